@@ -2,8 +2,10 @@
 // when a core is busy with something else.
 //
 //   pool_lab [threads]
+//   pool_lab model
 //
 // The reference for a phase is std::barrier, which sleeps; for sharing, fixed halves that nobody takes over.
+// `model` tells of machines that are not here: what pool_model.h makes of them.
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -11,10 +13,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 #include <vector>
 
+#include "base/cores.h"
 #include "base/pool.h"
+#include "pool_model.h"
 
 namespace {
 
@@ -39,6 +44,25 @@ double phase_ns(int n_threads) {
   for (int run = 0; run < 200; ++run) {
     const auto begin = Clock::now();
     pool.run(tasks, [](void*, int, std::int32_t, std::int32_t, int) {}, nullptr);
+    best = std::min(best, seconds_since(begin));
+  }
+  return best / kPhases * 1e9;
+}
+
+/// Nanoseconds of a phase of so many tasks a thread, of 0.6 us each.
+double short_phase_ns(int n_threads, int n_tasks) {
+  constexpr int kPhases = 64;
+  weft::base::Pool pool(n_threads, kPhases);
+  const std::vector<std::int32_t> tasks(kPhases, n_threads * n_tasks);
+  double best = 1e9;
+  for (int run = 0; run < 200; ++run) {
+    const auto begin = Clock::now();
+    pool.run(
+        tasks,
+        [](void*, int, std::int32_t first, std::int32_t end, int) {
+          for (; first < end; ++first) work(1);
+        },
+        nullptr);
     best = std::min(best, seconds_since(begin));
   }
   return best / kPhases * 1e9;
@@ -101,12 +125,92 @@ double shared_ms(int n_threads, int n_busy, bool take_over) {
   return best * 1e3;
 }
 
+using weft::lab::Load;
+using weft::lab::Machine;
+using weft::lab::Outcome;
+using weft::lab::PoolModel;
+using weft::lab::Scheme;
+
+void print_schemes(const char* title, const Load& load) {
+  struct Row {
+    const char* name;
+    Machine machine;
+  };
+  const Row rows[] = {
+      {"2", {2, 8, 1}},
+      {"8", {8, 8, 1}},
+      {"16 of one L3", {16, 16, 1}},
+      {"16 = 2 x 8", {16, 8, 1}},
+      {"64 = 8 x 8", {64, 8, 1}},
+      {"64 = 4 x 16", {64, 16, 1}},
+      {"56 of one L3, 70 ns", {.n_cores = 56, .group_size = 56, .in_group = 70.0}},
+      {"128 = 2 x 8 x 8", {128, 8, 2}},
+      {"128 = 2 x 4 x 16", {128, 16, 2}},
+  };
+  std::printf("\n%s: ns of a phase beyond its tasks (lines moved)\n", title);
+  std::printf("%-20s %18s %18s %18s %18s\n", "cores", "a counter a phase", "one group", "groups",
+              "groups, anywhere");
+  for (const Row& row : rows) {
+    const int n_cores = row.machine.n_cores, shared = row.machine.group_size;
+    const int n_parts = (shared + weft::base::Cores::kMostGroup - 1) / weft::base::Cores::kMostGroup;
+    const int group = std::max((shared + n_parts - 1) / n_parts, weft::base::Cores::kLeastGroup);
+    std::printf("%-20s", row.name);
+    for (const Scheme& scheme : {Scheme{.per_phase = true}, Scheme{}, Scheme{.group_size = group},
+                                 Scheme{.group_size = group, .in_order = false}}) {
+      if (scheme.group_size < (1 << 20) && n_cores <= group) continue;
+      const Outcome outcome = PoolModel(row.machine, scheme, load).run();
+      std::printf(" %10.0f (%5.0f)", outcome.over_ns() / load.n_phases, outcome.transfers);
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+}
+
+/// 8 fast cores alone, and with 8 slow ones that have shares and steal.
+void print_slow_cores() {
+  std::printf("\n8 cores and 8 that are slow: time of a phase, of the fast ones' alone\n%-30s",
+              "tasks in all");
+  for (const double slowness : {1.5, 2.0, 3.0}) std::printf(" %6.1fx slower", slowness);
+  std::printf("\n");
+  for (const int n : {1, 2, 4, 8, 16, 32, 64}) {
+    Load load = {.n_phases = 16, .tasks_per_thread = n, .task_ns = 20000.0};
+    std::printf("%-30d", n * 16);
+    for (const double slowness : {1.5, 2.0, 3.0}) {
+      load.slowness.assign(8, 1.0);
+      load.slowness.resize(16, slowness);
+      double ns[2];
+      for (const bool all : {false, true}) {
+        load.n_take_part = all ? 0 : 8;
+        ns[all ? 1 : 0] = PoolModel({16, 16, 1}, {}, load).run().run_ns;
+      }
+      std::printf(" %13.2f", ns[1] / ns[0]);
+    }
+    std::printf("\n");
+  }
+}
+
+void print_model() {
+  print_schemes("1 task of 1 us a thread", {.n_phases = 16, .tasks_per_thread = 1});
+  print_schemes("8 tasks of 1 us a thread", {.n_phases = 16, .tasks_per_thread = 8});
+  print_schemes("64 tasks of 2 us a thread", {.n_phases = 16, .tasks_per_thread = 64, .task_ns = 2000.0});
+  print_schemes("8 tasks of 1 us a thread, one thread 100 us late",
+                {.n_phases = 16, .tasks_per_thread = 8, .late_thread = 1, .late_ns = 100000.0});
+  print_slow_cores();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "model") == 0) {
+    print_model();
+    return 0;
+  }
   const int n_threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : weft::base::default_threads();
   std::printf("%d threads\n", n_threads);
   std::printf("an empty phase: %.0f ns; std::barrier: %.0f ns\n", phase_ns(n_threads), barrier_ns(n_threads));
+  for (const int n_tasks : {1, 4, 16})
+    std::printf("a phase of %d task%s of 0.6 us a thread: %.0f ns\n", n_tasks, n_tasks == 1 ? "" : "s",
+                short_phase_ns(n_threads, n_tasks));
   for (const int pause : {0, 100, 1000})
     std::printf("16 us of work a thread, %d us after the last: %.1f us\n", pause,
                 run_us(n_threads, std::chrono::microseconds(pause)));

@@ -118,6 +118,16 @@ std::map<int, int> read_nodes(const fs::path& root) {
   return node_of;
 }
 
+/// CPUs that share the L3; nothing where there is none, or the system says nothing.
+std::string cache_of(const fs::path& cpu) {
+  constexpr int kMostCaches = 8;
+  for (int i = 0; i < kMostCaches; ++i) {
+    const fs::path cache = cpu / "cache" / ("index" + std::to_string(i));
+    if (first_line(cache / "level") == "3") return first_line(cache / "shared_cpu_list");
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<Core> Cores::fast() const {
@@ -140,6 +150,15 @@ std::vector<int> Cores::nodes() const {
   return {nodes.begin(), nodes.end()};
 }
 
+int Cores::group_size() const {
+  std::map<int, int> n_cores;  // By cache.
+  for (const Core& core : fast()) ++n_cores[core.cache];
+  int most = 0;
+  for (const auto& [cache, n] : n_cores) most = std::max(most, n);
+  const int n_parts = (most + kMostGroup - 1) / kMostGroup;  // Of about the same size.
+  return std::max((most + n_parts - 1) / n_parts, kLeastGroup);
+}
+
 Cores read_cores(const CoresSource& source) {
   const fs::path system = source.root / "sys/devices/system/cpu";
   std::vector<int> cpus = source.affinity ? *source.affinity : affinity_of_process();
@@ -154,6 +173,7 @@ Cores read_cores(const CoresSource& source) {
   // Intel's hybrid processors list their kinds; the slow one's cores clock high but do half the work at it.
   const std::vector<int> slow_kind = parse_list(first_line(source.root / "sys/devices/cpu_atom/cpus"));
   const std::map<int, int> node_of = read_nodes(source.root);
+  std::map<std::string, int> caches;  // Their numbers, by the CPUs that share them.
 
   Cores cores;
   cores.quota = read_quota(source.root);
@@ -176,6 +196,8 @@ Cores read_cores(const CoresSource& source) {
     if (std::find(slow_kind.begin(), slow_kind.end(), cpu) != slow_kind.end()) core.capacity /= 2;
     const auto node = node_of.find(cpu);
     if (node != node_of.end()) core.node = node->second;
+    if (const std::string cache = cache_of(folder); !cache.empty())
+      core.cache = caches.try_emplace(cache, static_cast<int>(caches.size())).first->second;
     cores.all.push_back(std::move(core));
   }
   return cores;

@@ -10,8 +10,9 @@ namespace weft::base {
 struct Core {
   std::vector<int> cpus;  ///< Hardware threads that may be used; never empty, ascending.
   int capacity =
-      0;         ///< Relative speed (a core type's, or its highest clock); 0 where the system says nothing.
-  int node = 0;  ///< Of memory (NUMA).
+      0;           ///< Relative speed (a core type's, or its highest clock); 0 where the system says nothing.
+  int node = 0;    ///< Of memory (NUMA).
+  int cache = -1;  ///< The L3 that it has, alone or with others; -1 where the system says nothing.
 };
 
 struct Cores {
@@ -24,6 +25,11 @@ struct Cores {
   /// One thread a fast core, within the quota.
   int default_threads() const;
   std::vector<int> nodes() const;  ///< Of memory, ascending.
+
+  /// Threads that count together what they have done (pool.h): as many as fast cores share an L3, where those
+  /// are not too few to be worth a count of their own, nor so many that its line moves all the time.
+  int group_size() const;
+  static constexpr int kLeastGroup = 8, kMostGroup = 16;
 };
 
 struct CoresSource {

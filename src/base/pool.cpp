@@ -20,6 +20,17 @@ namespace {
 constexpr auto kSpinBeforeSleep = std::chrono::microseconds(200);
 // Tasks of a run: what others wait for, when a thread is put aside, must stay small.
 constexpr std::uint32_t kMostAtOnce = 16;
+// Looks of a thread at the end of a phase, a microsecond or two, before it looks at other groups' shares: a
+// look takes lines from threads that are at work.
+constexpr std::uint32_t kPatience = 64;
+// Looks after which it looks at the count of all itself: who ended the phase may have been put aside before
+// it told, or have told so late that it wrote over what a later phase's end said.
+constexpr std::uint32_t kSuspicion = 4096;
+// Stamps after which those that no phase has used are made younger: older and newer are told apart by a
+// difference of 31 bits.
+constexpr int kBitsOfStampAge = 28;
+// The first one: few phases before stamps begin anew, so that no pool lives without that.
+constexpr std::uint32_t kFirstStamp = 0xffffff80u;
 
 /// Asks for memory while its thread waits, in pieces so small that the thread is never late for it.
 class Ahead {
@@ -44,18 +55,29 @@ class Ahead {
   std::uintptr_t begin_ = 0, next_ = 0, end_ = 0;
 };
 
-std::uint64_t pack(std::uint32_t epoch, std::uint32_t value) { return std::uint64_t{epoch} << 32 | value; }
-std::uint32_t epoch_of(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+std::uint64_t pack(std::uint32_t stamp, std::uint32_t value) { return std::uint64_t{stamp} << 32 | value; }
+std::uint32_t stamp_of(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
 std::uint32_t value_of(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+
+int groups_of(int n_threads, int group_size) {
+  if (group_size == 0)
+    group_size = n_threads <= Cores::kLeastGroup ? Cores::kLeastGroup : read_cores().group_size();
+  return (n_threads + group_size - 1) / group_size;
+}
 
 }  // namespace
 
-Pool::Pool(int n_threads, int max_phases)
+Pool::Pool(int n_threads, int max_phases, int group_size)
     : n_threads_(n_threads),
       max_phases_(max_phases),
+      n_groups_(groups_of(n_threads, group_size)),
       phases_(new Phase[static_cast<std::size_t>(max_phases)]),
-      shares_(new Share[static_cast<std::size_t>(max_phases) * static_cast<std::size_t>(n_threads)]) {
+      shares_(new Share[static_cast<std::size_t>(n_threads)]),
+      groups_(new Group[static_cast<std::size_t>(n_groups_)]),
+      soon_(new Soon[static_cast<std::size_t>(max_phases) * static_cast<std::size_t>(n_threads)]),
+      next_stamp_(kFirstStamp) {
   WEFT_CHECK(n_threads >= 1 && n_threads <= kMaxThreads && max_phases >= 1);
+  set_stamps(next_stamp_ - 1);
   start();
 }
 
@@ -114,62 +136,124 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
     forget_threads();
     start();
   }
-  const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  if (n_phases == 0) return;
+  const std::uint32_t epoch = next_stamp_;
+  next_stamp_ = epoch + static_cast<std::uint32_t>(n_phases);
+  if ((epoch ^ next_stamp_) >> kBitsOfStampAge != 0) set_stamps(epoch - 1);
   tasks_ = tasks;
   context_ = context;
   n_phases_.store(n_phases, std::memory_order_relaxed);
   for (int p = 0; p < n_phases; ++p) {
     const std::int32_t n = n_tasks[static_cast<std::size_t>(p)];
-    phases_[p].left.store(pack(epoch, static_cast<std::uint32_t>(n)), std::memory_order_release);
+    n_given_ += static_cast<std::uint64_t>(n);
     for (int t = 0; t < n_threads_; ++t) {
-      Share& own = share(p, t);
-      const auto soon =
+      const auto next =
           ahead.empty() ? std::span<const std::byte>() : ahead[static_cast<std::size_t>(p * n_threads_ + t)];
-      own.ahead.store(reinterpret_cast<std::uintptr_t>(soon.data()), std::memory_order_relaxed);
-      own.ahead_bytes.store(soon.size(), std::memory_order_relaxed);
-      const auto first = static_cast<std::uint32_t>(first_task(n, t));
-      own.next.store(pack(epoch, first), std::memory_order_release);
+      const auto begin = reinterpret_cast<std::uintptr_t>(next.data());
+      Soon& own = soon(p, t);
+      // Mostly what it was in the run before: a line that is not written stays with its thread.
+      if (own.begin.load(std::memory_order_relaxed) != begin)
+        own.begin.store(begin, std::memory_order_relaxed);
+      if (own.bytes.load(std::memory_order_relaxed) != next.size())
+        own.bytes.store(next.size(), std::memory_order_relaxed);
     }
-    // After the shares: a thread still in the last run that sees this count must see their new epoch as well.
-    phases_[p].n_tasks.store(n, std::memory_order_release);
+    phases_[p].done_at.store(n_given_, std::memory_order_relaxed);
+    phases_[p].n_tasks.store(pack(epoch + static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(n)),
+                             std::memory_order_release);
   }
   epoch_.store(epoch, std::memory_order_seq_cst);
   if (n_asleep_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
   work(epoch, 0);
 }
 
-bool Pool::run_share(std::uint32_t epoch, int phase, int owner, int thread) {
-  const std::int32_t n_tasks = phases_[phase].n_tasks.load(std::memory_order_acquire);
-  const auto end = static_cast<std::uint32_t>(first_task(n_tasks, owner + 1));
-  Word& next = share(phase, owner).next;
-  std::uint64_t word = next.load(std::memory_order_acquire);
+void Pool::set_stamps(std::uint32_t stamp) {
+  for (int t = 0; t < n_threads_; ++t) shares_[t].next.store(pack(stamp, 0), std::memory_order_release);
+}
+
+/// What nobody has claimed of a share of tasks `begin` to `end` - 1. False: the run is over.
+bool Pool::run_share(const At& at, int owner, int group, std::uint32_t begin, std::uint32_t end) {
+  const std::uint32_t stamp = stamp_of(at.tasks);
+  Word& next = shares_[owner].next;
+  std::uint32_t n_done = 0;
   for (;;) {
-    if (epoch_of(word) != epoch) return false;
-    const std::uint32_t first = value_of(word);
-    if (first >= end) return true;
+    std::uint64_t word = next.load(std::memory_order_acquire);
+    // Looked at behind the word: while the run goes on, an older word is of a share that nobody has begun.
+    if (phases_[at.phase].n_tasks.load(std::memory_order_acquire) != at.tasks) return false;
+    const auto age = static_cast<std::int32_t>(stamp - stamp_of(word));
+    const std::uint32_t first = age == 0 ? value_of(word) : begin;
+    if (age < 0 || first >= end) break;
     const std::uint32_t n = std::clamp((end - first) / 2, 1u, kMostAtOnce);
-    if (!next.compare_exchange_weak(word, word + n, std::memory_order_acq_rel, std::memory_order_acquire))
+    if (!next.compare_exchange_weak(word, pack(stamp, first + n), std::memory_order_acq_rel,
+                                    std::memory_order_relaxed))
       continue;
-    tasks_(context_, phase, static_cast<std::int32_t>(first), static_cast<std::int32_t>(first + n), thread);
-    phases_[phase].left.fetch_sub(n, std::memory_order_acq_rel);
-    word = next.load(std::memory_order_acquire);
+    tasks_(context_, at.phase, static_cast<std::int32_t>(first), static_cast<std::int32_t>(first + n),
+           at.thread);
+    n_done += n;
+    if (first + n == end) break;
   }
+  if (n_done > 0) count(at, group, n_done);
+  return true;
+}
+
+/// Adds tasks of a group's shares that this thread has done, and tells of what is complete by that.
+void Pool::count(const At& at, int group, std::uint32_t n_done) {
+  Count& done = groups_[group].done;
+  const std::uint64_t in_group = done.fetch_add(n_done, std::memory_order_acq_rel) + n_done;
+  if (n_groups_ == 1) return;
+  const auto n_tasks = static_cast<std::int32_t>(value_of(at.tasks));
+  const auto of_group = static_cast<std::uint64_t>(first_task(n_tasks, first_thread(group + 1)) -
+                                                   first_task(n_tasks, first_thread(group)));
+  if (in_group < of_group) return;
+  done.store(0, std::memory_order_relaxed);  // Nobody adds to it before the next phase.
+  const std::uint64_t done_at = phases_[at.phase].done_at.load(std::memory_order_relaxed);
+  if (done_.fetch_add(of_group, std::memory_order_acq_rel) + of_group < done_at) return;
+  for (int i = 0; i < n_groups_; ++i)
+    groups_[(group + i) % n_groups_].told.store(done_at, std::memory_order_release);
+}
+
+/// The shares of a group's threads, from `first`'s on. False: the run is over.
+bool Pool::run_group(const At& at, int group, int first) {
+  const auto n_tasks = static_cast<std::int32_t>(value_of(at.tasks));
+  int owner = first;
+  auto begin = static_cast<std::uint32_t>(first_task(n_tasks, owner));
+  do {
+    const auto end = static_cast<std::uint32_t>(first_task(n_tasks, owner + 1));
+    if (begin < end && !run_share(at, owner, group, begin, end)) return false;
+    begin = end;
+    if (++owner < first_thread(group + 1)) continue;
+    owner = first_thread(group);
+    begin = static_cast<std::uint32_t>(first_task(n_tasks, owner));
+  } while (owner != first);
+  return true;
+}
+
+/// Until the phase is over. False: the run is.
+bool Pool::run_other_groups(const At& at, int own, const Count& watched, std::uint64_t done_at) {
+  for (int i = 1; i < n_groups_ && watched.load(std::memory_order_acquire) < done_at; ++i) {
+    const int group = (own + i) % n_groups_;
+    if (!run_group(at, group, first_thread(group))) return false;
+  }
+  return true;
 }
 
 void Pool::work(std::uint32_t epoch, int thread) {
   const int n_phases = n_phases_.load(std::memory_order_relaxed);
+  int group = 0;
+  while (first_thread(group + 1) <= thread) ++group;
+  const Count& watched = n_groups_ == 1 ? groups_[0].done : groups_[group].told;
   Ahead ahead;
   for (int p = 0; p < n_phases; ++p) {
-    for (int i = 0; i < n_threads_; ++i) {
-      if (!run_share(epoch, p, (thread + i) % n_threads_, thread)) return;
-    }
-    const Share& own = share(p, thread);
-    ahead.set(own.ahead.load(std::memory_order_relaxed), own.ahead_bytes.load(std::memory_order_relaxed));
+    const At at = {phases_[p].n_tasks.load(std::memory_order_acquire), p, thread};
+    if (stamp_of(at.tasks) != epoch + static_cast<std::uint32_t>(p) || !run_group(at, group, thread)) return;
+    const std::uint64_t done_at = phases_[p].done_at.load(std::memory_order_relaxed);
+    const Soon& own = soon(p, thread);
+    ahead.set(own.begin.load(std::memory_order_relaxed), own.bytes.load(std::memory_order_relaxed));
     Waiter wait;
-    for (;;) {
-      const std::uint64_t left = phases_[p].left.load(std::memory_order_acquire);
-      if (epoch_of(left) != epoch) return;
-      if (value_of(left) == 0) break;
+    for (std::uint32_t n_looks = 1; watched.load(std::memory_order_acquire) < done_at; ++n_looks) {
+      if (n_groups_ > 1) {
+        if (n_looks == kPatience && !run_other_groups(at, group, watched, done_at)) return;
+        if (n_looks % kSuspicion == 0 && done_.load(std::memory_order_acquire) >= done_at) break;
+      }
       ahead.ask();
       wait();
     }

@@ -11,10 +11,21 @@
 //
 // A thread that waits for the end of a phase can use the time: it asks for memory that it is going to read.
 //
-// A task, not a thread, is waited for. The pool's phases end when their tasks are done; a thread that the
-// system put aside delays nobody. Tasks are claimed in runs, half of what is left at once and never many: a
-// claim is a locked instruction, before which all loads must have arrived, and a stream from memory that
-// stops for one every 48 KiB loses a third of its speed.
+// A claim is a locked instruction, before which all loads must have arrived: a stream from memory that stops
+// for one every 48 KiB loses a third of its speed. What a thread has done of a share it therefore counts
+// once, when nothing of the share is left to claim.
+//
+// Many threads are in groups. A line of memory that 64 cores write and look at moves between them for longer
+// than a short phase lasts (labs/pool_lab model: simulated). So a group has as many threads as cores share an
+// L3, but no more than 16, and counts its shares' tasks on a line of its own; who makes a group's count full
+// adds it to the one count of all, and who makes that full tells each group on a line that only the group's
+// threads look at. A thread takes over from its own group at once, from others when it has waited for a
+// moment. A pool of one group has one count, and its threads look at that.
+//
+// Nothing is set back for a run. A share's word carries the stamp of the phase that it was last claimed in:
+// one that is older belongs to the phase at hand, untouched; one that is newer tells that the phase is over.
+// Counts go on from run to run, or are set to 0 by who made them full. Thus a thread finds its share's line
+// where it left it, and the caller writes 16 bytes a phase, however many threads there are.
 //
 // The child of a fork has none of its parent's threads: a pool that was idle then gets new ones when it runs
 // there, and does not wait for the old ones when it ends.
@@ -39,9 +50,10 @@ inline constexpr int kMaxThreads = 1024;
 class Pool {
  public:
   /// n_threads, 1 to kMaxThreads, counts the caller; n_threads - 1 threads are started. max_phases bounds
-  /// later programs. Throws Error kOutOfMemory where the system does not let the process have so many
-  /// threads; those that were started have ended then.
-  Pool(int n_threads, int max_phases);
+  /// later programs. No group has more than group_size threads; 0: what suits this machine. Throws Error
+  /// kOutOfMemory where the system does not let the process have so many threads; those that were started
+  /// have ended then.
+  Pool(int n_threads, int max_phases, int group_size = 0);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -78,19 +90,36 @@ class Pool {
   }
 
  private:
-  // Words that hold (epoch << 32 | value), so that a thread which is late by a whole run can neither claim a
-  // task nor believe a phase of another run.
+  // Words that hold (stamp << 32 | value): each phase of each run has a stamp of its own, one more than the
+  // one before. So a thread which is late can neither claim a task nor believe a phase of another run.
   using Word = std::atomic<std::uint64_t>;
+  using Count = std::atomic<std::uint64_t>;
   struct Phase {
-    alignas(64) Word left{0};  // Tasks that are not done yet.
-    alignas(64) std::atomic<std::int32_t> n_tasks{0};
+    Word n_tasks{0};
+    // All tasks of all runs up to this phase's end. A thread that is late may read another run's, and waits
+    // for that one.
+    Count done_at{0};
   };
   struct alignas(64) Share {
     Word next{0};  // The first task that nobody has claimed.
-    // What to ask for behind the phase. A thread that is late may see what belongs to another run, or half of
-    // each: to ask for memory that is not there does nothing.
-    std::atomic<std::uintptr_t> ahead{0};
-    std::atomic<std::size_t> ahead_bytes{0};
+  };
+  struct Group {
+    // Tasks of its threads' shares that are done: in this phase, or if there is one group, ever.
+    alignas(64) Count done{0};
+    // done_at of the last phase that is over, if there are several groups.
+    alignas(64) Count told{0};
+  };
+  // What a thread asks for behind a phase. A thread that is late may see what belongs to another run, or half
+  // of each: to ask for memory that is not there does nothing.
+  struct Soon {
+    std::atomic<std::uintptr_t> begin{0};
+    std::atomic<std::size_t> bytes{0};
+  };
+  /// Where a thread is.
+  struct At {
+    std::uint64_t tasks;  // The phase's word.
+    int phase;
+    int thread;
   };
 
   void start();
@@ -98,20 +127,32 @@ class Pool {
   void work(std::uint32_t epoch, int thread);
   void worker(int thread, std::uint32_t seen);
   void join_all();
-  bool run_share(std::uint32_t epoch, int phase, int owner, int thread);
-  Share& share(int phase, int thread) {
-    return shares_[static_cast<std::size_t>(phase * n_threads_ + thread)];
+  bool run_share(const At& at, int owner, int group, std::uint32_t begin, std::uint32_t end);
+  bool run_group(const At& at, int group, int first);
+  bool run_other_groups(const At& at, int own, const Count& watched, std::uint64_t done_at);
+  void count(const At& at, int group, std::uint32_t n_done);
+  void set_stamps(std::uint32_t stamp);
+  int first_thread(int group) const { return n_threads_ * group / n_groups_; }
+  Soon& soon(int phase, int thread) {
+    return soon_[static_cast<std::size_t>(thread) * static_cast<std::size_t>(max_phases_) +
+                 static_cast<std::size_t>(phase)];
   }
 
   const int n_threads_;
   const int max_phases_;
+  const int n_groups_;
   std::unique_ptr<Phase[]> phases_;
-  std::unique_ptr<Share[]> shares_;  // [phase][thread]
+  std::unique_ptr<Share[]> shares_;  // By thread.
+  std::unique_ptr<Group[]> groups_;
+  std::unique_ptr<Soon[]> soon_;  // [thread][phase]
+  std::uint64_t n_given_ = 0;     // Tasks of all runs.
+  std::uint32_t next_stamp_;
   std::atomic<int> n_phases_{0};
   Tasks tasks_ = nullptr;
   void* context_ = nullptr;
 
-  alignas(64) std::atomic<std::uint32_t> epoch_{0};
+  alignas(64) Count done_{0};  // Of groups whose share of their phase is done, if there are several.
+  alignas(64) std::atomic<std::uint32_t> epoch_{0};  // The stamp of the run's first phase.
   alignas(64) std::atomic<int> n_asleep_{0};
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;

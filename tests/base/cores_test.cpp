@@ -96,6 +96,36 @@ TEST_F(CoresTest, MemoryNodesAreKnown) {
   EXPECT_EQ(cores.all[4].node, 1);
 }
 
+TEST_F(CoresTest, ThreadsThatCountTogetherShareACache) {
+  EXPECT_EQ(read(6).group_size(), 8);  // Nothing is known.
+  EXPECT_EQ(read(64).group_size(), 16);
+  const auto share = [&](int n_cpus, int n_shared) {
+    for (int cpu = 0; cpu < n_cpus; ++cpu) {
+      put_cpu(cpu, "cache/index0/level", "1");
+      put_cpu(cpu, "cache/index0/shared_cpu_list", std::to_string(cpu));
+      put_cpu(cpu, "cache/index3/level", "3");
+      const int first = cpu / n_shared * n_shared;
+      put_cpu(cpu, "cache/index3/shared_cpu_list",
+              std::to_string(first) + "-" + std::to_string(first + n_shared - 1));
+    }
+  };
+  share(32, 16);
+  Cores cores = read(32);
+  EXPECT_EQ(cores.group_size(), 16);
+  EXPECT_EQ(cores.all[15].cache, cores.all[0].cache);
+  EXPECT_NE(cores.all[16].cache, cores.all[0].cache);
+  share(32, 12);
+  EXPECT_EQ(read(32).group_size(), 12);
+  share(32, 4);  // Too few for a count of their own.
+  EXPECT_EQ(read(32).group_size(), 8);
+  share(56, 56);  // Too many for one: four of 14.
+  EXPECT_EQ(read(56).group_size(), 14);
+  // Slow cores have no threads.
+  share(16, 16);
+  for (int cpu = 0; cpu < 16; ++cpu) put_cpu(cpu, "cpu_capacity", cpu < 10 ? "1024" : "400");
+  EXPECT_EQ(read(16).group_size(), 10);
+}
+
 TEST_F(CoresTest, QuotaOfTheControlGroup) {
   put("proc/self/cgroup", "0::/pod/container");
   put("sys/fs/cgroup/pod/container/cpu.max", "max 100000");

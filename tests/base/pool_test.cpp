@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -36,10 +37,17 @@ void record(void* context, int phase, std::int32_t begin, std::int32_t end, int)
     ++trace.counts[static_cast<std::size_t>(phase)][static_cast<std::size_t>(task)];
 }
 
-TEST(Pool, RunsEveryTaskOnceAndPhasesInOrder) {
-  for (const int n_threads : {1, 2, 3, 8}) {
-    Pool pool(n_threads, 8);
-    for (int round = 0; round < 300; ++round) {
+struct Layout {
+  int n_threads, group_size, n_rounds;
+};
+
+class PoolOf : public testing::TestWithParam<Layout> {};
+
+TEST_P(PoolOf, RunsEveryTaskOnceAndPhasesInOrder) {
+  const auto [n_threads, group_size, n_rounds] = GetParam();
+  {
+    Pool pool(n_threads, 8, group_size);
+    for (int round = 0; round < n_rounds; ++round) {
       Trace trace;
       trace.n_tasks = {5, 0, 1, 17, round % 7, 3, 64, 2};
       for (const int n : trace.n_tasks) trace.counts.emplace_back(static_cast<std::size_t>(n), 0);
@@ -50,6 +58,101 @@ TEST(Pool, RunsEveryTaskOnceAndPhasesInOrder) {
     }
   }
 }
+
+// Runs of fewer phases than the pool's most leave others as an earlier run had them, and stamps begin anew
+// after the first 128 phases of each pool.
+TEST_P(PoolOf, RunsOfAnyLengthFollowEachOther) {
+  const auto [n_threads, group_size, n_rounds] = GetParam();
+  Pool pool(n_threads, 6, group_size);
+  for (int round = 0; round < n_rounds; ++round) {
+    Trace trace;
+    for (int phase = 0; phase < round % 7; ++phase)
+      trace.n_tasks.push_back(round * 13 % (phase % 2 == 0 ? 3 * n_threads + 5 : 4));
+    for (const int n : trace.n_tasks) trace.counts.emplace_back(static_cast<std::size_t>(n), 0);
+    pool.run(trace.n_tasks, record, &trace);
+    EXPECT_EQ(trace.out_of_order.load(), 0);
+    for (const auto& phase : trace.counts)
+      for (const int count : phase) EXPECT_EQ(count, 1);
+  }
+}
+
+// Whichever thread is held up: all that it has not begun is done by the others.
+TEST_P(PoolOf, TakesOverTheShareOfAnyThread) {
+  const auto [n_threads, group_size, n_rounds] = GetParam();
+  if (n_threads == 1) return;  // Nobody to take over.
+  constexpr int kOfShare = 8;  // Of which half are claimed at once.
+  Pool pool(n_threads, 1, group_size);
+  const int n_tasks = kOfShare * n_threads;
+  for (int owner = 0; owner < n_threads; owner += std::max(1, n_threads / 8)) {
+    const std::int32_t held_up = pool.first_task(n_tasks, owner);
+    std::atomic<int> done{0};
+    pool.parallel_for(n_tasks, [&](std::int32_t t, int) {
+      if (t == held_up)
+        while (done.load() < n_tasks - kOfShare / 2) std::this_thread::yield();
+      else
+        done.fetch_add(1);
+    });
+    EXPECT_EQ(done.load(), n_tasks - 1);
+  }
+}
+
+// All threads but two of different groups are held up, so one of them has to do what another group's threads
+// would have done.
+TEST(Pool, TakesOverFromOtherGroups) {
+  constexpr int kThreads = 6, kGroup = 2, kOfShare = 32;
+  Pool pool(kThreads, 1, kGroup);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> done{0}, n_held{0};
+    std::vector<std::atomic<int>> by_thread(kThreads);
+    constexpr int kTasks = kThreads * kOfShare;
+    // A thread other than the caller is held up by its first task, until all that nobody holds is done. A
+    // claim of 32 is of 16, and what a thread that is held up has claimed waits with it.
+    pool.parallel_for(kTasks, [&](std::int32_t, int thread) {
+      if (thread != 0 && by_thread[static_cast<std::size_t>(thread)].fetch_add(1) == 0) {
+        n_held.fetch_add(1);
+        while (done.load() < kTasks - 16 * (kThreads - 1)) std::this_thread::yield();
+      } else if (thread == 0) {
+        by_thread[0].fetch_add(1);
+      }
+      done.fetch_add(1);
+    });
+    EXPECT_EQ(done.load(), kTasks);
+    EXPECT_GE(by_thread[0].load(), kTasks - 16 * (kThreads - 1));
+  }
+}
+
+// Runs so short that most threads come to the last one, or to none; what they saw of an earlier one must not
+// be taken for this one's. Threads that give their core away in the midst of a run are late by several.
+TEST_P(PoolOf, LateThreadsDisturbNobody) {
+  const auto [n_threads, group_size, n_rounds] = GetParam();
+  Pool pool(n_threads, 4, group_size);
+  for (int round = 0; round < (n_threads > 16 ? 1 : 50) * n_rounds; ++round) {
+    // On the stack, and other than in the run before: a task of that one would write to what is gone.
+    Trace trace;
+    trace.n_tasks.resize(static_cast<std::size_t>(1 + round % 4), 1 + round % (2 * n_threads));
+    for (const int n : trace.n_tasks) trace.counts.emplace_back(static_cast<std::size_t>(n), 0);
+    pool.run(
+        trace.n_tasks,
+        [](void* context, int phase, std::int32_t begin, std::int32_t end, int thread) {
+          record(context, phase, begin, end, thread);
+          if ((phase + begin) % 41 == 40 - thread % 8) std::this_thread::yield();
+        },
+        &trace);
+    ASSERT_EQ(trace.out_of_order.load(), 0);
+    for (const auto& phase : trace.counts)
+      ASSERT_EQ(std::count(phase.begin(), phase.end(), 1), std::ssize(phase));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PoolOf,
+                         testing::Values(Layout{1, 0, 300}, Layout{2, 0, 300}, Layout{3, 0, 300},
+                                         Layout{8, 0, 300}, Layout{2, 1, 300}, Layout{3, 2, 300},
+                                         Layout{8, 3, 100}, Layout{12, 0, 100}, Layout{64, 8, 20},
+                                         Layout{64, 16, 20}, Layout{63, 8, 20}),
+                         [](const auto& of) {
+                           return std::to_string(of.param.n_threads) + "ThreadsInGroupsOf" +
+                                  std::to_string(of.param.group_size);
+                         });
 
 TEST(Pool, WakesThreadsThatWentToSleep) {
   Pool pool(3, 1);
