@@ -111,8 +111,8 @@ class CpuPlan final : public DevicePlan {
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
               const Changes& actual) override {
     if (actual.tensors || bound_at_move_ != workspace_->n_moves()) bind(bindings);
-    schedule_.begin_step({symbols, ++step_number_, pool_->n_threads()});
-    if (pool_->n_threads() > 1) look_ahead();
+    const bool other_tasks = schedule_.begin_step({symbols, ++step_number_, pool_->n_threads()});
+    if (other_tasks && pool_->n_threads() > 1) look_ahead();
     if (recorder_) recorder_->begin_step();
     const auto start = std::chrono::steady_clock::now();
     if (pool_->n_threads() == 1) {

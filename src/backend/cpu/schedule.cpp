@@ -40,22 +40,27 @@ bool Schedule::is_as_before(const StepInfo& step) const {
   return known_ && step.n_threads == n_threads_ && std::ranges::equal(step.symbols, symbols_);
 }
 
-void Schedule::begin_step(const StepInfo& step) {
+bool Schedule::begin_step(const StepInfo& step) {
   const bool as_before = is_as_before(step);
   if (as_before && !asks_each_step_) {
     for (const auto& [launch, left] : waits_) left_[launch].store(left, std::memory_order_relaxed);
-    return;
+    return false;
   }
   symbols_.assign(step.symbols.begin(), step.symbols.end());
   n_threads_ = step.n_threads;
   known_ = false;  // Until all launches are prepared: one may find no memory.
   waits_.clear();
   n_phases_ = 0;
+  bool is_other = !as_before;
   for (std::size_t phase = 0; phase + 1 < first_launch_.size(); ++phase) {
     std::int32_t total = 0;
     for (std::size_t i = first_launch_[phase]; i < first_launch_[phase + 1]; ++i) {
       Launch& launch = *program_.launches[i].launch;
-      if (!as_before || launch.prepares_each_step()) works_[i].n_tasks = launch.prepare(step);
+      if (!as_before || launch.prepares_each_step()) {
+        const std::int32_t n_tasks = launch.prepare(step);
+        is_other = is_other || n_tasks != works_[i].n_tasks;
+        works_[i].n_tasks = n_tasks;
+      }
       place(i, step.n_threads);
       if (!works_[i].follows) total += works_[i].n_tasks;
     }
@@ -64,6 +69,7 @@ void Schedule::begin_step(const StepInfo& step) {
     n_tasks_[n_phases_++] = total;
   }
   known_ = true;
+  return is_other;
 }
 
 void Schedule::place(std::size_t launch, int n_threads) {

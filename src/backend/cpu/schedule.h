@@ -33,8 +33,9 @@ class Schedule {
  public:
   explicit Schedule(const Program& program);
 
-  /// Asks the launches for their tasks, as far as those may be others than in the step before.
-  void begin_step(const StepInfo& step);
+  /// Asks the launches for their tasks, as far as those may be others than in the step before. False: they
+  /// are the same.
+  bool begin_step(const StepInfo& step);
   /// Addresses changed: the next step asks all launches.
   void forget() { known_ = false; }
   /// Tasks of the step's phases, those of a phase's launches one after another.
