@@ -166,26 +166,34 @@ void print_schemes(const char* title, const Load& load) {
   }
 }
 
-/// 8 fast cores alone, and with 8 slow ones that have shares and steal.
+/// 8 fast cores alone; with slow ones that have shares like them; with slow ones that help.
 void print_slow_cores() {
-  std::printf("\n8 cores and 8 that are slow: time of a phase, of the fast ones' alone\n%-30s",
-              "tasks in all");
-  for (const double slowness : {1.5, 2.0, 3.0}) std::printf(" %6.1fx slower", slowness);
-  std::printf("\n");
-  for (const int n : {1, 2, 4, 8, 16, 32, 64}) {
-    Load load = {.n_phases = 16, .tasks_per_thread = n, .task_ns = 20000.0};
-    std::printf("%-30d", n * 16);
-    for (const double slowness : {1.5, 2.0, 3.0}) {
-      load.slowness.assign(8, 1.0);
-      load.slowness.resize(16, slowness);
-      double ns[2];
-      for (const bool all : {false, true}) {
-        load.n_take_part = all ? 0 : 8;
-        ns[all ? 1 : 0] = PoolModel({16, 16, 1}, {}, load).run().run_ns;
-      }
-      std::printf(" %13.2f", ns[1] / ns[0]);
-    }
+  const double slownesses[] = {1.5, 2.0, 3.0, 4.0};
+  for (const int n_slow : {4, 8, 16}) {
+    std::printf(
+        "\n8 cores and %d that are slower: time of a phase with equal shares, with helpers, and at best,\n"
+        "of the time of 8 alone\n%-24s",
+        n_slow, "tasks of a fast core");
+    for (const double slowness : slownesses) std::printf("       %3.1fx slower", slowness);
     std::printf("\n");
+    for (const int n : {8, 16, 32, 128, 512}) {
+      const int n_cores = 8 + n_slow;
+      Load load = {.n_phases = 16, .tasks_per_thread = std::max(1, n * 8 / n_cores), .task_ns = 20000.0};
+      std::printf("%-24d", load.tasks_per_thread * n_cores / 8);
+      for (const double slowness : slownesses) {
+        const auto ns = [&](int n_with_shares, bool others_help) {
+          load.slowness.assign(8, 1.0);
+          load.slowness.resize(static_cast<std::size_t>(n_cores), slowness);
+          load.n_with_shares = n_with_shares;
+          load.others_help = others_help;
+          return PoolModel({n_cores, n_cores, 1}, {}, load).run().run_ns;
+        };
+        const double alone = ns(8, false);
+        std::printf("   %4.2f %4.2f %4.2f", ns(0, false) / alone, ns(8, true) / alone,
+                    8.0 / (8.0 + n_slow / slowness));
+      }
+      std::printf("\n");
+    }
   }
 }
 

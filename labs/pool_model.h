@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/pool.h"
+
 namespace weft::lab {
 
 /// The cores, in groups that share an L3, on sockets. Times in nanoseconds.
@@ -243,7 +245,8 @@ struct Load {
   int late_thread = -1;  // Begins its run so much later ...
   double late_ns = 0.0;
   std::vector<double> slowness;  // By thread; empty: all 1.
-  int n_take_part = 0;           // Threads that have shares and steal; 0: all.
+  int n_with_shares = 0;         // Threads that have shares; 0: all.
+  bool others_help = false;      // The others are helpers (base/pool.h); else they do nothing.
 };
 
 struct Outcome {
@@ -302,7 +305,7 @@ class PoolModel {
     outcome.transfers = static_cast<double>(sim_.n_transfers() - transfers) / load_.n_phases;
     outcome.far = static_cast<double>(sim_.n_far() - far) / load_.n_phases;
     double speed = 0.0, work = 0.0;
-    for (int t = 0; t < n_threads_; ++t) speed += takes_part(t) ? 1.0 / slowness(t) : 0.0;
+    for (int t = 0; t < n_threads_; ++t) speed += has_share(t) || load_.others_help ? 1.0 / slowness(t) : 0.0;
     for (int p = 0; p < load_.n_phases; ++p)
       for (int task = 0; task < n_tasks(); ++task) work += task_ns(p, task);
     outcome.work_ns = work / speed;
@@ -312,10 +315,10 @@ class PoolModel {
  private:
   using Thread = Simulator::Thread;
   int n_tasks() const { return load_.tasks_per_thread * n_threads_; }
-  int n_take_part() const { return load_.n_take_part > 0 ? load_.n_take_part : n_threads_; }
-  bool takes_part(int thread) const { return thread < n_take_part(); }
+  int n_with_shares() const { return load_.n_with_shares > 0 ? load_.n_with_shares : n_threads_; }
+  bool has_share(int thread) const { return thread < n_with_shares(); }
   int first_task(int thread) const {
-    return static_cast<int>(std::int64_t{n_tasks()} * std::min(thread, n_take_part()) / n_take_part());
+    return static_cast<int>(std::int64_t{n_tasks()} * std::min(thread, n_with_shares()) / n_with_shares());
   }
   double slowness(int thread) const {
     return load_.slowness.empty() ? 1.0 : load_.slowness[static_cast<std::size_t>(thread)];
@@ -370,7 +373,9 @@ class PoolModel {
     for (;;) {
       const int first = next_of(word, phase, owner);
       if (first >= end) break;
-      const int n = std::clamp((end - first) / 2, 1, 16);
+      const auto n =
+          static_cast<int>(base::tasks_at_once(static_cast<std::uint32_t>(end - first), !has_share(thread)));
+      if (n == 0) break;
       const std::uint64_t seen = word;
       word = co_await sim_.update(core(thread), line, [&](std::uint64_t value) {
         return value == seen ? pack(stamp(phase), first + n) : value;
@@ -428,7 +433,7 @@ class PoolModel {
                    : n_groups_ == 1  ? groups_[0]
                                      : released_[static_cast<std::size_t>(own)];
       const std::uint64_t done = target(p, n_tasks());
-      if (takes_part(thread)) {
+      if (has_share(thread)) {
         co_await run_share(p, thread, thread);
         co_await steal(p, first, n_own, thread, thread);
         if (n_groups_ > 1) {
@@ -442,6 +447,8 @@ class PoolModel {
           }
         }
       }
+      if (!has_share(thread) && load_.others_help)
+        co_await steal(p, 0, n_with_shares(), (thread - n_with_shares()) % n_with_shares(), thread);
       while (co_await sim_.load(core(thread), line) < done) co_await sim_.change(core(thread), line);
     }
     if (thread == 0) end_ = sim_.now();

@@ -144,6 +144,11 @@ int Cores::default_threads() const {
   return quota > 0.0 ? std::clamp(static_cast<int>(std::ceil(quota)), 1, n) : n;
 }
 
+int Cores::helpers(int n_threads) const {
+  const auto n_fast = static_cast<int>(fast().size());
+  return n_threads == n_fast && quota == 0.0 ? static_cast<int>(all.size()) - n_fast : 0;
+}
+
 std::vector<int> Cores::nodes() const {
   std::set<int> nodes;
   for (const Core& core : all) nodes.insert(core.node);

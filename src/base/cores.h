@@ -24,6 +24,9 @@ struct Cores {
   std::vector<Core> fast() const;
   /// One thread a fast core, within the quota.
   int default_threads() const;
+  /// Of the slow cores, how many may help so many threads where there is much to do (pool.h): all, if the
+  /// threads are as many as the fast cores and no quota limits both together.
+  int helpers(int n_threads) const;
   std::vector<int> nodes() const;  ///< Of memory, ascending.
 
   /// Threads that count together what they have done (pool.h): as many as fast cores share an L3, where those

@@ -18,8 +18,6 @@ namespace {
 
 // Long enough to bridge the gap between two tokens, short enough not to heat an idle machine.
 constexpr auto kSpinBeforeSleep = std::chrono::microseconds(200);
-// Tasks of a run: what others wait for, when a thread is put aside, must stay small.
-constexpr std::uint32_t kMostAtOnce = 16;
 // Looks of a thread at the end of a phase, a microsecond or two, before it looks at other groups' shares: a
 // look takes lines from threads that are at work.
 constexpr std::uint32_t kPatience = 64;
@@ -67,8 +65,9 @@ int groups_of(int n_threads, int group_size) {
 
 }  // namespace
 
-Pool::Pool(int n_threads, int max_phases, int group_size)
+Pool::Pool(int n_threads, int max_phases, int n_helpers, int group_size)
     : n_threads_(n_threads),
+      n_helpers_(n_threads > 1 ? n_helpers : 0),
       max_phases_(max_phases),
       n_groups_(groups_of(n_threads, group_size)),
       phases_(new Phase[static_cast<std::size_t>(max_phases)]),
@@ -76,22 +75,26 @@ Pool::Pool(int n_threads, int max_phases, int group_size)
       groups_(new Group[static_cast<std::size_t>(n_groups_)]),
       soon_(new Soon[static_cast<std::size_t>(max_phases) * static_cast<std::size_t>(n_threads)]),
       next_stamp_(kFirstStamp) {
-  WEFT_CHECK(n_threads >= 1 && n_threads <= kMaxThreads && max_phases >= 1);
+  WEFT_CHECK(n_threads >= 1 && n_threads <= kMaxThreads && max_phases >= 1 && n_helpers >= 0);
+  for (int group = 0; group <= n_groups_; ++group) first_threads_.push_back(n_threads * group / n_groups_);
   set_stamps(next_stamp_ - 1);
   start();
 }
 
 void Pool::start() {
   process_ = getpid();
-  const std::uint32_t seen = epoch_.load();
+  const std::uint32_t threads_seen = threads_call_.epoch.load(), helpers_seen = helpers_call_.epoch.load();
   try {
-    threads_.reserve(static_cast<std::size_t>(n_threads_ - 1));
-    for (int i = 1; i < n_threads_; ++i) threads_.emplace_back([this, i, seen] { worker(i, seen); });
+    threads_.reserve(static_cast<std::size_t>(n_workers() - 1));
+    for (int i = 1; i < n_workers(); ++i)
+      threads_.emplace_back([this, i, threads_seen, helpers_seen] {
+        i < n_threads_ ? worker(threads_call_, i, threads_seen) : worker(helpers_call_, i, helpers_seen);
+      });
   } catch (const std::system_error& error) {
     const std::size_t n_made = threads_.size() + 1;
     join_all();
     throw Error(ErrorCode::kOutOfMemory, "the system let this process have " + std::to_string(n_made) +
-                                             " of " + std::to_string(n_threads_) + " threads (" +
+                                             " of " + std::to_string(n_workers()) + " threads (" +
                                              error.what() +
                                              "); use fewer threads, or raise its limit of processes");
   } catch (...) {
@@ -108,26 +111,30 @@ Pool::~Pool() {
 void Pool::forget_threads() {
   new std::vector<std::thread>(std::move(threads_));  // They can be neither joined nor detached.
   threads_.clear();
-  n_asleep_.store(0);
+  threads_call_.n_asleep.store(0);
+  helpers_call_.n_asleep.store(0);
 }
 
 void Pool::join_all() {
   stop_.store(true);
-  epoch_.fetch_add(1);
-  epoch_.notify_all();
+  for (Call* const call : {&threads_call_, &helpers_call_}) {
+    call->epoch.fetch_add(1);
+    call->epoch.notify_all();
+  }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   stop_.store(false);
 }
 
 void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context,
-               std::span<const std::span<const std::byte>> ahead) {
+               std::span<const std::span<const std::byte>> ahead, std::span<const std::uint8_t> helped) {
   const int n_phases = static_cast<int>(n_tasks.size());
   WEFT_CHECK(n_phases <= max_phases_);
   if (n_threads_ == 1) {  // Nobody to share with, nor to wait for.
     for (int p = 0; p < n_phases; ++p)
       for (std::int32_t t = 0, n = n_tasks[static_cast<std::size_t>(p)]; t < n;) {
-        const std::int32_t end = std::min(n, t + static_cast<std::int32_t>(kMostAtOnce));
+        const auto left = static_cast<std::uint32_t>(n - t);
+        const std::int32_t end = t + static_cast<std::int32_t>(tasks_at_once(left, false));
         tasks(context, p, std::exchange(t, end), end, 0);
       }
     return;
@@ -143,8 +150,12 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
   tasks_ = tasks;
   context_ = context;
   n_phases_.store(n_phases, std::memory_order_relaxed);
+  bool any_helped = false;
   for (int p = 0; p < n_phases; ++p) {
     const std::int32_t n = n_tasks[static_cast<std::size_t>(p)];
+    const bool is_helped = n_helpers_ > 0 && !helped.empty() && helped[static_cast<std::size_t>(p)] != 0;
+    any_helped = any_helped || is_helped;
+    phases_[p].helped.store(is_helped, std::memory_order_relaxed);
     n_given_ += static_cast<std::uint64_t>(n);
     for (int t = 0; t < n_threads_; ++t) {
       const auto next =
@@ -161,9 +172,14 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
     phases_[p].n_tasks.store(pack(epoch + static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(n)),
                              std::memory_order_release);
   }
-  epoch_.store(epoch, std::memory_order_seq_cst);
-  if (n_asleep_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
+  wake(threads_call_, epoch);
+  if (any_helped) wake(helpers_call_, epoch);
   work(epoch, 0);
+}
+
+void Pool::wake(Call& call, std::uint32_t epoch) {
+  call.epoch.store(epoch, std::memory_order_seq_cst);
+  if (call.n_asleep.load(std::memory_order_seq_cst) > 0) call.epoch.notify_all();
 }
 
 void Pool::set_stamps(std::uint32_t stamp) {
@@ -173,6 +189,7 @@ void Pool::set_stamps(std::uint32_t stamp) {
 /// What nobody has claimed of a share of tasks `begin` to `end` - 1. False: the run is over.
 bool Pool::run_share(const At& at, int owner, int group, std::uint32_t begin, std::uint32_t end) {
   const std::uint32_t stamp = stamp_of(at.tasks);
+  const bool is_helper = at.thread >= n_threads_;
   Word& next = shares_[owner].next;
   std::uint32_t n_done = 0;
   for (;;) {
@@ -181,8 +198,8 @@ bool Pool::run_share(const At& at, int owner, int group, std::uint32_t begin, st
     if (phases_[at.phase].n_tasks.load(std::memory_order_acquire) != at.tasks) return false;
     const auto age = static_cast<std::int32_t>(stamp - stamp_of(word));
     const std::uint32_t first = age == 0 ? value_of(word) : begin;
-    if (age < 0 || first >= end) break;
-    const std::uint32_t n = std::clamp((end - first) / 2, 1u, kMostAtOnce);
+    const std::uint32_t n = age < 0 || first >= end ? 0 : tasks_at_once(end - first, is_helper);
+    if (n == 0) break;
     if (!next.compare_exchange_weak(word, pack(stamp, first + n), std::memory_order_acq_rel,
                                     std::memory_order_relaxed))
       continue;
@@ -214,23 +231,24 @@ void Pool::count(const At& at, int group, std::uint32_t n_done) {
 /// The shares of a group's threads, from `first`'s on. False: the run is over.
 bool Pool::run_group(const At& at, int group, int first) {
   const auto n_tasks = static_cast<std::int32_t>(value_of(at.tasks));
+  const int end_of_group = first_thread(group + 1);
   int owner = first;
   auto begin = static_cast<std::uint32_t>(first_task(n_tasks, owner));
   do {
     const auto end = static_cast<std::uint32_t>(first_task(n_tasks, owner + 1));
     if (begin < end && !run_share(at, owner, group, begin, end)) return false;
     begin = end;
-    if (++owner < first_thread(group + 1)) continue;
+    if (++owner < end_of_group) continue;
     owner = first_thread(group);
     begin = static_cast<std::uint32_t>(first_task(n_tasks, owner));
   } while (owner != first);
   return true;
 }
 
-/// Until the phase is over. False: the run is.
-bool Pool::run_other_groups(const At& at, int own, const Count& watched, std::uint64_t done_at) {
-  for (int i = 1; i < n_groups_ && watched.load(std::memory_order_acquire) < done_at; ++i) {
-    const int group = (own + i) % n_groups_;
+/// So many groups, until the phase is over. False: the run is.
+bool Pool::run_groups(const At& at, int first, int n, const Count& watched, std::uint64_t done_at) {
+  for (int i = 0; i < n && watched.load(std::memory_order_acquire) < done_at; ++i) {
+    const int group = (first + i) % n_groups_;
     if (!run_group(at, group, first_thread(group))) return false;
   }
   return true;
@@ -238,20 +256,30 @@ bool Pool::run_other_groups(const At& at, int own, const Count& watched, std::ui
 
 void Pool::work(std::uint32_t epoch, int thread) {
   const int n_phases = n_phases_.load(std::memory_order_relaxed);
+  const bool is_helper = thread >= n_threads_;
+  // Helpers begin at shares that lie apart.
+  const int first = is_helper ? (thread - n_threads_) * n_threads_ / n_helpers_ : thread;
   int group = 0;
-  while (first_thread(group + 1) <= thread) ++group;
+  while (first_thread(group + 1) <= first) ++group;
   const Count& watched = n_groups_ == 1 ? groups_[0].done : groups_[group].told;
   Ahead ahead;
   for (int p = 0; p < n_phases; ++p) {
     const At at = {phases_[p].n_tasks.load(std::memory_order_acquire), p, thread};
-    if (stamp_of(at.tasks) != epoch + static_cast<std::uint32_t>(p) || !run_group(at, group, thread)) return;
+    if (stamp_of(at.tasks) != epoch + static_cast<std::uint32_t>(p)) return;
     const std::uint64_t done_at = phases_[p].done_at.load(std::memory_order_relaxed);
-    const Soon& own = soon(p, thread);
-    ahead.set(own.begin.load(std::memory_order_relaxed), own.bytes.load(std::memory_order_relaxed));
+    // Who is late passes by what is over, and leaves the shares' lines to those who are at work.
+    if (watched.load(std::memory_order_acquire) >= done_at) continue;
+    const bool takes_part = !is_helper || phases_[p].helped.load(std::memory_order_relaxed);
+    if (takes_part && !run_group(at, group, first)) return;
+    if (!is_helper) {
+      const Soon& own = soon(p, thread);
+      ahead.set(own.begin.load(std::memory_order_relaxed), own.bytes.load(std::memory_order_relaxed));
+    }
     Waiter wait;
     for (std::uint32_t n_looks = 1; watched.load(std::memory_order_acquire) < done_at; ++n_looks) {
       if (n_groups_ > 1) {
-        if (n_looks == kPatience && !run_other_groups(at, group, watched, done_at)) return;
+        if (takes_part && n_looks == kPatience && !run_groups(at, group + 1, n_groups_ - 1, watched, done_at))
+          return;
         if (n_looks % kSuspicion == 0 && done_.load(std::memory_order_acquire) >= done_at) break;
       }
       ahead.ask();
@@ -260,22 +288,24 @@ void Pool::work(std::uint32_t epoch, int thread) {
   }
 }
 
-void Pool::worker(int thread, std::uint32_t seen) {
+void Pool::worker(Call& call, int thread, std::uint32_t seen) {
   for (;;) {
     const auto start = std::chrono::steady_clock::now();
-    while (epoch_.load(std::memory_order_acquire) == seen) {
-      for (int i = 0; i < 64 && epoch_.load(std::memory_order_relaxed) == seen; ++i) pause_briefly();
+    while (call.epoch.load(std::memory_order_acquire) == seen) {
+      for (int i = 0; i < 64 && call.epoch.load(std::memory_order_relaxed) == seen; ++i) pause_briefly();
       if (std::chrono::steady_clock::now() - start < kSpinBeforeSleep) continue;
-      n_asleep_.fetch_add(1, std::memory_order_seq_cst);
-      epoch_.wait(seen, std::memory_order_seq_cst);
-      n_asleep_.fetch_sub(1, std::memory_order_relaxed);
+      call.n_asleep.fetch_add(1, std::memory_order_seq_cst);
+      call.epoch.wait(seen, std::memory_order_seq_cst);
+      call.n_asleep.fetch_sub(1, std::memory_order_relaxed);
     }
-    seen = epoch_.load(std::memory_order_acquire);
+    seen = call.epoch.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_relaxed)) return;
     work(seen, thread);
   }
 }
 
 int default_threads() { return std::min(read_cores().default_threads(), kMaxThreads); }
+
+int default_helpers(int n_threads) { return std::min(read_cores().helpers(n_threads), kMaxThreads); }
 
 }  // namespace weft::base

@@ -142,8 +142,9 @@ CompileOptions Plan::shared_by_splits(std::size_t n_nodes) {
   if (options.pool != nullptr) return options;
   if (pool_ == nullptr || pool_nodes_ < n_nodes) {
     pool_nodes_ = std::max<std::size_t>(n_nodes, 1);
-    pool_ = std::make_shared<base::Pool>(options.n_threads > 0 ? options.n_threads : base::default_threads(),
-                                         kPhasesOfNode * static_cast<int>(pool_nodes_));
+    const int n_threads = options.n_threads > 0 ? options.n_threads : base::default_threads();
+    pool_ = std::make_shared<base::Pool>(n_threads, kPhasesOfNode * static_cast<int>(pool_nodes_),
+                                         base::default_helpers(n_threads));
   }
   options.pool = pool_;
   return options;

@@ -14,6 +14,8 @@
 
 #include "backend/cpu/device.h"
 #include "backend/cpu/launches/quantised_output.h"
+#include "backend/cpu/schedule.h"
+#include "base/pool.h"
 #include "tensor/codec.h"
 
 namespace weft::cpu {
@@ -56,7 +58,11 @@ class Rig {
       }
       bindings[v] = own.back().get();
     }
-    auto plan = device->compile(g, bindings, {.allowed = {.shapes = true}, .n_threads = n_threads});
+    auto plan = device->compile(
+        g, bindings,
+        {.allowed = {.shapes = true},
+         .n_threads = n_threads,
+         .pool = n_helpers > 0 ? std::make_shared<base::Pool>(n_threads, 1000, n_helpers) : nullptr});
     description = plan->describe();
     n_phases = plan->n_phases();
     memory = plan->memory();
@@ -81,6 +87,7 @@ class Rig {
 
   std::shared_ptr<Device> device = make_device({.n_threads = 2});
   std::vector<std::int64_t> more_symbols;  // Values of those behind n.
+  int n_helpers = 0;
   std::string description;
   int n_phases = 0;
   PlanMemory memory;
@@ -256,6 +263,27 @@ TEST_P(CpuPlan, FusionThreadsAndPiecesChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(Types, CpuPlan,
                          testing::Values(DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_1),
                          [](const auto& test) { return std::string(weft::info(test.param).name); });
+
+// A product of so many panels that helpers take part, and the best of each row, which every worker keeps for
+// itself.
+TEST(CpuPlan, HelpersChangeNoBit) {
+  Rig rig;
+  const ValueId x = rig.graph.add_input("x", DType::kF32, {Dim(1, rig.n), 512});
+  const ValueId wide = rig.graph.add(ops::Matmul{}, {rig.weight("wide", {2048, 512}), x}, "wide");
+  const ValueId logits = rig.graph.add(ops::Matmul{}, {rig.weight("head", {600, 2048}), wide}, "logits");
+  const ValueId best = rig.graph.add(ops::Best{8}, {logits, kNoValue}, "best");
+  const auto alone = rig.run({wide, best}, 2, kMaxRows, kMaxRows);
+  for (rig.n_helpers = 1; rig.n_helpers < 4; rig.n_helpers += 2)
+    for (const std::int64_t piece : {kMaxRows, std::int64_t{1}})
+      EXPECT_TRUE(rig.run({wide, best}, 2, kMaxRows, piece) == alone) << rig.n_helpers << " helpers";
+}
+
+TEST(CpuSchedule, PhasesThatComputeAndHaveManyTasksWantHelp) {
+  EXPECT_TRUE(wants_help(true, 64, 8));
+  EXPECT_FALSE(wants_help(true, 63, 8));
+  EXPECT_FALSE(wants_help(false, 6400, 8));
+  EXPECT_FALSE(wants_help(true, 0, 2));
+}
 
 struct Head {
   DType dtype;

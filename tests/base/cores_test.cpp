@@ -41,6 +41,7 @@ class CoresTest : public testing::Test {
 
 TEST_F(CoresTest, OfASystemThatTellsNothingEachCpuIsACore) {
   EXPECT_EQ(read(6).default_threads(), 6);
+  EXPECT_EQ(read(6).helpers(6), 0);
   EXPECT_EQ(read(6).nodes().size(), 1u);
   EXPECT_EQ(read_cores({.root = root_, .affinity = std::vector<int>{}}).default_threads(), 1);
 }
@@ -72,6 +73,14 @@ TEST_F(CoresTest, IntelHybridUsesTheFastKind) {
   put("sys/devices/cpu_atom/cpus", "8-15");
   EXPECT_EQ(read(16).all.size(), 12u);
   EXPECT_EQ(read(16).default_threads(), 4);
+  // The slow ones help where the fast ones have all a thread.
+  EXPECT_EQ(read(16).helpers(4), 8);
+  EXPECT_EQ(read(16).helpers(3), 0);
+  EXPECT_EQ(read(16).helpers(5), 0);
+  put("proc/self/cgroup", "0::/");
+  put("sys/fs/cgroup/cpu.max", "1000000 100000");
+  EXPECT_EQ(read(16).helpers(4), 0);
+  put("sys/fs/cgroup/cpu.max", "max 100000");
   // Nothing but slow cores is not nothing.
   EXPECT_EQ(read_cores({.root = root_, .affinity = std::vector<int>{8, 9, 10}}).default_threads(), 3);
 }
@@ -83,6 +92,7 @@ TEST_F(CoresTest, ArmHybridUsesTheFastKinds) {
   const std::vector<Core> fast = read(8).fast();
   ASSERT_EQ(fast.size(), 4u);
   EXPECT_EQ(fast[0].cpus, std::vector<int>{4});
+  EXPECT_EQ(read(8).helpers(4), 4);
 }
 
 TEST_F(CoresTest, MemoryNodesAreKnown) {

@@ -39,19 +39,29 @@ void record(void* context, int phase, std::int32_t begin, std::int32_t end, int)
 
 struct Layout {
   int n_threads, group_size, n_rounds;
+  int n_helpers = 0;
 };
 
-class PoolOf : public testing::TestWithParam<Layout> {};
+class PoolOf : public testing::TestWithParam<Layout> {
+ protected:
+  /// Helpers take part in some phases of some runs.
+  static std::vector<std::uint8_t> helped(int round, std::size_t n_phases) {
+    std::vector<std::uint8_t> helped(round % 5 == 0 ? 0 : n_phases);
+    for (std::size_t p = 0; p < helped.size(); ++p)
+      helped[p] = (static_cast<std::size_t>(round) + p) % 3 == 0 ? 1 : 0;
+    return helped;
+  }
+};
 
 TEST_P(PoolOf, RunsEveryTaskOnceAndPhasesInOrder) {
-  const auto [n_threads, group_size, n_rounds] = GetParam();
+  const auto [n_threads, group_size, n_rounds, n_helpers] = GetParam();
   {
-    Pool pool(n_threads, 8, group_size);
+    Pool pool(n_threads, 8, n_helpers, group_size);
     for (int round = 0; round < n_rounds; ++round) {
       Trace trace;
       trace.n_tasks = {5, 0, 1, 17, round % 7, 3, 64, 2};
       for (const int n : trace.n_tasks) trace.counts.emplace_back(static_cast<std::size_t>(n), 0);
-      pool.run(trace.n_tasks, record, &trace);
+      pool.run(trace.n_tasks, record, &trace, {}, helped(round, trace.n_tasks.size()));
       EXPECT_EQ(trace.out_of_order.load(), 0);
       for (const auto& phase : trace.counts)
         for (const int count : phase) EXPECT_EQ(count, 1);
@@ -62,14 +72,14 @@ TEST_P(PoolOf, RunsEveryTaskOnceAndPhasesInOrder) {
 // Runs of fewer phases than the pool's most leave others as an earlier run had them, and stamps begin anew
 // after the first 128 phases of each pool.
 TEST_P(PoolOf, RunsOfAnyLengthFollowEachOther) {
-  const auto [n_threads, group_size, n_rounds] = GetParam();
-  Pool pool(n_threads, 6, group_size);
+  const auto [n_threads, group_size, n_rounds, n_helpers] = GetParam();
+  Pool pool(n_threads, 6, n_helpers, group_size);
   for (int round = 0; round < n_rounds; ++round) {
     Trace trace;
     for (int phase = 0; phase < round % 7; ++phase)
       trace.n_tasks.push_back(round * 13 % (phase % 2 == 0 ? 3 * n_threads + 5 : 4));
     for (const int n : trace.n_tasks) trace.counts.emplace_back(static_cast<std::size_t>(n), 0);
-    pool.run(trace.n_tasks, record, &trace);
+    pool.run(trace.n_tasks, record, &trace, {}, helped(round, trace.n_tasks.size()));
     EXPECT_EQ(trace.out_of_order.load(), 0);
     for (const auto& phase : trace.counts)
       for (const int count : phase) EXPECT_EQ(count, 1);
@@ -78,10 +88,10 @@ TEST_P(PoolOf, RunsOfAnyLengthFollowEachOther) {
 
 // Whichever thread is held up: all that it has not begun is done by the others.
 TEST_P(PoolOf, TakesOverTheShareOfAnyThread) {
-  const auto [n_threads, group_size, n_rounds] = GetParam();
+  const auto [n_threads, group_size, n_rounds, n_helpers] = GetParam();
   if (n_threads == 1) return;  // Nobody to take over.
   constexpr int kOfShare = 8;  // Of which half are claimed at once.
-  Pool pool(n_threads, 1, group_size);
+  Pool pool(n_threads, 1, n_helpers, group_size);
   const int n_tasks = kOfShare * n_threads;
   for (int owner = 0; owner < n_threads; owner += std::max(1, n_threads / 8)) {
     const std::int32_t held_up = pool.first_task(n_tasks, owner);
@@ -100,7 +110,7 @@ TEST_P(PoolOf, TakesOverTheShareOfAnyThread) {
 // would have done.
 TEST(Pool, TakesOverFromOtherGroups) {
   constexpr int kThreads = 6, kGroup = 2, kOfShare = 32;
-  Pool pool(kThreads, 1, kGroup);
+  Pool pool(kThreads, 1, 0, kGroup);
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> done{0}, n_held{0};
     std::vector<std::atomic<int>> by_thread(kThreads);
@@ -124,8 +134,8 @@ TEST(Pool, TakesOverFromOtherGroups) {
 // Runs so short that most threads come to the last one, or to none; what they saw of an earlier one must not
 // be taken for this one's. Threads that give their core away in the midst of a run are late by several.
 TEST_P(PoolOf, LateThreadsDisturbNobody) {
-  const auto [n_threads, group_size, n_rounds] = GetParam();
-  Pool pool(n_threads, 4, group_size);
+  const auto [n_threads, group_size, n_rounds, n_helpers] = GetParam();
+  Pool pool(n_threads, 4, n_helpers, group_size);
   for (int round = 0; round < (n_threads > 16 ? 1 : 50) * n_rounds; ++round) {
     // On the stack, and other than in the run before: a task of that one would write to what is gone.
     Trace trace;
@@ -137,7 +147,7 @@ TEST_P(PoolOf, LateThreadsDisturbNobody) {
           record(context, phase, begin, end, thread);
           if ((phase + begin) % 41 == 40 - thread % 8) std::this_thread::yield();
         },
-        &trace);
+        &trace, {}, helped(round, trace.n_tasks.size()));
     ASSERT_EQ(trace.out_of_order.load(), 0);
     for (const auto& phase : trace.counts)
       ASSERT_EQ(std::count(phase.begin(), phase.end(), 1), std::ssize(phase));
@@ -148,11 +158,52 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PoolOf,
                          testing::Values(Layout{1, 0, 300}, Layout{2, 0, 300}, Layout{3, 0, 300},
                                          Layout{8, 0, 300}, Layout{2, 1, 300}, Layout{3, 2, 300},
                                          Layout{8, 3, 100}, Layout{12, 0, 100}, Layout{64, 8, 20},
-                                         Layout{64, 16, 20}, Layout{63, 8, 20}),
+                                         Layout{64, 16, 20}, Layout{63, 8, 20}, Layout{2, 0, 300, 2},
+                                         Layout{3, 2, 300, 1}, Layout{1, 0, 10, 3}, Layout{8, 3, 50, 12}),
                          [](const auto& of) {
                            return std::to_string(of.param.n_threads) + "ThreadsInGroupsOf" +
-                                  std::to_string(of.param.group_size);
+                                  std::to_string(of.param.group_size) + "And" +
+                                  std::to_string(of.param.n_helpers) + "Helpers";
                          });
+
+// Threads are held up until a helper has done something; in a phase that does not want help, none does.
+TEST(Pool, HelpersTakePartWhereTheyAreWanted) {
+  constexpr int kThreads = 2, kHelpers = 2;
+  for (const int group_size : {0, 1}) {
+    Pool pool(kThreads, 2, kHelpers, group_size);
+    EXPECT_EQ(pool.n_threads(), kThreads);
+    EXPECT_EQ(pool.n_workers(), kThreads + kHelpers);
+    struct Seen {
+      std::atomic<int> helped{0}, unasked{0}, done{0};
+    };
+    for (int round = 0; round < 50; ++round) {
+      Seen seen;
+      pool.run(
+          std::vector<std::int32_t>{64, 64},
+          [](void* context, int phase, std::int32_t begin, std::int32_t end, int thread) {
+            auto& of = *static_cast<Seen*>(context);
+            if (thread >= kThreads) (phase == 1 ? of.helped : of.unasked).fetch_add(end - begin);
+            while (phase == 1 && of.helped.load() == 0) std::this_thread::yield();
+            of.done.fetch_add(end - begin);
+          },
+          &seen, {}, std::vector<std::uint8_t>{0, 1});
+      EXPECT_EQ(seen.done, 128);
+      EXPECT_EQ(seen.unasked, 0);
+      EXPECT_GT(seen.helped, 0);
+    }
+  }
+}
+
+TEST(Pool, HelpersTakeLittleAndLeaveTheEnd) {
+  for (std::uint32_t left = 1; left < 1000; ++left) {
+    EXPECT_GE(tasks_at_once(left, false), 1u);
+    EXPECT_LE(tasks_at_once(left, false), std::min(left, 16u));
+    EXPECT_LE(tasks_at_once(left, true), 4u);
+    EXPECT_LE(tasks_at_once(left, true), left / 3);
+  }
+  EXPECT_EQ(tasks_at_once(2, true), 0u);
+  EXPECT_EQ(tasks_at_once(3, true), 1u);
+}
 
 TEST(Pool, WakesThreadsThatWentToSleep) {
   Pool pool(3, 1);

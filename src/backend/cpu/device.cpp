@@ -118,10 +118,11 @@ class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const CpuOptions& options)
       : isa_(options.isa),
+        cores_(base::read_cores()),
         n_threads_(options.n_threads > 0 ? options.n_threads : base::default_threads()),
         repack_(options.repack),
         packed_cache_(options.packed_cache),
-        memory_(base::read_cores().nodes()),
+        memory_(cores_.nodes()),
         loader_(n_threads_, 1) {
     if (!supported(isa_))
       throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");
@@ -199,12 +200,14 @@ class CpuDevice final : public Device {
   }
 
   PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
-    return plan_memory(graph, threads_of(options), options);
+    const int n_threads = threads_of(options);
+    return plan_memory(graph, n_threads, cores_.helpers(n_threads), options);
   }
 
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
-    return compile_plan(graph, bindings, kernels(isa_), threads_of(options), options);
+    const int n_threads = threads_of(options);
+    return compile_plan(graph, bindings, kernels(isa_), n_threads, cores_.helpers(n_threads), options);
   }
 
  private:
@@ -313,6 +316,7 @@ class CpuDevice final : public Device {
   }
 
   Isa isa_;
+  base::Cores cores_;
   int n_threads_;
   bool repack_;
   std::shared_ptr<PackedCache> packed_cache_;

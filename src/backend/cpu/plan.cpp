@@ -85,20 +85,26 @@ PlanMemory memory_of(const Program& program, const Layout& layout, const Compile
   return memory;
 }
 
+/// Of the pool that is given, or of one of the plan's own.
+int n_workers(int n_threads, int n_helpers, const CompileOptions& options) {
+  const int own = n_threads > 1 ? n_threads + n_helpers : n_threads;
+  return options.pool != nullptr ? std::max(own, options.pool->n_workers()) : own;
+}
+
 class CpuPlan final : public DevicePlan {
  public:
-  CpuPlan(const Graph& graph, const Bindings& bindings, const Kernels& kernels, int n_threads,
+  CpuPlan(const Graph& graph, const Bindings& bindings, const Kernels& kernels, int n_threads, int n_helpers,
           const CompileOptions& options)
       : graph_(graph),
         kernels_(kernels),
         cancelled_(options.cancelled),
-        program_(fuse(graph_, std::max(n_threads, options.pool != nullptr ? options.pool->n_threads() : 0))),
+        program_(fuse(graph_, n_workers(n_threads, n_helpers, options))),
         addresses_(graph_.values().size()),
         pool_(options.pool != nullptr && options.pool->max_phases() >= program_.n_phases
                   ? options.pool
-                  : std::make_shared<base::Pool>(n_threads, std::max(program_.n_phases, 1))),
+                  : std::make_shared<base::Pool>(n_threads, std::max(program_.n_phases, 1), n_helpers)),
         workspace_(workspace_of(options)),
-        layout_(lay_out_program(graph_, program_, pool_->n_threads())),
+        layout_(lay_out_program(graph_, program_, pool_->n_workers())),
         memory_(memory_of(program_, layout_, options)),
         schedule_(program_),
         next_(program_.launches.size()),
@@ -118,7 +124,8 @@ class CpuPlan final : public DevicePlan {
     if (pool_->n_threads() == 1) {
       recorder_ ? run_alone<true>() : run_alone<false>();
     } else {
-      pool_->run(schedule_.n_tasks(), recorder_ ? run_tasks<true> : run_tasks<false>, this, ahead());
+      pool_->run(schedule_.n_tasks(), recorder_ ? run_tasks<true> : run_tasks<false>, this, ahead(),
+                 schedule_.helped());
     }
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (recorder_) {
@@ -135,7 +142,7 @@ class CpuPlan final : public DevicePlan {
     std::vector<std::string> names;
     for (const Program::Entry& entry : program_.launches)
       names.push_back(kind_of(entry.launch->describe(graph_), entry.layer));
-    recorder_.emplace(*profile, names, pool_->n_threads());
+    recorder_.emplace(*profile, names, pool_->n_workers());
   }
 
   void wait() override {}
@@ -283,14 +290,15 @@ class CpuPlan final : public DevicePlan {
 
 }  // namespace
 
-PlanMemory plan_memory(const Graph& graph, int n_threads, const CompileOptions& options) {
-  const Program program = fuse(graph, n_threads);
-  return memory_of(program, lay_out_program(graph, program, n_threads), options);
+PlanMemory plan_memory(const Graph& graph, int n_threads, int n_helpers, const CompileOptions& options) {
+  const int n = n_workers(n_threads, n_helpers, options);
+  const Program program = fuse(graph, n);
+  return memory_of(program, lay_out_program(graph, program, n), options);
 }
 
 std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,
-                                         int n_threads, const CompileOptions& options) {
-  return std::make_unique<CpuPlan>(graph, bindings, kernels, n_threads, options);
+                                         int n_threads, int n_helpers, const CompileOptions& options) {
+  return std::make_unique<CpuPlan>(graph, bindings, kernels, n_threads, n_helpers, options);
 }
 
 }  // namespace weft::cpu

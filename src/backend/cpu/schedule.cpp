@@ -19,6 +19,7 @@ Schedule::Schedule(const Program& program)
       works_(program.launches.size()),
       left_(program.launches.size()),
       n_tasks_(static_cast<std::size_t>(program.n_phases)),
+      helped_(n_tasks_.size()),
       phases_(n_tasks_.size()) {
   std::size_t launch = 0;
   for (std::size_t phase = 0; phase < first_launch_.size(); ++phase) {
@@ -54,6 +55,7 @@ bool Schedule::begin_step(const StepInfo& step) {
   bool is_other = !as_before;
   for (std::size_t phase = 0; phase + 1 < first_launch_.size(); ++phase) {
     std::int32_t total = 0;
+    bool computes = false;
     for (std::size_t i = first_launch_[phase]; i < first_launch_[phase + 1]; ++i) {
       Launch& launch = *program_.launches[i].launch;
       if (!as_before || launch.prepares_each_step()) {
@@ -62,10 +64,13 @@ bool Schedule::begin_step(const StepInfo& step) {
         works_[i].n_tasks = n_tasks;
       }
       place(i, step.n_threads);
-      if (!works_[i].follows) total += works_[i].n_tasks;
+      if (works_[i].follows) continue;
+      total += works_[i].n_tasks;
+      computes = computes || (works_[i].n_tasks > 0 && launch.computes());
     }
     if (total == 0) continue;
     phases_[n_phases_] = phase;
+    helped_[n_phases_] = wants_help(computes, total, step.n_threads) ? 1 : 0;
     n_tasks_[n_phases_++] = total;
   }
   known_ = true;

@@ -29,6 +29,13 @@
 
 namespace weft::cpu {
 
+/// Whether slow cores should help with a phase: one that computes, and has so many tasks for each thread that
+/// none waits long for what a slow core has taken.
+constexpr bool wants_help(bool computes, std::int32_t n_tasks, int n_threads) {
+  constexpr int kLeastTasksPerThread = 8;
+  return computes && n_tasks / kLeastTasksPerThread >= n_threads;
+}
+
 class Schedule {
  public:
   explicit Schedule(const Program& program);
@@ -40,6 +47,8 @@ class Schedule {
   void forget() { known_ = false; }
   /// Tasks of the step's phases, those of a phase's launches one after another.
   std::span<const std::int32_t> n_tasks() const { return {n_tasks_.data(), n_phases_}; }
+  /// By phase of the step, whether it wants help; 0 or 1.
+  std::span<const std::uint8_t> helped() const { return {helped_.data(), n_phases_}; }
   /// Tasks of a launch, in a phase or behind others.
   std::int32_t tasks_of(std::size_t launch) const { return works_[launch].n_tasks; }
 
@@ -91,6 +100,7 @@ class Schedule {
   std::vector<std::atomic<std::int32_t>> left_;  // By launch that follows: tasks that it waits for.
   std::vector<std::pair<std::size_t, std::int32_t>> waits_;  // Of this step: launches that follow, and left_.
   std::vector<std::int32_t> n_tasks_;                        // By phase of the step.
+  std::vector<std::uint8_t> helped_;                         // By phase of the step.
   std::vector<std::size_t> phases_;                          // By phase of the step: that of the program.
   std::size_t n_phases_ = 0;                                 // Of the step.
   bool asks_each_step_ = false;                              // Whether any launch does.

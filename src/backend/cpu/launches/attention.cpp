@@ -219,6 +219,11 @@ std::int32_t AttentionLaunch::prepare(const StepInfo& step) {
   return static_cast<std::int32_t>(tiles_->tiles().size()) * args_.layout.n_kv_heads * tiles_->n_parts();
 }
 
+bool AttentionLaunch::computes() const {
+  return std::ranges::any_of(tiles_->tiles(),
+                             [](const AttentionTile& tile) { return tile.n_rows > kMaxSharedRows; });
+}
+
 void AttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int32_t n_kv_heads = args_.layout.n_kv_heads;
   const int n_parts = tiles_->n_parts();

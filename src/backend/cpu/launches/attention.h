@@ -73,6 +73,7 @@ class AttentionLaunch final : public Launch {
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   bool prepares_each_step() const override { return true; }
+  bool computes() const override;
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t scratch_bytes() const override { return attention_scratch_bytes(args_); }
   std::size_t held_bytes() const override { return first_ ? tiles_->held_bytes() : 0; }

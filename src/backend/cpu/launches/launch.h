@@ -56,14 +56,14 @@ class Addresses {
 struct StepInfo {
   std::span<const std::int64_t> symbols;
   std::uint64_t number = 0;  ///< Counts steps: what several launches share is prepared once for each.
-  int n_threads = 1;
+  int n_threads = 1;         ///< That have a share of the tasks each.
 };
 
 /// What a task works with.
 struct TaskContext {
   const Kernels& kernels;
   std::byte* scratch;  ///< Of this thread, as large as the largest scratch_bytes() of the plan.
-  int thread;          ///< Which one, below StepInfo::n_threads.
+  int thread;          ///< Which one, below the plan's number of workers (base::Pool).
   StepFailure& failure;
 };
 
@@ -91,6 +91,8 @@ class Launch {
   /// Whether prepare looks at more than symbols and addresses, or sets what tasks use up. Otherwise it is
   /// called where those changed.
   virtual bool prepares_each_step() const { return false; }
+  /// Whether tasks of this step compute for longer than they wait for memory, so that slow cores are of use.
+  virtual bool computes() const { return false; }
   virtual void run(std::int32_t task, const TaskContext& context) = 0;
   /// Neighbouring tasks, for launches that do them better together.
   virtual void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) {

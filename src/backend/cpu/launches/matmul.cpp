@@ -249,6 +249,8 @@ void MatmulLaunch::multiply_panels(const MatmulArgs& args, Range panels, Range c
   }
 }
 
+bool MatmulLaunch::computes() const { return n_columns_ > kFewColumns; }
+
 std::span<const std::byte> MatmulLaunch::weights_from(std::int32_t task) const {
   const PackedMatrix& weight = *args_.weight;
   if (n_columns_ > kFewColumns || weight.canonical != nullptr) return {};
@@ -347,6 +349,7 @@ std::int32_t MatmulExpertsLaunch::prepare(const StepInfo& step) {
   panels_per_task_ = panels_per_task(weight.panel_bytes * (gates_.empty() ? 1 : 2), weight.n_panels(),
                                      step.n_threads, n_rows <= kFewColumns);
   panel_tasks_ = (weight.n_panels() + panels_per_task_ - 1) / panels_per_task_;
+  computes_ = n_rows * groups_->n_used() > kFewColumns * groups_->n_experts();
   quantised_.begin_step(step);
   return static_cast<std::int32_t>(panel_tasks_ * most_active);
 }

@@ -42,6 +42,7 @@ class MatmulLaunch final : public Launch {
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   bool prepares_each_step() const override { return taken_ != nullptr || quantised_.used(); }
+  bool computes() const override;
   void run(std::int32_t task, const TaskContext& context) override;
   void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) override;
   Work work() const override;
@@ -76,6 +77,8 @@ class ExpertGroupsLaunch final : public Launch {
   ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts);
   ValueId ids() const { return ids_id_; }
   std::int64_t n_experts() const { return static_cast<std::int64_t>(begin_.size()) - 1; }
+  /// Experts of a row.
+  std::int64_t n_used() const { return n_used_; }
 
   /// Slots (row * n_used + choice) of expert e, in order, and the rows that they come from.
   std::span<const std::int32_t> slots(std::int64_t expert) const { return part(slots_, expert); }
@@ -114,6 +117,7 @@ class MatmulExpertsLaunch final : public Launch {
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   bool prepares_each_step() const override { return quantised_.used(); }
+  bool computes() const override { return computes_; }
   void run(std::int32_t task, const TaskContext& context) override;
   void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) override;
   Work work() const override;
@@ -135,6 +139,7 @@ class MatmulExpertsLaunch final : public Launch {
   std::span<const PackedMatrix> weights_, gates_;
   std::int64_t panels_per_task_ = 1;
   std::int64_t panel_tasks_ = 1;  // Of an expert.
+  bool computes_ = false;
 };
 
 }  // namespace weft::cpu
