@@ -77,7 +77,7 @@ class Report:
         self.path = path
         self.known = {"when": time.strftime("%Y-%m-%d %H:%M:%S %Z"), "machine": platform.processor() or platform.machine(),
                       "cores": os.cpu_count(), "peer": f"llama-cpp-python {PEER_VERSION}", "devices": [], "checks": [],
-                      "speeds": [], "steps": [], "kernels": [], "failures": []}  # fmt: skip
+                      "speeds": [], "steps": [], "kernels": [], "shaders": [], "failures": []}  # fmt: skip
 
     def write(self) -> None:
         self.path.write_text(json.dumps(self.known, indent=2) + "\n")
@@ -145,6 +145,9 @@ def markdown(known: dict) -> str:
     kernels = [[k["model"], k["regime"], k["work"], str(k["calls"]), number(k["microseconds"]),
                 f"{100 * k['share']:.0f} %", number(k["gb_per_second"])] for k in known["kernels"]]  # fmt: skip
     parts.append(table(["model", "regime", "kernel", "calls", "us a call", "share", "GB/s"], kernels))
+    if known["shaders"]:
+        parts.append("## Shaders, by the driver's compiler\n")
+        parts += [f"- {s['shader']}: {s['told']}" for s in known["shaders"]]
     if known["failures"]:
         parts.append("## What failed\n")
         parts += [f"### {f['what']}\n\n```\n{f['why']}\n```\n" for f in known["failures"]]
@@ -196,6 +199,16 @@ def step_costs(report: Report, args: argparse.Namespace) -> None:
         found = re.search(r"change (\w+) +host (\d+) us a step", line)
         if found:
             report.add("steps", {"what": f"{plan}; change {found[1]}", "microseconds": float(found[2])})
+
+
+def shader_statistics(report: Report) -> None:
+    """Registers, shared memory and the like, where the driver tells them."""
+    tests = ROOT / "build" / "release" / "tests" / "backend_vulkan" / "test_backend_vulkan"
+    result = report.run("shaders", [tests, "--gtest_also_run_disabled_tests", "--gtest_filter=VulkanStatistics.DISABLED*"], 600)
+    for line in result.stdout.splitlines() if result else []:
+        found = re.fullmatch(r"shader ([^:]+): (.+)", line)
+        if found:
+            report.add("shaders", {"shader": found[1], "told": found[2]})
 
 
 def weft_speed(report: Report, model: Path, regime: Regime, args: argparse.Namespace, words: list[str]) -> dict | None:
@@ -317,6 +330,7 @@ def main() -> int:
     if not args.no_checks:
         check(report, args)
         step_costs(report, args)
+        shader_statistics(report)
     measure(report, args)
     report.write()
     print(f"gpu: {args.json} and {args.json.with_suffix('.md')}")

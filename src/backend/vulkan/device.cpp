@@ -76,6 +76,10 @@ class VulkanDevice final : public Device {
     if (abilities.shuffles) info_.features.emplace_back("shuffles");
     if (abilities.byte_dots) info_.features.emplace_back("dot products of bytes");
     if (abilities.narrow_loads) info_.features.emplace_back("8- and 16-bit loads");
+    if (const auto& matrix = gpu_->sizes().matrix; matrix.has_value())
+      info_.features.push_back("matrices of " + std::to_string(matrix->outputs) + "x" +
+                               std::to_string(matrix->rows) + "x" + std::to_string(matrix->columns) +
+                               " bytes");
   }
   const DeviceInfo& info() const override { return info_; }
   bool in_order() const override { return true; }  // One queue, and barriers at the begin of every step.
@@ -156,6 +160,10 @@ class VulkanDevice final : public Device {
                       .cancelled = options.cancelled});
   }
 
+  std::vector<ShaderStatistics> statistics(const Graph& graph) {
+    return shader_statistics(*gpu_, *pipelines_, graph);
+  }
+
  private:
   /// Calls copy(offset in the tensor, offset in the rows, bytes) for runs of consecutive cells.
   template <typename Copy>
@@ -217,7 +225,8 @@ class Drivers {
     load();
     std::shared_ptr<Gpu> gpu = open_[device].lock();
     if (gpu == nullptr) {
-      gpu = std::make_shared<Gpu>(instance_, devices_[device], options.staging, options.used);
+      gpu = std::make_shared<Gpu>(instance_, devices_[device], options.staging, options.used,
+                                  options.statistics);
       open_[device] = gpu;
     }
     return gpu;
@@ -269,6 +278,12 @@ bool system_shows_gpu() {
 }
 
 }  // namespace
+
+std::vector<ShaderStatistics> shader_statistics(Device& device, const Graph& graph) {
+  auto* const vulkan_device = dynamic_cast<VulkanDevice*>(&device);
+  WEFT_CHECK(vulkan_device != nullptr);
+  return vulkan_device->statistics(graph);
+}
 
 Backend backend(const VulkanOptions& options) {
   const auto drivers = std::make_shared<Drivers>();

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/vulkan/cooperative.h"
 #include "base/check.h"
 #include "weft/error.h"
 
@@ -51,6 +52,24 @@ bool has_extension(VkPhysicalDevice physical, const char* name) {
   });
 }
 
+/// The products of signed bytes with exact sums that its subgroups make.
+std::vector<MatrixShape> matrix_shapes(VkInstance instance, VkPhysicalDevice physical) {
+  const auto get = reinterpret_cast<GetCooperativeMatrixProperties>(
+      vkGetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  std::uint32_t n = 0;
+  if (get == nullptr || get(physical, &n, nullptr) != VK_SUCCESS) return {};
+  std::vector<CooperativeMatrixProperties> kinds(n);
+  if (get(physical, &n, kinds.data()) < VK_SUCCESS) return {};
+  kinds.resize(n);
+  std::vector<MatrixShape> shapes;
+  for (const CooperativeMatrixProperties& kind : kinds)
+    if (kind.a == kSignedByteComponents && kind.b == kSignedByteComponents &&
+        kind.c == kSignedWordComponents && kind.result == kSignedWordComponents &&
+        kind.saturates == VK_FALSE && kind.scope == kSubgroupScope)
+      shapes.push_back({kind.m, kind.n, kind.k});
+  return shapes;
+}
+
 }  // namespace
 
 void check(VkResult result, const char* what) {
@@ -93,7 +112,8 @@ bool Gpu::usable(VkPhysicalDevice physical) {
   return features.features.shaderInt64 == VK_TRUE && features12.bufferDeviceAddress == VK_TRUE;
 }
 
-Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, const Abilities& used)
+Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, const Abilities& used,
+         bool statistics)
     : instance_(std::move(instance)), physical_(physical), staging_(staging), abilities_(used) {
   VkPhysicalDeviceSubgroupProperties subgroups = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
   VkPhysicalDeviceMaintenance3Properties limits = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
@@ -133,8 +153,14 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
     VkPhysicalDeviceProperties2 more = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &sizes};
     vkGetPhysicalDeviceProperties2(physical, &more);
     can_require_subgroup_size_ = (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+    max_subgroups_ = sizes.maxComputeWorkgroupSubgroups;
     has_full.pNext = has12.pNext;
     has12.pNext = &has_full;
+  }
+  CooperativeMatrixFeatures has_matrices;
+  if (has_extension(physical, kCooperativeMatrixExtension)) {
+    has_matrices.next = has12.pNext;
+    has12.pNext = &has_matrices;
   }
   VkPhysicalDeviceFeatures2 has = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &has11};
   vkGetPhysicalDeviceFeatures2(physical, &has);
@@ -144,6 +170,17 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
       knows_full && has_full.subgroupSizeControl == VK_TRUE && has_full.computeFullSubgroups == VK_TRUE;
   abilities_.narrow_loads &=
       has12.storageBuffer8BitAccess == VK_TRUE && has11.storageBuffer16BitAccess == VK_TRUE;
+  DeviceLimits device_limits = {.subgroup = subgroup_size_,
+                                .shared_bytes = properties_.limits.maxComputeSharedMemorySize,
+                                .threads = std::min(properties_.limits.maxComputeWorkGroupInvocations,
+                                                    properties_.limits.maxComputeWorkGroupSize[0]),
+                                .subgroups = max_subgroups_};
+  if (WEFT_COOPERATIVE_SHADER && abilities_.matrices && abilities_.byte_dots && abilities_.shuffles &&
+      abilities_.narrow_loads && can_require_subgroup_size_ && has_matrices.cooperative_matrix == VK_TRUE &&
+      has12.vulkanMemoryModel == VK_TRUE && has12.shaderInt8 == VK_TRUE)
+    device_limits.matrices = matrix_shapes(instance_->handle(), physical);
+  sizes_ = sizes_of(device_limits);
+  abilities_.matrices = sizes_.matrix.has_value();
 
   std::vector<const char*> extensions;
   VkPhysicalDeviceVulkan12Features features12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
@@ -168,6 +205,22 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
     full.subgroupSizeControl = full.computeFullSubgroups = VK_TRUE;
     features12.pNext = &full;
   }
+  CooperativeMatrixFeatures matrices;
+  if (abilities_.matrices) {
+    extensions.push_back(kCooperativeMatrixExtension);
+    matrices.cooperative_matrix = features12.vulkanMemoryModel = features12.shaderInt8 = VK_TRUE;
+    matrices.next = features12.pNext;
+    features12.pNext = &matrices;
+  }
+  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR tells = {
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, features12.pNext};
+  has_statistics_ =
+      statistics && has_extension(physical, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+  if (has_statistics_) {
+    extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    tells.pipelineExecutableInfo = VK_TRUE;
+    features12.pNext = &tells;
+  }
   memory_budget_ = has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (memory_budget_) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   VkDeviceCreateInfo create = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
@@ -184,23 +237,14 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   has_timestamps_ =
       families[queue_family_].timestampValidBits > 0 && properties_.limits.timestampPeriod > 0.0f;
 
-  const VkMemoryPropertyFlags host_memory = memory_.memoryTypes[memory_type(Place::kHost, ~0u)].propertyFlags;
-  far_from_host_ = staging_ || (host_memory & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) == 0;
-
-  VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
-  pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
-  pool.queueFamilyIndex = queue_family_;
-  check(vkCreateCommandPool(handle_, &pool, nullptr, &pool_), "making a command pool");
-  VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
-  allocate.commandPool = pool_;
-  allocate.commandBufferCount = 1;
-  check(vkAllocateCommandBuffers(handle_, &allocate, &once_), "making a command buffer");
-  VkFenceCreateInfo fence = {VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-  check(vkCreateFence(handle_, &fence, nullptr, &once_done_), "making a fence");
+  const int host = memory_type(Place::kHost, ~0u);
+  far_from_host_ = staging_ || host < 0 ||
+                   (memory_.memoryTypes[host].propertyFlags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) == 0;
 }
 
 Gpu::~Gpu() {
-  vkDeviceWaitIdle(handle_);
+  // Drivers that only compile cannot wait, and have nothing to wait for.
+  if (has_worked_) vkDeviceWaitIdle(handle_);
   vkDestroyFence(handle_, once_done_, nullptr);
   vkDestroyCommandPool(handle_, pool_, nullptr);
   vkDestroyDevice(handle_, nullptr);
@@ -223,7 +267,7 @@ std::uint64_t Gpu::memory_free() const {
   return memory_total_ - std::min(memory_total_, allocated_.load());
 }
 
-std::uint32_t Gpu::memory_type(Place place, std::uint32_t allowed) const {
+int Gpu::memory_type(Place place, std::uint32_t allowed) const {
   const auto heap_size = [&](std::uint32_t i) {
     return memory_.memoryHeaps[memory_.memoryTypes[i].heapIndex].size;
   };
@@ -246,8 +290,7 @@ std::uint32_t Gpu::memory_type(Place place, std::uint32_t allowed) const {
       best_points = points;
     }
   }
-  if (best < 0) throw Error(ErrorCode::kDevice, "the device has no memory of the kind that weft needs");
-  return static_cast<std::uint32_t>(best);
+  return best;
 }
 
 void Gpu::submit(std::span<const VkCommandBuffer> commands, VkFence fence) {
@@ -255,6 +298,7 @@ void Gpu::submit(std::span<const VkCommandBuffer> commands, VkFence fence) {
   info.commandBufferCount = static_cast<std::uint32_t>(commands.size());
   info.pCommandBuffers = commands.data();
   const std::lock_guard lock(queue_mutex_);
+  has_worked_ = true;
   check(vkQueueSubmit(queue_, 1, &info, fence), "submitting work");
 }
 
@@ -269,7 +313,21 @@ double Gpu::seconds_of_step(std::chrono::steady_clock::time_point submitted) {
   return std::chrono::duration<double>(last_done_ - std::max(before, submitted)).count();
 }
 
+void Gpu::make_once() {
+  VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+  pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  pool.queueFamilyIndex = queue_family_;
+  check(vkCreateCommandPool(handle_, &pool, nullptr, &pool_), "making a command pool");
+  VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+  allocate.commandPool = pool_;
+  allocate.commandBufferCount = 1;
+  check(vkAllocateCommandBuffers(handle_, &allocate, &once_), "making a command buffer");
+  VkFenceCreateInfo fence = {VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+  check(vkCreateFence(handle_, &fence, nullptr, &once_done_), "making a fence");
+}
+
 void Gpu::begin_once() {
+  if (once_done_ == VK_NULL_HANDLE) make_once();
   VkCommandBufferBeginInfo begin = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
   check(vkBeginCommandBuffer(once_, &begin), "recording a copy");
@@ -314,7 +372,9 @@ Buffer::Buffer(Gpu& gpu, Place place, std::size_t bytes) : gpu_(gpu) {
     flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
     VkMemoryAllocateInfo allocate = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags};
     allocate.allocationSize = needs.size;
-    allocate.memoryTypeIndex = gpu.memory_type(place, needs.memoryTypeBits);
+    const int type = gpu.memory_type(place, needs.memoryTypeBits);
+    if (type < 0) throw Error(ErrorCode::kDevice, "the device has no memory of the kind that weft needs");
+    allocate.memoryTypeIndex = static_cast<std::uint32_t>(type);
     check(vkAllocateMemory(gpu.handle_, &allocate, nullptr, &memory_), "allocating device memory");
     check(vkBindBufferMemory(gpu.handle_, handle_, memory_, 0), "binding device memory");
     const VkMemoryPropertyFlags kind = gpu.memory_.memoryTypes[allocate.memoryTypeIndex].propertyFlags;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backend/vulkan/abilities.h"
+#include "backend/vulkan/sizes.h"
 
 namespace weft::vulkan {
 
@@ -27,6 +28,7 @@ class Instance {
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
   std::vector<VkPhysicalDevice> physical_devices() const;
+  VkInstance handle() const { return handle_; }
 
  private:
   explicit Instance(VkInstance handle) : handle_(handle) {}
@@ -74,7 +76,9 @@ class Buffer {
 class Gpu {
  public:
   /// `staging`: behaves as if the host could not map the device's memory. `used`: what the device may have.
-  Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, const Abilities& used);
+  /// `statistics`: asks for what Pipelines::statistics tells.
+  Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, const Abilities& used,
+      bool statistics);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -90,11 +94,13 @@ class Gpu {
   std::size_t max_allocation() const { return max_allocation_; }
   std::uint32_t subgroup_size() const { return subgroup_size_; }
   bool has_timestamps() const { return has_timestamps_; }
+  bool has_statistics() const { return has_statistics_; }
   bool can_require_subgroup_size() const { return can_require_subgroup_size_; }
   /// Whether shaders reach the host's memory over a link, so that what they read often should lie in their
   /// own.
   bool far_from_host() const { return far_from_host_; }
   const Abilities& abilities() const { return abilities_; }
+  const Sizes& sizes() const { return sizes_; }
 
   /// To the one queue. `fence` may be null.
   void submit(std::span<const VkCommandBuffer> commands, VkFence fence);
@@ -113,21 +119,25 @@ class Gpu {
 
  private:
   friend class Buffer;
+  void make_once();  // What run_now needs: a driver that only compiles may have none of it.
   void begin_once();
   void end_once();
-  std::uint32_t memory_type(Place place, std::uint32_t allowed) const;
+  int memory_type(Place place, std::uint32_t allowed) const;  ///< -1: it has none such.
 
   std::shared_ptr<Instance> instance_;
   VkPhysicalDevice physical_;
   bool staging_;
   Abilities abilities_;
+  Sizes sizes_;
   bool memory_budget_ = false;
   VkPhysicalDeviceProperties properties_ = {};
   VkPhysicalDeviceMemoryProperties memory_ = {};
   std::uint64_t memory_total_ = 0;
   std::size_t max_allocation_ = 0;
   std::uint32_t subgroup_size_ = 0;
+  std::uint32_t max_subgroups_ = 0;
   bool has_timestamps_ = false;
+  bool has_statistics_ = false;
   bool can_require_subgroup_size_ = false;
   bool far_from_host_ = false;
   std::uint32_t queue_family_ = 0;
@@ -135,6 +145,7 @@ class Gpu {
   VkQueue queue_ = VK_NULL_HANDLE;
   std::mutex queue_mutex_;
   std::chrono::steady_clock::time_point last_done_;
+  bool has_worked_ = false;
   std::mutex once_mutex_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
   VkCommandBuffer once_ = VK_NULL_HANDLE;

@@ -25,11 +25,9 @@ Overloaded(Fs...) -> Overloaded<Fs...>;
 constexpr std::uint32_t kOutputsPerGroup = 16;  // As in lanes.glsl.
 constexpr std::uint32_t kRowsOfLanes =
     8;  // Up to here a thread is a lane (lanes.glsl), beyond there are tiles.
-constexpr std::uint32_t kAttentionThreads = 128, kQueries = 16;  // As in attention.comp.
-constexpr std::uint32_t kQueryFloats = 2048;
+constexpr std::uint32_t kAttentionThreads = 128;  // As in attention.comp.
 constexpr std::uint32_t kMaxSplits = 64;
 constexpr std::size_t kPartBytes = std::size_t{64} << 20;
-constexpr std::uint32_t kFewTileRows = 32, kManyTileRows = 64;
 constexpr std::uint32_t kFewOutputs = 1024;  // Up to here tiles are smaller, so that there are more of them.
 constexpr std::uint32_t kMaxSortedExperts = 1024;  // As in sort_experts.comp.
 constexpr std::uint32_t kBestPart = 4096;          // Columns of a row that a workgroup chooses from ...
@@ -210,7 +208,7 @@ class Builder {
       } else {
         const std::uint32_t experts = n_experts(graph_.node(one.user).inputs[0]);
         launch.shader = Shader::kSortExperts;
-        launch.constants = {kFewTileRows};
+        launch.constants = {target_.sizes.few_tile.rows};
         launch.rows = shape(one.of).row_dim() * shape(one.of).columns();
         launch.push.tensors[1] = i - 1;
         launch.push.tensors[2] = i;
@@ -291,8 +289,14 @@ class Builder {
     const Shape& s = shape(weight);
     const auto bytes = word(static_cast<std::int64_t>(row_bytes(dtype(weight), s.columns())));
     const bool codes = by_codes(node);
-    const Shader shader = tiles ? (codes ? Shader::kMatmulTilesCodes : Shader::kMatmulTiles)
-                                : (codes ? Shader::kMatmulCodes : Shader::kMatmul);
+    Shader shader = tiles ? (codes ? Shader::kMatmulTilesCodes : Shader::kMatmulTiles)
+                          : (codes ? Shader::kMatmulCodes : Shader::kMatmul);
+    if (const auto& matrix = target_.sizes.matrix; tiles && codes && matrix.has_value()) {
+      shader = Shader::kMatmulCooperative;
+      const std::uint32_t subgroup = target_.sizes.subgroup;
+      constants[3] = matrix_threads({constants[1], constants[2]}, *matrix, subgroup);
+      constants.insert(constants.end(), {matrix->outputs, matrix->rows, matrix->columns, subgroup});
+    }
     Launch& launch = add(shader, std::move(constants), p.rows,
                          {weight, x, p.bias, p.ids, p.sum != nullptr ? p.sum->output : node.output},
                          {word(s[s.rank() - 2].constant()), word(s.columns()), bytes, p.bias != kNoValue,
@@ -317,10 +321,11 @@ class Builder {
     const std::uint32_t kind = type(weight), outputs = word(s[s.rank() - 2].constant());
     const std::uint32_t most = word(p.rows.value(graph_.bounds()));
     const std::uint32_t across = (outputs + kOutputsPerGroup - 1) / kOutputsPerGroup;
-    const std::uint32_t tile_outputs = target_.large_groups && outputs > kFewOutputs ? 128 : 64;
+    const Sizes& sizes = target_.sizes;
+    const std::uint32_t tile_outputs = outputs > kFewOutputs ? sizes.many_tile.outputs : sizes.narrow_outputs;
     const std::uint32_t tiles_across = (outputs + tile_outputs - 1) / tile_outputs;
     const auto constants = [&](std::uint32_t tile_rows, bool sorted) -> std::vector<std::uint32_t> {
-      return {kind, tile_outputs, tile_rows, tile_outputs * tile_rows / 32, sorted};
+      return {kind, tile_outputs, tile_rows, tile_threads({tile_outputs, tile_rows}), sorted};
     };
     if (p.n_ids > 0) {
       const std::uint32_t experts = n_experts(weight);
@@ -328,16 +333,17 @@ class Builder {
         return sorts(step.rows, experts) ? Groups{0, 0, 0} : Groups{across, groups_of(step.rows, 1), 1};
       };
       if (!may_sort(node)) return;
+      const std::uint32_t sorted_rows = sizes.few_tile.rows;
       const std::uint32_t pairs = scratch(Scratch::Kind::kPairs, p.ids, p.rows, sizeof(std::uint32_t));
       const std::uint32_t tiles =
           scratch(Scratch::Kind::kTiles, p.ids, p.rows + Dim(1), 4 * sizeof(std::uint32_t));
-      Launch& launch = product(node, p, true, constants(kFewTileRows, true));
+      Launch& launch = product(node, p, true, constants(sorted_rows, true));
       launch.push.tensors[5] = pairs;
       launch.push.tensors[6] = tiles;
       launch.scratch |= 0b1100000;
       launch.groups = [=](const StepSizes& step) -> Groups {
         if (!sorts(step.rows, experts)) return {0, 0, 0};
-        return {groups_of(std::min(step.rows, experts) + step.rows / kFewTileRows, 1), tiles_across, 1};
+        return {groups_of(std::min(step.rows, experts) + step.rows / sorted_rows, 1), tiles_across, 1};
       };
       return;
     }
@@ -354,11 +360,11 @@ class Builder {
                                                   : Groups{groups_of(step.rows, rows), tiles_across, 1};
       };
     };
-    const bool wide = target_.large_groups;
+    const std::uint32_t few = sizes.few_tile.rows, many = sizes.many_tile.rows;
     add_lanes(1, 1);
     add_lanes(kRowsOfLanes, 2);
-    add_tiles(kFewTileRows, kRowsOfLanes + 1, wide ? kFewTileRows : ~0u);
-    if (wide) add_tiles(kManyTileRows, kFewTileRows + 1, ~0u);
+    add_tiles(few, kRowsOfLanes + 1, many > few ? few : ~0u);
+    if (many > few) add_tiles(many, few + 1, ~0u);
   }
   void launch(const ops::Matmul&, const Node& node) {
     matmul(node, {.bias = optional(node, 2), .rows = shape(node.output)[0]});
@@ -434,8 +440,8 @@ class Builder {
     const bool sinks = in.head_terms != kNoValue && !biased;
     const Dim rows = shape(node.output)[0];
     // Queries that a workgroup has, as far as they fit into shared memory.
-    std::uint32_t queries = target_.large_groups ? kQueries : kQueries / 4;
-    const std::uint32_t most = target_.large_groups ? kQueryFloats : kQueryFloats / 2;
+    std::uint32_t queries = target_.sizes.queries;
+    const std::uint32_t most = target_.sizes.query_floats;
     while (queries > 1 && queries * k_dim > most) queries /= 2;
     const std::uint32_t shared_heads = std::min(heads / kv_heads, queries);
     const std::uint32_t blocks = (heads / kv_heads + shared_heads - 1) / shared_heads;
@@ -543,7 +549,7 @@ class Builder {
   /// Of rows of `n_columns`, in parts of so many or from what parts gave.
   Launch& choose(const Node& node, std::uint32_t n_columns, std::uint32_t part, bool from_parts, int n) {
     const std::uint32_t threads =
-        std::clamp(std::bit_ceil((part > 0 ? part : n_columns) / 4), 32u, target_.large_groups ? 256u : 128u);
+        std::clamp(std::bit_ceil((part > 0 ? part : n_columns) / 4), 32u, target_.sizes.best_threads);
     const bool ids_only = get_op<ops::TopK>(node) != nullptr;
     const ValueId counts = optional(node, 1);
     return add(Shader::kBest, {threads, part, from_parts, ids_only}, shape(node.output)[0],

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/vulkan/pipelines.h"
+#include "backend/vulkan/sizes.h"
 #include "weft/graph.h"
 
 namespace weft::vulkan {
@@ -71,8 +72,8 @@ struct Brought {
 
 /// What a program is made for.
 struct Target {
-  bool byte_dots = false;      ///< Quantised weights are multiplied with activations of eight bits.
-  bool large_groups = true;    ///< Workgroups of 256 threads with 28 KiB of shared memory.
+  bool byte_dots = false;  ///< Quantised weights are multiplied with activations of eight bits.
+  Sizes sizes;
   bool far_from_host = false;  ///< Inputs that the host writes are brought into the device's memory first.
 };
 

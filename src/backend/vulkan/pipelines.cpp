@@ -15,39 +15,26 @@ namespace weft::vulkan {
 namespace {
 
 // In the order of Shader.
-constexpr const char* kNames[kNumShaders] = {"attention",
-                                             "batch_matmul",
-                                             "best",
-                                             "bring_inputs",
-                                             "delta_rule",
-                                             "elementwise",
-                                             "experts",
-                                             "get_rows",
-                                             "log_sum_exp",
-                                             "matmul",
-                                             "matmul_codes",
-                                             "matmul_tiles",
-                                             "matmul_tiles_codes",
-                                             "merge_pages",
-                                             "move_cells",
-                                             "norm",
-                                             "pad",
-                                             "quantise",
-                                             "ragged_attention",
-                                             "ragged_mean",
-                                             "reduce",
-                                             "rope",
-                                             "selective_scan",
-                                             "short_conv",
-                                             "softmax",
-                                             "sort_experts",
-                                             "store_cache",
-                                             "transpose",
-                                             "unfold"};
+constexpr const char* kNames[kNumShaders] = {"attention",    "batch_matmul",
+                                             "best",         "bring_inputs",
+                                             "delta_rule",   "elementwise",
+                                             "experts",      "get_rows",
+                                             "log_sum_exp",  "matmul",
+                                             "matmul_codes", "matmul_cooperative",
+                                             "matmul_tiles", "matmul_tiles_codes",
+                                             "merge_pages",  "move_cells",
+                                             "norm",         "pad",
+                                             "quantise",     "ragged_attention",
+                                             "ragged_mean",  "reduce",
+                                             "rope",         "selective_scan",
+                                             "short_conv",   "softmax",
+                                             "sort_experts", "store_cache",
+                                             "transpose",    "unfold"};
 
 /// The one form of a shader that uses all that it can of what there is.
 const ShaderForm& best_form(const char* shader, const Abilities& abilities) {
-  const std::uint32_t there = (abilities.shuffles ? kShuffles : 0u) | (abilities.narrow_loads ? kNarrow : 0u);
+  const std::uint32_t there = (abilities.shuffles ? kShuffles : 0u) |
+                              (abilities.narrow_loads ? kNarrow : 0u) | (abilities.matrices ? kMatrices : 0u);
   const ShaderForm* best = nullptr;
   for (const ShaderForm& form : kShaderForms)
     if (std::string_view(form.shader) == shader && (form.needs & ~there) == 0) best = &form;
@@ -109,11 +96,19 @@ VkPipeline Pipelines::get(Shader shader, const std::vector<std::uint32_t>& const
   const std::lock_guard lock(mutex_);
   VkPipeline& result = pipelines_[{shader, constants}];
   if (result != VK_NULL_HANDLE) return result;
+  result = make(shader, constants, 0, cache_);
+  changed_ = true;
+  return result;
+}
+
+VkPipeline Pipelines::make(Shader shader, const std::vector<std::uint32_t>& constants,
+                           VkPipelineCreateFlags flags, VkPipelineCache cache) {
   std::vector<VkSpecializationMapEntry> entries;
   for (std::uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
   const VkSpecializationInfo special = {static_cast<std::uint32_t>(entries.size()), entries.data(),
                                         constants.size() * 4, constants.data()};
   VkComputePipelineCreateInfo create = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+  create.flags = flags;
   create.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO};
   create.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   create.stage.module = module(shader);
@@ -123,13 +118,51 @@ VkPipeline Pipelines::get(Shader shader, const std::vector<std::uint32_t>& const
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT required = {
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT};
   required.requiredSubgroupSize = gpu_.subgroup_size();
-  if ((best_form(name(shader), gpu_.abilities()).needs & kShuffles) != 0) {
+  if ((best_form(name(shader), gpu_.abilities()).needs & (kShuffles | kMatrices)) != 0) {
     create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT;
     if (gpu_.can_require_subgroup_size()) create.stage.pNext = &required;
   }
   create.layout = layout_;
-  check(vkCreateComputePipelines(gpu_.handle(), cache_, 1, &create, nullptr, &result), name(shader));
-  changed_ = true;
+  VkPipeline result = VK_NULL_HANDLE;
+  check(vkCreateComputePipelines(gpu_.handle(), cache, 1, &create, nullptr, &result), name(shader));
+  return result;
+}
+
+std::vector<std::pair<std::string, double>> Pipelines::statistics(
+    Shader shader, const std::vector<std::uint32_t>& constants) {
+  if (!gpu_.has_statistics()) return {};
+  const auto get_executables = reinterpret_cast<PFN_vkGetPipelineExecutablePropertiesKHR>(
+      vkGetDeviceProcAddr(gpu_.handle(), "vkGetPipelineExecutablePropertiesKHR"));
+  const auto get_numbers = reinterpret_cast<PFN_vkGetPipelineExecutableStatisticsKHR>(
+      vkGetDeviceProcAddr(gpu_.handle(), "vkGetPipelineExecutableStatisticsKHR"));
+  const std::lock_guard lock(mutex_);
+  VkPipelineInfoKHR pipeline = {VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR};
+  // What comes from a cache tells nothing.
+  pipeline.pipeline = make(shader, constants, VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR, VK_NULL_HANDLE);
+  std::uint32_t n_executables = 0;
+  get_executables(gpu_.handle(), &pipeline, &n_executables, nullptr);
+  std::vector<std::pair<std::string, double>> result;
+  for (std::uint32_t i = 0; i < n_executables; ++i) {
+    VkPipelineExecutableInfoKHR executable = {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR};
+    executable.pipeline = pipeline.pipeline;
+    executable.executableIndex = i;
+    std::uint32_t n = 0;
+    get_numbers(gpu_.handle(), &executable, &n, nullptr);
+    std::vector<VkPipelineExecutableStatisticKHR> numbers(
+        n, {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR, nullptr, {}, {}, {}, {}});
+    get_numbers(gpu_.handle(), &executable, &n, numbers.data());
+    for (const VkPipelineExecutableStatisticKHR& number : numbers) {
+      const auto& value = number.value;
+      result.emplace_back(number.name, number.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR
+                                           ? value.b32
+                                       : number.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR
+                                           ? static_cast<double>(value.i64)
+                                       : number.format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR
+                                           ? static_cast<double>(value.u64)
+                                           : value.f64);
+    }
+  }
+  vkDestroyPipeline(gpu_.handle(), pipeline.pipeline, nullptr);
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ enum class Shader : std::uint8_t {
   kLogSumExp,
   kMatmul,
   kMatmulCodes,
+  kMatmulCooperative,
   kMatmulTiles,
   kMatmulTilesCodes,
   kMergePages,
@@ -46,7 +48,7 @@ enum class Shader : std::uint8_t {
   kTranspose,
   kUnfold,
 };
-inline constexpr int kNumShaders = 29;
+inline constexpr int kNumShaders = 30;
 const char* name(Shader shader);
 
 /// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that
@@ -72,6 +74,9 @@ class Pipelines {
   VkPipelineLayout layout() const { return layout_; }
   /// With the values of the shader's constants 0, 1, ...
   VkPipeline get(Shader shader, const std::vector<std::uint32_t>& constants);
+  /// What the driver's compiler tells of such a pipeline, which is made anew for this; see device.h.
+  std::vector<std::pair<std::string, double>> statistics(Shader shader,
+                                                         const std::vector<std::uint32_t>& constants);
   /// Where the table of grids lies (grids.h), brought to the device when it is asked for first.
   VkDeviceAddress grids();
   /// Writes the cache file, if pipelines were made since. Failing to is no error.
@@ -79,6 +84,8 @@ class Pipelines {
 
  private:
   VkShaderModule module(Shader shader);
+  VkPipeline make(Shader shader, const std::vector<std::uint32_t>& constants, VkPipelineCreateFlags flags,
+                  VkPipelineCache cache);
 
   Gpu& gpu_;
   std::filesystem::path cache_file_;

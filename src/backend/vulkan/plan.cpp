@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numbers>
 #include <optional>
+#include <set>
 
 #include "backend/arena.h"
 #include "backend/rope.h"
@@ -46,13 +47,15 @@ std::vector<std::uint64_t> fixed_point(const std::vector<double>& radians) {
   return result;
 }
 
+/// A shader's name and its constants.
+std::string shader_text(const Launch& launch) {
+  std::string text = name(launch.shader);
+  for (const std::uint32_t constant : launch.constants) text += " " + std::to_string(constant);
+  return text;
+}
+
 Target target_of(const Gpu& gpu) {
-  const VkPhysicalDeviceLimits& limits = gpu.properties().limits;
-  return {.byte_dots = gpu.abilities().byte_dots,
-          .large_groups = limits.maxComputeSharedMemorySize >= (28u << 10) &&
-                          limits.maxComputeWorkGroupInvocations >= 256 &&
-                          limits.maxComputeWorkGroupSize[0] >= 256,
-          .far_from_host = gpu.far_from_host()};
+  return {.byte_dots = gpu.abilities().byte_dots, .sizes = gpu.sizes(), .far_from_host = gpu.far_from_host()};
 }
 
 class GpuWorkspace final : public Workspace {
@@ -251,8 +254,7 @@ class VulkanPlan final : public DevicePlan {
     std::string text;
     for (const Launch& launch : program_.launches) {
       const Node& node = graph_.node(launch.node);
-      text += std::to_string(launch.phase) + " " + vulkan::name(launch.shader);
-      for (const std::uint32_t constant : launch.constants) text += " " + std::to_string(constant);
+      text += std::to_string(launch.phase) + " " + shader_text(launch);
       text += ": " + std::string(weft::name(node.op)) + " " + graph_.value(node.output).name + "\n";
     }
     return text;
@@ -483,6 +485,17 @@ const PlanStats& stats(const DevicePlan& plan) {
   const auto* const vulkan_plan = dynamic_cast<const VulkanPlan*>(&plan);
   WEFT_CHECK(vulkan_plan != nullptr);
   return vulkan_plan->stats();
+}
+
+std::vector<ShaderStatistics> shader_statistics(const Gpu& gpu, Pipelines& pipelines, const Graph& graph) {
+  std::vector<ShaderStatistics> result;
+  std::set<std::pair<Shader, std::vector<std::uint32_t>>> told;
+  for (const Launch& launch : make_program(graph, target_of(gpu)).launches) {
+    if (!told.insert({launch.shader, launch.constants}).second) continue;
+    auto numbers = pipelines.statistics(launch.shader, launch.constants);
+    if (!numbers.empty()) result.push_back({shader_text(launch), std::move(numbers)});
+  }
+  return result;
 }
 
 PlanMemory plan_memory(const Gpu& gpu, const Graph& graph, bool shares_workspace) {

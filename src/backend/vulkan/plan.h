@@ -6,7 +6,9 @@
 // dispatches read their sizes from a buffer: a step of another size or with other tensors writes a few words
 // there and hands over the same commands. What a kind has no work for is not among its commands.
 #include <memory>
+#include <vector>
 
+#include "backend/vulkan/device.h"
 #include "weft/backend/device.h"
 
 namespace weft::vulkan {
@@ -34,6 +36,9 @@ struct PlanStats {
 };
 /// Of a plan that was compiled by a Vulkan device.
 const PlanStats& stats(const DevicePlan& plan);
+
+/// Of each shader that such a plan has; see device.h.
+std::vector<ShaderStatistics> shader_statistics(const Gpu& gpu, Pipelines& pipelines, const Graph& graph);
 
 std::unique_ptr<DevicePlan> make_plan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines,
                                       const Graph& graph, const Bindings& bindings,
