@@ -39,7 +39,7 @@ EmbeddingService::EmbeddingService(Embedder embedder, int n_waiting, std::functi
       n_waiting_most_(n_waiting),
       devices_lost_(std::move(devices_lost)),
       cancelled_(made(ErrorCode::kCancelled, "nobody waits for it")),
-      going_down_(made(ErrorCode::kUnavailable, "the server is going down")),
+      why_stopped_(made(ErrorCode::kUnavailable, "the server is going down")),
       thread_([this] { work(); }) {}
 
 EmbeddingService::~EmbeddingService() { shutdown(); }
@@ -47,7 +47,7 @@ EmbeddingService::~EmbeddingService() { shutdown(); }
 void EmbeddingService::submit(EmbeddingRequest request) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopped_) std::rethrow_exception(going_down_);
+    if (stopped_) std::rethrow_exception(why_stopped_);
     const std::size_t n_waiting = waiting_.size() + n_in_step_;
     if (n_waiting_most_ > 0 && n_waiting >= static_cast<std::size_t>(n_waiting_most_))
       throw OverloadedError(
@@ -64,13 +64,23 @@ void EmbeddingService::renew(const std::function<Embedder()>& make) {
     lost_ = true;
     changed_.wait(lock, [&] { return n_in_step_ == 0; });
   }
-  { const Embedder gone = std::move(embedder_); }
-  embedder_ = make();
+  {
+    const Embedder gone = std::move(embedder_);
+  }
+  std::exception_ptr error;
+  try {
+    embedder_ = make();
+  } catch (...) {
+    error = std::current_exception();
+  }
   {
     const std::lock_guard lock(mutex_);
     lost_ = false;
+    // Those that wait keep the model alive, and with it this service: nobody else would end it.
+    if (error != nullptr && !std::exchange(stopped_, true)) why_stopped_ = error;
   }
   changed_.notify_all();
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 void EmbeddingService::drain(std::chrono::milliseconds at_most) {
@@ -181,7 +191,7 @@ void EmbeddingService::work() {
     }
     end_step(error, std::move(step));
   }
-  for (Waiting& waiting : waiting_) tell(waiting.request, {}, going_down_);
+  for (Waiting& waiting : waiting_) tell(waiting.request, {}, why_stopped_);
   waiting_.clear();
 }
 

@@ -39,10 +39,11 @@ class EmbeddingService {
   int dimensions() const { return dimensions_; }
   int n_scores() const { return n_scores_; }
 
-  /// Throws OverloadedError, and Error kUnavailable once it is shut down.
+  /// Throws OverloadedError, and once nothing runs any more what requests were told then.
   void submit(EmbeddingRequest request);
   /// The devices that the embedder was on are lost: `make` makes another one of the same model, once the old
-  /// one is gone; requests go on there. Throws what `make` throws: shut it down then.
+  /// one is gone; requests go on there. Throws what `make` throws: requests that wait are told that, too, and
+  /// nothing runs from then on.
   void renew(const std::function<Embedder()>& make);
   /// Waits until nothing waits, at most so long.
   void drain(std::chrono::milliseconds at_most);
@@ -68,7 +69,8 @@ class EmbeddingService {
   const int max_tokens_, dimensions_, n_scores_;
   const int n_waiting_most_;
   const std::function<bool()> devices_lost_;
-  const std::exception_ptr cancelled_, going_down_;  // Made while there is memory.
+  const std::exception_ptr cancelled_;  // Made while there is memory, as is:
+  std::exception_ptr why_stopped_;      // What those are told that come too late.
   std::mutex mutex_;
   std::condition_variable changed_;
   Requests waiting_;

@@ -223,7 +223,7 @@ std::function<bool(float)> ModelPool::progress_of(Slot& slot) {
 /// Requests under way wait meanwhile, and go on.
 void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
   for (const auto& slot : slots_) {
-    const std::shared_ptr<ServedModel> model = slot->model;
+    std::shared_ptr<ServedModel> model = slot->model;
     if (stopped_ || model == nullptr || !model->devices_lost()) continue;
     slot->stage = ModelState::Stage::kLoading;
     slot->progress = 0.0f;
@@ -242,7 +242,11 @@ void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     slot->stage = error.empty() ? ModelState::Stage::kLoaded : ModelState::Stage::kFailed;
     slot->error = error;
-    if (!error.empty()) slot->model = nullptr;
+    if (error.empty()) continue;
+    slot->model = nullptr;
+    lock.unlock();
+    model.reset();  // To end it takes its time.
+    lock.lock();
   }
 }
 

@@ -1,0 +1,68 @@
+// An embedder behind a thread, whose devices are lost.
+#include "models/embedding_service.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "weft/error.h"
+#include "weft/model.h"
+
+namespace weft::server {
+namespace {
+
+class Renewal : public testing::Test {
+ protected:
+  Embedder made() const { return Embedder(model_, {.n_threads = 1}); }
+  std::future<std::vector<float>> ask() {
+    auto answer = std::make_shared<std::promise<std::vector<float>>>();
+    std::future<std::vector<float>> result = answer->get_future();
+    service_->submit({.texts = {{.tokens = {1, 2, 3}, .second = -1}},
+                      .is_abandoned = nullptr,
+                      .done = [answer](std::vector<float> values, const std::exception_ptr& error) {
+                        if (error != nullptr) return answer->set_exception(error);
+                        answer->set_value(std::move(values));
+                      }});
+    return result;
+  }
+
+  const std::shared_ptr<const Model> model_ = Model::load(
+      std::filesystem::path(WEFT_TEST_DATA) / "golden_encoders" / "bert" / "model.gguf", {.n_threads = 1});
+  std::optional<EmbeddingService> service_{std::in_place, made(), 0};
+};
+
+TEST_F(Renewal, WhatComesMeanwhileGoesOnInTheNewOne) {
+  const std::vector<float> expected = ask().get();
+  std::future<std::vector<float>> answer;
+  service_->renew([&] {
+    answer = ask();
+    return made();
+  });
+  EXPECT_EQ(answer.get(), expected);
+  EXPECT_EQ(ask().get(), expected);
+}
+
+TEST_F(Renewal, WhereItFailsThoseThatWaitAreToldWhy) {
+  std::future<std::vector<float>> answer;
+  const auto fail = [&]() -> Embedder {
+    answer = ask();
+    throw Error(ErrorCode::kOutOfMemory, "it does not fit");
+  };
+  EXPECT_THROW(service_->renew(fail), Error);
+  EXPECT_THROW(ask(), Error);
+  service_.reset();
+  try {
+    answer.get();
+    FAIL() << "answered by nobody";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace weft::server
