@@ -69,6 +69,10 @@ struct Traits {
                                      : 31)
              : (1 << (kBaseBits + plane_bits(kLayout.extra) + low_bits(kLayout))) - 1;
   static constexpr int kStartShift = seven_minus_log2(kLayout.zero);
+  /// Whether codes are multiplied without their zero, whose products are whole numbers of the sums.
+  static constexpr bool kCentred = ByTurns::kCentres && kLayout.zero > 0 &&
+                                   kScales != ScaleKind::kSuperFlat &&
+                                   (kScales != ScaleKind::kSuper || kLayout.odd);
 };
 
 /// Codes of columns 4j .. 4j+3 (of eight such groups) of a record.
@@ -128,7 +132,7 @@ static inline __attribute__((always_inline)) void add_half(const std::byte* reco
     codes[2] = codes_of<T, j + 2>(record, table);
     codes[3] = codes_of<T, j + 3>(record, table);
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) {
     const std::byte* from = q[c] + at;
     if constexpr (T::kTwoHalves) keep_address(from);
@@ -138,25 +142,26 @@ static inline __attribute__((always_inline)) void add_half(const std::byte* reco
 
 /// The same where registers are few: codes of four columns, from group j of a record to before kEnd, are
 /// multiplied as soon as they are there.
-template <class T, int j, int kEnd, class Turns, int kColumns>
+template <class T, int kFirst, int j, int kEnd, class Turns, int kColumns>
 static inline __attribute__((always_inline)) void add_by_turns(const std::byte* record, Codes table,
                                                                const std::byte* const (&q)[kColumns],
                                                                std::ptrdiff_t at,
                                                                typename Turns::Products (&products)[kColumns],
-                                                               Ints (&sums)[kColumns]) {
+                                                               Ints (&sums)[kColumns], Turns& turns) {
   const Codes codes = codes_of<T, j>(record, table);
-  const std::int8_t* group[kColumns];
-#pragma GCC unroll 8
-  for (int c = 0; c < kColumns; ++c) group[c] = reinterpret_cast<const std::int8_t*>(q[c] + at) + 4 * j;
-  Turns::template add<T::kMaxCode>(products, codes, group);
+  const std::int8_t* from[kColumns];
+#pragma GCC unroll 16
+  for (int c = 0; c < kColumns; ++c) from[c] = reinterpret_cast<const std::int8_t*>(q[c] + at);
+  turns.template add<T, kFirst, j, kEnd>(products, codes, from);
   if constexpr (j + 1 == kEnd || (j + 1) % Turns::template kGroups<T::kMaxCode> == 0) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
       sums[c] = Turns::template end<T::kMaxCode>(sums[c], products[c]);
       products[c] = Turns::template begin<T::kMaxCode>(sums[c]);
     }
   }
-  if constexpr (j + 1 < kEnd) add_by_turns<T, j + 1, kEnd, Turns>(record, table, q, at, products, sums);
+  if constexpr (j + 1 < kEnd)
+    add_by_turns<T, kFirst, j + 1, kEnd>(record, table, q, at, products, sums, turns);
 }
 
 /// Adds the products of groups [kFirst, kEnd) of a record, all eight or one half, to the sums of all columns.
@@ -167,9 +172,10 @@ static inline __attribute__((always_inline)) void add_record(const std::byte* re
                                                              LowPlanes low = {}) {
   if constexpr (Turns::kWanted && !T::kLayout.tall) {
     typename Turns::Products products[kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) products[c] = Turns::template begin<T::kMaxCode>(sums[c]);
-    add_by_turns<T, kFirst, kEnd, Turns>(record, table, q, at, products, sums);
+    Turns turns;
+    add_by_turns<T, kFirst, kFirst, kEnd>(record, table, q, at, products, sums, turns);
   } else {
     if constexpr (kFirst < 4) add_half<T, 0, kColumns>(record, table, q, at, sums, low);
     if constexpr (kEnd > 4) add_half<T, 1, kColumns>(record, table, q, at, sums, low);
@@ -184,7 +190,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
   static_assert(offsetof(Q8Group, q) == 0);
   const std::byte* x[kColumns];
   Floats total[kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) {
     x[c] = rows[c];
     total[c] = zero_floats();
@@ -209,10 +215,10 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
     };
     if constexpr (kColumns > 1) load_scales();
     Ints sums[kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
       const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
-      sums[c] = T::kMin ? zero_ints() : start<T::kStartShift, T::kMaxCode>(&g->offset);
+      sums[c] = T::kMin || T::kCentred ? zero_ints() : start<T::kStartShift, T::kMaxCode>(&g->offset);
     }
     add_record<T, 0, 8, kColumns>(panel, table, x, group, sums, low);
     if constexpr (kTall)
@@ -221,7 +227,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
       keep_order_of_reads();
       load_scales();
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
       const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
       total[c] = multiply_add(to_floats(sums[c]), mul(scale, splat(&g->scale)), total[c]);
@@ -230,7 +236,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
     panel += T::kRecordBytes;
     group += static_cast<std::ptrdiff_t>(sizeof(Q8Group));
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
 }
 
@@ -301,7 +307,7 @@ static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t
   static_assert(offsetof(Q8Wide, q) == 0 && T::kScales == ScaleKind::kSuperFlat);
   const std::byte* x[kColumns];
   Floats total[kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) {
     x[c] = rows[c];
     total[c] = zero_floats();
@@ -316,7 +322,7 @@ static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t
 #pragma GCC unroll 1
     for (int groups = T::kLayout.super_blocks / kWideBlocks; groups > 0; --groups) {
       Ints sums[kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int c = 0; c < kColumns; ++c) {
         sums[c] = dot_pairs(zero_ints(), zeros, x[c] + offsetof(Q8Wide, block_sums));
         sums[c] = dot_pairs(sums[c], zeros, x[c] + offsetof(Q8Wide, block_sums) + 4);
@@ -327,7 +333,7 @@ static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t
         add_record<T, 0, 8, kColumns>(panel, table, x, kBlockColumns * i, sums);
         panel += T::kRecordBytes;
       }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int c = 0; c < kColumns; ++c) {
         const auto* group = reinterpret_cast<const Q8Wide*>(x[c]);
         total[c] = multiply_add(mul(to_floats(sums[c]), d), splat(&group->scale), total[c]);
@@ -335,7 +341,7 @@ static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t
       }
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
 }
 
@@ -413,14 +419,14 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
   constexpr bool kSubtracted = kSubtractsZero<T::kMaxCode>;
   // Of odd scales, zeros are whole numbers in the sums, so that nothing is lost where values are small beside
   // them.
-  constexpr bool kZerosInSums = T::kLayout.odd && !T::kTwoHalves && !kSubtracted;
-  constexpr bool kOffset = T::kMin || (!T::kTwoHalves && !kZerosInSums && !kSubtracted);
+  constexpr bool kZerosInSums = T::kLayout.odd && !T::kTwoHalves && !kSubtracted && !T::kCentred;
+  constexpr bool kOffset = T::kMin || (!T::kTwoHalves && !T::kLayout.odd && !kSubtracted);
   constexpr bool kSixBits = T::kScales == ScaleKind::kSuperMin;
   constexpr bool kFloatScales = T::kScales == ScaleKind::kSuperE4M3;
   constexpr int kOddVectors = T::kLayout.odd ? kSuperBlocks * scale_bytes(T::kLayout) / 64 : 0;
   alignas(64) std::byte block_scales[kSixBits ? 128 : kOddVectors > 0 ? 128 * kOddVectors : 1];
   const std::byte* x[kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) {
     x[c] = rows[c];
     store_f32(out + 16 * c, zero_floats());  // The totals stay there: registers are short.
@@ -454,20 +460,20 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
       Floats part[kColumns];
       if constexpr (kOffset) {
         Ints sums[kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int c = 0; c < kColumns; ++c) sums[c] = zero_ints();
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int i = 0; i < kWideBlocks; i += 2) {
           const Pairs factors = zero_factors<T>(kSixBits ? mins : scales, i);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
           for (int c = 0; c < kColumns; ++c)
             sums[c] = dot_pairs(sums[c], factors, x[c] + offsetof(Q8Wide, block_sums) + 2 * i);
         }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int c = 0; c < kColumns; ++c) part[c] = mul(to_floats(sums[c]), zero_factor);
         mins += sizeof(Codes);
       } else {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int c = 0; c < kColumns; ++c) part[c] = zero_floats();
       }
 
@@ -477,21 +483,22 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
         const std::ptrdiff_t at = kBlockColumns * i;
         Ints sums[kColumns];
         const auto begin = [&](int half) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
           for (int c = 0; c < kColumns; ++c) {
             const auto* offsets = reinterpret_cast<const std::int32_t*>(x[c] + offsetof(Q8Wide, offsets));
             if constexpr (kZerosInSums) {
               const std::byte* const pair = x[c] + offsetof(Q8Wide, block_sums) + 4 * (i / 2);
               sums[c] = dot_pairs(zero_ints(), load_i8_pairs(one_of_two<-T::kLayout.zero>(i % 2)), pair);
             } else {
-              sums[c] =
-                  T::kTwoHalves ? start<T::kStartShift, T::kMaxCode>(offsets + 2 * i + half) : zero_ints();
+              sums[c] = T::kTwoHalves && !T::kCentred
+                            ? start<T::kStartShift, T::kMaxCode>(offsets + 2 * i + half)
+                            : zero_ints();
             }
           }
         };
         const auto end = [&](Floats scale) {
           const Floats factor = mul(d, scale);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
           for (int c = 0; c < kColumns; ++c) part[c] = multiply_add(to_floats(sums[c]), factor, part[c]);
           scales += kPanelRows;
         };
@@ -508,7 +515,7 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
         }
         panel += T::kRecordBytes;
       }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int c = 0; c < kColumns; ++c) {
         const auto* group = reinterpret_cast<const Q8Wide*>(x[c]);
         store_f32(out + 16 * c, multiply_add(part[c], splat(&group->scale), load_f32(out + 16 * c)));
@@ -533,22 +540,22 @@ static inline __attribute__((always_inline)) void multiply_float_panels(const st
   constexpr int kStep = T::kLayout.element_bytes * kPanelRows;
   const float* x[kColumns];
   Floats total[kPanels][kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) x[c] = reinterpret_cast<const float*>(rows[c]);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int p = 0; p < kPanels; ++p)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) total[p][c] = zero_floats();
   for (std::int64_t begin = 0; begin < n_values; begin += kBlockColumns) {
     const std::int64_t end = begin + kBlockColumns < n_values ? begin + kBlockColumns : n_values;
     Floats sums[kPanels][kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int p = 0; p < kPanels; ++p)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int c = 0; c < kColumns; ++c) sums[p][c] = zero_floats();
 #pragma GCC unroll 4
     for (std::int64_t k = begin; k < end; ++k) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int p = 0; p < kPanels; ++p) {
         const std::byte* const at = panel + p * panel_bytes;
         if constexpr (kFetch)
@@ -557,19 +564,19 @@ static inline __attribute__((always_inline)) void multiply_float_panels(const st
         if constexpr (T::kLayout.dtype == DType::kF32) w = load_f32(at);
         if constexpr (T::kLayout.dtype == DType::kF16) w = load_f16(at);
         if constexpr (T::kLayout.dtype == DType::kBF16) w = load_bf16(at);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int c = 0; c < kColumns; ++c) sums[p][c] = multiply_add(w, splat(x[c] + k), sums[p][c]);
       }
       panel += kStep;
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int p = 0; p < kPanels; ++p)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int c = 0; c < kColumns; ++c) total[p][c] = add(total[p][c], sums[p][c]);
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int p = 0; p < kPanels; ++p)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) store_f32(out + p * kTile + 16 * c, total[p][c]);
 }
 
@@ -635,7 +642,7 @@ constexpr void fill(MultiplyTable& table) {
     table.n_values = kBlockColumns;
     table.by_columns[kColumns - 1] = multiply_blocks<kLayoutIndex, kColumns>;
   }
-  if constexpr (kColumns > 1) fill<kLayoutIndex, kColumns - 1>(table);
+  if constexpr (kColumns > kFewestColumns) fill<kLayoutIndex, kColumns - 1>(table);
 }
 struct AllTables {
   MultiplyTable of[kNumPanelLayouts];
@@ -655,7 +662,7 @@ static constexpr AllTables kMultiply = all_tables();
 template <int kColumns>
 constexpr void fill_compact(MultiplyTable& table) {
   table.by_columns[kColumns - 1] = multiply_compact<kColumns>;
-  if constexpr (kColumns > 1) fill_compact<kColumns - 1>(table);
+  if constexpr (kColumns > kFewestColumns) fill_compact<kColumns - 1>(table);
 }
 constexpr MultiplyTable compact_table() {
   MultiplyTable table{.n_values = 1};

@@ -9,6 +9,7 @@
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
 inline constexpr int kTileColumns = 4;
+inline constexpr int kFewestColumns = 1;
 
 struct Codes {
   __m256i a, b;
@@ -105,6 +106,7 @@ static inline __m256i dot2(__m256i sum, __m256i pairs, __m256i x) {
 /// A tile's sums are half of the registers, so that codes have to go as they come.
 struct ByTurns {
   static constexpr bool kWanted = true;
+  static constexpr bool kCentres = false;
   template <int kMaxCode>
   static constexpr int kGroups = 8;
   using Products = Ints;  ///< The sums themselves.
@@ -116,12 +118,12 @@ struct ByTurns {
   static inline Ints end(Ints, Products products) {
     return products;
   }
-  template <int kMaxCode, int kColumns>
+  template <class T, int kFirst, int kGroup, int kEnd, int kColumns>
   static inline __attribute__((always_inline)) void add(Products (&products)[kColumns], Codes codes,
                                                         const std::int8_t* const (&q)[kColumns]) {
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
-      const __m256i columns = splat_int(q[c]);
+      const __m256i columns = splat_int(q[c] + 4 * kGroup);
       products[c] = {dot4(products[c].a, codes.a, columns), dot4(products[c].b, codes.b, columns)};
     }
   }
@@ -143,6 +145,7 @@ static inline __m256i now(__m256i sum) {
 /// A tile's sums are half of the registers, so that codes have to go as they come.
 struct ByTurns {
   static constexpr bool kWanted = true;
+  static constexpr bool kCentres = false;
 
   // vpmaddubsw adds two products in 16 bits and saturates. It never does here: products of codes and
   // activations are at most 127 * code, and as many pairs of them are added up in 16 bits as stay below
@@ -168,28 +171,28 @@ struct ByTurns {
     return {add_pairs(sum.a, products.a), add_pairs(sum.b, products.b)};
   }
 
-  template <int kColumns>
+  template <int kGroup, int kColumns>
   static inline __attribute__((always_inline)) void add_signed(__m256i Products::* half,
                                                                Products (&products)[kColumns], __m256i codes,
                                                                const std::int8_t* const (&q)[kColumns]) {
     const __m256i w = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)), size = _mm256_abs_epi8(w);
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
-      const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(splat_int(q[c]), w));
+      const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(splat_int(q[c] + 4 * kGroup), w));
       products[c].*half = add_pairs(products[c].*half, pairs);
     }
   }
-  template <int kMaxCode, int kColumns>
+  template <class T, int kFirst, int kGroup, int kEnd, int kColumns>
   static inline __attribute__((always_inline)) void add(Products (&products)[kColumns], Codes codes,
                                                         const std::int8_t* const (&q)[kColumns]) {
-    if constexpr (kSubtractsZero<kMaxCode>) {
-      add_signed(&Products::a, products, codes.a, q);
-      add_signed(&Products::b, products, codes.b, q);
+    if constexpr (kSubtractsZero<T::kMaxCode>) {
+      add_signed<kGroup>(&Products::a, products, codes.a, q);
+      add_signed<kGroup>(&Products::b, products, codes.b, q);
       return;
     }
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
-      const __m256i columns = splat_int(q[c]);
+      const __m256i columns = splat_int(q[c] + 4 * kGroup);
       products[c].a = now(_mm256_add_epi16(products[c].a, _mm256_maddubs_epi16(codes.a, columns)));
       products[c].b = now(_mm256_add_epi16(products[c].b, _mm256_maddubs_epi16(codes.b, columns)));
     }
@@ -197,18 +200,25 @@ struct ByTurns {
 };
 #endif
 
+template <int kMax>
+struct CodesUpTo {
+  static constexpr int kMaxCode = kMax;
+};
 template <int kMaxCode>
 static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) {
+  using Layout = CodesUpTo<kMaxCode>;
+  ByTurns turns;
+  const std::int8_t* const from[] = {q};
   ByTurns::Products products[] = {ByTurns::begin<kMaxCode>(sum)};
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    const std::int8_t* const group[] = {q + 4 * j};
-    ByTurns::add<kMaxCode>(products, codes[j], group);
-    if (j < 3 && (j + 1) % ByTurns::kGroups<kMaxCode> != 0) continue;
+  turns.add<Layout, 0, 0, 4>(products, codes[0], from);
+  turns.add<Layout, 0, 1, 4>(products, codes[1], from);
+  if constexpr (ByTurns::kGroups<kMaxCode> == 2) {
     sum = ByTurns::end<kMaxCode>(sum, products[0]);
     products[0] = ByTurns::begin<kMaxCode>(sum);
   }
-  return sum;
+  turns.add<Layout, 0, 2, 4>(products, codes[2], from);
+  turns.add<Layout, 0, 3, 4>(products, codes[3], from);
+  return ByTurns::end<kMaxCode>(sum, products[0]);
 }
 
 static inline Ints load_u8_ints(const std::byte* p) {

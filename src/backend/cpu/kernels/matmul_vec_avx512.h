@@ -9,6 +9,7 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 
 /// 8 integer and 8 float sums leave 16 registers for codes, scales and masks.
 inline constexpr int kTileColumns = 8;
+inline constexpr int kFewestColumns = 1;
 
 using Codes = __m512i;
 using Ints = __m512i;
@@ -73,6 +74,7 @@ static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) 
 
 struct ByTurns {
   static constexpr bool kWanted = false;
+  static constexpr bool kCentres = false;
 };
 
 static inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }

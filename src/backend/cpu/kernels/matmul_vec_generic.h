@@ -17,7 +17,8 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-inline constexpr int kTileColumns = 2;  ///< The most columns that one pass over a panel multiplies.
+inline constexpr int kTileColumns = 2;    ///< The most columns that one pass over a panel multiplies.
+inline constexpr int kFewestColumns = 1;  ///< Of a pass.
 
 using U16x8 = std::uint16_t __attribute__((vector_size(16)));
 using I16x8 = std::int16_t __attribute__((vector_size(16)));
@@ -146,15 +147,21 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
   }
 }
 
-/// How codes of four columns are multiplied as soon as they are made, where registers are too few to wait for
-/// those of 16 (matmul_vec_avx2.h, add_by_turns in matmul.inl). With kWanted there are:
+/// How groups of four columns are multiplied as soon as their codes are made, where registers are too few to
+/// wait for those of 16, or codes have to be put elsewhere (add_by_turns in matmul.inl). With kWanted there
+/// are, of a layout T (Traits in matmul.inl):
 ///
-///   Products         what the products of up to kGroups<kMaxCode> such groups are added up in
+///   Products         what the products of up to kGroups<kMaxCode> groups are added up in
 ///   begin(sum)       of nothing yet
-///   add(products, codes, q)    adds the products of four columns, for several sums at once
+///   add(products, codes, q)    adds the products of group kGroup of those from kFirst to before kEnd, for
+///   several
+///                              sums whose activations of the record begin at q
 ///   end(sum, products)         the sum with all of them
+///
+/// kCentres: codes have their zero taken away (Traits::kCentred), so that sums begin with nothing.
 struct ByTurns {
   static constexpr bool kWanted = false;
+  static constexpr bool kCentres = false;
 };
 
 /// lane r = p[r], p[16 + r]

@@ -10,6 +10,7 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 
 /// 16 integer sums and four codes at a time, with room for what they are made of.
 inline constexpr int kTileColumns = 4;
+inline constexpr int kFewestColumns = 1;
 
 struct Codes {
   uint8x16_t v[4];
@@ -83,18 +84,21 @@ template <int kShift, int kMaxCode>
 static inline Ints start(const std::int32_t* offset) {
   return splat_int(kSubtractsZero<kMaxCode> ? 0 : *offset >> kShift);
 }
+/// sum + the products of four columns of codes with lane kLane of `columns`, which are 16.
+template <int kMaxCode, int kLane>
+static inline Ints dot4(Ints sum, const Codes& codes, int8x16_t columns) {
+  const uint8x16_t flip = vdupq_n_u8(kSubtractsZero<kMaxCode> ? 0x80 : 0);
+  for (int i = 0; i < 4; ++i)
+    sum.v[i] = vdotq_laneq_s32(sum.v[i], vreinterpretq_s8_u8(veorq_u8(codes.v[i], flip)), columns, kLane);
+  return sum;
+}
 template <int kMaxCode>
 static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) {
   const int8x16_t columns = vld1q_s8(q);
-  const uint8x16_t flip = vdupq_n_u8(kSubtractsZero<kMaxCode> ? 0x80 : 0);
-  const auto code = [&](int j, int i) { return vreinterpretq_s8_u8(veorq_u8(codes[j].v[i], flip)); };
-  for (int i = 0; i < 4; ++i) {
-    sum.v[i] = vdotq_laneq_s32(sum.v[i], code(0, i), columns, 0);
-    sum.v[i] = vdotq_laneq_s32(sum.v[i], code(1, i), columns, 1);
-    sum.v[i] = vdotq_laneq_s32(sum.v[i], code(2, i), columns, 2);
-    sum.v[i] = vdotq_laneq_s32(sum.v[i], code(3, i), columns, 3);
-  }
-  return sum;
+  sum = dot4<kMaxCode, 0>(sum, codes[0], columns);
+  sum = dot4<kMaxCode, 1>(sum, codes[1], columns);
+  sum = dot4<kMaxCode, 2>(sum, codes[2], columns);
+  return dot4<kMaxCode, 3>(sum, codes[3], columns);
 }
 
 struct Bytes16 {
@@ -121,8 +125,28 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
   }
 }
 
+/// A tile's sums are half of the registers, and codes of 16 columns would be the other half.
 struct ByTurns {
-  static constexpr bool kWanted = false;
+  static constexpr bool kWanted = true;
+  static constexpr bool kCentres = false;
+  template <int kMaxCode>
+  static constexpr int kGroups = 8;
+  using Products = Ints;  ///< The sums themselves.
+  template <int kMaxCode>
+  static inline Products begin(const Ints& sum) {
+    return sum;
+  }
+  template <int kMaxCode>
+  static inline Ints end(const Ints&, const Products& products) {
+    return products;
+  }
+  template <class T, int kFirst, int kGroup, int kEnd, int kColumns>
+  static inline __attribute__((always_inline)) void add(Products (&products)[kColumns], const Codes& codes,
+                                                        const std::int8_t* const (&q)[kColumns]) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c)
+      products[c] = dot4<T::kMaxCode, kGroup % 4>(products[c], codes, vld1q_s8(q[c] + 16 * (kGroup / 4)));
+  }
 };
 
 static inline Pairs pairs_of(int16x8_t first_low, int16x8_t first_high, int16x8_t second_low,
