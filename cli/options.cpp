@@ -123,6 +123,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                       {"avxvnni", CpuIsa::kAvxVnni},
                       {"avx512", CpuIsa::kAvx512},
                       {"avx512bf16", CpuIsa::kAvx512Bf16},
+                      {"amx", CpuIsa::kAmx},
                       {"neon", CpuIsa::kNeon}},
                      "kernels to use, for tests")
       ->group("");

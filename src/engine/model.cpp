@@ -42,6 +42,8 @@ const char* feature_of(CpuIsa isa) {
       return "avx512";
     case CpuIsa::kAvx512Bf16:
       return "avx512bf16";
+    case CpuIsa::kAmx:
+      return "amx";
     case CpuIsa::kNeon:
       return "neon";
     case CpuIsa::kBest:

@@ -438,7 +438,7 @@ TEST(Isa, ProductsAreTheSameBits) {
       return out;
     };
     const std::vector<float> expected = product_of(Isa::kAvx512);
-    for (const Isa isa : {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512Bf16}) {
+    for (const Isa isa : {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512Bf16, Isa::kAmx}) {
       // AVX2 multiplies the entries of this type's table as signed numbers, others add their zero as a float.
       if (!supported(isa) || (isa == Isa::kAvx2 && dtype == DType::kIQ4_XS)) continue;
       EXPECT_TRUE(product_of(isa) == expected) << kernels(isa).name << " " << test_name(dtype);

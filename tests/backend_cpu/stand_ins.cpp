@@ -7,10 +7,14 @@ namespace weft::cpu {
 namespace avxvnni_stand_in {
 const Kernels& table();
 }
+namespace amx_stand_in {
+const Kernels& table();
+}
 
 const Kernels* stand_in(Isa isa) {
-  // Compiled with the encoding of AVX-512.
-  if (isa == Isa::kAvxVnni && supported(Isa::kAvx512)) return &avxvnni_stand_in::table();
+  if (!supported(Isa::kAvx512)) return nullptr;
+  if (isa == Isa::kAvxVnni) return &avxvnni_stand_in::table();  // With AVX-512's encoding.
+  if (isa == Isa::kAmx) return &amx_stand_in::table();          // With tiles in plain C++.
   return nullptr;
 }
 #else

@@ -8,6 +8,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 #if defined(__aarch64__) && defined(__linux__)
@@ -34,6 +38,9 @@ extern const Kernels kTable;
 namespace avx512bf16 {
 const Kernels& table();
 }
+namespace amx {
+const Kernels& table();
+}
 #elif defined(__aarch64__)
 namespace neon {
 extern const Kernels kTable;
@@ -48,6 +55,19 @@ static bool has_avx_vnni() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
 #endif
+
+/// Linux gives tiles to a process that asks for them. Elsewhere nobody has tried.
+static bool has_tiles_of_bytes() {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr unsigned kTilesAndInt8 = 3u << 24;  // Of leaf 7.
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTilesAndInt8) == kTilesAndInt8 &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 
 static bool machine_has(Isa isa) {
   switch (isa) {
@@ -65,6 +85,10 @@ static bool machine_has(Isa isa) {
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
     case Isa::kAvx512Bf16:
       return machine_has(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16");
+    case Isa::kAmx: {
+      static const bool has = machine_has(Isa::kAvx512) && has_tiles_of_bytes();
+      return has;
+    }
 #elif defined(__aarch64__)
     case Isa::kNeon:
 #if defined(__linux__)
@@ -92,7 +116,7 @@ static bool pays([[maybe_unused]] Isa isa) {
 }
 
 Isa best_isa() {
-  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvxVnni, Isa::kAvx2, Isa::kNeon})
+  for (const Isa isa : {Isa::kAmx, Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvxVnni, Isa::kAvx2, Isa::kNeon})
     if (supported(isa) && pays(isa)) return isa;
   return Isa::kGeneric;
 }
@@ -108,6 +132,7 @@ const Kernels& kernels(Isa isa) {
   WEFT_CHECK(supported(isa));
   if (!machine_has(isa)) return *stand_in(isa);
 #if defined(__x86_64__)
+  if (isa == Isa::kAmx) return amx::table();
   if (isa == Isa::kAvx512Bf16) return avx512bf16::table();
   if (isa == Isa::kAvx512) return avx512::kTable;
   if (isa == Isa::kAvxVnni) return avxvnni::table();

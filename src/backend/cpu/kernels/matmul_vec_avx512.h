@@ -5,11 +5,20 @@
 #include <cstddef>
 #include <cstdint>
 
+#if defined(WEFT_PRODUCTS_IN_TILES)
+#include "backend/cpu/kernels/amx_tiles.h"
+#endif
+
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
+#if defined(WEFT_PRODUCTS_IN_TILES)
+inline constexpr int kTileColumns = 16;
+inline constexpr int kFewestColumns = 16;
+#else
 /// 8 integer and 8 float sums leave 16 registers for codes, scales and masks.
 inline constexpr int kTileColumns = 8;
 inline constexpr int kFewestColumns = 1;
+#endif
 
 using Codes = __m512i;
 using Ints = __m512i;
@@ -72,10 +81,47 @@ static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) 
   return dot4(dot4(dot4(dot4(sum, codes[0], q), codes[1], q + 4), codes[2], q + 8), codes[3], q + 12);
 }
 
+#if defined(WEFT_PRODUCTS_IN_TILES)
+/// Codes are put together to a tile, and multiplied when it is full.
+struct ByTurns {
+  static constexpr bool kWanted = true;
+  static constexpr bool kCentres = true;
+  template <int kMaxCode>
+  static constexpr int kGroups = 8;
+  using Products = Ints;  ///< The sums themselves.
+  template <int kMaxCode>
+  static inline Products begin(Ints sum) {
+    return sum;
+  }
+  template <int kMaxCode>
+  static inline Ints end(Ints, Products products) {
+    return products;
+  }
+
+  alignas(64) std::byte tile[512];
+  template <class T, int kFirst, int kGroup, int kEnd, int kColumns>
+  inline __attribute__((always_inline)) void add(Products (&products)[kColumns], Codes codes,
+                                                 const std::int8_t* const (&q)[kColumns]) {
+    static_assert(kColumns == kTileSide);
+    if constexpr (T::kCentred)
+      codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(static_cast<char>(T::kLayout.zero)));
+    store_codes(tile + 64 * (kGroup - kFirst), codes);
+    if constexpr (kGroup + 1 == kEnd) {
+      alignas(64) std::int32_t sums[kTileSide * kTileSide];
+      multiply_tile<4 * (kEnd - kFirst), T::kCentred>(reinterpret_cast<const std::byte*>(q[0] + 4 * kFirst),
+                                                      q[1] - q[0], tile, sums);
+#pragma GCC unroll 16
+      for (int c = 0; c < kColumns; ++c)
+        products[c] = _mm512_add_epi32(products[c], _mm512_load_si512(sums + kTileSide * c));
+    }
+  }
+};
+#else
 struct ByTurns {
   static constexpr bool kWanted = false;
   static constexpr bool kCentres = false;
 };
+#endif
 
 static inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 static inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }

@@ -1,0 +1,67 @@
+// The kernels for x86-64 with AMX's tiles of bytes: those of avx512.cpp, but for products of 16 and more rows
+// of activations. They are the same sums of the same text, so a row has the same bits in any company.
+#if defined(__x86_64__)
+#ifndef WEFT_CPU_ISA  // A test compiles the same text without AMX (kernels/stand_ins.h).
+#define WEFT_CPU_ISA amx
+#endif
+#define WEFT_PRODUCTS_IN_TILES
+// g++ 12 warns of its own "undefined" helpers in these intrinsics (GCC bug 105593). And not all is used here.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "backend/cpu/kernels/kernels.h"
+// clang-format off: the vector contracts come before the kernels written over them.
+#include "backend/cpu/kernels/vec_avx512.h"
+#include "backend/cpu/kernels/matmul_vec_avx512.h"
+#include "backend/cpu/kernels/rows.inl"
+#include "backend/cpu/kernels/quantise.inl"
+#include "backend/cpu/kernels/best.inl"
+#include "backend/cpu/kernels/log_sum.inl"
+#include "backend/cpu/kernels/compact.inl"
+#include "backend/cpu/kernels/matmul.inl"
+#include "backend/cpu/kernels/low_rank.inl"
+#include "backend/cpu/kernels/tiles.inl"
+// clang-format on
+
+namespace weft::cpu {
+
+namespace avx512 {
+extern const Kernels kTable;
+}
+
+namespace WEFT_CPU_ISA {
+
+/// Whether a matrix has codes that lie together.
+static bool has_codes(const PackedMatrix& matrix) {
+  if (matrix.compact || matrix.low_bytes > 0) return false;
+  for (const PanelLayout& layout : kPanelLayouts)
+    if (layout.dtype == matrix.dtype) return layout.element_bytes == 0;
+  return false;
+}
+
+/// Whole tiles, whose rows have to lie at equal distances, and what is left of the columns.
+static void matmul_in_tiles(const MatmulArgs& args, Range panels, Range columns) {
+  const std::int64_t n = (columns.end - columns.begin) / panel::kTileSide * panel::kTileSide;
+  if (n > 0 && args.x_rows == nullptr && has_codes(*args.weight) &&
+      (args.gate == nullptr || has_codes(*args.gate))) {
+    const panel::TileShapes shapes;
+    matmul(args, panels, {columns.begin, columns.begin + n});
+    columns.begin += n;
+  }
+  if (columns.begin < columns.end) avx512::kTable.matmul(args, panels, columns);
+}
+
+const Kernels& table();
+const Kernels& table() {
+  static const Kernels table = [] {
+    Kernels kernels = avx512::kTable;
+    kernels.name = "amx";
+    kernels.matmul = matmul_in_tiles;
+    return kernels;
+  }();
+  return table;
+}
+
+}  // namespace WEFT_CPU_ISA
+}  // namespace weft::cpu
+#endif
