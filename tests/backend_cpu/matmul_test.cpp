@@ -387,6 +387,32 @@ TEST_P(MatmulIsas, WideGroupsHaveOneScaleAndTheirSums) {
   }
 }
 
+TEST_P(MatmulIsas, RowsAreQuantisedTogetherAsAlone) {
+  constexpr std::int64_t kStride = 610, kRows = 7;
+  const std::int32_t numbers[] = {6, 0, 3, 5, 2};
+  std::vector<float> x;
+  Random random(10);
+  for (int k = 0; k < kStride * kRows; ++k) x.push_back(random.uniform() * 3.0f);
+  std::fill_n(x.begin() + 32, 32, 0.0f);
+  for (const Form form : {Form::kQ8, Form::kQ8Wide})
+    for (const std::int64_t n : {40, 128, 576, 600}) {
+      const std::size_t bytes = activation_row_bytes(form, n);
+      std::vector<std::byte> alone(bytes * kRows), together(bytes * kRows);
+      for (const std::int32_t row : numbers)
+        table().quantise_row(form, x.data() + row * kStride, n,
+                             alone.data() + static_cast<std::size_t>(row) * bytes);
+      table().quantise_rows({.form = form,
+                             .x = x.data(),
+                             .x_stride = kStride,
+                             .n = n,
+                             .out = together.data(),
+                             .out_stride = static_cast<std::int64_t>(bytes),
+                             .rows = numbers},
+                            std::size(numbers));
+      EXPECT_EQ(alone, together) << n;
+    }
+}
+
 TEST_P(MatmulIsas, QuantisedRowsAreTheSameOnAllMachines) {
   std::vector<float> x;
   Random random(9);

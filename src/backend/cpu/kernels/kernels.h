@@ -119,6 +119,17 @@ struct ScreenArgs {
 /// As many columns are screened together: with four, arithmetic takes what reading less has saved.
 inline constexpr int kScreenColumns = 2;
 
+/// Float rows to kQ8 or kQ8Wide, n columns of each.
+struct QuantiseArgs {
+  Form form = Form::kQ8;
+  const float* x = nullptr;  ///< Of row 0, as out; further rows lie so many floats ...
+  std::int64_t x_stride = 0;
+  std::int64_t n = 0;
+  std::byte* out = nullptr;
+  std::int64_t out_stride = 0;         ///< ... and bytes apart.
+  const std::int32_t* rows = nullptr;  ///< Their numbers; null: 0, 1, ...
+};
+
 /// How positions turn pairs of a head's elements (RoPE; arXiv 2104.09864).
 struct RopeTable {
   const float* cos = nullptr;  ///< [n_rot / 2] of one position
@@ -351,6 +362,8 @@ struct Kernels {
                          std::byte* scratch);
   /// A float row to kQ8 or kQ8Wide. Padding up to the group is zero.
   void (*quantise_row)(Form form, const float* x, std::int64_t n, std::byte* out);
+  /// Likewise several, of which short ones take less time than alone.
+  void (*quantise_rows)(const QuantiseArgs&, std::int64_t n_rows);
 
   /// out = norm(x) * weight + bias; weight and bias may be null; out may be x.
   void (*norm_row)(NormKind kind, const float* x, std::int64_t n, float eps, const float* weight,

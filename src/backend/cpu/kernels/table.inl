@@ -12,6 +12,7 @@ const Kernels kTable = {
     .find_candidates = find_candidates,
     .sift_candidates = sift_candidates,
     .quantise_row = quantise_row,
+    .quantise_rows = quantise_rows,
     .norm_row = norm_row,
     .add_row = add_row,
     .mul_row = mul_row,

@@ -194,7 +194,7 @@ bool AttentionLaunch::make_form(Form form) {
 void AttentionLaunch::quantise(const AttentionTile& tile, int kv_head, const Kernels& kernels) const {
   if (!quantised_.used()) return;
   const Range columns = {kv_head * head_columns(), (kv_head + 1) * head_columns()};
-  for (int r = 0; r < tile.n_rows; ++r) quantised_.write(kernels, tile.rows[r], columns);
+  quantised_.write(kernels, tile.rows, {0, tile.n_rows}, columns);
 }
 
 void AttentionLaunch::bind(const Addresses& addresses) {

@@ -224,8 +224,7 @@ void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskConte
     multiply_panels(args, panels, columns, context);
     if (quantised_.used()) {
       const Range whole = quantised_.whole_groups(block, rows_of(panels, *args_.weight));
-      for (std::int64_t c = columns.begin; c < columns.end; ++c)
-        quantised_.write(context.kernels, order != nullptr ? order[c] : c, whole);
+      quantised_.write(context.kernels, order, columns, whole);
     }
     begin += static_cast<std::int32_t>(n);
   }
@@ -384,7 +383,7 @@ void MatmulExpertsLaunch::multiply_expert(std::int64_t expert, Range panels, con
   multiply(context, args, panels, {0, static_cast<std::int64_t>(slots.size())});
   if (!quantised_.used()) return;
   const Range whole = quantised_.whole_groups(expert, rows_of(panels, *args.weight));
-  for (const std::int32_t slot : slots) quantised_.write(context.kernels, slot, whole);
+  quantised_.write(context.kernels, slots.data(), {0, static_cast<std::int64_t>(slots.size())}, whole);
 }
 
 Work MatmulExpertsLaunch::work() const {

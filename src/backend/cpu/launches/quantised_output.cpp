@@ -55,11 +55,20 @@ bool QuantisedOutput::is_whole(std::int64_t block, std::int64_t group, Range col
   return static_cast<std::int64_t>(after - (step_ << kCountBits)) == own.end - own.begin;
 }
 
-void QuantisedOutput::write(const Kernels& kernels, std::int64_t row, Range columns) const {
+void QuantisedOutput::write(const Kernels& kernels, const std::int32_t* rows, Range all,
+                            Range columns) const {
   if (columns.begin >= columns.end) return;
   const auto row_bytes = static_cast<std::int64_t>(activation_row_bytes(form_, n_columns_));
-  kernels.quantise_row(form_, plain_ + row * n_columns_ + columns.begin, columns.end - columns.begin,
-                       to_ + row * row_bytes + columns.begin / group_columns(form_) * group_bytes(form_));
+  const std::int64_t first = rows != nullptr ? 0 : all.begin;
+  kernels.quantise_rows(
+      {.form = form_,
+       .x = plain_ + first * n_columns_ + columns.begin,
+       .x_stride = n_columns_,
+       .n = columns.end - columns.begin,
+       .out = to_ + first * row_bytes + columns.begin / group_columns(form_) * group_bytes(form_),
+       .out_stride = row_bytes,
+       .rows = rows != nullptr ? rows + all.begin : nullptr},
+      all.end - all.begin);
 }
 
 }  // namespace weft::cpu

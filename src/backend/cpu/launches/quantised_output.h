@@ -29,8 +29,8 @@ class QuantisedOutput {
   /// To be called when columns of a block are made: those whose groups are now whole, for the caller to
   /// quantise.
   Range whole_groups(std::int64_t block, Range columns);
-  /// Quantises these columns of a row, whole groups of it.
-  void write(const Kernels& kernels, std::int64_t row, Range columns) const;
+  /// Quantises these columns, whole groups, of rows: those with the numbers rows[all], or `all` themselves.
+  void write(const Kernels& kernels, const std::int32_t* rows, Range all, Range columns) const;
 
  private:
   bool is_whole(std::int64_t block, std::int64_t group, Range columns);
