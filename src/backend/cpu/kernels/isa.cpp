@@ -109,6 +109,7 @@ bool supported(Isa isa) { return machine_has(isa) || stand_in(isa) != nullptr; }
 /// faster with floats there (labs/attention_lab).
 static bool pays([[maybe_unused]] Isa isa) {
 #if defined(__x86_64__)
+  if (isa == Isa::kAmx) return false;  // Not timed on any processor that has it: for who asks for it.
   return isa != Isa::kAvx512Bf16 || !__builtin_cpu_is("intel");
 #else
   return true;
