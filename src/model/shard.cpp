@@ -378,7 +378,8 @@ class Sharder {
     if (use != nullptr && axis == 0 && info.shape.rank() <= 2 && in_file_order)
       return weight_rows(value, begin, end - begin);
     const std::string name =
-        name_on(d, info.name + "[" + std::to_string(begin) + ":" + std::to_string(end) + "]");
+        name_on(d, info.name + "[" + std::to_string(begin) + ":" + std::to_string(end) + "]@" +
+                       std::to_string(axis));
     if (const ValueId known = to_.find(name); known != kNoValue) return known;
     return to_.add(Op(ops::Slice{.axis = axis, .begin = begin, .end = end}), std::array{on(d, value)}, name,
                    tag_on(d, tag));
@@ -398,7 +399,10 @@ class Sharder {
     if (is_product(from_, node)) return add_product(node);
     if (get_op<ops::Attention>(node) != nullptr && n_heads_[index(cache_of(node))] > 0)
       return add_attention(node);
-    if (get_op<ops::RaggedAttention>(node) != nullptr && add_ragged(node)) return;
+    if (get_op<ops::RaggedAttention>(node) != nullptr) {
+      if (!add_ragged(node)) add_once(node);
+      return;
+    }
     const ValueId state = node.inputs.empty() ? kNoValue : state_behind(from_, node.inputs[0]);
     if (state != kNoValue && n_heads_[index(state)] > 0) return add_cache(node, state);
     if (is_slice_of_columns(node) && made(node.inputs[0]).how == Made::How::kLater) return add_slice(node);
