@@ -67,8 +67,10 @@ Json read_json(const std::filesystem::path& path, Shape shape) {
     if (shape == Shape::kObject ? !json.is_object() : !json.is_array())
       refuse(path.string() + " is no JSON " + (shape == Shape::kObject ? "object" : "list"));
     return json;
-  } catch (const Json::exception& error) {
-    refuse(path.string() + " is no valid JSON: " + error.what());
+  } catch (const Json::parse_error& error) {
+    refuse(path.string() + " is no valid JSON: byte " + std::to_string(error.byte) + " cannot stand there");
+  } catch (const Json::exception&) {
+    refuse(path.string() + " has a number that is out of range");
   }
 }
 
