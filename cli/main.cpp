@@ -1,6 +1,8 @@
 // The program weft: finds the subcommand, parses its options, runs it, and turns what it throws into one line
 // and an exit code.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -105,6 +107,12 @@ int run_program(std::vector<std::string> arguments) {
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
+  // Started without one of these, a file that is opened later would be taken for what users type, or be written to.
+  for (int descriptor = open("/dev/null", O_RDWR); descriptor >= 0; descriptor = dup(descriptor)) {
+    if (descriptor <= STDERR_FILENO) continue;
+    close(descriptor);
+    break;
+  }
   // A file that grows beyond what a process may write (ulimit -f) is an error like a full disk, not the end.
   std::signal(SIGXFSZ, SIG_IGN);
   try {

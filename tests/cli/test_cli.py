@@ -764,6 +764,13 @@ class Run(Case):
     def generate(self, *words, **options) -> dict:
         return json.loads(self.succeed(*self.BASE, "-p", "Hello world", "--ignore-eos", "--json", *words, **options))
 
+    def test_without_standard_input_nothing_is_read(self):
+        """The first file that is opened would get its number."""
+        words = [WEFT, *map(str, self.BASE), "-n", "3", "-f"]
+        closed = subprocess.run(["sh", "-c", 'exec "$0" "$@" <&-', *words, "-"], capture_output=True, text=True, timeout=120)
+        nothing = subprocess.run([*words, "/dev/null"], capture_output=True, text=True, timeout=120)
+        self.assertEqual((closed.returncode, closed.stdout), (nothing.returncode, nothing.stdout), closed.stderr + nothing.stderr)
+
     def test_a_source_is_written_about(self):
         model = GOLDEN.parent / "golden_sources" / "flan-t5" / "model.gguf"
         about = ["-m", model, "-t", "1", "--temp", "0", "-n", "8", "--ignore-eos", "--json"]
