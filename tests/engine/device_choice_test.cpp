@@ -46,6 +46,7 @@ TEST(DeviceChoice, ADriverOnTheCpuServesOnlyWhereLayersAreAskedForAndThereIsNoGp
   EXPECT_EQ(choose({}).devices, Names{"cpu"});
   EXPECT_EQ(choose({driver_on_cpu("soft0")}).devices, Names{"cpu"});
   EXPECT_EQ(choose({driver_on_cpu("soft0")}, {.shares = {1}}).devices, Names{"cpu"});
+  EXPECT_THROW(choose({gpu("gpu0"), gpu("gpu1")}, {.shares = {1, 2, 3}}), Error);
   EXPECT_EQ(choose({driver_on_cpu("soft0"), driver_on_cpu("soft1")}, {.n_layers = 5}).devices,
             Names{"soft0"});
   EXPECT_EQ(choose({gpu("gpu0"), driver_on_cpu("soft0")}, {.n_layers = 5}).devices, Names{"gpu0"});

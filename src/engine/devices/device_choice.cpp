@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/refuse.h"
 #include "exec/device_set.h"
 
 namespace weft::engine {
@@ -26,6 +27,9 @@ PlacementParams choose_devices(const Registry& registry, PlacementParams params)
   }
   // What a pin alone asks for gets what is pinned to it, and no layers.
   const std::size_t n_for_layers = chosen.size();
+  if (n_for_layers > 0 && params.shares.size() > n_for_layers)
+    refuse("there are parts for " + std::to_string(params.shares.size()) + " devices, and layers go to " +
+           std::to_string(n_for_layers));
   for (const DeviceInfo& info : others) {
     const bool pinned = std::any_of(params.pins.begin(), params.pins.end(),
                                     [&](const Pin& pin) { return pin.device == info.name; });
