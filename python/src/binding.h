@@ -4,6 +4,7 @@
 //
 // Wrappers own what they need by shared pointers of their own, so the order in which Python drops objects
 // does not matter. Whatever computes or waits does so without the interpreter's lock.
+#include <cxxabi.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
@@ -35,8 +36,48 @@ namespace nb = nanobind;
 /// Dictionaries of options, and of what is told.
 using Dict = nb::typed<nb::dict, std::string, nb::any>;
 
+/// Calls f, which takes the interpreter's lock. Once the interpreter has ended, CPython ends the thread that
+/// asks for it, by unwinding its frames, of which some allow no exceptions: such a thread stays here instead,
+/// until the process ends.
+template <typename F>
+void taking_lock(F f) {
+  try {
+    f();
+  } catch (abi::__forced_unwind&) {
+    for (;;) pause();
+  }
+}
+
+/// For a scope that computes or waits. Its thread has the interpreter's lock.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  ~Unlocked() {
+    taking_lock([&] { PyEval_RestoreThread(state_); });
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* const state_;
+};
+
+/// For a scope that uses objects of Python, in any thread.
+class Locked {
+ public:
+  Locked() {
+    taking_lock([&] { state_ = PyGILState_Ensure(); });
+  }
+  ~Locked() { PyGILState_Release(state_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
 /// Around what computes or waits.
-using WithoutLock = nb::call_guard<nb::gil_scoped_release>;
+using WithoutLock = nb::call_guard<Unlocked>;
 
 void bind_errors();
 void bind_model(nb::module_& m);

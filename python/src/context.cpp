@@ -71,7 +71,7 @@ class PySampler {
 std::unique_ptr<PyContext> make_context(const ModelPtr& model, const Dict& options) {
   ContextParams params;
   set_fields(params, context_fields(), options);
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return std::make_unique<PyContext>(model, params);
 }
 
@@ -138,7 +138,7 @@ std::vector<std::pair<Token, float>> best(PyContext& self, int item) {
 nb::bytes save(PyContext& self, std::optional<SeqId> seq) {
   std::vector<std::byte> state;
   {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     state = self.with([&](const Context& context) { return seq ? context.save(*seq) : context.save(); });
   }
   return nb::bytes(state.data(), state.size());
@@ -146,13 +146,13 @@ nb::bytes save(PyContext& self, std::optional<SeqId> seq) {
 
 void restore(PyContext& self, const nb::bytes& state, std::optional<SeqId> seq) {
   const std::span bytes(reinterpret_cast<const std::byte*>(state.c_str()), state.size());
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   self.with_room(
       [&](Context& context) { return seq ? context.restore(bytes, *seq) : context.restore(bytes); });
 }
 
 Token sample(PySampler& self, const Floats& row) {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return self.with([&](Sampler& sampler) { return sampler.sample(std::span(row.data(), row.size())); });
 }
 

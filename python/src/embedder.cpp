@@ -33,7 +33,7 @@ class PyEmbedder {
              std::to_string(width));
     std::vector<float> vectors;
     {
-      const nb::gil_scoped_release unlocked;
+      const Unlocked unlocked;
       vectors = compute(texts, pooling ? std::optional(pooling_of(*pooling)) : std::nullopt);
       vectors = cut(vectors, texts.size(), static_cast<std::size_t>(kept));
       if (normalise_them)

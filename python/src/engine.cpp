@@ -107,7 +107,7 @@ class Answer {
 
  private:
   Response::Poll wait(Chunk& chunk) {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     return response_.poll(chunk, std::chrono::milliseconds(50));
   }
 
@@ -129,7 +129,7 @@ class Engine {
     service_ = std::make_unique<Service>(Context(model_->model(), context), params);
   }
   ~Engine() {
-    const nb::gil_scoped_release unlocked;  // The service's thread ends its step first.
+    const Unlocked unlocked;  // The service's thread ends its step first.
     service_.reset();
   }
   Engine(const Engine&) = delete;
@@ -149,7 +149,7 @@ std::unique_ptr<Engine> make_engine(const ModelPtr& model, const Dict& context_o
   set_fields(context, context_fields(), context_options);
   ServiceParams service;
   set_fields(service, service_fields(), service_options);
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return std::make_unique<Engine>(model, context, service, draft);
 }
 
@@ -167,7 +167,7 @@ std::unique_ptr<Answer> submit(Engine& self, std::vector<Token> prompt, const Di
   }
   if (grammar != nullptr)
     params.constraint = [compiled = grammar->compiled](int) { return compiled->constraint(); };
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return std::make_unique<Answer>(self.service().submit(std::move(prompt), std::move(params)));
 }
 
@@ -256,7 +256,7 @@ void bind_engine(nb::module_& m) {
           [](Engine& self, const std::vector<Token>& tokens) {
             SavedText saved;
             {
-              const nb::gil_scoped_release unlocked;
+              const Unlocked unlocked;
               saved = self.service().save_text(tokens);
             }
             return std::pair(saved.n_tokens, nb::bytes(saved.state.data(), saved.state.size()));
@@ -266,7 +266,7 @@ void bind_engine(nb::module_& m) {
           "restore_text",
           [](Engine& self, const nb::bytes& state) {
             const std::span bytes(reinterpret_cast<const std::byte*>(state.c_str()), state.size());
-            const nb::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             return self.service().restore_text(bytes).tokens;
           },
           nb::arg("state"))

@@ -152,8 +152,12 @@ void bind_dim(nb::module_& m) {
 }
 
 void bind_value(nb::module_& m) {
-  nb::class_<PyValue>(m, "Value",
-                      "A value of a graph. Operators and the functions of weft.ops make further ones.")
+  nb::class_<PyValue> value(m, "Value",
+                            "A value of a graph. Operators and the functions of weft.ops make further ones.");
+  // With __getitem__ alone Python would go on for ever: an axis may have no end.
+  value.attr("__iter__") = nb::none();
+  value.attr("__contains__") = nb::none();
+  value
       .def_prop_ro("name", [](const PyValue& self) { return to_str(self.value.name()); })
       .def_prop_ro("dtype", [](const PyValue& self) { return info(self.value.dtype()).name; })
       .def_prop_ro(

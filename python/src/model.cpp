@@ -18,7 +18,7 @@ ModelPtr load(const std::filesystem::path& path, const Dict& options, const nb::
   // What Python throws on the way (Ctrl-C, or the callback itself) is thrown on when loading has ended.
   std::optional<nb::python_error> thrown;
   params.progress = [&](float done) {
-    const nb::gil_scoped_acquire lock;
+    const Locked lock;
     try {
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
       return progress.is_none() || !progress(done).is(nb::handle(Py_False));
@@ -29,7 +29,7 @@ ModelPtr load(const std::filesystem::path& path, const Dict& options, const nb::
   };
   std::shared_ptr<const Model> model;
   try {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     model = Model::load(path, params);
   } catch (const Error&) {
     if (thrown) throw std::move(*thrown);

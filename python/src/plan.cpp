@@ -85,6 +85,15 @@ class PyPlan {
     if (id == kNoValue) return std::nullopt;
     return std::string(info(plan_.graph().value(id).dtype).name);
   }
+  /// Of a weight whose numbers are not packed in blocks; nothing of anything else.
+  std::optional<std::vector<std::int64_t>> shape_of_weight(const std::string& name) {
+    const auto hold = user_.hold("the plan");
+    const ValueId id = plan_.graph().find(name);
+    if (id == kNoValue) return std::nullopt;
+    const ValueInfo& value = plan_.graph().value(id);
+    if (value.kind != ValueKind::kWeight || info(value.dtype).block_elements > 1) return std::nullopt;
+    return value.shape.dims({});
+  }
   std::string explain() {
     const auto hold = user_.hold("the plan");
     return plan_.explain();
@@ -179,7 +188,7 @@ std::unique_ptr<PyPlan> make_plan(const PyGraph& graph, const std::vector<std::s
       refuse("a plan may allow shapes, tensors and topology, not '" + change + "'");
   }
   const Graph own = graph;  // Others may go on with theirs.
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return std::make_unique<PyPlan>(own, devices, params);
 }
 
@@ -195,7 +204,7 @@ void bind_plan(nb::module_& m) {
           "set_graph",
           [](PyPlan& self, const PyGraph& graph) {
             Graph own = graph;
-            const nb::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             self.set_graph(std::move(own));
           },
           nb::arg("graph"))
@@ -203,6 +212,7 @@ void bind_plan(nb::module_& m) {
       .def("read", &PyPlan::read, nb::arg("name"),
            nb::sig("def read(self, name: str) -> numpy.typing.NDArray[typing.Any]"))
       .def("type_of", &PyPlan::type_of, nb::arg("name"))
+      .def("shape_of_weight", &PyPlan::shape_of_weight, nb::arg("name"))
       .def_prop_ro("outputs", &PyPlan::outputs)
       .def_prop_ro("placement", &PyPlan::placement)
       .def_prop_ro("counters",

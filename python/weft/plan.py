@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _weft, arguments
-from .errors import NotFoundError
+from .errors import InvalidArgumentError, NotFoundError
 from .options import FilePath
 
 _TYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i16": np.int16, "i8": np.int8}
@@ -42,7 +42,11 @@ class Plan:
     def set_weight(self, name: str, array: npt.ArrayLike) -> None:
         """A weight's numbers, in its type; of quantised types the bytes as GGUF files have them. An array that is already so
         is not copied: it must not be changed afterwards."""
-        self._plan.set_weight(name, self._as(name, array))
+        made = self._as(name, array)
+        shape = self._plan.shape_of_weight(name)
+        if shape is not None and list(made.shape) != shape:
+            raise InvalidArgumentError(f"the weight '{name}' has the shape {tuple(shape)}, not {made.shape}")
+        self._plan.set_weight(name, made)
 
     def set_weights(self, path: FilePath) -> None:
         """All weights that a file (GGUF, safetensors) has under the graph's names."""

@@ -139,6 +139,8 @@ class Stream(Iterator[str], AsyncIterator[str]):
         if self._answer is not None:
             try:
                 self._take(self._answer.rest())
+            except InvalidArgumentError:  # Another thread reads it, and goes on.
+                raise
             except BaseException:
                 self.close()
                 raise
@@ -155,6 +157,8 @@ class Stream(Iterator[str], AsyncIterator[str]):
             try:
                 chunk = self._answer.next()
                 text = self._take(chunk) if chunk is not None else ""
+            except InvalidArgumentError:  # Another thread reads it, and goes on.
+                raise
             except BaseException:
                 self.close()
                 raise
@@ -163,8 +167,11 @@ class Stream(Iterator[str], AsyncIterator[str]):
         raise StopIteration
 
     async def __anext__(self) -> str:
-        if self._queue is not None and self._queue.is_awaited(self._key):
-            raise InvalidArgumentError("another task reads the stream; read it from one at a time")
+        if self._queue is not None:
+            if self._queue is not self._loops.here():
+                raise InvalidArgumentError("the stream belongs to another event loop, which began to read it")
+            if self._queue.is_awaited(self._key):
+                raise InvalidArgumentError("another task reads the stream; read it from one at a time")
         while self._answer is not None:
             try:
                 chunk = self._answer.poll()

@@ -1,5 +1,6 @@
 """The engine in event loops."""
 import asyncio
+import contextlib
 import gc
 import os
 import threading
@@ -114,6 +115,45 @@ def test_a_slow_reader_holds_up_nobody(model):
 
     first, rest, fast = asyncio.run(main())
     assert first and len(rest.tokens) == 400 and all(fast)
+
+
+def test_a_stream_stays_with_its_event_loop(model):
+    async def begin():
+        stream = model.stream("hello", max_tokens=200, ignore_end=True)
+        await anext(stream)
+        return stream
+
+    async def go_on(stream):
+        await stream.read_async()
+
+    stream = asyncio.run(begin())
+    with pytest.raises(weft.InvalidArgumentError, match="another event loop"):
+        asyncio.run(go_on(stream))
+    stream.close()
+
+
+def test_a_second_thread_does_not_end_what_the_first_reads(model):
+    stream = model.stream("hello", max_tokens=60, ignore_end=True)
+    refused, read = [], threading.Event()
+
+    def intrude():
+        while not read.is_set():
+            try:
+                next(stream)
+            except weft.InvalidArgumentError as error:
+                refused.append(error)
+                return
+            except StopIteration:
+                return
+
+    thread = threading.Thread(target=intrude)
+    thread.start()
+    with contextlib.suppress(weft.InvalidArgumentError):  # Which of them is refused is a matter of time.
+        stream.read()
+    read.set()
+    thread.join()
+    stream.read()
+    assert stream.completion.stop == "length" and len(stream.completion.tokens) == 60
 
 
 def test_a_stream_has_one_reader(model):

@@ -304,3 +304,23 @@ def test_plans_keep_their_weights_and_no_more():
     del plan
     gc.collect()
     assert sys.getrefcount(w) == count
+
+
+def test_weights_have_their_shapes():
+    graph = weft.Graph()
+    x = graph.input("x", (1, 4))
+    graph.output("y", ops.linear(x, graph.weight("w", (8, 4))))
+    plan = weft.Plan(graph, devices=["cpu"])
+    for wrong in ((4, 8), (32,), (8, 4, 1)):
+        with pytest.raises(weft.InvalidArgumentError, match=r"'w' has the shape \(8, 4\), not"):
+            plan.set_weight("w", np.zeros(wrong))
+    plan.set_weight("w", np.zeros((8, 4)))
+
+
+def test_a_value_is_no_sequence():
+    graph = weft.Graph()
+    x = graph.input("x", (graph.symbol("n", 1, 64), 4))
+    for use in (list, lambda value: 1.0 in value, lambda value: ops.concat(value, 0), lambda value: ops.sum(value, value)):
+        with pytest.raises(TypeError):
+            use(x)
+    assert len(graph) == 0

@@ -155,6 +155,28 @@ def test_processes_end_clean(name, chat_file):
     assert result.returncode == 0 and result.stderr == "", result.stderr
 
 
+def test_threads_that_nobody_waits_for_end_with_the_process(chat_file):
+    program = f"PATH = {str(chat_file)!r}" + """
+import threading, time, weft
+model = weft.Model(PATH, pack_cache="", n_ctx=8192)
+begun = threading.Semaphore(0)
+def write():
+    for piece in model.stream("hello", max_tokens=8000, ignore_end=True):
+        begun.release()
+def load():
+    begun.release()
+    while True:
+        weft.Model(PATH, pack_cache="", progress=lambda done: True)
+for task in (write, write, load):
+    threading.Thread(target=task, daemon=True).start()
+for _ in range(12):
+    begun.acquire()
+"""
+    for _ in range(3):
+        result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result.stderr
+
+
 def test_a_leak_would_be_seen():
     program = """
 import ctypes, weft
