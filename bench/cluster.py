@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""cluster.py: what a token and a prompt take over several processes of this machine, beside what `weft inspect --plan
+--nodes` says of them.
+
+The simulator is told what one process alone measures and what the link is like, nothing else. Processes are bound to a core
+each as long as there are cores. --rate limits the link (bits a second, as tc writes them: 100mbit): it is the loopback of a
+network namespace then, over TCP, which takes root, iproute2 and the kernel's token bucket.
+
+    bench/cluster.py --weft build/release/weft -m model.gguf --processes 2 3 4
+    bench/cluster.py --weft build/release/weft -m model.gguf --processes 2 --rate 100mbit
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+NAMESPACE = "weft_cluster"
+
+
+def run(*command: str) -> str:
+    environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    if result.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+class Link:
+    """Between the processes: this machine's memory, or a loopback that is held to a rate."""
+
+    def __init__(self, rate: str) -> None:
+        self.rate = rate
+
+    def __enter__(self) -> "Link":
+        if self.rate:
+            run("ip", "netns", "add", NAMESPACE)
+            inside = ["ip", "netns", "exec", NAMESPACE]
+            run(*inside, "ip", "link", "set", "lo", "up", "mtu", "1500")
+            run(*inside, "tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", self.rate, "burst", "32kb", "latency",
+                "400ms")  # fmt: skip
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.rate:
+            run("ip", "netns", "del", NAMESPACE)
+
+    def mpirun(self, n: int) -> list[str]:
+        bind = ["--bind-to", "core"] if n <= (os.cpu_count() or 1) else ["--oversubscribe", "--bind-to", "none"]
+        if self.rate:
+            return ["ip", "netns", "exec", NAMESPACE, "mpirun", "-np", str(n), *bind, "--mca", "btl", "self,tcp", "--mca",
+                    "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo"]  # fmt: skip
+        return ["mpirun", "-np", str(n), *bind, "--mca", "btl", "self,vader"]
+
+
+def speeds(launch: list[str], weft: str, model: str, words: list[str], rounds: int) -> tuple[float, float]:
+    """Medians of tokens per second: of what is read, and of what is written."""
+    read, written = [], []
+    for _ in range(rounds):
+        told = json.loads(run(*launch, weft, "bench", "-m", model, "-t", "1", *words, "-r", "1", "--json"))
+        for result in told["results"]:
+            if "streams" in result:
+                read.append(result["prefill_tokens_per_second"])
+                written.append(result["decode_tokens_per_second"])
+            else:
+                (read if result["n_generate"] == 0 else written).append(result["tokens_per_second"])
+    return statistics.median(read), statistics.median(written)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weft", default="build/release/weft")
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("--processes", type=int, nargs="+", default=[2])
+    parser.add_argument("--rate", default="", help="of the link, as tc writes it")
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--streams", type=int, default=16, help="texts at once, which are measured and not simulated")
+    args = parser.parse_args()
+    works = ["-p", str(args.prompt), "-n", "64", "-d", str(args.prompt)]
+    streams = ["--streams", str(args.streams), "-p", "32", "-n", "32"]
+    core = ["taskset", "-c", "0"]
+    reads, writes = speeds(core, args.weft, args.model, works, args.rounds)
+    print(f"one process: a token {1e3 / writes:.2f} ms, a prompt of {args.prompt} {args.prompt / reads:.3f} s, {args.streams} "
+          f"texts {speeds(core, args.weft, args.model, streams, args.rounds)[1]:.0f} tokens/s")  # fmt: skip
+    with Link(args.rate) as link:
+        devices = json.loads(run(*link.mpirun(2), args.weft, "devices", "--measure", "--json"))
+        follower = next(device for device in devices if device["name"] == "rank1.cpu")["measured"]
+        print(f"link: {follower['step_seconds'] * 1e6:.1f} us, {follower['copy_bytes_per_second'] / 1e9:.3g} GB/s")
+        for n in args.processes:
+            nodes = {"prompt_tokens": args.prompt,
+                     "link": {"seconds": follower["step_seconds"], "bytes_per_second": follower["copy_bytes_per_second"]},
+                     "nodes": [{"name": "node", "count": n, "memory_bytes": 1e10,
+                                "tokens_per_second": writes, "prompt_tokens_per_second": reads}]}  # fmt: skip
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "nodes.json"
+                file.write_text(json.dumps(nodes))
+                told = json.loads(run(args.weft, "inspect", args.model, "--plan", "--nodes", str(file), "--json"))
+            way = next(way for way in told["ways"] if way["name"] == f"pipeline of {n}")
+            measured = speeds(link.mpirun(n), args.weft, args.model, works, args.rounds)
+            token, prompt = 1 / measured[1], args.prompt / measured[0]
+            together = speeds(link.mpirun(n), args.weft, args.model, streams, args.rounds)[1]
+            print(f"{n} processes: a token {way['token_seconds'] * 1e3:.2f} ms simulated, {token * 1e3:.2f} measured "
+                  f"({way['token_seconds'] / token - 1:+.0%}); a prompt {way['prompt_seconds']:.3f} to "
+                  f"{way['pipelined_prompt_seconds']:.3f} s, {prompt:.3f} "
+                  f"({way['pipelined_prompt_seconds'] / prompt - 1:+.0%}); {args.streams} texts {together:.0f} tokens/s")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
