@@ -69,8 +69,9 @@ Json read_json(const std::filesystem::path& path, Shape shape) {
     return json;
   } catch (const Json::parse_error& error) {
     refuse(path.string() + " is no valid JSON: byte " + std::to_string(error.byte) + " cannot stand there");
-  } catch (const Json::exception&) {
-    refuse(path.string() + " has a number that is out of range");
+  } catch (const Json::out_of_range& error) {
+    const std::string_view what = error.what();  // "[json.exception.out_of_range.406] number overflow ..."
+    refuse(path.string() + " is no valid JSON: " + std::string(what.substr(what.find(']') + 2)));
   }
 }
 

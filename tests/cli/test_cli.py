@@ -766,7 +766,7 @@ class Run(Case):
 
     def test_without_standard_input_nothing_is_read(self):
         """The first file that is opened would get its number."""
-        words = [WEFT, *map(str, self.BASE), "-n", "3", "-f"]
+        words = [WEFT, *map(str, self.BASE), "-n", "3", "--temp", "0", "-f"]
         closed = subprocess.run(["sh", "-c", 'exec "$0" "$@" <&-', *words, "-"], capture_output=True, text=True, timeout=120)
         nothing = subprocess.run([*words, "/dev/null"], capture_output=True, text=True, timeout=120)
         self.assertEqual((closed.returncode, closed.stdout), (nothing.returncode, nothing.stdout), closed.stderr + nothing.stderr)

@@ -93,6 +93,7 @@ void Batcher::Impl::compute() {
     has_failed = true;
     failed(engine::what_is_thrown(), unsure || cache.is_broken());
   }
+  turn.clear();  // So that nothing of those that have ended is kept.
   const auto end = Clock::now();
   const double ms = ms_between(start, end);
   in_decode += source_ms;
