@@ -90,7 +90,8 @@ def main() -> None:
         follower = next(device for device in devices if device["name"] == "rank1.cpu")["measured"]
         print(f"link: {follower['step_seconds'] * 1e6:.1f} us, {follower['copy_bytes_per_second'] / 1e9:.3g} GB/s")
         for n in args.processes:
-            nodes = {"prompt_tokens": args.prompt,
+            # Prompts go in steps of at least 64 tokens, eight at most, that overlap.
+            nodes = {"prompt_tokens": args.prompt, "ubatch_size": max(64, -(-args.prompt // 8)),
                      "link": {"seconds": follower["step_seconds"], "bytes_per_second": follower["copy_bytes_per_second"]},
                      "nodes": [{"name": "node", "count": n, "memory_bytes": 1e10,
                                 "tokens_per_second": writes, "prompt_tokens_per_second": reads}]}  # fmt: skip
