@@ -2,9 +2,9 @@
 """cluster.py: what a token and a prompt take over several processes of this machine, beside what `weft inspect --plan
 --nodes` says of them.
 
-The simulator is told what one process alone measures and what the link is like, nothing else. Processes are bound to a core
-each as long as there are cores. --rate limits the link (bits a second, as tc writes them: 100mbit): it is the loopback of a
-network namespace then, over TCP, which takes root, iproute2 and the kernel's token bucket.
+The simulator is told what one process alone measures and what the link is like, nothing else. Processes are bound to a
+core each as long as there are cores. --rate limits the link (bits a second, as tc writes them: 100mbit): it is the
+loopback of a network namespace then, over TCP, which takes root, iproute2 and the kernel's token bucket.
 
     bench/cluster.py --weft build/release/weft -m model.gguf --processes 2 3 4
     bench/cluster.py --weft build/release/weft -m model.gguf --processes 2 --rate 100mbit

@@ -107,7 +107,8 @@ int run_program(std::vector<std::string> arguments) {
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
-  // Started without one of these, a file that is opened later would be taken for what users type, or be written to.
+  // Started without one of these, a file that is opened later would be taken for what users type, or be
+  // written to.
   for (int descriptor = open("/dev/null", O_RDWR); descriptor >= 0; descriptor = dup(descriptor)) {
     if (descriptor <= STDERR_FILENO) continue;
     close(descriptor);

@@ -157,8 +157,7 @@ void bind_value(nb::module_& m) {
   // With __getitem__ alone Python would go on for ever: an axis may have no end.
   value.attr("__iter__") = nb::none();
   value.attr("__contains__") = nb::none();
-  value
-      .def_prop_ro("name", [](const PyValue& self) { return to_str(self.value.name()); })
+  value.def_prop_ro("name", [](const PyValue& self) { return to_str(self.value.name()); })
       .def_prop_ro("dtype", [](const PyValue& self) { return info(self.value.dtype()).name; })
       .def_prop_ro(
           "shape", [](const PyValue& self) { return to_python(self.owner, self.value.shape()); },

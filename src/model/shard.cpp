@@ -377,9 +377,8 @@ class Sharder {
     const bool in_file_order = use != nullptr && (use->tensor == nullptr || use->tensor->shape.size() < 3);
     if (use != nullptr && axis == 0 && info.shape.rank() <= 2 && in_file_order)
       return weight_rows(value, begin, end - begin);
-    const std::string name =
-        name_on(d, info.name + "[" + std::to_string(begin) + ":" + std::to_string(end) + "]@" +
-                       std::to_string(axis));
+    const std::string name = name_on(
+        d, info.name + "[" + std::to_string(begin) + ":" + std::to_string(end) + "]@" + std::to_string(axis));
     if (const ValueId known = to_.find(name); known != kNoValue) return known;
     return to_.add(Op(ops::Slice{.axis = axis, .begin = begin, .end = end}), std::array{on(d, value)}, name,
                    tag_on(d, tag));

@@ -186,7 +186,7 @@ struct Batcher::Impl {
   /// What it reads next is computed in one step, and the last one had no room for it: it has the next one to
   /// itself. Not more than an address, of a stream that may be gone.
   const engine::Stream* crowded_out = nullptr;
-  int n_decoding = 0;         // Items of the batch that are no prompt's.
+  int n_decoding = 0;  // Items of the batch that are no prompt's.
   /// A batch that was begun, and is not read yet.
   struct Flight {
     Batch batch;

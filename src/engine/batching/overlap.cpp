@@ -1,6 +1,6 @@
-// Steps that overlap, where a context's devices can be at two batches (Context::begin): those that run are two
-// groups, and while devices are at the later layers of one group's batch the host is at the first layers of
-// the other's. A group's tokens are drawn when the other one's batch has been begun.
+// Steps that overlap, where a context's devices can be at two batches (Context::begin): those that run are
+// two groups, and while devices are at the later layers of one group's batch the host is at the first layers
+// of the other's. A group's tokens are drawn when the other one's batch has been begun.
 #include <algorithm>
 
 #include "engine/batching/batcher_impl.h"
@@ -25,7 +25,8 @@ bool can_fly(const Stream& stream) {
 }  // namespace
 
 bool Batcher::Impl::may_overlap() const {
-  return static_cast<int>(running.size()) >= kLeastToOverlap && crowded_out == nullptr && context.overlaps() &&
+  return static_cast<int>(running.size()) >= kLeastToOverlap && crowded_out == nullptr &&
+         context.overlaps() &&
          std::ranges::all_of(running, [](const StreamPtr& stream) { return can_fly(*stream); });
 }
 
