@@ -84,6 +84,16 @@ def wait_until(what: str, done, seconds: float = 120.0):
     return result
 
 
+def wait_for_all(job: subprocess.Popen, processes) -> None:
+    """Until all processes of an mpirun have ended. It stays itself now and then, with none of them left: that is not ours."""
+    wait_until("the end of all processes", lambda: all(map(is_gone, processes)))
+    try:
+        job.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        job.communicate()
+
+
 class Answers(unittest.TestCase):
     def test_devices_of_all_processes_are_listed(self) -> None:
         listed = json.loads(run(under_mpirun(3, "devices", "--json")))
@@ -134,14 +144,8 @@ class Faults(unittest.TestCase):
             while len(processes := followers_of(job.pid)) < 3 or not os.read(job.stdout.fileno(), 64):
                 time.sleep(0.05)
             os.kill(processes[-1], signal.SIGKILL)
-            job.communicate(timeout=120)
+            wait_for_all(job, processes)
             self.assertNotEqual(job.returncode, 0)
-        # mpirun may end a moment before those that it has told to.
-        wait_until("the end of all processes", lambda: all(map(is_gone, processes)))
-
-    def end_of(self, job: subprocess.Popen, processes: list[int]) -> None:
-        job.wait(timeout=60)
-        wait_until("the end of all processes", lambda: all(map(is_gone, processes)))
 
     def test_a_process_is_killed_at_any_moment(self) -> None:
         """Under a batcher, with requests that never stop coming."""
@@ -163,7 +167,7 @@ class Faults(unittest.TestCase):
                 end = signal.SIGSTOP if i % 3 == 2 else signal.SIGKILL
                 rank = choice.choice([1, 2])
                 os.kill(ranks[rank], end)
-                self.end_of(job, list(ranks.values()))
+                wait_for_all(job, ranks.values())
                 self.assertRegex(text(), r"right \d+ failed [1-9]")
                 self.assertIn("[  PASSED  ]", text())
 
@@ -177,8 +181,7 @@ class Faults(unittest.TestCase):
             os.read(job.stdout.fileno(), 64)
             ranks = ranks_of(job.pid)
             os.kill(ranks[0], signal.SIGKILL)
-            job.communicate(timeout=120)
-            self.end_of(job, list(ranks.values()))
+            wait_for_all(job, ranks.values())
 
     def test_a_server_finishes_what_is_under_way(self) -> None:
         """Whichever process is lost, and whatever it was at: each client gets its text, every piece of it once."""
@@ -285,8 +288,7 @@ class Server:
     def end(self, test: unittest.TestCase) -> None:
         if not is_gone(self.ranks[0]):
             os.kill(self.ranks[0], signal.SIGTERM)
-        self.job.wait(timeout=60)
-        wait_until("the end of all processes", lambda: all(map(is_gone, self.ranks.values())))
+        wait_for_all(self.job, self.ranks.values())
         test.assertIn("stopped", self.text())
 
     def __enter__(self) -> "Server":
