@@ -45,8 +45,7 @@ void Batcher::Impl::compute() {
   const std::int64_t n_generated = counters.n_generated_tokens, n_drafted = counters.n_drafted_tokens,
                      n_accepted = counters.n_accepted_tokens;
   ++step_number;
-  shares.clear();
-  batch.clear();
+  clear_batch();
   concerned = nullptr;
   n_source = 0;
   source_ms = 0.0;
@@ -221,8 +220,7 @@ void Batcher::Impl::drop_branches() {
 
 /// First who writes, with drafts; then as much of the prompts as the step's time allows.
 void Batcher::Impl::build() {
-  batch.clear();
-  shares.clear();
+  clear_batch();
   masks.clear();
   auto alone = std::find_if(running.begin(), running.end(), is_tried_alone);
   const Stream* const last_crowded_out = std::exchange(crowded_out, nullptr);

@@ -86,6 +86,11 @@ struct Batcher::Impl {
   /// where that was cancelled.
   bool read_sources();
   void build();
+  void clear_batch() {
+    batch.clear();
+    shares.clear();
+    n_decoding = 0;
+  }
   void add_prompts();
   void ask_for_best(const Share& share);
   bool finds_logprobs(const engine::Stream& stream) const;

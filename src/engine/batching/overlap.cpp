@@ -43,9 +43,7 @@ DecodeStatus Batcher::Impl::decode() {
   DecodeStatus status = batch.size() > 0 ? context.begin(batch) : context.finish();
   if (status == DecodeStatus::kCacheFull && flight.any) {
     // What is on its way is read first: it may make room.
-    batch.clear();
-    shares.clear();
-    n_decoding = 0;
+    clear_batch();
     status = context.finish();
   }
   if (status == DecodeStatus::kOk) exchange_flight();
@@ -67,17 +65,14 @@ void Batcher::Impl::exchange_flight() {
 void Batcher::Impl::land() {
   if (!flight.any) return;
   const auto begin = engine::Clock::now();
-  batch.clear();
-  shares.clear();
-  n_decoding = 0;
+  clear_batch();
   if (context.finish() == DecodeStatus::kOk) {
     exchange_flight();
     read_all(engine::ms_between(begin, engine::Clock::now()));
   } else {
     give_up_unsound("the step was cancelled");
   }
-  batch.clear();
-  shares.clear();
+  clear_batch();
 }
 
 void Batcher::Impl::leave_flight(Stream& stream) {
