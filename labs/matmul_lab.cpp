@@ -211,7 +211,7 @@ void measure(const Kernels& kernels, DType dtype, std::int64_t columns, bool com
 
   const int n_threads_max = static_cast<int>(std::min(2u, std::max(1u, std::thread::hardware_concurrency())));
   for (int n_threads = 1; n_threads <= n_threads_max; ++n_threads) {
-    for (const std::int64_t n : {1, 2, 4, 8, 32, 512}) {
+    for (const std::int64_t n : {1, 2, 3, 4, 8, 32, 512}) {
       const Matrix& matrix = n <= 8 ? large : small;
       const double seconds =
           seconds_of(kernels, matrix, x, n, n_threads, matrix.packed.n_panels(), n, 12, out.data());

@@ -4,10 +4,10 @@
 // A column's result is the same whatever tile it falls into: integer sums are exact, and its float sums
 // follow the blocks of the panel.
 //
-// One column is left to the hardware's prefetching, which wants a panel read in the order of its addresses:
-// with scales before the codes in front of them, Q8_0 came at three quarters of the speed. More columns are
-// not left to it; all lines of a panel are fetched or none, and of a gated product sixteen panels of one
-// matrix go before those of the other. labs/matmul_lab shows each.
+// One column is left to the hardware's prefetching, and two where codes are one plane. It wants a panel read in
+// the order of its addresses: with scales before the codes in front of them, Q8_0 came at three quarters of
+// the speed. More columns are not left to it; all lines of a panel are fetched or none, and of a gated product
+// sixteen panels of one matrix go before those of the other. labs/matmul_lab shows each.
 #include <cstddef>
 #include <cstdint>
 
@@ -19,19 +19,18 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 /// With a few columns there is so much to do for each line of a panel that the processor does not see far
 /// enough ahead to keep memory busy: fetches what lies that far behind `p` into the second-level cache (into
 /// the first, its few misses in flight would be the limit). All lines, or those left out cost more than the
-/// others save. With one column the hardware's own prefetching is the best there is.
-template <int kAhead, int kBytes, int kColumns>
+/// others save. Up to kStreamed columns the hardware's own prefetching is the best there is.
+template <int kAhead, int kBytes, int kColumns, int kStreamed = 1>
 static inline __attribute__((always_inline)) void prefetch(const std::byte* p) {
-  if constexpr (kColumns == 1) return;
+  if constexpr (kColumns <= kStreamed) return;
   for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(p + kAhead + line, 0, 2);
 }
 /// The best distances of those measured.
 inline constexpr int kQuantisedAhead = 8192;
 inline constexpr int kFloatsAhead = 6144;
 
-/// With one column a panel is read in the order of its addresses: the hardware's prefetching follows a stream
-/// whose scales, eight lines ahead, are read first at three quarters of the speed. Compilers would move them
-/// up.
+/// What the hardware fetches is read in the order of its addresses: its prefetching follows a stream whose
+/// scales, eight lines ahead, are read first at three quarters of the speed. Compilers would move them up.
 static inline __attribute__((always_inline)) void keep_order_of_reads() { asm volatile("" ::: "memory"); }
 
 /// One register, and what lies at a distance from it is part of an instruction. Left to itself, g++ 12 keeps
@@ -68,6 +67,12 @@ struct Traits {
                 : kLargestEntry > 31 ? 63
                                      : 31)
              : (1 << (kBaseBits + plane_bits(kLayout.extra) + low_bits(kLayout))) - 1;
+  /// Columns up to which the hardware's prefetching does best.
+  static constexpr int kStreamed =
+      kLayout.extra == Plane::kNone && !kLayout.tall &&
+              (kLayout.base == Plane::kNibbles || kLayout.base == Plane::kBytes)
+          ? 2
+          : 1;
   static constexpr int kStartShift = seven_minus_log2(kLayout.zero);
   /// Whether codes are multiplied without their zero, whose products are whole numbers of the sums.
   static constexpr bool kCentred = ByTurns::kCentres && kLayout.zero > 0 &&
@@ -203,7 +208,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
   std::ptrdiff_t group = 0;
 #pragma GCC unroll 1
   for (std::int64_t left = n_blocks; left > 0; --left) {
-    prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+    prefetch<kQuantisedAhead, T::kRecordBytes, kColumns, T::kStreamed>(panel);
     if constexpr (kTall)
       for (const std::byte* plane : low) prefetch<kQuantisedAhead / 2, 128, kColumns>(plane);
     Floats scale{}, min{};
@@ -213,7 +218,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
       if constexpr (T::kMin) min = load_f16(scales + 32);
       if constexpr (T::kScales == ScaleKind::kExponent) scale = load_exponents(scales);
     };
-    if constexpr (kColumns > 1) load_scales();
+    if constexpr (kColumns > T::kStreamed) load_scales();
     Ints sums[kColumns];
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
@@ -223,7 +228,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
     add_record<T, 0, 8, kColumns>(panel, table, x, group, sums, low);
     if constexpr (kTall)
       for (const std::byte*& plane : low) plane += plane_bytes(Plane::kPairs);
-    if constexpr (kColumns == 1) {
+    if constexpr (kColumns <= T::kStreamed) {
       keep_order_of_reads();
       load_scales();
     }
@@ -329,7 +334,7 @@ static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t
       }
 #pragma GCC unroll 1
       for (int i = 0; i < kWideBlocks; ++i) {
-        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns, T::kStreamed>(panel);
         add_record<T, 0, 8, kColumns>(panel, table, x, kBlockColumns * i, sums);
         panel += T::kRecordBytes;
       }
@@ -362,7 +367,7 @@ static void multiply_scaled_blocks(const std::byte* panel, LowPlanes, std::int64
   }
 #pragma GCC unroll 1
   for (std::int64_t left = n_super_blocks; left > 0; --left) {
-    prefetch<kQuantisedAhead, T::kHeaderBytes, kColumns>(panel);
+    prefetch<kQuantisedAhead, T::kHeaderBytes, kColumns, T::kStreamed>(panel);
     const std::byte* const factors = panel;
     const std::byte* scales = panel + T::kFactorBytes;
     panel += T::kHeaderBytes;
@@ -373,7 +378,7 @@ static void multiply_scaled_blocks(const std::byte* panel, LowPlanes, std::int64
       for (int c = 0; c < kColumns; ++c) sums[c] = zero_ints();
 #pragma GCC unroll 1
       for (int i = 0; i < kWideBlocks; ++i) {
-        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns, T::kStreamed>(panel);
         for (int half = 0; half < 2; ++half)
           add_scaled_pairs(panel + 64 * half, scales + kPanelRows * (2 * i + half), x,
                            kBlockColumns * i + 16 * half, sums);
@@ -436,7 +441,7 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
 
 #pragma GCC unroll 1
   for (std::int64_t left = n_super_blocks; left > 0; --left) {
-    prefetch<kQuantisedAhead, T::kHeaderBytes, kColumns>(panel);
+    prefetch<kQuantisedAhead, T::kHeaderBytes, kColumns, T::kStreamed>(panel);
     Floats d = splat(T::kLayout.unit);
     if constexpr (!kFloatScales) d = T::kLayout.unit == 1.0f ? load_f16(panel) : mul(load_f16(panel), d);
     Floats zero_factor{};
@@ -479,7 +484,7 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
 
 #pragma GCC unroll 1
       for (int i = 0; i < kWideBlocks; ++i) {
-        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns, T::kStreamed>(panel);
         const std::ptrdiff_t at = kBlockColumns * i;
         Ints sums[kColumns];
         const auto begin = [&](int half) {
