@@ -4,8 +4,8 @@
 // element.
 //
 // Where a vector has 16 lanes, they are 16 groups of kQ8 when it comes to what each group has one of: largest
-// values and sums meet in one vector, and divisions are made for all. A group takes 0.16 ns an element
-// instead of 0.28 (labs/quantise_lab).
+// values and sums meet in one vector, and divisions are made for all. Short rows gain most: 0.27 ns an element
+// instead of 0.40 with 128 columns, 0.20 instead of 0.21 with 2,048 (labs/quantise_lab).
 //
 // Activations have a scale for each 32, and for each 128 where the weights have super-blocks: K-quants, most
 // IQ types, and those of one or two bits. K-quants' scales within a super-block are whole numbers and lie, as
