@@ -332,18 +332,19 @@ class Context {
   /// A batcher has it to itself from here on: throws Error kInvalidArgument where another one has.
   void lease();
   void end_lease() noexcept;
-  // Batches that overlap: while devices are at the later splits of one, the host has the first ones of the
+  // Batches that overlap: while devices are at the later splits of some, the host has the first ones of the
   // next. Sequences hold a batch's items as soon as it was begun.
-  /// Whether batches can be begun so that this is of use.
-  bool overlaps() const;
-  /// Like decode, but returns while the batch's last step is on its way: results are those of the batch that
-  /// was begun before, if there was one. kCacheFull: this batch was not begun, and finish() has the other's.
-  /// Where it throws or was cancelled, neither batch has results: this one's items are taken back, and those
-  /// of the one before hold nobody knows what, and are for the caller to remove.
+  /// How many batches on their way give all devices work; 1 where batches do not overlap.
+  int n_at_once() const;
+  /// Like decode, but returns while the batch is on its way, and leaves its results to finish(). kCacheFull:
+  /// this batch was not begun, the others are on their way as before. Where it throws or was cancelled, no
+  /// batch is on its way any more: this one's items are taken back, and those of the others hold nobody knows
+  /// what, and are for the caller to remove.
   [[nodiscard]] DecodeStatus begin(const Batch& batch);
-  /// Results are those of the batch that was begun, where there is one. Throws, or was cancelled, as begin.
+  /// Results are those of the batch on its way that was begun first, where there is one. Throws, or was
+  /// cancelled, as begin.
   [[nodiscard]] DecodeStatus finish();
-  /// The batch that was begun, if there is one, gets no results.
+  /// The batches on their way get no results.
   void drop_begun() noexcept;
 
   struct Impl;

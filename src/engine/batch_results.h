@@ -1,8 +1,10 @@
 #pragma once
 // What the items of a batch have given.
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/sampling/log_sum_exp.h"
@@ -26,6 +28,23 @@ struct BatchResults {
   std::vector<std::optional<LogSumExp>> log_sums;
   std::vector<int> embedding_of;  ///< A row, or -1.
   std::vector<float> kept_embeddings;
+
+  /// Moves an item's row, where it has one, to memory that stays.
+  void keep_logits(int item, std::size_t n_vocab) {
+    const float*& row = logits_of[static_cast<std::size_t>(item)];
+    if (row == nullptr) return;
+    if (n_kept == kept_logits.size()) kept_logits.push_back(std::make_unique_for_overwrite<float[]>(n_vocab));
+    float* const kept = kept_logits[n_kept++].get();
+    std::copy_n(row, n_vocab, kept);
+    row = kept;
+  }
+  /// Room for the best tokens of an item.
+  std::span<Best> add_best(int item, int n) {
+    const BestOf of = {best.size(), static_cast<std::size_t>(n)};
+    best_of[static_cast<std::size_t>(item)] = of;
+    best.resize(of.begin + of.n);
+    return std::span(best).subspan(of.begin, of.n);
+  }
 
   /// Of a batch of so many items, which has given nothing yet.
   void begin(int n_items) {

@@ -82,8 +82,13 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
       column_totals(graph.graph, std::move(column_sums)),
       symbols(graph.graph.symbols().size(), 0),
       noted(static_cast<std::size_t>(params.n_sequences), 0) {
-  for (engine::BatchResults* const of : {&results, &coming})
-    of->best.reserve(static_cast<std::size_t>(params.n_outputs) * static_cast<std::size_t>(params.n_best));
+  started.reserve(static_cast<std::size_t>(plan.n_at_once()));
+  spare.resize(static_cast<std::size_t>(plan.n_at_once()));
+  const auto reserve = [&](engine::BatchResults& of) {
+    of.best.reserve(static_cast<std::size_t>(params.n_outputs) * static_cast<std::size_t>(params.n_best));
+  };
+  reserve(results);
+  for (Coming& of : spare) reserve(of.results);
   max_pos = hparams().learned_positions ? model->info().n_ctx_train : kv::kEndOfPositions;
 }
 
@@ -123,7 +128,7 @@ DecodeStatus Context::decode(const Batch& batch) {
   return engine::throwing_errors([&] { return impl().decode(batch); });
 }
 
-bool Context::overlaps() const { return impl().overlaps(); }
+int Context::n_at_once() const { return impl().n_at_once(); }
 DecodeStatus Context::begin(const Batch& batch) {
   return engine::throwing_errors([&] { return impl().begin(batch); });
 }
@@ -382,8 +387,9 @@ bool Context::can_shift() const {
 }
 Pos Context::max_positions() const { return impl().max_pos; }
 int Context::batch_size() const {
-  constexpr int kSteps = 4;  // A batch that is cancelled loses no more.
-  return impl().params.n_ubatch * (impl().plan.pipelined() ? kSteps : 1);
+  constexpr int kSteps = 2;  // A batch that is cancelled loses no more.
+  const int n_at_once = impl().plan.n_at_once();
+  return impl().params.n_ubatch * (n_at_once > 1 ? kSteps * n_at_once : 1);
 }
 int Context::cells_used() const { return impl().sequences.cells_used(); }
 int Context::cells_total() const { return impl().sequences.cells_total(); }

@@ -2,6 +2,7 @@
 // What a context is made of: bookkeeping, caches, one plan. The API on it is in context.cpp, the walk of a
 // batch in decode.cpp.
 #include <atomic>
+#include <list>
 #include <optional>
 #include <utility>
 
@@ -41,11 +42,11 @@ struct Context::Impl {
   // The walk of a batch.
   DecodeStatus decode(const Batch& batch);
   // Batches that overlap (Context::begin).
-  bool overlaps() const { return plan.pipelined() && column_totals.empty(); }
+  int n_at_once() const { return column_totals.empty() ? plan.n_at_once() : 1; }
   DecodeStatus begin(const Batch& batch);
   DecodeStatus finish();
   void drop_begun() noexcept;
-  /// Before the plan is used for anything else: no step is on its way any more, and results are kept.
+  /// Before the plan is used for anything else: no step is on its way any more, and results are read.
   void land();
   /// Checks the batch, resolves its positions and passes them to `placer`.
   void check(const Batch& batch);
@@ -53,13 +54,21 @@ struct Context::Impl {
   DecodeStatus compute(const Batch& batch, bool leave);
   /// Tokens of a step, for this batch.
   int ubatch_size(const Batch& batch) const;
-  /// A batch that is cancelled meanwhile (see take_cancel) is left as it is, and kOk.
-  DecodeStatus run_ubatches(const Batch& batch, bool leave);
-  /// Reads what was started and is done; the last of its batch where it lies or, with `keep`, out of the
-  /// plan's way.
-  void read_started(bool keep);
-  /// The batch whose results are complete is the one that callers are shown.
+  struct Coming;
+  /// A batch that is to be computed; with `leave` it has a copy of it.
+  Coming& add_coming(const Batch& batch, bool leave);
+  /// With kCacheFull and kCancelled the batch is left as it is.
+  DecodeStatus run_ubatches(Coming& of, bool leave);
+  /// Of the steps that were started the oldest is done: reads what it made, logits where they lie.
+  void read_oldest();
+  /// The same, once it is done. Where it throws, nothing is on its way any more.
+  void land_oldest();
+  /// Logits that lie where the plan's next step may write, and that nobody was shown yet, are moved.
+  void keep_logits();
+  /// The oldest batch, whose results are complete, is the one that callers are shown.
   void show();
+  /// What `of` needs serves another batch.
+  void retire(std::list<Coming>::iterator of) noexcept;
   /// Whether there was a cancel() since the last call.
   bool take_cancel() noexcept { return cancelled.exchange(false); }
   /// Takes the batch's items back.
@@ -86,25 +95,20 @@ struct Context::Impl {
   /// Writes the inputs of a ubatch's items.
   StepSizes bind_ubatch(const Batch& batch);
   /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
-  /// own. `start`: it is started and not waited for (exec::Plan::start). Where it throws, the moves that it
-  /// had under way are still to be abandoned.
-  void run_step(const StepSizes& sizes, bool start = false);
+  /// own. `start`: it is started and not waited for (exec::Plan::start). Whether the oldest one is done.
+  /// Where it throws, the moves that it had under way are still to be abandoned.
+  bool run_step(const StepSizes& sizes, bool start = false);
   /// What an operation on sequences has left to be moved is known to the memories, too.
   void follow_moves() {
     for (const auto& memory : memories) memory->follow(sequences.moves());
   }
   /// For those who look at cells outside of steps.
   void carry_out_moves();
-  /// Notes where the logits of the step's items are. With `keep` they are moved out of the plan's way.
-  void read_step(const Batch& batch, const engine::Ubatch& step, bool keep);
-  void read_logits(const Batch& batch, const engine::Ubatch& step, bool keep);
-  const float* keep_logits(std::span<const float> row);
-  void read_best(const Batch& batch, const engine::Ubatch& step);
-  void read_log_sums(const Batch& batch, const engine::Ubatch& step);
-  void read_embeddings(const Batch& batch, const engine::Ubatch& step);
+  void read_logits(Coming& of, const engine::Ubatch& step) const;
+  void read_best(Coming& of, const engine::Ubatch& step) const;
+  void read_log_sums(Coming& of, const engine::Ubatch& step) const;
+  void read_embeddings(Coming& of, const engine::Ubatch& step) const;
   const engine::LogSumExp& log_sum_of(int item) const;
-  /// Room for the best tokens of an item.
-  std::span<Best> add_best(const Batch& batch, int item);
 
   bool consistent() const;
 
@@ -142,16 +146,20 @@ struct Context::Impl {
   std::vector<kv::SeqPos> positions;              // Of the batch being checked.
   std::vector<std::pair<int, int>> hidden_pairs;  // Of the batch, in the order of the first ones.
   std::vector<Pos> last_pos;                      // By sequence: the last position in the batch so far.
-  engine::BatchResults results;                   // Of the last batch, which callers are shown ...
-  engine::BatchResults coming;                    // ... and of the one that is computed, or was begun.
-  bool is_pending = false;                        // `coming` is of a batch that was begun, and not shown yet.
-  /// A ubatch that was started, and whose results are still to be read, with its batch.
+  engine::BatchResults results;                   // Of the last batch: callers are shown these.
+  struct Coming {
+    const Batch* batch = nullptr;  // `begun`, or one whose caller waits.
+    Batch begun;
+    engine::BatchResults results;
+  };
+  std::list<Coming> coming, spare;  // Batches that are computed or were begun, the oldest first.
+  /// A ubatch and its batch.
   struct Started {
-    const Batch* batch;
+    Coming* of = nullptr;
     engine::Ubatch ubatch;
   };
-  std::optional<Started> started;
-  Batch begun;  // What it is of, once begin() has returned.
+  std::vector<Started> started;  // Results are still to be read; the oldest first.
+  Started in_place;              // Its logits lie where the plan made them, where there are such.
   engine::ColumnTotals column_totals;
   std::vector<std::int64_t> symbols;  // Of the step, and of the one before.
   std::vector<std::int64_t> last_symbols;

@@ -4,9 +4,11 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/context_impl.h"
 #include "engine/refuse.h"
 #include "engine/sampling/log_sum_exp.h"
@@ -258,7 +260,9 @@ void Context::Impl::note_parts(const Batch* batch) {
             [](const exec::InputPart& a, const exec::InputPart& b) { return a.value < b.value; });
 }
 
-void Context::Impl::run_step(const StepSizes& sizes, bool start) {
+bool Context::Impl::run_step(const StepSizes& sizes, bool start) {
+  keep_logits();
+  bool is_done = true;
   const kv::MoveInputs full = move_inputs(graph.full), windowed = move_inputs(graph.windowed);
   for (bool last = false; !last;) {
     const kv::MoveLog::Part moves = sequences.moves().begin(full, windowed);
@@ -285,13 +289,14 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
     run.parts = parts;
     run.actual.shapes = symbols != last_symbols;
     if (start) {
-      plan.start(run);
+      is_done = plan.start(run);
     } else {
       plan.run(run);
     }
     sequences.moves().commit();
     last_symbols.assign(symbols.begin(), symbols.end());
   }
+  return is_done;
 }
 
 void Context::Impl::carry_out_moves() {
@@ -347,102 +352,116 @@ DecodeStatus Context::Impl::set_source(SeqId seq, std::span<const Token> tokens)
   return DecodeStatus::kCancelled;
 }
 
-void Context::Impl::read_step(const Batch& batch, const engine::Ubatch& step, bool keep) {
-  read_embeddings(batch, step);
-  read_logits(batch, step, keep);
-  column_totals.add(plan, symbols);
-  if (params.n_best == 0) return;
-  read_best(batch, step);
-  read_log_sums(batch, step);
-}
-
-void Context::Impl::read_embeddings(const Batch& batch, const engine::Ubatch& step) {
+void Context::Impl::read_embeddings(Coming& of, const engine::Ubatch& step) const {
   const auto n_embd = static_cast<std::size_t>(model->info().n_embd);
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.row_embeddings).host().data());
   for (int i = step.begin; i < step.end; ++i) {
-    if (!batch[i].wants_embedding) continue;
-    std::vector<float>& kept = coming.kept_embeddings;
-    coming.embedding_of[static_cast<std::size_t>(i)] = static_cast<int>(kept.size() / n_embd);
+    if (!(*of.batch)[i].wants_embedding) continue;
+    std::vector<float>& kept = of.results.kept_embeddings;
+    of.results.embedding_of[static_cast<std::size_t>(i)] = static_cast<int>(kept.size() / n_embd);
     kept.insert(kept.end(), row, row + n_embd);
     row += n_embd;
   }
 }
 
-const float* Context::Impl::keep_logits(std::span<const float> row) {
-  if (coming.n_kept == coming.kept_logits.size())
-    coming.kept_logits.push_back(std::make_unique_for_overwrite<float[]>(row.size()));
-  float* const kept = coming.kept_logits[coming.n_kept++].get();
-  std::copy_n(row.data(), row.size(), kept);
-  return kept;
-}
-
-void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step, bool keep) {
+void Context::Impl::read_logits(Coming& of, const engine::Ubatch& step) const {
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.logits).host().data());
   for (int i = step.begin; i < step.end; ++i) {
-    if (!batch[i].logits || batch[i].n_best > 0) continue;
-    coming.logits_of[static_cast<std::size_t>(i)] = keep ? keep_logits({row, n_vocab}) : row;
-    if (params.n_best == 0 && batch[i].log_sum_exp)  // The graph has not found it.
-      coming.log_sums[static_cast<std::size_t>(i)] =
-          engine::log_sum_exp({row, n_vocab}, batch[i].token_of_logit);
+    const Batch::Item& item = (*of.batch)[i];
+    if (!item.logits || item.n_best > 0) continue;
+    of.results.logits_of[static_cast<std::size_t>(i)] = row;
+    if (params.n_best == 0 && item.log_sum_exp)  // The graph has not found it.
+      of.results.log_sums[static_cast<std::size_t>(i)] =
+          engine::log_sum_exp({row, n_vocab}, item.token_of_logit);
     row += n_vocab;
   }
 }
 
-void Context::Impl::read_log_sums(const Batch& batch, const engine::Ubatch& step) {
+void Context::Impl::read_log_sums(Coming& of, const engine::Ubatch& step) const {
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.log_sums).host().data());
   for (int i = step.begin; i < step.end; ++i) {
-    if (!batch[i].logits) continue;
+    const Batch::Item& item = (*of.batch)[i];
+    if (!item.logits) continue;
     const float* const pair = std::exchange(row, row + 2);
-    if (batch[i].log_sum_exp)
-      coming.log_sums[static_cast<std::size_t>(i)] = {pair[0], batch[i].token_of_logit, pair[1]};
+    if (item.log_sum_exp)
+      of.results.log_sums[static_cast<std::size_t>(i)] = {pair[0], item.token_of_logit, pair[1]};
   }
 }
 
-void Context::Impl::read_best(const Batch& batch, const engine::Ubatch& step) {
+void Context::Impl::read_best(Coming& of, const engine::Ubatch& step) const {
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.best).host().data());
   for (int i = step.begin; i < step.end; ++i) {
-    if (!batch[i].logits) continue;
+    const Batch::Item& item = (*of.batch)[i];
+    if (!item.logits) continue;
     const auto width = static_cast<std::size_t>(params.n_best);
     const float* value = std::exchange(row, row + 2 * width);
-    if (batch[i].n_best == 0) continue;
-    for (Best& one : add_best(batch, i)) one = {static_cast<Token>(value[width]), *value}, ++value;
+    if (item.n_best > 0)
+      for (Best& one : of.results.add_best(i, item.n_best))
+        one = {static_cast<Token>(value[width]), *value}, ++value;
   }
-}
-
-std::span<Best> Context::Impl::add_best(const Batch& batch, int item) {
-  const engine::BatchResults::BestOf of = {coming.best.size(), static_cast<std::size_t>(batch[item].n_best)};
-  coming.best_of[static_cast<std::size_t>(item)] = of;
-  coming.best.resize(of.begin + of.n);
-  return std::span(coming.best).subspan(of.begin, of.n);
 }
 
 DecodeStatus Context::Impl::decode(const Batch& batch) {
   drop_begun();
-  return compute(batch, false);
+  const DecodeStatus status = compute(batch, false);
+  if (status == DecodeStatus::kOk) show();
+  return status;
 }
 
 DecodeStatus Context::Impl::begin(const Batch& batch) { return compute(batch, true); }
 
 DecodeStatus Context::Impl::finish() {
-  try {
-    land();
-  } catch (...) {
-    drop_begun();
-    throw;
-  }
+  while (!started.empty() && started.front().of == &coming.front()) land_oldest();
   if (take_cancel()) {
     drop_begun();
     return DecodeStatus::kCancelled;
   }
-  if (is_pending) show();
+  if (!coming.empty()) show();
   return DecodeStatus::kOk;
 }
 
+void Context::Impl::read_oldest() {
+  in_place = started.front();
+  started.erase(started.begin());
+  read_embeddings(*in_place.of, in_place.ubatch);
+  read_logits(*in_place.of, in_place.ubatch);
+  column_totals.add(plan, symbols);
+  if (params.n_best == 0) return;
+  read_best(*in_place.of, in_place.ubatch);
+  read_log_sums(*in_place.of, in_place.ubatch);
+}
+
+void Context::Impl::land_oldest() {
+  try {
+    keep_logits();
+    plan.finish_oldest();
+    read_oldest();
+  } catch (...) {
+    drop_begun();
+    throw;
+  }
+}
+
 void Context::Impl::land() {
-  if (!started) return;
-  plan.finish();
-  read_started(true);
+  while (!started.empty()) land_oldest();
+}
+
+void Context::Impl::keep_logits() {
+  const auto [of, ubatch] = std::exchange(in_place, {});
+  if (of == nullptr) return;
+  for (int i = ubatch.begin; i < ubatch.end; ++i)
+    of->results.keep_logits(i, static_cast<std::size_t>(model->info().n_vocab));
+}
+
+void Context::Impl::show() {
+  std::swap(results, coming.front().results);
+  retire(coming.begin());
+}
+
+void Context::Impl::retire(std::list<Coming>::iterator of) noexcept {
+  if (in_place.of == &*of) in_place = {};
+  spare.splice(spare.begin(), coming, of);
 }
 
 void Context::Impl::drop_begun() noexcept {
@@ -450,20 +469,26 @@ void Context::Impl::drop_begun() noexcept {
     plan.finish();
   } catch (...) {  // It has failed for nobody.
   }
-  started.reset();
-  is_pending = false;
+  started.clear();
+  in_place = {};
+  spare.splice(spare.begin(), coming);
+}
+
+Context::Impl::Coming& Context::Impl::add_coming(const Batch& batch, bool leave) {
+  WEFT_CHECK(!spare.empty());
+  Coming& of = spare.front();
+  of.results.begin(batch.size());
+  if (leave) of.begun = batch;
+  of.batch = leave ? &of.begun : &batch;
+  coming.splice(coming.end(), spare, spare.begin());
+  return of;
 }
 
 DecodeStatus Context::Impl::compute(const Batch& batch, bool leave) {
   const auto start = std::chrono::steady_clock::now();
   const double kernels_before = plan.kernel_seconds();
   check(batch);
-  if (is_pending && !started) {
-    show();  // It has landed.
-  } else {
-    results.clear();
-  }
-  if (!is_pending) coming.begin(batch.size());
+  results.clear();
   if (take_cancel()) {
     drop_begun();
     return DecodeStatus::kCancelled;
@@ -472,8 +497,9 @@ DecodeStatus Context::Impl::compute(const Batch& batch, bool leave) {
   DecodeStatus status = DecodeStatus::kOk;
   try {
     begin_memories(batch);
-    status = run_ubatches(batch, leave);
+    status = run_ubatches(add_coming(batch, leave), leave);
     if (take_cancel()) status = DecodeStatus::kCancelled;
+    if (status == DecodeStatus::kCacheFull) land();
   } catch (...) {
     drop_begun();
     undo(batch);
@@ -482,6 +508,7 @@ DecodeStatus Context::Impl::compute(const Batch& batch, bool leave) {
   }
   if (status != DecodeStatus::kOk) {
     if (status == DecodeStatus::kCancelled) drop_begun();
+    if (status == DecodeStatus::kCacheFull) retire(std::prev(coming.end()));
     undo(batch);
     if (status == DecodeStatus::kCacheFull && sequences.cells_used() == 0)
       refuse("the batch's " + std::to_string(batch.size()) + " items do not fit into the empty cache of " +
@@ -491,11 +518,6 @@ DecodeStatus Context::Impl::compute(const Batch& batch, bool leave) {
     return status;
   }
   for (const auto& memory : memories) memory->end_batch(/*computed=*/true);
-  if (leave) {
-    is_pending = true;
-  } else {
-    show();
-  }
   // Kernels of several devices may overlap.
   host_seconds += std::max(seconds_since(start) - (plan.kernel_seconds() - kernels_before), 0.0);
   return DecodeStatus::kOk;
@@ -518,59 +540,26 @@ int Context::Impl::ubatch_size(const Batch& batch) const {
   return std::min(params.n_ubatch, (batch.size() + n_steps - 1) / n_steps);
 }
 
-void Context::Impl::show() {
-  std::swap(results, coming);
-  is_pending = false;
-}
-
-void Context::Impl::read_started(bool keep) {
-  const auto [batch, ubatch] = *std::exchange(started, std::nullopt);
-  read_step(*batch, ubatch, keep || ubatch.end < batch->size());
-}
-
-DecodeStatus Context::Impl::run_ubatches(const Batch& batch, bool leave) {
-  // Of this batch, or of the one that was begun before.
-  const auto read_before = [&](bool keep) {
-    if (!started) return;
-    read_started(keep);
-    if (!is_pending) return;
-    show();
-    coming.begin(batch.size());
-  };
-  const auto finish_before = [&](bool keep) {
-    if (started) plan.finish();
-    read_before(keep);
-  };
+DecodeStatus Context::Impl::run_ubatches(Coming& of, bool leave) {
+  const Batch& batch = *of.batch;
   for (int end = 0; end < batch.size();) {
-    if (!placer.place(batch, end)) {
-      if (end > 0) drop_begun();
-      return DecodeStatus::kCacheFull;
-    }
+    if (!placer.place(batch, end)) return DecodeStatus::kCacheFull;
     const engine::Ubatch ubatch = placer.ubatch();
     end = ubatch.end;
     const StepSizes sizes = bind_ubatch(batch);
     const bool is_whole = ubatch.end - ubatch.begin == batch.size();
     // Moves that are owed are known to be done only when their step is: it does not overlap.
     // Sums of columns are counted by the step's symbols, which are those of the last one that was started.
-    const bool ahead =
-        plan.pipelined() && (leave || !is_whole) && sequences.moves().empty() && column_totals.empty();
-    if (!ahead) finish_before(true);
+    const bool ahead = n_at_once() > 1 && (leave || !is_whole) && sequences.moves().empty();
+    if (!ahead) land();
     note_parts(&batch);
-    if (!cancelled.load()) run_step(sizes, ahead);
-    if (cancelled.load()) break;
-    read_before(!(ahead && is_whole));
-    started = {&batch, ubatch};
-    if (!ahead && !(leave && end == batch.size())) read_started(false);
+    started.push_back({&of, ubatch});
+    const bool is_done = !cancelled.load() && run_step(sizes, ahead);
+    if (cancelled.load()) return DecodeStatus::kCancelled;
+    if (is_done) read_oldest();
   }
-  if (cancelled.load()) {
-    plan.finish();
-  } else if (leave) {
-    begun = batch;
-    started->batch = &begun;
-  } else {
-    finish_before(false);
-  }
-  return DecodeStatus::kOk;
+  if (!leave) land();
+  return cancelled.load() ? DecodeStatus::kCancelled : DecodeStatus::kOk;
 }
 
 }  // namespace weft

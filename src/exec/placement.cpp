@@ -324,7 +324,8 @@ Placement place_greedily(const Graph& graph, const Costs& costs) {
 }
 
 std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
-                                     std::span<const int> device_of, int host, int n_threads) {
+                                     std::span<const int> device_of, int host, int n_threads,
+                                     int most_at_once) {
   const std::vector<std::int64_t> bounds = graph.bounds();
   const CompileOptions options = {.n_threads = n_threads, .workspaces = std::make_shared<Workspaces>()};
   std::vector<std::size_t> own(devices.size()), shared(devices.size());
@@ -348,11 +349,10 @@ std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const
     shared[d] = std::max(shared[d], memory.shared);
   }
   for (std::size_t d = 0; d < devices.size(); ++d) needs[d].workspace = own[d] + shared[d];
-  const bool overlap = can_overlap(splits, beside);
+  const int n_at_once = steps_at_once(splits, beside, most_at_once);
   for (const StepTensor& tensor : step_tensors(graph, splits))
     needs[static_cast<std::size_t>(tensor.device)].step_tensors +=
-        value_bytes(graph.value(tensor.value), bounds) *
-        static_cast<std::size_t>(overlap ? sets_of(tensor) : 1);
+        value_bytes(graph.value(tensor.value), bounds) * static_cast<std::size_t>(sets_of(tensor, n_at_once));
   for (std::size_t v = 0; v < graph.values().size(); ++v)
     if (graph.values()[v].kind == ValueKind::kInput && splits.home[v] < 0)
       needs[static_cast<std::size_t>(host)].step_tensors += value_bytes(graph.values()[v], bounds);

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/splits.h"
 #include "weft/backend/device.h"
 #include "weft/graph.h"
 
@@ -85,8 +86,9 @@ struct MemoryNeed {
   std::size_t weights = 0, states = 0, step_tensors = 0, workspace = 0;
   std::size_t total() const { return weights + states + step_tensors + workspace; }
 };
-/// Inputs that nobody reads are the host's.
+/// Inputs that nobody reads are the host's. `most_at_once`: see steps_at_once.
 std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
-                                     std::span<const int> device_of, int host, int n_threads = 0);
+                                     std::span<const int> device_of, int host, int n_threads = 0,
+                                     int most_at_once = kMostAtOnce);
 
 }  // namespace weft::exec

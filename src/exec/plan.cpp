@@ -46,8 +46,8 @@ std::vector<bool> symbols_of_moves(const Graph& graph) {
 
 }  // namespace
 
-Plan::Plan(std::vector<Device*> devices, PlacedGraph graph, const CompileOptions& options)
-    : devices_(std::move(devices)), options_(options) {
+Plan::Plan(std::vector<Device*> devices, PlacedGraph graph, const CompileOptions& options, int most_at_once)
+    : devices_(std::move(devices)), options_(options), most_at_once_(most_at_once) {
   now_ = compile(std::move(graph));
   ++counters_.compiled;
 }
@@ -181,8 +181,8 @@ void Plan::compile_splits(Compiled& result) {
       if (copy.before == static_cast<int>(result.parts.size())) part.copies.push_back(copy);
     add_part(result, std::move(part), options);
   }
-  if (options_.allowed.tensors && can_overlap(splits, beside))
-    make_ahead(result, step_tensors(graph, splits));
+  if (const int n = steps_at_once(splits, beside, most_at_once_); n > 1 && options_.allowed.tensors)
+    make_ahead(result, step_tensors(graph, splits), n);
 }
 
 DeviceTensor* Plan::make_carrier(Compiled& result, int device, ValueId value) const {
@@ -194,9 +194,10 @@ DeviceTensor* Plan::make_carrier(Compiled& result, int device, ValueId value) co
   return result.carriers.back().get();
 }
 
-void Plan::make_ahead(Compiled& result, std::span<const StepTensor> tensors) const {
+void Plan::make_ahead(Compiled& result, std::span<const StepTensor> tensors, int n_at_once) const {
   const Graph& graph = result.placed.graph;
-  result.ahead.assign(2, result.placed.bindings);
+  result.flights = std::vector<Flight>(static_cast<std::size_t>(n_at_once));
+  result.ahead.assign(static_cast<std::size_t>(n_at_once), result.placed.bindings);
   for (const StepTensor& tensor : tensors) {
     if (tensor.from_host) result.inputs.emplace_back(tensor.device, tensor.value);
     // The first set has what the caller gave where it can.

@@ -9,12 +9,14 @@
 // device share that of their temporaries, and with them other plans may that run by turns
 // (CompileOptions::workspaces).
 //
-// Where some devices work beside the host, steps can overlap: while a device computes the later splits of a
-// step, the host has the first ones of the next. At most two steps are in flight. Each has its own inputs,
-// outputs and values between splits. Of states there is one, and a split waits for the splits of the step
-// before that use the same state. Splits of a device that keeps steps in order (Device::in_order) follow each
-// other in its queue without the host. Between two such devices the host waits and copies: for one GPU to
-// wait for another's semaphore needs an extension that not all drivers have, and would save one submission.
+// Where some devices work beside the host, steps can overlap: while devices compute the later splits of some
+// steps, the host has the first ones of the next. As many are in flight as it takes to give all of them work
+// (steps_at_once). Each has its own inputs, outputs and values between splits, reserved for as many. Of
+// states there is one, and a split waits for the splits of all earlier steps that use the same state, and for
+// itself. So steps end in the order in which they were started. Splits of a device that keeps steps in order
+// (Device::in_order) follow each other in its queue without the host. Between two such devices the host waits
+// and copies: for one GPU to wait for another's semaphore needs an extension that not all drivers have, and
+// would save one submission.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -65,8 +67,10 @@ struct Step {
 /// Used by one thread at a time. Devices and all bound tensors must outlive the plan.
 class Plan {
  public:
-  /// Every input, weight, state and output of the graph must be bound. Throws Error.
-  Plan(std::vector<Device*> devices, PlacedGraph graph, const CompileOptions& options);
+  /// Every input, weight, state and output of the graph must be bound. No more than `most_at_once` steps
+  /// overlap. Throws Error.
+  Plan(std::vector<Device*> devices, PlacedGraph graph, const CompileOptions& options,
+       int most_at_once = kMostAtOnce);
   Plan(Device& device, Graph graph, Bindings bindings, const CompileOptions& options)
       : Plan({&device}, {std::move(graph), {}, {std::move(bindings)}}, options) {}
   /// Waits for what is in flight: devices write to tensors until then.
@@ -81,15 +85,22 @@ class Plan {
   /// then undefined.
   void run(const Step& step);
 
-  /// Whether steps can overlap. run and start do not mix: no step may be in flight when one is run.
-  bool pipelined() const { return !now_.ahead.empty(); }
+  /// How many steps can overlap; 1 where they cannot. run and start do not mix: no step may be in flight when
+  /// one is run.
+  int n_at_once() const { return static_cast<int>(now_.flights.size()); }
+  bool pipelined() const { return n_at_once() > 1; }
   /// Whether inputs are copied at all, so that Step::parts saves something.
   bool copies_inputs() const { return n_splits() > 1; }
-  /// Starts a step that differs from the one before in shapes at most; only where pipelined(). Returns as
-  /// soon as the host would have to wait for a device, and the inputs may be written anew then. The step
-  /// before is done by then, and `output` has what it made until the next start. Throws like run; where a
-  /// device fails, no step is in flight any more.
-  void start(const Step& step);
+  /// Starts a step that differs from the one before in shapes at most; only where pipelined(). Returns when
+  /// fewer than n_at_once() steps are in flight, what was submitted before is done and handed on, and the
+  /// host would have to wait for a device: so in a chain each device has work then. The inputs may be written
+  /// anew. True where a step is done by that: the oldest one, if n_at_once() - 1 were in flight. `output` has
+  /// what it made until the next start or finish. Throws like run; where a device fails, no step is in flight
+  /// any more.
+  bool start(const Step& step);
+  /// Returns when the oldest step in flight is done; false where there is none. Throws what a device throws
+  /// that fails.
+  bool finish_oldest();
   /// Returns when no step is in flight any more. Throws what a device throws that fails.
   void finish();
   /// The tensor that an output of the last step that is done lies in.
@@ -127,8 +138,9 @@ class Plan {
     std::vector<Bindings> bindings;    // By set and by the split's value ...
     std::vector<ValueId> whole_value;  // ... and what it is in the whole graph.
     std::vector<int> after;
-    std::vector<int> after_before;  // Parts of the step before: itself, and those that use a state of its.
-    std::vector<Copy> copies;       // Before it runs.
+    // Parts of the step before: itself, and those that use a state of its. They waited for earlier steps'.
+    std::vector<int> after_before;
+    std::vector<Copy> copies;  // Before it runs.
     int same_as = -1;  // While another graph is compiled: the part of the one before whose plan it takes.
     const Flight* running_for = nullptr;
     std::uint64_t submitted = 0;  // When, counted in submitted parts.
@@ -141,10 +153,11 @@ class Plan {
     std::vector<std::unique_ptr<DeviceTensor>> carriers;
     std::vector<std::size_t> carrier_bytes;  // By device.
     std::vector<bool> of_moves;              // By symbol: whether it says how many cells are moved.
-    // For steps that overlap: two more sets of bindings, by device. Both have inputs of their own, into which
-    // those that the caller binds are copied, and the second has everything else of a step, too.
+    // For steps that overlap: a set of bindings for each, by device. All have inputs of their own, into which
+    // those that the caller binds are copied, and but for the first everything else of a step, too.
     std::vector<std::vector<Bindings>> ahead;
-    std::vector<std::pair<int, ValueId>> inputs;  // Which these are, with their homes.
+    std::vector<std::pair<int, ValueId>> inputs;           // Which these are, with their homes.
+    std::vector<Flight> flights = std::vector<Flight>(1);  // A ring, of as many as can overlap.
   };
 
   Compiled compile(PlacedGraph placed);
@@ -153,7 +166,7 @@ class Plan {
   CompileOptions shared_by_splits(std::size_t n_nodes);
   void add_part(Compiled& result, Part part, const CompileOptions& options);
   void adopt_plans(Compiled& next);
-  void make_ahead(Compiled& result, std::span<const StepTensor> tensors) const;
+  void make_ahead(Compiled& result, std::span<const StepTensor> tensors, int n_at_once) const;
   DeviceTensor* make_carrier(Compiled& result, int device, ValueId value) const;
   void check(const Step& step) const;
   void rebind(const Rebinding& rebinding);
@@ -166,9 +179,13 @@ class Plan {
   const std::vector<Bindings>& set(std::size_t i) const {
     return i == 0 ? now_.placed.bindings : now_.ahead[i - 1];
   }
-  void begin(Flight& flight, const Step& step, std::size_t set);
+  /// Of those in flight, the oldest first.
+  Flight& flight(std::size_t i) {
+    return now_.flights[(next_flight_ + now_.flights.size() - n_in_flight_ + i) % now_.flights.size()];
+  }
+  Flight& begin(const Step& step, std::size_t set);
   Outlook outlook(const Flight& flight, const Flight* before);
-  void work(Flight* older, Flight* newer);
+  void work(std::size_t n_left);
   void submit_next(Flight& flight);
   std::size_t copy_value(const Flight& flight, ValueId value, DeviceTensor& from_tensor,
                          DeviceTensor& to_tensor) const;
@@ -177,12 +194,13 @@ class Plan {
 
   const std::vector<Device*> devices_;
   const CompileOptions options_;
+  const int most_at_once_;
   std::shared_ptr<Workspaces> workspaces_;  // Of splits, where the options have none ...
   std::shared_ptr<base::Pool> pool_;        // ... and their threads, for graphs of so many nodes.
   std::size_t pool_nodes_ = 0;
   Compiled now_;
-  Flight flights_[2];
-  Flight* in_flight_ = nullptr;        // What start has left.
+  std::size_t next_flight_ = 0;        // In the ring: the next step's, ...
+  std::size_t n_in_flight_ = 0;        // ... and how many before it are in flight.
   std::size_t done_set_ = 0;           // Of the last step that is done.
   std::uint64_t n_submitted_ = 0;      // Parts.
   std::vector<std::int64_t> symbols_;  // Of the last step; empty before the first.

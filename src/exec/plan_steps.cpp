@@ -1,4 +1,4 @@
-// Steps on their way through the splits of a plan: one that is run, or two that overlap.
+// Steps on their way through the splits of a plan: one that is run, or several that overlap.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -12,7 +12,7 @@
 namespace weft::exec {
 
 void Plan::run(const Step& step) {
-  WEFT_CHECK(in_flight_ == nullptr);
+  WEFT_CHECK(n_in_flight_ == 0);
   check(step);
   if (step.actual.topology) {
     // Compile first: if that fails, the plan still stands for the old graph.
@@ -26,36 +26,38 @@ void Plan::run(const Step& step) {
     ++counters_.compiled;
   }
   for (const Rebinding& rebinding : step.rebindings) rebind(rebinding);
-  Flight& flight = flights_[0];
-  begin(flight, step, 0);
-  work(&flight, nullptr);
+  next_flight_ = 0;  // Outputs lie in the same tensors as those of its set.
+  begin(step, 0);
+  work(0);
 }
 
-void Plan::start(const Step& step) {
+bool Plan::start(const Step& step) {
   WEFT_CHECK(pipelined());
   if (step.actual.tensors || step.actual.topology)
     throw Error(ErrorCode::kInvalidArgument,
                 "step refused: only shapes may change in a step that overlaps with others; run it instead");
   check(step);
-  Flight* const older = in_flight_;
-  // Not where the step before has its outputs, which are read meanwhile. Those of run lie in the first set.
-  const std::size_t before = older != nullptr ? older->set : done_set_;
-  const std::size_t own = before == 2 ? 1 : 2;
-  Flight& flight = flights_[own - 1];
-  begin(flight, step, own);
+  const Flight& flight = begin(step, next_flight_ + 1);
   for (const auto& [device, value] : now_.inputs) {
     const auto d = static_cast<std::size_t>(device), v = static_cast<std::size_t>(value);
     copy_value(flight, value, *set(0)[d][v], *set(flight.set)[d][v]);
   }
-  in_flight_ = &flight;
-  work(older, &flight);
+  const bool any_done = n_in_flight_ == now_.flights.size();
+  work(now_.flights.size() - 1);
+  return any_done;
 }
 
-void Plan::finish() {
-  if (in_flight_ != nullptr) work(std::exchange(in_flight_, nullptr), nullptr);
+bool Plan::finish_oldest() {
+  if (n_in_flight_ == 0) return false;
+  work(n_in_flight_ - 1);
+  return true;
 }
 
-void Plan::begin(Flight& flight, const Step& step, std::size_t set) {
+void Plan::finish() { work(0); }
+
+/// The step is in flight then.
+Plan::Flight& Plan::begin(const Step& step, std::size_t set) {
+  Flight& flight = now_.flights[next_flight_];
   flight.symbols.assign(step.symbols.begin(), step.symbols.end());
   flight.parts.assign(step.parts.begin(), step.parts.end());
   symbols_.assign(step.symbols.begin(), step.symbols.end());  // Last: what throws has changed nothing.
@@ -65,6 +67,8 @@ void Plan::begin(Flight& flight, const Step& step, std::size_t set) {
   flight.changes.shapes = step.actual.shapes || (options_.allowed.shapes && catch_up);
   flight.set = set;
   flight.next = 0;
+  next_flight_ = (next_flight_ + 1) % now_.flights.size();
+  ++n_in_flight_;
 
   ++counters_.steps;
   if (step.actual.topology) {
@@ -76,6 +80,7 @@ void Plan::begin(Flight& flight, const Step& step, std::size_t set) {
   } else {
     ++counters_.unchanged;
   }
+  return flight;
 }
 
 /// What stands before the flight's next part or, when all are submitted, before its end.
@@ -105,34 +110,37 @@ Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
   return result;
 }
 
-/// Goes on with both steps until the older is done, and then with the newer as far as nothing must be waited
-/// for. Either may be null.
-void Plan::work(Flight* older, Flight* newer) {
+/// Goes on with all steps until so many are left, and then as far as nothing must be waited for that was not
+/// submitted before.
+void Plan::work(std::size_t n_left) {
+  const std::uint64_t n_before = n_submitted_;
   const auto is_beside = [&](const Flight& flight) {
     return devices_[static_cast<std::size_t>(now_.parts[flight.next].device)]->info().beside_host;
   };
   try {
-    for (;;) {
-      const Outlook now = older != nullptr ? outlook(*older, nullptr) : Outlook{};
-      const Outlook then = newer != nullptr ? outlook(*newer, older) : Outlook{};
-      // What works beside the host gets work before the host does.
-      if (then.ready && (!now.ready || (is_beside(*newer) && !is_beside(*older)))) {
-        submit_next(*newer);
-      } else if (now.ready) {
-        submit_next(*older);
-      } else if (older == nullptr) {
-        // What the host computes is done by now: others can go on with it.
-        const bool is_hosts = then.waits != nullptr &&
-                              !devices_[static_cast<std::size_t>(then.waits->device)]->info().beside_host;
-        if (!is_hosts || newer->next == now_.parts.size()) return;
-        wait(*then.waits);
-      } else if (now.waits == nullptr) {
-        done_set_ = std::exchange(older, nullptr)->set;
+    while (n_in_flight_ > 0) {
+      Flight* ready = nullptr;
+      Part* first = nullptr;  // Of those to wait for: the earlier one is done earlier.
+      bool is_done = false;   // The oldest.
+      for (std::size_t i = 0; i < n_in_flight_; ++i) {
+        const Outlook of = outlook(flight(i), i > 0 ? &flight(i - 1) : nullptr);
+        if (i == 0) is_done = !of.ready && of.waits == nullptr;
+        // What works beside the host gets work before the host does.
+        if (of.ready && (ready == nullptr || (is_beside(flight(i)) && !is_beside(*ready))))
+          ready = &flight(i);
+        if (of.waits != nullptr && (first == nullptr || of.waits->submitted < first->submitted))
+          first = of.waits;
+      }
+      if (ready != nullptr) {
+        submit_next(*ready);
+      } else if (n_in_flight_ > n_left && is_done) {
+        done_set_ = flight(0).set;
+        --n_in_flight_;
+      } else if (first != nullptr && (n_in_flight_ > n_left || first->submitted <= n_before)) {
+        if (n_in_flight_ > n_left && flight(0).next < now_.parts.size()) ++counters_.waits;
+        wait(*first);
       } else {
-        // The earlier one is done earlier.
-        if (older->next < now_.parts.size()) ++counters_.waits;
-        const bool of_newer = then.waits != nullptr && then.waits->submitted < now.waits->submitted;
-        wait(of_newer ? *then.waits : *now.waits);
+        return;
       }
     }
   } catch (...) {
@@ -167,6 +175,7 @@ void Plan::submit_next(Flight& flight) {
   part.running_for = &flight;
   part.submitted = ++n_submitted_;
   part.plan->submit(symbols, part.bindings[flight.set], changes);
+  if (!devices_[static_cast<std::size_t>(part.device)]->info().beside_host) wait(part);
 }
 
 /// What the step uses of a value; returns the number of bytes.
@@ -195,7 +204,7 @@ void Plan::wait(Part& part) {
 
 /// Devices beside the host must not write to any step's values any more once the caller goes on.
 void Plan::abandon() noexcept {
-  in_flight_ = nullptr;
+  n_in_flight_ = 0;
   done_set_ = 0;
   cut_short_ = true;
   symbols_.clear();  // Whatever the next step's are, they are new to those that did not get so far ...

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "backend/host_tensor.h"
 #include "base/check.h"
@@ -281,10 +283,27 @@ std::vector<StepTensor> step_tensors(const Graph& graph, const Splits& splits) {
   return result;
 }
 
-bool can_overlap(const Splits& splits, const std::vector<bool>& beside_host) {
-  return splits.splits.size() > 1 &&
-         std::any_of(splits.splits.begin(), splits.splits.end(),
-                     [&](const Split& split) { return beside_host[static_cast<std::size_t>(split.device)]; });
+int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, int most) {
+  constexpr int kHost = -1;
+  std::vector<int> stage_of;                // By split: at the same one they can be side by side.
+  std::set<int> workers;                    // Devices that work beside the host, and the host.
+  std::set<std::pair<int, int>> positions;  // A stage, and who works at it.
+  int n_stages = 0;
+  for (const Split& split : splits.splits) {
+    int stage = 0;
+    for (const int before : split.after)
+      stage = std::max(stage, stage_of[static_cast<std::size_t>(before)] + 1);
+    stage_of.push_back(stage);
+    n_stages = std::max(n_stages, stage + 1);
+    const int worker = beside_host[static_cast<std::size_t>(split.device)] ? split.device : kHost;
+    workers.insert(worker);
+    positions.insert({stage, worker});
+  }
+  if (splits.splits.size() < 2 || workers.size() == workers.count(kHost)) return 1;
+  // Over those that are at work at a stage, on average.
+  const int n_positions = static_cast<int>(positions.size());
+  const int n = (static_cast<int>(workers.size()) * n_stages + n_positions - 1) / n_positions;
+  return std::min(std::max(n, 2), most);
 }
 
 std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,

@@ -55,12 +55,20 @@ struct StepTensor {
 /// All of them, once for each value and device.
 std::vector<StepTensor> step_tensors(const Graph& graph, const Splits& splits);
 
-/// Whether steps can overlap: a device works beside the host at some splits and not at others.
-bool can_overlap(const Splits& splits, const std::vector<bool>& beside_host);
+/// More steps at once are not made use of.
+inline constexpr int kMostAtOnce = 8;
 
-/// How many there are of a tensor where steps overlap: one for each of two steps and, of what the host
-/// writes, one more.
-constexpr int sets_of(const StepTensor& tensor) { return tensor.from_host ? 3 : 2; }
+/// How many steps it takes to give all devices work: of a chain as many as it has devices, where those that
+/// work while the host waits count as one. Devices that work side by side have it from the same step. 1 where
+/// no device works beside the host at some splits and not at others: steps cannot overlap then. At most
+/// `most`, else at least 2.
+int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, int most = kMostAtOnce);
+
+/// How many there are of a tensor where so many steps overlap: one for each and, of what the host writes, one
+/// more.
+constexpr int sets_of(const StepTensor& tensor, int n_at_once) {
+  return n_at_once > 1 && tensor.from_host ? n_at_once + 1 : n_at_once;
+}
 
 /// Splits and what is copied between them, with the bytes of a step with these symbols: a drawing for
 /// Graphviz.

@@ -47,7 +47,7 @@ Json describe(const Impl& impl) {
   for (const Symbol& symbol : graph.symbols())
     plan["symbols"].push_back({{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}});
   const auto needs = exec::memory_needs(graph, impl.devices.set().pointers(), impl.now.device_of,
-                                        impl.devices.set().host, impl.params.n_threads);
+                                        impl.devices.set().host, impl.params.n_threads, kStepsAtOnce);
   for (std::size_t d = 0; d < needs.size(); ++d)
     plan["devices"].push_back({{"name", impl.device_name(static_cast<int>(d))},
                                {"memory",

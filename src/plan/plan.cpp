@@ -397,7 +397,8 @@ void Plan::Impl::run(std::span<const SymbolValue> symbol_values, std::span<const
     plan.emplace(
         devices.set().pointers(), exec::PlacedGraph{now.graph, now.device_of, now.bindings()},
         CompileOptions{
-            .allowed = params.allowed, .n_threads = params.n_threads, .workspaces = params.workspaces});
+            .allowed = params.allowed, .n_threads = params.n_threads, .workspaces = params.workspaces},
+        kStepsAtOnce);
   has_result = false;
   write(brought, inputs);
   exec::Step step;

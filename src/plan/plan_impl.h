@@ -14,6 +14,9 @@
 
 namespace weft {
 
+/// Outputs are those of the step before while one is in flight (Plan::start).
+inline constexpr int kStepsAtOnce = 2;
+
 /// Throws Error kInvalidArgument.
 [[noreturn]] void refuse(const std::string& reason);
 /// Refuses graphs that no device can rely on. Throws Error kInvalidArgument.

@@ -4,6 +4,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -82,10 +83,11 @@ class SmallDevice final : public ForwardingDevice {
   }
 };
 
-/// `small_host`: the CPU's plans have a conduct, too.
+/// `small_host`: the CPU's plans have a conduct, too. The devices are small0, small1, ...
 inline std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
                                                     bool attends, PlacementParams placement = {},
-                                                    bool beside_host = false, bool small_host = false) {
+                                                    bool beside_host = false, bool small_host = false,
+                                                    int n_small = 1) {
   const auto registry = find_backends(), plain = find_backends();
   const auto open = [=](std::string_view name, const OpenOptions& options) {
     const bool is_host = name == "cpu";
@@ -94,16 +96,20 @@ inline std::shared_ptr<const Model> load_with_small(const std::filesystem::path&
                                          is_host ? inner->info().memory_total : memory, is_host || attends,
                                          !is_host && beside_host);
   };
-  const auto add = [&](const char* backend, const char* device) {
+  const auto add = [&](const std::string& backend, const std::string& device) {
     registry->add(
         {backend, [=] { return std::vector{DeviceInfo{.name = device, .backend = backend}}; }, open});
   };
-  add("small", "small0");
   if (small_host) add("cpu", "cpu");
   ModelParams params;
   params.n_threads = 1;
   params.placement = std::move(placement);
-  params.placement.devices = {"small0"};
+  params.placement.devices.clear();
+  for (int i = 0; i < n_small; ++i) {
+    const std::string name = "small" + std::to_string(i);
+    add(name, name);
+    params.placement.devices.push_back(name);
+  }
   params.placement.n_ctx = 256;
   params.placement.n_ubatch = 16;
   params.registry = registry;

@@ -52,12 +52,12 @@ void Batcher::Impl::compute() {
   unsure = false;
   try {
     drop_branches();  // Of a step that failed.
-    if (!may_overlap()) land();
+    land(count_groups() - 1);
     admit();
     check_limits();
-    overlapping = may_overlap();  // Those that were let in count as well.
-    if (!overlapping) land();
-    drafts_allowed = !overlapping && crowded_out == nullptr &&
+    n_groups = count_groups();  // Those that were let in count as well.
+    land(n_groups - 1);
+    drafts_allowed = n_groups == 1 && crowded_out == nullptr &&
                      std::none_of(running.begin(), running.end(), is_tried_alone);
     n_read_by_drafter = 0;
     DecodeStatus status = read_sources() ? DecodeStatus::kCacheFull : DecodeStatus::kCancelled;
@@ -67,7 +67,7 @@ void Batcher::Impl::compute() {
       drop_done();
       choose_turn();
       build();
-      if (batch.size() == 0 && !flight.any) break;
+      if (batch.size() == 0 && flights.empty()) break;
       decode_begin = Clock::now();
       masks.start();
       try {
@@ -340,7 +340,7 @@ void Batcher::Impl::ask_for_prompt(const Stream& stream, int item, int next) {
 // --- What comes of it
 
 void Batcher::Impl::read_all(double decode_ms) {
-  if (batch.size() == 0) return;  // It was begun while none was on its way.
+  if (batch.size() == 0) return;  // It was begun, and none is read as yet.
   const std::int64_t n_before = counters.n_generated_tokens;
   unsure = true;  // Until all of it is read.
   for (const Share& share : shares) read(share);
@@ -488,11 +488,12 @@ void Batcher::Impl::recover(std::string_view why, bool cache_is_unsure) noexcept
 /// Steps go on failing: a stream that is alone in a batch, or that nobody else was concerned with, is why.
 /// Those that were in a batch together are tried alone from now on.
 void Batcher::Impl::blame(std::string_view why) noexcept {
-  if (shares.size() == 1 && !flight.any) return shares.front().stream->fail(why);
-  for (const std::vector<Share>* const some : {&shares, &flight.shares})
-    for (const Share& share : *some)
+  if (shares.size() == 1 && flights.empty()) return shares.front().stream->fail(why);
+  for (const Share& share : shares) share.stream->is_suspect = true;
+  for (const Flight& flight : flights)
+    for (const Share& share : flight.shares)
       if (share.stream != nullptr) share.stream->is_suspect = true;
-  if (!shares.empty() || flight.any) return;
+  if (!shares.empty() || !flights.empty()) return;
   StreamPtr stream = concerned != nullptr ? concerned : admission.concerned();
   if (stream == nullptr && !running.empty()) stream = running.front();
   if (stream != nullptr) stream->fail(why);
@@ -501,7 +502,7 @@ void Batcher::Impl::blame(std::string_view why) noexcept {
 /// What the failed step was to move lies nobody knows how: those texts are computed again.
 void Batcher::Impl::give_up_unsound(std::string_view why) {
   drop_branches();
-  drop_flight();
+  drop_flights();
   for (std::size_t i = running.size(); i-- > 0;) {
     if (take_back(*running[i]) && context.intact(running[i]->seq)) continue;
     if (running[i]->shifted) {
@@ -518,7 +519,7 @@ void Batcher::Impl::give_up_unsound(std::string_view why) {
 
 void Batcher::Impl::rebuild(std::string_view why) noexcept {
   ++counters.n_rebuilt;
-  drop_flight();
+  drop_flights();
   const auto give_up = [&](const StreamPtr& stream) {
     stream->seq = -1;
     stream->n_in_flight = 0;

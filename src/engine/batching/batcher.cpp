@@ -268,7 +268,7 @@ void Batcher::Impl::count_end(const Stream& stream) {
 bool Batcher::Impl::can_go_on() const {
   // What is in flight lands, though all should pause meanwhile: until then they cannot be late.
   return !outbox.empty() ||
-         (!suspended && (flight.any || std::any_of(running.begin(), running.end(), engine::goes_on) ||
+         (!suspended && (!flights.empty() || std::any_of(running.begin(), running.end(), engine::goes_on) ||
                          admission.any_of(engine::goes_on)));
 }
 

@@ -104,21 +104,25 @@ struct Batcher::Impl {
 
   // --- Steps that overlap (overlap.cpp)
 
-  /// Whether everybody that runs is one whose batch can be begun while another one's is on its way.
-  bool may_overlap() const;
-  /// Whose turn it is: all that run or, where steps overlap, half of them that are not in flight.
+  /// Into how many groups those that run are dealt, of which one's batch can be begun while the others' are
+  /// on their way. 1: somebody runs that must not be in flight, or too few, or the context's batches do not
+  /// overlap.
+  std::size_t count_groups() const;
+  /// Whose turn it is: of those that are not in flight as many as a group has.
   void choose_turn();
   /// Computes the batch. Where steps overlap it is only begun, and `batch` and its shares are those of the
-  /// one that was begun before, which may be empty.
+  /// one that was begun first, or empty where there are not as many as groups.
   DecodeStatus decode();
-  /// The batch that is on its way becomes `batch`.
-  void exchange_flight();
-  /// Reads the batch that is on its way, if there is one.
-  void land();
+  /// The batch was begun.
+  void take_off() noexcept;
+  /// Waits for the batch that was begun first, which becomes `batch`.
+  DecodeStatus receive();
+  /// Waits for batches that are on their way, and reads them, until so many are left.
+  void land(std::size_t n_left = 0);
   /// The stream takes no part any more in the batch that is on its way.
   void leave_flight(engine::Stream& stream);
   /// What is on its way is given up: its streams are to be taken back.
-  void drop_flight() noexcept;
+  void drop_flights() noexcept;
   /// The cache has of the stream's text what it had before the batch that was given up. False where that
   /// cannot be: a running state has gone on.
   bool take_back(engine::Stream& stream);
@@ -197,14 +201,13 @@ struct Batcher::Impl {
     Batch batch;
     std::vector<Share> shares;  // Null streams are those that have left.
     int n_decoding = 0;
-    bool any = false;
   };
-  Flight flight;
-  bool overlapping = false;   // This step is begun, not waited for.
-  bool unsure = false;        // Results are being read: what the cache holds may not be what streams say.
-  int n_read_by_drafter = 0;  // Tokens, in this step.
-  int n_source = 0;           // Tokens of sources that this step has read, ...
-  double source_ms = 0.0;     // ... and how long that took.
+  std::vector<Flight> flights;  // The oldest first; one stream is in one of them at most.
+  std::size_t n_groups = 1;     // More: this step is begun, not waited for.
+  bool unsure = false;          // Results are being read: what the cache holds may not be what streams say.
+  int n_read_by_drafter = 0;    // Tokens, in this step.
+  int n_source = 0;             // Tokens of sources that this step has read, ...
+  double source_ms = 0.0;       // ... and how long that took.
   bool drafts_allowed = true;
   int n_failures = 0;  // Steps that failed, one after another.
   /// Being preempted: where that fails, it is why.

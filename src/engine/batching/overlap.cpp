@@ -1,6 +1,6 @@
-// Steps that overlap, where a context's devices can be at two batches (Context::begin): those that run are
-// two groups, and while devices are at the later layers of one group's batch the host is at the first layers
-// of the other's. A group's tokens are drawn when the other one's batch has been begun.
+// Steps that overlap, where a context's devices can be at several batches (Context::begin): those that run
+// are as many groups, and while devices are at the later layers of some groups' batches the host is at the
+// first layers of another one's. A group's tokens are drawn when the batches of all others have been begun.
 #include <algorithm>
 
 #include "engine/batching/batcher_impl.h"
@@ -11,8 +11,8 @@ namespace {
 using engine::Stream;
 using engine::StreamPtr;
 
-/// Fewer rows than half of these cost a CPU as much as twice as many.
-constexpr int kLeastToOverlap = 8;
+/// Of a group: fewer rows cost a CPU as much as twice as many.
+constexpr int kLeastRows = 4;
 
 /// What is known of a stream when its batch is begun must be enough until that is read. Masks are made for
 /// one batch at a time.
@@ -24,68 +24,81 @@ bool can_fly(const Stream& stream) {
 
 }  // namespace
 
-bool Batcher::Impl::may_overlap() const {
-  return static_cast<int>(running.size()) >= kLeastToOverlap && crowded_out == nullptr &&
-         context.overlaps() &&
-         std::ranges::all_of(running, [](const StreamPtr& stream) { return can_fly(*stream); });
+std::size_t Batcher::Impl::count_groups() const {
+  if (crowded_out != nullptr ||
+      !std::ranges::all_of(running, [](const StreamPtr& stream) { return can_fly(*stream); }))
+    return 1;
+  return std::clamp<std::size_t>(running.size() / kLeastRows, 1,
+                                 static_cast<std::size_t>(context.n_at_once()));
 }
 
 void Batcher::Impl::choose_turn() {
   turn.clear();
-  // Those that are left out now go with the next batch: no more than half can be in flight then.
-  const std::size_t n_most = overlapping ? (running.size() + 1) / 2 : running.size();
+  // Those that are left out go with the next batches: so groups are as large as each other.
+  const auto share = [](std::size_t n, std::size_t of) { return (n + of - 1) / of; };
+  const auto n_free = static_cast<std::size_t>(
+      std::ranges::count(running, 0, [](const StreamPtr& stream) { return stream->n_in_flight; }));
+  const std::size_t n_most =
+      std::min(share(running.size(), n_groups), share(n_free, n_groups - flights.size()));
   for (const StreamPtr& stream : running)
     if (stream->n_in_flight == 0 && turn.size() < n_most) turn.push_back(stream);
 }
 
 DecodeStatus Batcher::Impl::decode() {
-  if (!overlapping) return context.decode(batch);
-  DecodeStatus status = batch.size() > 0 ? context.begin(batch) : context.finish();
-  if (status == DecodeStatus::kCacheFull && flight.any) {
-    // What is on its way is read first: it may make room.
-    clear_batch();
-    status = context.finish();
-  }
-  if (status == DecodeStatus::kOk) exchange_flight();
+  if (n_groups == 1) return context.decode(batch);
+  flights.reserve(n_groups);
+  const bool begins = batch.size() > 0;
+  DecodeStatus status = begins ? context.begin(batch) : DecodeStatus::kOk;
+  if (begins && status == DecodeStatus::kOk) take_off();
+  // What is on its way is read before room is made: it may make some.
+  const bool lacks_room = status == DecodeStatus::kCacheFull && !flights.empty();
+  if (lacks_room || (status == DecodeStatus::kOk && (!begins || flights.size() == n_groups)))
+    status = receive();
   if (status == DecodeStatus::kCancelled) give_up_unsound("the step was cancelled");
   return status;
 }
 
-void Batcher::Impl::exchange_flight() {
-  for (const Share& share : flight.shares)
-    if (share.stream != nullptr) share.stream->n_in_flight = 0;
+void Batcher::Impl::take_off() noexcept {
   for (const Share& share : shares) share.stream->n_in_flight = share.n;
-  std::swap(batch, flight.batch);
-  std::swap(shares, flight.shares);
-  std::swap(n_decoding, flight.n_decoding);
-  std::erase_if(shares, [](const Share& share) { return share.stream == nullptr; });
-  flight.any = flight.batch.size() > 0;
+  flights.push_back({std::exchange(batch, {}), std::exchange(shares, {}), std::exchange(n_decoding, 0)});
 }
 
-void Batcher::Impl::land() {
-  if (!flight.any) return;
-  const auto begin = engine::Clock::now();
+DecodeStatus Batcher::Impl::receive() {
   clear_batch();
-  if (context.finish() == DecodeStatus::kOk) {
-    exchange_flight();
-    read_all(engine::ms_between(begin, engine::Clock::now()));
-  } else {
-    give_up_unsound("the step was cancelled");
+  const DecodeStatus status = context.finish();
+  if (status != DecodeStatus::kOk) return status;
+  batch = std::move(flights.front().batch);
+  shares = std::move(flights.front().shares);
+  n_decoding = flights.front().n_decoding;
+  flights.erase(flights.begin());
+  std::erase_if(shares, [](const Share& share) { return share.stream == nullptr; });
+  for (const Share& share : shares) share.stream->n_in_flight = 0;
+  return status;
+}
+
+void Batcher::Impl::land(std::size_t n_left) {
+  while (flights.size() > n_left) {
+    const auto begin = engine::Clock::now();
+    if (receive() == DecodeStatus::kOk) {
+      read_all(engine::ms_between(begin, engine::Clock::now()));
+    } else {
+      give_up_unsound("the step was cancelled");
+    }
+    clear_batch();
   }
-  clear_batch();
 }
 
 void Batcher::Impl::leave_flight(Stream& stream) {
   if (std::exchange(stream.n_in_flight, 0) == 0) return;
-  for (Share& share : flight.shares)
-    if (share.stream == &stream) share.stream = nullptr;
+  for (Flight& flight : flights)
+    for (Share& share : flight.shares)
+      if (share.stream == &stream) share.stream = nullptr;
 }
 
-void Batcher::Impl::drop_flight() noexcept {
-  if (!std::exchange(flight.any, false)) return;
+void Batcher::Impl::drop_flights() noexcept {
+  if (flights.empty()) return;
   context.drop_begun();
-  flight.batch.clear();
-  flight.shares.clear();
+  flights.clear();
 }
 
 bool Batcher::Impl::take_back(Stream& stream) {
