@@ -235,9 +235,9 @@ int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
 
 int run_cluster_plan(const InspectOptions& options, const std::filesystem::path& path) {
   const Cluster cluster = read_cluster(read_text(options.nodes));
-  const FileInfo file = inspect(path, context_params(options.context, options.devices));
-  const std::vector<ClusterWay> ways = plan_cluster(work_of(file), cluster);
-  print(options.json ? to_text(to_json(ways, cluster), 2) : to_report(ways, cluster));
+  const ModelWork work = work_of(path, context_params(options.context, options.devices));
+  const std::vector<ClusterWay> ways = plan_cluster(work, cluster);
+  print(options.json ? to_text(cli::to_json(ways, cluster), 2) : cli::to_report(ways, cluster));
   return kExitOk;
 }
 
