@@ -1,6 +1,6 @@
 #pragma once
 // How long several machines would take for a model's tokens and prompts: worked out from figures of their
-// speed and links, nothing is run.
+// speed and links, nothing is run. Choosing between layouts and planning clusters go by the same formula.
 //
 // A node reads R bytes of weights and caches a second, does F operations of products a second (a
 // multiplication and an addition are two) and needs s seconds for a step that does nothing. What it computes
@@ -117,6 +117,20 @@ struct ClusterWay {
 /// For groups of 1, 2, 4, ... and all nodes, as far as there are heads to divide. Throws Error kInvalidFile
 /// for a node whose figures contradict each other.
 std::vector<ClusterWay> plan_cluster(const ModelWork& work, const Cluster& cluster);
+
+/// Whether devices compute each layer together (PlacementParams::split_rows), or layers are divided.
+struct SplitChoice {
+  bool split_rows = false;
+  std::string why = {};  ///< For people, with the times of both; empty where there was nothing to choose.
+};
+
+/// What is faster where `params` leave it open: they name no devices, layers, shares or pins, and only CPUs
+/// would serve, several of the same kind. Layers are computed together where a token of one text is at least
+/// a tenth faster so, and a prompt no slower, by the speeds and links that devices say (DeviceInfo::speed);
+/// where texts in groups of a batcher are expected (PlacementParams::n_sequences of 8 and more), layers are
+/// divided, as one group computes the first of them while the other is at the later ones. Texts are the same
+/// either way. Throws as inspect_plan.
+SplitChoice choose_split(const std::filesystem::path& path, const ModelParams& params);
 
 }  // namespace weft
 
