@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """cluster.py: what a token and a prompt take over several processes of this machine, beside what `weft inspect --plan
---nodes` says of them.
+--nodes` says of them, with layers divided between them and with layers that they share.
 
 The simulator is told what one process alone measures and what the link is like, nothing else. Processes are bound to a
 core each as long as there are cores. --rate limits the link (bits a second, as tc writes them: 100mbit): it is the
@@ -88,25 +88,30 @@ def main() -> None:
     with Link(args.rate) as link:
         devices = json.loads(run(*link.mpirun(2), args.weft, "devices", "--measure", "--json"))
         follower = next(device for device in devices if device["name"] == "rank1.cpu")["measured"]
-        print(f"link: {follower['step_seconds'] * 1e6:.1f} us, {follower['copy_bytes_per_second'] / 1e9:.3g} GB/s")
+        # A step goes there and back.
+        message = {"seconds": follower["step_seconds"] / 2, "bytes_per_second": follower["copy_bytes_per_second"]}
+        print(f"link: {message['seconds'] * 1e6:.1f} us, {message['bytes_per_second'] / 1e9:.3g} GB/s")
         for n in args.processes:
             # Prompts go in steps of at least 64 tokens, eight at most, that overlap.
-            nodes = {"prompt_tokens": args.prompt, "ubatch_size": max(64, -(-args.prompt // 8)),
-                     "link": {"seconds": follower["step_seconds"], "bytes_per_second": follower["copy_bytes_per_second"]},
+            nodes = {"prompt_tokens": args.prompt, "ubatch_size": max(64, -(-args.prompt // 8)), "link": message,
                      "nodes": [{"name": "node", "count": n, "memory_bytes": 1e10,
                                 "tokens_per_second": writes, "prompt_tokens_per_second": reads}]}  # fmt: skip
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "nodes.json"
                 file.write_text(json.dumps(nodes))
                 told = json.loads(run(args.weft, "inspect", args.model, "--plan", "--nodes", str(file), "--json"))
-            way = next(way for way in told["ways"] if way["name"] == f"pipeline of {n}")
-            measured = speeds(link.mpirun(n), args.weft, args.model, works, args.rounds)
-            token, prompt = 1 / measured[1], args.prompt / measured[0]
-            together = speeds(link.mpirun(n), args.weft, args.model, streams, args.rounds)[1]
-            print(f"{n} processes: a token {way['token_seconds'] * 1e3:.2f} ms simulated, {token * 1e3:.2f} measured "
-                  f"({way['token_seconds'] / token - 1:+.0%}); a prompt {way['prompt_seconds']:.3f} to "
-                  f"{way['pipelined_prompt_seconds']:.3f} s, {prompt:.3f} "
-                  f"({way['pipelined_prompt_seconds'] / prompt - 1:+.0%}); {args.streams} texts {together:.0f} tokens/s")  # fmt: skip
+            for mode, name in (("layer", f"pipeline of {n}"), ("tensor", f"tensors over {n}")):
+                way = next((way for way in told["ways"] if way["name"] == name), None)
+                measured = speeds(link.mpirun(n), args.weft, args.model, ["--split-mode", mode, *works], args.rounds)
+                token, prompt = 1 / measured[1], args.prompt / measured[0]
+                together = speeds(link.mpirun(n), args.weft, args.model, ["--split-mode", mode, *streams],
+                                  args.rounds)[1]  # fmt: skip
+                print(f"{n} processes, {mode}: " + ("" if way is None else
+                      f"a token {way['token_seconds'] * 1e3:.2f} ms simulated, {token * 1e3:.2f} measured "
+                      f"({way['token_seconds'] / token - 1:+.0%}); a prompt {way['prompt_seconds']:.3f} to "
+                      f"{way['pipelined_prompt_seconds']:.3f} s, {prompt:.3f} "
+                      f"({way['pipelined_prompt_seconds'] / prompt - 1:+.0%}); ")
+                      + f"{args.streams} texts {together:.0f} tokens/s")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -121,7 +121,10 @@ class BenchRun {
       model.n_threads = std::max(model.n_threads, setting.n_threads);
       limits_.of(setting.n_threads);
     }
-    const LoadedModel loaded = load_model(model, options_.talk, interrupt_);
+    ContextOptions expected;
+    for (const ParallelTest& test : matrix_.parallel)
+      expected.n_texts = std::max(expected.n_texts, test.n_streams);
+    const LoadedModel loaded = load_model(model, options_.talk, interrupt_, expected);
     refuse_source(*loaded.model, "bench");
     for (const DType type : common_types(inspect(loaded.path)))
       for (const Matrix::Setting& setting : matrix_.settings) limits_.add_products(type, setting.n_threads);

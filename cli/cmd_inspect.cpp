@@ -227,17 +227,24 @@ int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
   params.placement.n_ctx = options.context.n_ctx;
   params.registry = find_all_backends();
   note_missing_gpu(params.placement, *params.registry, options.talk);
+  const std::string why = choose_split(path, options.devices, options.context.n_texts, params);
   const PlanReport plan = inspect_plan(path, params);
-  print(options.json ? to_text(to_json(plan), 2) : to_report(plan, options.talk));
+  if (options.json) {
+    Json json = to_json(plan);
+    if (!why.empty()) json["layout"] = why;
+    print(to_text(json, 2));
+  } else {
+    print((why.empty() ? "" : why + "\n\n") + to_report(plan, options.talk));
+  }
   if (!options.drawing.empty()) draw(plan, options.drawing);
   return kExitOk;
 }
 
 int run_cluster_plan(const InspectOptions& options, const std::filesystem::path& path) {
   const Cluster cluster = read_cluster(read_text(options.nodes));
-  const FileInfo file = inspect(path, context_params(options.context, options.devices));
-  const std::vector<ClusterWay> ways = plan_cluster(work_of(file), cluster);
-  print(options.json ? to_text(to_json(ways, cluster), 2) : to_report(ways, cluster));
+  const ModelWork work = work_of(path, context_params(options.context, options.devices));
+  const std::vector<ClusterWay> ways = plan_cluster(work, cluster);
+  print(options.json ? to_text(cli::to_json(ways, cluster), 2) : cli::to_report(ways, cluster));
   return kExitOk;
 }
 

@@ -215,7 +215,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   };
   const auto others = std::make_shared<OtherProcesses>();
   pool.devices_may_go = others->count() > 0;
-  pool.load = [options, trace, footprint, others, default_path = pool.models.front().path](
+  pool.load = [options, trace, footprint, others, &log, default_path = pool.models.front().path](
                   const ModelSpec& spec, const std::function<bool(float)>& progress) {
     const auto n_others =
         std::make_shared<std::atomic<std::size_t>>(others->count());  // That it was loaded on.
@@ -228,6 +228,9 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     server::ServedModelParams served = served_params(*options, spec, *footprint);
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
+    if (const std::string why = choose_split(spec.path, options->model, options->n_parallel, params);
+        !why.empty())
+      log.write(LogLevel::kInfo, why);
     std::shared_ptr<const Model> model = Model::load(spec.path, params);
     if (*n_others > 0) {
       served.devices_lost = [others, n_others] { return others->count() < *n_others; };

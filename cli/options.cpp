@@ -13,6 +13,7 @@
 #include "hub_models.h"
 #include "interrupt.h"
 #include "model_cache.h"
+#include "weft/cluster.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -156,9 +157,11 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--tensor-split", options.shares, "the devices' parts of them (default: as their memory)")
       ->type_name("A,B,...")
       ->group(group);
-  add_choice<bool>(app, "--split,--split-mode", options.placement.split_rows,
-                   {{"layer", false}, {"row", true}, {"tensor", true}},
-                   "spread whole layers, or heads and rows of each; row and tensor are the same")
+  add_choice<std::optional<bool>>(app, "--split,--split-mode", options.split_rows,
+                                  {{"auto", std::nullopt}, {"layer", false}, {"row", true}, {"tensor", true}},
+                                  "spread whole layers, or heads and rows of each, for which row and tensor "
+                                  "are two words (default: layer; of "
+                                  "several processes' CPUs what is faster by their speeds and links)")
       ->group(group);
   app.add_option(
          "--pin", options.pins,
@@ -188,6 +191,7 @@ PlacementParams placement_params(const ModelOptions& options) {
     return result;
   };
   PlacementParams params = options.placement;
+  params.split_rows = options.split_rows.value_or(false);
   params.devices = words(options.devices);
   for (const std::string& word : words(options.shares)) {
     float share = 0.0f;
@@ -225,6 +229,16 @@ std::shared_ptr<Registry> find_all_backends() {
     }
   }
   return find_backends(folders);
+}
+
+std::string choose_split(const std::filesystem::path& path, const ModelOptions& options, int n_texts,
+                         ModelParams& params) {
+  if (options.split_rows) return "";
+  ModelParams expected = params;
+  expected.placement.n_sequences = n_texts;
+  SplitChoice choice = weft::choose_split(path, expected);
+  params.placement.split_rows = choice.split_rows;
+  return std::move(choice.why);
 }
 
 void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk) {
@@ -272,6 +286,7 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
     return !interrupt.requested();
   };
   LoadedModel loaded{.path = path};
+  const std::string why = choose_split(path, options, context.n_texts, params);
   loaded.model = Model::load(path, params);
   bar.done();
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
@@ -281,6 +296,7 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
     note(talk, fmt::format("model: {} ({}, {}, {:.1f}M parameters), {} in {:.0f} ms", path.string(),
                            info.architecture, info.quantisation, static_cast<double>(info.n_parameters) / 1e6,
                            info.weights_mapped ? "mapped" : "loaded", loaded.load_ms));
+    if (!why.empty()) note(talk, why);
   }
   return loaded;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct ModelOptions {
   int pack_cache_gib = 64;
   AdapterOptions adapters;
   PlacementParams placement;
+  std::optional<bool> split_rows;  ///< --split-mode; nothing: as is faster.
   std::string devices, shares, n_layers;
   int n_cpu_moe = 0;
   std::vector<std::string> pins;
@@ -42,6 +44,10 @@ struct ModelOptions {
 PlacementParams placement_params(const ModelOptions& options);
 /// The CPU and the backends found beside the program and in the folders of WEFT_BACKENDS.
 std::shared_ptr<Registry> find_all_backends();
+/// Where the options leave it open how layers are spread, `params` get what is faster. Returns
+/// why, for people; nothing where there was no choice.
+std::string choose_split(const std::filesystem::path& path, const ModelOptions& options, int n_texts,
+                         ModelParams& params);
 /// Says so where layers are wanted on GPUs and there is none.
 void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk);
 void add_device_options(CLI::App& app, ModelOptions& options);
@@ -60,6 +66,7 @@ struct ContextOptions {
   int n_batch = 0;
   int n_ubatch = 0;
   int n_source = 0;  ///< 0: the default.
+  int n_texts = 1;   ///< That are expected at a time, where layouts are chosen.
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
   int window_rewind = ContextParams{}.window_rewind;

@@ -69,7 +69,7 @@ struct PlacementParams {
   /// How many layers, counted from the last, go to those devices. One more than the model has: the output
   /// too. -1: as many as fit.
   int n_layers = -1;
-  std::vector<float> shares = {};  ///< How those layers are divided among them. Empty: by free memory.
+  std::vector<float> shares = {};  ///< Parts of them. Empty: by speed (CPUs) or memory; of rows, equal ones.
   /// Not layers but heads, with their caches, and the rows of matrices are divided, by the same shares.
   bool split_rows = false;
   bool experts_on_cpu = false;

@@ -98,7 +98,8 @@ class Service {
   BatcherPicture picture() const;
 
   // As the batcher's, by the service's thread between two steps: they wait until the one that computes is
-  // over. Error kUnavailable once the service is down.
+  // over. Error kUnavailable once the service is down, and where it waits for renew() and they need the
+  // devices that are lost.
   SavedText save_text(std::span<const Token> tokens,
                       const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
   RestoredText restore_text(std::span<const std::byte> state);
@@ -108,7 +109,8 @@ class Service {
   /// (Model::reload) and with the same parameters. It is called on the service's thread once the old one is
   /// gone. Requests under way go on where they were, computed again from their texts: with the same tokens,
   /// and nothing is told twice; new ones wait. What finished texts left in the cache is gone, and a request
-  /// that has forgotten some of its text (RequestParams::context_shift) ends with an error. Throws what
+  /// that has forgotten some of its text (RequestParams::context_shift) ends with an error. A draft's context
+  /// stays as it is: where its devices are lost, too, nothing is drafted any more. Throws what
   /// `make` throws: requests end with that error, too, and the service takes no more.
   void renew(const std::function<Context()>& make);
 

@@ -36,7 +36,7 @@ struct Faults {
   }
   int countdown = 0;
   Failure failure = Failure::kBefore;
-  bool lost = false;  ///< All steps fail.
+  bool lost = false;  ///< All steps fail, and nothing is written to caches.
   int n_steps = 0;    ///< That were submitted.
   int n_failed = 0;
 
@@ -83,6 +83,11 @@ class FailingDevice final : public ForwardingDevice {
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
     return std::make_unique<FaultyPlan>(inner_->compile(graph, bindings, options), faults_);
+  }
+  void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                   std::span<const std::byte> rows) override {
+    if (faults_->lost) throw Error(ErrorCode::kDevice, "the device is lost, as the test wants it");
+    inner_->write_cells(state, role, cells, rows);
   }
 
  private:

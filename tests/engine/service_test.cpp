@@ -320,6 +320,27 @@ TEST(Service, WhatCannotBeMadeAnewEndsWithAnError) {
   EXPECT_THROW(losing.service.picture(), Error);
 }
 
+TEST(Service, SavedTextsCanBeTriedAgainOnceThereAreOtherDevices) {
+  Losing losing("llama", 0);
+  Response response = losing.service.submit({1, 2, 3}, {.n_predict = 20, .ignore_end = true});
+  std::vector<Token> text = {1, 2, 3};
+  for (const Token token : read_all(response)[0].tokens) text.push_back(token);
+  const SavedText saved = losing.service.save_text(text);
+  ASSERT_GT(saved.n_tokens, 0);
+  losing.service.forget_text(text);
+  losing.lost = losing.faults->lost = true;
+  try {
+    losing.service.restore_text(saved.state);
+    FAIL() << "restored";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_THAT(error.what(), testing::HasSubstr("try again"));
+  }
+  losing.faults->lost = false;
+  losing.service.renew([&] { return losing.made_anew(); });
+  EXPECT_EQ(static_cast<int>(losing.service.restore_text(saved.state).tokens.size()), saved.n_tokens);
+}
+
 TEST(Service, WhoWaitsForADeviceCanLeave) {
   Losing losing("llama", 5);
   Response late = losing.service.submit({1, 2}, {.n_predict = 200, .ignore_end = true, .timeout_ms = 1.0});

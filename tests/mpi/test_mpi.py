@@ -113,6 +113,11 @@ class Answers(unittest.TestCase):
         for device in ("cpu", "rank1.cpu"):
             cache = re.search(rf"^ *{device} +\S+ \S+ +(\S+) ", plan, re.MULTILINE)
             self.assertNotEqual(cache and cache.group(1), "0", plan)
+        # Of so small a model no part is worth a message.
+        self.assertIn("layers are divided between 2 CPUs: together a token would take", plan)
+        shared = run(under_mpirun(2, "inspect", str(GOLDEN / "llama" / "model.gguf"), "--plan", "--split-mode", "tensor"))
+        self.assertNotIn("CPUs", shared)
+        self.assertIn("#", shared)  # Pieces of a layer's results.
 
     def test_requests_have_the_texts_of_one_process(self) -> None:
         command = [*LAUNCH, "-np", "3", REQUESTS_PROGRAM]

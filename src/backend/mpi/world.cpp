@@ -73,6 +73,12 @@ struct Followers {
            std::exp2(std::round(std::log2(bytes_per_second / ours)));
   }
 
+  /// How much faster than a usual one this process's CPU is. Links count as beside a usual one, too.
+  double beside_usual() const {
+    return ours > 0.0 ? std::exp2(std::round(std::log2(ours / backend::kUsualProcessor.bytes_per_second)))
+                      : 1.0;
+  }
+
   double ours = 0.0;  // Bytes that this process's CPU reads in a second.
 
   explicit Followers(const Registry& registry) {
@@ -94,12 +100,12 @@ struct Followers {
           here.on_host_cpu = false;
           if (there.n_threads > 0) here.speed.bytes_per_second = beside_ours(there.speed.bytes_per_second);
           // Steps wait for the link, and rows cross it.
-          const remote::Follower::LinkSpeed& link = follower->link_speed();
-          here.speed.step_seconds += link.seconds;
-          here.speed.copy_bytes_per_second =
-              there.speed.copy_bytes_per_second > 0.0
-                  ? std::min(there.speed.copy_bytes_per_second, link.bytes_per_second)
-                  : link.bytes_per_second;
+          const double link_seconds = follower->link_speed().seconds * beside_usual();
+          const double link_speed = follower->link_speed().bytes_per_second / beside_usual();
+          here.speed.step_seconds += link_seconds;
+          here.speed.copy_bytes_per_second = there.speed.copy_bytes_per_second > 0.0
+                                                 ? std::min(there.speed.copy_bytes_per_second, link_speed)
+                                                 : link_speed;
           devices.push_back({follower, std::move(here), there});
         }
       } catch (const Error& error) {

@@ -27,8 +27,11 @@ auto Batcher::Impl::or_recover(F f) {
     land();
     return f();
   } catch (...) {
-    if (const std::string why = engine::what_is_thrown(); !suspend_if_lost(why))
-      recover(why, unsure || cache.is_broken());
+    const std::string why = engine::what_is_thrown();
+    if (suspend_if_lost(why))
+      throw Error(ErrorCode::kUnavailable,
+                  "the model is about to be loaded onto other devices; try again then (" + why + ")");
+    recover(why, unsure || cache.is_broken());
     throw;
   }
 }

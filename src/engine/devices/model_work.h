@@ -1,0 +1,14 @@
+#pragma once
+// What a model's tokens cost, in the terms of weft/cluster.h.
+#include "model/builder.h"
+#include "weft/cluster.h"
+
+namespace weft::engine {
+
+/// By the file's tensors; what nodes do where they compute layers together is not in it. Throws Error
+/// kUnsupported for files without a model that writes texts without a source.
+ModelWork work_of(const FileInfo& file);
+/// Adds that, as it is in the model's graph for two devices, and for three.
+void add_exchanges(ModelWork& work, const model::ModelGraph& two, const model::ModelGraph& three);
+
+}  // namespace weft::engine
