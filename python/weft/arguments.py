@@ -77,6 +77,8 @@ def array(name: str, value: npt.ArrayLike, dtype: Any = None) -> npt.NDArray[Any
             made = found.astype(dtype)
         if made.dtype.kind in "iu" and not np.array_equal(made, found):
             raise TypeError("it has other numbers, too")
+        if made.dtype.kind == "f" and np.isfinite(found[np.isinf(made)].astype(np.float64)).any():
+            raise TypeError("it has numbers that are too large")
         return made
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         of_type = "" if dtype is None else f" of the type {np.dtype(dtype)}"

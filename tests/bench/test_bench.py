@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 
 import accuracy
 import gpu
+import perplexity
 import picture
 import versus
 
@@ -72,6 +73,29 @@ class Picture(unittest.TestCase):
         drawn = picture.picture(*picture.first_table((docs / "speed.md").read_text()))
         self.assertEqual((docs / "speed.svg").read_text(), drawn, "bench/picture.py docs/speed.md -o docs/speed.svg")
         self.assertGreater(drawn.count("<rect"), 20)
+
+
+class Perplexity(unittest.TestCase):
+    # What llama-perplexity prints of its comparison.
+    LLAMA = """Mean PPL(Q)                   :   8.260400 ±   0.252900
+Mean PPL(base)                :   8.222100 ±   0.251000
+Mean ln(PPL(Q)/PPL(base))     :  -0.004700 ±   0.001800
+Mean    KLD:   0.003850 ±   0.000070
+"""
+
+    def test_figures_of_both_are_read(self):
+        figures = {"ppl": [8.2604, 0.2529], "base": [8.2221, 0.251], "log_ratio": [-0.0047, 0.0018], "kl": [0.00385, 0.00007]}
+        self.assertEqual(perplexity.of_llama(self.LLAMA), figures)
+        names = {"perplexity": "ppl", "base_perplexity": "base", "log_ratio": "log_ratio", "divergence": "kl"}
+        answer = {name: dict(zip(("value", "error"), figures[key])) for name, key in names.items()}
+        self.assertEqual(perplexity.of_weft(f"reading\n{json.dumps(answer)}\n"), figures)
+        with self.assertRaisesRegex(SystemExit, "printed no kl"):
+            perplexity.of_llama(self.LLAMA.replace("KLD", "?"))
+
+    def test_the_verdict(self):
+        peer = {"ppl": [8.26, 0.25], "kl": [0.004, 0.0001]}
+        for ppl, kl, word in ((8.3, 0.0041, "as good"), (8.6, 0.004, "apart"), (8.3, 0.005, "worse"), (8.2, 0.003, "better")):
+            self.assertEqual(perplexity.verdict({"ppl": [ppl, 0.25], "kl": [kl, 0.0001]}, peer), word)
 
 
 class Judgement(unittest.TestCase):

@@ -147,3 +147,9 @@ def test_arrays_keep_their_numbers():
             plan.run(inputs | {"ids": wrong})
     with pytest.raises(TypeError, match="'q8' is no array of numbers of the type uint8"):
         plan.set_weight("q8", np.full((1, 32), 0.5))
+    # A number that the type has no room for would become infinite; what is infinite stays so.
+    for large in (1e39, -1e39, 10**39):
+        with pytest.raises(TypeError, match="'x' is no array of numbers of the type float32: it has numbers that are too large"):
+            plan.run(inputs | {"x": [[large, 0, 0, 0]] * 2})
+    infinite = weft.arguments.array("x", [np.inf, -np.inf, 3.4e38], np.float32)
+    assert np.array_equal(np.isinf(infinite), [True, True, False])

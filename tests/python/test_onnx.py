@@ -268,6 +268,9 @@ def test_constants():
     assert np.array_equal(model.run({"x": x})["y"], x.reshape(3, 2))
     with pytest.raises(FileNotFoundError, match="'z'"):
         weft.onnx.load(made, constants={"z": 1})
+    # One size is what is left; of two nobody knows which is which.
+    with pytest.raises(weft.onnx.UnsupportedModelError, match="Reshape.* not several"):
+        weft.onnx.load(made, constants={"shape": [-1, -1]}, devices=["cpu"])
 
 
 def test_what_is_given_is_checked():

@@ -19,6 +19,8 @@ from .common import BOOL, FLOAT, INT64, Value, axis_of, constant_size, constant_
 def reshape(at: Node, x: Any, shape: Any = None, *, allowzero: int = 0) -> Any:
     v = at.elements(x)
     wanted = [x.shape[i] if isinstance(size, int) and size == 0 and not allowzero else size for i, size in enumerate(at.ints(shape))]
+    if wanted.count(-1) > 1:
+        raise UnsupportedError(f"one size is what is left of the others, not several: {wanted}")
     if -1 in wanted:
         wanted[wanted.index(-1)] = rest_of(x.shape, [size for size in wanted if not (isinstance(size, int) and size == -1)])
     return at.shaped(v, wanted, x)
