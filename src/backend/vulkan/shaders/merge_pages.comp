@@ -3,20 +3,22 @@
 // What attention.comp left of each page, merged in the order of pages. A workgroup takes a head of a row. Tensors: parts,
 // sequences, counts, sinks, out. Params: heads, v_dim, extents of a sequence, whether there are sinks.
 #include "common.glsl"
+#include "rows.glsl"
 #include "softmax_merge.glsl"
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kColumns = 1;  // A thread.
 
 void main() {
   const uint v_dim = param(1), head = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
-  for (uint row = gl_WorkGroupID.y; row < n_rows(); row += gl_NumWorkGroups.y) {
+  for (uint at = gl_WorkGroupID.y; at < n_rows(); at += gl_NumWorkGroups.y) {
+    const uint row = row_at(at);
     const int n_extents = ints(2).i[ints(1).i[row]];
     const uint64_t first = (uint64_t(row) * param(0) + head) * param(2);
     Softmax all = Softmax(kLowest, 0.0);
     float values[kColumns];
     for (uint c = 0; c < kColumns; ++c) values[c] = 0.0;
     for (int e = 0; e < n_extents; ++e) {
-      Floats part = Floats(address(0) + (first + e) * (v_dim + 2u) * 4u);
+      Floats part = Floats(address(0) + (first + min(e, int(param(2)) - 1)) * (v_dim + 2u) * 4u);
       const float top = part.f[0];
       if (top == kLowest) continue;  // No cell of this page is seen.
       const Softmax page = Softmax(top, part.f[1]);

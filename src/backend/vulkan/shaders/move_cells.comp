@@ -4,6 +4,7 @@
 // do not; of quantised caches whole heads) and makes all moves of them in order, so no thread waits for another. Tensors: cache, from, to, deltas,
 // frequencies. Params: head_dim, heads, bytes of a cell, n_rot (0: nothing turns), neox, words of a cell.
 #include "common.glsl"
+#include "rows.glsl"
 #include "unpack.glsl"
 #include "pack.glsl"
 #include "turns.glsl"
@@ -20,7 +21,8 @@ void move_blocks(uint unit) {
   const bool neox = param(4) != 0u;
   if (unit * kUnit >= head_dim * param(1)) return;
   const uint unit_bytes = kUnit / kPair * pair_bytes(kType);
-  for (uint m = 0; m < n_rows(); ++m) {
+  for (uint i = 0; i < n_rows(); ++i) {
+    const uint m = row_at(i);
     const int delta = ints(3).i[m];
     const uint64_t source = address(0) + uint64_t(ints(1).i[m]) * param(2) + unit * unit_bytes;
     const uint64_t target = address(0) + uint64_t(ints(2).i[m]) * param(2) + unit * unit_bytes;
@@ -54,8 +56,10 @@ void main() {
   const uint64_t cache = address(0);
   if (kTurns == 0u) {  // Plain words.
     if (unit >= param(5)) return;
-    for (uint m = 0; m < n_rows(); ++m)
+    for (uint i = 0; i < n_rows(); ++i) {
+      const uint m = row_at(i);
       Words(cache + uint64_t(ints(2).i[m]) * cell_bytes).w[unit] = Words(cache + uint64_t(ints(1).i[m]) * cell_bytes).w[unit];
+    }
     return;
   }
   const uint head_dim = param(0), n_rot = param(3), half_rot = n_rot / 2u;
@@ -65,7 +69,8 @@ void main() {
   const uint base = head * head_dim;
   const uint first = base + (turns && neox ? 2u * u : 4u * u);
   const uint second = turns && neox ? first + half_rot : first + 2u;
-  for (uint m = 0; m < n_rows(); ++m) {
+  for (uint i = 0; i < n_rows(); ++i) {
+    const uint m = row_at(i);
     const int from = ints(1).i[m], to = ints(2).i[m], delta = ints(3).i[m];
     const uint64_t source = cache + uint64_t(from) * cell_bytes, target = cache + uint64_t(to) * cell_bytes;
     vec2 a = load_two(source, first), b = load_two(source, second);
