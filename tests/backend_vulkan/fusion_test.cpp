@@ -94,6 +94,80 @@ TEST(VulkanFusion, OpsThatShareLaunchesGiveTheBitsThatTheyGiveApart) {
   }
 }
 
+/// Keys that are turned and stored. What is shown as an output keeps a launch of its own.
+struct Keys {
+  static constexpr std::int64_t kRows = 5, kHeads = 3, kCells = 64;
+  Keys(DType type, const ops::Rope& rope, bool shows_turned) : head_dim(rope.head_dim), dtype(type) {
+    x = graph.add_input("x", DType::kF32, {kRows, kHeads * head_dim});
+    positions = graph.add_input("positions", DType::kI32, {kRows});
+    cells = graph.add_input("cells", DType::kI32, {kRows});
+    cache = graph.add_state("cache", type, {kCells, kHeads, head_dim});
+    turned = graph.add(rope, {x, positions}, "turned");
+    stored = graph.add(ops::StoreCache{.role = CacheRole::kKeys}, {cache, turned, cells}, "stored");
+    graph.add_output(stored);
+    if (shows_turned) graph.add_output(turned);
+  }
+
+  /// The bytes of the cells.
+  std::vector<std::byte> run(Device& device) {
+    const auto rows = device.create_host_tensor(DType::kF32, std::vector{kRows, kHeads * head_dim});
+    const auto at = device.create_host_tensor(DType::kI32, std::vector{kRows}),
+               to = device.create_host_tensor(DType::kI32, std::vector{kRows}),
+               shown = device.create_host_tensor(DType::kF32, std::vector{kRows, kHeads * head_dim});
+    const auto state = device.create_state(dtype, std::vector{kCells, kHeads, head_dim});
+    for (std::int64_t i = 0; i < kRows * kHeads * head_dim; ++i)
+      reinterpret_cast<float*>(rows->host().data())[i] = std::sin(static_cast<float>(i) * 0.37f) * 3.0f;
+    std::vector<std::int32_t> used;
+    for (std::int32_t r = 0; r < kRows; ++r) {
+      reinterpret_cast<std::int32_t*>(at->host().data())[r] = 1000 * r + 7;
+      reinterpret_cast<std::int32_t*>(to->host().data())[r] = used.emplace_back((r * 29 + 3) % kCells);
+    }
+    Bindings bindings(graph.values().size(), nullptr);
+    const auto bind = [&](ValueId value, DeviceTensor& to_tensor) {
+      bindings[static_cast<std::size_t>(value)] = &to_tensor;
+    };
+    bind(x, *rows), bind(positions, *at), bind(cells, *to), bind(cache, *state), bind(turned, *shown);
+    const auto plan = device.compile(graph, bindings, {});
+    plan->submit({}, bindings, {});
+    plan->wait();
+    n_launches = plan->n_launches();
+    std::vector<std::byte> bytes(static_cast<std::size_t>(kRows) * row_bytes(dtype, kHeads * head_dim));
+    device.read_cells(*state, CacheRole::kKeys, used, bytes);
+    return bytes;
+  }
+
+  Graph graph;
+  std::int64_t head_dim = 0;
+  DType dtype = DType::kF16;
+  ValueId x = kNoValue, positions = kNoValue, cells = kNoValue, cache = kNoValue, turned = kNoValue,
+          stored = kNoValue;
+  int n_launches = 0;
+};
+
+TEST(VulkanFusion, KeysAreTurnedOnTheWayToTheirCells) {
+  const auto devices = test::vulkan_devices();
+  if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0})
+    for (const bool neox : {false, true})
+      for (const int n_rot : {64, 24, 6}) {
+        // Scaled rows are multiplied by a magnitude, too.
+        const ops::Rope rope = {.head_dim = 64,
+                                .n_rot = n_rot,
+                                .neox = neox,
+                                .freq_scale = 0.25f,
+                                .ext_factor = 1.0f,
+                                .n_ctx_orig = 64};
+        Keys together(type, rope, false), apart(type, rope, true);
+        const std::vector<std::byte> bytes = together.run(*devices.front());
+        EXPECT_EQ(bytes, apart.run(*devices.front())) << info(type).name << " " << neox << " " << n_rot;
+        EXPECT_NE(bytes[0] | bytes[1] | bytes[2] | bytes[3], std::byte{0});
+        // Blocks and single pairs are not made by fours.
+        const bool fused = type != DType::kQ8_0 && n_rot != 6;
+        EXPECT_EQ(together.n_launches, fused ? 1 : 2);
+        EXPECT_EQ(apart.n_launches, 2);
+      }
+}
+
 TEST(VulkanFusion, KnowsWhoDoesWithoutALaunch) {
   const Layer together(false), apart(true);
   const auto value = [](const Layer& layer, std::string_view name) {

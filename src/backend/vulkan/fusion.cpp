@@ -25,6 +25,14 @@ bool can_make_codes(const Graph& graph, const Node& node) {
   });
 }
 
+/// Whether the launch of a store of rows can turn them as well: two pairs at a time, into floats.
+bool can_turn_into(const Graph& graph, const Node& store, NodeId producer) {
+  if (producer == kNoNode || get_op<ops::StoreCache>(store)->role == CacheRole::kSlots) return false;
+  const auto* const rope = get_op<ops::Rope>(graph.node(producer));
+  return rope != nullptr && is_float(graph.value(store.inputs[0]).dtype) && rope->n_rot % 4 == 0 &&
+         rope->head_dim % 4 == 0;
+}
+
 }  // namespace
 
 bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots) {
@@ -35,6 +43,8 @@ bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots) {
 Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots)
     : product_of_(graph.nodes().size(), kNoNode),
       is_added_to_(graph.nodes().size()),
+      rope_of_(graph.nodes().size(), kNoNode),
+      is_stored_(graph.nodes().size()),
       makes_codes_(graph.values().size()),
       makes_floats_(graph.values().size()) {
   std::vector<int> n_readers(graph.values().size());
@@ -69,6 +79,14 @@ Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots
       makes_codes_[index(node.output)] = both || !makes_floats_[index(node.output)];
     }
     if (!makes_codes_[index(node.output)]) makes_floats_[index(node.output)] = true;
+
+    if (get_op<ops::StoreCache>(node) != nullptr) {
+      const NodeId rope = graph.value(node.inputs[1]).producer;
+      if (n_readers[index(node.inputs[1])] == 1 && can_turn_into(graph, node, rope)) {
+        rope_of_[n] = rope;
+        is_stored_[index(rope)] = true;
+      }
+    }
 
     if (get_op<ops::Add>(node) == nullptr || node.inputs[0] == node.inputs[1]) continue;
     for (const std::size_t i : {1, 0}) {

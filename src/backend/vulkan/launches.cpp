@@ -71,7 +71,7 @@ class Builder {
 
   Program build() {
     for (std::size_t n = 0; n < live_.size(); ++n)
-      if (live_[n] && !fusion_.is_added_to(static_cast<NodeId>(n))) add(static_cast<NodeId>(n));
+      if (live_[n] && !is_left_to_another(static_cast<NodeId>(n))) add(static_cast<NodeId>(n));
     place_scratch();
     if (target_.far_from_host) bring_inputs();
     std::stable_sort(program_.launches.begin(), program_.launches.end(),
@@ -80,10 +80,12 @@ class Builder {
   }
 
  private:
+  bool is_left_to_another(NodeId id) const { return fusion_.is_added_to(id) || fusion_.is_stored(id); }
   void add(NodeId id) {
     const Node& node = graph_.node(id);
     if (is_view(node.op)) return add_view(builder_, id);
     if (fusion_.product_of(id) != kNoNode) return add_sum(id, fusion_.product_of(id));
+    if (fusion_.rope_of(id) != kNoNode) return store_turned(id, fusion_.rope_of(id));
     const bool from_rows = !reads_strides(node.op) || fusion_.makes_codes(node.output);
     if (from_rows) make_all_plain(node);
     int phase = builder_.ready(node.inputs);
@@ -427,6 +429,22 @@ class Builder {
     Launch& launch = add(Shader::kStoreCache, {type(node.inputs[0]), plain}, shape(node.inputs[1]).row_dim(),
                          {node.inputs[0], node.inputs[1], node.inputs[2]}, {n, cell_bytes(node.inputs[0])});
     launch.groups = groups_for(n / per_thread, 128);
+  }
+
+  /// Rows that are turned on the way to their cells.
+  void store_turned(NodeId id, NodeId rope_id) {
+    const Node &store = graph_.node(id), &rope = graph_.node(rope_id);
+    make_all_plain(rope);
+    const ValueId cache = store.inputs[0], cells = store.inputs[2];
+    make_plain(builder_, cells);
+    builder_.enter(id, std::max({builder_.ready(rope.inputs), builder_.ready(cache), builder_.ready(cells)}));
+    const auto& op = *get_op<ops::Rope>(rope);
+    const std::uint32_t n = columns(rope.output);
+    Launch& launch = add(Shader::kStoreTurned, {type(cache)}, shape(rope.output).row_dim(),
+                         {rope.inputs[0], rope.inputs[1], frequencies(op, optional(rope, 2)), cache, cells},
+                         {n, word(std::int64_t{op.head_dim}), word(std::int64_t{op.n_rot}), op.neox,
+                          word(static_cast<float>(rope_magnitude(op))), cell_bytes(cache)});
+    launch.groups = groups_for(n / 4, 128);
   }
 
   /// Few rows have their pages spread over workgroups and merged behind; many are tiles that merge as they
