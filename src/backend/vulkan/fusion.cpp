@@ -7,6 +7,8 @@
 namespace weft::vulkan {
 namespace {
 
+constexpr std::int64_t kBlock = 32;  // As in blocks.glsl.
+
 /// Rows that an activation's launch can read where they lie: one after another, perhaps with others between.
 bool is_rows(const Graph& graph, ValueId value) {
   // Of what other nodes cut out of something nobody knows here where it lies.
@@ -14,10 +16,16 @@ bool is_rows(const Graph& graph, ValueId value) {
   return producer == kNoNode || !is_view(graph.node(producer).op);
 }
 
-/// Whether the launch of a value's node can make codes of it: it has whole rows, or elements in their order.
+/// Whether the launch of a value's node can make codes of it: it has whole rows, or blocks of them, or
+/// elements in their order.
 bool can_make_codes(const Graph& graph, const Node& node) {
   if (const auto* const norm = get_op<ops::Norm>(node))
     return norm->group == 0 || norm->group == graph.value(node.output).shape.columns();
+  if (get_op<ops::Attention>(node) != nullptr) {  // Who merges pages has a head of a row.
+    const auto in = named_inputs<ops::Attention>(node);
+    return graph.value(in.v).shape[2].constant() % kBlock == 0 &&
+           graph.value(in.extents).shape[1].constant() > 1;
+  }
   if (get_op<ops::Glu>(node) == nullptr && get_op<ops::Activate>(node) == nullptr) return false;
   const Shape& shape = graph.value(node.output).shape;
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
@@ -75,7 +83,7 @@ Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots
     const Shape& shape = graph.value(node.output).shape;
     if (wants_codes[index(node.output)] && can_make_codes(graph, node)) {
       // An activation's launch makes either.
-      const bool both = get_op<ops::Norm>(node) != nullptr;
+      const bool both = get_op<ops::Norm>(node) != nullptr || get_op<ops::Attention>(node) != nullptr;
       makes_codes_[index(node.output)] = both || !makes_floats_[index(node.output)];
     }
     if (!makes_codes_[index(node.output)]) makes_floats_[index(node.output)] = true;

@@ -479,7 +479,8 @@ class Builder {
     const auto few = static_cast<std::uint32_t>(
         std::clamp<std::size_t>(kPartBytes / (part_bytes * row_parts), 1, kRowsOfLanes));
     const bool can_split = splits_pages(node);
-    if (rows.value(graph_.bounds()) > (can_split ? std::int64_t{few} : 0)) {
+    const bool has_many = rows.value(graph_.bounds()) > (can_split ? std::int64_t{few} : 0);
+    if (has_many) {
       attend(std::max(1u, queries / shared_heads), false).groups = [=](const StepSizes& step) -> Groups {
         if (can_split && step.rows <= few) return {0, 0, 0};
         return {groups, groups_of(step.rows, 1), 1};
@@ -505,13 +506,28 @@ class Builder {
       return {groups, step.rows, std::min(n_extents, kMaxSplits)};
     };
     builder_.enter(builder_.node(), phase);
-    Launch& merge = add(Shader::kMergePages, {(v_dim + 63) / 64}, rows,
-                        {kNoValue, in.sequences, in.counts, in.head_terms, node.output},
+    const bool floats = fusion_.makes_floats(node.output), codes = fusion_.makes_codes(node.output);
+    Launch& merge = add(Shader::kMergePages, {(v_dim + 63) / 64, floats, codes}, rows,
+                        {kNoValue, in.sequences, in.counts, in.head_terms, floats ? node.output : kNoValue},
                         {heads, v_dim, n_extents, sinks});
     merge.push.tensors[0] = place;
     merge.scratch = 1;
     merge.groups = [=](const StepSizes& step) -> Groups {
       return step.rows > few ? Groups{0, 0, 0} : Groups{heads, step.rows, 1};
+    };
+    if (!codes) return;
+    make_codes(node, merge, 5);
+    if (!has_many) return;
+    // Tiles leave floats, of which a launch in a phase behind makes codes; few rows have no such phase.
+    const std::uint32_t made = merge.push.tensors[5];
+    builder_.enter(builder_.node(), phase + 1);
+    Launch& quantise =
+        add(Shader::kQuantise, {0, 0}, shape(node.output).row_dim(), {node.output}, {columns(node.output)});
+    quantise.push.tensors[1] = made;
+    quantise.scratch = 0b10;
+    quantise.groups = [few,
+                       all = groups_for(columns(node.output) / kBlock, 64)](const StepSizes& step) -> Groups {
+      return step.rows > few ? all(step) : Groups{0, 0, 0};
     };
   }
   /// Whether few rows of attention are merged in a phase of their own: where there are several pages.
