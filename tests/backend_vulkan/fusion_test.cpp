@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "vulkan_test_support.h"
 
@@ -91,6 +94,184 @@ TEST(VulkanFusion, OpsThatShareLaunchesGiveTheBitsThatTheyGiveApart) {
     EXPECT_GT(std::abs(result[1]), 0.0f);
     // Without codes of its own for each product and without the addition.
     EXPECT_LT(together.n_phases, apart.n_phases);
+  }
+}
+
+/// Keys that are turned and stored. What is shown as an output keeps a launch of its own.
+struct Keys {
+  static constexpr std::int64_t kRows = 5, kHeads = 3, kCells = 64;
+  Keys(DType type, const ops::Rope& rope, bool shows_turned) : head_dim(rope.head_dim), dtype(type) {
+    x = graph.add_input("x", DType::kF32, {kRows, kHeads * head_dim});
+    positions = graph.add_input("positions", DType::kI32, {kRows});
+    cells = graph.add_input("cells", DType::kI32, {kRows});
+    cache = graph.add_state("cache", type, {kCells, kHeads, head_dim});
+    turned = graph.add(rope, {x, positions}, "turned");
+    stored = graph.add(ops::StoreCache{.role = CacheRole::kKeys}, {cache, turned, cells}, "stored");
+    graph.add_output(stored);
+    if (shows_turned) graph.add_output(turned);
+  }
+
+  /// The bytes of the cells.
+  std::vector<std::byte> run(Device& device) {
+    const auto rows = device.create_host_tensor(DType::kF32, std::vector{kRows, kHeads * head_dim});
+    const auto at = device.create_host_tensor(DType::kI32, std::vector{kRows}),
+               to = device.create_host_tensor(DType::kI32, std::vector{kRows}),
+               shown = device.create_host_tensor(DType::kF32, std::vector{kRows, kHeads * head_dim});
+    const auto state = device.create_state(dtype, std::vector{kCells, kHeads, head_dim});
+    for (std::int64_t i = 0; i < kRows * kHeads * head_dim; ++i)
+      reinterpret_cast<float*>(rows->host().data())[i] = std::sin(static_cast<float>(i) * 0.37f) * 3.0f;
+    std::vector<std::int32_t> used;
+    for (std::int32_t r = 0; r < kRows; ++r) {
+      reinterpret_cast<std::int32_t*>(at->host().data())[r] = 1000 * r + 7;
+      reinterpret_cast<std::int32_t*>(to->host().data())[r] = used.emplace_back((r * 29 + 3) % kCells);
+    }
+    Bindings bindings(graph.values().size(), nullptr);
+    const auto bind = [&](ValueId value, DeviceTensor& to_tensor) {
+      bindings[static_cast<std::size_t>(value)] = &to_tensor;
+    };
+    bind(x, *rows), bind(positions, *at), bind(cells, *to), bind(cache, *state), bind(turned, *shown);
+    const auto plan = device.compile(graph, bindings, {});
+    plan->submit({}, bindings, {});
+    plan->wait();
+    n_launches = plan->n_launches();
+    std::vector<std::byte> bytes(static_cast<std::size_t>(kRows) * row_bytes(dtype, kHeads * head_dim));
+    device.read_cells(*state, CacheRole::kKeys, used, bytes);
+    return bytes;
+  }
+
+  Graph graph;
+  std::int64_t head_dim = 0;
+  DType dtype = DType::kF16;
+  ValueId x = kNoValue, positions = kNoValue, cells = kNoValue, cache = kNoValue, turned = kNoValue,
+          stored = kNoValue;
+  int n_launches = 0;
+};
+
+TEST(VulkanFusion, KeysAreTurnedOnTheWayToTheirCells) {
+  const auto devices = test::vulkan_devices();
+  if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0})
+    for (const bool neox : {false, true})
+      for (const int n_rot : {64, 24, 6}) {
+        // Scaled rows are multiplied by a magnitude, too.
+        const ops::Rope rope = {.head_dim = 64,
+                                .n_rot = n_rot,
+                                .neox = neox,
+                                .freq_scale = 0.25f,
+                                .ext_factor = 1.0f,
+                                .n_ctx_orig = 64};
+        Keys together(type, rope, false), apart(type, rope, true);
+        const std::vector<std::byte> bytes = together.run(*devices.front());
+        EXPECT_EQ(bytes, apart.run(*devices.front())) << info(type).name << " " << neox << " " << n_rot;
+        EXPECT_NE(bytes[0] | bytes[1] | bytes[2] | bytes[3], std::byte{0});
+        // Blocks and single pairs are not made by fours.
+        const bool fused = type != DType::kQ8_0 && n_rot != 6;
+        EXPECT_EQ(together.n_launches, fused ? 1 : 2);
+        EXPECT_EQ(apart.n_launches, 2);
+      }
+}
+
+/// What a product makes of attention over a few pages.
+struct Attending {
+  static constexpr std::int64_t kMaxRows = 24, kHeads = 4, kKvHeads = 2, kHead = 64, kPages = 3;
+  static constexpr std::int64_t kCells = kPages * kPageCells, kWidth = kHeads * kHead;
+  explicit Attending(bool shows_attention) {
+    const Dim n(1, graph.add_symbol("n", 0, kMaxRows));
+    const ValueId q = graph.add_input("q", DType::kF32, {n, kWidth});
+    for (const char* const name : {"k", "v"})
+      states.push_back(graph.add_state(name, DType::kF16, {kCells, kKvHeads, kHead}));
+    const auto ints = [&](const char* name, const Shape& shape) {
+      return graph.add_input(name, DType::kI32, shape);
+    };
+    inputs = {.q = q,
+              .k = states[0],
+              .v = states[1],
+              .positions = ints("positions", {n}),
+              .sequences = ints("sequences", {n}),
+              .extents = ints("extents", {1, kPages, kExtentWords}),
+              .counts = ints("counts", {1}),
+              .ends = ints("ends", {n}),
+              .hidden_first = ints("hidden_first", {n}),
+              .hidden = ints("hidden", {1, kHiddenWords})};
+    attention = graph.add(ops::Attention{.n_heads = kHeads, .scale = 0.2f}, inputs, "attention");
+    weight = graph.add_weight("weight", DType::kQ8_0, {kColumns, kWidth});
+    y = graph.add(ops::Matmul{}, {weight, attention}, "y");
+    graph.add_output(y);
+    if (shows_attention) graph.add_output(attention);
+  }
+
+  std::vector<float> run(Device& device, std::int64_t n_rows) {
+    std::vector<std::unique_ptr<DeviceTensor>> tensors;
+    Bindings bindings(graph.values().size(), nullptr);
+    const auto bind = [&](ValueId value, std::unique_ptr<DeviceTensor> tensor) -> DeviceTensor& {
+      bindings[static_cast<std::size_t>(value)] = tensor.get();
+      return *tensors.emplace_back(std::move(tensor));
+    };
+    const auto host = [&](ValueId value) {
+      const ValueInfo& of = graph.value(value);
+      return bind(value, device.create_host_tensor(of.dtype, of.shape.dims(graph.bounds()))).host();
+    };
+    const auto set = [&](ValueId value, auto number_of) {
+      const std::span<std::byte> bytes = host(value);
+      const std::span<std::int32_t> all(reinterpret_cast<std::int32_t*>(bytes.data()), bytes.size() / 4);
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = number_of(static_cast<std::int32_t>(i));
+    };
+    set(inputs.q, [](std::int32_t i) {
+      return std::bit_cast<std::int32_t>(std::sin(static_cast<float>(i) * 0.37f) * 2.0f);
+    });
+    set(inputs.positions, [](std::int32_t row) { return 100 + row; });
+    set(inputs.sequences, [](std::int32_t) { return 0; });
+    // All cells of page after page.
+    set(inputs.extents, [](std::int32_t i) {
+      const std::int32_t page = i / static_cast<std::int32_t>(kExtentWords);
+      return std::array<std::int32_t, 6>{-1, -1, page, page * 64, 1, 0}[static_cast<std::size_t>(i) % 6];
+    });
+    set(inputs.counts, [](std::int32_t) { return static_cast<std::int32_t>(kPages); });
+    set(inputs.ends, [](std::int32_t row) { return 101 + row; });
+    set(inputs.hidden_first, [](std::int32_t) { return -1; });
+    set(inputs.hidden, [](std::int32_t) { return -1; });
+    for (const ValueId state : states) {
+      DeviceTensor& cache =
+          bind(state, device.create_state(DType::kF16, std::vector{kCells, kKvHeads, kHead}));
+      std::vector<std::int32_t> cells(kCells);
+      std::iota(cells.begin(), cells.end(), 0);
+      std::vector<std::byte> rows(static_cast<std::size_t>(kCells * kKvHeads * kHead) * 2);
+      // Halves from 1/64 to 2, of either sign.
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        rows[i] = i % 2 == 0 ? std::byte(i * 31 % 251) : std::byte((i * 7 % 2 << 7) | (36 + i * 13 % 27));
+      device.write_cells(cache, state == states[0] ? CacheRole::kKeys : CacheRole::kValues, cells, rows);
+    }
+    std::vector<std::byte> data(row_bytes(DType::kQ8_0, kColumns * kWidth));
+    for (std::size_t i = 0; i < data.size(); ++i)  // Blocks of a scale, 1/64 as a half, and 32 codes.
+      data[i] = i % 34 == 0 ? std::byte{0} : i % 34 == 1 ? std::byte{0x24} : std::byte(i * 37 % 251);
+    bind(weight, device.create_weight(DType::kQ8_0, std::vector{kColumns, kWidth}, {data, {}}));
+    for (const ValueId output : graph.outputs()) host(output);
+    const auto plan = device.compile(graph, bindings, {.allowed = {.shapes = true}});
+    plan->submit({&n_rows, 1}, bindings, {.shapes = true});
+    plan->wait();
+    const auto* const result =
+        reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(y)]->host().data());
+    return {result, result + n_rows * kColumns};
+  }
+
+  Graph graph;
+  ops::Attention::Inputs inputs;
+  std::vector<ValueId> states;
+  ValueId attention = kNoValue, weight = kNoValue, y = kNoValue;
+};
+
+TEST(VulkanFusion, WhoMergesPagesMakesTheCodesThatTilesOfAttentionHaveMadeBehindThem) {
+  const auto devices = test::vulkan_devices();
+  if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
+  for (const bool shows_attention : {false, true}) {
+    Attending attending(shows_attention);
+    const std::vector<float> few = attending.run(*devices.front(), 3),
+                             many = attending.run(*devices.front(), Attending::kMaxRows);
+    EXPECT_EQ(few, std::vector<float>(many.begin(), many.begin() + 3 * kColumns));
+    EXPECT_GT(std::abs(few[1]), 0.0f);
+    const vulkan::Fusion fusion(attending.graph, live_nodes(attending.graph), true);
+    EXPECT_TRUE(fusion.makes_codes(attending.attention));
+    EXPECT_EQ(fusion.makes_floats(attending.attention), shows_attention);
   }
 }
 

@@ -7,6 +7,8 @@
 namespace weft::vulkan {
 namespace {
 
+constexpr std::int64_t kBlock = 32;  // As in blocks.glsl.
+
 /// Rows that an activation's launch can read where they lie: one after another, perhaps with others between.
 bool is_rows(const Graph& graph, ValueId value) {
   // Of what other nodes cut out of something nobody knows here where it lies.
@@ -14,15 +16,29 @@ bool is_rows(const Graph& graph, ValueId value) {
   return producer == kNoNode || !is_view(graph.node(producer).op);
 }
 
-/// Whether the launch of a value's node can make codes of it: it has whole rows, or elements in their order.
+/// Whether the launch of a value's node can make codes of it: it has whole rows, or blocks of them, or
+/// elements in their order.
 bool can_make_codes(const Graph& graph, const Node& node) {
   if (const auto* const norm = get_op<ops::Norm>(node))
     return norm->group == 0 || norm->group == graph.value(node.output).shape.columns();
+  if (get_op<ops::Attention>(node) != nullptr) {  // Who merges pages has a head of a row.
+    const auto in = named_inputs<ops::Attention>(node);
+    return graph.value(in.v).shape[2].constant() % kBlock == 0 &&
+           graph.value(in.extents).shape[1].constant() > 1;
+  }
   if (get_op<ops::Glu>(node) == nullptr && get_op<ops::Activate>(node) == nullptr) return false;
   const Shape& shape = graph.value(node.output).shape;
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
     return is_rows(graph, input) && graph.value(input).shape == shape;
   });
+}
+
+/// Whether the launch of a store of rows can turn them as well: two pairs at a time, into floats.
+bool can_turn_into(const Graph& graph, const Node& store, NodeId producer) {
+  if (producer == kNoNode || get_op<ops::StoreCache>(store)->role == CacheRole::kSlots) return false;
+  const auto* const rope = get_op<ops::Rope>(graph.node(producer));
+  return rope != nullptr && is_float(graph.value(store.inputs[0]).dtype) && rope->n_rot % 4 == 0 &&
+         rope->head_dim % 4 == 0;
 }
 
 }  // namespace
@@ -35,6 +51,8 @@ bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots) {
 Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots)
     : product_of_(graph.nodes().size(), kNoNode),
       is_added_to_(graph.nodes().size()),
+      rope_of_(graph.nodes().size(), kNoNode),
+      is_stored_(graph.nodes().size()),
       makes_codes_(graph.values().size()),
       makes_floats_(graph.values().size()) {
   std::vector<int> n_readers(graph.values().size());
@@ -65,10 +83,18 @@ Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots
     const Shape& shape = graph.value(node.output).shape;
     if (wants_codes[index(node.output)] && can_make_codes(graph, node)) {
       // An activation's launch makes either.
-      const bool both = get_op<ops::Norm>(node) != nullptr;
+      const bool both = get_op<ops::Norm>(node) != nullptr || get_op<ops::Attention>(node) != nullptr;
       makes_codes_[index(node.output)] = both || !makes_floats_[index(node.output)];
     }
     if (!makes_codes_[index(node.output)]) makes_floats_[index(node.output)] = true;
+
+    if (get_op<ops::StoreCache>(node) != nullptr) {
+      const NodeId rope = graph.value(node.inputs[1]).producer;
+      if (n_readers[index(node.inputs[1])] == 1 && can_turn_into(graph, node, rope)) {
+        rope_of_[n] = rope;
+        is_stored_[index(rope)] = true;
+      }
+    }
 
     if (get_op<ops::Add>(node) == nullptr || node.inputs[0] == node.inputs[1]) continue;
     for (const std::size_t i : {1, 0}) {

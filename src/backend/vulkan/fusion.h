@@ -21,6 +21,11 @@ class Fusion {
   /// Whether a product is left to the addition that alone reads it.
   bool is_added_to(NodeId product) const { return is_added_to_[index(product)]; }
 
+  /// The rope whose launch is that of this store of what it turned; kNoNode: the store is no such.
+  NodeId rope_of(NodeId store) const { return rope_of_[index(store)]; }
+  /// Whether a rope is left to the store that alone reads it.
+  bool is_stored(NodeId rope) const { return is_stored_[index(rope)]; }
+
   /// Whether who makes a value makes codes of it, too: its node is one that can, and a product wants them.
   bool makes_codes(ValueId value) const { return makes_codes_[index(value)]; }
   /// Whether its floats are for somebody.
@@ -30,6 +35,8 @@ class Fusion {
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   std::vector<NodeId> product_of_;  // By node.
   std::vector<bool> is_added_to_;
+  std::vector<NodeId> rope_of_;
+  std::vector<bool> is_stored_;
   std::vector<bool> makes_codes_, makes_floats_;  // By value.
 };
 

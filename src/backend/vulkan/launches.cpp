@@ -71,7 +71,7 @@ class Builder {
 
   Program build() {
     for (std::size_t n = 0; n < live_.size(); ++n)
-      if (live_[n] && !fusion_.is_added_to(static_cast<NodeId>(n))) add(static_cast<NodeId>(n));
+      if (live_[n] && !is_left_to_another(static_cast<NodeId>(n))) add(static_cast<NodeId>(n));
     place_scratch();
     if (target_.far_from_host) bring_inputs();
     std::stable_sort(program_.launches.begin(), program_.launches.end(),
@@ -80,10 +80,12 @@ class Builder {
   }
 
  private:
+  bool is_left_to_another(NodeId id) const { return fusion_.is_added_to(id) || fusion_.is_stored(id); }
   void add(NodeId id) {
     const Node& node = graph_.node(id);
     if (is_view(node.op)) return add_view(builder_, id);
     if (fusion_.product_of(id) != kNoNode) return add_sum(id, fusion_.product_of(id));
+    if (fusion_.rope_of(id) != kNoNode) return store_turned(id, fusion_.rope_of(id));
     const bool from_rows = !reads_strides(node.op) || fusion_.makes_codes(node.output);
     if (from_rows) make_all_plain(node);
     int phase = builder_.ready(node.inputs);
@@ -429,6 +431,22 @@ class Builder {
     launch.groups = groups_for(n / per_thread, 128);
   }
 
+  /// Rows that are turned on the way to their cells.
+  void store_turned(NodeId id, NodeId rope_id) {
+    const Node &store = graph_.node(id), &rope = graph_.node(rope_id);
+    make_all_plain(rope);
+    const ValueId cache = store.inputs[0], cells = store.inputs[2];
+    make_plain(builder_, cells);
+    builder_.enter(id, std::max({builder_.ready(rope.inputs), builder_.ready(cache), builder_.ready(cells)}));
+    const auto& op = *get_op<ops::Rope>(rope);
+    const std::uint32_t n = columns(rope.output);
+    Launch& launch = add(Shader::kStoreTurned, {type(cache)}, shape(rope.output).row_dim(),
+                         {rope.inputs[0], rope.inputs[1], frequencies(op, optional(rope, 2)), cache, cells},
+                         {n, word(std::int64_t{op.head_dim}), word(std::int64_t{op.n_rot}), op.neox,
+                          word(static_cast<float>(rope_magnitude(op))), cell_bytes(cache)});
+    launch.groups = groups_for(n / 4, 128);
+  }
+
   /// Few rows have their pages spread over workgroups and merged behind; many are tiles that merge as they
   /// go.
   void launch(const ops::Attention& op, const Node& node) {
@@ -461,7 +479,8 @@ class Builder {
     const auto few = static_cast<std::uint32_t>(
         std::clamp<std::size_t>(kPartBytes / (part_bytes * row_parts), 1, kRowsOfLanes));
     const bool can_split = splits_pages(node);
-    if (rows.value(graph_.bounds()) > (can_split ? std::int64_t{few} : 0)) {
+    const bool has_many = rows.value(graph_.bounds()) > (can_split ? std::int64_t{few} : 0);
+    if (has_many) {
       attend(std::max(1u, queries / shared_heads), false).groups = [=](const StepSizes& step) -> Groups {
         if (can_split && step.rows <= few) return {0, 0, 0};
         return {groups, groups_of(step.rows, 1), 1};
@@ -487,13 +506,28 @@ class Builder {
       return {groups, step.rows, std::min(n_extents, kMaxSplits)};
     };
     builder_.enter(builder_.node(), phase);
-    Launch& merge = add(Shader::kMergePages, {(v_dim + 63) / 64}, rows,
-                        {kNoValue, in.sequences, in.counts, in.head_terms, node.output},
+    const bool floats = fusion_.makes_floats(node.output), codes = fusion_.makes_codes(node.output);
+    Launch& merge = add(Shader::kMergePages, {(v_dim + 63) / 64, floats, codes}, rows,
+                        {kNoValue, in.sequences, in.counts, in.head_terms, floats ? node.output : kNoValue},
                         {heads, v_dim, n_extents, sinks});
     merge.push.tensors[0] = place;
     merge.scratch = 1;
     merge.groups = [=](const StepSizes& step) -> Groups {
       return step.rows > few ? Groups{0, 0, 0} : Groups{heads, step.rows, 1};
+    };
+    if (!codes) return;
+    make_codes(node, merge, 5);
+    if (!has_many) return;
+    // Tiles leave floats, of which a launch in a phase behind makes codes; few rows have no such phase.
+    const std::uint32_t made = merge.push.tensors[5];
+    builder_.enter(builder_.node(), phase + 1);
+    Launch& quantise =
+        add(Shader::kQuantise, {0, 0}, shape(node.output).row_dim(), {node.output}, {columns(node.output)});
+    quantise.push.tensors[1] = made;
+    quantise.scratch = 0b10;
+    quantise.groups = [few,
+                       all = groups_for(columns(node.output) / kBlock, 64)](const StepSizes& step) -> Groups {
+      return step.rows > few ? all(step) : Groups{0, 0, 0};
     };
   }
   /// Whether few rows of attention are merged in a phase of their own: where there are several pages.

@@ -15,21 +15,24 @@ namespace weft::vulkan {
 namespace {
 
 // In the order of Shader.
-constexpr const char* kNames[kNumShaders] = {"attention",    "batch_matmul",
-                                             "best",         "bring_inputs",
-                                             "delta_rule",   "elementwise",
-                                             "experts",      "get_rows",
-                                             "log_sum_exp",  "matmul",
-                                             "matmul_codes", "matmul_cooperative",
-                                             "matmul_tiles", "matmul_tiles_codes",
-                                             "merge_pages",  "move_cells",
-                                             "norm",         "pad",
-                                             "quantise",     "ragged_attention",
-                                             "ragged_mean",  "reduce",
-                                             "rope",         "selective_scan",
-                                             "short_conv",   "softmax",
-                                             "sort_experts", "store_cache",
-                                             "transpose",    "unfold"};
+constexpr const char* kNames[kNumShaders] = {
+    "attention",    "batch_matmul",
+    "best",         "bring_inputs",
+    "delta_rule",   "elementwise",
+    "experts",      "get_rows",
+    "log_sum_exp",  "matmul",
+    "matmul_codes", "matmul_cooperative",
+    "matmul_tiles", "matmul_tiles_codes",
+    "merge_pages",  "move_cells",
+    "norm",         "pad",
+    "quantise",     "ragged_attention",
+    "ragged_mean",  "reduce",
+    "rope",         "selective_scan",
+    "short_conv",   "softmax",
+    "sort_experts", "store_cache",
+    "store_turned", "transpose",
+    "unfold",
+};
 
 /// The one form of a shader that uses all that it can of what there is.
 const ShaderForm& best_form(const char* shader, const Abilities& abilities) {

@@ -45,10 +45,11 @@ enum class Shader : std::uint8_t {
   kSoftmax,
   kSortExperts,
   kStoreCache,
+  kStoreTurned,
   kTranspose,
   kUnfold,
 };
-inline constexpr int kNumShaders = 30;
+inline constexpr int kNumShaders = 31;
 const char* name(Shader shader);
 
 /// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that

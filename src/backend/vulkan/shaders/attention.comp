@@ -5,6 +5,7 @@
 // keys and values are read once for all of these queries. A thread scores one cell for half of the queries, then owns columns
 // of V for some of them. With kSplit pages are spread over workgroups and left for merge_pages.comp, in place of out.
 #include "common.glsl"
+#include "rows.glsl"
 #include "unpack.glsl"
 #include "activations.glsl"
 #include "float_blocks.glsl"
@@ -178,9 +179,10 @@ void attend(uint first_row, uint n_row, uint kv_head, uint first_head, uint n_he
   const int n_extents = ints(6).i[sequence];
   Ints extents = Ints(address(5) + uint64_t(sequence) * param(7) * 24u);
   for (int e = kSplit != 0u ? int(gl_WorkGroupID.z) : 0; e < n_extents; e += kSplit != 0u ? int(gl_NumWorkGroups.z) : 1) {
-    const uvec2 mask = uvec2(extents.i[e * 6], extents.i[e * 6 + 1]);
-    const int page = extents.i[e * 6 + 2], base = extents.i[e * 6 + 3], divisor = extents.i[e * 6 + 4];
-    const int offset = extents.i[e * 6 + 5];
+    const int at = min(e, int(param(7)) - 1) * 6;  // See row_at.
+    const uvec2 mask = uvec2(extents.i[at], extents.i[at + 1]);
+    const int page = extents.i[at + 2], base = extents.i[at + 3], divisor = extents.i[at + 4];
+    const int offset = extents.i[at + 5];
     if (offset / divisor + base >= last_end || (int(kCells) - 1 + offset) / divisor + base < least_first) {
       if (kSplit != 0u && t < n_query && t % kHeads < n_head) partial(first_row, first_head, t, e).f[0] = kLowest;
       continue;
@@ -240,7 +242,8 @@ void main() {
   const uint per_kv = param(0) / param(1), blocks = (per_kv + kHeads - 1u) / kHeads;
   const uint kv_head = gl_WorkGroupID.x / blocks, in_kv = gl_WorkGroupID.x % blocks * kHeads;
   const uint n_head = min(kHeads, per_kv - in_kv), n = n_rows();
-  for (uint row = gl_WorkGroupID.y; row < n; row += gl_NumWorkGroups.y) {
+  for (uint at = gl_WorkGroupID.y; at < n; at += gl_NumWorkGroups.y) {
+    const uint row = row_at(at);
     const int sequence = ints(4).i[row];
     // A tile begins at every kRows-th row and where another sequence does.
     if (row % kRows != 0u && ints(4).i[row - 1u] == sequence) continue;

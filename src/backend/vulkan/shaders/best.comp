@@ -3,6 +3,7 @@
 // The largest of a row, largest first and lower index first among equals. A workgroup takes a row, or kPart columns of it,
 // whose best a second launch then chooses from. Tensors: x, counts, out. Params: columns, n, has counts.
 #include "common.glsl"
+#include "rows.glsl"
 #include "elementary.glsl"
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint kThreads = 128;
@@ -75,7 +76,7 @@ void main() {
   const uint begin = part * kPart, count = kFromParts != 0u ? columns / 2u : kPart == 0u ? columns : min(kPart, columns - begin);
   for (uint row = gl_WorkGroupID.x; row < n_rows(); row += gl_NumWorkGroups.x) {
     Floats x = Floats(address(0) + uint64_t(row) * columns * 4u);
-    const uint wanted = param(2) != 0u ? uint(ints(1).i[row]) : n;
+    const uint wanted = param(2) != 0u ? uint(ints(1).i[row_at(row)]) : n;
     Candidate mine = none(), last = none();
     if (wanted > 0u) mine = next(x, begin, count, true, last);
     for (uint k = 0; k < n; ++k) {

@@ -4,6 +4,7 @@
 // beta, from, to, removed, out. Params: columns of a head, heads, groups of q and k, rows of a head's state, tiled,
 // decays of a head, whether keys are removed.
 #include "common.glsl"
+#include "rows.glsl"
 layout(local_size_x = 64) in;
 
 void main() {
@@ -14,7 +15,8 @@ void main() {
   const uint group = param(4) != 0u ? head % groups : head / (heads / groups);
   const uint64_t slot_bytes = uint64_t(heads) * n_keys * columns * 4u;
   const uint in_slot = head * n_keys * columns + column;
-  for (uint row = 0; row < n_rows(); ++row) {
+  for (uint r = 0; r < n_rows(); ++r) {
+    const uint row = row_at(r);
     const int from = ints(6).i[row];
     Floats before = Floats(address(0) + uint64_t(max(from, 0)) * slot_bytes);
     Floats after = Floats(address(0) + uint64_t(ints(7).i[row]) * slot_bytes);

@@ -3,6 +3,7 @@
 // The logarithm of the sum of e^x over a row, and the row's value at one column. A workgroup takes one row at a time. Tensors:
 // x, ids, out. Params: columns.
 #include "common.glsl"
+#include "rows.glsl"
 const uint kThreads = 128;
 layout(local_size_x = 128) in;
 #include "elementary.glsl"
@@ -16,7 +17,8 @@ float summand(float x) { return min(number(x), kLargest); }
 
 void main() {
   const uint columns = param(0), t = thread();
-  for (uint row = gl_WorkGroupID.x; row < n_rows(); row += gl_NumWorkGroups.x) {
+  for (uint at = gl_WorkGroupID.x; at < n_rows(); at += gl_NumWorkGroups.x) {
+    const uint row = row_at(at);
     Floats x = Floats(address(0) + uint64_t(row) * columns * 4u);
     const int id = ints(1).i[row];
     float top = -infinity(), sum = 0.0;

@@ -4,6 +4,7 @@
 // do not; of quantised caches whole heads) and makes all moves of them in order, so no thread waits for another. Tensors: cache, from, to, deltas,
 // frequencies. Params: head_dim, heads, bytes of a cell, n_rot (0: nothing turns), neox, words of a cell.
 #include "common.glsl"
+#include "rows.glsl"
 #include "unpack.glsl"
 #include "pack.glsl"
 #include "turns.glsl"
@@ -12,7 +13,6 @@ layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kTurns = 0;
 layout(constant_id = 2) const uint kUnit = 64;  // Elements of a thread, of a quantised cache.
 
-vec2 turned(vec2 x, vec2 turn) { return vec2(x.x * turn.x - x.y * turn.y, x.y * turn.x + x.x * turn.y); }
 vec2 load_two(uint64_t row, uint i) { return vec2(float_at(kType, row, i), float_at(kType, row, i + 1u)); }
 
 void move_blocks(uint unit) {
@@ -20,7 +20,8 @@ void move_blocks(uint unit) {
   const bool neox = param(4) != 0u;
   if (unit * kUnit >= head_dim * param(1)) return;
   const uint unit_bytes = kUnit / kPair * pair_bytes(kType);
-  for (uint m = 0; m < n_rows(); ++m) {
+  for (uint i = 0; i < n_rows(); ++i) {
+    const uint m = row_at(i);
     const int delta = ints(3).i[m];
     const uint64_t source = address(0) + uint64_t(ints(1).i[m]) * param(2) + unit * unit_bytes;
     const uint64_t target = address(0) + uint64_t(ints(2).i[m]) * param(2) + unit * unit_bytes;
@@ -54,34 +55,27 @@ void main() {
   const uint64_t cache = address(0);
   if (kTurns == 0u) {  // Plain words.
     if (unit >= param(5)) return;
-    for (uint m = 0; m < n_rows(); ++m)
+    for (uint i = 0; i < n_rows(); ++i) {
+      const uint m = row_at(i);
       Words(cache + uint64_t(ints(2).i[m]) * cell_bytes).w[unit] = Words(cache + uint64_t(ints(1).i[m]) * cell_bytes).w[unit];
+    }
     return;
   }
   const uint head_dim = param(0), n_rot = param(3), half_rot = n_rot / 2u;
   const uint per_head = head_dim / 4u, head = unit / per_head, u = unit % per_head;
   if (head >= param(1)) return;
   const bool turns = u < n_rot / 4u, neox = param(4) != 0u;
-  const uint base = head * head_dim;
-  const uint first = base + (turns && neox ? 2u * u : 4u * u);
-  const uint second = turns && neox ? first + half_rot : first + 2u;
-  for (uint m = 0; m < n_rows(); ++m) {
+  const uvec2 at = head * head_dim + two_pairs(u, half_rot, neox);
+  for (uint i = 0; i < n_rows(); ++i) {
+    const uint m = row_at(i);
     const int from = ints(1).i[m], to = ints(2).i[m], delta = ints(3).i[m];
     const uint64_t source = cache + uint64_t(from) * cell_bytes, target = cache + uint64_t(to) * cell_bytes;
-    vec2 a = load_two(source, first), b = load_two(source, second);
+    vec2 a = load_two(source, at.x), b = load_two(source, at.y);
     if (turns && delta != 0) {
       Longs frequencies = Longs(address(4));
-      const vec2 t0 = cos_sin(frequencies.l[2u * u], delta), t1 = cos_sin(frequencies.l[2u * u + 1u], delta);
-      if (neox) {
-        const vec2 p = turned(vec2(a.x, b.x), t0), q = turned(vec2(a.y, b.y), t1);
-        a = vec2(p.x, q.x);
-        b = vec2(p.y, q.y);
-      } else {
-        a = turned(a, t0);
-        b = turned(b, t1);
-      }
+      turn_two_pairs(neox, cos_sin(frequencies.l[2u * u], delta), cos_sin(frequencies.l[2u * u + 1u], delta), a, b);
     }
-    store_two(kType, target, first, a);
-    store_two(kType, target, second, b);
+    store_two(kType, target, at.x, a);
+    store_two(kType, target, at.y, b);
   }
 }

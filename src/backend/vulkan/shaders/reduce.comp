@@ -46,7 +46,7 @@ void add_exactly(inout float sum, inout float lost, float x) {
   precise float y = x - lost;
   precise float next = sum + y;
   precise float more = (next - sum) - y;
-  lost = more - more == 0.0 ? more : 0.0;  // Behind an infinity nothing is lost.
+  lost = is_nan(more) || is_infinite(more) ? 0.0 : more;  // Behind an infinity nothing is lost.
   sum = next;
 }
 

@@ -21,8 +21,8 @@ void main() {
     const vec2 turn = cos_sin(Longs(address(2)).l[pair], ints(1).i[row]) * param_float(4);
     const uint first = param(3) != 0u ? pair : 2u * pair;
     const uint second = param(3) != 0u ? pair + half_rot : 2u * pair + 1u;
-    const float x0 = x.f[first], x1 = x.f[second];
-    result.f[first] = x0 * turn.x - x1 * turn.y;
-    result.f[second] = x1 * turn.x + x0 * turn.y;
+    const vec2 y = turned(vec2(x.f[first], x.f[second]), turn);
+    result.f[first] = y.x;
+    result.f[second] = y.y;
   }
 }

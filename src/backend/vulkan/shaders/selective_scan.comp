@@ -4,6 +4,7 @@
 // skip, from, to, out. Params: columns, rows of a state, heads (0: Mamba-1, of its own dt and a per column), groups,
 // bytes of a row of a.
 #include "common.glsl"
+#include "rows.glsl"
 #include "unpack.glsl"
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
@@ -15,7 +16,8 @@ void main() {
   const uint n_dt = heads ? param(2) : columns;
   const uint head = column / (columns / n_dt), group = head / (n_dt / n_groups);
   const uint64_t slot_bytes = uint64_t(n_state) * columns * 4u;
-  for (uint row = 0; row < n_rows(); ++row) {
+  for (uint r = 0; r < n_rows(); ++r) {
+    const uint row = row_at(r);
     const int from = ints(7).i[row];
     Floats before = Floats(address(0) + uint64_t(max(from, 0)) * slot_bytes);
     Floats after = Floats(address(0) + uint64_t(ints(8).i[row]) * slot_bytes);

@@ -3,6 +3,7 @@
 // Causal convolution of a column over its rows, which come in order: a thread a column. Tensors: state, x, weight, from,
 // to, bias, out. Params: columns, taps, has bias, bytes of a weight's row.
 #include "common.glsl"
+#include "rows.glsl"
 #include "unpack.glsl"
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
@@ -11,7 +12,8 @@ void main() {
   const uint columns = param(0), taps = param(1), column = gl_GlobalInvocationID.x;
   if (column >= columns) return;
   const uint64_t weight = address(2) + uint64_t(column) * param(3), slot_bytes = uint64_t(taps - 1u) * columns * 4u;
-  for (uint row = 0; row < n_rows(); ++row) {
+  for (uint r = 0; r < n_rows(); ++r) {
+    const uint row = row_at(r);
     const int from = ints(3).i[row];
     Floats before = Floats(address(0) + uint64_t(max(from, 0)) * slot_bytes);
     Floats after = Floats(address(0) + uint64_t(ints(4).i[row]) * slot_bytes);

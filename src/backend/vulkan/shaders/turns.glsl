@@ -23,3 +23,21 @@ vec2 cos_sin_of_turns(uint64_t turns) {
 
 // Of position * frequency: the product is exact at any position.
 vec2 cos_sin(uint64_t frequency, int position) { return cos_sin_of_turns(frequency * uint64_t(int64_t(position))); }
+
+vec2 turned(vec2 x, vec2 turn) { return vec2(x.x * turn.x - x.y * turn.y, x.y * turn.x + x.x * turn.y); }
+
+// Where in a head the four elements of unit u are, two by two: two pairs that turn, or what does not turn.
+uvec2 two_pairs(uint u, uint half_rot, bool neox) {
+  const bool apart = neox && u < half_rot / 2u;
+  return apart ? uvec2(2u * u, 2u * u + half_rot) : uvec2(4u * u, 4u * u + 2u);
+}
+void turn_two_pairs(bool neox, vec2 first, vec2 second, inout vec2 a, inout vec2 b) {
+  if (neox) {
+    const vec2 p = turned(vec2(a.x, b.x), first), q = turned(vec2(a.y, b.y), second);
+    a = vec2(p.x, q.x);
+    b = vec2(p.y, q.y);
+  } else {
+    a = turned(a, first);
+    b = turned(b, second);
+  }
+}
