@@ -446,11 +446,11 @@ TEST(OverlappingBatches, DISABLED_Speed) {
 /// Streams where a row takes 1.5 ms, an equal part of it on each device and the host, in time that passes
 /// without using a core.
 TEST(OverlappingBatches, DISABLED_SpeedOfStreams) {
-  constexpr int kStreams = 16, kTokens = 60;
+  constexpr int kStreams = 16, kTokens = 20;
   for (const int n_devices : {1, 2, 3}) {
     const auto model = chain(n_devices);
     const int n_groups = 1 + n_devices;
-    const std::chrono::microseconds part(1500 * kStreams / n_groups / n_groups);
+    const std::chrono::microseconds part(15000 * kStreams / n_groups / n_groups);
     for (int device = 0; device <= n_devices; ++device)
       conduct_of(*model, static_cast<std::size_t>(device)).during = [=] {
         std::this_thread::sleep_for(part);

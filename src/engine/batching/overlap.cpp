@@ -11,7 +11,7 @@ namespace {
 using engine::Stream;
 using engine::StreamPtr;
 
-/// Of a group: fewer rows cost a CPU as much as twice as many.
+/// Of a group: fewer rows cost a CPU nearly as much. (2, 4 and 8 of a model of 94 MB: 4.5, 5.2 and 9.0 ms.)
 constexpr int kLeastRows = 4;
 
 /// What is known of a stream when its batch is begun must be enough until that is read. Masks are made for
