@@ -1,11 +1,14 @@
 // Types with blocks of 32 elements, or of 64 that are four times 16.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <cstring>
 
 #include "tensor/codec_blocks.h"
 #include "tensor/codec_bytes.h"
 #include "tensor/codec_fit.h"
+#include "tensor/lanes.h"
 
 namespace weft::codec {
 namespace {
@@ -69,6 +72,29 @@ struct ScaleAndMin {
   float min;
 };
 
+struct Extremes {
+  float least;
+  float greatest;
+};
+
+// Of a block's values. Which zero it is, where one of them is 0, is left open.
+Extremes extremes(const float* values) {
+  Lanes low, high, x;
+  load(low, values);
+  load(x, values + kLanes);
+  high = low > x ? low : x;
+  low = low < x ? low : x;
+  float lows[kLanes], highs[kLanes];
+  std::memcpy(lows, &low, sizeof low);
+  std::memcpy(highs, &high, sizeof high);
+  for (std::size_t width = kLanes / 2; width > 0; width /= 2)
+    for (std::size_t i = 0; i < width; ++i) {
+      lows[i] = std::min(lows[i], lows[i + width]);
+      highs[i] = std::max(highs[i], highs[i + width]);
+    }
+  return {lows[0], highs[0]};
+}
+
 // Codes 0 to top from the least to the greatest value; with weights, near them.
 ScaleAndMin affine_codes(const float* values, const float* weights, int top, Codes& codes) {
   if (weights != nullptr) {
@@ -78,13 +104,16 @@ ScaleAndMin affine_codes(const float* values, const float* weights, int top, Cod
       codes[i] = static_cast<std::uint8_t>(nearest((values[i] - least) * to_code, 0, top));
     return {fit.scale, -fit.min};
   }
-  const auto [min, max] = std::minmax_element(values, values + kBlock);
-  const float scale = (*max - *min) / static_cast<float>(top);
+  auto [min, max] = extremes(values);
+  if (min == 0.0f || max == 0.0f) {  // Which of the zeros it is, is stored.
+    const auto [first, last] = std::minmax_element(values, values + kBlock);
+    min = *first, max = *last;
+  }
+  const float scale = (max - min) / static_cast<float>(top);
   const float to_code = inverse(scale);
   for (std::size_t i = 0; i < kBlock; ++i)
-    codes[i] =
-        static_cast<std::uint8_t>(std::min(static_cast<int>((values[i] - *min) * to_code + 0.5f), top));
-  return {scale, *min};
+    codes[i] = static_cast<std::uint8_t>(std::min(static_cast<int>((values[i] - min) * to_code + 0.5f), top));
+  return {scale, min};
 }
 
 /// The code of the value nearest to x, the smaller of two.

@@ -85,13 +85,16 @@ void pack_tq2_0(const float* values, const float*, std::uint8_t* block) {
 }
 
 void pack_q1_0(const float* values, const float* weights, std::uint8_t* block) {
-  std::fill_n(block, 18, std::uint8_t{0});
   double sum = 0.0, sum_w = 0.0;  // The mean magnitude leaves the least error.
   for (int i = 0; i < kBinaryBlock; ++i) {
     const double weight = weights != nullptr ? weights[i] : 1.0;
     sum += weight * std::fabs(values[i]);
     sum_w += weight;
-    if (values[i] >= 0.0f) block[2 + i / 8] = static_cast<std::uint8_t>(block[2 + i / 8] | 1 << i % 8);
+  }
+  for (int i = 0; i < kBinaryBlock / 8; ++i) {
+    int bits = 0;
+    for (int j = 0; j < 8; ++j) bits |= (values[i * 8 + j] >= 0.0f) << j;
+    block[2 + i] = static_cast<std::uint8_t>(bits);
   }
   store_f16(static_cast<float>(sum_w > 0.0 ? sum / sum_w : 0.0), block);
 }
