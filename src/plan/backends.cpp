@@ -1,5 +1,6 @@
 // Which backends a program finds, and their devices.
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,10 +18,14 @@ namespace {
 /// The folder of the library or program that this code is in.
 std::filesystem::path own_folder() {
   Dl_info info;
+  void* object = nullptr;
   static const char kHere = 0;
-  if (dladdr(&kHere, &info) == 0 || info.dli_fname == nullptr) return {};
+  if (dladdr1(&kHere, &info, &object, RTLD_DL_LINKMAP) == 0) return {};
+  // Of a program the name is how it was called, which says nothing of its folder where the shell looked for
+  // it.
+  const char* const name = static_cast<const link_map*>(object)->l_name;
   std::error_code none;
-  return std::filesystem::canonical(info.dli_fname, none).parent_path();
+  return std::filesystem::canonical(*name == '\0' ? "/proc/self/exe" : name, none).parent_path();
 }
 
 /// Launchers of many processes say so in the environment.

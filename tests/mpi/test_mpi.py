@@ -135,6 +135,15 @@ class Answers(unittest.TestCase):
             self.assertNotEqual(result.returncode, 0)
             self.assertIn("cannot join them", result.stderr)
 
+    def test_it_joins_where_the_shell_finds_it_too(self) -> None:
+        program = Path(PROGRAM)
+        with tempfile.TemporaryDirectory() as folder:
+            result = subprocess.run([*LAUNCH, "-np", "2", program.name, "devices", "--json"], cwd=folder, capture_output=True,
+                                    text=True, timeout=120, check=False,
+                                    env=os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"})  # fmt: skip
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("rank1.cpu", [device["name"] for device in json.loads(result.stdout)])
+
     def test_a_command_without_a_model_ends_too(self) -> None:
         self.assertIn("weft", run(under_mpirun(2, "version")))
 
