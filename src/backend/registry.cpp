@@ -1,9 +1,11 @@
 #include "weft/backend/registry.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 
 #include <algorithm>
 #include <exception>
+#include <fstream>
 #include <utility>
 
 #include "base/folder.h"
@@ -11,6 +13,31 @@
 #include "weft/error.h"
 
 namespace weft {
+namespace {
+
+/// Whether parts of a library that would be mapped lie behind its file's end, where reading them would end
+/// the process: it was copied in part. What is no library of this machine's is left to dlopen.
+bool is_cut_short(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  const auto read = [&](std::uint64_t at, auto& to) {
+    file.seekg(static_cast<std::streamoff>(at));
+    return static_cast<bool>(file.read(reinterpret_cast<char*>(&to), sizeof to));
+  };
+  Elf64_Ehdr header;
+  if (!read(0, header) || !std::equal(ELFMAG, ELFMAG + SELFMAG, header.e_ident) ||
+      header.e_ident[EI_CLASS] != ELFCLASS64)
+    return false;
+  std::error_code error;
+  const std::uint64_t size = std::filesystem::file_size(path, error);
+  for (std::uint64_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr part;
+    if (!read(header.e_phoff + i * sizeof part, part)) return true;
+    if (part.p_type == PT_LOAD && (part.p_offset > size || part.p_filesz > size - part.p_offset)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void Registry::add(Backend backend) {
   const auto same = std::find_if(backends_.begin(), backends_.end(),
@@ -24,6 +51,7 @@ void Registry::add(Backend backend) {
 
 void Registry::load_module(const std::filesystem::path& path) {
   const auto problem = [&](const std::string& what) { problems_.push_back(path.string() + ": " + what); };
+  if (is_cut_short(path)) return problem("is not whole; install it again");
   // Modules stay loaded: their devices may outlive every registry.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return problem(dlerror());

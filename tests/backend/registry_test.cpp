@@ -83,6 +83,25 @@ TEST(Registry, LooksForGpusOnlyWhereThereMayBeSome) {
   EXPECT_EQ(registry.gpus()[0].name, "a0");
 }
 
+TEST(Registry, AModuleThatWasCopiedInPartIsAProblem) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cut_modules";
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path cut = folder / "weft_backend_cut.so";
+  for (const auto& entry : std::filesystem::directory_iterator(WEFT_TEST_MODULES)) {
+    if (entry.path().filename() == "weft_backend_broken.so") continue;
+    for (const std::uintmax_t left : {4096, 100}) {
+      std::filesystem::copy_file(entry.path(), cut, std::filesystem::copy_options::overwrite_existing);
+      std::filesystem::resize_file(cut, left);
+      Registry registry;
+      registry.load_module(cut);
+      ASSERT_EQ(registry.problems().size(), 1u) << entry.path();
+      EXPECT_NE(registry.problems()[0].find("weft_backend_cut.so: is not whole"), std::string::npos)
+          << registry.problems()[0];
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Registry, LoadsModulesAndTellsWhatIsWrongWithOthers) {
   std::ofstream(std::string(WEFT_TEST_MODULES) + "/weft_backend_broken.so") << "no library";
   const std::filesystem::path folders[] = {"/there/is/no/such/folder", WEFT_TEST_MODULES};
