@@ -47,9 +47,10 @@ std::vector<ParallelTest> parallel_tests(const BenchOptions& options, const std:
   if (prompts.empty() || generates.empty())
     throw UsageError("streams need a prompt and tokens to generate: give -p and -n sizes above 0");
   std::vector<int> counts =
-      options.streams.empty() ? doubling(options.n_parallel) : parse_sizes("--streams", options.streams);
+      options.streams.empty() ? doubling(options.n_parallel) : parse_list("--streams", options.streams);
   for (const int n : counts)
-    if (n > kMaxStreams) throw UsageError(fmt::format("--streams: {} is above {}", n, kMaxStreams));
+    if (n < 1 || n > kMaxStreams)
+      throw UsageError(fmt::format("--streams: {} is not 1 to {}", n, kMaxStreams));
   // A table up to N compares both kinds of prompts; where counts are given, so is the kind.
   const bool both = options.streams.empty() && !options.shared_prompt;
   std::vector<ParallelTest> tests;

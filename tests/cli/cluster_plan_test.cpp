@@ -56,6 +56,8 @@ TEST(ClusterDescription, WhatIsWrongIsSaid) {
            node + "}]}",
        "more than 1000"},
       {R"({"prompt_tokens": 0, "nodes": [{)" + node + "}]}", "prompt_tokens is 0"},
+      {R"({"prompt_tokens": 10001, "ubatch_size": 1, "nodes": [{)" + node + "}]}",
+       "ubatch_size is 1, so the prompt has more than 10000 steps"},
   };
   for (const auto& [text, message] : cases) {
     try {

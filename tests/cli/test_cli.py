@@ -1374,6 +1374,7 @@ class Bench(Case):
         self.assertLess(rows[0]["cells_peak"], 3 * 70)
         self.assertGreater(rows[0]["decode_roofline_fraction"], 0)
         self.fail_with(2, *self.BASE, "--streams", "2", "-d", "64")
+        self.fail_with(2, *self.BASE, "--streams", "0")
         self.fail_with(2, *self.BASE, "--shared-prompt")
 
 
