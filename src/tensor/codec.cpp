@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "tensor/codec_blocks.h"
+#include "tensor/lanes.h"
 
 namespace weft {
 namespace {
@@ -98,6 +99,31 @@ void pack_plain(std::span<const float> values, std::byte* row) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const T value = from_float<T>(values[i]);
     std::memcpy(row + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+/// f16_to_f32, many at once.
+WEFT_CLONES void unpack_f16(const std::byte* row, float* out, std::size_t n) {
+  using codec::IntLanes, codec::Lanes, codec::kLanes;
+  using Halves = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
+  constexpr int kRebased = (127 - 15) << 23;
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    Halves halves;
+    std::memcpy(&halves, row + i * 2, sizeof halves);
+    const IntLanes bits = __builtin_convertvector(halves, IntLanes);
+    const IntLanes magnitude = bits & 0x7fff, normal = (magnitude << 13) + kRebased;
+    const Lanes small = __builtin_convertvector(magnitude, Lanes) * 0x1p-24f;
+    IntLanes result;
+    std::memcpy(&result, &small, sizeof result);
+    result = magnitude < 0x400 ? result : normal;
+    result = (magnitude < 0x7c00 ? result : normal + kRebased) | (bits & 0x8000) << 16;
+    std::memcpy(out + i, &result, sizeof result);
+  }
+  for (; i < n; ++i) {
+    std::uint16_t half;
+    std::memcpy(&half, row + i * 2, 2);
+    out[i] = f16_to_f32(half);
   }
 }
 
@@ -213,7 +239,7 @@ void unpack_row(DType type, const std::byte* row, std::span<float> out) {
     case DType::kF64:
       return unpack_plain<double>(row, out);
     case DType::kF16:
-      return unpack_half<f16_to_f32>(row, out);
+      return unpack_f16(row, out.data(), out.size());
     case DType::kBF16:
       return unpack_half<bf16_to_f32>(row, out);
     case DType::kI8:

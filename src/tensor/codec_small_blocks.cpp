@@ -38,25 +38,40 @@ void store_high_bits(const Codes& codes, std::uint8_t* out) {
   }
 }
 
-// The value that is farthest from 0, with its sign; the first of equals.
-float farthest(const float* values) {
-  float result = values[0];
-  for (int i = 1; i < kBlock; ++i)
-    if (std::fabs(values[i]) > std::fabs(result)) result = values[i];
-  return result;
+constexpr IntLanes kNumbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+struct Extremes {
+  float least;
+  float greatest;
+};
+
+// Of a block's values. Which zero it is, where one of them is 0, is left open.
+WEFT_INLINE Extremes extremes(const float* values) {
+  Lanes low, high, x;
+  load(low, values);
+  load(x, values + kLanes);
+  high = low > x ? low : x;
+  low = low < x ? low : x;
+  const auto join = [&](const IntLanes& others) {
+    const Lanes lower = __builtin_shuffle(low, others), higher = __builtin_shuffle(high, others);
+    low = low < lower ? low : lower;
+    high = high > higher ? high : higher;
+  };
+  for (int width = kLanes / 2; width > 0; width /= 2) join(kNumbers ^ width);
+  return {low[0], high[0]};
 }
 
-// Codes around `offset`. With weights the scale is searched for; without, it is that of the format's
-// reference, which takes the farthest value to code 0 exactly, and so is the rounding: up at the half, in
-// float, and with the scale before it is rounded to f16.
-float symmetric_codes(const float* values, const float* weights, int offset, Codes& codes) {
-  if (weights != nullptr) {
-    const float scale = fit_scale({values, weights, kBlock}, -offset, offset - 1);
-    const float to_code = inverse(as_f16(scale));
-    for (std::size_t i = 0; i < kBlock; ++i)
-      codes[i] = static_cast<std::uint8_t>(nearest(values[i] * to_code, -offset, offset - 1) + offset);
-    return scale;
-  }
+// The value that is farthest from 0, with its sign; the first of equals.
+WEFT_INLINE float farthest(const float* values) {
+  const auto [least, greatest] = extremes(values);
+  if (greatest > -least) return greatest;
+  if (-least > greatest) return least;
+  return *std::find_if(values, values + kBlock, [&](float x) { return std::fabs(x) == greatest; });
+}
+
+// Codes of the format's reference, which takes the farthest value to code 0 exactly, and so is the rounding:
+// up at the half, in float, and with the scale before it is rounded to f16.
+WEFT_CLONES float reference_codes(const float* values, int offset, std::uint8_t* codes) {
   const float scale = farthest(values) / static_cast<float>(-offset);
   const float to_code = inverse(scale);
   const int top = 2 * offset - 1;
@@ -67,43 +82,30 @@ float symmetric_codes(const float* values, const float* weights, int offset, Cod
   return scale;
 }
 
+// Codes around `offset`. With weights the scale is searched for.
+float symmetric_codes(const float* values, const float* weights, int offset, Codes& codes) {
+  if (weights == nullptr) return reference_codes(values, offset, codes.data());
+  const float scale = fit_scale({values, weights, kBlock}, -offset, offset - 1);
+  const float to_code = inverse(as_f16(scale));
+  for (std::size_t i = 0; i < kBlock; ++i)
+    codes[i] = static_cast<std::uint8_t>(nearest(values[i] * to_code, -offset, offset - 1) + offset);
+  return scale;
+}
+
+WEFT_CLONES float bytes_around_zero(const float* values, std::uint8_t* codes) {
+  const float scale = std::fabs(farthest(values)) / 127.0f;
+  const float to_code = inverse(scale);
+  for (int i = 0; i < kBlock; ++i) codes[i] = static_cast<std::uint8_t>(round_away(values[i] * to_code));
+  return scale;
+}
+
 struct ScaleAndMin {
   float scale;
   float min;
 };
 
-struct Extremes {
-  float least;
-  float greatest;
-};
-
-// Of a block's values. Which zero it is, where one of them is 0, is left open.
-Extremes extremes(const float* values) {
-  Lanes low, high, x;
-  load(low, values);
-  load(x, values + kLanes);
-  high = low > x ? low : x;
-  low = low < x ? low : x;
-  float lows[kLanes], highs[kLanes];
-  std::memcpy(lows, &low, sizeof low);
-  std::memcpy(highs, &high, sizeof high);
-  for (std::size_t width = kLanes / 2; width > 0; width /= 2)
-    for (std::size_t i = 0; i < width; ++i) {
-      lows[i] = std::min(lows[i], lows[i + width]);
-      highs[i] = std::max(highs[i], highs[i + width]);
-    }
-  return {lows[0], highs[0]};
-}
-
-// Codes 0 to top from the least to the greatest value; with weights, near them.
-ScaleAndMin affine_codes(const float* values, const float* weights, int top, Codes& codes) {
-  if (weights != nullptr) {
-    const ScaleMin fit = fit_scale_min({values, weights, kBlock}, top);
-    const float to_code = inverse(as_f16(fit.scale)), least = as_f16(-fit.min);
-    for (std::size_t i = 0; i < kBlock; ++i)
-      codes[i] = static_cast<std::uint8_t>(nearest((values[i] - least) * to_code, 0, top));
-    return {fit.scale, -fit.min};
-  }
+// Codes 0 to top from the least to the greatest value.
+WEFT_CLONES ScaleAndMin reference_codes_from_min(const float* values, int top, std::uint8_t* codes) {
   auto [min, max] = extremes(values);
   if (min == 0.0f || max == 0.0f) {  // Which of the zeros it is, is stored.
     const auto [first, last] = std::minmax_element(values, values + kBlock);
@@ -114,6 +116,18 @@ ScaleAndMin affine_codes(const float* values, const float* weights, int top, Cod
   for (std::size_t i = 0; i < kBlock; ++i)
     codes[i] = static_cast<std::uint8_t>(std::min(static_cast<int>((values[i] - min) * to_code + 0.5f), top));
   return {scale, min};
+}
+
+// The same; with weights, near them.
+ScaleAndMin affine_codes(const float* values, const float* weights, int top, Codes& codes) {
+  if (weights != nullptr) {
+    const ScaleMin fit = fit_scale_min({values, weights, kBlock}, top);
+    const float to_code = inverse(as_f16(fit.scale)), least = as_f16(-fit.min);
+    for (std::size_t i = 0; i < kBlock; ++i)
+      codes[i] = static_cast<std::uint8_t>(nearest((values[i] - least) * to_code, 0, top));
+    return {fit.scale, -fit.min};
+  }
+  return reference_codes_from_min(values, top, codes.data());
 }
 
 /// The code of the value nearest to x, the smaller of two.
@@ -241,10 +255,7 @@ void pack_q5_1(const float* values, const float* weights, std::uint8_t* block) {
 
 // 254 steps leave so little error that weights gain nothing.
 void pack_q8_0(const float* values, const float*, std::uint8_t* block) {
-  const float scale = std::fabs(farthest(values)) / 127.0f;
-  const float to_code = inverse(scale);
-  store_f16(scale, block);
-  for (int i = 0; i < kBlock; ++i) block[2 + i] = static_cast<std::uint8_t>(round_away(values[i] * to_code));
+  store_f16(bytes_around_zero(values, block + 2), block);
 }
 
 void pack_iq4_nl(const float* values, const float* weights, std::uint8_t* block) {

@@ -146,7 +146,7 @@ const std::map<DType, double> kErrorOfNormalValues = {
     {DType::kQ5_K, 0.0396},  {DType::kQ6_K, 0.0197}, {DType::kIQ4_NL, 0.0847}, {DType::kIQ4_XS, 0.0851},
     {DType::kMXFP4, 0.129},  {DType::kIQ1_S, 0.475}, {DType::kIQ1_M, 0.445},   {DType::kIQ2_XXS, 0.355},
     {DType::kIQ2_XS, 0.307}, {DType::kIQ2_S, 0.258}, {DType::kIQ3_XXS, 0.189}, {DType::kIQ3_S, 0.138},
-    {DType::kTQ1_0, 0.85},   {DType::kTQ2_0, 0.85},  {DType::kNVFP4, 0.102},    {DType::kQ1_0, 0.64},
+    {DType::kTQ1_0, 0.85},   {DType::kTQ2_0, 0.85},  {DType::kNVFP4, 0.102},   {DType::kQ1_0, 0.64},
 };
 
 TEST_P(EveryFraction, NormalValuesComeBackNearly) {
@@ -279,6 +279,16 @@ TEST(Codec, EveryF16IsItsValueAndComesBack) {
     ASSERT_EQ(std::fabs(value), expected) << half;
     ASSERT_EQ(f32_to_f16(value), bits);
   }
+}
+
+TEST(Codec, RowsOfF16AreTheirValuesOneByOne) {
+  std::vector<std::uint16_t> halves(65536 + 5);  // And some behind the last sixteen.
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i * 3);
+  std::vector<float> values(halves.size());
+  unpack_row(DType::kF16, reinterpret_cast<const std::byte*>(halves.data()), values);
+  for (std::size_t i = 0; i < halves.size(); ++i)
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(f16_to_f32(halves[i])))
+        << halves[i];
 }
 
 // Between two neighbours the nearer one, in the middle the even one.
