@@ -89,7 +89,7 @@ TEST(Registry, AModuleThatWasCopiedInPartIsAProblem) {
   const std::filesystem::path cut = folder / "weft_backend_cut.so";
   for (const auto& entry : std::filesystem::directory_iterator(WEFT_TEST_MODULES)) {
     if (entry.path().filename() == "weft_backend_broken.so") continue;
-    for (const std::uintmax_t left : {4096, 100}) {
+    for (const std::uintmax_t left : {1000, 100}) {
       std::filesystem::copy_file(entry.path(), cut, std::filesystem::copy_options::overwrite_existing);
       std::filesystem::resize_file(cut, left);
       Registry registry;
