@@ -75,7 +75,7 @@ enum {
   WEFT_DEVICE = 7,            ///< A device failed.
   WEFT_CANCELLED = 8,         ///< The caller asked to stop.
   WEFT_OVERLOADED = 9,        ///< Too much is waiting already: try again later.
-  WEFT_UNAVAILABLE = 10,      ///< It is being shut down.
+  WEFT_UNAVAILABLE = 10,      ///< It is being shut down, or waits for other devices.
   WEFT_CACHE_FULL = 11,       ///< A context has no room: nothing changed. Remove sequences, then try again.
   WEFT_INTERNAL = 12          ///< A mistake of weft's own, or a callback's.
 };

@@ -154,7 +154,9 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
          "layers, from the last, that go to those devices; all, or 0 for none (default: as many as fit)")
       ->type_name("N")
       ->group(group);
-  app.add_option("--tensor-split", options.shares, "the devices' parts of them (default: as their memory)")
+  app.add_option("--tensor-split", options.shares,
+                 "the devices' parts of them (default: as their memory, of CPUs as their "
+                 "speed, of rows equal ones)")
       ->type_name("A,B,...")
       ->group(group);
   add_choice<std::optional<bool>>(app, "--split,--split-mode", options.split_rows,

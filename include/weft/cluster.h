@@ -115,7 +115,8 @@ struct ClusterWay {
 };
 
 /// For groups of 1, 2, 4, ... and all nodes, as far as there are heads to divide. Throws Error kInvalidFile
-/// for a node whose figures contradict each other.
+/// for a node whose figures contradict each other, and kInvalidArgument where nodes, tokens or speeds are
+/// missing.
 std::vector<ClusterWay> plan_cluster(const ModelWork& work, const Cluster& cluster);
 
 /// Whether devices compute each layer together (PlacementParams::split_rows), or layers are divided.

@@ -339,7 +339,8 @@ class Context {
   /// Like decode, but returns while the batch is on its way, and leaves its results to finish(). kCacheFull:
   /// this batch was not begun, the others are on their way as before. Where it throws or was cancelled, no
   /// batch is on its way any more: this one's items are taken back, and those of the others hold nobody knows
-  /// what, and are for the caller to remove.
+  /// what, and are for the caller to remove. What the batch itself says can be refused (kInvalidArgument)
+  /// before that: then the others may be on their way still, and drop_begun() ends that.
   [[nodiscard]] DecodeStatus begin(const Batch& batch);
   /// Results are those of the batch on its way that was begun first, where there is one. Throws, or was
   /// cancelled, as begin.

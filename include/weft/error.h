@@ -21,7 +21,7 @@ enum class ErrorCode {
   kDevice,           ///< A device failed.
   kCancelled,        ///< The caller asked to stop.
   kOverloaded,       ///< Too much is waiting already: try again later.
-  kUnavailable,      ///< It is being shut down.
+  kUnavailable,      ///< It is being shut down, or waits for other devices.
 };
 
 class Error : public std::runtime_error {

@@ -63,7 +63,7 @@ class OverloadedError(Error):
 
 
 class UnavailableError(Error):
-    """It is being shut down."""
+    """It is being shut down, or waits for other devices."""
 
     code = "unavailable"
 

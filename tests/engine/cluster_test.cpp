@@ -170,6 +170,27 @@ TEST(ClusterPlan, MeasuredTokensComeOutAgain) {
   EXPECT_THROW(plan_cluster(work, cluster), Error);
 }
 
+TEST(ClusterPlan, WithoutNodesTokensOrSpeedsThereIsNone) {
+  const ModelWork work = small_model(1);
+  const auto refused = [&](auto change) {
+    Cluster cluster = alike(2);
+    change(cluster);
+    try {
+      plan_cluster(work, cluster);
+      return false;
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::kInvalidArgument;
+    }
+  };
+  EXPECT_FALSE(refused([](Cluster&) {}));
+  EXPECT_TRUE(refused([](Cluster& cluster) { cluster.nodes.clear(); }));
+  EXPECT_TRUE(refused([](Cluster& cluster) { cluster.prompt_tokens = 0; }));
+  EXPECT_TRUE(refused([](Cluster& cluster) { cluster.ubatch_size = 0; }));
+  EXPECT_TRUE(refused([](Cluster& cluster) { cluster.nodes[1].flops = 0.0; }));
+  EXPECT_TRUE(refused([](Cluster& cluster) { cluster.nodes[0].bytes_per_second = 0.0; }));
+  EXPECT_TRUE(refused([](Cluster& cluster) { cluster.nodes[1].link = {}; }));
+}
+
 TEST(ClusterPlan, OfExpertsThoseThatAreChosenAreRead) {
   ModelWork work = small_model(1);
   work.layers[0].expert_bytes = 800.0;

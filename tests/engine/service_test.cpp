@@ -336,6 +336,12 @@ TEST(Service, SavedTextsCanBeTriedAgainOnceThereAreOtherDevices) {
     EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
     EXPECT_THAT(error.what(), testing::HasSubstr("try again"));
   }
+  try {  // Not of what never will be one.
+    losing.service.restore_text(std::span(saved.state).first(saved.state.size() / 2));
+    FAIL() << "restored";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidFile);
+  }
   losing.faults->lost = false;
   losing.service.renew([&] { return losing.made_anew(); });
   EXPECT_EQ(static_cast<int>(losing.service.restore_text(saved.state).tokens.size()), saved.n_tokens);

@@ -62,9 +62,10 @@ RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
   if (!params.reuse_prefixes)
     throw Error(ErrorCode::kUnsupported,
                 "this batcher keeps no finished texts; make it with reuse_prefixes to restore any");
+  // What is wrong with the bytes is so whatever devices there are.
+  TextState text = read_text_state(state);
+  check_tokens(text.tokens, context.model().info().n_vocab);
   return or_recover([&] {
-    TextState text = read_text_state(state);
-    check_tokens(text.tokens, context.model().info().n_vocab);
     RestoredText restored{std::move(text.tokens), {}};
     engine::TextOrigin origin;
     const bool is_source = context.model().info().reads_source;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "engine/boundary.h"
+#include "engine/refuse.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -43,18 +45,33 @@ double layer_operations(const ModelWork& work, const ModelWork::Part& part, Step
   return step.rows * (operations_of(work, part) + 2.0 * work.attention_multiply_adds * seen);
 }
 
+/// Figures by which nothing can be divided, or no step would be the last.
+void check(const Cluster& cluster) {
+  if (cluster.nodes.empty()) engine::refuse("a cluster needs a node");
+  if (cluster.prompt_tokens < 1 || cluster.ubatch_size < 1)
+    engine::refuse("a cluster's prompt and its parts need a token at least");
+  for (const ClusterNode& node : cluster.nodes) {
+    const bool has_speeds = node.bytes_per_second > 0.0 && node.flops > 0.0;
+    const bool is_measured = node.tokens_per_second > 0.0 && node.prompt_tokens_per_second > 0.0;
+    if (!has_speeds && !is_measured) engine::refuse("node '" + node.name + "' of a cluster has no speeds");
+    if (cluster.nodes.size() > 1 && !(node.link.bytes_per_second > 0.0))
+      engine::refuse("node '" + node.name + "' of a cluster has no link");
+  }
+}
+
 /// The parts of a prompt that are computed one after another.
 std::vector<StepRows> steps_of(const Cluster& cluster) {
   std::vector<StepRows> steps;
-  for (int before = 0; before < cluster.prompt_tokens; before += cluster.ubatch_size)
-    steps.push_back({static_cast<double>(std::min(cluster.ubatch_size, cluster.prompt_tokens - before)),
-                     static_cast<double>(before)});
+  const std::int64_t end = cluster.prompt_tokens, size = cluster.ubatch_size;
+  for (std::int64_t before = 0; before < end; before += size)
+    steps.push_back({static_cast<double>(std::min(size, end - before)), static_cast<double>(before)});
   return steps;
 }
 
 /// What was measured is turned into the speeds that the formula needs to give it again.
 Speeds speeds_of(const ModelWork& work, const Cluster& cluster, const ClusterNode& node) {
-  if (node.bytes_per_second > 0.0) return {node.bytes_per_second, node.flops, node.step_seconds};
+  if (node.bytes_per_second > 0.0 && node.flops > 0.0)
+    return {node.bytes_per_second, node.flops, node.step_seconds};
   const StepRows token = {1.0, static_cast<double>(cluster.prompt_tokens)};
   const double head_bytes = bytes_of(work, work.head, 1.0);
   double bytes = head_bytes;
@@ -293,6 +310,7 @@ class WayPlanner {
 }  // namespace
 
 std::vector<ClusterWay> plan_cluster(const ModelWork& work, const Cluster& cluster) try {
+  check(cluster);
   std::vector<Speeds> speeds;
   for (const ClusterNode& node : cluster.nodes) speeds.push_back(speeds_of(work, cluster, node));
   const int n_nodes = static_cast<int>(cluster.nodes.size());
