@@ -205,6 +205,11 @@ Cores read_cores(const CoresSource& source) {
       core.cache = caches.try_emplace(cache, static_cast<int>(caches.size())).first->second;
     cores.all.push_back(std::move(core));
   }
+  if (slow_kind.empty() || !std::ranges::all_of(cores.all, [](const Core& c) { return c.capacity == 0; }))
+    return cores;
+  // No clocks are known, the kinds are.
+  for (Core& core : cores.all)
+    core.capacity = std::ranges::find(slow_kind, core.cpus.front()) != slow_kind.end() ? 1 : 2;
   return cores;
 }
 

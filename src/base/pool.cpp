@@ -77,7 +77,7 @@ Pool::Pool(int n_threads, int max_phases, int n_helpers, int group_size)
       next_stamp_(kFirstStamp) {
   WEFT_CHECK(n_threads >= 1 && n_threads <= kMaxThreads && max_phases >= 1 && n_helpers >= 0);
   for (int group = 0; group <= n_groups_; ++group) first_threads_.push_back(n_threads * group / n_groups_);
-  set_stamps(next_stamp_ - 1);
+  renew_words(next_stamp_);
   start();
 }
 
@@ -146,7 +146,7 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
   if (n_phases == 0) return;
   const std::uint32_t epoch = next_stamp_;
   next_stamp_ = epoch + static_cast<std::uint32_t>(n_phases);
-  if ((epoch ^ next_stamp_) >> kBitsOfStampAge != 0) set_stamps(epoch - 1);
+  if ((epoch ^ next_stamp_) >> kBitsOfStampAge != 0) renew_words(epoch);
   tasks_ = tasks;
   context_ = context;
   n_phases_.store(n_phases, std::memory_order_relaxed);
@@ -182,8 +182,8 @@ void Pool::wake(Call& call, std::uint32_t epoch) {
   if (call.n_asleep.load(std::memory_order_seq_cst) > 0) call.epoch.notify_all();
 }
 
-void Pool::set_stamps(std::uint32_t stamp) {
-  for (int t = 0; t < n_threads_; ++t) shares_[t].next.store(pack(stamp, 0), std::memory_order_release);
+void Pool::renew_words(std::uint32_t stamp) {
+  for (int t = 0; t < n_threads_; ++t) shares_[t].next.store(renewed_word(stamp), std::memory_order_release);
 }
 
 /// What nobody has claimed of a share of tasks `begin` to `end` - 1. False: the run is over.
@@ -196,9 +196,8 @@ bool Pool::run_share(const At& at, int owner, int group, std::uint32_t begin, st
     std::uint64_t word = next.load(std::memory_order_acquire);
     // Looked at behind the word: while the run goes on, an older word is of a share that nobody has begun.
     if (phases_[at.phase].n_tasks.load(std::memory_order_acquire) != at.tasks) return false;
-    const auto age = static_cast<std::int32_t>(stamp - stamp_of(word));
-    const std::uint32_t first = age == 0 ? value_of(word) : begin;
-    const std::uint32_t n = age < 0 || first >= end ? 0 : tasks_at_once(end - first, is_helper);
+    const std::uint32_t first = first_unclaimed(word, stamp, begin, end);
+    const std::uint32_t n = first >= end ? 0 : tasks_at_once(end - first, is_helper);
     if (n == 0) break;
     if (!next.compare_exchange_weak(word, pack(stamp, first + n), std::memory_order_acq_rel,
                                     std::memory_order_relaxed))

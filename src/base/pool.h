@@ -60,6 +60,21 @@ constexpr std::uint32_t tasks_at_once(std::uint32_t n_left, bool is_helper) {
   return std::clamp(n_left / 2, 1u, 16u);
 }
 
+// A share's word is (stamp << 32 | the first task that nobody has claimed in that stamp's phase).
+
+/// The first task of a share of `begin` to `end` - 1 that a thread in the phase of this stamp may claim;
+/// `end` or above: none.
+constexpr std::uint32_t first_unclaimed(std::uint64_t word, std::uint32_t stamp, std::uint32_t begin,
+                                        std::uint32_t end) {
+  const auto age = static_cast<std::int32_t>(stamp - static_cast<std::uint32_t>(word >> 32));
+  return age < 0 ? end : age == 0 ? static_cast<std::uint32_t>(word) : begin;
+}
+/// The word that a share gets before the phase of this stamp so that it is not taken for a newer one. A
+/// thread that is late in the phase before, whose stamp it carries, must find nothing to claim.
+constexpr std::uint64_t renewed_word(std::uint32_t stamp) {
+  return std::uint64_t{stamp - 1} << 32 | 0xffffffffu;
+}
+
 class Pool {
  public:
   /// n_threads, 1 to kMaxThreads, counts the caller; n_threads - 1 threads are started, and n_helpers: none
@@ -154,7 +169,7 @@ class Pool {
   bool run_group(const At& at, int group, int first);
   bool run_groups(const At& at, int first, int n, const Count& watched, std::uint64_t done_at);
   void count(const At& at, int group, std::uint32_t n_done);
-  void set_stamps(std::uint32_t stamp);
+  void renew_words(std::uint32_t stamp);
   int first_thread(int group) const { return first_threads_[static_cast<std::size_t>(group)]; }
   Soon& soon(int phase, int thread) {
     return soon_[static_cast<std::size_t>(thread) * static_cast<std::size_t>(max_phases_) +

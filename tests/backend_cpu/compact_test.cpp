@@ -3,8 +3,10 @@
 #include "backend/cpu/layout/compact.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -156,6 +158,59 @@ TEST(Compact, ProductsHaveTheBitsOfOtherPanels) {
       expect_same(product(compact.matrix, &compact_gate.matrix, n), truth, n);
       expect_same(product(compact.matrix, &gate.matrix, n), truth, n);
       expect_same(product(packed.matrix, &compact_gate.matrix, n), truth, n);
+    }
+  }
+}
+
+/// A panel whose last byte is followed by memory that must not be read.
+class PanelBeforeAHole {
+ public:
+  explicit PanelBeforeAHole(std::size_t panel_bytes)
+      : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))),
+        bytes_((panel_bytes + page_ - 1) / page_ * page_ + page_),
+        memory_(static_cast<std::byte*>(
+            ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    EXPECT_EQ(::mprotect(memory_ + bytes_ - page_, page_, PROT_NONE), 0);
+    panel = memory_ + bytes_ - page_ - panel_bytes;
+  }
+  ~PanelBeforeAHole() { ::munmap(memory_, bytes_); }
+  PanelBeforeAHole(const PanelBeforeAHole&) = delete;
+  PanelBeforeAHole& operator=(const PanelBeforeAHole&) = delete;
+
+  std::byte* panel = nullptr;
+
+ private:
+  std::size_t page_, bytes_;
+  std::byte* memory_;
+};
+
+// A file of packed panels may hold anything: escapes that never end, and such of units that are not there.
+TEST(Compact, EscapesOfAnyContentStayInTheirPanel) {
+  constexpr std::int64_t kColumns = 256;
+  PackedMatrix matrix = compact_shape(16, kColumns);
+  const PanelBeforeAHole memory(matrix.panel_bytes);
+  matrix.data = memory.panel;
+  const std::vector<float> x(kColumns, 1.0f);
+  for (const int unit : {0, 3, 4, 5, 0x3fff}) {
+    const std::uint32_t escape = static_cast<std::uint32_t>(unit) << kEscapeUnitShift;
+    for (std::size_t at = 0; at < matrix.panel_bytes; at += sizeof(escape))
+      std::memcpy(memory.panel + at, &escape, sizeof(escape));
+    std::vector<float> values(kColumns + 64 * 0x4000, -7.0f);
+    for (std::int64_t row = 0; row < 16; ++row) unpack_packed_row(matrix, row, values.data());
+    EXPECT_EQ(std::count(values.begin() + kColumns, values.end(), -7.0f), 64 * 0x4000) << unit;
+    for (const Isa isa : kIsas) {
+      if (!supported(isa)) continue;
+      for (const std::int64_t n : {1, 3}) {
+        std::vector<float> out(static_cast<std::size_t>(16 * n));
+        std::vector<float> rows;
+        for (std::int64_t i = 0; i < n; ++i) rows.insert(rows.end(), x.begin(), x.end());
+        kernels(isa).matmul({.weight = &matrix,
+                             .x = reinterpret_cast<const std::byte*>(rows.data()),
+                             .x_row_bytes = kColumns * sizeof(float),
+                             .out = out.data(),
+                             .out_stride = 16},
+                            {0, 1}, {0, n});
+      }
     }
   }
 }

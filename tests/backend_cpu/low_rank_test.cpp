@@ -112,10 +112,13 @@ class Rig {
     compile();
   }
 
-  Floats run(const Uses& uses) {
+  /// `rows_off` is added to the rows of x that are read.
+  Floats run(const Uses& uses, std::int32_t rows_off = 0) {
     const std::int64_t symbols[] = {uses.n_rows(), uses.n_uses()};
     write("x", numbers(uses.n_rows() * kIn, 3));
-    write("rows", uses.rows());
+    Ints rows = uses.rows();
+    for (std::int32_t& row : rows) row += rows_off;
+    write("rows", rows);
     write("factors", numbers(uses.n_uses(), 7));
     write("begins", uses.begins);
     write("ends", uses.ends);
@@ -261,6 +264,14 @@ TEST(LowRank, OfAnyRankBesideAGateAndQuantisedWeights) {
         EXPECT_NE(Rig(variant).description().find("gated by"), std::string::npos);
       }
     }
+}
+
+// As rows that are read by their numbers are elsewhere.
+TEST(LowRank, RowsThatAreNotThereAreTheNearest) {
+  Rig fused({}), one_by_one({.one_by_one = true});
+  for (const Uses& uses : all_uses())
+    for (const std::int32_t off : {-(1 << 24), 1 << 24})
+      EXPECT_EQ(fused.run(uses, off), one_by_one.run(uses, off)) << off;
 }
 
 }  // namespace

@@ -85,6 +85,14 @@ TEST_F(CoresTest, IntelHybridUsesTheFastKind) {
   EXPECT_EQ(read_cores({.root = root_, .affinity = std::vector<int>{8, 9, 10}}).default_threads(), 3);
 }
 
+// Clocks are told by a driver that need not be there.
+TEST_F(CoresTest, IntelHybridUsesTheFastKindWhereNoClocksAreKnown) {
+  put("sys/devices/cpu_atom/cpus", "4-7");
+  EXPECT_EQ(read(8).default_threads(), 4);
+  EXPECT_EQ(read(8).helpers(4), 4);
+  EXPECT_EQ(read_cores({.root = root_, .affinity = std::vector<int>{6, 7}}).default_threads(), 2);
+}
+
 TEST_F(CoresTest, ArmHybridUsesTheFastKinds) {
   // Little, middle, big; a prime core that is a bit faster does not stand alone.
   const char* const capacity[] = {"260", "260", "260", "260", "850", "850", "850", "1024"};

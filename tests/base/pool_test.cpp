@@ -194,6 +194,23 @@ TEST(Pool, HelpersTakePartWhereTheyAreWanted) {
   }
 }
 
+// What the stamps begin anew with is written while a thread may still look for leftovers of the run before:
+// one that claimed any would do tasks twice, and the count of all phases to come would be too high.
+TEST(Pool, RenewedSharesAreNotBegunAndHaveNothingForLateThreads) {
+  constexpr std::uint32_t kBegin = 4, kEnd = 9;
+  for (const std::uint32_t stamp : {0u, 1u, 2u, 0x10000000u, 0x80000000u, 0xffffff80u, 0xffffffffu}) {
+    const std::uint64_t word = renewed_word(stamp);
+    for (const std::uint32_t later : {0u, 1u, 127u, 0x10000000u})
+      EXPECT_EQ(first_unclaimed(word, stamp + later, kBegin, kEnd), kBegin) << stamp << " + " << later;
+    for (const std::uint32_t before : {1u, 2u, 128u, 0x10000000u})
+      EXPECT_GE(first_unclaimed(word, stamp - before, kBegin, kEnd), kEnd) << stamp << " - " << before;
+    const std::uint64_t claimed = std::uint64_t{stamp} << 32 | 6u;
+    EXPECT_EQ(first_unclaimed(claimed, stamp, kBegin, kEnd), 6u);
+    EXPECT_EQ(first_unclaimed(claimed, stamp + 1, kBegin, kEnd), kBegin);
+    EXPECT_GE(first_unclaimed(claimed, stamp - 1, kBegin, kEnd), kEnd);
+  }
+}
+
 TEST(Pool, HelpersTakeLittleAndLeaveTheEnd) {
   for (std::uint32_t left = 1; left < 1000; ++left) {
     EXPECT_GE(tasks_at_once(left, false), 1u);

@@ -8,8 +8,8 @@
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
 /// What lies that far ahead is fetched, with one column too: there is so much to do for each line that
-/// hardware fetches no more than two thirds as fast as memory would give. Where memory gives a core 30 GB/s, a
-/// third of that distance is as slow as none.
+/// hardware fetches no more than two thirds as fast as memory would give. Where memory gives a core 30 GB/s,
+/// a third of that distance is as slow as none.
 inline constexpr int kCompactAhead = 6144;
 
 /// Adds records of a unit to the sums of all columns, kSide of them from kFirst on. Their high bytes are
@@ -74,9 +74,11 @@ static inline std::uint32_t load_escape(const std::byte* p) {
   return escape;
 }
 
-/// A unit's high bytes, with its escapes. Returns the first escape behind them.
+/// A unit's high bytes, with its escapes, which end before `end` whatever they say: panels come from files,
+/// too. Returns the first escape behind them.
 static __attribute__((noinline)) const std::byte* patch_unit(const std::byte* unit, const std::byte* table,
-                                                             const std::byte* escape, std::byte* high) {
+                                                             const std::byte* escape, const std::byte* end,
+                                                             std::byte* high) {
   constexpr int kPlane = 4 * kPanelRows;
   const Codes entries = load_table(reinterpret_cast<const std::uint8_t*>(table));
   for (int group = 0; group < kCompactGroups; ++group, high += kPlane) {
@@ -86,7 +88,8 @@ static __attribute__((noinline)) const std::byte* patch_unit(const std::byte* un
   }
   high -= kCompactGroups * kPlane;
   const std::uint32_t of_unit = load_escape(escape) >> kEscapeUnitShift;
-  for (std::uint32_t e; e = load_escape(escape), e >> kEscapeUnitShift == of_unit; escape += sizeof(e))
+  for (std::uint32_t e; escape < end && (e = load_escape(escape)) >> kEscapeUnitShift == of_unit;
+       escape += sizeof(e))
     high[e >> kEscapePlaceShift & (kCompactPlaces - 1)] = static_cast<std::byte>(e & 0xff);
   return escape;
 }
@@ -105,13 +108,14 @@ static void multiply_compact(const std::byte* panel, const std::byte* const (&)[
   }
   const Codes table = load_table(reinterpret_cast<const std::uint8_t*>(panel));
   const std::byte* escape = panel + kCompactTable;
-  const std::byte* unit = panel + compact_header_bytes(n_values);
+  const std::byte* const end_of_header = panel + compact_header_bytes(n_values);
+  const std::byte* unit = end_of_header;
   alignas(64) std::byte high[kCompactPlaces];
 #pragma GCC unroll 1
   for (std::int64_t at = 0; at < n_values; at += kCompactColumns, unit += kUnitBytes) {
     if (load_escape(escape) >> kEscapeUnitShift == static_cast<std::uint32_t>(at / kCompactColumns))
         [[unlikely]] {
-      escape = patch_unit(unit, panel, escape, high);
+      escape = patch_unit(unit, panel, escape, end_of_header, high);
       add_unit<true, kColumns>(unit, table, high, x, at, total);
     } else {
       add_unit<false, kColumns>(unit, table, nullptr, x, at, total);

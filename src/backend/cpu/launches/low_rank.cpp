@@ -150,10 +150,12 @@ std::int32_t UsesLaunch::prepare(const StepInfo& step) {
 void UsesLaunch::run(std::int32_t, const TaskContext&) {
   n_experts_used_ = 0;
   std::size_t at = 0;
+  // Rows that a step computes may be any, and take the nearest (ops::GetRows).
+  const auto last_row = static_cast<std::int32_t>(std::max<std::int64_t>(n_rows_ - 1, 0));
   for (std::int64_t expert = 0; expert < groups_->n_experts(); ++expert) {
     const std::span<const std::int32_t> slots = groups_->slots(expert);
     if (!slots.empty()) experts_[n_experts_used_++] = static_cast<std::int32_t>(expert);
-    for (const std::int32_t use : slots) x_rows_[at++] = x_row_of_[use];
+    for (const std::int32_t use : slots) x_rows_[at++] = std::clamp(x_row_of_[use], 0, last_row);
   }
   // By the expert of the first use; behind them rows that stay as they are.
   const auto key = [&](std::int64_t row) {

@@ -146,15 +146,16 @@ void unpack_compact_row(const PackedMatrix& matrix, std::int64_t row, float* out
     const int index = std::to_integer<int>(low[-4 * kPanelRows * (1 + record)]) >> (4 * record) & 15;
     put(column, std::to_integer<int>(panel[index]), *low);
   }
-  for (const std::byte* at = panel + kCompactTable;; at += kEscapeBytes) {
+  const std::byte* const end = panel + compact_header_bytes(matrix.columns);
+  for (const std::byte* at = panel + kCompactTable; at < end; at += kEscapeBytes) {
     std::uint32_t escape;
     std::memcpy(&escape, at, sizeof(escape));
-    if (escape == kNoEscape) return;
+    const std::int64_t unit = escape >> kEscapeUnitShift;
+    if (unit >= matrix.columns / kCompactColumns) return;  // The last one; or no escape of this panel.
     const int all = static_cast<int>(escape >> kEscapePlaceShift & (kCompactPlaces - 1));
     const int place = all % (4 * kPanelRows), group = all / (4 * kPanelRows) % kCompactGroups;
     const int record = all / (4 * kPanelRows) / kCompactGroups;
     if (place / 16 * 4 + place % 8 / 2 != lane) continue;
-    const std::int64_t unit = escape >> kEscapeUnitShift;
     put(unit * kCompactColumns + record * kBlockColumns + group * 4 + place % 16 / 8 * 2 + place % 2,
         static_cast<int>(escape & 255), *low_at(unit, record, group, place));
   }
