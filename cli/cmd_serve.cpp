@@ -228,16 +228,21 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     server::ServedModelParams served = served_params(*options, spec, *footprint);
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
-    if (const std::string why = choose_split(spec.path, options->model, options->n_parallel, params);
-        !why.empty())
-      log.write(LogLevel::kInfo, why);
-    std::shared_ptr<const Model> model = Model::load(spec.path, params);
+    // Anew where fewer processes are left.
+    const auto choose = [options, &log, path = spec.path](ModelParams& chosen) {
+      const std::string why = choose_split(path, options->model, options->n_parallel, chosen);
+      if (!why.empty()) log.write(LogLevel::kInfo, why);
+    };
+    ModelParams chosen = params;
+    choose(chosen);
+    std::shared_ptr<const Model> model = Model::load(spec.path, chosen);
     if (*n_others > 0) {
       served.devices_lost = [others, n_others] { return others->count() < *n_others; };
       served.reload = [=](const std::function<bool(float)>& progress_again) {
         *n_others = others->count();
         ModelParams again = params;
         again.progress = progress_again;
+        choose(again);
         model->reload(again);
       };
     }

@@ -9,6 +9,8 @@
 // Requests that do not depend on each other (the lines that a thief looks at, stores that nobody waits for)
 // overlap, so many at a time.
 //
+// Stamps have 64 bits here and never begin anew, as the pool's do: what happens then is for its own tests.
+//
 // Latencies are assumptions, of what is commonly measured on servers; none of them was measured by us.
 #include <algorithm>
 #include <coroutine>

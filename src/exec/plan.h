@@ -146,6 +146,7 @@ class Plan {
     std::uint64_t submitted = 0;  // When, counted in submitted parts.
     std::size_t bound_set = 0;
     bool rebound = false;
+    bool was_cut = false;  // In the step that it ran last.
   };
   struct Compiled {
     PlacedGraph placed;  // Bindings with the tensors that carry values from split to split.

@@ -169,8 +169,9 @@ void Plan::submit_next(Flight& flight) {
                    *set(flight.set)[static_cast<std::size_t>(copy.to)][value]));
   }
   const bool other_set = std::exchange(part.bound_set, flight.set) != flight.set;
+  const bool was_cut = std::exchange(part.was_cut, flight.is_cut);
   Changes changes = flight.changes;
-  changes.shapes = changes.shapes || flight.is_cut;
+  changes.shapes = changes.shapes || flight.is_cut || was_cut;
   changes.tensors = std::exchange(part.rebound, false) || other_set;
   part.running_for = &flight;
   part.submitted = ++n_submitted_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -106,7 +107,7 @@ double measure_products(Isa isa, DType weights, int n_threads) {
                              .out = reinterpret_cast<float*>(own.out.data()),
                              .out_stride = kOutputs};
     for (; n > 0; --n) k.matmul(args, {0, matrix.n_panels()}, {0, kRows});
-    return static_cast<std::uint64_t>(args.out[0]);
+    return std::uint64_t{std::bit_cast<std::uint32_t>(args.out[0])};
   };
   return rounds_per_second(pool, products) * static_cast<double>(kOutputs * kInputs * kRows);
 }

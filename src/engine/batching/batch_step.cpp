@@ -163,6 +163,7 @@ void Batcher::Impl::check_limits() {
   for (const StreamPtr& stream : running)
     if (goes_on(stream) && static_cast<int>(stream->text.size()) > stream->request().max_text)
       full.push_back(stream);
+  if (!full.empty()) land();  // Somebody may be preempted for them.
   for (const StreamPtr& stream : full) {
     if (stream->seq < 0) continue;  // Preempted for one before it.
     // One that is computed again forgets as it did before: once it lacks its last token only.

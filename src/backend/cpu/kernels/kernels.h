@@ -1,16 +1,14 @@
 #pragma once
 // The CPU's kernels: what each instruction set provides. Bodies are written once over a small vector contract
 // (vec_*.h) in *.inl files and compiled once per instruction set (one file each); a plan calls through the
-// table.
+// table. Where sets sum otherwise, or multiply and add in two roundings, each has bits of its own.
 //
 // Rules for every kernel:
 //  * A row's result is a function of that row's inputs alone: the order of its sums depends neither on how
-//  many
-//    rows, columns of a tile, tasks or threads there are, nor on where the row lies (bit-equal, always).
+//    many rows, columns of a tile, tasks or threads there are, nor on where the row lies (bit-equal, always).
 //  * No allocation, no exceptions, no global state. Pointers may be unaligned unless said otherwise.
 //  * These translation units must not emit shared inline functions (a COMDAT compiled for AVX-512 would be
-//  linked
-//    into the generic path): no std templates, everything static or in the namespace of the instruction set.
+//    linked into the generic path): no std templates, everything static or in the namespace of the set.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

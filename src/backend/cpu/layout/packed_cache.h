@@ -19,8 +19,8 @@
 //   the time is seen), nothing of them is read. Where they are not, or that is not known, they are read and
 //   their hashes compared; a model that was copied, touched or loaded anew is mapped then, and the next
 //   start knows its files.
-// - A file that fails in any of this goes: its matrices are packed as if it had never been, and the next
-//   start writes another.
+// - A file that fails in any of this goes: the matrix that does not fit is packed, the others are checked one
+//   by one, and the next start writes another.
 //
 // The cache is only ever a saving: whatever goes wrong with it (no folder, no room, a write that fails), the
 // model loads without.
