@@ -162,8 +162,8 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
   add_choice<std::optional<bool>>(app, "--split,--split-mode", options.split_rows,
                                   {{"auto", std::nullopt}, {"layer", false}, {"row", true}, {"tensor", true}},
                                   "spread whole layers, or heads and rows of each, for which row and tensor "
-                                  "are two words (default: layer; of "
-                                  "several processes' CPUs what is faster by their speeds and links)")
+                                  "are two words; auto: of several processes' CPUs what would be faster by "
+                                  "their speeds and links (default: layer)")
       ->group(group);
   app.add_option(
          "--pin", options.pins,

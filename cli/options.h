@@ -35,7 +35,7 @@ struct ModelOptions {
   int pack_cache_gib = 64;
   AdapterOptions adapters;
   PlacementParams placement;
-  std::optional<bool> split_rows;  ///< --split-mode; nothing: as is faster.
+  std::optional<bool> split_rows = false;  ///< --split-mode; nothing: as is faster by formula.
   std::string devices, shares, n_layers;
   int n_cpu_moe = 0;
   std::vector<std::string> pins;

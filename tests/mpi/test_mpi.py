@@ -109,13 +109,16 @@ class Answers(unittest.TestCase):
                 self.assertEqual(spread["text"], alone["text"], f"{name} on {n} processes")
 
     def test_unasked_each_process_gets_its_part(self) -> None:
-        plan = run(under_mpirun(2, "inspect", str(GOLDEN / "llama" / "model.gguf"), "--plan"))
+        tiny = ["inspect", str(GOLDEN / "llama" / "model.gguf"), "--plan"]
+        plan = run(under_mpirun(2, *tiny))
         for device in ("cpu", "rank1.cpu"):
             cache = re.search(rf"^ *{device} +\S+ \S+ +(\S+) ", plan, re.MULTILINE)
             self.assertNotEqual(cache and cache.group(1), "0", plan)
+        self.assertNotIn("CPUs", plan)
         # Of so small a model no part is worth a message.
-        self.assertIn("layers are divided between 2 CPUs: together a token would take", plan)
-        shared = run(under_mpirun(2, "inspect", str(GOLDEN / "llama" / "model.gguf"), "--plan", "--split-mode", "tensor"))
+        chosen = run(under_mpirun(2, *tiny, "--split-mode", "auto"))
+        self.assertIn("layers are divided between 2 CPUs: together a token would take", chosen)
+        shared = run(under_mpirun(2, *tiny, "--split-mode", "tensor"))
         self.assertNotIn("CPUs", shared)
         self.assertIn("#", shared)  # Pieces of a layer's results.
 

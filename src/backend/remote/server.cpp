@@ -73,7 +73,8 @@ class Server {
       if (failure_) std::rethrow_exception(failure_);
       if (!is_working_) return true;
     }
-    // To listen takes a core, which the worker may need: a glance now and then will do.
+    // To listen takes a core, which the worker may need: a glance now and then will do. They must not be rare:
+    // an answer and a request that are both too large for MPI to keep wait for the other end to listen.
     std::unique_lock reading(reading_, std::try_to_lock);
     if (reading) listen(kSlice.zero());
     return true;
@@ -407,7 +408,7 @@ class Server {
   }
 
   static constexpr std::chrono::milliseconds kSlice{100};
-  static constexpr std::chrono::milliseconds kGlance{20};
+  static constexpr std::chrono::microseconds kGlance{200};
 
   const Registry& registry_;
   Link& link_;
