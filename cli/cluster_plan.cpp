@@ -103,11 +103,9 @@ Cluster read_cluster(std::string_view json) {
   Cluster cluster;
   cluster.prompt_tokens = all.count("prompt_tokens", cluster.prompt_tokens, kMostTokens);
   cluster.ubatch_size = all.count("ubatch_size", cluster.ubatch_size, kMostTokens);
-  // Each step is worked out for each group and layer.
-  constexpr int kMostSteps = 10'000;
-  if (cluster.prompt_tokens / cluster.ubatch_size > kMostSteps)
+  if (cluster.prompt_tokens / cluster.ubatch_size > kMostPromptSteps)
     refuse(fmt::format("ubatch_size is {}, so the prompt has more than {} steps", cluster.ubatch_size,
-                       kMostSteps));
+                       kMostPromptSteps));
   if (!all.has("nodes") || !all.at("nodes").is_array() || all.at("nodes").empty())
     refuse("it needs a list 'nodes' with at least one");
   const bool alone = all.at("nodes").size() == 1;

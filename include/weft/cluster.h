@@ -59,6 +59,9 @@ struct ClusterNode {
   ClusterLink link = {};
 };
 
+/// Of a prompt: each is worked out for each group and layer.
+inline constexpr int kMostPromptSteps = 10'000;
+
 struct Cluster {
   std::vector<ClusterNode> nodes = {};
   /// Of the prompt; a token is one behind it.
@@ -116,7 +119,7 @@ struct ClusterWay {
 
 /// For groups of 1, 2, 4, ... and all nodes, as far as there are heads to divide. Throws Error kInvalidFile
 /// for a node whose figures contradict each other, and kInvalidArgument where nodes, tokens or speeds are
-/// missing.
+/// missing, or steps are too many.
 std::vector<ClusterWay> plan_cluster(const ModelWork& work, const Cluster& cluster);
 
 /// Whether devices compute each layer together (PlacementParams::split_rows), or layers are divided.

@@ -13,6 +13,17 @@
 namespace weft {
 namespace {
 
+/// Tensors of a graph's values, made for it.
+struct Bound {
+  explicit Bound(const Graph& graph) : bindings(graph.values().size(), nullptr) {}
+  DeviceTensor& operator()(ValueId value, std::unique_ptr<DeviceTensor> tensor) {
+    bindings[static_cast<std::size_t>(value)] = tensor.get();
+    return *tensors.emplace_back(std::move(tensor));
+  }
+  Bindings bindings;
+  std::vector<std::unique_ptr<DeviceTensor>> tensors;
+};
+
 constexpr std::int64_t kColumns = 64, kHidden = 96, kMaxRows = 40;
 
 /// x + down(glu(gate(norm(x)), up(norm(x)))), with quantised weights. What is shown as an output keeps a
@@ -41,12 +52,8 @@ struct Layer {
 
   /// Runs it on rows of which each differs from its neighbours.
   std::vector<float> run(Device& device, std::int64_t n_rows) {
-    std::vector<std::unique_ptr<DeviceTensor>> tensors;
-    Bindings bindings(graph.values().size(), nullptr);
-    const auto bind = [&](ValueId value, std::unique_ptr<DeviceTensor> tensor) -> DeviceTensor& {
-      bindings[static_cast<std::size_t>(value)] = tensor.get();
-      return *tensors.emplace_back(std::move(tensor));
-    };
+    Bound bind(graph);
+    const Bindings& bindings = bind.bindings;
     for (const ValueId id : weights) {
       const ValueInfo& value = graph.value(id);
       const std::vector<std::int64_t> dims = value.shape.dims({});
@@ -201,12 +208,8 @@ struct Attending {
   }
 
   std::vector<float> run(Device& device, std::int64_t n_rows) {
-    std::vector<std::unique_ptr<DeviceTensor>> tensors;
-    Bindings bindings(graph.values().size(), nullptr);
-    const auto bind = [&](ValueId value, std::unique_ptr<DeviceTensor> tensor) -> DeviceTensor& {
-      bindings[static_cast<std::size_t>(value)] = tensor.get();
-      return *tensors.emplace_back(std::move(tensor));
-    };
+    Bound bind(graph);
+    const Bindings& bindings = bind.bindings;
     const auto host = [&](ValueId value) {
       const ValueInfo& of = graph.value(value);
       return bind(value, device.create_host_tensor(of.dtype, of.shape.dims(graph.bounds()))).host();

@@ -186,6 +186,8 @@ TEST(ClusterPlan, WithoutNodesTokensOrSpeedsThereIsNone) {
   EXPECT_TRUE(refused([](Cluster& cluster) { cluster.nodes.clear(); }));
   EXPECT_TRUE(refused([](Cluster& cluster) { cluster.prompt_tokens = 0; }));
   EXPECT_TRUE(refused([](Cluster& cluster) { cluster.ubatch_size = 0; }));
+  EXPECT_TRUE(refused(
+      [](Cluster& cluster) { cluster.prompt_tokens = kMostPromptSteps + 1, cluster.ubatch_size = 1; }));
   EXPECT_TRUE(refused([](Cluster& cluster) { cluster.nodes[1].flops = 0.0; }));
   EXPECT_TRUE(refused([](Cluster& cluster) { cluster.nodes[0].bytes_per_second = 0.0; }));
   EXPECT_TRUE(refused([](Cluster& cluster) { cluster.nodes[1].link = {}; }));

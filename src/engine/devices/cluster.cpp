@@ -50,6 +50,8 @@ void check(const Cluster& cluster) {
   if (cluster.nodes.empty()) engine::refuse("a cluster needs a node");
   if (cluster.prompt_tokens < 1 || cluster.ubatch_size < 1)
     engine::refuse("a cluster's prompt and its parts need a token at least");
+  if (cluster.prompt_tokens / cluster.ubatch_size > kMostPromptSteps)
+    engine::refuse("a cluster's prompt has more than " + std::to_string(kMostPromptSteps) + " steps");
   for (const ClusterNode& node : cluster.nodes) {
     const bool has_speeds = node.bytes_per_second > 0.0 && node.flops > 0.0;
     const bool is_measured = node.tokens_per_second > 0.0 && node.prompt_tokens_per_second > 0.0;
