@@ -14,7 +14,7 @@ namespace weft {
 namespace engine {
 namespace {
 
-/// A batcher deals so many texts and more into two groups.
+/// A batcher deals so many texts and more into groups (batching/overlap.cpp: two of the fewest rows).
 constexpr int kGrouped = 8;
 /// Of the time with divided layers: what is worth it.
 constexpr double kClearlyLess = 0.9;
