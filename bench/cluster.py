@@ -2,8 +2,10 @@
 """cluster.py: what a token and a prompt take over several processes of this machine, beside what `weft inspect --plan
 --nodes` says of them, with layers divided between them and with layers that they share.
 
-The simulator is told what one process alone measures and what the link is like, nothing else. Processes are bound to a
-core each as long as there are cores. --rate limits the link (bits a second, as tc writes them: 100mbit): it is the
+The simulator is told what a process that has nobody else's messages to wait for measures, and what the link is like,
+nothing else: alone for a token over divided layers, where one process works at a time, else beside as many others, as
+processes of one machine share its memory and perhaps its cores. Processes are bound to a core each as long as there are
+cores. --rate limits the link (bits a second, as tc writes them: 100mbit): it is the
 loopback of a network namespace then, over TCP, which takes root, iproute2 and the kernel's token bucket.
 
     bench/cluster.py --weft build/release/weft -m model.gguf --processes 2 3 4
@@ -15,6 +17,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 NAMESPACE = "weft_cluster"
@@ -69,6 +72,28 @@ def speeds(launch: list[str], weft: str, model: str, words: list[str], rounds: i
     return statistics.median(read), statistics.median(written)
 
 
+def speeds_together(n: int, weft: str, model: str, words: list[str], rounds: int) -> tuple[float, float]:
+    """Of a process beside others that do the same: the least of them, as the others wait for it."""
+    n_cores = os.cpu_count() or 1
+    launches = [["taskset", "-c", str(i) if n <= n_cores else f"0-{n_cores - 1}"] for i in range(n)]
+    with ThreadPoolExecutor(n) as pool:
+        each = list(pool.map(lambda launch: speeds(launch, weft, model, words, rounds), launches))
+    return min(read for read, _ in each), min(written for _, written in each)
+
+
+def simulated(weft: str, model: str, n: int, prompt: int, link: dict, reads: float, writes: float) -> dict[str, dict]:
+    """What the simulator says of n processes, by the name of the way."""
+    # Prompts go in steps of at least 64 tokens, eight at most, that overlap.
+    nodes = {"prompt_tokens": prompt, "ubatch_size": max(64, -(-prompt // 8)), "link": link,
+             "nodes": [{"name": "node", "count": n, "memory_bytes": 1e10,
+                        "tokens_per_second": writes, "prompt_tokens_per_second": reads}]}  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "nodes.json"
+        file.write_text(json.dumps(nodes))
+        told = json.loads(run(weft, "inspect", model, "--plan", "--nodes", str(file), "--json"))
+    return {way["name"]: way for way in told["ways"]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weft", default="build/release/weft")
@@ -92,26 +117,23 @@ def main() -> None:
         message = {"seconds": follower["step_seconds"] / 2, "bytes_per_second": follower["copy_bytes_per_second"]}
         print(f"link: {message['seconds'] * 1e6:.1f} us, {message['bytes_per_second'] / 1e9:.3g} GB/s")
         for n in args.processes:
-            # Prompts go in steps of at least 64 tokens, eight at most, that overlap.
-            nodes = {"prompt_tokens": args.prompt, "ubatch_size": max(64, -(-args.prompt // 8)), "link": message,
-                     "nodes": [{"name": "node", "count": n, "memory_bytes": 1e10,
-                                "tokens_per_second": writes, "prompt_tokens_per_second": reads}]}  # fmt: skip
-            with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder) / "nodes.json"
-                file.write_text(json.dumps(nodes))
-                told = json.loads(run(args.weft, "inspect", args.model, "--plan", "--nodes", str(file), "--json"))
-            for mode, name in (("layer", f"pipeline of {n}"), ("tensor", f"tensors over {n}")):
-                way = next((way for way in told["ways"] if way["name"] == name), None)
+            beside = speeds_together(n, args.weft, args.model, works, args.rounds)
+            print(f"{n} processes that do not know of each other: a token {1e3 / beside[1]:.2f} ms, a prompt "
+                  f"{args.prompt / beside[0]:.3f} s each")  # fmt: skip
+            alone = simulated(args.weft, args.model, n, args.prompt, message, reads, writes)
+            together = simulated(args.weft, args.model, n, args.prompt, message, *beside)
+            for mode, name, of_token in (("layer", f"pipeline of {n}", alone), ("tensor", f"tensors over {n}", together)):
+                if name not in together:
+                    continue
+                # Divided layers overlap in a prompt's steps; shared ones are at one step together.
+                token_said = of_token[name]["token_seconds"]
+                prompt_said = together[name]["pipelined_prompt_seconds"]
                 measured = speeds(link.mpirun(n), args.weft, args.model, ["--split-mode", mode, *works], args.rounds)
                 token, prompt = 1 / measured[1], args.prompt / measured[0]
-                together = speeds(link.mpirun(n), args.weft, args.model, ["--split-mode", mode, *streams],
-                                  args.rounds)[1]  # fmt: skip
-                print(f"{n} processes, {mode}: " + ("" if way is None else
-                      f"a token {way['token_seconds'] * 1e3:.2f} ms simulated, {token * 1e3:.2f} measured "
-                      f"({way['token_seconds'] / token - 1:+.0%}); a prompt {way['prompt_seconds']:.3f} to "
-                      f"{way['pipelined_prompt_seconds']:.3f} s, {prompt:.3f} "
-                      f"({way['pipelined_prompt_seconds'] / prompt - 1:+.0%}); ")
-                      + f"{args.streams} texts {together:.0f} tokens/s")  # fmt: skip
+                texts = speeds(link.mpirun(n), args.weft, args.model, ["--split-mode", mode, *streams], args.rounds)[1]
+                print(f"{n} processes, {mode}: a token {token_said * 1e3:.2f} ms simulated, {token * 1e3:.2f} measured "
+                      f"({token_said / token - 1:+.0%}); a prompt {prompt_said:.3f} s, {prompt:.3f} "
+                      f"({prompt_said / prompt - 1:+.0%}); {args.streams} texts {texts:.0f} tokens/s")  # fmt: skip
 
 
 if __name__ == "__main__":

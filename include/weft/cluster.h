@@ -17,12 +17,12 @@
 //   Between groups cross 4 * width bytes for each row, and one small message goes back with the token.
 //   In a group each node has 1/t of a layer, but of queries, keys and values, which are cut between KV heads,
 //   the most has ceil(heads / t) / heads; what is not cut is the first node's, and the others wait.
-//   What a node needs whole is gathered, not summed, and goes over the first node. Of the bytes of a row
-//   that all gather (g), that the first alone gathers (c), and that it hands out (h), its link carries
-//       in = (t-1)/t (g + c),   out = (t-1) ((t-1)/t g + h),
-//   at once where t = 2, else one after the other; and a row waits for so many messages one behind another as
-//   there are on the longest way through the layer, on which a message between two others counts twice.
-//   How many there are, and of how many bytes, is counted in the model's graph.
+//   What a node needs whole is gathered, not summed: each sends its part to those that need it. Of the bytes
+//   of a row that all gather (g), that the first alone gathers (c), and that it hands out (h), its link
+//   carries
+//       in = (t-1)/t (g + c),   out = (t-1) (g/t + h),
+//   at once; and a row waits for so many messages one behind another as there are on the longest way through
+//   the layer. How many there are, and of how many bytes, is counted in the model's graph.
 //   The slowest node decides.
 // Layers are divided so that the slowest group is as fast as can be within its memory; groups that are then
 // left over have no work.
@@ -79,10 +79,9 @@ struct ModelWork {
     double heads_bytes = 0.0, heads_multiply_adds = 0.0;  ///< Of those, what is cut between KV heads ...
     double whole_bytes = 0.0, whole_multiply_adds = 0.0;  ///< ... and what the first node does alone.
     bool is_cache_whole = false;                          ///< So it attends to the cache.
-    double messages_of_two = 0.0;  ///< That a row waits for one behind another, where there are two nodes ...
-    double messages = 0.0;         ///< ... and where there are more.
-    double gathered_bytes = 0.0;   ///< Of a row, that each node makes a part of and all need whole, ...
-    double collected_bytes = 0.0;  ///< ... that the first alone needs so, ...
+    double messages = 0.0;                                ///< That a row waits for one behind another.
+    double gathered_bytes = 0.0;    ///< Of a row, that each node makes a part of and all need whole, ...
+    double collected_bytes = 0.0;   ///< ... that the first alone needs so, ...
     double handed_out_bytes = 0.0;  ///< ... and that it makes and the others need.
   };
   std::vector<Part> layers = {};

@@ -83,27 +83,34 @@ KeptWeights kept_weights(const engine::ModelImpl& impl, const ModelParams& param
           .n_bytes = impl.file.file_bytes()};
 }
 
-/// Rows of each matrix of a tensor, one behind another.
-std::vector<std::byte> rows_of_each(const gguf::File& file, const model::WeightUse& use) {
+/// Rows of each matrix of a tensor.
+WeightSource::Pieces rows_of_each(const model::WeightUse& use) {
   const gguf::TensorInfo& tensor = *use.tensor;
   const std::size_t row = row_bytes(tensor.dtype, tensor.shape.back());
-  const std::size_t matrix = row * static_cast<std::size_t>(tensor.shape[1]);
-  const std::size_t begin = row * static_cast<std::size_t>(use.row_begin);
-  const std::size_t n = row * static_cast<std::size_t>(use.n_rows);
-  std::vector<std::byte> bytes(n * static_cast<std::size_t>(tensor.shape[0]));
-  for (std::size_t i = 0; i * n < bytes.size(); ++i)
-    file.read(tensor.data.subspan(i * matrix + begin, n), std::span(bytes).subspan(i * n, n));
+  return {.first = tensor.data.subspan(row * static_cast<std::size_t>(use.row_begin),
+                                       row * static_cast<std::size_t>(use.n_rows)),
+          .n = static_cast<std::size_t>(tensor.shape[0]),
+          .stride = row * static_cast<std::size_t>(tensor.shape[1])};
+}
+
+/// One behind another.
+std::vector<std::byte> copy_of(const WeightSource::Pieces& pieces, const gguf::File& file) {
+  const std::size_t n = pieces.first.size();
+  std::vector<std::byte> bytes(n * pieces.n);
+  for (std::size_t i = 0; i < pieces.n; ++i)
+    file.read({pieces.first.data() + i * pieces.stride, n}, std::span(bytes).subspan(i * n, n));
   return bytes;
 }
 
 /// A weight that lies in no file as it is.
 void load_made(engine::ModelImpl& impl, const ValueInfo& value, std::vector<std::byte> bytes,
-               std::span<const int> places) {
+               const WeightSource::Pieces& copied_from, std::span<const int> places) {
   bool in_place = false;
   for (const int place : places) {
     auto& weight = impl.weights[index(place)][value.name];
-    weight = impl.devices.devices[index(place)]->create_weight(value.dtype, value.shape.dims({}),
-                                                               {.bytes = bytes, .reader = {}, .name = {}});
+    weight = impl.devices.devices[index(place)]->create_weight(
+        value.dtype, value.shape.dims({}),
+        {.bytes = bytes, .reader = {}, .name = {}, .copied_from = copied_from});
     impl.weight_bytes += static_cast<std::int64_t>(weight->bytes());
     in_place = in_place || weight->reads_source();
   }
@@ -127,7 +134,8 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
     const std::vector<int>& own = readers[index(use.value)];
     const std::vector<int>& places = own.empty() ? all : own;
     if (use.tensor == nullptr || use.of_each) {
-      load_made(impl, value, use.make ? use.make() : rows_of_each(impl.file, use), places);
+      const auto from = use.make ? WeightSource::Pieces() : rows_of_each(use);
+      load_made(impl, value, use.make ? use.make() : copy_of(from, impl.file), from, places);
     } else {
       const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
       const DType dtype = value.shape.rank() == 1 ? use.tensor->dtype : value.dtype;

@@ -44,10 +44,27 @@ std::vector<bool> symbols_of_moves(const Graph& graph) {
   return of_moves;
 }
 
+bool makes(const Split& split, ValueId whole) {
+  for (std::size_t v = 0; v < split.whole_value.size(); ++v)
+    if (split.whole_value[v] == whole && split.graph.values()[v].producer != kNoNode) return true;
+  return false;
+}
+
+std::vector<std::vector<bool>> direct_copies(std::span<Device* const> devices) {
+  std::vector<std::vector<bool>> result;
+  for (const Device* const from : devices)
+    for (auto& row = result.emplace_back(); const Device* const to : devices)
+      row.push_back(to->can_take_from(*from));
+  return result;
+}
+
 }  // namespace
 
 Plan::Plan(std::vector<Device*> devices, PlacedGraph graph, const CompileOptions& options, int most_at_once)
-    : devices_(std::move(devices)), options_(options), most_at_once_(most_at_once) {
+    : devices_(std::move(devices)),
+      direct_(direct_copies(devices_)),
+      options_(options),
+      most_at_once_(most_at_once) {
   now_ = compile(std::move(graph));
   ++counters_.compiled;
 }
@@ -60,8 +77,8 @@ void Plan::add_part(Compiled& result, Part part, const CompileOptions& options) 
   };
   // Its tensors may be others now, and the values of symbols.
   for (std::size_t p = 0; p < now_.parts.size() && options.allowed.tensors && options.allowed.shapes; ++p)
-    if (const Part& before = now_.parts[p];
-        before.device == part.device && before.graph == part.graph && !is_taken(p)) {
+    if (const Part& before = now_.parts[p]; before.device == part.device && before.graph == part.graph &&
+                                            before.not_for_host == part.not_for_host && !is_taken(p)) {
       part.same_as = static_cast<int>(p);
       result.parts.push_back(std::move(part));
       return;
@@ -74,6 +91,7 @@ void Plan::add_part(Compiled& result, Part part, const CompileOptions& options) 
                                                part.graph.value(node.output).name + ")");
   CompileOptions own = options;
   if (on.info().beside_host) own.pool = nullptr;  // It takes no turns with the host.
+  own.not_for_host = part.not_for_host;
   part.plan = on.compile(part.graph, part.bindings.front(), own);
   if (part.plan == nullptr) throw Error(ErrorCode::kDevice, on.info().name + " gives no plan for a graph");
   ++counters_.splits_compiled;
@@ -177,8 +195,29 @@ void Plan::compile_splits(Compiled& result) {
     for (std::size_t v = 0; v < bindings.size(); ++v)
       if (needs_binding(split.graph, static_cast<ValueId>(v)))
         bindings[v] = tensor_on(split.device, part.whole_value[v]);
-    for (const Copy& copy : splits.copies)
-      if (copy.before == static_cast<int>(result.parts.size())) part.copies.push_back(copy);
+    // What the host writes is on the host.
+    const auto is_direct = [&](const Copy& copy) {
+      return graph.value(copy.value).producer != kNoNode && copies_directly(copy.from, copy.to);
+    };
+    std::size_t place = 0;
+    for (const Copy& copy : splits.copies) {
+      const bool reads = copy.before == static_cast<int>(result.parts.size());
+      if (!is_direct(copy)) {
+        if (reads) part.copies.push_back(copy);
+        continue;
+      }
+      if (reads) part.takes.push_back({copy, place});
+      if (makes(split, copy.value)) part.gives.push_back({copy, place});
+      ++place;
+    }
+    result.n_direct = place;
+    for (const ValueId output : split.graph.outputs()) {
+      const ValueId whole = split.whole_value[static_cast<std::size_t>(output)];
+      if (!graph.is_output(whole) &&
+          std::all_of(splits.copies.begin(), splits.copies.end(),
+                      [&](const Copy& copy) { return copy.value != whole || is_direct(copy); }))
+        part.not_for_host.push_back(output);
+    }
     add_part(result, std::move(part), options);
   }
   if (const int n = steps_at_once(splits, beside, most_at_once_); n > 1 && options_.allowed.tensors)

@@ -14,9 +14,10 @@
 // (steps_at_once). Each has its own inputs, outputs and values between splits, reserved for as many. Of
 // states there is one, and a split waits for the splits of all earlier steps that use the same state, and for
 // itself. So steps end in the order in which they were started. Splits of a device that keeps steps in order
-// (Device::in_order) follow each other in its queue without the host. Between two such devices the host waits
-// and copies: for one GPU to wait for another's semaphore needs an extension that not all drivers have, and
-// would save one submission.
+// (Device::in_order) follow each other in its queue without the host. So they do on two such devices that
+// give each other what they make (Device::give_to), as processes do: it is given right behind the split that
+// makes it. Between others the host waits and copies: for one GPU to wait for another's semaphore needs an
+// extension that not all drivers have, and would save one submission.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -120,8 +121,14 @@ class Plan {
   std::size_t shared_bytes(int device) const;
 
  private:
+  /// A copy without the host, and its place among all of these.
+  struct Direct {
+    Copy copy;
+    std::size_t place = 0;
+  };
   /// A step on its way through the parts.
   struct Flight {
+    std::vector<Device::Crossing> crossings;  // By Direct::place; from nowhere: not given, or taken.
     std::vector<std::int64_t> symbols;
     std::vector<std::int64_t> cut_symbols;  // Of a step that moves cells and does nothing else.
     std::vector<InputPart> parts;
@@ -140,7 +147,9 @@ class Plan {
     std::vector<int> after;
     // Parts of the step before: itself, and those that use a state of its. They waited for earlier steps'.
     std::vector<int> after_before;
-    std::vector<Copy> copies;  // Before it runs.
+    std::vector<Copy> copies;           // Before it runs, over the host.
+    std::vector<Direct> gives, takes;   // Behind it, and before it.
+    std::vector<ValueId> not_for_host;  // CompileOptions::not_for_host.
     int same_as = -1;  // While another graph is compiled: the part of the one before whose plan it takes.
     const Flight* running_for = nullptr;
     std::uint64_t submitted = 0;  // When, counted in submitted parts.
@@ -151,6 +160,7 @@ class Plan {
   struct Compiled {
     PlacedGraph placed;  // Bindings with the tensors that carry values from split to split.
     std::vector<Part> parts;
+    std::size_t n_direct = 0;
     std::vector<std::unique_ptr<DeviceTensor>> carriers;
     std::vector<std::size_t> carrier_bytes;  // By device.
     std::vector<bool> of_moves;              // By symbol: whether it says how many cells are moved.
@@ -168,6 +178,9 @@ class Plan {
   void add_part(Compiled& result, Part part, const CompileOptions& options);
   void adopt_plans(Compiled& next);
   void make_ahead(Compiled& result, std::span<const StepTensor> tensors, int n_at_once) const;
+  bool copies_directly(int from, int to) const {
+    return direct_[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
+  }
   DeviceTensor* make_carrier(Compiled& result, int device, ValueId value) const;
   void check(const Step& step) const;
   void rebind(const Rebinding& rebinding);
@@ -188,12 +201,23 @@ class Plan {
   Outlook outlook(const Flight& flight, const Flight* before);
   void work(std::size_t n_left);
   void submit_next(Flight& flight);
+  void fill_inputs(Flight& flight, const Part& part);
+  void give_outputs(Flight& flight, const Part& part);
+  void drop_crossings(Flight& flight) noexcept;
+  Device& device_at(int device) const { return *devices_[static_cast<std::size_t>(device)]; }
+  DeviceTensor& tensor_of(const Flight& flight, int device, ValueId value) const {
+    return *set(flight.set)[static_cast<std::size_t>(device)][static_cast<std::size_t>(value)];
+  }
+  std::span<const std::int64_t> symbols_of(const Flight& flight) const {
+    return flight.is_cut ? flight.cut_symbols : flight.symbols;
+  }
   std::size_t copy_value(const Flight& flight, ValueId value, DeviceTensor& from_tensor,
                          DeviceTensor& to_tensor) const;
   void wait(Part& part);
   void abandon() noexcept;
 
   const std::vector<Device*> devices_;
+  const std::vector<std::vector<bool>> direct_;  // By devices, from and to: Device::can_take_from.
   const CompileOptions options_;
   const int most_at_once_;
   std::shared_ptr<Workspaces> workspaces_;  // Of splits, where the options have none ...

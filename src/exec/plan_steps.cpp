@@ -60,6 +60,7 @@ Plan::Flight& Plan::begin(const Step& step, std::size_t set) {
   Flight& flight = now_.flights[next_flight_];
   flight.symbols.assign(step.symbols.begin(), step.symbols.end());
   flight.parts.assign(step.parts.begin(), step.parts.end());
+  flight.crossings.resize(now_.n_direct);
   symbols_.assign(step.symbols.begin(), step.symbols.end());  // Last: what throws has changed nothing.
   flight.is_cut = false;
   const bool catch_up = std::exchange(cut_short_, false);
@@ -97,7 +98,8 @@ Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
   const Part& next = now_.parts[flight.next];
   const bool in_order = devices_[static_cast<std::size_t>(next.device)]->in_order();
   const auto is_behind = [&](const Part& part) {  // Its device sees to that.
-    return in_order && part.device == next.device && &part != &next;
+    return in_order && &part != &next &&
+           (part.device == next.device || copies_directly(part.device, next.device));
   };
   if (before != nullptr)
     for (const int p : next.after_before) {
@@ -151,7 +153,7 @@ void Plan::work(std::size_t n_left) {
 
 void Plan::submit_next(Flight& flight) {
   Part& part = now_.parts[flight.next++];
-  // A device that was not at it yet when the step was cancelled moves cells and does no more.
+  // Of what was not submitted yet when the step was cancelled only cells are moved.
   if (now_.parts.size() > 1 && options_.allowed.shapes && is_cancelled(options_.cancelled)) {
     if (!std::exchange(flight.is_cut, true)) {
       flight.cut_symbols = flight.symbols;
@@ -160,14 +162,7 @@ void Plan::submit_next(Flight& flight) {
     }
     cut_short_ = true;
   }
-  const std::span<const std::int64_t> symbols = flight.is_cut ? flight.cut_symbols : flight.symbols;
-  for (const Copy& copy : part.copies) {
-    const auto value = static_cast<std::size_t>(copy.value);
-    ++counters_.copies;
-    counters_.copied_bytes += static_cast<std::int64_t>(
-        copy_value(flight, copy.value, *set(flight.set)[static_cast<std::size_t>(copy.from)][value],
-                   *set(flight.set)[static_cast<std::size_t>(copy.to)][value]));
-  }
+  fill_inputs(flight, part);
   const bool other_set = std::exchange(part.bound_set, flight.set) != flight.set;
   const bool was_cut = std::exchange(part.was_cut, flight.is_cut);
   Changes changes = flight.changes;
@@ -175,8 +170,45 @@ void Plan::submit_next(Flight& flight) {
   changes.tensors = std::exchange(part.rebound, false) || other_set;
   part.running_for = &flight;
   part.submitted = ++n_submitted_;
-  part.plan->submit(symbols, part.bindings[flight.set], changes);
+  part.plan->submit(symbols_of(flight), part.bindings[flight.set], changes);
+  give_outputs(flight, part);
   if (!devices_[static_cast<std::size_t>(part.device)]->info().beside_host) wait(part);
+}
+
+void Plan::fill_inputs(Flight& flight, const Part& part) {
+  std::size_t bytes = 0;
+  for (const Copy& copy : part.copies)
+    bytes += copy_value(flight, copy.value, tensor_of(flight, copy.from, copy.value),
+                        tensor_of(flight, copy.to, copy.value));
+  for (const auto& [copy, place] : part.takes) {
+    const Device::Crossing crossing = std::exchange(flight.crossings[place], {});
+    device_at(copy.to).take_from(device_at(copy.from), crossing, &tensor_of(flight, copy.to, copy.value));
+    bytes += crossing.bytes;
+  }
+  counters_.copies += static_cast<std::int64_t>(part.copies.size() + part.takes.size());
+  counters_.copied_bytes += static_cast<std::int64_t>(bytes);
+}
+
+/// At once, so that they stand before whatever else the device is asked to do.
+void Plan::give_outputs(Flight& flight, const Part& part) {
+  for (const auto& [copy, place] : part.gives)
+    flight.crossings[place] =
+        device_at(copy.from).give_to(device_at(copy.to), tensor_of(flight, copy.from, copy.value),
+                                     value_bytes(now_.placed.graph.value(copy.value), symbols_of(flight)));
+}
+
+/// Of a step that was given up.
+void Plan::drop_crossings(Flight& flight) noexcept {
+  for (const Part& part : now_.parts)
+    for (const auto& [copy, place] : part.takes) {
+      if (place >= flight.crossings.size()) continue;
+      const Device::Crossing crossing = std::exchange(flight.crossings[place], {});
+      if (crossing.from == nullptr) continue;
+      try {
+        device_at(copy.to).take_from(device_at(copy.from), crossing, nullptr);
+      } catch (...) {  // A device that is lost has no use for it.
+      }
+    }
 }
 
 /// What the step uses of a value; returns the number of bytes.
@@ -191,8 +223,7 @@ std::size_t Plan::copy_value(const Flight& flight, ValueId value, DeviceTensor& 
       std::equal_range(flight.parts.begin(), flight.parts.end(), InputPart{value},
                        [](const InputPart& a, const InputPart& b) { return a.value < b.value; });
   if (parts.first == parts.second) {
-    const std::span<const std::int64_t> symbols = flight.is_cut ? flight.cut_symbols : flight.symbols;
-    return copy(0, value_bytes(now_.placed.graph.value(value), symbols));
+    return copy(0, value_bytes(now_.placed.graph.value(value), symbols_of(flight)));
   }
   return std::accumulate(
       parts.first, parts.second, std::size_t{0},
@@ -205,6 +236,7 @@ void Plan::wait(Part& part) {
 
 /// Devices beside the host must not write to any step's values any more once the caller goes on.
 void Plan::abandon() noexcept {
+  for (Flight& flight : now_.flights) drop_crossings(flight);
   n_in_flight_ = 0;
   done_set_ = 0;
   cut_short_ = true;

@@ -300,10 +300,11 @@ int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, in
     positions.insert({stage, worker});
   }
   if (splits.splits.size() < 2 || workers.size() == workers.count(kHost)) return 1;
-  // Over those that are at work at a stage, on average.
-  const int n_positions = static_cast<int>(positions.size());
-  const int n = (static_cast<int>(workers.size()) * n_stages + n_positions - 1) / n_positions;
-  return std::min(std::max(n, 2), most);
+  // Over those that are at work at a stage, on average. Where that is nearly one step, two would wait for
+  // each other with half of the rows each.
+  const int n_positions = static_cast<int>(positions.size()), n = static_cast<int>(workers.size()) * n_stages;
+  if (8 * n <= 9 * n_positions) return 1;
+  return std::min(std::max((n + n_positions - 1) / n_positions, 2), most);
 }
 
 std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,

@@ -60,8 +60,8 @@ inline constexpr int kMostAtOnce = 8;
 
 /// How many steps it takes to give all devices work: of a chain as many as it has devices, where those that
 /// work while the host waits count as one. Devices that work side by side have it from the same step. 1 where
-/// no device works beside the host at some splits and not at others: steps cannot overlap then. At most
-/// `most`, else at least 2.
+/// no device works beside the host, so that steps cannot overlap, and where nearly all are at work with one.
+/// At most `most`, else at least 2.
 int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, int most = kMostAtOnce);
 
 /// How many there are of a tensor where so many steps overlap: one for each and, of what the host writes, one

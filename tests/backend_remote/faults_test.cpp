@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,11 +60,7 @@ class LoneFollower {
   }
   test::QueueLink& line() { return line_; }
   /// Tells it to end.
-  void dismiss() {
-    remote::Writer end;
-    end.put(remote::Head{.kind = remote::Kind::kEnd});
-    line_.send(std::move(end).take());
-  }
+  void dismiss() { line_.send(remote::labelled({}, {.kind = remote::Kind::kEnd})); }
   /// What it ended with.
   const std::string& end() {
     server_.join();
@@ -86,13 +83,12 @@ TEST(RemoteFaults, AFollowerEndsWithoutItsLeader) {
 
 TEST(RemoteFaults, ALeaderOfAnotherBuildIsRefused) {
   LoneFollower follower;
-  remote::Writer greeting;
-  greeting.put(remote::Head{.kind = remote::Kind::kGreet, .request = 1}).put(std::string_view("weft 0.0.1"));
-  follower.line().send(std::move(greeting).take());
-  const auto answer = follower.line().receive(remote::Deadline::max());
+  follower.line().send(remote::labelled(remote::Writer().put(std::string_view("weft 0.0.1")),
+                                        {.kind = remote::Kind::kGreet, .request = 1}));
+  auto answer = follower.line().receive(remote::Deadline::max());
   ASSERT_TRUE(answer);
+  EXPECT_EQ(remote::take_label(*answer).kind, remote::Kind::kError);
   remote::Reader reader(*answer);
-  EXPECT_EQ(reader.get<remote::Head>().kind, remote::Kind::kError);
   EXPECT_EQ(reader.get<ErrorCode>(), ErrorCode::kUnsupported);
   const std::string text = reader.text();
   EXPECT_NE(text.find("weft 0.0.1"), std::string::npos) << text;
@@ -105,26 +101,33 @@ TEST(RemoteFaults, AFileThatIsAnotherOneThereIsRefused) {
   const std::string path = testing::TempDir() + ("weft_remote_file-" + std::to_string(::getpid()));
   std::ofstream(path) << "0123456789";
   LoneFollower follower;
-  const auto ask = [&](const std::string& file, std::uint64_t offset, std::uint64_t n,
-                       std::string_view bytes) {
+  const auto ask = [&](const std::string& file, const remote::FilePieces& pieces, std::string_view bytes) {
     base::Hasher hasher;
     hasher.add(std::as_bytes(std::span(bytes)));
     remote::Writer request;
-    request.put(remote::Head{.kind = remote::Kind::kFileBytes, .request = 1});
-    request.put(std::uint64_t{7}).put(file).put(offset).put(n).put(hasher.result());
-    follower.line().send(std::move(request).take());
+    request.put(std::uint64_t{7}).put(file).put(pieces).put(hasher.result());
+    follower.line().send(
+        remote::labelled(std::move(request), {.kind = remote::Kind::kFileBytes, .request = 1}));
     return *follower.line().receive(remote::Deadline::max());
   };
-  const auto has = [](const remote::Message& answer) {
-    remote::Reader reader(answer);
-    EXPECT_EQ(reader.get<remote::Head>().kind, remote::Kind::kAnswer);
-    return reader.get<bool>();
+  const auto has = [](remote::Message answer) {
+    EXPECT_EQ(remote::take_label(answer).kind, remote::Kind::kAnswer);
+    return remote::Reader(answer).get<bool>();
   };
-  EXPECT_TRUE(has(ask(path, 2, 3, "234")));
-  EXPECT_FALSE(has(ask(path + ".none", 2, 3, "234")));
-  for (const auto& other : {ask(path, 2, 3, "235"), ask(path, 8, 3, "89")}) {
+  const auto one = [](std::uint64_t offset, std::uint64_t n) {
+    return remote::FilePieces{.offset = offset, .bytes = n, .n = 1, .stride = 0};
+  };
+  const auto two = [](std::uint64_t stride) {
+    return remote::FilePieces{.offset = 1, .bytes = 2, .n = 2, .stride = stride};
+  };
+  EXPECT_TRUE(has(ask(path, one(2, 3), "234")));
+  EXPECT_TRUE(has(ask(path, two(4), "1256")));
+  EXPECT_TRUE(has(ask(path, two(7), "1289")));
+  EXPECT_FALSE(has(ask(path + ".none", one(2, 3), "234")));
+  for (auto other : {ask(path, one(2, 3), "235"), ask(path, one(8, 3), "89"), ask(path, two(5), "1256"),
+                     ask(path, two(8), "129"), ask(path, two(~std::uint64_t{0}), "12"), ask(path, {}, "")}) {
+    EXPECT_EQ(remote::take_label(other).kind, remote::Kind::kError);
     remote::Reader reader(other);
-    EXPECT_EQ(reader.get<remote::Head>().kind, remote::Kind::kError);
     EXPECT_EQ(reader.get<ErrorCode>(), ErrorCode::kInvalidFile);
     EXPECT_NE(reader.text().find(path + " is another file here"), std::string::npos);
   }
@@ -151,6 +154,42 @@ TEST(RemoteFaults, AFileThatIsThereIsNotSent) {
       device->create_weight(DType::kF32, shape, {.bytes = std::as_bytes(std::span(rows)), .name = "sent"});
   EXPECT_GE(remote.bytes_sent() - before - with_file, file.bytes().size());
   EXPECT_EQ(mapped->bytes(), sent->bytes());
+}
+
+/// Nor do those of rows that lie apart there, as experts' rows of a share do.
+TEST(RemoteFaults, RowsThatLieApartInAFileAreNotSent) {
+  const std::string path = testing::TempDir() + ("weft_remote_rows-" + std::to_string(::getpid()));
+  std::vector<float> matrices(4 * 64 * 64);
+  std::iota(matrices.begin(), matrices.end(), 0.0f);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(matrices.data()),
+             static_cast<std::streamsize>(sizeof(float) * matrices.size()));
+  const base::MappedFile file(path);
+  // The second half of the rows of each.
+  const std::size_t matrix = sizeof(float) * 64 * 64, half = matrix / 2;
+  std::vector<std::byte> rows;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto piece = file.bytes().subspan(i * matrix + half, half);
+    rows.insert(rows.end(), piece.begin(), piece.end());
+  }
+  const test::RemoteCpu remote;
+  const auto device = remote.open();
+  const std::vector<std::int64_t> shape = {4, 32, 64};
+  const std::size_t before = remote.bytes_sent();
+  const auto weight = device->create_weight(
+      DType::kF32, shape,
+      {.bytes = rows,
+       .name = "rows",
+       .copied_from = {.first = file.bytes().subspan(half, half), .n = 4, .stride = matrix}});
+  EXPECT_LT(remote.bytes_sent() - before, rows.size() / 16);
+  // Where the file says otherwise, the follower does.
+  rows[0] ^= std::byte{1};
+  EXPECT_THROW(device->create_weight(
+                   DType::kF32, shape,
+                   {.bytes = rows,
+                    .name = "others",
+                    .copied_from = {.first = file.bytes().subspan(half, half), .n = 4, .stride = matrix}}),
+               Error);
 }
 
 /// A leader's end of a line whose answers are changed on the way, from the n-th message on.
@@ -212,11 +251,12 @@ TEST(RemoteFaults, AnswersThatMakeNoSenseAreErrors) {
       // Not pings' answers: these are nobody's, and watched for in another thread.
       auto count = std::make_shared<std::atomic<int>>(0);
       *change = [=](remote::Message& message) {
-        const auto head = remote::Reader(message).get<remote::Head>();
-        if (head.request == 0 || ++*count != n) return;
-        message.resize(std::min(message.size(), sizeof(remote::Head) + kept));
-        for (std::size_t i = sizeof(remote::Head); i < message.size(); ++i)
-          message[i] = kept == 9 ? std::byte{0} : std::byte{1};
+        remote::Message contents = message;
+        const remote::Label label = remote::take_label(contents);
+        if (label.request == 0 || ++*count != n) return;
+        contents.resize(std::min(contents.size(), kept));
+        std::fill(contents.begin(), contents.end(), kept == 9 ? std::byte{0} : std::byte{1});
+        message = remote::labelled(std::move(remote::Writer().raw(contents)), label);
       };
       try {
         use();
@@ -257,9 +297,7 @@ class HeardBeside final : public remote::Link {
       listened_instead = listened_instead || is_worker;
       return std::nullopt;
     }
-    remote::Writer end;
-    end.put(remote::Head{.kind = remote::Kind::kEnd});
-    return std::move(end).take();
+    return remote::labelled({}, {.kind = remote::Kind::kEnd});
   }
   void give_up() noexcept override {}
 
@@ -269,9 +307,8 @@ class HeardBeside final : public remote::Link {
   /// After a device that is not there.
   std::optional<remote::Message> ask() {
     ++n_asked_;
-    remote::Writer request;
-    request.put(remote::Head{.kind = remote::Kind::kSettle, .request = 1}).put(std::uint64_t{1});
-    return std::move(request).take();
+    return remote::labelled(remote::Writer().put(std::uint64_t{1}),
+                            {.kind = remote::Kind::kSettle, .request = 1});
   }
   std::mutex mutex_;
   std::condition_variable news_;

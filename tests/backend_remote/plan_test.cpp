@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "backend_remote/remote_testing.h"
 
@@ -105,6 +108,91 @@ TEST_F(RemotePlan, ALostProcessIsAnError) {
       EXPECT_EQ(error.code(), ErrorCode::kDevice);
       EXPECT_NE(std::string(error.what()).find("rank1 is lost"), std::string::npos) << error.what();
     }
+  }
+}
+
+/// Three products, one behind another, on three processes: what the second makes goes to the third itself.
+class RemoteChain : public testing::Test {
+ protected:
+  static constexpr std::int64_t kWidth = 64;
+
+  RemoteChain() {
+    Value rows = g_.input("x", {n_, kWidth});
+    for (const char* const name : {"a", "b", "c"})
+      rows = linear(rows, g_.weight(name, {kWidth, kWidth})).named(std::string(name) + ".rows");
+    g_.output("y", rows);
+    std::iota(rows_.begin(), rows_.end(), 1.0f);
+    std::iota(weight_.begin(), weight_.end(), -7.0f);
+    for (float& value : weight_) value /= 1000.0f;
+  }
+  Plan plan(const test::RemoteCpus& remotes, bool spread = true) {
+    std::vector<Pin> pins;
+    if (spread) pins = {{"^a", "cpu"}, {"^b", "rank1.cpu"}, {"^c|^y", "rank2.cpu"}};
+    Plan plan(g_,
+              find_devices(*remotes.registry(), spread ? std::vector<std::string>{"rank1.cpu", "rank2.cpu"}
+                                                       : std::vector<std::string>{"cpu"}),
+              {.pins = pins});
+    for (const char* const name : {"a", "b", "c"}) plan.set_weight(name, weight_);
+    return plan;
+  }
+  std::vector<float> run(Plan& plan, std::int64_t n) {
+    plan.run({{n_, n}}, {{"x", std::span(rows_).first(static_cast<std::size_t>(n * kWidth))}});
+    return plan.read("y");
+  }
+
+  Graph g_;
+  Dim n_ = g_.symbol("n", 1, 8);
+  std::vector<float> rows_ = std::vector<float>(8 * kWidth);
+  std::vector<float> weight_ = std::vector<float>(kWidth * kWidth);
+};
+
+TEST_F(RemoteChain, FollowersSendEachOtherWhatTheyMake) {
+  const test::RemoteCpus remotes(2);
+  Plan alone = plan(remotes, false), spread = plan(remotes);
+  run(spread, 1);  // The plan is made.
+  for (const std::int64_t n : {8, 1, 5}) {
+    const std::size_t before = remotes.lines().n_bytes(), to_second = remotes[1].bytes_sent();
+    EXPECT_TRUE(run(spread, n) == run(alone, n)) << n;
+    const std::size_t rows = static_cast<std::size_t>(n * kWidth) * sizeof(float);
+    EXPECT_GE(remotes.lines().n_bytes() - before, rows);
+    EXPECT_LE(remotes.lines().n_bytes() - before, rows + 64);
+    EXPECT_LE(remotes[1].bytes_sent() - to_second, 400u) << "rows came from the leader, too";
+    ++rows_[3];
+  }
+}
+
+TEST_F(RemoteChain, OverTheLeaderItIsTheSame) {
+  const test::RemoteCpus remotes(2, {}, false);
+  Plan alone = plan(remotes, false), spread = plan(remotes);
+  for (const std::int64_t n : {8, 1, 5}) EXPECT_TRUE(run(spread, n) == run(alone, n)) << n;
+  EXPECT_EQ(remotes.lines().n_bytes(), 0u);
+}
+
+/// One follower waits for another's rows, which never come: it is told, and serves others then.
+TEST_F(RemoteChain, WhoeverWaitsForAFollowerThatIsLostIsTold) {
+  using namespace std::chrono_literals;
+  for (const bool hangs : {false, true}) {
+    const test::RemoteCpus remotes(2, {.lost_after = 300ms});
+    Plan spread = plan(remotes);
+    const std::vector<float> right = run(spread, 2);
+    if (hangs) {
+      remotes[0].hang();
+    } else {
+      remotes[0].cut();
+    }
+    for (int i = 0; i < 2; ++i) {
+      try {
+        run(spread, 2);
+        FAIL() << "a step was computed by nobody";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kDevice);
+        EXPECT_NE(std::string(error.what()).find("lost"), std::string::npos) << error.what();
+      }
+    }
+    EXPECT_EQ(remotes[1].lost(), "");
+    Plan alone(g_, find_devices(*remotes.registry(), {"rank2.cpu"}), {.pins = {{".", "rank2.cpu"}}});
+    for (const char* const name : {"a", "b", "c"}) alone.set_weight(name, weight_);
+    EXPECT_TRUE(run(alone, 2) == right);
   }
 }
 

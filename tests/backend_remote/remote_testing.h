@@ -1,8 +1,11 @@
 #pragma once
 // Followers in threads of this process, each with its CPU.
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/remote/leader.h"
@@ -28,18 +31,51 @@ inline std::shared_ptr<Registry> registry_of_small_cpu() {
   return registry;
 }
 
+/// Ways between followers, by their places. Thread-safe.
+class Lines {
+ public:
+  std::shared_ptr<QueueLink::Way> way(int from, int to) {
+    const std::scoped_lock lock(mutex_);
+    auto& way = ways_[{from, to}];
+    if (way == nullptr) way = std::make_shared<QueueLink::Way>();
+    return way;
+  }
+  /// All bytes that were sent on them.
+  std::size_t n_bytes() {
+    const std::scoped_lock lock(mutex_);
+    std::size_t sum = 0;
+    for (const auto& [ends, way] : ways_) {
+      const std::scoped_lock of_way(way->mutex);
+      sum += way->n_bytes;
+    }
+    return sum;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, std::shared_ptr<QueueLink::Way>> ways_;
+};
+
 class RemoteCpu {
  public:
-  explicit RemoteCpu(const std::string& name = "rank1", remote::Patience patience = {}) {
-    server_ = std::jthread([there = there_, back = back_, patience, registry = registry_of_small_cpu()] {
-      QueueLink link(back, there);
-      try {
-        remote::serve(*registry, link, patience);
-      } catch (const Error&) {  // A test cut the line.
-      }
-    });
+  /// With lines it reaches other followers, as the one of that place.
+  explicit RemoteCpu(const std::string& name = "rank1", remote::Patience patience = {},
+                     const std::shared_ptr<Lines>& lines = nullptr, int place = 0) {
+    remote::Peers::Connect connect;
+    if (lines != nullptr)
+      connect = [lines, place](int other) {
+        return std::make_unique<QueueLink>(lines->way(place, other), lines->way(other, place));
+      };
+    server_ =
+        std::jthread([there = there_, back = back_, patience, connect, registry = registry_of_small_cpu()] {
+          QueueLink link(back, there);
+          try {
+            remote::serve(*registry, link, patience, connect);
+          } catch (const Error&) {  // A test cut the line.
+          }
+        });
     follower_ =
-        std::make_unique<remote::Follower>(name, std::make_unique<QueueLink>(there_, back_), patience);
+        std::make_shared<remote::Follower>(name, std::make_unique<QueueLink>(there_, back_), patience);
     info_ = follower_->devices().front();
     info_.name = name + "." + info_.name;
     info_.backend = "remote";
@@ -70,6 +106,7 @@ class RemoteCpu {
     }
   }
   std::string lost() const { return follower_->lost(); }
+  const std::shared_ptr<remote::Follower>& follower() const { return follower_; }
   /// Returns once the follower has ended.
   void join() { server_.join(); }
 
@@ -77,16 +114,23 @@ class RemoteCpu {
   const std::shared_ptr<QueueLink::Way> there_ = std::make_shared<QueueLink::Way>();
   const std::shared_ptr<QueueLink::Way> back_ = std::make_shared<QueueLink::Way>();
   std::jthread server_;
-  std::unique_ptr<remote::Follower> follower_;  // Ends before the thread that it ends.
+  std::shared_ptr<remote::Follower> follower_;  // Ends before the thread that it ends.
   DeviceInfo info_;
 };
 
-/// "rank1.cpu", "rank2.cpu", ... beside the CPU of this process.
+/// "rank1.cpu", "rank2.cpu", ... beside the CPU of this process. Where they have lines, they send to each
+/// other.
 class RemoteCpus {
  public:
-  explicit RemoteCpus(int n) {
-    for (int rank = 1; rank <= n; ++rank)
-      cpus_.push_back(std::make_shared<RemoteCpu>("rank" + std::to_string(rank)));
+  explicit RemoteCpus(int n, remote::Patience patience = {}, bool have_lines = true) {
+    std::vector<std::shared_ptr<remote::Follower>> followers;
+    for (int rank = 1; rank <= n; ++rank) {
+      cpus_.push_back(std::make_shared<RemoteCpu>("rank" + std::to_string(rank), patience,
+                                                  have_lines ? lines_ : nullptr, rank));
+      followers.push_back(cpus_.back()->follower());
+    }
+    for (std::size_t i = 0; i < followers.size() && have_lines; ++i)
+      followers[i]->meet(static_cast<int>(i) + 1, followers);
     registry_->add(
         {"remote",
          [cpus = cpus_] {
@@ -100,10 +144,18 @@ class RemoteCpus {
            return nullptr;
          }});
   }
+  ~RemoteCpus() {
+    for (const auto& cpu : cpus_) cpu->follower()->part();
+  }
+  RemoteCpus(const RemoteCpus&) = delete;
+  RemoteCpus& operator=(const RemoteCpus&) = delete;
+
   const std::shared_ptr<Registry>& registry() const { return registry_; }
   RemoteCpu& operator[](std::size_t i) const { return *cpus_[i]; }
+  Lines& lines() const { return *lines_; }
 
  private:
+  const std::shared_ptr<Lines> lines_ = std::make_shared<Lines>();
   std::vector<std::shared_ptr<RemoteCpu>> cpus_;
   std::shared_ptr<Registry> registry_ = find_backends();
 };

@@ -74,20 +74,19 @@ TEST(ClusterPlan, PartsOfAPromptFollowEachOther) {
   EXPECT_DOUBLE_EQ(way.pipelined_prompt_seconds, 2 * first + second + 2.0 + 0.25);
 }
 
-/// That, where nodes that share layers exchange 80 bytes of a row in each, in four messages or seven.
+/// That, where nodes that share layers exchange 80 bytes of a row in each, in four messages.
 ModelWork shared_model(int n_layers) {
   ModelWork work = small_model(n_layers);
   for (ModelWork::Part& layer : work.layers) {
-    layer.messages_of_two = 4.0;
-    layer.messages = 7.0;
+    layer.messages = 4.0;
     layer.gathered_bytes = 80.0;
   }
-  work.head.messages_of_two = work.head.messages = 1.0;
+  work.head.messages = 1.0;
   work.head.collected_bytes = 160.0;
   return work;
 }
 
-TEST(ClusterPlan, TensorsAreGatheredOverTheFirst) {
+TEST(ClusterPlan, TensorsAreGathered) {
   const std::vector<ClusterWay> ways = plan_cluster(shared_model(4), alike(4));
   ASSERT_THAT(ways, SizeIs(3));
   EXPECT_EQ(ways[2].group_size, 4);
@@ -95,9 +94,9 @@ TEST(ClusterPlan, TensorsAreGatheredOverTheFirst) {
   const ClusterWay two = plan_cluster(shared_model(4), alike(2))[1];
   EXPECT_DOUBLE_EQ(two.token_seconds, 0.5 + 4 * (0.5 + 4 * 0.25 + 40.0 / 80.0) + 1.0 + 0.25 + 80.0 / 80.0);
   EXPECT_DOUBLE_EQ(two.token_bytes, 4 * 80.0 + 80.0);
-  // Of four, three send a quarter to the first, and get three quarters each from it.
-  const double gathered = (3 * 20.0 + 3 * 60.0) / 80.0, collected = 3 * 40.0 / 80.0;
-  EXPECT_DOUBLE_EQ(ways[2].token_seconds, 0.5 + 4 * (0.25 + 7 * 0.25 + gathered) + 0.5 + 0.25 + collected);
+  // Of four, each sends its quarter to three, and gets three quarters at once.
+  const double gathered = 3 * 20.0 / 80.0, collected = 3 * 40.0 / 80.0;
+  EXPECT_DOUBLE_EQ(ways[2].token_seconds, 0.5 + 4 * (0.25 + 4 * 0.25 + gathered) + 0.5 + 0.25 + collected);
   EXPECT_DOUBLE_EQ(ways[2].token_bytes, 4 * 240.0 + 120.0);
   EXPECT_DOUBLE_EQ(ways[2].groups[0].memory_bytes, 600.0 / 4 + 50.0);  // Each may be the first.
 }
@@ -107,7 +106,7 @@ TEST(ClusterPlan, WhatIsNotCutIsTheFirstNodes) {
   for (ModelWork::Part& layer : work.layers) {
     layer.whole_bytes = 60.0;
     layer.whole_multiply_adds = 30.0;
-    layer.messages_of_two = 2.0;
+    layer.messages = 2.0;
     layer.handed_out_bytes = 40.0;
   }
   const ClusterWay way = plan_cluster(work, alike(2))[1];
@@ -272,9 +271,8 @@ TEST(ModelWork, ALayerGathersFourTimes) {
   const double n_attended = static_cast<double>(shape_of("blk.0.attn_output.weight")[1]);
   const double n_ff = static_cast<double>(shape_of("blk.0.ffn_down.weight")[1]);
   const double gathered = 4.0 * (n_attended + n_ff + 2.0 * work.width);
-  double messages_of_two = 0.0, messages = 0.0, all_gathered = 0.0;
+  double messages = 0.0, all_gathered = 0.0;
   const auto add = [&](const ModelWork::Part& part) {
-    messages_of_two += part.messages_of_two;
     messages += part.messages;
     all_gathered += part.gathered_bytes;
   };
@@ -285,14 +283,12 @@ TEST(ModelWork, ALayerGathersFourTimes) {
     EXPECT_FALSE(layer.is_cache_whole);
   }
   add(work.head);
-  EXPECT_EQ(work.layers[1].messages_of_two, 4.0);
-  EXPECT_EQ(work.layers[1].messages, 8.0);
+  EXPECT_EQ(work.layers[1].messages, 4.0);
   EXPECT_EQ(work.layers[1].gathered_bytes, gathered);
   // The others get their rows at first, and the first gets the logits; what comes last of the layers is
   // gathered for the head.
   const auto n_layers = static_cast<double>(work.layers.size());
-  EXPECT_EQ(messages_of_two, 4.0 * n_layers + 2.0);
-  EXPECT_EQ(messages, 8.0 * n_layers + 2.0);
+  EXPECT_EQ(messages, 4.0 * n_layers + 2.0);
   EXPECT_EQ(all_gathered, n_layers * gathered);
   EXPECT_EQ(work.layers[0].handed_out_bytes, 4.0 * work.width);
   EXPECT_EQ(work.head.collected_bytes, 4.0 * file.model->n_vocab);
@@ -305,7 +301,6 @@ TEST(ModelWork, WhatStaysWholeIsTheFirsts) {
     if (!file.model || file.model->encoder || file.model->reads_source) continue;
     const ModelWork work = work_of_golden(family);
     for (const ModelWork::Part& layer : work.layers) {
-      EXPECT_GE(layer.messages, layer.messages_of_two) << family;
       if (!layer.is_cache_whole) continue;
       EXPECT_EQ(layer.heads_bytes, 0.0) << family;
       EXPECT_GT(layer.handed_out_bytes, 0.0) << family;

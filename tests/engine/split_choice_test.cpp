@@ -20,19 +20,11 @@ using ::testing::HasSubstr;
 /// Of a billion parameters in 16 layers, in 4 bits.
 ModelWork large_model() {
   ModelWork work;
-  const ModelWork::Part layer = {.bytes = 3e7,
-                                 .multiply_adds = 5e7,
-                                 .memory_bytes = 4e7,
-                                 .messages_of_two = 4.0,
-                                 .messages = 8.0,
-                                 .gathered_bytes = 5e4};
+  const ModelWork::Part layer = {
+      .bytes = 3e7, .multiply_adds = 5e7, .memory_bytes = 4e7, .messages = 4.0, .gathered_bytes = 5e4};
   work.layers.assign(16, layer);
-  work.head = {.bytes = 1e8,
-               .multiply_adds = 2e8,
-               .memory_bytes = 1e8,
-               .messages_of_two = 1.0,
-               .messages = 1.0,
-               .collected_bytes = 4e5};
+  work.head = {
+      .bytes = 1e8, .multiply_adds = 2e8, .memory_bytes = 1e8, .messages = 1.0, .collected_bytes = 4e5};
   work.width = 2048;
   work.n_heads = 32;
   work.n_kv_heads = 8;

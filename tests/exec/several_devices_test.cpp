@@ -575,7 +575,7 @@ TEST_F(SeveralDevices, AsManyStepsOverlapAsGiveAllDevicesWork) {
   // The host's devices work by turns.
   EXPECT_EQ(n_at_once(thrice, {false, false, true}, kMostAtOnce), 2);
   EXPECT_EQ(n_at_once(thrice, {false, false, false}, kMostAtOnce), 1);
-  // Side by side they all have work from two steps, or from one.
+  // Side by side they all have work from one step, where that is so nearly everywhere.
   graph = Graph();
   n = graph.add_symbol("n", 0, kMaxRows);
   x = graph.add_input("x", DType::kF32, {Dim(1, n), kColumns});
@@ -592,7 +592,12 @@ TEST_F(SeveralDevices, AsManyStepsOverlapAsGiveAllDevicesWork) {
     layer = next;
   }
   for (const ValueId output : layer) graph.add_output(output);
-  EXPECT_EQ(n_at_once(side_by_side, {false, true, true, true}, kMostAtOnce), 2);
+  EXPECT_EQ(n_at_once(side_by_side, {false, true, true, true}, kMostAtOnce), 1);
+  const std::vector<bool> two = {false, true};
+  for (const auto& [device_of, expected] :
+       {std::pair(std::vector<int>{0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1}, 2),
+        std::pair(std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0}, 2)})
+    EXPECT_EQ(n_at_once(device_of, two, kMostAtOnce), expected);
 }
 
 TEST_F(SeveralDevices, ThereAreAsManySetsOfTensorsAsStepsThatOverlap) {

@@ -65,6 +65,8 @@ struct CompileOptions {
   /// those that are submitted then. Their outputs and what they store are undefined, but moves of cells are
   /// done. Nobody else clears it. Null: steps always run to their end. Must outlive the plan.
   const std::atomic<bool>* cancelled = nullptr;
+  /// Outputs that the host does not read: devices have them from each other (Device::give_to), or themselves.
+  std::vector<ValueId> not_for_host = {};
 };
 /// What plans ask, of such a flag.
 inline bool is_cancelled(const std::atomic<bool>* flag) {
@@ -115,12 +117,20 @@ class DevicePlan {
 
 /// Canonical rows of a weight.
 struct WeightSource {
+  /// Pieces of one length at equal distances, in memory that is a mapped file's.
+  struct Pieces {
+    std::span<const std::byte> first;
+    std::size_t n = 0;
+    std::size_t stride = 0;
+  };
   std::span<const std::byte> bytes;  ///< Valid as long as a tensor that reads them (reads_source).
   /// Copies a part of the bytes, from any thread; null: they lie in memory. Throws Error kIo where they lie
   /// in a file that lost them meanwhile, whose mapped bytes would end the process.
   std::function<void(std::span<const std::byte> part, std::span<std::byte> to)> reader = {};
   /// Tells weights of a model apart, for devices that keep what they made of them. Empty: not to be kept.
   std::string_view name = {};
+  /// What the bytes were copied from, where they do not lie in one piece there.
+  Pieces copied_from = {};
 
   void read(std::span<const std::byte> part, std::span<std::byte> to) const {
     if (reader) return reader(part, to);
@@ -177,6 +187,27 @@ class Device {
   /// Inputs and outputs of steps.
   virtual std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
                                                            std::span<const std::int64_t> shape) = 0;
+
+  // What steps of one device make for steps of another can cross without the host, where both keep steps in
+  // order. Nobody waits for that; where it fails the steps that read it do.
+
+  /// The first bytes of a host tensor on their way from one device to another.
+  struct Crossing {
+    DeviceTensor* from = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t number = 0;  ///< The devices' own.
+  };
+  virtual bool can_take_from(const Device& /*other*/) const { return false; }
+  /// Sends what steps have made of a tensor of this device's that were submitted so far. Whoever gives has
+  /// the other device take it, once.
+  virtual Crossing give_to(Device& other, DeviceTensor& /*from*/, std::size_t /*bytes*/) {
+    throw Error(ErrorCode::kUnsupported, info().name + " gives nothing to " + other.info().name);
+  }
+  /// Puts it into a tensor of this device's, for steps that are submitted then; null: nobody wants it any
+  /// more. The tensor gets all that it has in this way; what the host sees there is undefined.
+  virtual void take_from(Device& other, const Crossing& /*crossing*/, DeviceTensor* /*to*/) {
+    throw Error(ErrorCode::kUnsupported, info().name + " takes nothing from " + other.info().name);
+  }
 
   /// What a plan would take that is compiled like this. Every node must be supported.
   virtual PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const = 0;

@@ -20,7 +20,7 @@
 namespace weft {
 
 /// Counts the changes of weft/device.h, backend/ and graph/ that modules cannot live with.
-inline constexpr std::uint32_t kModuleVersion = 7;
+inline constexpr std::uint32_t kModuleVersion = 8;
 
 struct ModuleInfo {
   std::uint32_t version = kModuleVersion;

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,6 +29,12 @@ constexpr std::size_t kPiece = std::size_t{256} << 20;
 /// core; what takes longer is looked for between naps.
 constexpr std::chrono::microseconds kSpin{2000};
 constexpr std::chrono::microseconds kNap{50};
+/// Messages of fewer bytes MPI delivers without being called again.
+constexpr std::size_t kSmall = std::size_t{32} << 10;
+/// While more than this is on its way to an end that does not listen, nothing more is sent.
+constexpr std::size_t kMostKept = std::size_t{16} << 20;
+/// How long the end of a link waits for what it sent.
+constexpr std::chrono::seconds kPartingWait{2};
 
 void check(int result, const char* what) {
   if (result == MPI_SUCCESS) return;
@@ -35,12 +45,18 @@ void check(int result, const char* what) {
               std::string(what) + ": " + std::string(text, static_cast<std::size_t>(length)));
 }
 
-/// What another rank does not take up any more: MPI still reads it.
-void keep_for_ever(remote::Message message) {
+/// What another rank does not take up any more: MPI still reads or writes it.
+void keep_for_ever(std::unique_ptr<remote::Message> message) noexcept {
   static std::mutex mutex;
-  static auto* const kept = new std::vector<remote::Message>;
+  static auto* const kept = new std::vector<std::unique_ptr<remote::Message>>;
   const std::scoped_lock lock(mutex);
-  kept->push_back(std::move(message));
+  try {
+    kept->emplace_back();
+  } catch (...) {
+    message.release();
+    return;
+  }
+  kept->back() = std::move(message);
 }
 
 /// Whether a link was given up: those that are left cannot part in peace.
@@ -63,30 +79,73 @@ bool poll(F done, remote::Deadline deadline) {
   }
 }
 
+/// A message on its way: MPI reads it until all its pieces are there.
+class Sending {
+ public:
+  explicit Sending(remote::Message message)
+      : message_(std::make_unique<remote::Message>(std::move(message))),
+        pieces_(message_->size() / kPiece + 1, MPI_REQUEST_NULL) {}
+  ~Sending() {
+    if (message_ != nullptr) keep_for_ever(std::move(message_));
+  }
+  Sending(Sending&&) = default;
+  Sending& operator=(Sending&&) = default;
+
+  void begin(int rank) {
+    const std::size_t n_bytes = message_->size();
+    // A last piece that is empty ends a message whose length is a multiple.
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      const std::size_t begin = i * kPiece;
+      check(MPI_Isend(message_->data() + begin, static_cast<int>(std::min(kPiece, n_bytes - begin)), MPI_BYTE,
+                      rank, kTag, MPI_COMM_WORLD, &pieces_[i]),
+            "a message could not be sent");
+    }
+  }
+  bool is_done() {
+    int done = 0;
+    check(MPI_Testall(static_cast<int>(pieces_.size()), pieces_.data(), &done, MPI_STATUSES_IGNORE),
+          "a message could not be sent");
+    if (done != 0) message_.reset();
+    return done != 0;
+  }
+
+ private:
+  std::unique_ptr<remote::Message> message_;  // Until it is done.
+  std::vector<MPI_Request> pieces_;
+};
+
+/// Who computes must not wait for an end that computes: messages go their way beside the caller. With large
+/// ones a thread sees to it, as MPI may move these only while it is called.
 class MpiLink final : public remote::Link {
  public:
-  explicit MpiLink(int rank) : rank_(rank) {}
+  enum class Between : std::uint8_t { kLeaderAndFollower, kFollowers };
+
+  MpiLink(int rank, Between between) : rank_(rank), between_(between) {
+    const remote::NoSignals inherited;
+    pusher_ = std::jthread([this](const std::stop_token& stop) { push(stop); });
+  }
+  ~MpiLink() override {
+    pusher_.request_stop();
+    pusher_.join();
+    if (!on_their_way_.empty() && between_ == Between::kLeaderAndFollower) give_up();
+    if (incoming_ != MPI_REQUEST_NULL) keep_for_ever(std::make_unique<remote::Message>(std::move(pieces_)));
+  }
+  MpiLink(const MpiLink&) = delete;
+  MpiLink& operator=(const MpiLink&) = delete;
 
   void send(remote::Message message) override {
-    // A last piece that is empty ends a message whose length is a multiple.
-    for (std::size_t begin = 0;; begin += kPiece) {
-      const std::size_t n = std::min(kPiece, message.size() - begin);
-      MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Isend(message.data() + begin, static_cast<int>(n), MPI_BYTE, rank_, kTag, MPI_COMM_WORLD,
-                      &request),
-            "a message could not be sent");
-      const auto sent = [&] {
-        int done = 0;
-        check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a message could not be sent");
-        return done != 0 || given_up_;
-      };
-      poll(sent, remote::Deadline::max());
-      if (given_up_) {
-        keep_for_ever(std::move(message));
-        check_given_up();
-      }
-      if (n < kPiece) return;
-    }
+    const std::size_t n_bytes = message.size();
+    Sending sending(std::move(message));
+    std::unique_lock lock(mutex_);
+    if (between_ == Between::kLeaderAndFollower)
+      news_.wait(lock, [&] { return n_kept_ <= kMostKept || given_up_; });
+    check_given_up();
+    sending.begin(rank_);
+    if (sending.is_done()) return;
+    forget_done();
+    on_their_way_.push_back({std::move(sending), n_bytes});
+    n_kept_ += n_bytes;
+    if (is_pushed()) news_.notify_all();
   }
 
   std::optional<remote::Message> receive(remote::Deadline deadline) override {
@@ -99,15 +158,51 @@ class MpiLink final : public remote::Link {
         return done != 0 || given_up_;
       };
       if (!poll(is_whole, deadline)) return std::nullopt;
-      if (given_up_) keep_for_ever(std::exchange(pieces_, {}));
+      if (given_up_) keep_for_ever(std::make_unique<remote::Message>(std::exchange(pieces_, {})));
       check_given_up();
       if (n_incoming_ < kPiece) return std::exchange(pieces_, {});
     }
   }
 
-  void give_up() noexcept override { given_up_ = is_broken = true; }
+  void give_up() noexcept override {
+    given_up_ = true;
+    is_broken = true;
+    news_.notify_all();
+  }
 
  private:
+  // With mutex_ held:
+  bool is_pushed() const { return n_kept_ >= kSmall; }
+  void forget_done() {
+    std::erase_if(on_their_way_, [&](auto& sent) {
+      if (!sent.first.is_done()) return false;
+      n_kept_ -= sent.second;
+      return true;
+    });
+  }
+  /// Until it is to stop, and a little longer where something is on its way.
+  void push(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    std::optional<remote::Deadline> last;
+    while (!given_up_) {
+      news_.wait(lock, stop, [&] { return is_pushed() || given_up_; });
+      if (stop.stop_requested()) {
+        if (!last) last = std::chrono::steady_clock::now() + kPartingWait;
+        if (on_their_way_.empty() || std::chrono::steady_clock::now() >= *last) return;
+      }
+      try {
+        forget_done();
+      } catch (const std::exception& error) {
+        failure_ = error.what();
+        give_up();
+      }
+      news_.notify_all();
+      lock.unlock();
+      std::this_thread::sleep_for(kNap);
+      lock.lock();
+    }
+    news_.notify_all();
+  }
   bool begin_to_receive(remote::Deadline deadline) {
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
@@ -129,15 +224,22 @@ class MpiLink final : public remote::Link {
     return true;
   }
   void check_given_up() const {
-    if (given_up_) throw Error(ErrorCode::kDevice, "it was given up");
+    if (given_up_) throw Error(ErrorCode::kDevice, failure_.empty() ? "it was given up" : failure_);
   }
 
   const int rank_;
+  const Between between_;
+  std::string failure_;  // Written before it is given up for that.
   std::atomic<bool> given_up_ = false;
   // Of a message that has not come whole.
   remote::Message pieces_;
   MPI_Request incoming_ = MPI_REQUEST_NULL;
   std::size_t n_incoming_ = 0;
+  std::mutex mutex_;  // Of what is on its way.
+  std::condition_variable_any news_;
+  std::vector<std::pair<Sending, std::size_t>> on_their_way_;  // With their bytes.
+  std::size_t n_kept_ = 0;                                     // The sum of these.
+  std::jthread pusher_;                                        // Last: it uses the others.
 };
 
 /// At the end of the process.
@@ -177,6 +279,12 @@ World join() {
 
 void end_all_at_exit() { ends_all = true; }
 
-std::unique_ptr<remote::Link> link_to(int rank) { return std::make_unique<MpiLink>(rank); }
+std::unique_ptr<remote::Link> link_to(int rank) {
+  return std::make_unique<MpiLink>(rank, MpiLink::Between::kLeaderAndFollower);
+}
+
+std::unique_ptr<remote::Link> link_between_followers(int rank) {
+  return std::make_unique<MpiLink>(rank, MpiLink::Between::kFollowers);
+}
 
 }  // namespace weft::mpi

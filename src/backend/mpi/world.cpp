@@ -40,7 +40,12 @@ struct Followers {
     std::shared_ptr<remote::Follower> follower;
     DeviceInfo here, there;  ///< As it is called by the leader, and by its own process.
   };
-  std::vector<std::pair<std::string, std::shared_ptr<remote::Follower>>> followers;
+  struct Named {
+    std::string name;
+    int rank = 0;
+    std::shared_ptr<remote::Follower> follower;
+  };
+  std::vector<Named> followers;
   std::vector<Listed> devices;
   std::vector<std::string> problems;
 
@@ -52,13 +57,15 @@ struct Followers {
 
   /// Whoever sets WEFT_RANK_TRAFFIC is told what steps have sent.
   ~Followers() {
+    for (const Named& follower : followers) follower.follower->part();
     if (std::getenv("WEFT_RANK_TRAFFIC") == nullptr) return;
-    for (const auto& [name, follower] : followers) {
+    for (const auto& [name, rank, follower] : followers) {
       const remote::Follower::Traffic traffic = follower->traffic();
       const double n = std::max(1.0, static_cast<double>(traffic.n_steps));
-      std::fprintf(stderr, "%s: %llu steps, %.1f bytes to it and %.1f back in a step\n", name.c_str(),
-                   static_cast<unsigned long long>(traffic.n_steps),
-                   static_cast<double>(traffic.bytes_there) / n, static_cast<double>(traffic.bytes_back) / n);
+      std::fprintf(stderr, "%s: %llu steps, %.1f bytes to it, %.1f back and %.1f from others in a step\n",
+                   name.c_str(), static_cast<unsigned long long>(traffic.n_steps),
+                   static_cast<double>(traffic.bytes_there) / n, static_cast<double>(traffic.bytes_back) / n,
+                   static_cast<double>(traffic.bytes_from_others) / n);
     }
   }
   Followers(const Followers&) = delete;
@@ -89,7 +96,7 @@ struct Followers {
       const std::string name = "rank" + std::to_string(rank);
       try {
         const auto follower = std::make_shared<remote::Follower>(name, link_to(rank), patience());
-        followers.emplace_back(name, follower);
+        followers.push_back({name, rank, follower});
         for (const DeviceInfo& there : follower->devices()) {
           if (there.on_host_cpu && there.n_threads == 0) continue;  // A driver on the CPU, which is listed.
           DeviceInfo here = there;
@@ -112,6 +119,9 @@ struct Followers {
         problems.emplace_back(error.what());
       }
     }
+    std::vector<std::shared_ptr<remote::Follower>> all;
+    for (const Named& follower : followers) all.push_back(follower.follower);
+    for (const Named& follower : followers) follower.follower->meet(follower.rank, all);
   }
 };
 
@@ -145,7 +155,7 @@ bool follow(const Registry& registry) {
   }
   const auto link = link_to(0);
   try {
-    remote::serve(registry, *link, patience());
+    remote::serve(registry, *link, patience(), link_between_followers);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnavailable) end_all_at_exit();
     throw;

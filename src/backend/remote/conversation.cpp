@@ -24,21 +24,19 @@ Conversation::Conversation(std::string name, std::unique_ptr<Link> link, Patienc
   watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
-std::uint64_t Conversation::ask(Kind kind, const Writer& request) {
-  return send(std::unique_lock(sending_), kind, request);
+std::uint64_t Conversation::ask(Kind kind, Writer request) {
+  return send(std::unique_lock(sending_), kind, std::move(request));
 }
 
-std::uint64_t Conversation::send(std::unique_lock<std::mutex> /*sending*/, Kind kind, const Writer& request,
+std::uint64_t Conversation::send(std::unique_lock<std::mutex> /*sending*/, Kind kind, Writer request,
                                  bool is_for_nobody) {
   {
     const std::scoped_lock lock(mutex_);
     check();
   }
   const std::uint64_t number = is_for_nobody ? kNobody : ++last_request_;
-  Writer message;
-  message.put(Head{.kind = kind, .request = number}).raw(request.message());
   try {
-    link_->send(std::move(message).take());
+    link_->send(labelled(std::move(request), {.kind = kind, .request = number}));
   } catch (const Error& error) {
     std::unique_lock lock(mutex_);
     lose(lock, error.what());
@@ -47,9 +45,9 @@ std::uint64_t Conversation::send(std::unique_lock<std::mutex> /*sending*/, Kind 
   return number;
 }
 
-void Conversation::tell(Kind kind, const Writer& request) noexcept {
+void Conversation::tell(Kind kind, Writer request) noexcept {
   try {
-    ask(kind, request);
+    ask(kind, std::move(request));
   } catch (...) {  // Lost, or no memory to say it with: then it is kept until the follower ends.
   }
 }
@@ -58,22 +56,21 @@ Message Conversation::wait(std::uint64_t request, const std::function<void()>& e
   std::unique_lock lock(mutex_);
   for (;;) {
     if (const auto at = answers_.find(request); at != answers_.end()) {
-      Message answer = std::move(at->second);
+      Answer answer = std::move(at->second);
       answers_.erase(at);
       lock.unlock();
-      Reader reader(answer);
-      if (reader.get<Head>().kind == Kind::kError) {
-        const auto code = reader.get<ErrorCode>();
-        throw Error(code, name_ + ": " + reader.text());
-      }
-      return {reader.rest().begin(), reader.rest().end()};
+      if (answer.kind != Kind::kError) return std::move(answer.contents);
+      Reader reader(answer.contents);
+      const auto code = reader.get<ErrorCode>();
+      throw Error(code, name_ + ": " + reader.text());
     }
     check();
+    if (each_slice) {
+      lock.unlock();
+      each_slice();
+      lock.lock();
+    }
     listen(lock);
-    if (!each_slice) continue;
-    lock.unlock();
-    each_slice();
-    lock.lock();
   }
 }
 
@@ -86,24 +83,41 @@ void Conversation::listen(std::unique_lock<std::mutex>& lock) {
   reading_ = true;
   lock.unlock();
   std::optional<Message> message;
+  Label label;
   std::string why;
   try {
     message = link_->receive(Clock::now() + kSlice);
+    if (message) label = take_label(*message);
   } catch (const std::exception& error) {
     why = error.what();
   }
   lock.lock();
   reading_ = false;
   if (!why.empty()) lose(lock, why);
-  if (message) {
+  if (message && why.empty()) {
     heard_ = true;
-    const auto number = Reader(*message).get<Head>().request;
-    if (number != kNobody) answers_[number] = *std::move(message);
+    if (label.request != kNobody) answers_[label.request] = {label.kind, *std::move(message)};
   }
   news_.notify_all();
 }
 
-void Conversation::watch(const std::stop_token& stop) try {
+void Conversation::watch(const std::stop_token& stop) {
+  watch_until_lost(stop);
+  std::unique_lock lock(mutex_);
+  loss_.wait(lock, stop, [&] { return when_lost_ != nullptr; });
+  const auto call = std::exchange(when_lost_, nullptr);
+  if (lost_.empty() || !call) return;
+  lock.unlock();
+  call();
+}
+
+void Conversation::when_lost(std::function<void()> call) {
+  const std::scoped_lock lock(mutex_);
+  when_lost_ = std::move(call);
+  loss_.notify_all();
+}
+
+void Conversation::watch_until_lost(const std::stop_token& stop) try {
   std::unique_lock lock(mutex_);
   for (;;) {
     loss_.wait_for(lock, stop, patience_.ping_after(), [&] { return !lost_.empty(); });
@@ -145,9 +159,13 @@ void Conversation::lose(std::unique_lock<std::mutex>& /*lock*/, std::string_view
   loss_.notify_all();
 }
 
-void Conversation::end() {
+void Conversation::end_watch() {
   watch_.request_stop();
   if (watch_.joinable()) watch_.join();
+}
+
+void Conversation::end() {
+  end_watch();
   tell(Kind::kEnd, {});
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "backend/remote/link.h"
 #include "backend/remote/patience.h"
@@ -28,30 +29,38 @@ class Conversation {
   /// A number for a new object, never 0.
   std::uint64_t new_id() { return ++last_id_; }
   /// Sends a request, and returns its number. One that is answered must be waited for, or forgotten.
-  std::uint64_t ask(Kind kind, const Writer& request);
-  /// What follows the head of the answer. Throws what the follower threw. `each_slice` is called now and then
-  /// while it waits.
+  std::uint64_t ask(Kind kind, Writer request);
+  /// The answer, without its label. Throws what the follower threw. `each_slice` is called first, and
+  /// now and then while it waits.
   Message wait(std::uint64_t request, const std::function<void()>& each_slice = {});
-  Message call(Kind kind, const Writer& request) { return wait(ask(kind, request)); }
+  Message call(Kind kind, Writer request) { return wait(ask(kind, std::move(request))); }
   /// Of what has no answer, from destructors: a lost follower has lost that as well.
-  void tell(Kind kind, const Writer& request) noexcept;
+  void tell(Kind kind, Writer request) noexcept;
   /// Tells the follower that this was all.
   void end();
+  /// To be called once it is lost, by a thread of its own, or not at all where `end` comes before.
+  void when_lost(std::function<void()> call);
+  /// What other followers know this one by; kNoPlace where they do not.
+  static constexpr int kNoPlace = -1;
+  std::atomic<int> place = kNoPlace;
+  /// Nobody asks any more whether it lives.
+  void end_watch();
   /// Of steps so far.
   struct Traffic {
-    std::atomic<std::uint64_t> n_steps = 0, bytes_there = 0, bytes_back = 0;
+    std::atomic<std::uint64_t> n_steps = 0, bytes_there = 0, bytes_back = 0, bytes_from_others = 0;
   };
   Traffic& traffic() { return traffic_; }
   /// Why it is lost; empty while it lives.
   std::string lost() const;
 
  private:
-  std::uint64_t send(std::unique_lock<std::mutex> sending, Kind kind, const Writer& request,
+  std::uint64_t send(std::unique_lock<std::mutex> sending, Kind kind, Writer request,
                      bool is_for_nobody = false);
   void lose(std::unique_lock<std::mutex>& lock, std::string_view why);
   void check() const;  // With mutex_ held.
   void listen(std::unique_lock<std::mutex>& lock);
   void watch(const std::stop_token& stop);
+  void watch_until_lost(const std::stop_token& stop);
 
   const std::string name_;
   const std::unique_ptr<Link> link_;
@@ -62,9 +71,14 @@ class Conversation {
   mutable std::mutex mutex_;        // Of all below.
   std::condition_variable news_;
   std::condition_variable_any loss_;
-  std::map<std::uint64_t, Message> answers_;
+  struct Answer {
+    Kind kind = Kind::kAnswer;
+    Message contents;
+  };
+  std::map<std::uint64_t, Answer> answers_;
   bool reading_ = false;
   std::string lost_;
+  std::function<void()> when_lost_;
   bool heard_ = false;  // Something, since the last question.
   Silence silence_;
   const Patience patience_;

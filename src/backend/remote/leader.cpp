@@ -52,7 +52,7 @@ class RemoteTensor final : public DeviceTensor {
   /// Writes those of the first `n` bytes that the follower does not have, as blocks that lie together. What a
   /// step there makes, which is before this one, it has.
   void put_changes(std::size_t n, Writer& out) {
-    if (n_coming_ > 0) return;
+    if (n_coming_ > 0 || is_made_there_) return;
     for (std::size_t begin = 0; begin < n;) {
       std::size_t end = begin;
       while (end < n && differs(end, std::min(n, end + kBlockBytes))) end = std::min(n, end + kBlockBytes);
@@ -67,6 +67,8 @@ class RemoteTensor final : public DeviceTensor {
       begin = end;
     }
   }
+  /// It gets all that it has there, and not here.
+  void is_made_there() { is_made_there_ = true; }
   /// A step of the follower that is on its way writes it.
   void expect() { ++n_coming_; }
   void expect_no_more() { --n_coming_; }
@@ -96,7 +98,8 @@ class RemoteTensor final : public DeviceTensor {
   const std::size_t bytes_;
   std::vector<std::byte> here_, there_;
   std::vector<bool> is_known_;  // By block, whether there_ is what the follower has.
-  int n_coming_ = 0;            // Steps on their way that write it.
+  bool is_made_there_ = false;
+  int n_coming_ = 0;  // Steps on their way that write it.
 };
 
 RemoteTensor& remote(DeviceTensor* tensor) { return static_cast<RemoteTensor&>(*tensor); }
@@ -121,11 +124,15 @@ class RemotePlan final : public DevicePlan {
         id_(with_->new_id()),
         graph_(graph),
         cancelled_(options.cancelled),
+        not_for_host_(options.not_for_host),
         bound_(ids_of(bindings)) {
     for (std::size_t v = 0; v < graph.values().size(); ++v)
       if (graph.values()[v].kind == ValueKind::kInput) inputs_.push_back(static_cast<ValueId>(v));
+    for (const ValueId output : graph.outputs())
+      if (std::count(not_for_host_.begin(), not_for_host_.end(), output) == 0) for_host_.push_back(output);
     const Message answer = with_->call(
-        Kind::kCompile, Writer().put(device).put(id_).put(graph).put(bound_).put(request_of(options)));
+        Kind::kCompile,
+        Writer().put(device).put(id_).put(graph).put(bound_).put(request_of(options)).put(not_for_host_));
     Reader reader(answer);
     facts_ = reader.get<PlanFacts>();
     description_ = reader.text();
@@ -151,6 +158,7 @@ class RemotePlan final : public DevicePlan {
     bound_.clear();  // Until the step is on its way, nobody knows what is bound there.
     written_.clear();
     coming_.clear();
+    std::size_t n_bytes = 0;
     // What is in a request that is not sent, the follower does not have.
     try {
       for (const ValueId input : inputs_) {
@@ -158,9 +166,11 @@ class RemotePlan final : public DevicePlan {
         written_.push_back(&tensor);
         tensor.put_changes(value_bytes(graph_.value(input), symbols), request);
       }
-      for (const ValueId output : graph_.outputs())
+      for (const ValueId output : not_for_host_) remote(bindings[index(output)]).is_made_there();
+      for (const ValueId output : for_host_)
         coming_.emplace_back(&remote(bindings[index(output)]), value_bytes(graph_.value(output), symbols));
-      step_ = with_->ask(Kind::kStep, request);
+      n_bytes = sizeof(Label) + request.message().size();
+      step_ = with_->ask(Kind::kStep, std::move(request));
     } catch (...) {
       forget();
       throw;
@@ -168,18 +178,18 @@ class RemotePlan final : public DevicePlan {
     for (const auto& [tensor, bytes] : coming_) tensor->expect();
     bound_ = std::move(ids);
     ++with_->traffic().n_steps;
-    with_->traffic().bytes_there += sizeof(Head) + request.message().size();
+    with_->traffic().bytes_there += n_bytes;
   }
 
   void wait() override {
     if (!step_) return;
     for (const auto& [tensor, bytes] : coming_) tensor->expect_no_more();
-    const auto cancel = [&] {
-      if (is_cancelled(cancelled_)) with_->tell(Kind::kCancel, Writer().put(id_));
+    const auto cancel = [&, step = *step_] {
+      if (is_cancelled(cancelled_)) with_->tell(Kind::kCancel, Writer().put(id_).put(step));
     };
     try {
       const Message answer = with_->wait(*std::exchange(step_, std::nullopt), cancel);
-      with_->traffic().bytes_back += sizeof(Head) + answer.size();
+      with_->traffic().bytes_back += sizeof(Label) + answer.size();
       Reader reader(answer);
       kernel_seconds_ = reader.get<double>();
       for (const auto& [tensor, bytes] : coming_) tensor->arrived(reader.raw(bytes));
@@ -208,7 +218,8 @@ class RemotePlan final : public DevicePlan {
   const std::atomic<bool>* const cancelled_;
   PlanFacts facts_;
   std::string description_;
-  std::vector<ValueId> inputs_;
+  const std::vector<ValueId> not_for_host_;
+  std::vector<ValueId> inputs_, for_host_;
   std::vector<std::uint64_t> bound_;  // By value: what the follower has bound.
   // Of the step on its way.
   std::optional<std::uint64_t> step_;
@@ -304,6 +315,35 @@ class RemoteDevice final : public Device {
     with_->call(Kind::kWriteCells, Writer().put(id_).put(remote(&state).id()).put(role).put(cells).raw(rows));
   }
 
+  bool can_take_from(const Device& other) const override {
+    const auto* const from = dynamic_cast<const RemoteDevice*>(&other);
+    return from != nullptr && (from->with_ == with_ || (from->with_->place != Conversation::kNoPlace &&
+                                                        with_->place != Conversation::kNoPlace));
+  }
+  Device::Crossing give_to(Device& other, DeviceTensor& from, std::size_t bytes) override {
+    const auto& to = dynamic_cast<const RemoteDevice&>(other);
+    Device::Crossing crossing{.from = &from, .bytes = bytes};
+    if (to.with_ == with_) return crossing;
+    crossing.number = to.with_->new_id();
+    with_->ask(Kind::kGive,
+               Writer().put(remote(&from).id()).put(Transfer{crossing.number, bytes, to.with_->place}));
+    return crossing;
+  }
+  void take_from(Device& other, const Device::Crossing& crossing, DeviceTensor* to) override {
+    const auto& from = dynamic_cast<const RemoteDevice&>(other);
+    if (to != nullptr) remote(to).is_made_there();
+    const std::uint64_t tensor = to == nullptr ? 0 : remote(to).id();
+    if (from.with_ == with_) {
+      if (to == nullptr) return;
+      with_->ask(Kind::kCopy,
+                 Writer().put(remote(crossing.from).id()).put(tensor).put(std::uint64_t{crossing.bytes}));
+      return;
+    }
+    with_->ask(Kind::kTake,
+               Writer().put(tensor).put(Transfer{crossing.number, crossing.bytes, from.with_->place}));
+    with_->traffic().bytes_from_others += crossing.bytes;
+  }
+
   PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
     const Message answer =
         with_->call(Kind::kMemoryOf, Writer().put(id_).put(graph).put(request_of(options)));
@@ -327,16 +367,21 @@ class RemoteDevice final : public Device {
   }
   /// Where the bytes lie in a file, and the follower has it too, it reads them there.
   bool is_in_its_file(std::uint64_t tensor, const WeightSource& source) {
-    const auto file = file_part(source.bytes);
+    auto pieces = source.copied_from;
+    if (pieces.n == 0) pieces = {.first = source.bytes, .n = 1, .stride = 0};
+    if (pieces.n * pieces.first.size() != source.bytes.size()) return false;
+    const auto file = file_part({pieces.first.data(), (pieces.n - 1) * pieces.stride + pieces.first.size()});
     if (!file) return false;
     base::Hasher hasher;
     for_each_part(source, [&](std::span<const std::byte> part) { hasher.add(part); });
-    const Message answer = with_->call(Kind::kFileBytes, Writer()
-                                                             .put(tensor)
-                                                             .put(file->path)
-                                                             .put(file->offset)
-                                                             .put(std::uint64_t{source.bytes.size()})
-                                                             .put(hasher.result()));
+    const Message answer = with_->call(
+        Kind::kFileBytes,
+        Writer()
+            .put(tensor)
+            .put(file->path)
+            .put(FilePieces{
+                .offset = file->offset, .bytes = pieces.first.size(), .n = pieces.n, .stride = pieces.stride})
+            .put(hasher.result()));
     return Reader(answer).get<bool>();
   }
   std::unique_ptr<DeviceTensor> create(Kind kind, const Writer& request, std::uint64_t id, DType dtype) {
@@ -389,8 +434,25 @@ void Follower::measure() {
 
 Follower::Traffic Follower::traffic() const {
   const Conversation::Traffic& so_far = conversation_->traffic();
-  return {.n_steps = so_far.n_steps, .bytes_there = so_far.bytes_there, .bytes_back = so_far.bytes_back};
+  return {.n_steps = so_far.n_steps,
+          .bytes_there = so_far.bytes_there,
+          .bytes_back = so_far.bytes_back,
+          .bytes_from_others = so_far.bytes_from_others};
 }
+
+void Follower::meet(int place, std::span<const std::shared_ptr<Follower>> others) {
+  std::vector<std::weak_ptr<Conversation>> to_tell;
+  for (const auto& other : others)
+    if (other->conversation_ != conversation_) to_tell.push_back(other->conversation_);
+  conversation_->when_lost([place, to_tell = std::move(to_tell)] {
+    for (const auto& other : to_tell)
+      if (const auto conversation = other.lock())
+        conversation->tell(Kind::kLost, Writer().put(std::int32_t{place}));
+  });
+  conversation_->place = place;
+}
+
+void Follower::part() { conversation_->end_watch(); }
 
 std::string Follower::lost() const { return conversation_->lost(); }
 

@@ -2,6 +2,7 @@
 // Devices of another process, as the leader has them: what is asked of one becomes a message, and so does
 // each step, with what changed of its inputs. Steps run beside the host.
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,8 @@ class Conversation;
 /// A process that serves (server.h). Thread-safe; devices keep it alive.
 class Follower {
  public:
-  /// `name` is for messages. Throws Error kUnsupported where it is of another build, kDevice where it does
-  /// not answer.
+  /// `name` is for messages. Throws Error kUnsupported where it
+  /// is of another build, kDevice where it does not answer.
   Follower(std::string name, std::unique_ptr<Link> link, Patience patience = {});
   /// Tells it that this was all, once its devices are gone.
   ~Follower();
@@ -35,14 +36,21 @@ class Follower {
     double bytes_per_second = 0.0;
   };
   const LinkSpeed& link_speed() const { return link_; }
-  /// What its steps so far have sent, all messages' heads included.
+  /// What its steps so far have sent, all messages' labels included, and what other followers were to give
+  /// it.
   struct Traffic {
-    std::uint64_t n_steps = 0, bytes_there = 0, bytes_back = 0;
+    std::uint64_t n_steps = 0, bytes_there = 0, bytes_back = 0, bytes_from_others = 0;
   };
   Traffic traffic() const;
   /// Why it is taken for dead, which it is for good: all that is asked of its devices throws Error kDevice.
   /// Empty while it lives.
   std::string lost() const;
+  /// The others know it by this place, and so can give it what they make. Once it is lost they are told, lest
+  /// they wait for what it was to give them.
+  void meet(int place, std::span<const std::shared_ptr<Follower>> others);
+  /// Nobody learns any more that it is lost, nor tells others: to be called for all of them before the first
+  /// is destroyed.
+  void part();
   /// Opens the device that the follower lists as `there`; here it is `info`.
   std::shared_ptr<Device> open(const DeviceInfo& there, const OpenOptions& options, DeviceInfo info) const;
 

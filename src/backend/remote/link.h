@@ -15,7 +15,8 @@ using Deadline = std::chrono::steady_clock::time_point;
 class Link {
  public:
   virtual ~Link() = default;
-  /// The other end need not have it when this returns.
+  /// The other end need not have it when this returns, nor listen: an end that computes takes it up later.
+  /// Waits where much that was sent has not been taken up.
   virtual void send(Message message) = 0;
   /// The next message, or nothing where none came before the deadline.
   virtual std::optional<Message> receive(Deadline deadline) = 0;

@@ -1,5 +1,7 @@
 #include "backend/remote/protocol.h"
 
+#include <span>
+#include <utility>
 #include <variant>
 
 #include "weft/backend/module.h"
@@ -14,6 +16,15 @@ std::string build_name() {
         sizeof(Op), std::variant_size_v<Op>})
     name += '.' + std::to_string(part);
   return name;
+}
+
+Message labelled(Writer contents, const Label& label) { return std::move(contents.put(label)).take(); }
+
+Label take_label(Message& message) {
+  if (message.size() < sizeof(Label)) Reader::refuse();
+  const auto label = Reader(std::span(message).last(sizeof(Label))).get<Label>();
+  message.resize(message.size() - sizeof(Label));
+  return label;
 }
 
 }  // namespace weft::remote

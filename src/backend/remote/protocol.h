@@ -1,24 +1,26 @@
 #pragma once
 // What leader and followers say to each other. The leader asks, in the order of its calls; a follower carries
-// out one request after the other, in that order, and answers those that have an answer. Objects have numbers
-// that the leader gives. A message is its Head, and what follows for its kind, written as wire.h says.
+// out one request after the other, in that order, and answers those that have an answer. Followers know each
+// other by their places, and send each other what the leader says, and nothing else. Objects have numbers
+// that the leader gives. A message is what belongs to its kind, written as wire.h says, and its Label.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "backend/remote/link.h"
+#include "backend/remote/wire.h"
 
 namespace weft::remote {
 
 enum class Kind : std::uint8_t {
   // Of the leader.
-  kGreet,      ///< build_name() -> device infos; an error where they are not of one build
-  kPing,       ///< bytes -> at once, also while the follower computes
-  kOpen,       ///< device, name of the device -> best cache type
-  kSupports,   ///< device, graph -> a byte by value: whether there is a node that makes it there
-  kBytesOf,    ///< device, value kind, type, dims -> bytes
-  kFileBytes,  ///< tensor, FilePart, number of bytes, their hash -> bool: whether that file is there. It has
-               ///< the bytes of a weight to be created, then; an error where it has others
+  kGreet,         ///< build_name() -> device infos; an error where they are not of one build
+  kPing,          ///< bytes -> at once, also while the follower computes
+  kOpen,          ///< device, name of the device -> best cache type
+  kSupports,      ///< device, graph -> a byte by value: whether there is a node that makes it there
+  kBytesOf,       ///< device, value kind, type, dims -> bytes
+  kFileBytes,     ///< tensor, path, FilePieces, hash of all -> bool: whether that file is there. It has the
+                  ///< bytes of a weight to be created, then; an error where it has others
   kWeightBytes,   ///< tensor, bytes: more of a weight to be created
   kCreateWeight,  ///< device, tensor, type, dims, name, number of bytes -> bytes
   kFinish,        ///< device -> bool
@@ -28,9 +30,13 @@ enum class Kind : std::uint8_t {
   kReadCells,     ///< device, tensor, role, cells, bytes -> rows
   kWriteCells,    ///< device, tensor, role, cells, rows ->
   kMemoryOf,      ///< device, graph, PlanRequest -> PlanMemory
-  kCompile,       ///< device, plan, graph, tensors, PlanRequest -> PlanFacts, description
-  kStep,          ///< plan, StepHead, symbols, tensors?, written parts -> StepAnswer, outputs
-  kCancel,        ///< plan: its step may end early
+  kCompile,       ///< device, plan, graph, tensors, PlanRequest, not for the host -> PlanFacts, description
+  kStep,          ///< plan, StepHead, symbols, tensors?, written parts -> StepAnswer, outputs for the host
+  kCopy,          ///< tensor, tensor that gets them, bytes
+  kGive,          ///< tensor, Transfer: that follower gets the bytes
+  kTake,          ///< tensor or 0, Transfer: gets them. Where that fails, steps that read them do
+  kLost,          ///< place: that follower is lost
+  kCancel,        ///< plan, request: that step of its may end early
   kDropTensor,    ///< tensor
   kDropPlan,      ///< plan
   kDropDevice,    ///< device
@@ -39,17 +45,35 @@ enum class Kind : std::uint8_t {
   kAnswer,
   kError,  ///< ErrorCode, text
 };
+inline constexpr std::size_t kKinds = std::size_t{1} + static_cast<std::size_t>(Kind::kError);
 
-struct Head {
+/// Stands at the end, so that neither end copies what is before it.
+struct Label {
   Kind kind = Kind::kPing;
   std::uint64_t request = 0;  ///< An answer has that of what it answers.
 };
+Message labelled(Writer contents, const Label& label);
+/// Takes the label off. Throws Error kDevice where there is none.
+Label take_label(Message& message);
 
 /// Counts the changes of what is said, and how.
-inline constexpr int kProtocol = 2;
+inline constexpr int kProtocol = 3;
 /// What both ends say of themselves: of one build, or objects are laid out otherwise. Text, which other
 /// builds can read, too.
 std::string build_name();
+
+/// The first bytes of a tensor, from one follower to another: a message of kind kAnswer, or kError with text,
+/// with this number. The request to give is sent before the one to take: so nobody waits for what stands
+/// behind what waits for it.
+struct Transfer {
+  std::uint64_t number = 0, bytes = 0;
+  std::int32_t place = 0;  ///< The other end.
+};
+
+/// Of one length, at equal distances.
+struct FilePieces {
+  std::uint64_t offset = 0, bytes = 0, n = 0, stride = 0;
+};
 
 struct PlanRequest {
   bool shapes = false, tensors = false;  ///< Changes that are allowed.

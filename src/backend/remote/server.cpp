@@ -1,5 +1,6 @@
 #include "backend/remote/server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "backend/host_tensor.h"
 #include "backend/remote/memory_speed.h"
@@ -34,8 +36,8 @@ T& found(std::map<std::uint64_t, T>& objects, std::uint64_t id) {
 
 class Server {
  public:
-  Server(const Registry& registry, Link& link, Patience patience)
-      : registry_(registry), link_(link), patience_(patience) {}
+  Server(const Registry& registry, Link& link, Patience patience, Peers::Connect connect)
+      : registry_(registry), link_(link), patience_(patience), peers_(std::move(connect)) {}
 
   void run() {
     std::jthread worker([this] { work(); });
@@ -51,6 +53,15 @@ class Server {
   }
 
  private:
+  struct Request {
+    Label label;
+    Message contents;
+  };
+  /// Of a plan's steps. `flag` is read while one runs; the rest with mutex_ held.
+  struct Cancellation {
+    std::atomic<bool> flag = false;
+    std::uint64_t running = 0, told = 0;  // Requests: of the step, and of the last one that may end early.
+  };
   struct OpenDevice {
     std::shared_ptr<Device> device;
     std::shared_ptr<Workspaces> workspaces = std::make_shared<Workspaces>();
@@ -58,7 +69,8 @@ class Server {
   struct OpenPlan {
     Graph graph;
     Bindings bindings;
-    std::shared_ptr<std::atomic<bool>> cancelled;
+    std::vector<ValueId> for_host;  // Of the outputs.
+    std::shared_ptr<Cancellation> cancellation;
     std::unique_ptr<DevicePlan> plan;  // Last: it uses the others.
   };
 
@@ -73,10 +85,11 @@ class Server {
       if (failure_) std::rethrow_exception(failure_);
       if (!is_working_) return true;
     }
-    // To listen takes a core, which the worker may need: a glance now and then will do. They must not be rare:
-    // an answer and a request that are both too large for MPI to keep wait for the other end to listen.
+    // To listen takes a core, which the worker may need: a glance now and then will do. They must not be
+    // rare: a large request comes over beside the step before it, so that the worker finds it here.
     std::unique_lock reading(reading_, std::try_to_lock);
     if (reading) listen(kSlice.zero());
+    peers_.listen();
     return true;
   }
 
@@ -90,36 +103,44 @@ class Server {
       throw Error(ErrorCode::kDevice, "the leader is not heard of any more");
     }
     silence_.broken();
-    Reader reader(*message);
-    const auto head = reader.get<Head>();
-    if (head.kind == Kind::kPing) {
-      answer(head, Kind::kAnswer, Writer().raw(reader.rest()));
+    const Label label = take_label(*message);
+    if (static_cast<std::size_t>(label.kind) >= kKinds)
+      throw Error(ErrorCode::kDevice, "the leader speaks otherwise; install the same weft on all machines");
+    if (label.kind == Kind::kPing) {
+      answer(label, Kind::kAnswer, Writer().raw(*message));
+      return;
+    }
+    if (label.kind == Kind::kLost) {
+      peers_.lose(Reader(*message).get<std::int32_t>());
       return;
     }
     const std::scoped_lock lock(mutex_);
-    if (head.kind == Kind::kCancel) {
-      if (const auto at = flags_.find(reader.get<std::uint64_t>()); at != flags_.end())
-        at->second->store(true);
-    } else if (head.kind == Kind::kEnd) {
+    if (label.kind == Kind::kCancel) {
+      Reader reader(*message);
+      if (const auto at = cancellations_.find(reader.get<std::uint64_t>()); at != cancellations_.end()) {
+        at->second->told = reader.get<std::uint64_t>();
+        if (at->second->running == at->second->told) at->second->flag = true;
+      }
+    } else if (label.kind == Kind::kEnd) {
       ended_ = true;
       idle_.notify_one();
     } else {
-      queue_.push_back(*std::move(message));
+      queue_.push_back({label, *std::move(message)});
     }
   }
 
   /// The next message for the worker; nothing at the end.
-  std::optional<Message> next() {
+  std::optional<Request> next() {
     for (;;) {
       {
         const std::scoped_lock lock(mutex_);
         is_working_ = false;
         if (ended_) return std::nullopt;
         if (!queue_.empty()) {
-          std::optional<Message> message(std::move(queue_.front()));
+          std::optional<Request> request(std::move(queue_.front()));
           queue_.pop_front();
           is_working_ = true;
-          return message;
+          return request;
         }
       }
       const std::scoped_lock reading(reading_);
@@ -132,14 +153,18 @@ class Server {
     const std::scoped_lock lock(mutex_);
     return ended_ || !queue_.empty();
   }
+  bool has_ended() {
+    const std::scoped_lock lock(mutex_);
+    return ended_;
+  }
 
   void end() {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
-    for (const auto& [plan, flag] : flags_) flag->store(true);
+    for (const auto& [plan, cancellation] : cancellations_) cancellation->flag = true;
   }
 
-  std::optional<Message> next_or_failure() {
+  std::optional<Request> next_or_failure() {
     try {
       return next();
     } catch (...) {  // Of the link: told by the thread that serves.
@@ -150,18 +175,18 @@ class Server {
   }
 
   void work() {
-    while (const std::optional<Message> message = next_or_failure()) {
-      Reader reader(*message);
-      const auto head = reader.get<Head>();
+    while (const std::optional<Request> request = next_or_failure()) {
+      const Label& label = request->label;
+      Reader reader(request->contents);
       try {
         Writer result;
-        if (carry_out(head.kind, reader, result)) answer(head, Kind::kAnswer, result);
+        if (carry_out(label, reader, result)) answer(label, Kind::kAnswer, std::move(result));
       } catch (const Error& error) {
-        refuse(head, error.code(), error.what());
+        refuse(label, error.code(), error.what());
       } catch (const std::bad_alloc&) {
-        refuse(head, ErrorCode::kOutOfMemory, "a follower has no memory left");
+        refuse(label, ErrorCode::kOutOfMemory, "a follower has no memory left");
       } catch (const std::exception& error) {
-        refuse(head, ErrorCode::kDevice, error.what());
+        refuse(label, ErrorCode::kDevice, error.what());
       }
     }
     // In this thread, as what made them.
@@ -170,27 +195,32 @@ class Server {
     devices_.clear();
   }
 
-  void refuse(const Head& head, ErrorCode code, std::string_view text) {
-    if (head.kind == Kind::kWeightBytes) {  // Told when the weight is to be created.
+  void refuse(const Label& asked, ErrorCode code, std::string_view text) {
+    if (asked.kind == Kind::kWeightBytes) {  // Told when the weight is to be created.
       weight_bytes_.clear();
       return;
     }
-    answer(head, Kind::kError, Writer().put(code).put(text));
+    if (asked.kind == Kind::kCopy || asked.kind == Kind::kGive || asked.kind == Kind::kTake) {
+      // Nobody asked for an answer, and another process may wait for what it was to have: this one ends.
+      const std::scoped_lock lock(mutex_);
+      failure_ = std::make_exception_ptr(Error(code, std::string(text)));
+      return;
+    }
+    answer(asked, Kind::kError, Writer().put(code).put(text));
   }
 
-  void answer(const Head& asked, Kind kind, const Writer& result) {
-    Writer message;
-    message.put(Head{.kind = kind, .request = asked.request}).raw(result.message());
+  void answer(const Label& asked, Kind kind, Writer result) {
+    Message message = labelled(std::move(result), {.kind = kind, .request = asked.request});
     const std::scoped_lock lock(sending_);
     try {
-      link_.send(std::move(message).take());
+      link_.send(std::move(message));
     } catch (const Error&) {  // The thread that receives learns it, too.
     }
   }
 
   /// Returns whether there is an answer.
-  bool carry_out(Kind kind, Reader& in, Writer& out) {
-    switch (kind) {
+  bool carry_out(const Label& asked, Reader& in, Writer& out) {
+    switch (const Kind kind = asked.kind; kind) {
       case Kind::kGreet: {
         if (const std::string leader = in.text(); leader != build_name())
           throw Error(ErrorCode::kUnsupported, "this process runs " + build_name() + ", the leader " +
@@ -228,9 +258,8 @@ class Server {
       case Kind::kFileBytes: {
         const auto id = in.get<std::uint64_t>();
         const std::string path = in.text();
-        const auto offset = in.get<std::uint64_t>();
-        const auto n = in.get<std::uint64_t>();
-        out.put(read_file(path, offset, n, in.get<Hash128>(), weight_bytes_[id]));
+        const auto pieces = in.get<FilePieces>();
+        out.put(read_file(path, pieces, in.get<Hash128>(), weight_bytes_[id]));
         return true;
       }
       case Kind::kWeightBytes: {
@@ -301,16 +330,37 @@ class Server {
         compile(in, out);
         return true;
       case Kind::kStep:
-        step(in, out);
+        step(asked.request, in, out);
         return true;
-      case Kind::kDropTensor:
-        tensors_.erase(in.get<std::uint64_t>());
+      case Kind::kCopy: {
+        const auto from = in.get<std::uint64_t>();
+        const auto to = in.get<std::uint64_t>();
+        fill(to, [&] { return part(from, in.get<std::uint64_t>()); });
         return false;
+      }
+      case Kind::kGive: {
+        const auto from = in.get<std::uint64_t>();
+        give(from, in.get<Transfer>());
+        return false;
+      }
+      case Kind::kTake: {
+        const auto to = in.get<std::uint64_t>();
+        fill(to, [&] { return peers_.take(in.get<Transfer>(), [this] { return has_ended(); }); });
+        return false;
+      }
+      case Kind::kDropTensor: {
+        const auto id = in.get<std::uint64_t>();
+        if (const auto at = tensors_.find(id); at != tensors_.end()) {
+          missing_.erase(at->second.get());
+          tensors_.erase(at);
+        }
+        return false;
+      }
       case Kind::kDropPlan: {
         const auto id = in.get<std::uint64_t>();
         plans_.erase(id);
         const std::scoped_lock lock(mutex_);
-        flags_.erase(id);
+        cancellations_.erase(id);
         return false;
       }
       case Kind::kDropDevice:
@@ -321,8 +371,16 @@ class Server {
     }
   }
 
+  static bool lies_in(const FilePieces& pieces, std::uint64_t file_bytes) {
+    if (pieces.n == 0 || pieces.bytes == 0 || pieces.bytes > file_bytes ||
+        pieces.offset > file_bytes - pieces.bytes)
+      return false;
+    return pieces.n == 1 || (pieces.stride >= pieces.bytes &&
+                             pieces.stride <= (file_bytes - pieces.bytes - pieces.offset) / (pieces.n - 1));
+  }
+
   /// Whether there is such a file. Throws where it is another one than the leader's.
-  static bool read_file(const std::string& path, std::uint64_t offset, std::uint64_t n, const Hash128& hash,
+  static bool read_file(const std::string& path, const FilePieces& pieces, const Hash128& hash,
                         std::vector<std::byte>& to) {
     std::optional<base::OpenFile> file;
     try {
@@ -330,13 +388,15 @@ class Server {
     } catch (const Error&) {  // It is sent.
       return false;
     }
-    const bool is_long_enough = n <= file->size() && offset <= file->size() - n;
-    base::Hasher hasher;
-    if (is_long_enough) {
-      to.resize(n);
-      hasher.add(std::span(to).first(file->read_at(offset, to)));
+    if (lies_in(pieces, file->size())) {
+      to.resize(pieces.n * pieces.bytes);
+      base::Hasher hasher;
+      for (std::uint64_t i = 0; i < pieces.n; ++i) {
+        const auto piece = std::span(to).subspan(i * pieces.bytes, pieces.bytes);
+        hasher.add(piece.first(file->read_at(pieces.offset + i * pieces.stride, piece)));
+      }
+      if (hasher.result() == hash) return true;
     }
-    if (is_long_enough && hasher.result() == hash) return true;
     to.clear();
     throw Error(
         ErrorCode::kInvalidFile,
@@ -363,9 +423,12 @@ class Server {
     OpenPlan made;
     made.graph = in.graph();
     made.bindings = bindings(in);
-    made.cancelled = std::make_shared<std::atomic<bool>>(false);
+    made.cancellation = std::make_shared<Cancellation>();
     made.plan = open.device->compile(made.graph, made.bindings,
-                                     options(open, in.get<PlanRequest>(), made.cancelled.get()));
+                                     options(open, in.get<PlanRequest>(), &made.cancellation->flag));
+    const auto not_for_host = in.list<ValueId>();
+    for (const ValueId output : made.graph.outputs())
+      if (std::count(not_for_host.begin(), not_for_host.end(), output) == 0) made.for_host.push_back(output);
     const PlanMemory memory = made.plan->memory();
     out.put(PlanFacts{.own = memory.own,
                       .shared = memory.shared,
@@ -373,11 +436,11 @@ class Server {
                       .n_phases = made.plan->n_phases()})
         .put(made.plan->describe());
     const std::scoped_lock lock(mutex_);
-    flags_[id] = made.cancelled;
+    cancellations_[id] = made.cancellation;
     plans_[id] = std::move(made);
   }
 
-  void step(Reader& in, Writer& out) {
+  void step(std::uint64_t request, Reader& in, Writer& out) {
     OpenPlan& plan = found(plans_, in.get<std::uint64_t>());
     const auto head = in.get<StepHead>();
     const auto symbols = in.list<std::int64_t>();
@@ -390,7 +453,17 @@ class Server {
         throw Error(ErrorCode::kDevice, "the leader writes past the end of a tensor");
       std::copy(bytes.begin(), bytes.end(), memory.begin() + static_cast<std::ptrdiff_t>(part.offset));
     }
-    plan.cancelled->store(head.cancelled);
+    if (!missing_.empty())
+      for (std::size_t v = 0; v < plan.bindings.size(); ++v)
+        if (const auto at = missing_.find(plan.bindings[v]);
+            at != missing_.end() && plan.graph.values()[v].kind == ValueKind::kInput)
+          throw Error(ErrorCode::kDevice, at->second);
+    {
+      Cancellation& cancellation = *plan.cancellation;
+      const std::scoped_lock lock(mutex_);
+      cancellation.running = request;
+      cancellation.flag = ended_ || head.cancelled || cancellation.told == request;
+    }
     try {
       plan.plan->submit(symbols, plan.bindings, {.shapes = head.shapes, .tensors = head.tensors});
     } catch (...) {
@@ -402,9 +475,49 @@ class Server {
     }
     plan.plan->wait();
     out.put(plan.plan->kernel_seconds());
-    for (const ValueId id : plan.graph.outputs()) {
+    for (const ValueId id : plan.for_host)
       out.raw(plan.bindings[index(id)]->host().first(value_bytes(plan.graph.value(id), symbols)));
+  }
+
+  // What followers send each other.
+
+  std::span<const std::byte> part(std::uint64_t tensor, std::uint64_t n_bytes) {
+    const std::span<const std::byte> memory = found(tensors_, tensor)->host();
+    if (n_bytes > memory.size()) Reader::refuse();
+    return memory.first(n_bytes);
+  }
+  static void copy_to(DeviceTensor& tensor, std::span<const std::byte> bytes) {
+    if (bytes.size() > tensor.host().size()) Reader::refuse();
+    std::copy(bytes.begin(), bytes.end(), tensor.host().begin());
+  }
+  /// Where that fails, nobody asked for an answer: steps that would read the tensor fail instead.
+  template <typename F>
+  void fill(std::uint64_t tensor, F contents) {
+    std::string why;
+    try {
+      const auto bytes = contents();
+      if (tensor == 0) return;
+      const std::span<std::byte> memory = found(tensors_, tensor)->host();
+      if (bytes.size() > memory.size()) Reader::refuse();
+      std::copy(bytes.begin(), bytes.end(), memory.begin());
+      missing_.erase(found(tensors_, tensor).get());
+      return;
+    } catch (const Error& error) {
+      why = error.what();
     }
+    if (const auto at = tensors_.find(tensor); at != tensors_.end()) missing_[at->second.get()] = why;
+  }
+
+  void give(std::uint64_t tensor, const Transfer& crossing) {
+    Writer contents;
+    Kind kind = Kind::kAnswer;
+    try {
+      contents.raw(part(tensor, crossing.bytes));
+    } catch (const std::exception& error) {
+      contents.put(std::string_view(error.what()));
+      kind = Kind::kError;
+    }
+    peers_.give(crossing, kind, std::move(contents));
   }
 
   static constexpr std::chrono::milliseconds kSlice{100};
@@ -413,6 +526,7 @@ class Server {
   const Registry& registry_;
   Link& link_;
   const Patience patience_;
+  Peers peers_;
   Silence silence_;
   std::mutex sending_;
   // Of the working thread.
@@ -420,21 +534,22 @@ class Server {
   std::map<std::uint64_t, std::unique_ptr<DeviceTensor>> tensors_;
   std::map<std::uint64_t, OpenPlan> plans_;
   std::map<std::uint64_t, std::vector<std::byte>> weight_bytes_;
+  std::map<const DeviceTensor*, std::string> missing_;  // What did not come from other followers, and why.
   // Of both.
   std::mutex mutex_;
   std::mutex reading_;  // Held by whoever listens; mutex_ is taken behind it.
   std::condition_variable idle_;
   std::exception_ptr failure_;  // What the worker heard of the link.
-  std::deque<Message> queue_;
-  std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> flags_;
+  std::deque<Request> queue_;
+  std::map<std::uint64_t, std::shared_ptr<Cancellation>> cancellations_;  // By plan.
   bool is_working_ = false;
   bool ended_ = false;
 };
 
 }  // namespace
 
-void serve(const Registry& registry, Link& link, Patience patience) {
-  Server(registry, link, patience).run();
+void serve(const Registry& registry, Link& link, Patience patience, Peers::Connect connect) {
+  Server(registry, link, patience, std::move(connect)).run();
 }
 
 }  // namespace weft::remote

@@ -1,5 +1,6 @@
 #include "backend/remote/wire.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -7,6 +8,8 @@
 
 namespace weft::remote {
 namespace {
+
+constexpr std::size_t kRoom = 64;
 
 /// The op of place `place` in the table, with its defaults.
 template <std::size_t... kPlaces>
@@ -19,6 +22,9 @@ Op default_op(std::size_t place, std::index_sequence<kPlaces...>) {
 }  // namespace
 
 Writer& Writer::raw(std::span<const std::byte> bytes) {
+  // What comes behind the last large part finds room.
+  if (const std::size_t n = message_.size() + bytes.size(); n > message_.capacity())
+    message_.reserve(std::max(2 * message_.size(), n + kRoom));
   message_.insert(message_.end(), bytes.begin(), bytes.end());
   return *this;
 }

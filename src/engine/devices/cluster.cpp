@@ -109,16 +109,14 @@ double exchange_seconds(const ModelWork::Part& part, const ClusterLink& link, in
   if (n == 1) return 0.0;
   const double others = n - 1.0;
   const double in = rows * others / n * (part.gathered_bytes + part.collected_bytes);
-  const double out = rows * others * (others / n * part.gathered_bytes + part.handed_out_bytes);
-  const double bytes = n == 2 ? std::max(in, out) : in + out;
-  return (n == 2 ? part.messages_of_two : part.messages) * link.seconds + bytes / link.bytes_per_second;
+  const double out = rows * others * (part.gathered_bytes / n + part.handed_out_bytes);
+  return part.messages * link.seconds + std::max(in, out) / link.bytes_per_second;
 }
 
 /// Bytes that a row sends in it.
 double exchanged_bytes(const ModelWork::Part& part, int n) {
   const double others = n - 1.0;
-  return others / n * (part.gathered_bytes + part.collected_bytes) +
-         others * (others / n * part.gathered_bytes + part.handed_out_bytes);
+  return others * (part.gathered_bytes + part.collected_bytes / n + part.handed_out_bytes);
 }
 
 /// A way for one size of groups.

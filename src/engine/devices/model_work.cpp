@@ -62,7 +62,7 @@ void for_each_node(const Graph& graph, int n_layers, F f) {
 
 int device_of(const Node& node) { return std::max(node.tag.shard, 0); }
 
-/// By part: the messages that a row waits for one behind another, as what crosses goes over the first device.
+/// By part: the messages that a row waits for one behind another.
 std::vector<double> messages_of(const Graph& graph, int n_layers) {
   std::vector<int> depth(graph.values().size());
   std::vector<int> end(static_cast<std::size_t>(n_layers) + 1);
@@ -71,8 +71,8 @@ std::vector<double> messages_of(const Graph& graph, int n_layers) {
     for (const ValueId input : node.inputs) {
       const NodeId maker = graph.value(input).producer;
       if (maker == kNoNode) continue;
-      const int from = device_of(graph.node(maker)), to = device_of(node);
-      own = std::max(own, depth[index(input)] + (from == to ? 0 : from == 0 || to == 0 ? 1 : 2));
+      const bool crosses = device_of(graph.node(maker)) != device_of(node);
+      own = std::max(own, depth[index(input)] + (crosses ? 1 : 0));
     }
     end[part] = std::max(end[part], own);
   });
@@ -87,7 +87,7 @@ std::vector<double> messages_of(const Graph& graph, int n_layers) {
 
 }  // namespace
 
-void add_exchanges(ModelWork& work, const model::ModelGraph& two, const model::ModelGraph& three) {
+void add_exchanges(ModelWork& work, const model::ModelGraph& two) {
   const Graph& graph = two.graph;
   const int n_layers = static_cast<int>(work.layers.size());
   const auto part_at = [&](std::size_t part) -> ModelWork::Part& {
@@ -136,10 +136,9 @@ void add_exchanges(ModelWork& work, const model::ModelGraph& two, const model::M
     else
       part.handed_out_bytes += crossing.from_first;
   }
-  const std::vector<double> of_two = messages_of(graph, n_layers), more = messages_of(three.graph, n_layers);
-  for (std::size_t p = 0; p < of_two.size(); ++p) {
-    part_at(p).messages_of_two = of_two[p];
-    part_at(p).messages = more[p];
+  const std::vector<double> messages = messages_of(graph, n_layers);
+  for (std::size_t p = 0; p < messages.size(); ++p) {
+    part_at(p).messages = messages[p];
     if (part_at(p).is_cache_whole) part_at(p).heads_bytes = part_at(p).heads_multiply_adds = 0.0;
   }
 }
@@ -200,11 +199,9 @@ ModelWork work_of(const std::filesystem::path& path, const ContextParams& contex
   ModelWork work = engine::work_of(inspect(path, context));
   const gguf::File file = gguf::File::open(path);
   const model::ModelDescription description = model::describe(file);
-  model::GraphSizes two, three;
+  model::GraphSizes two;
   two.row_shares = {1.0, 1.0};
-  three.row_shares = {1.0, 1.0, 1.0};
-  engine::add_exchanges(work, model::build_graph(file, description, two),
-                        model::build_graph(file, description, three));
+  engine::add_exchanges(work, model::build_graph(file, description, two));
   return work;
 } catch (...) {
   engine::rethrow_as_error();

@@ -8,7 +8,7 @@ namespace weft::engine {
 /// By the file's tensors; what nodes do where they compute layers together is not in it. Throws Error
 /// kUnsupported for files without a model that writes texts without a source.
 ModelWork work_of(const FileInfo& file);
-/// Adds that, as it is in the model's graph for two devices, and for three.
-void add_exchanges(ModelWork& work, const model::ModelGraph& two, const model::ModelGraph& three);
+/// Adds that, as it is in the model's graph for two devices.
+void add_exchanges(ModelWork& work, const model::ModelGraph& two);
 
 }  // namespace weft::engine

@@ -1,0 +1,94 @@
+#include "backend/remote/peers.h"
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/error.h"
+
+namespace weft::remote {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kSlice{100};
+
+[[noreturn]] void fail(int place, const std::string& what) {
+  throw Error(ErrorCode::kDevice, "process " + std::to_string(place) + " " + what);
+}
+
+}  // namespace
+
+Peers::Peer& Peers::connected(int place) {
+  const std::scoped_lock lock(mutex_);
+  Peer& peer = peers_[place];
+  if (peer.link == nullptr && !peer.is_lost) {
+    if (!connect_) fail(place, "cannot be reached from here");
+    peer.link = connect_(place);
+  }
+  return peer;
+}
+
+void Peers::give(const Transfer& to, Kind kind, Writer contents) {
+  Peer& peer = connected(to.place);
+  if (peer.is_lost) return;
+  try {
+    peer.link->send(labelled(std::move(contents), {.kind = kind, .request = to.number}));
+  } catch (const Error&) {
+    if (!peer.is_lost) throw;
+  }
+}
+
+/// With `reading` held. Whether something came.
+bool Peers::receive(Peer& peer, Deadline deadline) {
+  std::optional<Message> message = peer.link->receive(deadline);
+  if (!message) return false;
+  const Label label = take_label(*message);
+  peer.arrived[label.request] = {label.kind, *std::move(message)};
+  return true;
+}
+
+Message Peers::take(const Transfer& from, const std::function<bool()>& is_given_up) {
+  Peer& peer = connected(from.place);
+  for (;;) {
+    const std::scoped_lock lock(peer.reading);
+    if (const auto at = peer.arrived.find(from.number); at != peer.arrived.end()) {
+      Arrived arrived = std::move(at->second);
+      peer.arrived.erase(at);
+      if (arrived.kind == Kind::kError) fail(from.place, "gave nothing: " + Reader(arrived.contents).text());
+      if (arrived.contents.size() != from.bytes) fail(from.place, "gave another number of bytes");
+      return std::move(arrived.contents);
+    }
+    if (peer.is_lost) fail(from.place, "is lost");
+    if (is_given_up()) fail(from.place, "is not waited for any more");
+    receive(peer, Clock::now() + kSlice);
+  }
+}
+
+void Peers::listen() {
+  std::vector<Peer*> connected;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (auto& [place, peer] : peers_)
+      if (peer.link != nullptr) connected.push_back(&peer);
+  }
+  for (Peer* const peer : connected) {
+    const std::unique_lock lock(peer->reading, std::try_to_lock);
+    if (!lock) continue;
+    try {
+      while (receive(*peer, Clock::now())) {
+      }
+    } catch (const Error&) {  // Whoever takes something meets it.
+    }
+  }
+}
+
+void Peers::lose(int place) {
+  const std::scoped_lock lock(mutex_);
+  Peer& peer = peers_[place];
+  peer.is_lost = true;
+  if (peer.link != nullptr) peer.link->give_up();
+}
+
+}  // namespace weft::remote
