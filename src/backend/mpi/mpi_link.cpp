@@ -192,8 +192,8 @@ class MpiLink final : public remote::Link {
       }
       try {
         forget_done();
-      } catch (const std::exception& error) {
-        failure_ = error.what();
+      } catch (const std::exception&) {
+        has_failed_ = true;
         give_up();
       }
       news_.notify_all();
@@ -224,13 +224,13 @@ class MpiLink final : public remote::Link {
     return true;
   }
   void check_given_up() const {
-    if (given_up_) throw Error(ErrorCode::kDevice, failure_.empty() ? "it was given up" : failure_);
+    if (given_up_)
+      throw Error(ErrorCode::kDevice, has_failed_ ? "a message could not be sent" : "it was given up");
   }
 
   const int rank_;
   const Between between_;
-  std::string failure_;  // Written before it is given up for that.
-  std::atomic<bool> given_up_ = false;
+  std::atomic<bool> given_up_ = false, has_failed_ = false;
   // Of a message that has not come whole.
   remote::Message pieces_;
   MPI_Request incoming_ = MPI_REQUEST_NULL;
