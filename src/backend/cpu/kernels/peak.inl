@@ -60,17 +60,23 @@ static double fma_peak(std::int64_t n_rounds) {
 /// One line after another, each with three operations that wait for those of the line before, at most the
 /// pace of kernels: loads as fast as a core can make them, with prefetches or without, were a tenth slower.
 static std::uint64_t read_memory(const std::byte* data, std::int64_t n_bytes) {
-  using Line = std::uint64_t __attribute__((vector_size(64)));
-  static_assert(kReadUnit == sizeof(Line));
-  Line sum = {};
+  // Of one register each: g++ 12 keeps wider vectors in memory, and the sums would wait for that.
+  using Part = std::uint64_t __attribute__((vector_size(kLanes * sizeof(float))));
+  constexpr int kParts = kReadUnit / static_cast<int>(sizeof(Part));
+  Part sums[kParts] = {};
   for (std::int64_t at = 0; at < n_bytes; at += kReadUnit) {
-    Line line;
-    __builtin_memcpy(&line, data + at, sizeof(line));
-    sum ^= line;
-    sum += sum << 1;
+#pragma GCC unroll 4
+    for (int i = 0; i < kParts; ++i) {
+      Part part;
+      __builtin_memcpy(&part, data + at + i * static_cast<int>(sizeof(Part)), sizeof(part));
+      sums[i] ^= part;
+      sums[i] += sums[i] << 1;
+    }
   }
+  std::uint64_t words[kReadUnit / sizeof(std::uint64_t)];
+  __builtin_memcpy(words, sums, sizeof(words));
   std::uint64_t all = 0;
-  for (int i = 0; i < 8; ++i) all ^= sum[i];
+  for (const std::uint64_t word : words) all ^= word;
   return all;
 }
 
