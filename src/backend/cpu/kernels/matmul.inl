@@ -7,7 +7,8 @@
 // One column is left to the hardware's prefetching, and two where codes are one plane. It wants a panel read in
 // the order of its addresses: with scales before the codes in front of them, Q8_0 came at three quarters of
 // the speed. More columns are not left to it; all lines of a panel are fetched or none, and of a gated product
-// sixteen panels of one matrix go before those of the other. labs/matmul_lab shows each.
+// sixteen panels of one matrix go before those of the other. labs/matmul_lab shows each. AVX2 has twice as many
+// instructions for each line: there, nothing is left to the hardware alone (kAlwaysFetches).
 #include <cstddef>
 #include <cstdint>
 
@@ -67,12 +68,14 @@ struct Traits {
                 : kLargestEntry > 31 ? 63
                                      : 31)
              : (1 << (kBaseBits + plane_bits(kLayout.extra) + low_bits(kLayout))) - 1;
-  /// Columns up to which the hardware's prefetching does best.
-  static constexpr int kStreamed =
+  /// Columns up to which the hardware's prefetching has to help: panels are read in order.
+  static constexpr int kInOrder =
       kLayout.extra == Plane::kNone && !kLayout.tall &&
               (kLayout.base == Plane::kNibbles || kLayout.base == Plane::kBytes)
           ? 2
           : 1;
+  /// Columns up to which it does best alone.
+  static constexpr int kStreamed = kAlwaysFetches ? 0 : kInOrder;
   static constexpr int kStartShift = seven_minus_log2(kLayout.zero);
   /// Whether codes are multiplied without their zero, whose products are whole numbers of the sums.
   static constexpr bool kCentred = ByTurns::kCentres && kLayout.zero > 0 &&
@@ -218,7 +221,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
       if constexpr (T::kMin) min = load_f16(scales + 32);
       if constexpr (T::kScales == ScaleKind::kExponent) scale = load_exponents(scales);
     };
-    if constexpr (kColumns > T::kStreamed) load_scales();
+    if constexpr (kColumns > T::kInOrder) load_scales();
     Ints sums[kColumns];
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
@@ -228,7 +231,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
     add_record<T, 0, 8, kColumns>(panel, table, x, group, sums, low);
     if constexpr (kTall)
       for (const std::byte*& plane : low) plane += plane_bytes(Plane::kPairs);
-    if constexpr (kColumns <= T::kStreamed) {
+    if constexpr (kColumns <= T::kInOrder) {
       keep_order_of_reads();
       load_scales();
     }

@@ -11,6 +11,17 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 inline constexpr int kTileColumns = 4;
 inline constexpr int kFewestColumns = 1;
 
+#if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
+#define WEFT_HAS_VNNI
+#endif
+
+#if defined(WEFT_HAS_VNNI)
+inline constexpr bool kAlwaysFetches = false;
+#else
+/// On Zen 3 weights for one or two columns come up to 1.5 times as fast. With VNNI nobody measured it.
+inline constexpr bool kAlwaysFetches = true;
+#endif
+
 struct Codes {
   __m256i a, b;
 };
@@ -65,10 +76,6 @@ static inline __m256i splat_int(const void* p) {
   __builtin_memcpy(&v, p, sizeof(v));
   return _mm256_set1_epi32(v);
 }
-#if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
-#define WEFT_HAS_VNNI
-#endif
-
 #if defined(WEFT_HAS_VNNI)
 template <int kMaxCode>
 inline constexpr bool kSubtractsZero = false;

@@ -19,6 +19,7 @@ inline constexpr int kFewestColumns = 16;
 inline constexpr int kTileColumns = 8;
 inline constexpr int kFewestColumns = 1;
 #endif
+inline constexpr bool kAlwaysFetches = false;
 
 using Codes = __m512i;
 using Ints = __m512i;

@@ -19,6 +19,9 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 
 inline constexpr int kTileColumns = 2;    ///< The most columns that one pass over a panel multiplies.
 inline constexpr int kFewestColumns = 1;  ///< Of a pass.
+/// Whether there are so many instructions for each line of quantised weights that its hardware does not see
+/// far enough ahead, even with one column.
+inline constexpr bool kAlwaysFetches = false;
 
 using U16x8 = std::uint16_t __attribute__((vector_size(16)));
 using I16x8 = std::int16_t __attribute__((vector_size(16)));

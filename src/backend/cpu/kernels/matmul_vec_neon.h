@@ -11,6 +11,7 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 /// 16 integer sums and four codes at a time, with room for what they are made of.
 inline constexpr int kTileColumns = 4;
 inline constexpr int kFewestColumns = 1;
+inline constexpr bool kAlwaysFetches = false;
 
 struct Codes {
   uint8x16_t v[4];
