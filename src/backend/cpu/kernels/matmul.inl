@@ -4,11 +4,11 @@
 // A column's result is the same whatever tile it falls into: integer sums are exact, and its float sums
 // follow the blocks of the panel.
 //
-// One column is left to the hardware's prefetching, and two where codes are one plane. It wants a panel read in
-// the order of its addresses: with scales before the codes in front of them, Q8_0 came at three quarters of
-// the speed. More columns are not left to it; all lines of a panel are fetched or none, and of a gated product
-// sixteen panels of one matrix go before those of the other. labs/matmul_lab shows each. AVX2 has twice as many
-// instructions for each line: there, nothing is left to the hardware alone (kAlwaysFetches).
+// One column is left to the hardware's prefetching, and two where codes are one plane. It wants a panel read
+// in the order of its addresses: with scales before the codes in front of them, Q8_0 came at three quarters
+// of the speed. More columns are not left to it; all lines of a panel are fetched or none, and of a gated
+// product sixteen panels of one matrix go before those of the other. labs/matmul_lab shows each. AVX2 has
+// twice as many instructions for each line: there, nothing is left to the hardware alone (kAlwaysFetches).
 #include <cstddef>
 #include <cstdint>
 
@@ -69,11 +69,10 @@ struct Traits {
                                      : 31)
              : (1 << (kBaseBits + plane_bits(kLayout.extra) + low_bits(kLayout))) - 1;
   /// Columns up to which the hardware's prefetching has to help: panels are read in order.
-  static constexpr int kInOrder =
-      kLayout.extra == Plane::kNone && !kLayout.tall &&
-              (kLayout.base == Plane::kNibbles || kLayout.base == Plane::kBytes)
-          ? 2
-          : 1;
+  static constexpr int kInOrder = kLayout.extra == Plane::kNone && !kLayout.tall &&
+                                          (kLayout.base == Plane::kNibbles || kLayout.base == Plane::kBytes)
+                                      ? 2
+                                      : 1;
   /// Columns up to which it does best alone.
   static constexpr int kStreamed = kAlwaysFetches ? 0 : kInOrder;
   static constexpr int kStartShift = seven_minus_log2(kLayout.zero);

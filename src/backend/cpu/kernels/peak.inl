@@ -61,14 +61,14 @@ static double fma_peak(std::int64_t n_rounds) {
 /// pace of kernels: loads as fast as a core can make them, with prefetches or without, were a tenth slower.
 static std::uint64_t read_memory(const std::byte* data, std::int64_t n_bytes) {
   // Of one register each: g++ 12 keeps wider vectors in memory, and the sums would wait for that.
-  using Part = std::uint64_t __attribute__((vector_size(kLanes * sizeof(float))));
-  constexpr int kParts = kReadUnit / static_cast<int>(sizeof(Part));
-  Part sums[kParts] = {};
+  using Register = std::uint64_t __attribute__((vector_size(kLanes * sizeof(float))));
+  constexpr int kParts = kReadUnit / static_cast<int>(sizeof(Register));
+  Register sums[kParts] = {};
   for (std::int64_t at = 0; at < n_bytes; at += kReadUnit) {
 #pragma GCC unroll 4
     for (int i = 0; i < kParts; ++i) {
-      Part part;
-      __builtin_memcpy(&part, data + at + i * static_cast<int>(sizeof(Part)), sizeof(part));
+      Register part;
+      __builtin_memcpy(&part, data + at + i * static_cast<int>(sizeof(Register)), sizeof(part));
       sums[i] ^= part;
       sums[i] += sums[i] << 1;
     }
