@@ -29,10 +29,10 @@ constexpr std::size_t kPiece = std::size_t{256} << 20;
 /// core; what takes longer is looked for between naps.
 constexpr std::chrono::microseconds kSpin{2000};
 constexpr std::chrono::microseconds kNap{50};
-/// Messages of fewer bytes MPI delivers without being called again.
-constexpr std::size_t kSmall = std::size_t{32} << 10;
+/// Messages of fewer bytes MPI copies, and delivers without being called again: the least of its limits here.
+constexpr std::size_t kSmall = std::size_t{4} << 10;
 /// While more than this is on its way to an end that does not listen, nothing more is sent.
-constexpr std::size_t kMostKept = std::size_t{16} << 20;
+constexpr std::size_t kMostKept = std::size_t{4} << 20;
 /// How long the end of a link waits for what it sent.
 constexpr std::chrono::seconds kPartingWait{2};
 
@@ -140,16 +140,22 @@ class MpiLink final : public remote::Link {
     if (between_ == Between::kLeaderAndFollower)
       news_.wait(lock, [&] { return n_kept_ <= kMostKept || given_up_; });
     check_given_up();
-    sending.begin(rank_);
-    if (sending.is_done()) return;
-    forget_done();
-    on_their_way_.push_back({std::move(sending), n_bytes});
+    try {
+      sending.begin(rank_);
+      if (sending.is_done()) return;
+      forget_done();
+      on_their_way_.push_back({std::move(sending), n_bytes});
+    } catch (...) {  // Later messages must not come without this one.
+      give_up();
+      throw;
+    }
     n_kept_ += n_bytes;
     if (is_pushed()) news_.notify_all();
   }
 
   std::optional<remote::Message> receive(remote::Deadline deadline) override {
     for (;;) {
+      check_given_up();
       if (incoming_ == MPI_REQUEST_NULL && !begin_to_receive(deadline)) return std::nullopt;
       // A large one is fetched from the other process, which may die over it.
       const auto is_whole = [&] {
@@ -158,7 +164,6 @@ class MpiLink final : public remote::Link {
         return done != 0 || given_up_;
       };
       if (!poll(is_whole, deadline)) return std::nullopt;
-      if (given_up_) keep_for_ever(std::make_unique<remote::Message>(std::exchange(pieces_, {})));
       check_given_up();
       if (n_incoming_ < kPiece) return std::exchange(pieces_, {});
     }

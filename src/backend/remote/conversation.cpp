@@ -106,7 +106,7 @@ void Conversation::watch(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   loss_.wait(lock, stop, [&] { return when_lost_ != nullptr; });
   const auto call = std::exchange(when_lost_, nullptr);
-  if (lost_.empty() || !call) return;
+  if (stop.stop_requested() || lost_.empty() || !call) return;
   lock.unlock();
   call();
 }

@@ -62,7 +62,11 @@ Message Peers::take(const Transfer& from, const std::function<bool()>& is_given_
     }
     if (peer.is_lost) fail(from.place, "is lost");
     if (is_given_up()) fail(from.place, "is not waited for any more");
-    receive(peer, Clock::now() + kSlice);
+    try {
+      receive(peer, Clock::now() + kSlice);
+    } catch (const Error& error) {
+      fail(from.place, peer.is_lost ? "is lost" : error.what());
+    }
   }
 }
 
@@ -71,7 +75,7 @@ void Peers::listen() {
   {
     const std::scoped_lock lock(mutex_);
     for (auto& [place, peer] : peers_)
-      if (peer.link != nullptr) connected.push_back(&peer);
+      if (peer.link != nullptr && !peer.is_lost) connected.push_back(&peer);
   }
   for (Peer* const peer : connected) {
     const std::unique_lock lock(peer->reading, std::try_to_lock);

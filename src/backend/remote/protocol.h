@@ -31,16 +31,16 @@ enum class Kind : std::uint8_t {
   kWriteCells,    ///< device, tensor, role, cells, rows ->
   kMemoryOf,      ///< device, graph, PlanRequest -> PlanMemory
   kCompile,       ///< device, plan, graph, tensors, PlanRequest, not for the host -> PlanFacts, description
-  kStep,          ///< plan, StepHead, symbols, tensors?, written parts -> StepAnswer, outputs for the host
-  kCopy,          ///< tensor, tensor that gets them, bytes
-  kGive,          ///< tensor, Transfer: that follower gets the bytes
-  kTake,          ///< tensor or 0, Transfer: gets them. Where that fails, steps that read them do
-  kLost,          ///< place: that follower is lost
-  kCancel,        ///< plan, request: that step of its may end early
-  kDropTensor,    ///< tensor
-  kDropPlan,      ///< plan
-  kDropDevice,    ///< device
-  kEnd,           ///< The follower goes.
+  kStep,    ///< plan, StepHead, symbols, tensors?, written parts -> seconds of kernels, outputs for the host
+  kCopy,    ///< tensor, tensor that gets them, bytes
+  kGive,    ///< tensor, Transfer: that follower gets the bytes
+  kTake,    ///< tensor or 0, Transfer: gets them. Where that fails, steps that read them do
+  kLost,    ///< place: that follower is lost
+  kCancel,  ///< plan, request: that step of its may end early
+  kDropTensor,  ///< tensor
+  kDropPlan,    ///< plan
+  kDropDevice,  ///< device
+  kEnd,         ///< The follower goes.
   // Of a follower.
   kAnswer,
   kError,  ///< ErrorCode, text

@@ -203,7 +203,7 @@ class Server {
     if (asked.kind == Kind::kCopy || asked.kind == Kind::kGive || asked.kind == Kind::kTake) {
       // Nobody asked for an answer, and another process may wait for what it was to have: this one ends.
       const std::scoped_lock lock(mutex_);
-      failure_ = std::make_exception_ptr(Error(code, std::string(text)));
+      failure_ = std::make_exception_ptr(Error(ErrorCode::kUnavailable, std::string(text)));
       return;
     }
     answer(asked, Kind::kError, Writer().put(code).put(text));
@@ -465,7 +465,21 @@ class Server {
       cancellation.flag = ended_ || head.cancelled || cancellation.told == request;
     }
     try {
-      plan.plan->submit(symbols, plan.bindings, {.shapes = head.shapes, .tensors = head.tensors});
+      run(plan, symbols, {.shapes = head.shapes, .tensors = head.tensors});
+    } catch (const std::exception& error) {
+      for (const ValueId id : plan.graph.outputs()) missing_[plan.bindings[index(id)]] = error.what();
+      throw;
+    }
+    if (!missing_.empty())
+      for (const ValueId id : plan.graph.outputs()) missing_.erase(plan.bindings[index(id)]);
+    out.put(plan.plan->kernel_seconds());
+    for (const ValueId id : plan.for_host)
+      out.raw(plan.bindings[index(id)]->host().first(value_bytes(plan.graph.value(id), symbols)));
+  }
+
+  static void run(OpenPlan& plan, std::span<const std::int64_t> symbols, const Changes& changes) {
+    try {
+      plan.plan->submit(symbols, plan.bindings, changes);
     } catch (...) {
       try {
         plan.plan->wait();
@@ -474,21 +488,17 @@ class Server {
       throw;
     }
     plan.plan->wait();
-    out.put(plan.plan->kernel_seconds());
-    for (const ValueId id : plan.for_host)
-      out.raw(plan.bindings[index(id)]->host().first(value_bytes(plan.graph.value(id), symbols)));
   }
 
   // What followers send each other.
 
-  std::span<const std::byte> part(std::uint64_t tensor, std::uint64_t n_bytes) {
-    const std::span<const std::byte> memory = found(tensors_, tensor)->host();
+  std::span<const std::byte> part(std::uint64_t id, std::uint64_t n_bytes) {
+    DeviceTensor* const tensor = found(tensors_, id).get();
+    if (const auto at = missing_.find(tensor); at != missing_.end())
+      throw Error(ErrorCode::kDevice, at->second);
+    const std::span<const std::byte> memory = tensor->host();
     if (n_bytes > memory.size()) Reader::refuse();
     return memory.first(n_bytes);
-  }
-  static void copy_to(DeviceTensor& tensor, std::span<const std::byte> bytes) {
-    if (bytes.size() > tensor.host().size()) Reader::refuse();
-    std::copy(bytes.begin(), bytes.end(), tensor.host().begin());
   }
   /// Where that fails, nobody asked for an answer: steps that would read the tensor fail instead.
   template <typename F>
@@ -534,12 +544,12 @@ class Server {
   std::map<std::uint64_t, std::unique_ptr<DeviceTensor>> tensors_;
   std::map<std::uint64_t, OpenPlan> plans_;
   std::map<std::uint64_t, std::vector<std::byte>> weight_bytes_;
-  std::map<const DeviceTensor*, std::string> missing_;  // What did not come from other followers, and why.
+  std::map<const DeviceTensor*, std::string> missing_;  // What has not come or was not made, and why.
   // Of both.
   std::mutex mutex_;
   std::mutex reading_;  // Held by whoever listens; mutex_ is taken behind it.
   std::condition_variable idle_;
-  std::exception_ptr failure_;  // What the worker heard of the link.
+  std::exception_ptr failure_;  // What the worker met: of the link, or of what others rely on.
   std::deque<Request> queue_;
   std::map<std::uint64_t, std::shared_ptr<Cancellation>> cancellations_;  // By plan.
   bool is_working_ = false;

@@ -10,7 +10,8 @@ namespace weft::remote {
 /// this was all. Takes the calling thread for that, and another one. Throws Error kDevice where the link
 /// breaks, and where the leader, which asks now and then whether this end lives, has not been heard of for
 /// three times as long as patience lasts; kUnavailable where that may be since this process was itself
-/// stopped for so long that the leader has given it up. The link is given up then.
+/// stopped for so long that the leader has given it up, and where this process cannot do what other followers
+/// rely on. The link is given up then.
 void serve(const Registry& registry, Link& link, Patience patience = {}, Peers::Connect connect = {});
 
 }  // namespace weft::remote

@@ -1,5 +1,5 @@
 #pragma once
-// How values are written into messages. Both ends run the same build (Greeting), so what has no pointers goes
+// How values are written into messages. Both ends run the same build (kGreet), so what has no pointers goes
 // as it lies in memory, and other structs field after field.
 #include <array>
 #include <boost/pfr.hpp>
