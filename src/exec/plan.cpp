@@ -44,12 +44,6 @@ std::vector<bool> symbols_of_moves(const Graph& graph) {
   return of_moves;
 }
 
-bool makes(const Split& split, ValueId whole) {
-  for (std::size_t v = 0; v < split.whole_value.size(); ++v)
-    if (split.whole_value[v] == whole && split.graph.values()[v].producer != kNoNode) return true;
-  return false;
-}
-
 std::vector<std::vector<bool>> direct_copies(std::span<Device* const> devices) {
   std::vector<std::vector<bool>> result;
   for (const Device* const from : devices)
@@ -184,6 +178,16 @@ void Plan::compile_splits(Compiled& result) {
              devices_[static_cast<std::size_t>(device)]->info().name);
     return tensor = make_carrier(result, device, whole);
   };
+  // What the host writes is on the host.
+  const auto is_direct = [&](const Copy& copy) {
+    return graph.value(copy.value).producer != kNoNode && copies_directly(copy.from, copy.to);
+  };
+  std::vector<bool> for_host(graph.values().size());  // By value: whether it is read there or copied over it.
+  for (const ValueId output : graph.outputs()) for_host[static_cast<std::size_t>(output)] = true;
+  for (const Copy& of : splits.copies)
+    if (!is_direct(of)) for_host[static_cast<std::size_t>(of.value)] = true;
+  std::vector<std::size_t> made_by(graph.values().size());  // By value that crosses: its part.
+  auto copy = splits.copies.begin();                        // They are in the order of the splits.
   const CompileOptions options = shared_by_splits(graph.nodes().size());
   for (const Split& split : splits.splits) {
     Part part;
@@ -195,28 +199,19 @@ void Plan::compile_splits(Compiled& result) {
     for (std::size_t v = 0; v < bindings.size(); ++v)
       if (needs_binding(split.graph, static_cast<ValueId>(v)))
         bindings[v] = tensor_on(split.device, part.whole_value[v]);
-    // What the host writes is on the host.
-    const auto is_direct = [&](const Copy& copy) {
-      return graph.value(copy.value).producer != kNoNode && copies_directly(copy.from, copy.to);
-    };
-    std::size_t place = 0;
-    for (const Copy& copy : splits.copies) {
-      const bool reads = copy.before == static_cast<int>(result.parts.size());
-      if (!is_direct(copy)) {
-        if (reads) part.copies.push_back(copy);
+    for (; copy != splits.copies.end() && copy->before == static_cast<int>(result.parts.size()); ++copy) {
+      if (!is_direct(*copy)) {
+        part.copies.push_back(*copy);
         continue;
       }
-      if (reads) part.takes.push_back({copy, place});
-      if (makes(split, copy.value)) part.gives.push_back({copy, place});
-      ++place;
+      const Direct direct{*copy, result.n_direct++};
+      part.takes.push_back(direct);
+      result.parts[made_by[static_cast<std::size_t>(copy->value)]].gives.push_back(direct);
     }
-    result.n_direct = place;
     for (const ValueId output : split.graph.outputs()) {
-      const ValueId whole = split.whole_value[static_cast<std::size_t>(output)];
-      if (!graph.is_output(whole) &&
-          std::all_of(splits.copies.begin(), splits.copies.end(),
-                      [&](const Copy& copy) { return copy.value != whole || is_direct(copy); }))
-        part.not_for_host.push_back(output);
+      const auto whole = static_cast<std::size_t>(part.whole_value[static_cast<std::size_t>(output)]);
+      made_by[whole] = result.parts.size();
+      if (!for_host[whole]) part.not_for_host.push_back(output);
     }
     add_part(result, std::move(part), options);
   }

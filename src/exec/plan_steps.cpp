@@ -96,7 +96,7 @@ Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
     return result;
   }
   const Part& next = now_.parts[flight.next];
-  const bool in_order = devices_[static_cast<std::size_t>(next.device)]->in_order();
+  const bool in_order = device_at(next.device).in_order();
   const auto is_behind = [&](const Part& part) {  // Its device sees to that.
     return in_order && &part != &next &&
            (part.device == next.device || copies_directly(part.device, next.device));
@@ -117,7 +117,7 @@ Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
 void Plan::work(std::size_t n_left) {
   const std::uint64_t n_before = n_submitted_;
   const auto is_beside = [&](const Flight& flight) {
-    return devices_[static_cast<std::size_t>(now_.parts[flight.next].device)]->info().beside_host;
+    return device_at(now_.parts[flight.next].device).info().beside_host;
   };
   try {
     while (n_in_flight_ > 0) {
@@ -172,7 +172,7 @@ void Plan::submit_next(Flight& flight) {
   part.submitted = ++n_submitted_;
   part.plan->submit(symbols_of(flight), part.bindings[flight.set], changes);
   give_outputs(flight, part);
-  if (!devices_[static_cast<std::size_t>(part.device)]->info().beside_host) wait(part);
+  if (!device_at(part.device).info().beside_host) wait(part);
 }
 
 void Plan::fill_inputs(Flight& flight, const Part& part) {
