@@ -1,5 +1,6 @@
 // weft serve: models behind HTTP, for every tool that speaks OpenAI's API, and for a browser.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -189,16 +190,33 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
 /// The devices of processes that a launcher started beside this one.
 class OtherProcesses {
  public:
-  std::size_t count() const {
-    std::size_t n = 0;
-    for (const Backend& backend : registry_->backends())
-      if (backend.name == "mpi") n += backend.list().size();
-    return n;
+  std::size_t count() const { return there().size(); }
+
+  /// Those that were there when the program began, and are not any more.
+  std::vector<std::string> lost() const {
+    std::vector<std::string> names = at_first_;
+    for (const std::string& name : there()) std::erase(names, name);
+    return names;
   }
 
  private:
+  std::vector<std::string> there() const {
+    std::vector<std::string> names;
+    for (const Backend& backend : registry_->backends())
+      if (backend.name == "mpi")
+        for (const DeviceInfo& device : backend.list()) names.push_back(device.name);
+    return names;
+  }
+
   const std::shared_ptr<Registry> registry_ = find_backends();
+  const std::vector<std::string> at_first_ = there();
 };
+
+std::string lost_line(const ModelOptions& options) {
+  const bool named = !options.devices.empty() || !options.shares.empty() || !options.pins.empty();
+  return fmt::format("lost: {}{}", fmt::join(options.lost, ", "),
+                     named ? "; --device, --tensor-split and --pin hold for what is left" : "");
+}
 
 server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
   server::PoolParams pool;
@@ -219,35 +237,38 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
                   const ModelSpec& spec, const std::function<bool(float)>& progress) {
     const auto n_others =
         std::make_shared<std::atomic<std::size_t>>(others->count());  // That it was loaded on.
-    ModelParams params = model_params(options->model, options->context, options->talk);
-    params.progress = progress;
-    if (!spec.is_adapted) {
-      params.adapters.clear();
-      params.control_vectors.clear();
-    }
+    const auto options_now = [options, others] {
+      ModelOptions now = options->model;
+      now.lost = others->lost();
+      return now;
+    };
+    // Also anew, where fewer processes are left.
+    const auto params_now = [=, &log](const std::function<bool(float)>& told) {
+      const ModelOptions now = options_now();
+      if (!now.lost.empty()) log.write(LogLevel::kWarning, lost_line(now));
+      ModelParams params = model_params(now, options->context, options->talk);
+      params.progress = told;
+      if (!spec.is_adapted) {
+        params.adapters.clear();
+        params.control_vectors.clear();
+      }
+      const std::string why = choose_split(spec.path, now, options->n_parallel, params);
+      if (!why.empty()) log.write(LogLevel::kInfo, why);
+      return params;
+    };
     server::ServedModelParams served = served_params(*options, spec, *footprint);
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
-    // Anew where fewer processes are left.
-    const auto choose = [options, &log, path = spec.path](ModelParams& chosen) {
-      const std::string why = choose_split(path, options->model, options->n_parallel, chosen);
-      if (!why.empty()) log.write(LogLevel::kInfo, why);
-    };
-    ModelParams chosen = params;
-    choose(chosen);
-    std::shared_ptr<const Model> model = Model::load(spec.path, chosen);
+    std::shared_ptr<const Model> model = Model::load(spec.path, params_now(progress));
     if (*n_others > 0) {
       served.devices_lost = [others, n_others] { return others->count() < *n_others; };
       served.reload = [=](const std::function<bool(float)>& progress_again) {
         *n_others = others->count();
-        ModelParams again = params;
-        again.progress = progress_again;
-        choose(again);
-        model->reload(again);
+        model->reload(params_now(progress_again));
       };
     }
     if (spec.path == default_path) {
-      const MediaModels media = load_media(options->mmproj, spec.path, options->model, *model, options->talk);
+      const MediaModels media = load_media(options->mmproj, spec.path, options_now(), *model, options->talk);
       served.vision = media.vision;
       served.audio = media.audio;
     }

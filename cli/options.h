@@ -39,8 +39,9 @@ struct ModelOptions {
   std::string devices, shares, n_layers;
   int n_cpu_moe = 0;
   std::vector<std::string> pins;
+  std::vector<std::string> lost;  ///< Devices that were there when the program began, and have gone.
 };
-/// What the options say of devices. Throws UsageError.
+/// What the options say of devices, without those that are lost. Throws UsageError.
 PlacementParams placement_params(const ModelOptions& options);
 /// The CPU and the backends found beside the program and in the folders of WEFT_BACKENDS.
 std::shared_ptr<Registry> find_all_backends();

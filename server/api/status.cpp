@@ -1,6 +1,7 @@
 // Endpoints that tell how things stand.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "api/adapters.h"
@@ -63,11 +64,18 @@ void Api::health(Job& job) {
 }
 
 void Api::ready(Job& job) {
-  bool loaded = false;
-  for (const ModelState& state : models_->states()) loaded |= state.model != nullptr;
-  if (loaded && !leaving_) return job.send({{"status", "ok"}});
-  throw ApiError(503, "server_error", leaving_ ? "stopping" : "loading", "",
-                 leaving_ ? "the server is shutting down" : "the model is being loaded");
+  if (leaving_) throw unavailable("stopping", "the server is shutting down");
+  const std::vector<ModelState> states = models_->states();
+  const auto in = [&](ModelState::Stage stage) {
+    return std::find_if(states.begin(), states.end(), [&](const ModelState& s) { return s.stage == stage; });
+  };
+  for (const ModelState& state : states)
+    if (state.model != nullptr) return job.send({{"status", "ok"}});
+  if (in(ModelState::Stage::kLoading) != states.end())
+    throw unavailable("loading", "the model is being loaded");
+  if (const auto failed = in(ModelState::Stage::kFailed); failed != states.end())
+    throw not_loaded(failed->name, failed->error);
+  throw unavailable("loading", "no model is loaded yet");
 }
 
 Json Api::models_json() const {

@@ -8,7 +8,6 @@
 #include <functional>
 #include <utility>
 
-#include "api/error.h"
 #include "weft/error.h"
 
 namespace weft::server {
@@ -19,6 +18,8 @@ constexpr std::size_t kMaxWaiting = 1024;
 constexpr std::chrono::milliseconds kLookAgain{50};
 /// How often it is asked whether devices have gone.
 constexpr std::chrono::seconds kLookForLost{1};
+/// A model that could not be loaded is not tried again earlier, lest each request reads its file anew.
+constexpr std::chrono::seconds kTryAgain{2};
 /// Who waits so long for a model that others use up is told to come back.
 constexpr std::chrono::seconds kMaxWait{60};
 
@@ -40,6 +41,11 @@ std::string lower_case(std::string_view name) {
 
 }  // namespace
 
+ApiError not_loaded(const std::string& name, const std::string& why) {
+  return unavailable("model_unavailable", fmt::format("the model '{}' could not be loaded: {}", name, why),
+                     1000.0 * static_cast<double>(kTryAgain.count()));
+}
+
 struct ModelPool::Slot {
   ModelSpec spec;
   ModelState::Stage stage = ModelState::Stage::kIdle;
@@ -48,6 +54,7 @@ struct ModelPool::Slot {
   std::shared_ptr<ServedModel> model;
   std::uint64_t bytes = 0;
   std::uint64_t last_used = 0;
+  std::chrono::steady_clock::time_point failed_at = {};  ///< With kFailed.
 };
 
 ModelPool::ModelPool(PoolParams params) : params_(std::move(params)) {
@@ -124,6 +131,9 @@ void ModelPool::get(std::string_view name, Ready ready) {
     } else if (slot->model != nullptr) {
       slot->last_used = ++clock_;
       model = slot->model;
+    } else if (slot->stage == ModelState::Stage::kFailed &&
+               std::chrono::steady_clock::now() - slot->failed_at < kTryAgain) {
+      error = as_pointer(not_loaded(slot->spec.name, slot->error));
     } else if (waiting_.size() >= kMaxWaiting) {
       error = as_pointer(no_model("too many requests wait for a model to be loaded", 5000.0));
     } else {
@@ -238,11 +248,12 @@ void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
     }
     if (params_.log)
       params_.log(error.empty() ? fmt::format("model '{}' goes on", slot->spec.name)
-                                : fmt::format("model '{}' could not be loaded: {}", slot->spec.name, error));
+                                : not_loaded(slot->spec.name, error).what());
     lock.lock();
     slot->stage = error.empty() ? ModelState::Stage::kLoaded : ModelState::Stage::kFailed;
     slot->error = error;
     if (error.empty()) continue;
+    slot->failed_at = std::chrono::steady_clock::now();
     slot->model = nullptr;
     lock.unlock();
     model.reset();  // To end it takes its time.
@@ -256,6 +267,7 @@ void ModelPool::work() {
     std::vector<Ready> those;
     std::shared_ptr<ServedModel> model;
     std::exception_ptr error;
+    std::string why;  // It could not be loaded.
     {
       std::unique_lock lock(mutex_);
       const auto wanted = [&] { return stopped_ || !waiting_.empty(); };
@@ -274,18 +286,26 @@ void ModelPool::work() {
     if (error == nullptr && model == nullptr) {
       try {
         model = load(*slot);
-      } catch (...) {
+      } catch (const ApiError&) {  // There is no room for it now.
         error = std::current_exception();
+      } catch (...) {
+        why = to_api_error(std::current_exception()).what();
+        error = as_pointer(not_loaded(slot->spec.name, why));
       }
     }
     {
       const std::lock_guard lock(mutex_);
       // A load that was broken off is no failure of the model's.
       if (stopped_ && error != nullptr) error = as_pointer(shutting_down());
-      slot->model = error == nullptr ? model : slot->model;
-      slot->stage = slot->model != nullptr ? ModelState::Stage::kLoaded : ModelState::Stage::kFailed;
       slot->last_used = ++clock_;
-      slot->error = error == nullptr ? std::string() : to_api_error(error).what();
+      slot->error = why;
+      if (model != nullptr) {
+        slot->model = model;
+        slot->stage = ModelState::Stage::kLoaded;
+      } else if (slot->model == nullptr) {
+        slot->stage = why.empty() ? ModelState::Stage::kIdle : ModelState::Stage::kFailed;
+        slot->failed_at = std::chrono::steady_clock::now();
+      }
       for (auto it = waiting_.begin(); it != waiting_.end();) {
         if (slots_[it->slot].get() != slot) {
           ++it;
@@ -296,7 +316,7 @@ void ModelPool::work() {
       }
     }
     if (error != nullptr && params_.log)
-      params_.log(fmt::format("model '{}' could not be loaded: {}", slot->spec.name, slot->error));
+      params_.log(why.empty() ? to_api_error(error).what() : not_loaded(slot->spec.name, why).what());
     for (const Ready& ready : those) {
       try {
         ready(model, error);

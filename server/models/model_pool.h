@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "api/error.h"
 #include "models/served_model.h"
 
 namespace weft::server {
@@ -46,6 +47,9 @@ struct ModelState {
   std::shared_ptr<ServedModel> model;
 };
 
+/// 503: a model could not be loaded, which is never the fault of who asks for it.
+ApiError not_loaded(const std::string& name, const std::string& why);
+
 /// Any number of threads.
 class ModelPool {
  public:
@@ -55,8 +59,8 @@ class ModelPool {
   ModelPool(const ModelPool&) = delete;
   ModelPool& operator=(const ModelPool&) = delete;
 
-  /// Is called once, with a model or an error: at once where it is loaded or unknown, else from the pool's
-  /// thread. Who keeps the pointer keeps the model loaded.
+  /// Is called once, with a model or an error: at once where it is loaded, unknown or could not be loaded a
+  /// moment ago, else from the pool's thread. Who keeps the pointer keeps the model loaded.
   using Ready = std::function<void(std::shared_ptr<ServedModel>, std::exception_ptr)>;
   /// `name` empty: the first one. Where the name is none, the error says which there are.
   void get(std::string_view name, Ready ready);

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,25 @@ def test_models_are_found_by_a_part_of_their_names(address):
     for part in (name, name.upper(), name + ".gguf", name[:8].lower(), "gpt-4o", ""):
         answer, text = post(address, "/v1/chat/completions", {**CHAT, "model": part})
         assert answer.status == 200 and json.loads(text)["model"] == name, part
+
+
+def test_a_model_that_cannot_be_loaded_is_the_servers_fault(start_server, tmp_path):
+    golden = Path(__file__).parent.parent / "data/golden"
+    broken = tmp_path / "broken.gguf"
+    whole = (golden / "gemma3/model.gguf").read_bytes()
+    broken.write_bytes(whole[: len(whole) // 2])
+    address = start_server("-m", str(golden / "llama/model.gguf"), "-m", str(broken), "-c", "512").address
+    body = {"model": "broken", "prompt": "x", "max_tokens": 2}
+    for _ in range(3):
+        answer, text = post(address, "/v1/completions", body)
+        assert answer.status == 503 and int(answer.headers["Retry-After-Ms"]) > 0, text
+        assert "the model 'broken' could not be loaded: " in json.loads(text)["error"]["message"]
+    assert get(address, "/ready")[0].status == 200  # For the other one.
+    broken.write_bytes(whole)
+    deadline = time.time() + 60
+    while (answer := post(address, "/v1/completions", body))[0].status != 200 and time.time() < deadline:
+        time.sleep(0.1)
+    assert answer[0].status == 200, answer[1]
 
 
 def test_stream_format(address):

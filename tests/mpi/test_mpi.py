@@ -242,27 +242,40 @@ class Faults(unittest.TestCase):
                 self.assertEqual(wrong, [])
                 server.end(self)
 
-    def test_a_server_that_cannot_go_on_says_so(self) -> None:
-        command = [*LAUNCH, *SURVIVE, "-np", "2", PROGRAM, "serve", "--device", "rank1.cpu"]
-        with Server(command) as server:
-            server.stream(BODIES[0])
-            answers = []
-            client = threading.Thread(target=lambda: answers.append(self.error_of(server, BODIES[0])))
-            os.kill(server.ranks[1], signal.SIGKILL)
-            client.start()
-            wait_until("that it is missed", lambda: "could not be loaded" in server.text())
-            client.join()
-            self.assertIn("rank1.cpu", answers[0] + self.error_of(server, BODIES[0]))
-            server.end(self)
+    def test_options_hold_for_what_is_left(self) -> None:
+        for options in (["--device", "rank1.cpu"], ["--device", "rank1.cpu,cpu", "--tensor-split", "1,1"],
+                        ["--tensor-split", "1,1"], ["--pin", "blk.0=rank1.cpu"]):  # fmt: skip
+            with self.subTest(options=options), Server([*LAUNCH, *SURVIVE, "-np", "2", PROGRAM, "serve", *options]) as server:
+                expected = server.stream(BODIES[0])
+                os.kill(server.ranks[1], signal.SIGKILL)
+                wait_until("that it goes on", lambda server=server: "goes on" in server.text())
+                self.assertIn("lost: rank1.cpu; --device, --tensor-split and --pin hold for what is left", server.text())
+                self.assertEqual(server.stream(BODIES[0]), expected)
+                server.end(self)
 
-    @staticmethod
-    def error_of(server: "Server", body: str) -> str:
-        try:
-            return "no error: " + server.stream(body)
-        except urllib.error.HTTPError as error:
-            return error.read().decode()
-        except (OSError, AssertionError) as error:
-            return str(error)
+    def test_a_server_that_cannot_go_on_says_so(self) -> None:
+        """To whoever asks, and none of them is told that they were wrong."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(shutil.copy(GOLDEN / "llama" / "model.gguf", folder))
+            # How the model is spread is chosen anew, by the file, which is gone.
+            command = [*LAUNCH, *SURVIVE, "-np", "3", PROGRAM, "serve", "--split-mode", "auto"]
+            with Server(command, model) as server:
+                expected = server.stream(BODIES[0])
+                bytes_of_it = model.read_bytes()
+                model.unlink()
+                os.kill(server.ranks[1], signal.SIGKILL)
+                wait_until("that it is missed", lambda: "could not be loaded" in server.text())
+                for path, body in (("/v1/completions", BODIES[0]), ("/ready", None), ("/v1/completions", BODIES[2])):
+                    status, text = server.error_of(path, body)
+                    self.assertEqual(status, 503, text)
+                    self.assertIn("the model 'model' could not be loaded: ", json.loads(text)["error"]["message"])
+                self.assertIn("model.gguf", server.error_of("/health")[1])
+                # It was not read anew for each of them, and is once it can be.
+                self.assertLess(server.text().count("could not be loaded"), 3, server.text())
+                model.write_bytes(bytes_of_it)
+                wait_until("that it is loaded", lambda: server.error_of("/v1/completions", BODIES[0])[0] == 200)
+                self.assertEqual(server.stream(BODIES[0]), expected)
+                server.end(self)
 
 
 # Of several lengths and samplers; the long one is under way when anything happens.
@@ -274,10 +287,9 @@ BODIES = [json.dumps({"prompt": "once upon a time " * n_words, "max_tokens": n, 
 class Server:
     """`weft serve`, alone or under mpirun."""
 
-    def __init__(self, command: list[str]) -> None:
-        model = str(GOLDEN / "llama" / "model.gguf")
+    def __init__(self, command: list[str], model: Path = GOLDEN / "llama" / "model.gguf") -> None:
         self.log = tempfile.TemporaryFile("w+")
-        self.job = subprocess.Popen([*command, "-m", model, "--port", "0", "-np", "4", "-t", "1", "-c", "2048"],
+        self.job = subprocess.Popen([*command, "-m", str(model), "--port", "0", "-np", "4", "-t", "1", "-c", "2048"],
                                     stdout=subprocess.DEVNULL, stderr=self.log,
                                     env=os.environ | {"WEFT_RANK_TIMEOUT": "2"})  # fmt: skip
         wait_until("the server", lambda: "ready model=" in self.text() or self.job.poll() is not None)
@@ -301,6 +313,15 @@ class Server:
                         raise AssertionError(event["error"])
                     pieces += [choice["text"] for choice in event["choices"]]
         return "".join(pieces)
+
+    def error_of(self, path: str, body: str | None = None) -> tuple[int, str]:
+        """The status and the text of an answer."""
+        request = urllib.request.Request(self.url + path, body and body.encode(), {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
 
     def end(self, test: unittest.TestCase) -> None:
         if not is_gone(self.ranks[0]):

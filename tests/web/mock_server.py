@@ -173,6 +173,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, port: int, key: str = "", loading: float = 0.0, rate: float = 90.0, n_pages: int = 128):
         super().__init__(("127.0.0.1", port), Handler)
         self.key, self.loading, self.rate = key, loading, rate
+        self.problem = ""  # Why there is no model.
         self.begun = time.time()
         self.cache, self.lock = Cache(n_pages), threading.Lock()
         self.requests: list[dict] = []  # Bodies of chat requests, for tests to look at.
@@ -213,6 +214,8 @@ class Handler(BaseHTTPRequestHandler):
             policy = (WEB / "policy.txt").read_text().strip()
             return self.answer(200, file.read_bytes(), TYPES[file.suffix], [("Content-Security-Policy", policy), ("Cache-Control", "no-cache")])
         if path == "/health":
+            if self.server.problem:
+                return self.answer(503, {"status": "error", "error": {"message": self.server.problem}})
             share = (time.time() - self.server.begun) / self.server.loading if self.server.loading else 1
             return self.answer(200, {"status": "ok"}) if share >= 1 else self.answer(503, {"status": "loading", "progress": share})
         if not self.allowed():

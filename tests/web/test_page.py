@@ -200,7 +200,10 @@ def test_waits_while_the_model_loads(open_page, serve):
     page.wait_for_selector(".banner progress[value]")
     page.fill("#message", "hello")
     assert page.is_disabled(".send")
-    page.server.loading = 0
+    page.server.problem = "disk on fire"
+    page.wait_for_selector(".banner:has-text('disk on fire')")
+    assert page.query_selector(".banner progress") is None
+    page.server.loading, page.server.problem = 0, ""
     page.wait_for_selector(".model-slot *")
     assert page.is_hidden(".banner")
     assert page.is_enabled(".send")

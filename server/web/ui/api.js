@@ -72,14 +72,14 @@ export async function get_json(path, options) {
   }
 }
 
-/** The state of /health: {ready, progress (0 to 1 or null), reached}. Never throws. */
+/** The state of /health: {ready, progress (0 to 1 or null), reached, problem (why there is no model)}. Never throws. */
 export async function health() {
   try {
     const response = await fetch('/health', {cache: 'no-store'});
     if (response.ok) return {ready: true, progress: 1, reached: true};
     const body = await response.json().catch(() => null);
     const progress = typeof body?.progress === 'number' ? Math.min(1, Math.max(0, body.progress)) : null;
-    return {ready: false, progress, reached: true};
+    return {ready: false, progress, reached: true, problem: message_of(body)};
   } catch {
     return {ready: false, progress: null, reached: false};
   }

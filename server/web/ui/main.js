@@ -90,13 +90,13 @@ class App {
     await this.read_server();
   }
 
-  show_loading({progress, reached}) {
-    const text = reached ? 'The model is being loaded' : 'The server cannot be reached; trying again';
+  show_loading({progress, reached, problem}) {
+    const text = !reached ? 'The server cannot be reached; trying again' : problem ? `The server has no model: ${problem}` : 'The model is being loaded';
     if (this.banner.hidden || this.banner_text !== text) {
       this.banner_text = text;
       this.progress = el('progress', {max: 1, 'aria-label': text});
       this.percent = el('span', {class: 'percent', 'aria-hidden': 'true'});
-      this.banner.replaceChildren(el('span', {}, text), reached ? this.progress : '', this.percent);
+      this.banner.replaceChildren(el('span', {}, text), reached && !problem ? this.progress : '', this.percent);
       this.banner.hidden = false;
     }
     if (progress === null) this.progress.removeAttribute('value');
