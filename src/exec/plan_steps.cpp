@@ -181,8 +181,9 @@ void Plan::fill_inputs(Flight& flight, const Part& part) {
     bytes += copy_value(flight, copy.value, tensor_of(flight, copy.from, copy.value),
                         tensor_of(flight, copy.to, copy.value));
   for (const auto& [copy, place] : part.takes) {
-    const Device::Crossing crossing = std::exchange(flight.crossings[place], {});
+    const Device::Crossing crossing = flight.crossings[place];
     device_at(copy.to).take_from(device_at(copy.from), crossing, &tensor_of(flight, copy.to, copy.value));
+    flight.crossings[place] = {};  // Only now: what could not be asked for is to be dropped.
     bytes += crossing.bytes;
   }
   counters_.copies += static_cast<std::int64_t>(part.copies.size() + part.takes.size());

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "backend/forwarding_device.h"
 #include "backend/host_tensor.h"
 #include "backend/remote/protocol.h"
 #include "backend/remote/wire.h"
@@ -44,6 +45,114 @@ TEST(RemoteFaults, AFollowerThatHangsIsGivenUpAndEndsItself) {
   }
   remote.join();
 }
+
+/// Steps that last until they are cancelled.
+struct Endless {
+  std::mutex mutex;
+  std::vector<bool> were_cancelled;  // When they began.
+  std::atomic<int> n_running = 0;
+};
+class EndlessPlan final : public test::ForwardingPlan {
+ public:
+  EndlessPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<Endless> steps,
+              const std::atomic<bool>* cancelled)
+      : ForwardingPlan(std::move(inner)), steps_(std::move(steps)), cancelled_(cancelled) {}
+  void submit(std::span<const std::int64_t> /*symbols*/, const Bindings& /*bindings*/,
+              const Changes& /*actual*/) override {
+    {
+      const std::scoped_lock lock(steps_->mutex);
+      steps_->were_cancelled.push_back(is_cancelled(cancelled_));
+    }
+    ++steps_->n_running;
+    while (!is_cancelled(cancelled_)) std::this_thread::sleep_for(1ms);
+    --steps_->n_running;
+  }
+
+ private:
+  const std::shared_ptr<Endless> steps_;
+  const std::atomic<bool>* const cancelled_;
+};
+class EndlessDevice final : public test::ForwardingDevice {
+ public:
+  EndlessDevice(std::shared_ptr<Device> inner, std::shared_ptr<Endless> steps)
+      : ForwardingDevice(std::move(inner), "cpu"), steps_(std::move(steps)) {}
+  std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
+                                      const CompileOptions& options) override {
+    return std::make_unique<EndlessPlan>(inner_->compile(graph, bindings, options), steps_,
+                                         options.cancelled);
+  }
+
+ private:
+  const std::shared_ptr<Endless> steps_;
+};
+
+/// It ends the step that it is for, also one that has not begun there, and no other.
+TEST(RemoteFaults, ACancelMeetsItsStepAlone) {
+  const auto steps = std::make_shared<Endless>();
+  const test::RemoteCpu remote("rank1", {}, nullptr, 0, [&](std::shared_ptr<Device> cpu) {
+    return std::make_shared<EndlessDevice>(std::move(cpu), steps);
+  });
+  const auto device = remote.open();
+  Graph graph;
+  const ValueId x = graph.add_input("x", DType::kF32, {4}), y = graph.add(ops::Scale{2.0f}, {x}, "y");
+  graph.add_output(y);
+  const std::int64_t shape[] = {4};
+  const auto xs = device->create_host_tensor(DType::kF32, shape);
+  const auto ys = device->create_host_tensor(DType::kF32, shape);
+  Bindings bindings(graph.values().size(), nullptr);
+  bindings[static_cast<std::size_t>(x)] = xs.get();
+  bindings[static_cast<std::size_t>(y)] = ys.get();
+  std::atomic<bool> first_cancelled = false, second_cancelled = false;
+  const auto first = device->compile(graph, bindings, {.cancelled = &first_cancelled});
+  const auto second = device->compile(graph, bindings, {.cancelled = &second_cancelled});
+
+  first->submit({}, bindings, {});
+  second->submit({}, bindings, {});  // It waits there for the first.
+  while (steps->n_running == 0) std::this_thread::sleep_for(1ms);
+  const std::size_t before = remote.bytes_sent();
+  second_cancelled = true;
+  std::jthread waiting([&] { second->wait(); });
+  while (remote.bytes_sent() == before) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(steps->n_running, 1);
+  first_cancelled = true;  // It is told behind the other one.
+  first->wait();
+  waiting.join();
+
+  second_cancelled = false;
+  second->submit({}, bindings, {});
+  while (steps->n_running == 0) std::this_thread::sleep_for(1ms);
+  second_cancelled = true;
+  second->wait();
+  EXPECT_EQ(steps->were_cancelled, (std::vector<bool>{false, true, false}));
+}
+
+/// A line on which nothing can be sent any more until it is given up.
+class FullLink final : public remote::Link {
+ public:
+  explicit FullLink(std::unique_ptr<remote::Link> inner) : inner_(std::move(inner)) {}
+  void send(remote::Message message) override {
+    std::unique_lock lock(mutex_);
+    given_up_.wait(lock, [&] { return !is_full || is_given_up_; });
+    if (is_given_up_) throw Error(ErrorCode::kDevice, "it was given up");
+    inner_->send(std::move(message));
+  }
+  std::optional<remote::Message> receive(remote::Deadline deadline) override {
+    return inner_->receive(deadline);
+  }
+  void give_up() noexcept override {
+    const std::scoped_lock lock(mutex_);
+    is_given_up_ = true;
+    given_up_.notify_all();
+    inner_->give_up();
+  }
+  std::atomic<bool> is_full = false;
+
+ private:
+  const std::unique_ptr<remote::Link> inner_;
+  std::mutex mutex_;
+  std::condition_variable given_up_;
+  bool is_given_up_ = false;
+};
 
 /// One end of a line whose other end is a follower, which never hears of a leader but what is sent here.
 class LoneFollower {
@@ -74,6 +183,22 @@ class LoneFollower {
   std::string end_;
   std::jthread server_;
 };
+
+/// A leader that ends does not wait for ever for a follower that takes nothing.
+TEST(RemoteFaults, ALeaderEndsBesideAFollowerThatDoesNotListen) {
+  const auto there = std::make_shared<test::QueueLink::Way>(),
+             back = std::make_shared<test::QueueLink::Way>();
+  std::jthread server([=] {
+    test::QueueLink link(back, there);
+    EXPECT_THROW(remote::serve(*test::registry_of_small_cpu(), link, {}), Error);
+  });
+  auto link = std::make_unique<FullLink>(std::make_unique<test::QueueLink>(there, back));
+  FullLink& line = *link;
+  auto follower = std::make_unique<remote::Follower>("rank1", std::move(link), remote::Patience{200ms});
+  follower->part();  // Nobody looks any more whether it lives.
+  line.is_full = true;
+  follower.reset();
+}
 
 TEST(RemoteFaults, AFollowerEndsWithoutItsLeader) {
   LoneFollower follower({.lost_after = 100ms});

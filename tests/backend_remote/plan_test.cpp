@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend_remote/remote_testing.h"
+#include "engine/failing_device.h"
 
 namespace weft {
 namespace {
@@ -172,6 +173,61 @@ TEST_F(RemoteChain, OverTheLeaderItIsTheSame) {
   Plan alone = plan(remotes, false), spread = plan(remotes);
   for (const std::int64_t n : {8, 1, 5}) EXPECT_TRUE(run(spread, n) == run(alone, n)) << n;
   EXPECT_EQ(remotes.lines().n_bytes(), 0u);
+}
+
+/// What a failed step did not make nobody gets, and the next step is right.
+TEST_F(RemoteChain, WhatAFailedStepDidNotMakeIsNotTaken) {
+  const auto faults = std::make_shared<test::Faults>();
+  bool first = true;  // The follower that fails.
+  const test::RemoteCpus remotes(2, {}, true, [&](std::shared_ptr<Device> cpu) -> std::shared_ptr<Device> {
+    if (!std::exchange(first, false)) return cpu;
+    return std::make_shared<test::FailingDevice>(std::move(cpu), "cpu", faults);
+  });
+  Plan spread = plan(remotes);
+  const std::vector<float> right = run(spread, 2);
+  for (const test::Failure how :
+       {test::Failure::kBefore, test::Failure::kAfter, test::Failure::kOutOfMemory}) {
+    faults->fail_at(1, how);
+    ++rows_[3];
+    EXPECT_THROW(run(spread, 2), Error);
+    --rows_[3];
+    EXPECT_TRUE(run(spread, 2) == right);
+  }
+  EXPECT_EQ(faults->n_failed, 3);
+}
+
+/// A step that the host breaks off between what one follower gave and another was to take.
+TEST_F(RemoteChain, WhatNobodyWantsAnyMoreIsTakenAway) {
+  const test::RemoteCpus remotes(2);
+  bool fails = false;
+  Graph g;
+  const Dim n = g.symbol("n", 1, 8);
+  const Value x = g.input("x", {n, kWidth});
+  const Value given = linear(x, g.weight("b", {kWidth, kWidth})).named("b.rows");
+  const Value on_host =
+      custom("copied", {x}, {n, kWidth}, [&](const CustomCall& call) {
+        if (fails) throw Error(ErrorCode::kDevice, "as the test wants it");
+        const std::span<const float> from = call.inputs[0].f32();
+        std::copy_n(from.begin() + call.begin * kWidth, call.f32().size(), call.f32().begin());
+      }).named("copied");
+  g.output("y", linear(given + on_host, g.weight("c", {kWidth, kWidth})).named("c.rows"));
+  Plan spread(g, find_devices(*remotes.registry(), {"rank1.cpu", "rank2.cpu"}),
+              {.pins = {{".", "rank2.cpu"}, {"^b", "rank1.cpu"}, {"^copied", "cpu"}}});
+  for (const char* const name : {"b", "c"}) spread.set_weight(name, weight_);
+  const auto run_it = [&] {
+    spread.run({{n, 2}}, {{"x", std::span(rows_).first(2 * kWidth)}});
+    return spread.read("y");
+  };
+  const std::vector<float> right = run_it();
+  for (int i = 0; i < 3; ++i) {
+    fails = true;
+    const std::size_t given_before = remotes.lines().n_bytes(), told_before = remotes[1].bytes_sent();
+    EXPECT_THROW(run_it(), Error);
+    EXPECT_GT(remotes.lines().n_bytes(), given_before) << "nothing was given";
+    EXPECT_GT(remotes[1].bytes_sent(), told_before) << "it keeps what nobody wants";
+    fails = false;
+    EXPECT_TRUE(run_it() == right) << i;
+  }
 }
 
 /// One follower waits for another's rows, which never come: it is told, and serves others then.

@@ -1,5 +1,6 @@
 #pragma once
 // Followers in threads of this process, each with its CPU.
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,13 +22,16 @@ inline std::shared_ptr<Device> cpu(int n_threads = 1) {
   return find_backends()->open("cpu", {.n_threads = n_threads});
 }
 
+/// What a follower opens in place of its CPU.
+using Wrap = std::function<std::shared_ptr<Device>(std::shared_ptr<Device> cpu)>;
+
 /// A CPU with one thread, whatever is asked of it.
-inline std::shared_ptr<Registry> registry_of_small_cpu() {
+inline std::shared_ptr<Registry> registry_of_small_cpu(const Wrap& wrap = {}) {
   auto registry = std::make_shared<Registry>();
   const DeviceInfo info = {
       .name = "cpu", .backend = "cpu", .memory_total = 1u << 30, .memory_free = 1u << 30, .n_threads = 1};
   registry->add({"cpu", [info] { return std::vector{info}; },
-                 [](std::string_view, const OpenOptions&) { return cpu(); }});
+                 [wrap](std::string_view, const OpenOptions&) { return wrap ? wrap(cpu()) : cpu(); }});
   return registry;
 }
 
@@ -60,14 +64,14 @@ class RemoteCpu {
  public:
   /// With lines it reaches other followers, as the one of that place.
   explicit RemoteCpu(const std::string& name = "rank1", remote::Patience patience = {},
-                     const std::shared_ptr<Lines>& lines = nullptr, int place = 0) {
+                     const std::shared_ptr<Lines>& lines = nullptr, int place = 0, const Wrap& wrap = {}) {
     remote::Peers::Connect connect;
     if (lines != nullptr)
       connect = [lines, place](int other) {
         return std::make_unique<QueueLink>(lines->way(place, other), lines->way(other, place));
       };
-    server_ =
-        std::jthread([there = there_, back = back_, patience, connect, registry = registry_of_small_cpu()] {
+    server_ = std::jthread(
+        [there = there_, back = back_, patience, connect, registry = registry_of_small_cpu(wrap)] {
           QueueLink link(back, there);
           try {
             remote::serve(*registry, link, patience, connect);
@@ -122,11 +126,11 @@ class RemoteCpu {
 /// other.
 class RemoteCpus {
  public:
-  explicit RemoteCpus(int n, remote::Patience patience = {}, bool have_lines = true) {
+  explicit RemoteCpus(int n, remote::Patience patience = {}, bool have_lines = true, const Wrap& wrap = {}) {
     std::vector<std::shared_ptr<remote::Follower>> followers;
     for (int rank = 1; rank <= n; ++rank) {
       cpus_.push_back(std::make_shared<RemoteCpu>("rank" + std::to_string(rank), patience,
-                                                  have_lines ? lines_ : nullptr, rank));
+                                                  have_lines ? lines_ : nullptr, rank, wrap));
       followers.push_back(cpus_.back()->follower());
     }
     for (std::size_t i = 0; i < followers.size() && have_lines; ++i)

@@ -189,7 +189,7 @@ class Device {
                                                            std::span<const std::int64_t> shape) = 0;
 
   // What steps of one device make for steps of another can cross without the host, where both keep steps in
-  // order. Nobody waits for that; where it fails the steps that read it do.
+  // order. Nobody waits for that; where it fails, the steps that read it fail.
 
   /// The first bytes of a host tensor on their way from one device to another.
   struct Crossing {

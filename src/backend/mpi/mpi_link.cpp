@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -197,7 +198,8 @@ class MpiLink final : public remote::Link {
       }
       try {
         forget_done();
-      } catch (const std::exception&) {
+      } catch (...) {
+        failure_ = std::current_exception();
         has_failed_ = true;
         give_up();
       }
@@ -229,13 +231,15 @@ class MpiLink final : public remote::Link {
     return true;
   }
   void check_given_up() const {
-    if (given_up_)
-      throw Error(ErrorCode::kDevice, has_failed_ ? "a message could not be sent" : "it was given up");
+    if (!given_up_) return;
+    if (has_failed_) std::rethrow_exception(failure_);
+    throw Error(ErrorCode::kDevice, "it was given up");
   }
 
   const int rank_;
   const Between between_;
   std::atomic<bool> given_up_ = false, has_failed_ = false;
+  std::exception_ptr failure_;  // Of the pusher; set before has_failed_ is.
   // Of a message that has not come whole.
   remote::Message pieces_;
   MPI_Request incoming_ = MPI_REQUEST_NULL;

@@ -166,6 +166,12 @@ void Conversation::end_watch() {
 
 void Conversation::end() {
   end_watch();
+  const NoSignals inherited;
+  const std::jthread limit([this](const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    loss_.wait_for(lock, stop, patience_.lost_after, [&] { return !lost_.empty(); });
+    if (!stop.stop_requested()) lose(lock, "it does not listen");
+  });
   tell(Kind::kEnd, {});
 }
 

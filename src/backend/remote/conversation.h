@@ -36,7 +36,7 @@ class Conversation {
   Message call(Kind kind, Writer request) { return wait(ask(kind, std::move(request))); }
   /// Of what has no answer, from destructors: a lost follower has lost that as well.
   void tell(Kind kind, Writer request) noexcept;
-  /// Tells the follower that this was all.
+  /// Tells the follower that this was all; one that does not listen is given up soon.
   void end();
   /// To be called once it is lost, by a thread of its own, or not at all where `end` comes before.
   void when_lost(std::function<void()> call);
