@@ -48,7 +48,7 @@ std::vector<std::vector<bool>> direct_copies(std::span<Device* const> devices) {
   std::vector<std::vector<bool>> result;
   for (const Device* const from : devices)
     for (auto& row = result.emplace_back(); const Device* const to : devices)
-      row.push_back(to->can_take_from(*from));
+      row.push_back(to->can_receive_from(*from));
   return result;
 }
 
@@ -205,8 +205,8 @@ void Plan::compile_splits(Compiled& result) {
         continue;
       }
       const Direct direct{*copy, result.n_direct++};
-      part.takes.push_back(direct);
-      result.parts[made_by[static_cast<std::size_t>(copy->value)]].gives.push_back(direct);
+      part.receives.push_back(direct);
+      result.parts[made_by[static_cast<std::size_t>(copy->value)]].sends.push_back(direct);
     }
     for (const ValueId output : split.graph.outputs()) {
       const auto whole = static_cast<std::size_t>(part.whole_value[static_cast<std::size_t>(output)]);

@@ -15,7 +15,7 @@
 // states there is one, and a split waits for the splits of all earlier steps that use the same state, and for
 // itself. So steps end in the order in which they were started. Splits of a device that keeps steps in order
 // (Device::in_order) follow each other in its queue without the host. So they do on two such devices that
-// give each other what they make (Device::give_to), as processes do: it is given right behind the split that
+// send each other what they make (Device::send_to), as processes do: it is sent right behind the split that
 // makes it. Between others the host waits and copies: for one GPU to wait for another's semaphore needs an
 // extension that not all drivers have, and would save one submission.
 #include <cstdint>
@@ -124,11 +124,11 @@ class Plan {
   /// A copy without the host, and its place among all of these.
   struct Direct {
     Copy copy;
-    std::size_t place = 0;
+    std::size_t slot = 0;
   };
   /// A step on its way through the parts.
   struct Flight {
-    std::vector<Device::Crossing> crossings;  // By Direct::place; from nowhere: not given, or taken.
+    std::vector<Device::Transfer> transfers;  // By Direct::slot; from nowhere: not sent, or received.
     std::vector<std::int64_t> symbols;
     std::vector<std::int64_t> cut_symbols;  // Of a step that moves cells and does nothing else.
     std::vector<InputPart> parts;
@@ -147,9 +147,9 @@ class Plan {
     std::vector<int> after;
     // Parts of the step before: itself, and those that use a state of its. They waited for earlier steps'.
     std::vector<int> after_before;
-    std::vector<Copy> copies;           // Before it runs, over the host.
-    std::vector<Direct> gives, takes;   // Behind it, and before it.
-    std::vector<ValueId> not_for_host;  // CompileOptions::not_for_host.
+    std::vector<Copy> copies;             // Before it runs, over the host.
+    std::vector<Direct> sends, receives;  // Behind it, and before it.
+    std::vector<ValueId> not_for_host;    // CompileOptions::not_for_host.
     int same_as = -1;  // While another graph is compiled: the part of the one before whose plan it takes.
     const Flight* running_for = nullptr;
     std::uint64_t submitted = 0;  // When, counted in submitted parts.
@@ -202,8 +202,8 @@ class Plan {
   void work(std::size_t n_left);
   void submit_next(Flight& flight);
   void fill_inputs(Flight& flight, const Part& part);
-  void give_outputs(Flight& flight, const Part& part);
-  void drop_crossings(Flight& flight) noexcept;
+  void send_outputs(Flight& flight, const Part& part);
+  void drop_transfers(Flight& flight) noexcept;
   Device& device_at(int device) const { return *devices_[static_cast<std::size_t>(device)]; }
   DeviceTensor& tensor_of(const Flight& flight, int device, ValueId value) const {
     return *set(flight.set)[static_cast<std::size_t>(device)][static_cast<std::size_t>(value)];
@@ -217,7 +217,7 @@ class Plan {
   void abandon() noexcept;
 
   const std::vector<Device*> devices_;
-  const std::vector<std::vector<bool>> direct_;  // By devices, from and to: Device::can_take_from.
+  const std::vector<std::vector<bool>> direct_;  // By devices, from and to: Device::can_receive_from.
   const CompileOptions options_;
   const int most_at_once_;
   std::shared_ptr<Workspaces> workspaces_;  // Of splits, where the options have none ...

@@ -60,7 +60,7 @@ Plan::Flight& Plan::begin(const Step& step, std::size_t set) {
   Flight& flight = now_.flights[next_flight_];
   flight.symbols.assign(step.symbols.begin(), step.symbols.end());
   flight.parts.assign(step.parts.begin(), step.parts.end());
-  flight.crossings.resize(now_.n_direct);
+  flight.transfers.resize(now_.n_direct);
   symbols_.assign(step.symbols.begin(), step.symbols.end());  // Last: what throws has changed nothing.
   flight.is_cut = false;
   const bool catch_up = std::exchange(cut_short_, false);
@@ -171,7 +171,7 @@ void Plan::submit_next(Flight& flight) {
   part.running_for = &flight;
   part.submitted = ++n_submitted_;
   part.plan->submit(symbols_of(flight), part.bindings[flight.set], changes);
-  give_outputs(flight, part);
+  send_outputs(flight, part);
   if (!device_at(part.device).info().beside_host) wait(part);
 }
 
@@ -180,33 +180,33 @@ void Plan::fill_inputs(Flight& flight, const Part& part) {
   for (const Copy& copy : part.copies)
     bytes += copy_value(flight, copy.value, tensor_of(flight, copy.from, copy.value),
                         tensor_of(flight, copy.to, copy.value));
-  for (const auto& [copy, place] : part.takes) {
-    const Device::Crossing crossing = flight.crossings[place];
-    device_at(copy.to).take_from(device_at(copy.from), crossing, &tensor_of(flight, copy.to, copy.value));
-    flight.crossings[place] = {};  // Only now: what could not be asked for is to be dropped.
-    bytes += crossing.bytes;
+  for (const auto& [copy, slot] : part.receives) {
+    const Device::Transfer transfer = flight.transfers[slot];
+    device_at(copy.to).receive_from(device_at(copy.from), transfer, &tensor_of(flight, copy.to, copy.value));
+    flight.transfers[slot] = {};  // Only now: what could not be asked for is to be dropped.
+    bytes += transfer.bytes;
   }
-  counters_.copies += static_cast<std::int64_t>(part.copies.size() + part.takes.size());
+  counters_.copies += static_cast<std::int64_t>(part.copies.size() + part.receives.size());
   counters_.copied_bytes += static_cast<std::int64_t>(bytes);
 }
 
 /// At once, so that they stand before whatever else the device is asked to do.
-void Plan::give_outputs(Flight& flight, const Part& part) {
-  for (const auto& [copy, place] : part.gives)
-    flight.crossings[place] =
-        device_at(copy.from).give_to(device_at(copy.to), tensor_of(flight, copy.from, copy.value),
+void Plan::send_outputs(Flight& flight, const Part& part) {
+  for (const auto& [copy, slot] : part.sends)
+    flight.transfers[slot] =
+        device_at(copy.from).send_to(device_at(copy.to), tensor_of(flight, copy.from, copy.value),
                                      value_bytes(now_.placed.graph.value(copy.value), symbols_of(flight)));
 }
 
 /// Of a step that was given up.
-void Plan::drop_crossings(Flight& flight) noexcept {
+void Plan::drop_transfers(Flight& flight) noexcept {
   for (const Part& part : now_.parts)
-    for (const auto& [copy, place] : part.takes) {
-      if (place >= flight.crossings.size()) continue;
-      const Device::Crossing crossing = std::exchange(flight.crossings[place], {});
-      if (crossing.from == nullptr) continue;
+    for (const auto& [copy, slot] : part.receives) {
+      if (slot >= flight.transfers.size()) continue;
+      const Device::Transfer transfer = std::exchange(flight.transfers[slot], {});
+      if (transfer.from == nullptr) continue;
       try {
-        device_at(copy.to).take_from(device_at(copy.from), crossing, nullptr);
+        device_at(copy.to).receive_from(device_at(copy.from), transfer, nullptr);
       } catch (...) {  // A device that is lost has no use for it.
       }
     }
@@ -237,7 +237,7 @@ void Plan::wait(Part& part) {
 
 /// Devices beside the host must not write to any step's values any more once the caller goes on.
 void Plan::abandon() noexcept {
-  for (Flight& flight : now_.flights) drop_crossings(flight);
+  for (Flight& flight : now_.flights) drop_transfers(flight);
   n_in_flight_ = 0;
   done_set_ = 0;
   cut_short_ = true;

@@ -34,7 +34,7 @@ class BetweenPeers : public testing::Test {
   }
   static std::string why_not(Peers& peers, const Transfer& from) {
     try {
-      peers.take(from, [] { return false; });
+      peers.receive(from, [] { return false; });
     } catch (const Error& error) {
       return error.what();
     }
@@ -45,42 +45,42 @@ class BetweenPeers : public testing::Test {
   Peers one_{connect(1)}, two_{connect(2)};
 };
 
-TEST_F(BetweenPeers, EachTakesWhatWasMeantInAnyOrder) {
+TEST_F(BetweenPeers, EachReceivesWhatWasMeantInAnyOrder) {
   for (int n = 1; n <= 3; ++n)
-    one_.give({.number = static_cast<std::uint64_t>(n), .bytes = 8, .place = 2}, Kind::kAnswer, bytes(8, n));
+    one_.send({.number = static_cast<std::uint64_t>(n), .bytes = 8, .rank = 2}, Kind::kAnswer, bytes(8, n));
   for (const int n : {2, 3, 1}) {
-    const auto taken =
-        two_.take({.number = static_cast<std::uint64_t>(n), .bytes = 8, .place = 1}, [] { return false; });
-    EXPECT_EQ(taken, remote::Message(8, static_cast<std::byte>(n)));
+    const auto received =
+        two_.receive({.number = static_cast<std::uint64_t>(n), .bytes = 8, .rank = 1}, [] { return false; });
+    EXPECT_EQ(received, remote::Message(8, static_cast<std::byte>(n)));
     two_.listen();
   }
 }
 
-TEST_F(BetweenPeers, WhoeverTakesIsToldWhatWentWrong) {
+TEST_F(BetweenPeers, WhoeverReceivesIsToldWhatWentWrong) {
   Writer reason;
   reason.put(std::string_view("a step failed"));
-  one_.give({.number = 1, .bytes = 8, .place = 2}, Kind::kError, reason);
-  EXPECT_EQ(why_not(two_, {.number = 1, .bytes = 8, .place = 1}), "process 1 gave nothing: a step failed");
-  one_.give({.number = 2, .bytes = 8, .place = 2}, Kind::kAnswer, bytes(7, 0));
-  EXPECT_EQ(why_not(two_, {.number = 2, .bytes = 8, .place = 1}), "process 1 gave another number of bytes");
+  one_.send({.number = 1, .bytes = 8, .rank = 2}, Kind::kError, reason);
+  EXPECT_EQ(why_not(two_, {.number = 1, .bytes = 8, .rank = 1}), "rank 1 sent nothing: a step failed");
+  one_.send({.number = 2, .bytes = 8, .rank = 2}, Kind::kAnswer, bytes(7, 0));
+  EXPECT_EQ(why_not(two_, {.number = 2, .bytes = 8, .rank = 1}), "rank 1 sent another number of bytes");
   Peers alone{Peers::Connect()};
-  EXPECT_EQ(why_not(alone, {.number = 1, .bytes = 8, .place = 7}), "process 7 cannot be reached from here");
+  EXPECT_EQ(why_not(alone, {.number = 1, .bytes = 8, .rank = 7}), "rank 7 cannot be reached from here");
 }
 
 TEST_F(BetweenPeers, NobodyWaitsForOneThatIsLost) {
   two_.lose(1);
-  EXPECT_EQ(why_not(two_, {.number = 1, .bytes = 8, .place = 1}), "process 1 is lost");
-  two_.give({.number = 1, .bytes = 8, .place = 1}, Kind::kAnswer, bytes(8, 0));
+  EXPECT_EQ(why_not(two_, {.number = 1, .bytes = 8, .rank = 1}), "rank 1 is lost");
+  two_.send({.number = 1, .bytes = 8, .rank = 1}, Kind::kAnswer, bytes(8, 0));
   // While somebody waits.
   Peers three{connect(3)};
   std::jthread waiting(
-      [&] { EXPECT_EQ(why_not(three, {.number = 1, .bytes = 8, .place = 1}), "process 1 is lost"); });
+      [&] { EXPECT_EQ(why_not(three, {.number = 1, .bytes = 8, .rank = 1}), "rank 1 is lost"); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   three.lose(1);
   waiting.join();
   three.listen();
   // Nor does one that is to end.
-  EXPECT_THROW(one_.take({.number = 1, .bytes = 8, .place = 2}, [] { return true; }), Error);
+  EXPECT_THROW(one_.receive({.number = 1, .bytes = 8, .rank = 2}, [] { return true; }), Error);
 }
 
 }  // namespace

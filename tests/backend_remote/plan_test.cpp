@@ -176,7 +176,7 @@ TEST_F(RemoteChain, OverTheLeaderItIsTheSame) {
 }
 
 /// What a failed step did not make nobody gets, and the next step is right.
-TEST_F(RemoteChain, WhatAFailedStepDidNotMakeIsNotTaken) {
+TEST_F(RemoteChain, WhatAFailedStepDidNotMakeIsNotReceived) {
   const auto faults = std::make_shared<test::Faults>();
   bool first = true;  // The follower that fails.
   const test::RemoteCpus remotes(2, {}, true, [&](std::shared_ptr<Device> cpu) -> std::shared_ptr<Device> {
@@ -196,7 +196,7 @@ TEST_F(RemoteChain, WhatAFailedStepDidNotMakeIsNotTaken) {
   EXPECT_EQ(faults->n_failed, 3);
 }
 
-/// A step that the host breaks off between what one follower gave and another was to take.
+/// A step that the host breaks off between what one follower sent and another was to receive.
 TEST_F(RemoteChain, WhatNobodyWantsAnyMoreIsTakenAway) {
   const test::RemoteCpus remotes(2);
   bool fails = false;
@@ -221,9 +221,9 @@ TEST_F(RemoteChain, WhatNobodyWantsAnyMoreIsTakenAway) {
   const std::vector<float> right = run_it();
   for (int i = 0; i < 3; ++i) {
     fails = true;
-    const std::size_t given_before = remotes.lines().n_bytes(), told_before = remotes[1].bytes_sent();
+    const std::size_t sent_before = remotes.lines().n_bytes(), told_before = remotes[1].bytes_sent();
     EXPECT_THROW(run_it(), Error);
-    EXPECT_GT(remotes.lines().n_bytes(), given_before) << "nothing was given";
+    EXPECT_GT(remotes.lines().n_bytes(), sent_before) << "nothing was sent";
     EXPECT_GT(remotes[1].bytes_sent(), told_before) << "it keeps what nobody wants";
     fails = false;
     EXPECT_TRUE(run_it() == right) << i;

@@ -22,7 +22,7 @@ inline std::shared_ptr<Device> cpu(int n_threads = 1) {
   return find_backends()->open("cpu", {.n_threads = n_threads});
 }
 
-/// What a follower opens in place of its CPU.
+/// What a follower opens in rank of its CPU.
 using Wrap = std::function<std::shared_ptr<Device>(std::shared_ptr<Device> cpu)>;
 
 /// A CPU with one thread, whatever is asked of it.
@@ -35,7 +35,7 @@ inline std::shared_ptr<Registry> registry_of_small_cpu(const Wrap& wrap = {}) {
   return registry;
 }
 
-/// Ways between followers, by their places. Thread-safe.
+/// Ways between followers, by their ranks. Thread-safe.
 class Lines {
  public:
   std::shared_ptr<QueueLink::Way> way(int from, int to) {
@@ -62,13 +62,13 @@ class Lines {
 
 class RemoteCpu {
  public:
-  /// With lines it reaches other followers, as the one of that place.
+  /// With lines it reaches other followers, as the one of that rank.
   explicit RemoteCpu(const std::string& name = "rank1", remote::Patience patience = {},
-                     const std::shared_ptr<Lines>& lines = nullptr, int place = 0, const Wrap& wrap = {}) {
+                     const std::shared_ptr<Lines>& lines = nullptr, int rank = 0, const Wrap& wrap = {}) {
     remote::Peers::Connect connect;
     if (lines != nullptr)
-      connect = [lines, place](int other) {
-        return std::make_unique<QueueLink>(lines->way(place, other), lines->way(other, place));
+      connect = [lines, rank](int other) {
+        return std::make_unique<QueueLink>(lines->way(rank, other), lines->way(other, rank));
       };
     server_ = std::jthread(
         [there = there_, back = back_, patience, connect, registry = registry_of_small_cpu(wrap)] {

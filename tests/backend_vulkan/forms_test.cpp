@@ -71,7 +71,7 @@ TEST(VulkanForms, NarrowLoadsReadTheSameBitsOfEveryType) {
     for (const DTypeInfo& type : all_dtypes()) {
       if (type.kind == DTypeKind::kInteger) continue;
       for (const std::int64_t columns : {37, 48, 512}) {
-        if (columns % type.block_elements != 0) continue;
+        if (columns % type.block_elements != 0 || (columns == 48 && !test::tries_all())) continue;
         const std::vector<float> found = rows_and_products(*narrow, type.type, columns);
         EXPECT_EQ(found, rows_and_products(*wide, type.type, columns)) << type.name << ", " << columns;
         n_types += columns == 512 && !found.empty() ? 1 : 0;

@@ -16,7 +16,8 @@ TEST_P(VulkanSources, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
     test::expect_golden(test::load_on_vulkan(golden.model(), device.name), golden, device.name);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, VulkanSources, testing::ValuesIn(test::kSourceReaders),
+INSTANTIATE_TEST_SUITE_P(Families, VulkanSources,
+                         testing::ValuesIn(test::families_on_vulkan(test::kSourceReaders)),
                          test::name_of_family);
 
 }  // namespace

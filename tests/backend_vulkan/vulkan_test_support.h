@@ -48,8 +48,9 @@ inline bool tries_all() {
 
 /// The families of `all` that tests try: some that have all kinds of ops together, or every one.
 inline std::vector<const char*> families_on_vulkan(std::span<const char* const> all) {
-  static constexpr std::string_view kSome[] = {"bloom", "deepseek2-lite", "falcon-h1", "gemma3n",  "gpt-oss",
-                                               "llama", "mamba2",         "qwen35",    "qwen3moe", "rwkv7"};
+  static constexpr std::string_view kSome[] = {"bloom",    "deepseek2-lite", "falcon-h1", "gemma3n",
+                                               "gpt-oss",  "llama",          "mamba2",    "qwen35",
+                                               "qwen3moe", "rwkv7",          "umt5"};
   if (tries_all()) return {all.begin(), all.end()};
   std::vector<const char*> some;
   std::copy_if(all.begin(), all.end(), std::back_inserter(some), [](std::string_view name) {

@@ -65,7 +65,7 @@ struct CompileOptions {
   /// those that are submitted then. Their outputs and what they store are undefined, but moves of cells are
   /// done. Nobody else clears it. Null: steps always run to their end. Must outlive the plan.
   const std::atomic<bool>* cancelled = nullptr;
-  /// Outputs that the host does not read: devices have them from each other (Device::give_to), or themselves.
+  /// Outputs that the host does not read: devices have them from each other (Device::send_to), or themselves.
   std::vector<ValueId> not_for_host = {};
 };
 /// What plans ask, of such a flag.
@@ -192,21 +192,21 @@ class Device {
   // order. Nobody waits for that; where it fails, the steps that read it fail.
 
   /// The first bytes of a host tensor on their way from one device to another.
-  struct Crossing {
+  struct Transfer {
     DeviceTensor* from = nullptr;
     std::size_t bytes = 0;
     std::uint64_t number = 0;  ///< The devices' own.
   };
-  virtual bool can_take_from(const Device& /*other*/) const { return false; }
-  /// Sends what steps have made of a tensor of this device's that were submitted so far. Whoever gives has
-  /// the other device take it, once.
-  virtual Crossing give_to(Device& other, DeviceTensor& /*from*/, std::size_t /*bytes*/) {
-    throw Error(ErrorCode::kUnsupported, info().name + " gives nothing to " + other.info().name);
+  virtual bool can_receive_from(const Device& /*other*/) const { return false; }
+  /// Sends what steps have made of a tensor of this device's that were submitted so far. Whoever sends has
+  /// the other device receive it, once.
+  virtual Transfer send_to(Device& other, DeviceTensor& /*from*/, std::size_t /*bytes*/) {
+    throw Error(ErrorCode::kUnsupported, info().name + " sends nothing to " + other.info().name);
   }
   /// Puts it into a tensor of this device's, for steps that are submitted then; null: nobody wants it any
   /// more. The tensor gets all that it has in this way; what the host sees there is undefined.
-  virtual void take_from(Device& other, const Crossing& /*crossing*/, DeviceTensor* /*to*/) {
-    throw Error(ErrorCode::kUnsupported, info().name + " takes nothing from " + other.info().name);
+  virtual void receive_from(Device& other, const Transfer& /*transfer*/, DeviceTensor* /*to*/) {
+    throw Error(ErrorCode::kUnsupported, info().name + " receives nothing from " + other.info().name);
   }
 
   /// What a plan would take that is compiled like this. Every node must be supported.

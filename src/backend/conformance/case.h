@@ -1,6 +1,7 @@
 #pragma once
 // One case of conformance, and the suite that cases are added to. Inside this layer only; the files
 // beside it that add cases are named after the ops they are about.
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -108,6 +109,7 @@ class Suite {
   Case next() { return {device_, options_.seed + ++n_cases_}; }
   bool wanted(std::string_view op) const { return options_.only.empty() || options_.only == op; }
   void take(Case& c, std::string what, double tolerance) {
+    if (n_cases_ % static_cast<std::uint64_t>(std::max(1, options_.every)) != 0) return;
     results_.push_back(c.run(std::move(what), tolerance));
     if (options_.progress) options_.progress(results_.back());
   }

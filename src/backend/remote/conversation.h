@@ -40,9 +40,9 @@ class Conversation {
   void end();
   /// To be called once it is lost, by a thread of its own, or not at all where `end` comes before.
   void when_lost(std::function<void()> call);
-  /// What other followers know this one by; kNoPlace where they do not.
-  static constexpr int kNoPlace = -1;
-  std::atomic<int> place = kNoPlace;
+  /// What other followers know this one by; kNoRank where they do not.
+  static constexpr int kNoRank = -1;
+  std::atomic<int> rank = kNoRank;
   /// Nobody asks any more whether it lives.
   void end_watch();
   /// Of steps so far.

@@ -315,33 +315,34 @@ class RemoteDevice final : public Device {
     with_->call(Kind::kWriteCells, Writer().put(id_).put(remote(&state).id()).put(role).put(cells).raw(rows));
   }
 
-  bool can_take_from(const Device& other) const override {
+  bool can_receive_from(const Device& other) const override {
     const auto* const from = dynamic_cast<const RemoteDevice*>(&other);
-    return from != nullptr && (from->with_ == with_ || (from->with_->place != Conversation::kNoPlace &&
-                                                        with_->place != Conversation::kNoPlace));
+    return from != nullptr && (from->with_ == with_ || (from->with_->rank != Conversation::kNoRank &&
+                                                        with_->rank != Conversation::kNoRank));
   }
-  Device::Crossing give_to(Device& other, DeviceTensor& from, std::size_t bytes) override {
+  Device::Transfer send_to(Device& other, DeviceTensor& from, std::size_t bytes) override {
     const auto& to = dynamic_cast<const RemoteDevice&>(other);
-    Device::Crossing crossing{.from = &from, .bytes = bytes};
-    if (to.with_ == with_) return crossing;
-    crossing.number = to.with_->new_id();
-    with_->ask(Kind::kGive,
-               Writer().put(remote(&from).id()).put(Transfer{crossing.number, bytes, to.with_->place}));
-    return crossing;
+    Device::Transfer transfer{.from = &from, .bytes = bytes};
+    if (to.with_ == with_) return transfer;
+    transfer.number = to.with_->new_id();
+    with_->ask(
+        Kind::kSend,
+        Writer().put(remote(&from).id()).put(remote::Transfer{transfer.number, bytes, to.with_->rank}));
+    return transfer;
   }
-  void take_from(Device& other, const Device::Crossing& crossing, DeviceTensor* to) override {
+  void receive_from(Device& other, const Device::Transfer& transfer, DeviceTensor* to) override {
     const auto& from = dynamic_cast<const RemoteDevice&>(other);
     if (to != nullptr) remote(to).is_made_there();
     const std::uint64_t tensor = to == nullptr ? 0 : remote(to).id();
     if (from.with_ == with_) {
       if (to == nullptr) return;
       with_->ask(Kind::kCopy,
-                 Writer().put(remote(crossing.from).id()).put(tensor).put(std::uint64_t{crossing.bytes}));
+                 Writer().put(remote(transfer.from).id()).put(tensor).put(std::uint64_t{transfer.bytes}));
       return;
     }
-    with_->ask(Kind::kTake,
-               Writer().put(tensor).put(Transfer{crossing.number, crossing.bytes, from.with_->place}));
-    with_->traffic().bytes_from_others += crossing.bytes;
+    with_->ask(Kind::kReceive,
+               Writer().put(tensor).put(remote::Transfer{transfer.number, transfer.bytes, from.with_->rank}));
+    with_->traffic().bytes_from_others += transfer.bytes;
   }
 
   PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
@@ -440,16 +441,16 @@ Follower::Traffic Follower::traffic() const {
           .bytes_from_others = so_far.bytes_from_others};
 }
 
-void Follower::meet(int place, std::span<const std::shared_ptr<Follower>> others) {
+void Follower::meet(int rank, std::span<const std::shared_ptr<Follower>> others) {
   std::vector<std::weak_ptr<Conversation>> to_tell;
   for (const auto& other : others)
     if (other->conversation_ != conversation_) to_tell.push_back(other->conversation_);
-  conversation_->when_lost([place, to_tell = std::move(to_tell)] {
+  conversation_->when_lost([rank, to_tell = std::move(to_tell)] {
     for (const auto& other : to_tell)
       if (const auto conversation = other.lock())
-        conversation->tell(Kind::kLost, Writer().put(std::int32_t{place}));
+        conversation->tell(Kind::kLost, Writer().put(std::int32_t{rank}));
   });
-  conversation_->place = place;
+  conversation_->rank = rank;
 }
 
 void Follower::part() { conversation_->end_watch(); }

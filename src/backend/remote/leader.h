@@ -36,7 +36,7 @@ class Follower {
     double bytes_per_second = 0.0;
   };
   const LinkSpeed& link_speed() const { return link_; }
-  /// What its steps so far have sent, all messages' labels included, and what other followers were to give
+  /// What its steps so far have sent, all messages' labels included, and what other followers were to send
   /// it.
   struct Traffic {
     std::uint64_t n_steps = 0, bytes_there = 0, bytes_back = 0, bytes_from_others = 0;
@@ -45,9 +45,9 @@ class Follower {
   /// Why it is taken for dead, which it is for good: all that is asked of its devices throws Error kDevice.
   /// Empty while it lives.
   std::string lost() const;
-  /// The others know it by this place, and so can give it what they make. Once it is lost they are told, lest
-  /// they wait for what it was to give them.
-  void meet(int place, std::span<const std::shared_ptr<Follower>> others);
+  /// The others know it by this rank, and so can send it what they make. Once it is lost they are told, lest
+  /// they wait for what it was to send them.
+  void meet(int rank, std::span<const std::shared_ptr<Follower>> others);
   /// Nobody learns any more that it is lost, nor tells others: to be called for all of them before the first
   /// is destroyed.
   void part();

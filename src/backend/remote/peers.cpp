@@ -14,24 +14,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kSlice{100};
 
-[[noreturn]] void fail(int place, const std::string& what) {
-  throw Error(ErrorCode::kDevice, "process " + std::to_string(place) + " " + what);
+[[noreturn]] void fail(int rank, const std::string& what) {
+  throw Error(ErrorCode::kDevice, "rank " + std::to_string(rank) + " " + what);
 }
 
 }  // namespace
 
-Peers::Peer& Peers::connected(int place) {
+Peers::Peer& Peers::connected(int rank) {
   const std::scoped_lock lock(mutex_);
-  Peer& peer = peers_[place];
+  Peer& peer = peers_[rank];
   if (peer.link == nullptr && !peer.is_lost) {
-    if (!connect_) fail(place, "cannot be reached from here");
-    peer.link = connect_(place);
+    if (!connect_) fail(rank, "cannot be reached from here");
+    peer.link = connect_(rank);
   }
   return peer;
 }
 
-void Peers::give(const Transfer& to, Kind kind, Writer contents) {
-  Peer& peer = connected(to.place);
+void Peers::send(const Transfer& to, Kind kind, Writer contents) {
+  Peer& peer = connected(to.rank);
   if (peer.is_lost) return;
   try {
     peer.link->send(labelled(std::move(contents), {.kind = kind, .request = to.number}));
@@ -41,7 +41,7 @@ void Peers::give(const Transfer& to, Kind kind, Writer contents) {
 }
 
 /// With `reading` held. Whether something came.
-bool Peers::receive(Peer& peer, Deadline deadline) {
+bool Peers::listen_to(Peer& peer, Deadline deadline) {
   std::optional<Message> message = peer.link->receive(deadline);
   if (!message) return false;
   const Label label = take_label(*message);
@@ -49,23 +49,23 @@ bool Peers::receive(Peer& peer, Deadline deadline) {
   return true;
 }
 
-Message Peers::take(const Transfer& from, const std::function<bool()>& is_given_up) {
-  Peer& peer = connected(from.place);
+Message Peers::receive(const Transfer& from, const std::function<bool()>& is_given_up) {
+  Peer& peer = connected(from.rank);
   for (;;) {
     const std::scoped_lock lock(peer.reading);
     if (const auto at = peer.arrived.find(from.number); at != peer.arrived.end()) {
       Arrived arrived = std::move(at->second);
       peer.arrived.erase(at);
-      if (arrived.kind == Kind::kError) fail(from.place, "gave nothing: " + Reader(arrived.contents).text());
-      if (arrived.contents.size() != from.bytes) fail(from.place, "gave another number of bytes");
+      if (arrived.kind == Kind::kError) fail(from.rank, "sent nothing: " + Reader(arrived.contents).text());
+      if (arrived.contents.size() != from.bytes) fail(from.rank, "sent another number of bytes");
       return std::move(arrived.contents);
     }
-    if (peer.is_lost) fail(from.place, "is lost");
-    if (is_given_up()) fail(from.place, "is not waited for any more");
+    if (peer.is_lost) fail(from.rank, "is lost");
+    if (is_given_up()) fail(from.rank, "is not waited for any more");
     try {
-      receive(peer, Clock::now() + kSlice);
+      listen_to(peer, Clock::now() + kSlice);
     } catch (const Error& error) {
-      fail(from.place, peer.is_lost ? "is lost" : error.what());
+      fail(from.rank, peer.is_lost ? "is lost" : error.what());
     }
   }
 }
@@ -74,23 +74,23 @@ void Peers::listen() {
   std::vector<Peer*> connected;
   {
     const std::scoped_lock lock(mutex_);
-    for (auto& [place, peer] : peers_)
+    for (auto& [rank, peer] : peers_)
       if (peer.link != nullptr && !peer.is_lost) connected.push_back(&peer);
   }
   for (Peer* const peer : connected) {
     const std::unique_lock lock(peer->reading, std::try_to_lock);
     if (!lock) continue;
     try {
-      while (receive(*peer, Clock::now())) {
+      while (listen_to(*peer, Clock::now())) {
       }
-    } catch (const Error&) {  // Whoever takes something meets it.
+    } catch (const Error&) {  // Whoever is to receive something meets it.
     }
   }
 }
 
-void Peers::lose(int place) {
+void Peers::lose(int rank) {
   const std::scoped_lock lock(mutex_);
-  Peer& peer = peers_[place];
+  Peer& peer = peers_[rank];
   peer.is_lost = true;
   if (peer.link != nullptr) peer.link->give_up();
 }

@@ -12,24 +12,24 @@
 
 namespace weft::remote {
 
-/// A follower's ways to the other ones, which it knows by their places. One thread gives and takes; another
+/// A follower's ways to the other ones, which it knows by their ranks. One thread sends and receives; another
 /// one may call `listen` and `lose` meanwhile.
 class Peers {
  public:
-  /// Makes this process's end of the way to a place, whose `send` must never wait: who gives must not wait
-  /// for somebody who gives, too.
-  using Connect = std::function<std::unique_ptr<Link>(int place)>;
+  /// Makes this process's end of the way to a rank, whose `send` must never wait: who sends must not wait
+  /// for somebody who sends, too.
+  using Connect = std::function<std::unique_ptr<Link>(int rank)>;
   explicit Peers(Connect connect) : connect_(std::move(connect)) {}
 
-  /// Whoever takes it gets the bytes, or an error that says what they are. One that is lost gets nothing.
+  /// Whoever receives it gets the bytes, or an error that says what they are. One that is lost gets nothing.
   /// Throws Error kDevice where it cannot be sent.
-  void give(const Transfer& to, Kind kind, Writer contents);
+  void send(const Transfer& to, Kind kind, Writer contents);
   /// Waits for it. Throws Error kDevice where it does not come, or `is_given_up` says so now and then.
-  Message take(const Transfer& from, const std::function<bool()>& is_given_up);
+  Message receive(const Transfer& from, const std::function<bool()>& is_given_up);
   /// Takes in what has come and nobody has asked for yet, so that it does not cross only then.
   void listen();
   /// Nothing comes from there any more.
-  void lose(int place);
+  void lose(int rank);
 
  private:
   struct Arrived {
@@ -42,8 +42,8 @@ class Peers {
     std::mutex reading;
     std::map<std::uint64_t, Arrived> arrived;  // By number, with `reading` held.
   };
-  Peer& connected(int place);
-  static bool receive(Peer& peer, Deadline deadline);
+  Peer& connected(int rank);
+  static bool listen_to(Peer& peer, Deadline deadline);
 
   const Connect connect_;
   std::mutex mutex_;  // Of the map, and of making links.

@@ -1,7 +1,7 @@
 #pragma once
 // What leader and followers say to each other. The leader asks, in the order of its calls; a follower carries
 // out one request after the other, in that order, and answers those that have an answer. Followers know each
-// other by their places, and send each other what the leader says, and nothing else. Objects have numbers
+// other by their ranks, and send each other what the leader says, and nothing else. Objects have numbers
 // that the leader gives. A message is what belongs to its kind, written as wire.h says, and its Label.
 #include <cstddef>
 #include <cstdint>
@@ -31,12 +31,12 @@ enum class Kind : std::uint8_t {
   kWriteCells,    ///< device, tensor, role, cells, rows ->
   kMemoryOf,      ///< device, graph, PlanRequest -> PlanMemory
   kCompile,       ///< device, plan, graph, tensors, PlanRequest, not for the host -> PlanFacts, description
-  kStep,    ///< plan, StepHead, symbols, tensors?, written parts -> seconds of kernels, outputs for the host
-  kCopy,    ///< tensor, tensor that gets them, bytes
-  kGive,    ///< tensor, Transfer: that follower gets the bytes
-  kTake,    ///< tensor or 0, Transfer: gets them. Where that fails, steps that read them do
-  kLost,    ///< place: that follower is lost
-  kCancel,  ///< plan, request: that step of its may end early
+  kStep,     ///< plan, StepHead, symbols, tensors?, written parts -> seconds of kernels, outputs for the host
+  kCopy,     ///< tensor, tensor that gets them, bytes
+  kSend,     ///< tensor, Transfer: that follower gets the bytes
+  kReceive,  ///< tensor or 0, Transfer: gets them. Where that fails, steps that read them fail
+  kLost,     ///< rank: that follower is lost
+  kCancel,   ///< plan, request: that step of its may end early
   kDropTensor,  ///< tensor
   kDropPlan,    ///< plan
   kDropDevice,  ///< device
@@ -63,11 +63,11 @@ inline constexpr int kProtocol = 3;
 std::string build_name();
 
 /// The first bytes of a tensor, from one follower to another: a message of kind kAnswer, or kError with text,
-/// with this number. The request to give is sent before the one to take: so nobody waits for what stands
+/// with this number. The request to send goes out before the one to receive: so nobody waits for what stands
 /// behind what waits for it.
 struct Transfer {
   std::uint64_t number = 0, bytes = 0;
-  std::int32_t place = 0;  ///< The other end.
+  std::int32_t rank = 0;  ///< The other end.
 };
 
 /// Of one length, at equal distances.

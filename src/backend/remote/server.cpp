@@ -200,7 +200,7 @@ class Server {
       weight_bytes_.clear();
       return;
     }
-    if (asked.kind == Kind::kCopy || asked.kind == Kind::kGive || asked.kind == Kind::kTake) {
+    if (asked.kind == Kind::kCopy || asked.kind == Kind::kSend || asked.kind == Kind::kReceive) {
       // Nobody asked for an answer, and another process may wait for what it was to have: this one ends.
       const std::scoped_lock lock(mutex_);
       failure_ = std::make_exception_ptr(Error(ErrorCode::kUnavailable, std::string(text)));
@@ -338,14 +338,14 @@ class Server {
         fill(to, [&] { return part(from, in.get<std::uint64_t>()); });
         return false;
       }
-      case Kind::kGive: {
+      case Kind::kSend: {
         const auto from = in.get<std::uint64_t>();
-        give(from, in.get<Transfer>());
+        send(from, in.get<Transfer>());
         return false;
       }
-      case Kind::kTake: {
+      case Kind::kReceive: {
         const auto to = in.get<std::uint64_t>();
-        fill(to, [&] { return peers_.take(in.get<Transfer>(), [this] { return has_ended(); }); });
+        fill(to, [&] { return peers_.receive(in.get<Transfer>(), [this] { return has_ended(); }); });
         return false;
       }
       case Kind::kDropTensor: {
@@ -518,16 +518,16 @@ class Server {
     if (const auto at = tensors_.find(tensor); at != tensors_.end()) missing_[at->second.get()] = why;
   }
 
-  void give(std::uint64_t tensor, const Transfer& crossing) {
+  void send(std::uint64_t tensor, const Transfer& transfer) {
     Writer contents;
     Kind kind = Kind::kAnswer;
     try {
-      contents.raw(part(tensor, crossing.bytes));
+      contents.raw(part(tensor, transfer.bytes));
     } catch (const std::exception& error) {
       contents.put(std::string_view(error.what()));
       kind = Kind::kError;
     }
-    peers_.give(crossing, kind, std::move(contents));
+    peers_.send(transfer, kind, std::move(contents));
   }
 
   static constexpr std::chrono::milliseconds kSlice{100};
