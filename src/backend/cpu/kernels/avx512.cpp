@@ -13,6 +13,8 @@
 #include "backend/cpu/kernels/best.inl"
 #include "backend/cpu/kernels/log_sum.inl"
 #include "backend/cpu/kernels/compact.inl"
+#include "backend/cpu/kernels/panel_codes.inl"
+#include "backend/cpu/kernels/super_blocks.inl"
 #include "backend/cpu/kernels/matmul.inl"
 #include "backend/cpu/kernels/low_rank.inl"
 #include "backend/cpu/kernels/tiles.inl"

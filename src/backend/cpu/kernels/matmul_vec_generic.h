@@ -151,8 +151,8 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
 }
 
 /// How groups of four columns are multiplied as soon as their codes are made, where registers are too few to
-/// wait for those of 16, or codes have to be put elsewhere (add_by_turns in matmul.inl). With kWanted there
-/// are, of a layout T (Traits in matmul.inl):
+/// wait for those of 16, or codes have to be put elsewhere (add_by_turns in panel_codes.inl). With kWanted there
+/// are, of a layout T (Traits in panel_codes.inl):
 ///
 ///   Products         what the products of up to kGroups<kMaxCode> groups are added up in
 ///   begin(sum)       of nothing yet

@@ -1,5 +1,5 @@
 // Ruling out rows of a tall matrix by the high bits of their codes, where only the best rows of a product are
-// wanted. Needs matmul.inl.
+// wanted. Needs panel_codes.inl.
 //
 // A code is 16 h + 4 m + l, of which h lies in the panel's records, m and l in its low planes. What h leaves
 // open is 0..15: with its middle for it, a sum is off by at most 7.5 for each |q|, so for a row

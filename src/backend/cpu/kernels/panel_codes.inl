@@ -1,0 +1,190 @@
+// The codes of packed panels: what a layout means for the arithmetic, how far ahead panels are fetched, and how codes
+// become dot products. Needs matmul_vec_<isa>.h and WEFT_CPU_ISA.
+//
+// One column is left to the hardware's prefetching, and two where codes are one plane. It wants a panel read
+// in the order of its addresses: with scales before the codes in front of them, Q8_0 came at three quarters
+// of the speed. More columns are not left to it; all lines of a panel are fetched or none, and of a gated
+// product sixteen panels of one matrix go before those of the other. labs/matmul_lab shows each. AVX2 has
+// twice as many instructions for each line: there, no codes are left to the hardware alone (kAlwaysFetches),
+// but floats are (with one column F32 fetched ahead came at five sixths of the speed, F16 as fast).
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/layout/packed_layout.h"
+
+namespace weft::cpu::WEFT_CPU_ISA::panel {
+
+/// With a few columns there is so much to do for each line of a panel that the processor does not see far
+/// enough ahead to keep memory busy: fetches what lies that far behind `p` into the second-level cache (into
+/// the first, its few misses in flight would be the limit). All lines, or those left out cost more than the
+/// others save. Up to kStreamed columns the hardware's own prefetching is the best there is.
+template <int kAhead, int kBytes, int kColumns, int kStreamed = 1>
+static inline __attribute__((always_inline)) void prefetch(const std::byte* p) {
+  if constexpr (kColumns <= kStreamed) return;
+  for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(p + kAhead + line, 0, 2);
+}
+/// The best distances of those measured.
+inline constexpr int kQuantisedAhead = 8192;
+inline constexpr int kFloatsAhead = 6144;
+
+/// What the hardware fetches is read in the order of its addresses: its prefetching follows a stream whose
+/// scales, eight lines ahead, are read first at three quarters of the speed. Compilers would move them up.
+static inline __attribute__((always_inline)) void keep_order_of_reads() { asm volatile("" ::: "memory"); }
+
+/// One register, and what lies at a distance from it is part of an instruction. Left to itself, g++ 12 keeps
+/// an index for each distance, which are more than there are registers: of super-blocks with a scale for each
+/// 16 columns, 32 to 38 loads a block go there (Q6_K: 2 to 5 % of the time). Where there are fewer it costs
+/// more than it saves.
+static inline __attribute__((always_inline)) void keep_address(const std::byte*& p) { asm("" : "+r"(p)); }
+
+constexpr int largest_entry(const PanelLayout& layout) {
+  int largest = 0;
+  for (const std::uint8_t entry : layout.table.of) largest = entry > largest ? entry : largest;
+  return largest;
+}
+
+constexpr int seven_minus_log2(int n) { return n <= 1 ? 7 : seven_minus_log2(n / 2) - 1; }
+
+/// What a layout means for the arithmetic.
+template <int kLayoutIndex>
+struct Traits {
+  static constexpr PanelLayout kLayout = kPanelLayouts[kLayoutIndex];
+  static constexpr ScaleKind kScales = kLayout.scales;
+  static constexpr bool kTable = kLayout.table.of[0] != 0;
+  static constexpr bool kMin = kScales == ScaleKind::kHalfMin || kScales == ScaleKind::kSuperMin;
+  static constexpr bool kTwoHalves = kScales == ScaleKind::kSuper16 || kScales == ScaleKind::kSuperE4M3;
+  static constexpr int kBaseBits = plane_bits(kLayout.base);
+  static constexpr int kBaseBytes = plane_bytes(kLayout.base);
+  static constexpr int kCodeBytes = code_bytes(kLayout);
+  static constexpr int kRecordBytes = record_bytes(kLayout);
+  static constexpr int kFactorBytes = factor_bytes(kScales);
+  static constexpr int kHeaderBytes = header_bytes(kLayout);
+  static constexpr int kLargestEntry = largest_entry(kLayout);
+  static constexpr int kMaxCode =
+      kTable ? (kLargestEntry > 63   ? 255
+                : kLargestEntry > 31 ? 63
+                                     : 31)
+             : (1 << (kBaseBits + plane_bits(kLayout.extra) + low_bits(kLayout))) - 1;
+  /// Columns up to which the hardware's prefetching has to help: panels are read in order.
+  static constexpr int kInOrder = kLayout.extra == Plane::kNone && !kLayout.tall &&
+                                          (kLayout.base == Plane::kNibbles || kLayout.base == Plane::kBytes)
+                                      ? 2
+                                      : 1;
+  /// Columns up to which it does best alone.
+  static constexpr int kStreamed = kAlwaysFetches ? 0 : kInOrder;
+  static constexpr int kStartShift = seven_minus_log2(kLayout.zero);
+  /// Whether codes are multiplied without their zero, whose products are whole numbers of the sums.
+  static constexpr bool kCentred = ByTurns::kCentres && kLayout.zero > 0 &&
+                                   kScales != ScaleKind::kSuperFlat &&
+                                   (kScales != ScaleKind::kSuper || kLayout.odd);
+};
+
+/// Codes of columns 4j .. 4j+3 (of eight such groups) of a record.
+template <class T, int j>
+static inline __attribute__((always_inline)) Codes codes_of(const std::byte* record, Codes table) {
+  Codes c;
+  if constexpr (T::kLayout.base == Plane::kBytes) {
+    c = load_codes(record + 64 * j);
+  } else if constexpr (T::kLayout.base == Plane::kNibbles) {
+    c = shifted_bits < j<4 ? 0 : 4, 15>(load_codes(record + 64 * (j % 4)));
+  } else if constexpr (T::kLayout.base == Plane::kBits) {
+    c = shifted_bits<j, 1>(load_codes(record));
+  } else {
+    static_assert(T::kLayout.base == Plane::kPairs);
+    c = shifted_bits<2 * (j % 4), 3>(load_codes(record + 64 * (j / 4)));
+  }
+  const std::byte* const extra = record + T::kBaseBytes;
+  if constexpr (T::kLayout.extra == Plane::kBits) {
+    c = or_shifted_bits<j - T::kBaseBits, 1 << T::kBaseBits>(c, load_codes(extra));
+  } else if constexpr (T::kLayout.extra == Plane::kPairs) {
+    c = or_shifted_bits<2 * (j % 4) - T::kBaseBits, 3 << T::kBaseBits>(c, load_codes(extra + 64 * (j / 4)));
+  }
+  if constexpr (T::kTable) c = look_up(table, c);
+  return c;
+}
+
+using LowPlanes = const std::byte* const (&)[kLowPlanes];
+
+/// A tall matrix's codes of half a record: their high nibbles are there, `low` has the pairs below them.
+template <int kHalf>
+static inline __attribute__((always_inline)) void tall_codes(const std::byte* record, LowPlanes low,
+                                                             Codes (&codes)[4]) {
+  // The pairs of four groups share a byte: those of groups 0 and 2, and of 1 and 3, are nibbles at once.
+  const Codes upper = load_codes(low[0] + 64 * kHalf), lower = load_codes(low[1] + 64 * kHalf);
+  const Codes even = merged_bits<-2, 0, 0xcc>(upper, lower), odd = merged_bits<0, 2, 0xcc>(upper, lower);
+  constexpr int kUp = kHalf == 0 ? -4 : 0;
+  codes[0] = merged_bits<kUp, 0, 0xf0>(load_codes(record), even);
+  codes[1] = merged_bits<kUp, 0, 0xf0>(load_codes(record + 64), odd);
+  codes[2] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 128), even);
+  codes[3] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 192), odd);
+}
+
+/// Adds the products of half a record (16 columns) to the sums of all columns, whose activations there begin
+/// at q[c] + at. `low` are the record's low planes, of a tall matrix.
+template <class T, int kHalf, int kColumns>
+static inline __attribute__((always_inline)) void add_half(const std::byte* record, Codes table,
+                                                           const std::byte* const (&q)[kColumns],
+                                                           std::ptrdiff_t at, Ints (&sums)[kColumns],
+                                                           LowPlanes low = {}) {
+  constexpr int j = 4 * kHalf;
+  Codes codes[4];
+  if constexpr (T::kLayout.tall) {
+    tall_codes<kHalf>(record, low, codes);
+  } else {
+    codes[0] = codes_of<T, j>(record, table);
+    codes[1] = codes_of<T, j + 1>(record, table);
+    codes[2] = codes_of<T, j + 2>(record, table);
+    codes[3] = codes_of<T, j + 3>(record, table);
+  }
+#pragma GCC unroll 16
+  for (int c = 0; c < kColumns; ++c) {
+    const std::byte* from = q[c] + at;
+    if constexpr (T::kTwoHalves) keep_address(from);
+    sums[c] = dot<T::kMaxCode>(sums[c], codes, reinterpret_cast<const std::int8_t*>(from) + 16 * kHalf);
+  }
+}
+
+/// The same where registers are few: codes of four columns, from group j of a record to before kEnd, are
+/// multiplied as soon as they are there.
+template <class T, int kFirst, int j, int kEnd, class Turns, int kColumns>
+static inline __attribute__((always_inline)) void add_by_turns(const std::byte* record, Codes table,
+                                                               const std::byte* const (&q)[kColumns],
+                                                               std::ptrdiff_t at,
+                                                               typename Turns::Products (&products)[kColumns],
+                                                               Ints (&sums)[kColumns], Turns& turns) {
+  const Codes codes = codes_of<T, j>(record, table);
+  const std::int8_t* from[kColumns];
+#pragma GCC unroll 16
+  for (int c = 0; c < kColumns; ++c) from[c] = reinterpret_cast<const std::int8_t*>(q[c] + at);
+  turns.template add<T, kFirst, j, kEnd>(products, codes, from);
+  if constexpr (j + 1 == kEnd || (j + 1) % Turns::template kGroups<T::kMaxCode> == 0) {
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+      sums[c] = Turns::template end<T::kMaxCode>(sums[c], products[c]);
+      products[c] = Turns::template begin<T::kMaxCode>(sums[c]);
+    }
+  }
+  if constexpr (j + 1 < kEnd)
+    add_by_turns<T, kFirst, j + 1, kEnd>(record, table, q, at, products, sums, turns);
+}
+
+/// Adds the products of groups [kFirst, kEnd) of a record, all eight or one half, to the sums of all columns.
+template <class T, int kFirst, int kEnd, int kColumns, class Turns = ByTurns>
+static inline __attribute__((always_inline)) void add_record(const std::byte* record, Codes table,
+                                                             const std::byte* const (&q)[kColumns],
+                                                             std::ptrdiff_t at, Ints (&sums)[kColumns],
+                                                             LowPlanes low = {}) {
+  if constexpr (Turns::kWanted && !T::kLayout.tall) {
+    typename Turns::Products products[kColumns];
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) products[c] = Turns::template begin<T::kMaxCode>(sums[c]);
+    Turns turns;
+    add_by_turns<T, kFirst, kFirst, kEnd>(record, table, q, at, products, sums, turns);
+  } else {
+    if constexpr (kFirst < 4) add_half<T, 0, kColumns>(record, table, q, at, sums, low);
+    if constexpr (kEnd > 4) add_half<T, 1, kColumns>(record, table, q, at, sums, low);
+  }
+}
+
+}  // namespace weft::cpu::WEFT_CPU_ISA::panel
