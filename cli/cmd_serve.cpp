@@ -1,6 +1,5 @@
 // weft serve: models behind HTTP, for every tool that speaks OpenAI's API, and for a browser.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -21,6 +20,7 @@
 #include "command.h"
 #include "hub_models.h"
 #include "log_options.h"
+#include "lost_devices.h"
 #include "media_options.h"
 #include "model_cache.h"
 #include "options.h"
@@ -212,12 +212,6 @@ class OtherProcesses {
   const std::vector<std::string> at_first_ = there();
 };
 
-std::string lost_line(const ModelOptions& options) {
-  const bool named = !options.devices.empty() || !options.shares.empty() || !options.pins.empty();
-  return fmt::format("lost: {}{}", fmt::join(options.lost, ", "),
-                     named ? "; --device, --tensor-split and --pin hold for what is left" : "");
-}
-
 server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
   server::PoolParams pool;
   pool.models = model_specs(*options);
@@ -233,8 +227,8 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   };
   const auto others = std::make_shared<OtherProcesses>();
   pool.devices_may_go = others->count() > 0;
-  pool.load = [options, trace, footprint, others, &log, default_path = pool.models.front().path](
-                  const ModelSpec& spec, const std::function<bool(float)>& progress) {
+  const auto load = [options, trace, footprint, others, &log, default_path = pool.models.front().path](
+                        const ModelSpec& spec, const std::function<bool(float)>& progress) {
     const auto n_others =
         std::make_shared<std::atomic<std::size_t>>(others->count());  // That it was loaded on.
     const auto options_now = [options, others] {
@@ -245,7 +239,8 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     // Also anew, where fewer processes are left.
     const auto params_now = [=, &log](const std::function<bool(float)>& told) {
       const ModelOptions now = options_now();
-      if (!now.lost.empty()) log.write(LogLevel::kWarning, lost_line(now));
+      if (!now.lost.empty())
+        log.write(LogLevel::kWarning, describe_loss(now.lost, placement_params(options->model)));
       ModelParams params = model_params(now, options->context, options->talk);
       params.progress = told;
       if (!spec.is_adapted) {
@@ -274,7 +269,19 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     }
     return std::make_shared<server::ServedModel>(spec, std::move(model), served);
   };
+  // Once more where it failed as devices were lost over it.
+  pool.load = [load, others](const ModelSpec& spec, const std::function<bool(float)>& progress) {
+    while (true) {
+      const std::size_t n_others = others->count();
+      try {
+        return load(spec, progress);
+      } catch (const Error&) {
+        if (others->count() == n_others) throw;
+      }
+    }
+  };
   pool.log = [&log](const std::string& line) { log.write(LogLevel::kInfo, line); };
+  pool.warn = [&log](const std::string& line) { log.write(LogLevel::kWarning, line); };
   return pool;
 }
 

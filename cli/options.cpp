@@ -12,6 +12,7 @@
 #include "arguments.h"
 #include "hub_models.h"
 #include "interrupt.h"
+#include "lost_devices.h"
 #include "model_cache.h"
 #include "weft/cluster.h"
 #include "weft/error.h"
@@ -181,37 +182,6 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
   add_switch(app, "--fit", options.placement.fit, "refuse what does not fit into a device's memory (default)")
       ->group(group);
 }
-
-namespace {
-
-/// What is left of a choice where devices have gone: of the others each keeps its part. Where none was named
-/// nobody knows whose part was whose, and where all have gone nothing was chosen.
-void leave_out(const std::vector<std::string>& lost, PlacementParams& params) {
-  const bool named = !params.devices.empty();
-  std::vector<std::string> gone = lost;
-  std::vector<std::string> devices;
-  std::vector<float> shares;
-  for (std::size_t i = 0; i < params.devices.size(); ++i) {
-    const std::string& word = params.devices[i];
-    const std::size_t equals = word.find('=');
-    const bool aliased = equals != std::string::npos;
-    if (std::find(lost.begin(), lost.end(), aliased ? word.substr(equals + 1) : word) == lost.end()) {
-      devices.push_back(word);
-      if (i < params.shares.size()) shares.push_back(params.shares[i]);
-    } else if (aliased) {
-      gone.push_back(word.substr(0, equals));
-    }
-  }
-  if (devices.empty() || std::all_of(shares.begin(), shares.end(), [](float s) { return s == 0.0f; }))
-    shares.clear();
-  if (!named || devices.size() < params.devices.size()) params.shares = std::move(shares);
-  params.devices = std::move(devices);
-  std::erase_if(params.pins, [&](const Pin& pin) {
-    return std::find(gone.begin(), gone.end(), pin.device) != gone.end();
-  });
-}
-
-}  // namespace
 
 PlacementParams placement_params(const ModelOptions& options) {
   const auto words = [](const std::string& list) {

@@ -64,8 +64,11 @@ struct Server::Impl {
       });
     {
       std::unique_lock lock(mutex);
-      while (n_left > 0 && !in_a_hurry) hurry.wait_for(lock, kLookAgain);
+      const auto last = std::chrono::steady_clock::now() + shutdown_timeout;
+      while (n_left > 0 && !in_a_hurry && std::chrono::steady_clock::now() < last)
+        hurry.wait_for(lock, kLookAgain);
     }
+    pool.end();
     for (const auto& model : models) model->shutdown();
     for (std::thread& thread : threads) thread.join();
     const auto deadline = std::chrono::steady_clock::now() + kLastBytes;
@@ -91,10 +94,9 @@ struct Server::Impl {
 Server::Server(ServerParams params) : impl_(std::make_unique<Impl>(std::move(params))) {}
 
 Server::~Server() {
-  // First those who call others: the pool's thread, that of stop(), the workers.
-  impl_->pool.stop();
-  impl_->pool.join();
+  // First those who call others: the thread of stop(), the pool's, the workers.
   if (impl_->stopping.joinable()) impl_->stopping.join();
+  impl_->pool.join();
   impl_->api.stop();
 }
 

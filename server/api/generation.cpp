@@ -3,6 +3,8 @@
 #include <atomic>
 #include <utility>
 
+#include "models/model_pool.h"
+
 namespace weft::server {
 namespace {
 
@@ -10,9 +12,10 @@ namespace {
 constexpr std::chrono::seconds kPing{10};
 
 /// A completion that ended without having served its client.
-std::optional<ApiError> error_of(const Chunk& chunk) {
+std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model) {
   switch (chunk.stop) {
     case StopReason::kError:
+      if (model.is_gone()) return not_loaded(model.spec, chunk.error);
       return ApiError(500, "server_error", "generation_failed", "",
                       chunk.error.empty() ? "the computation failed" : chunk.error);
     case StopReason::kCancelled:
@@ -111,7 +114,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
         for (const OutputToken& token : chunk.tokens) parts_.text.push_back(token.id);
       if (chunk.done) {
         outcome_.completions.push_back(chunk.stats);
-        if (const auto error = error_of(chunk)) return fail(*error, out);
+        if (const auto error = error_of(chunk, *parts_.model)) return fail(*error, out);
       }
       parts_.writer->add(static_cast<int>(i) * parts_.n + chunk.completion, chunk, out);
     }

@@ -51,31 +51,31 @@ void Api::health(Job& job) {
   const ModelState& first = states.front();
   if (leaving_) {
     answer.body = to_text({{"status", "stopping"}});
+  } else if (first.model != nullptr || first.stage == ModelState::Stage::kIdle) {
+    // Also while its devices are replaced: whoever asks whether the process lives must not end it for that.
+    answer.status = 200;
+    answer.body = to_text({{"status", "ok"}});
   } else if (first.stage == ModelState::Stage::kLoading) {
     answer.body = to_text({{"status", "loading"}, {"progress", first.progress}});
     answer.headers.emplace_back("Retry-After", "1");
-  } else if (first.stage == ModelState::Stage::kFailed) {
-    answer.body = to_text({{"status", "error"}, {"error", {{"message", first.error}}}});
   } else {
-    answer.status = 200;
-    answer.body = to_text({{"status", "ok"}});
+    answer.body = to_text({{"status", "error"}, {"error", {{"message", first.error}}}});
   }
   job.exchange->send(std::move(answer));
 }
 
+// Of the first model, unless another one can answer. One that was put out comes back when it is asked for.
 void Api::ready(Job& job) {
   if (leaving_) throw unavailable("stopping", "the server is shutting down");
   const std::vector<ModelState> states = models_->states();
-  const auto in = [&](ModelState::Stage stage) {
-    return std::find_if(states.begin(), states.end(), [&](const ModelState& s) { return s.stage == stage; });
-  };
-  for (const ModelState& state : states)
-    if (state.model != nullptr) return job.send({{"status", "ok"}});
-  if (in(ModelState::Stage::kLoading) != states.end())
-    throw unavailable("loading", "the model is being loaded");
-  if (const auto failed = in(ModelState::Stage::kFailed); failed != states.end())
-    throw not_loaded(failed->name, failed->error);
-  throw unavailable("loading", "no model is loaded yet");
+  const ModelState& first = states.front();
+  const bool any = std::any_of(states.begin(), states.end(), [](const ModelState& state) {
+    return state.stage == ModelState::Stage::kLoaded;
+  });
+  if (any || first.stage == ModelState::Stage::kIdle) return job.send({{"status", "ok"}});
+  if (first.stage == ModelState::Stage::kLoading) throw unavailable("loading", "the model is being loaded");
+  throw unavailable("model_unavailable",
+                    "the model could not be loaded; the log says why, and GET /v1/models");
 }
 
 Json Api::models_json() const {

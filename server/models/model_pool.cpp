@@ -18,8 +18,9 @@ constexpr std::size_t kMaxWaiting = 1024;
 constexpr std::chrono::milliseconds kLookAgain{50};
 /// How often it is asked whether devices have gone.
 constexpr std::chrono::seconds kLookForLost{1};
-/// A model that could not be loaded is not tried again earlier, lest each request reads its file anew.
-constexpr std::chrono::seconds kTryAgain{2};
+/// A model that could not be loaded is not tried again earlier, lest each request reads its file anew, and
+/// longer each time.
+constexpr std::chrono::seconds kTryAgain{2}, kTryAgainAtMost{60};
 /// Who waits so long for a model that others use up is told to come back.
 constexpr std::chrono::seconds kMaxWait{60};
 
@@ -28,6 +29,12 @@ std::exception_ptr as_pointer(const ApiError& error) { return std::make_exceptio
 // In place of a model.
 ApiError no_model(const std::string& message, double retry_after_ms = 1000.0) {
   return unavailable("unavailable", message, retry_after_ms);
+}
+std::string without_folder(std::string text, const std::filesystem::path& file) {
+  const std::string folder = (file.parent_path() / "").string();
+  if (folder.size() <= 1) return text;
+  for (std::size_t at = 0; (at = text.find(folder, at)) != std::string::npos;) text.erase(at, folder.size());
+  return text;
 }
 ApiError shutting_down() { return no_model("the server is shutting down"); }
 
@@ -41,9 +48,11 @@ std::string lower_case(std::string_view name) {
 
 }  // namespace
 
-ApiError not_loaded(const std::string& name, const std::string& why) {
-  return unavailable("model_unavailable", fmt::format("the model '{}' could not be loaded: {}", name, why),
-                     1000.0 * static_cast<double>(kTryAgain.count()));
+ApiError not_loaded(const ModelSpec& spec, const std::string& why) {
+  return unavailable(
+      "model_unavailable",
+      fmt::format("the model '{}' could not be loaded: {}", spec.name, without_folder(why, spec.path)),
+      1000.0 * static_cast<double>(kTryAgain.count()));
 }
 
 struct ModelPool::Slot {
@@ -54,7 +63,10 @@ struct ModelPool::Slot {
   std::shared_ptr<ServedModel> model;
   std::uint64_t bytes = 0;
   std::uint64_t last_used = 0;
-  std::chrono::steady_clock::time_point failed_at = {};  ///< With kFailed.
+  // Of tries one behind another that failed:
+  int n_failures = 0;
+  std::chrono::steady_clock::time_point try_again_at = {};
+  bool is_wanted = false;  ///< Also where nobody asks: it was there, and its devices went.
 };
 
 ModelPool::ModelPool(PoolParams params) : params_(std::move(params)) {
@@ -65,12 +77,10 @@ ModelPool::ModelPool(PoolParams params) : params_(std::move(params)) {
   thread_ = std::thread([this] { work(); });
 }
 
-ModelPool::~ModelPool() {
-  stop();
-  join();
-}
+ModelPool::~ModelPool() { join(); }
 
 void ModelPool::join() {
+  end();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -132,14 +142,15 @@ void ModelPool::get(std::string_view name, Ready ready) {
       slot->last_used = ++clock_;
       model = slot->model;
     } else if (slot->stage == ModelState::Stage::kFailed &&
-               std::chrono::steady_clock::now() - slot->failed_at < kTryAgain) {
-      error = as_pointer(not_loaded(slot->spec.name, slot->error));
+               std::chrono::steady_clock::now() < slot->try_again_at) {
+      error = as_pointer(not_loaded(slot->spec, slot->error));
     } else if (waiting_.size() >= kMaxWaiting) {
       error = as_pointer(no_model("too many requests wait for a model to be loaded", 5000.0));
     } else {
       const auto at =
           std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s.get() == slot; });
       waiting_.push_back({static_cast<std::size_t>(at - slots_.begin()), std::move(ready)});
+      if (slot->stage == ModelState::Stage::kIdle) slot->stage = ModelState::Stage::kLoading;
       changed_.notify_all();
       return;
     }
@@ -173,6 +184,12 @@ std::shared_ptr<ServedModel> ModelPool::use(std::string_view name) {
 void ModelPool::stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
+  changed_.notify_all();
+}
+
+void ModelPool::end() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = ended_ = true;
   changed_.notify_all();
 }
 
@@ -217,48 +234,71 @@ std::shared_ptr<ServedModel> ModelPool::load(Slot& slot) {
     slot.bytes = bytes;
     slot.stage = ModelState::Stage::kLoading;
     slot.progress = 0.0f;
+    slot.error.clear();
     make_room(slot, lock);
   }
-  return params_.load(slot.spec, progress_of(slot));
+  return params_.load(slot.spec, progress_of(slot, stopped_));
 }
 
-std::function<bool(float)> ModelPool::progress_of(Slot& slot) {
-  return [this, &slot](float progress) {
+std::function<bool(float)> ModelPool::progress_of(Slot& slot, const bool& flag) {
+  return [this, &slot, &flag](float progress) {
     const std::lock_guard lock(mutex_);
     slot.progress = progress;
-    return !stopped_;
+    return !flag;
   };
+}
+
+/// With mutex_ held.
+void ModelPool::fail(Slot& slot, const std::string& why) {
+  slot.stage = ModelState::Stage::kFailed;
+  slot.error = without_folder(why, slot.spec.path);
+  const auto pause = std::min(kTryAgain * (1 << std::min(slot.n_failures++, 5)), kTryAgainAtMost);
+  slot.try_again_at = std::chrono::steady_clock::now() + pause;
+}
+
+/// With mutex_ held: one that is to be tried again though nobody asks for it.
+ModelPool::Slot* ModelPool::wanted_back() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto at = std::find_if(slots_.begin(), slots_.end(), [&](const auto& slot) {
+    return slot->is_wanted && slot->stage == ModelState::Stage::kFailed && now >= slot->try_again_at;
+  });
+  return stopped_ || at == slots_.end() ? nullptr : at->get();
 }
 
 /// Requests under way wait meanwhile, and go on.
 void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
   for (const auto& slot : slots_) {
     std::shared_ptr<ServedModel> model = slot->model;
-    if (stopped_ || model == nullptr || !model->devices_lost()) continue;
+    if (ended_ || model == nullptr || !model->devices_lost()) continue;
     slot->stage = ModelState::Stage::kLoading;
     slot->progress = 0.0f;
     lock.unlock();
-    if (params_.log)
-      params_.log(fmt::format("devices are lost: model '{}' is loaded anew without them", slot->spec.name));
+    warn(fmt::format("devices are lost: model '{}' is loaded anew without them", slot->spec.name));
     std::string error;
     try {
-      model->renew(progress_of(*slot));
+      model->renew(progress_of(*slot, ended_));
     } catch (...) {
       error = to_api_error(std::current_exception()).what();
     }
-    if (params_.log)
-      params_.log(error.empty() ? fmt::format("model '{}' goes on", slot->spec.name)
-                                : not_loaded(slot->spec.name, error).what());
     lock.lock();
-    slot->stage = error.empty() ? ModelState::Stage::kLoaded : ModelState::Stage::kFailed;
-    slot->error = error;
-    if (error.empty()) continue;
-    slot->failed_at = std::chrono::steady_clock::now();
+    if (error.empty()) {
+      slot->stage = ModelState::Stage::kLoaded;
+      if (params_.log) params_.log(fmt::format("model '{}' goes on", slot->spec.name));
+      continue;
+    }
     slot->model = nullptr;
+    slot->is_wanted = true;
+    fail(*slot, error);
+    const bool is_end = ended_;
     lock.unlock();
+    if (!is_end) warn(fmt::format("the model '{}' could not be loaded: {}", slot->spec.name, error));
     model.reset();  // To end it takes its time.
     lock.lock();
   }
+}
+
+void ModelPool::warn(const std::string& line) const {
+  if (params_.warn) params_.warn(line);
 }
 
 void ModelPool::work() {
@@ -270,16 +310,21 @@ void ModelPool::work() {
     std::string why;  // It could not be loaded.
     {
       std::unique_lock lock(mutex_);
-      const auto wanted = [&] { return stopped_ || !waiting_.empty(); };
+      const auto wanted = [&] {
+        return ended_ || !waiting_.empty() || (stopped_ && !params_.devices_may_go);
+      };
       if (params_.devices_may_go) {
         changed_.wait_for(lock, kLookForLost, wanted);
         renew_lost(lock);
-        if (!wanted()) continue;
+        if (!wanted()) slot = wanted_back();
+        if (!wanted() && slot == nullptr) continue;
       } else {
         changed_.wait(lock, wanted);
       }
-      if (waiting_.empty()) return;
-      slot = slots_[waiting_.front().slot].get();
+      if (slot == nullptr) {
+        if (waiting_.empty()) return;
+        slot = slots_[waiting_.front().slot].get();
+      }
       model = slot->model;
       if (stopped_) error = as_pointer(shutting_down());
     }
@@ -290,21 +335,27 @@ void ModelPool::work() {
         error = std::current_exception();
       } catch (...) {
         why = to_api_error(std::current_exception()).what();
-        error = as_pointer(not_loaded(slot->spec.name, why));
       }
     }
     {
       const std::lock_guard lock(mutex_);
       // A load that was broken off is no failure of the model's.
-      if (stopped_ && error != nullptr) error = as_pointer(shutting_down());
+      if (stopped_ && model == nullptr) {
+        why.clear();
+        error = as_pointer(shutting_down());
+      }
       slot->last_used = ++clock_;
-      slot->error = why;
       if (model != nullptr) {
         slot->model = model;
         slot->stage = ModelState::Stage::kLoaded;
+        slot->error.clear();
+        slot->n_failures = 0;
+        slot->is_wanted = false;
+      } else if (!why.empty()) {
+        fail(*slot, why);
+        error = as_pointer(not_loaded(slot->spec, why));
       } else if (slot->model == nullptr) {
-        slot->stage = why.empty() ? ModelState::Stage::kIdle : ModelState::Stage::kFailed;
-        slot->failed_at = std::chrono::steady_clock::now();
+        slot->stage = ModelState::Stage::kIdle;
       }
       for (auto it = waiting_.begin(); it != waiting_.end();) {
         if (slots_[it->slot].get() != slot) {
@@ -315,8 +366,10 @@ void ModelPool::work() {
         it = waiting_.erase(it);
       }
     }
-    if (error != nullptr && params_.log)
-      params_.log(why.empty() ? to_api_error(error).what() : not_loaded(slot->spec.name, why).what());
+    if (!why.empty())
+      warn(fmt::format("the model '{}' could not be loaded: {}", slot->spec.name, why));
+    else if (error != nullptr)
+      warn(fmt::format("model '{}': {}", slot->spec.name, to_api_error(error).what()));
     for (const Ready& ready : those) {
       try {
         ready(model, error);

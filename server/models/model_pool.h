@@ -30,6 +30,7 @@ struct PoolParams {
   /// read.
   std::function<std::uint64_t(const ModelSpec&)> bytes_of;
   std::function<void(const std::string&)> log;
+  std::function<void(const std::string&)> warn;  ///< The same, of what somebody should look after.
   /// Whether devices can go (ServedModel::devices_lost). It is asked about once a second then, on the thread
   /// that loads: such a model is loaded anew onto what is left.
   bool devices_may_go = false;
@@ -47,8 +48,9 @@ struct ModelState {
   std::shared_ptr<ServedModel> model;
 };
 
-/// 503: a model could not be loaded, which is never the fault of who asks for it.
-ApiError not_loaded(const std::string& name, const std::string& why);
+/// 503: a model could not be loaded, which is never the fault of who asks for it, and whom it does not
+/// concern in which folder its file lies.
+ApiError not_loaded(const ModelSpec& spec, const std::string& why);
 
 /// Any number of threads.
 class ModelPool {
@@ -73,8 +75,11 @@ class ModelPool {
   /// The same, for a request: it is now the one that was used last.
   std::shared_ptr<ServedModel> use(std::string_view name);
 
-  /// No more loading. Those that wait are told.
+  /// No model is loaded any more that is not there. Those that wait are told. What loses its devices is still
+  /// loaded anew, for the sake of requests under way.
   void stop();
+  /// Nor is that, from now on.
+  void end();
   /// Waits until that is so: nobody is called any more.
   void join();
 
@@ -92,10 +97,14 @@ class ModelPool {
   Found find(std::string_view name) const;
   std::string known_names() const;
   void work();
+  void warn(const std::string& line) const;
   std::shared_ptr<ServedModel> load(Slot& slot);
   void make_room(const Slot& slot, std::unique_lock<std::mutex>& lock);
-  std::function<bool(float)> progress_of(Slot& slot);
+  /// Whose loading goes on as long as `flag` is not set.
+  std::function<bool(float)> progress_of(Slot& slot, const bool& flag);
   void renew_lost(std::unique_lock<std::mutex>& lock);
+  void fail(Slot& slot, const std::string& why);
+  Slot* wanted_back();
 
   const PoolParams params_;
   mutable std::mutex mutex_;
@@ -103,7 +112,7 @@ class ModelPool {
   std::vector<std::unique_ptr<Slot>> slots_;
   std::deque<Waiting> waiting_;
   std::uint64_t clock_ = 0;
-  bool stopped_ = false;
+  bool stopped_ = false, ended_ = false;
   std::thread thread_;
 };
 

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "weft/error.h"
+
 namespace weft::server {
 namespace {
 
@@ -104,9 +106,13 @@ void ServedModel::renew(const std::function<bool(float)>& progress) {
       try {
         reload_(progress);
         return make();
-      } catch (...) {
-        if (!devices_lost()) throw;
-      }  // More of them, meanwhile.
+      } catch (const std::exception& error) {
+        if (devices_lost()) continue;  // More of them, meanwhile.
+        is_gone_ = true;
+        const auto* const known = dynamic_cast<const Error*>(&error);
+        const bool cancelled = known != nullptr && known->code() == ErrorCode::kCancelled;
+        throw Error(ErrorCode::kUnavailable, cancelled ? "the server is shutting down" : error.what());
+      }
     }
   };
   if (embedding != nullptr) {

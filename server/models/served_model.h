@@ -1,5 +1,6 @@
 #pragma once
 // A model that is loaded and served: its service, and what requests of it share.
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -91,8 +92,11 @@ class ServedModel {
   /// Whether devices that it is on are lost for good.
   bool devices_lost() const { return devices_lost_ && devices_lost_(); }
   /// Then its weights and its cache are made anew on those that are left, and what is under way goes on.
-  /// Throws where they have no room: requests have ended then, and it is of no more use.
+  /// Throws Error kUnavailable where that cannot be, for want of room or whatever it is: requests have ended
+  /// with that then, and it is of no more use.
   void renew(const std::function<bool(float)>& progress);
+  /// Whether that is so.
+  bool is_gone() const { return is_gone_; }
 
   /// Lets requests that were taken end, at most so long.
   void drain(std::chrono::milliseconds at_most);
@@ -113,6 +117,7 @@ class ServedModel {
 
   const std::function<bool()> devices_lost_;
   const std::function<void(const std::function<bool(float)>&)> reload_;
+  std::atomic<bool> is_gone_ = false;
   mutable std::mutex adapters_mutex_;
   std::vector<AdapterUse> usual_adapters_;
   std::mutex picture_mutex_;

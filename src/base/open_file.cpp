@@ -44,6 +44,7 @@ OpenFile::OpenFile(const std::filesystem::path& path)
     if (::fstat(descriptor_, &status) != 0) fail("read");
     if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kIo, path.string() + " is not a regular file");
     size_ = static_cast<std::size_t>(status.st_size);
+    written_ = status.st_mtim;
     identity_ = identity_of(status);
   } catch (...) {
     ::close(descriptor_);
@@ -52,6 +53,17 @@ OpenFile::OpenFile(const std::filesystem::path& path)
 }
 
 OpenFile::~OpenFile() { ::close(descriptor_); }
+
+void OpenFile::check_unchanged() const {
+  struct stat status{};
+  if (::fstat(descriptor_, &status) != 0) fail("read");
+  if (status.st_mtim.tv_sec == written_.tv_sec && status.st_mtim.tv_nsec == written_.tv_nsec &&
+      static_cast<std::size_t>(status.st_size) == size_)
+    return;
+  throw Error(ErrorCode::kIo,
+              path_.string() + " was written to since it was opened; do not change a file while it is in " +
+                  "use, but put another one in its place");
+}
 
 std::size_t OpenFile::read_at(std::size_t offset, std::span<std::byte> to) const {
   std::size_t done = 0;

@@ -1,6 +1,7 @@
 #pragma once
 // A regular file, open for reading.
 #include <cstddef>
+#include <ctime>
 #include <filesystem>
 #include <span>
 
@@ -26,6 +27,9 @@ class OpenFile {
   /// systems are coarse, and the next change might not be seen. Zero also where the file system seems to make
   /// up the time of the last change (read-only images).
   Hash128 identity() const { return identity_; }
+  /// Throws Error kIo where somebody has written to it since it was opened. It may have been moved or
+  /// removed.
+  void check_unchanged() const;
   /// Reads from that byte on and says how many it got: fewer than asked for where the file ends. Throws Error
   /// kIo. From any thread.
   std::size_t read_at(std::size_t offset, std::span<std::byte> to) const;
@@ -36,6 +40,7 @@ class OpenFile {
   const std::filesystem::path path_;
   int descriptor_ = -1;
   std::size_t size_ = 0;
+  timespec written_ = {};  // When it was, last.
   Hash128 identity_;
 };
 

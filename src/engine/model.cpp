@@ -307,6 +307,7 @@ void Model::reload(const ModelParams& params) const try {
   const auto drop = [&] { (void)std::exchange(static_cast<engine::PlacedWeights&>(*impl_), {}); };
   drop();  // First: their memory is needed.
   try {
+    impl_->file.check_unchanged();
     place_weights(*impl_, destination_of(impl_->file, impl_->description, impl_->info, params), params);
   } catch (...) {
     drop();

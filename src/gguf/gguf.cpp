@@ -292,6 +292,10 @@ std::uint32_t File::version() const { return impl_->version; }
 std::size_t File::file_bytes() const { return impl_->file_bytes; }
 int File::n_parts() const { return impl_->n_parts; }
 
+void File::check_unchanged() const {
+  for (const base::MappedFile& file : impl_->files) file.file().check_unchanged();
+}
+
 base::Hash128 File::identity() const {
   base::Hasher hasher;
   for (const base::MappedFile& file : impl_->files) {

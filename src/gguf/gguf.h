@@ -113,6 +113,8 @@ class File {
   /// Of all parts, as base::OpenFile has it: equal only where no byte was changed. Zero where that is not
   /// known.
   base::Hash128 identity() const;
+  /// Throws Error kIo where somebody has written to a part since it was opened.
+  void check_unchanged() const;
 
   /// Copies a part of a tensor's bytes. Throws Error kIo where the file has been cut since it was opened, or
   /// cannot be read: whoever touches the mapped bytes themselves is ended by the system then.

@@ -16,7 +16,7 @@ namespace {
 
 using remote::Kind;
 using remote::Peers;
-using remote::Transfer;
+using remote::TransferEnd;
 using remote::Writer;
 
 class BetweenPeers : public testing::Test {
@@ -32,7 +32,7 @@ class BetweenPeers : public testing::Test {
     writer.raw(all);
     return writer;
   }
-  static std::string why_not(Peers& peers, const Transfer& from) {
+  static std::string why_not(Peers& peers, const TransferEnd& from) {
     try {
       peers.receive(from, [] { return false; });
     } catch (const Error& error) {

@@ -22,7 +22,7 @@ inline std::shared_ptr<Device> cpu(int n_threads = 1) {
   return find_backends()->open("cpu", {.n_threads = n_threads});
 }
 
-/// What a follower opens in rank of its CPU.
+/// What a follower opens in place of its CPU.
 using Wrap = std::function<std::shared_ptr<Device>(std::shared_ptr<Device> cpu)>;
 
 /// A CPU with one thread, whatever is asked of it.

@@ -62,6 +62,7 @@ def test_a_model_that_cannot_be_loaded_is_the_servers_fault(start_server, tmp_pa
         answer, text = post(address, "/v1/completions", body)
         assert answer.status == 503 and int(answer.headers["Retry-After-Ms"]) > 0, text
         assert "the model 'broken' could not be loaded: " in json.loads(text)["error"]["message"]
+        assert str(tmp_path) not in text.decode()
     assert get(address, "/ready")[0].status == 200  # For the other one.
     broken.write_bytes(whole)
     deadline = time.time() + 60

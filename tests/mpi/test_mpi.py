@@ -170,7 +170,7 @@ class Faults(unittest.TestCase):
         environment = os.environ | {"WEFT_REQUESTS": "1000000", "WEFT_MAY_FAIL": "1", "WEFT_RANK_TIMEOUT": "2"}
         command = [*LAUNCH, *SURVIVE, "-np", "3", REQUESTS_PROGRAM, "--gtest_color=no"]
         for i in range(N_KILLS):
-            with tempfile.TemporaryFile("w+") as log:
+            with tempfile.TemporaryFile("a+") as log:
                 job = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
                 def text(log=log) -> str:
@@ -242,6 +242,33 @@ class Faults(unittest.TestCase):
                 self.assertEqual(wrong, [])
                 server.end(self)
 
+    def test_a_loss_behind_sigterm_is_survived_too(self) -> None:
+        """Answers that are under way end first, and for that what is lost is replaced."""
+        body = json.dumps({"prompt": "once upon a time", "max_tokens": 1500, "temperature": 0, "ignore_eos": True, "stream": True})
+        with Server([PROGRAM, "serve"]) as server:
+            expected = server.stream(body)
+        with Server([*LAUNCH, *SURVIVE, "-np", "3", PROGRAM, "serve"]) as server:
+            got = []
+            client = threading.Thread(target=lambda: got.append(server.stream(body)))
+            client.start()
+            wait_until("the request", lambda: re.search(r"num_requests_running\S* 1", server.error_of("/metrics")[1]))
+            os.kill(server.ranks[1], signal.SIGKILL)
+            server.end(self)
+            client.join()
+            self.assertEqual(got, [expected])
+            self.assertIn("goes on", server.text())
+
+    def test_a_file_that_was_written_to_is_not_loaded_anew(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(shutil.copy(GOLDEN / "llama" / "model.gguf", folder))
+            with Server([*LAUNCH, *SURVIVE, "-np", "2", PROGRAM, "serve"], model) as server:
+                with model.open("r+b") as file:
+                    file.seek(-4096, os.SEEK_END)
+                    file.write(bytes(4096))
+                os.kill(server.ranks[1], signal.SIGKILL)
+                wait_until("that it is missed", lambda: "was written to since it was opened" in server.text())
+                server.end(self)
+
     def test_options_hold_for_what_is_left(self) -> None:
         for options in (["--device", "rank1.cpu"], ["--device", "rank1.cpu,cpu", "--tensor-split", "1,1"],
                         ["--tensor-split", "1,1"], ["--pin", "blk.0=rank1.cpu"]):  # fmt: skip
@@ -249,7 +276,7 @@ class Faults(unittest.TestCase):
                 expected = server.stream(BODIES[0])
                 os.kill(server.ranks[1], signal.SIGKILL)
                 wait_until("that it goes on", lambda server=server: "goes on" in server.text())
-                self.assertIn("lost: rank1.cpu; --device, --tensor-split and --pin hold for what is left", server.text())
+                self.assertIn("lost: rank1.cpu; ", server.text())
                 self.assertEqual(server.stream(BODIES[0]), expected)
                 server.end(self)
 
@@ -268,12 +295,12 @@ class Faults(unittest.TestCase):
                 for path, body in (("/v1/completions", BODIES[0]), ("/ready", None), ("/v1/completions", BODIES[2])):
                     status, text = server.error_of(path, body)
                     self.assertEqual(status, 503, text)
-                    self.assertIn("the model 'model' could not be loaded: ", json.loads(text)["error"]["message"])
+                    self.assertIn("could not be loaded", json.loads(text)["error"]["message"])
+                    self.assertNotIn(folder, text)
                 self.assertIn("model.gguf", server.error_of("/health")[1])
-                # It was not read anew for each of them, and is once it can be.
-                self.assertLess(server.text().count("could not be loaded"), 3, server.text())
+                # Once it can be it is, though nobody asks for it.
                 model.write_bytes(bytes_of_it)
-                wait_until("that it is loaded", lambda: server.error_of("/v1/completions", BODIES[0])[0] == 200)
+                wait_until("that it is loaded", lambda: server.error_of("/ready")[0] == 200)
                 self.assertEqual(server.stream(BODIES[0]), expected)
                 server.end(self)
 
@@ -288,7 +315,7 @@ class Server:
     """`weft serve`, alone or under mpirun."""
 
     def __init__(self, command: list[str], model: Path = GOLDEN / "llama" / "model.gguf") -> None:
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")
         self.job = subprocess.Popen([*command, "-m", str(model), "--port", "0", "-np", "4", "-t", "1", "-c", "2048"],
                                     stdout=subprocess.DEVNULL, stderr=self.log,
                                     env=os.environ | {"WEFT_RANK_TIMEOUT": "2"})  # fmt: skip

@@ -89,8 +89,10 @@ class Gateway:
         for _ in range(_ATTEMPTS):
             answer = self._forward.remote(text_of(body), request.method, target, headers, body)
             try:
-                # With the first piece: of answers that are not streams that is all.
                 status, fields = await answer.__anext__()
+                if not _is_stream(fields):
+                    # Whole: a replica may die between the last byte and the end.
+                    return Response(b"".join([piece async for piece in answer]), status, fields)
                 first = await anext(answer, b"")
             except (RayActorError, ConnectionError):
                 continue
@@ -179,6 +181,10 @@ def text_of(body: bytes) -> str:
 
 def _passed_on(headers: Any) -> dict[str, str]:
     return {name: value for name, value in headers if name.lower() not in _OWN_HEADERS}
+
+
+def _is_stream(headers: dict[str, str]) -> bool:
+    return any(name.lower() == "content-type" and value.startswith("text/event-stream") for name, value in headers.items())
 
 
 async def _pieces(first: bytes, rest: Any) -> AsyncIterator[bytes]:

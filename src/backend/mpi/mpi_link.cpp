@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -179,12 +180,12 @@ class MpiLink final : public remote::Link {
  private:
   // With mutex_ held:
   bool is_pushed() const { return n_kept_ >= kSmall; }
+  /// From the oldest on, up to one that is not done: to ask for thousands would take longer than to send.
   void forget_done() {
-    std::erase_if(on_their_way_, [&](auto& sent) {
-      if (!sent.first.is_done()) return false;
-      n_kept_ -= sent.second;
-      return true;
-    });
+    while (!on_their_way_.empty() && on_their_way_.front().first.is_done()) {
+      n_kept_ -= on_their_way_.front().second;
+      on_their_way_.pop_front();
+    }
   }
   /// Until it is to stop, and a little longer where something is on its way.
   void push(const std::stop_token& stop) {
@@ -246,9 +247,9 @@ class MpiLink final : public remote::Link {
   std::size_t n_incoming_ = 0;
   std::mutex mutex_;  // Of what is on its way.
   std::condition_variable_any news_;
-  std::vector<std::pair<Sending, std::size_t>> on_their_way_;  // With their bytes.
-  std::size_t n_kept_ = 0;                                     // The sum of these.
-  std::jthread pusher_;                                        // Last: it uses the others.
+  std::deque<std::pair<Sending, std::size_t>> on_their_way_;  // With their bytes.
+  std::size_t n_kept_ = 0;                                    // The sum of these.
+  std::jthread pusher_;                                       // Last: it uses the others.
 };
 
 /// At the end of the process.

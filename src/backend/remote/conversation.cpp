@@ -164,14 +164,20 @@ void Conversation::end_watch() {
   if (watch_.joinable()) watch_.join();
 }
 
-void Conversation::end() {
+void Conversation::end() noexcept {
   end_watch();
-  const NoSignals inherited;
-  const std::jthread limit([this](const std::stop_token& stop) {
+  std::jthread limit;
+  try {
+    const NoSignals inherited;
+    limit = std::jthread([this](const std::stop_token& stop) {
+      std::unique_lock lock(mutex_);
+      loss_.wait_for(lock, stop, patience_.lost_after, [&] { return !lost_.empty(); });
+      if (!stop.stop_requested()) lose(lock, "it does not listen");
+    });
+  } catch (...) {  // No thread: then nobody is told, lest this waits for ever.
     std::unique_lock lock(mutex_);
-    loss_.wait_for(lock, stop, patience_.lost_after, [&] { return !lost_.empty(); });
-    if (!stop.stop_requested()) lose(lock, "it does not listen");
-  });
+    lose(lock, "it is to end");
+  }
   tell(Kind::kEnd, {});
 }
 

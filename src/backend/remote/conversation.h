@@ -37,7 +37,7 @@ class Conversation {
   /// Of what has no answer, from destructors: a lost follower has lost that as well.
   void tell(Kind kind, Writer request) noexcept;
   /// Tells the follower that this was all; one that does not listen is given up soon.
-  void end();
+  void end() noexcept;
   /// To be called once it is lost, by a thread of its own, or not at all where `end` comes before.
   void when_lost(std::function<void()> call);
   /// What other followers know this one by; kNoRank where they do not.

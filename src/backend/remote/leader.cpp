@@ -327,7 +327,7 @@ class RemoteDevice final : public Device {
     transfer.number = to.with_->new_id();
     with_->ask(
         Kind::kSend,
-        Writer().put(remote(&from).id()).put(remote::Transfer{transfer.number, bytes, to.with_->rank}));
+        Writer().put(remote(&from).id()).put(remote::TransferEnd{transfer.number, bytes, to.with_->rank}));
     return transfer;
   }
   void receive_from(Device& other, const Device::Transfer& transfer, DeviceTensor* to) override {
@@ -340,8 +340,8 @@ class RemoteDevice final : public Device {
                  Writer().put(remote(transfer.from).id()).put(tensor).put(std::uint64_t{transfer.bytes}));
       return;
     }
-    with_->ask(Kind::kReceive,
-               Writer().put(tensor).put(remote::Transfer{transfer.number, transfer.bytes, from.with_->rank}));
+    with_->ask(Kind::kReceive, Writer().put(tensor).put(
+                                   remote::TransferEnd{transfer.number, transfer.bytes, from.with_->rank}));
     with_->traffic().bytes_from_others += transfer.bytes;
   }
 

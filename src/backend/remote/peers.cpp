@@ -30,7 +30,7 @@ Peers::Peer& Peers::connected(int rank) {
   return peer;
 }
 
-void Peers::send(const Transfer& to, Kind kind, Writer contents) {
+void Peers::send(const TransferEnd& to, Kind kind, Writer contents) {
   Peer& peer = connected(to.rank);
   if (peer.is_lost) return;
   try {
@@ -49,7 +49,7 @@ bool Peers::listen_to(Peer& peer, Deadline deadline) {
   return true;
 }
 
-Message Peers::receive(const Transfer& from, const std::function<bool()>& is_given_up) {
+Message Peers::receive(const TransferEnd& from, const std::function<bool()>& is_given_up) {
   Peer& peer = connected(from.rank);
   for (;;) {
     const std::scoped_lock lock(peer.reading);

@@ -23,9 +23,9 @@ class Peers {
 
   /// Whoever receives it gets the bytes, or an error that says what they are. One that is lost gets nothing.
   /// Throws Error kDevice where it cannot be sent.
-  void send(const Transfer& to, Kind kind, Writer contents);
+  void send(const TransferEnd& to, Kind kind, Writer contents);
   /// Waits for it. Throws Error kDevice where it does not come, or `is_given_up` says so now and then.
-  Message receive(const Transfer& from, const std::function<bool()>& is_given_up);
+  Message receive(const TransferEnd& from, const std::function<bool()>& is_given_up);
   /// Takes in what has come and nobody has asked for yet, so that it does not cross only then.
   void listen();
   /// Nothing comes from there any more.

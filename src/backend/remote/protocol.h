@@ -33,8 +33,8 @@ enum class Kind : std::uint8_t {
   kCompile,       ///< device, plan, graph, tensors, PlanRequest, not for the host -> PlanFacts, description
   kStep,     ///< plan, StepHead, symbols, tensors?, written parts -> seconds of kernels, outputs for the host
   kCopy,     ///< tensor, tensor that gets them, bytes
-  kSend,     ///< tensor, Transfer: that follower gets the bytes
-  kReceive,  ///< tensor or 0, Transfer: gets them. Where that fails, steps that read them fail
+  kSend,     ///< tensor, TransferEnd: that follower gets the bytes
+  kReceive,  ///< tensor or 0, TransferEnd: gets them. Where that fails, steps that read them fail
   kLost,     ///< rank: that follower is lost
   kCancel,   ///< plan, request: that step of its may end early
   kDropTensor,  ///< tensor
@@ -65,7 +65,7 @@ std::string build_name();
 /// The first bytes of a tensor, from one follower to another: a message of kind kAnswer, or kError with text,
 /// with this number. The request to send goes out before the one to receive: so nobody waits for what stands
 /// behind what waits for it.
-struct Transfer {
+struct TransferEnd {
   std::uint64_t number = 0, bytes = 0;
   std::int32_t rank = 0;  ///< The other end.
 };

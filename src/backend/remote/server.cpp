@@ -340,12 +340,12 @@ class Server {
       }
       case Kind::kSend: {
         const auto from = in.get<std::uint64_t>();
-        send(from, in.get<Transfer>());
+        send(from, in.get<TransferEnd>());
         return false;
       }
       case Kind::kReceive: {
         const auto to = in.get<std::uint64_t>();
-        fill(to, [&] { return peers_.receive(in.get<Transfer>(), [this] { return has_ended(); }); });
+        fill(to, [&] { return peers_.receive(in.get<TransferEnd>(), [this] { return has_ended(); }); });
         return false;
       }
       case Kind::kDropTensor: {
@@ -518,7 +518,7 @@ class Server {
     if (const auto at = tensors_.find(tensor); at != tensors_.end()) missing_[at->second.get()] = why;
   }
 
-  void send(std::uint64_t tensor, const Transfer& transfer) {
+  void send(std::uint64_t tensor, const TransferEnd& transfer) {
     Writer contents;
     Kind kind = Kind::kAnswer;
     try {

@@ -5,8 +5,8 @@
 // in the order of its addresses: with scales before the codes in front of them, Q8_0 came at three quarters
 // of the speed. More columns are not left to it; all lines of a panel are fetched or none, and of a gated
 // product sixteen panels of one matrix go before those of the other. labs/matmul_lab shows each. AVX2 has
-// twice as many instructions for each line: there, no codes are left to the hardware alone (kAlwaysFetches),
-// but floats are (with one column F32 fetched ahead came at five sixths of the speed, F16 as fast).
+// twice as many instructions for each line: there, no records of codes are left to the hardware alone
+// (kAlwaysFetches), but low planes and floats are (with one column F32 fetched ahead came at five sixths of the speed, F16 as fast).
 #include <cstddef>
 #include <cstdint>
 

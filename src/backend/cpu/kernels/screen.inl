@@ -93,7 +93,8 @@ static void screen_panel(const std::byte* panel, const std::byte* middle, std::i
   }
 #pragma GCC unroll 1
   for (std::int64_t left = n_blocks; left > 0; --left) {
-    if constexpr (kBits != Bits::kMiddle) prefetch<kQuantisedAhead, Tall::kRecordBytes, kColumns, Tall::kStreamed>(panel);
+    if constexpr (kBits != Bits::kMiddle)
+      prefetch<kQuantisedAhead, Tall::kRecordBytes, kColumns, Tall::kStreamed>(panel);
     Ints products[kColumns];
 #pragma GCC unroll 2
     for (int c = 0; c < kColumns; ++c) products[c] = zero_ints();
