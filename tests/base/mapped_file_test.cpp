@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -59,6 +60,20 @@ TEST_F(MappedFileTest, WhatWasCutIsAnError) {
     EXPECT_NE(std::string(error.what()).find("lost those from byte 10000 on"), std::string::npos)
         << error.what();
   }
+}
+
+TEST_F(MappedFileTest, WhatWasWrittenToIsTold) {
+  write(20000);
+  fs::last_write_time(path_, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const MappedFile file(path_);
+  file.file().check_unchanged();
+  const fs::path elsewhere = path_.string() + "-moved";
+  fs::rename(path_, elsewhere);
+  write(20000);  // Another file.
+  file.file().check_unchanged();
+  std::fstream(elsewhere, std::ios::in | std::ios::out | std::ios::binary) << "other";
+  EXPECT_THROW(file.file().check_unchanged(), Error);
+  fs::remove(elsewhere);
 }
 
 TEST_F(MappedFileTest, LargePagesLeaveWhatWasCut) {
