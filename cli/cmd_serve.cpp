@@ -227,8 +227,10 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   };
   const auto others = std::make_shared<OtherProcesses>();
   pool.devices_may_go = others->count() > 0;
-  const auto load = [options, trace, footprint, others, &log, default_path = pool.models.front().path](
-                        const ModelSpec& spec, const std::function<bool(float)>& progress) {
+  const auto told_lost = std::make_shared<std::vector<std::string>>();
+  const auto load = [options, trace, footprint, others, told_lost, &log,
+                     default_path = pool.models.front().path](const ModelSpec& spec,
+                                                              const std::function<bool(float)>& progress) {
     const auto n_others =
         std::make_shared<std::atomic<std::size_t>>(others->count());  // That it was loaded on.
     const auto options_now = [options, others] {
@@ -236,10 +238,10 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       now.lost = others->lost();
       return now;
     };
-    // Also anew, where fewer processes are left.
+    // Also anew, where fewer processes are left. On the pool's thread alone.
     const auto params_now = [=, &log](const std::function<bool(float)>& told) {
       const ModelOptions now = options_now();
-      if (!now.lost.empty())
+      if (std::exchange(*told_lost, now.lost) != now.lost)
         log.write(LogLevel::kWarning, describe_loss(now.lost, placement_params(options->model)));
       ModelParams params = model_params(now, options->context, options->talk);
       params.progress = told;

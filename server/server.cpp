@@ -95,8 +95,15 @@ Server::Server(ServerParams params) : impl_(std::make_unique<Impl>(std::move(par
 
 Server::~Server() {
   // First those who call others: the thread of stop(), the pool's, the workers.
-  if (impl_->stopping.joinable()) impl_->stopping.join();
+  const auto join_stopping = [&] {
+    std::unique_lock lock(impl_->mutex);
+    if (!impl_->stopping.joinable()) return;
+    lock.unlock();
+    impl_->stopping.join();
+  };
+  join_stopping();
   impl_->pool.join();
+  join_stopping();  // A load that has failed may have called stop().
   impl_->api.stop();
 }
 

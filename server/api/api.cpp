@@ -305,7 +305,8 @@ void Api::run(const Route& route, Job& job) noexcept {
     route.run(*this, job);
     if (!route.generates) finish(job, {});
   } catch (...) {
-    fail(job, route.shape, to_api_error(std::current_exception()));
+    const auto gone = job.model != nullptr ? job.model->gone() : std::nullopt;
+    fail(job, route.shape, gone.value_or(to_api_error(std::current_exception())));
   }
 }
 

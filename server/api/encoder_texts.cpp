@@ -45,7 +45,7 @@ void submit(Job& job, EncoderTexts texts) {
       if (error != nullptr) std::rethrow_exception(error);
       made.body = to_text(answer(std::move(values)));
     } catch (...) {
-      const ApiError failed = to_api_error(std::current_exception());
+      const ApiError failed = model->gone().value_or(to_api_error(std::current_exception()));
       made = error_answer(failed, ErrorShape::kOpenAi);
       outcome = {.status = failed.status, .error = failed.what()};
     }

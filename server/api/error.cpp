@@ -43,6 +43,8 @@ ApiError from_error(const Error& error) {
       result.retry_after_ms = overloaded != nullptr ? std::max(1.0, overloaded->retry_after_ms) : 1000.0;
       return result;
     }
+    case ErrorCode::kCancelled:
+      return unavailable("cancelled", "the server is shutting down");
     case ErrorCode::kUnavailable:
       return unavailable("unavailable", error.what());
     case ErrorCode::kOutOfMemory:

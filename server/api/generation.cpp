@@ -3,8 +3,6 @@
 #include <atomic>
 #include <utility>
 
-#include "models/model_pool.h"
-
 namespace weft::server {
 namespace {
 
@@ -15,10 +13,11 @@ constexpr std::chrono::seconds kPing{10};
 std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model) {
   switch (chunk.stop) {
     case StopReason::kError:
-      if (model.is_gone()) return not_loaded(model.spec, chunk.error);
+      if (const auto gone = model.gone()) return gone;
       return ApiError(500, "server_error", "generation_failed", "",
                       chunk.error.empty() ? "the computation failed" : chunk.error);
     case StopReason::kCancelled:
+      if (const auto gone = model.gone()) return gone;
       return unavailable("cancelled", "the server is shutting down");
     case StopReason::kTimeout:
       if (chunk.stats.n_generated > 0) return std::nullopt;

@@ -33,6 +33,11 @@ Json model_json(const ModelState& state) {
   return json;
 }
 
+bool can_answer(const std::vector<ModelState>& states) {
+  return std::any_of(states.begin(), states.end(),
+                     [](const ModelState& state) { return state.stage == ModelState::Stage::kLoaded; });
+}
+
 std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpRequest& request) {
   auto model = models.loaded(request.query_value("model"));
   if (model != nullptr) return model;
@@ -43,36 +48,33 @@ std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpReque
 
 }  // namespace
 
+// Of the first model, unless another one can answer. One that was put out comes back when it is asked for;
+// and whoever asks whether the process lives must not end it while a model is loaded once more.
 void Api::health(Job& job) {
   const std::vector<ModelState> states = models_->states();
+  const ModelState& first = states.front();
   HttpAnswer answer;
   answer.headers = job.headers();
   answer.status = 503;
-  const ModelState& first = states.front();
   if (leaving_) {
     answer.body = to_text({{"status", "stopping"}});
-  } else if (first.model != nullptr || first.stage == ModelState::Stage::kIdle) {
-    // Also while its devices are replaced: whoever asks whether the process lives must not end it for that.
-    answer.status = 200;
-    answer.body = to_text({{"status", "ok"}});
-  } else if (first.stage == ModelState::Stage::kLoading) {
+  } else if (first.stage == ModelState::Stage::kLoading && !first.was_loaded) {
     answer.body = to_text({{"status", "loading"}, {"progress", first.progress}});
     answer.headers.emplace_back("Retry-After", "1");
-  } else {
+  } else if (first.stage == ModelState::Stage::kFailed && !can_answer(states)) {
     answer.body = to_text({{"status", "error"}, {"error", {{"message", first.error}}}});
+  } else {
+    answer.status = 200;
+    answer.body = to_text({{"status", "ok"}});
   }
   job.exchange->send(std::move(answer));
 }
 
-// Of the first model, unless another one can answer. One that was put out comes back when it is asked for.
 void Api::ready(Job& job) {
   if (leaving_) throw unavailable("stopping", "the server is shutting down");
   const std::vector<ModelState> states = models_->states();
   const ModelState& first = states.front();
-  const bool any = std::any_of(states.begin(), states.end(), [](const ModelState& state) {
-    return state.stage == ModelState::Stage::kLoaded;
-  });
-  if (any || first.stage == ModelState::Stage::kIdle) return job.send({{"status", "ok"}});
+  if (can_answer(states) || first.stage == ModelState::Stage::kIdle) return job.send({{"status", "ok"}});
   if (first.stage == ModelState::Stage::kLoading) throw unavailable("loading", "the model is being loaded");
   throw unavailable("model_unavailable",
                     "the model could not be loaded; the log says why, and GET /v1/models");

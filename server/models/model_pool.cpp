@@ -30,12 +30,6 @@ std::exception_ptr as_pointer(const ApiError& error) { return std::make_exceptio
 ApiError no_model(const std::string& message, double retry_after_ms = 1000.0) {
   return unavailable("unavailable", message, retry_after_ms);
 }
-std::string without_folder(std::string text, const std::filesystem::path& file) {
-  const std::string folder = (file.parent_path() / "").string();
-  if (folder.size() <= 1) return text;
-  for (std::size_t at = 0; (at = text.find(folder, at)) != std::string::npos;) text.erase(at, folder.size());
-  return text;
-}
 ApiError shutting_down() { return no_model("the server is shutting down"); }
 
 // Without the end that names of files have.
@@ -48,13 +42,6 @@ std::string lower_case(std::string_view name) {
 
 }  // namespace
 
-ApiError not_loaded(const ModelSpec& spec, const std::string& why) {
-  return unavailable(
-      "model_unavailable",
-      fmt::format("the model '{}' could not be loaded: {}", spec.name, without_folder(why, spec.path)),
-      1000.0 * static_cast<double>(kTryAgain.count()));
-}
-
 struct ModelPool::Slot {
   ModelSpec spec;
   ModelState::Stage stage = ModelState::Stage::kIdle;
@@ -66,7 +53,13 @@ struct ModelPool::Slot {
   // Of tries one behind another that failed:
   int n_failures = 0;
   std::chrono::steady_clock::time_point try_again_at = {};
+  bool was_loaded = false;
   bool is_wanted = false;  ///< Also where nobody asks: it was there, and its devices went.
+
+  ApiError not_loaded(const std::string& why) const {
+    const std::chrono::duration<double, std::milli> pause = try_again_at - std::chrono::steady_clock::now();
+    return server::not_loaded(spec, why, std::max(1000.0, pause.count()));
+  }
 };
 
 ModelPool::ModelPool(PoolParams params) : params_(std::move(params)) {
@@ -143,14 +136,17 @@ void ModelPool::get(std::string_view name, Ready ready) {
       model = slot->model;
     } else if (slot->stage == ModelState::Stage::kFailed &&
                std::chrono::steady_clock::now() < slot->try_again_at) {
-      error = as_pointer(not_loaded(slot->spec, slot->error));
+      error = as_pointer(slot->not_loaded(slot->error));
     } else if (waiting_.size() >= kMaxWaiting) {
       error = as_pointer(no_model("too many requests wait for a model to be loaded", 5000.0));
     } else {
       const auto at =
           std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s.get() == slot; });
       waiting_.push_back({static_cast<std::size_t>(at - slots_.begin()), std::move(ready)});
-      if (slot->stage == ModelState::Stage::kIdle) slot->stage = ModelState::Stage::kLoading;
+      if (slot->stage == ModelState::Stage::kIdle) {
+        slot->stage = ModelState::Stage::kLoading;
+        slot->progress = 0.0f;
+      }
       changed_.notify_all();
       return;
     }
@@ -163,7 +159,7 @@ std::vector<ModelState> ModelPool::states() const {
   std::vector<ModelState> result;
   for (const auto& slot : slots_)
     result.push_back({slot->spec.name, slot->spec.aliases, slot->spec.adapters, slot->spec.path, slot->stage,
-                      slot->progress, slot->error, slot->model});
+                      slot->progress, slot->error, slot->was_loaded, slot->model});
   return result;
 }
 
@@ -194,7 +190,7 @@ void ModelPool::end() {
 }
 
 // Frees models that nobody uses until there is room, waiting for those that somebody does.
-void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) {
+void ModelPool::make_room(const Slot& slot, bool is_asked_for, std::unique_lock<std::mutex>& lock) {
   const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
   while (!stopped_) {
     int n_loaded = 0;
@@ -210,6 +206,7 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
     const bool fits = (params_.n_loaded == 0 || n_loaded < params_.n_loaded) &&
                       (params_.bytes == 0 || bytes <= params_.bytes);
     if (fits || n_loaded == 0) return;  // Alone it is tried, whatever was estimated.
+    if (!is_asked_for) throw Error(ErrorCode::kUnavailable, "other models use the memory");
     if (oldest != nullptr) {
       std::shared_ptr<ServedModel> leaving = std::exchange(oldest->model, nullptr);
       oldest->stage = ModelState::Stage::kIdle;
@@ -227,7 +224,7 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
   throw shutting_down();
 }
 
-std::shared_ptr<ServedModel> ModelPool::load(Slot& slot) {
+std::shared_ptr<ServedModel> ModelPool::load(Slot& slot, bool is_asked_for) {
   const std::uint64_t bytes = params_.bytes_of ? params_.bytes_of(slot.spec) : 0;
   {
     std::unique_lock lock(mutex_);
@@ -235,7 +232,7 @@ std::shared_ptr<ServedModel> ModelPool::load(Slot& slot) {
     slot.stage = ModelState::Stage::kLoading;
     slot.progress = 0.0f;
     slot.error.clear();
-    make_room(slot, lock);
+    make_room(slot, is_asked_for, lock);
   }
   return params_.load(slot.spec, progress_of(slot, stopped_));
 }
@@ -251,7 +248,7 @@ std::function<bool(float)> ModelPool::progress_of(Slot& slot, const bool& flag) 
 /// With mutex_ held.
 void ModelPool::fail(Slot& slot, const std::string& why) {
   slot.stage = ModelState::Stage::kFailed;
-  slot.error = without_folder(why, slot.spec.path);
+  slot.error = without_folders(why);
   const auto pause = std::min(kTryAgain * (1 << std::min(slot.n_failures++, 5)), kTryAgainAtMost);
   slot.try_again_at = std::chrono::steady_clock::now() + pause;
 }
@@ -260,13 +257,16 @@ void ModelPool::fail(Slot& slot, const std::string& why) {
 ModelPool::Slot* ModelPool::wanted_back() {
   const auto now = std::chrono::steady_clock::now();
   const auto at = std::find_if(slots_.begin(), slots_.end(), [&](const auto& slot) {
-    return slot->is_wanted && slot->stage == ModelState::Stage::kFailed && now >= slot->try_again_at;
+    return slot->is_wanted && slot->model == nullptr && slot->stage != ModelState::Stage::kLoading &&
+           now >= slot->try_again_at;
   });
   return stopped_ || at == slots_.end() ? nullptr : at->get();
 }
 
 /// Requests under way wait meanwhile, and go on.
 void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
+  for (const auto& slot : slots_)  // All of them are told of at once.
+    if (slot->model != nullptr && slot->model->devices_lost()) slot->stage = ModelState::Stage::kLoading;
   for (const auto& slot : slots_) {
     std::shared_ptr<ServedModel> model = slot->model;
     if (ended_ || model == nullptr || !model->devices_lost()) continue;
@@ -283,7 +283,9 @@ void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     if (error.empty()) {
       slot->stage = ModelState::Stage::kLoaded;
+      lock.unlock();
       if (params_.log) params_.log(fmt::format("model '{}' goes on", slot->spec.name));
+      lock.lock();
       continue;
     }
     slot->model = nullptr;
@@ -305,9 +307,10 @@ void ModelPool::work() {
   while (true) {
     Slot* slot = nullptr;
     std::vector<Ready> those;
-    std::shared_ptr<ServedModel> model;
+    std::shared_ptr<ServedModel> model, too_late;
     std::exception_ptr error;
     std::string why;  // It could not be loaded.
+    bool is_asked_for = false, is_end = false, is_back = false;
     {
       std::unique_lock lock(mutex_);
       const auto wanted = [&] {
@@ -323,6 +326,7 @@ void ModelPool::work() {
       }
       if (slot == nullptr) {
         if (waiting_.empty()) return;
+        is_asked_for = true;
         slot = slots_[waiting_.front().slot].get();
       }
       model = slot->model;
@@ -330,7 +334,7 @@ void ModelPool::work() {
     }
     if (error == nullptr && model == nullptr) {
       try {
-        model = load(*slot);
+        model = load(*slot, is_asked_for);
       } catch (const ApiError&) {  // There is no room for it now.
         error = std::current_exception();
       } catch (...) {
@@ -339,21 +343,23 @@ void ModelPool::work() {
     }
     {
       const std::lock_guard lock(mutex_);
-      // A load that was broken off is no failure of the model's.
-      if (stopped_ && model == nullptr) {
+      // A load that was broken off is no failure of the model's, and what comes now nobody would end.
+      if (is_end = stopped_; is_end) {
         why.clear();
         error = as_pointer(shutting_down());
+        if (slot->model == nullptr) too_late = std::move(model);
       }
       slot->last_used = ++clock_;
       if (model != nullptr) {
         slot->model = model;
         slot->stage = ModelState::Stage::kLoaded;
         slot->error.clear();
-        slot->n_failures = 0;
+        is_back = std::exchange(slot->n_failures, 0) > 0;
+        slot->was_loaded = true;
         slot->is_wanted = false;
       } else if (!why.empty()) {
         fail(*slot, why);
-        error = as_pointer(not_loaded(slot->spec, why));
+        error = as_pointer(slot->not_loaded(why));
       } else if (slot->model == nullptr) {
         slot->stage = ModelState::Stage::kIdle;
       }
@@ -368,8 +374,9 @@ void ModelPool::work() {
     }
     if (!why.empty())
       warn(fmt::format("the model '{}' could not be loaded: {}", slot->spec.name, why));
-    else if (error != nullptr)
+    else if (error != nullptr && !is_end)
       warn(fmt::format("model '{}': {}", slot->spec.name, to_api_error(error).what()));
+    if (is_back && params_.log) params_.log(fmt::format("model '{}' is loaded again", slot->spec.name));
     for (const Ready& ready : those) {
       try {
         ready(model, error);

@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "api/error.h"
 #include "models/served_model.h"
 
 namespace weft::server {
@@ -45,12 +44,9 @@ struct ModelState {
   Stage stage = Stage::kIdle;
   float progress = 0.0f;  ///< With kLoading.
   std::string error;      ///< With kFailed: of the last try.
+  bool was_loaded = false;
   std::shared_ptr<ServedModel> model;
 };
-
-/// 503: a model could not be loaded, which is never the fault of who asks for it, and whom it does not
-/// concern in which folder its file lies.
-ApiError not_loaded(const ModelSpec& spec, const std::string& why);
 
 /// Any number of threads.
 class ModelPool {
@@ -80,7 +76,7 @@ class ModelPool {
   void stop();
   /// Nor is that, from now on.
   void end();
-  /// Waits until that is so: nobody is called any more.
+  /// The same, and waits until nobody is called any more.
   void join();
 
  private:
@@ -98,8 +94,8 @@ class ModelPool {
   std::string known_names() const;
   void work();
   void warn(const std::string& line) const;
-  std::shared_ptr<ServedModel> load(Slot& slot);
-  void make_room(const Slot& slot, std::unique_lock<std::mutex>& lock);
+  std::shared_ptr<ServedModel> load(Slot& slot, bool is_asked_for);
+  void make_room(const Slot& slot, bool is_asked_for, std::unique_lock<std::mutex>& lock);
   /// Whose loading goes on as long as `flag` is not set.
   std::function<bool(float)> progress_of(Slot& slot, const bool& flag);
   void renew_lost(std::unique_lock<std::mutex>& lock);

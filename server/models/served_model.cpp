@@ -1,12 +1,12 @@
 #include "models/served_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <system_error>
 #include <utility>
-
-#include "weft/error.h"
 
 namespace weft::server {
 namespace {
@@ -42,6 +42,27 @@ std::unique_ptr<EmbeddingService> embedding_of(const std::shared_ptr<const Model
 }
 
 }  // namespace
+
+std::string without_folders(std::string_view text) {
+  constexpr std::string_view kEnds = " \t\n'\"()";
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of(kEnds), text.size());
+    std::string_view word = text.substr(0, end);
+    if (word.starts_with('/') || word.starts_with("./") || word.starts_with("../"))
+      word.remove_prefix(word.find_last_of('/') + 1);
+    result += word;
+    if (end < text.size()) result += text[end];
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return result;
+}
+
+ApiError not_loaded(const ModelSpec& spec, const std::string& why, double retry_after_ms) {
+  return unavailable("model_unavailable",
+                     fmt::format("the model '{}' could not be loaded: {}", spec.name, without_folders(why)),
+                     retry_after_ms);
+}
 
 std::shared_ptr<const CompiledGrammar> GrammarCache::get(const std::string& key,
                                                          const std::function<Grammar()>& make) {
@@ -106,12 +127,12 @@ void ServedModel::renew(const std::function<bool(float)>& progress) {
       try {
         reload_(progress);
         return make();
-      } catch (const std::exception& error) {
+      } catch (...) {
         if (devices_lost()) continue;  // More of them, meanwhile.
-        is_gone_ = true;
-        const auto* const known = dynamic_cast<const Error*>(&error);
-        const bool cancelled = known != nullptr && known->code() == ErrorCode::kCancelled;
-        throw Error(ErrorCode::kUnavailable, cancelled ? "the server is shutting down" : error.what());
+        const ApiError error = to_api_error(std::current_exception());
+        const std::lock_guard lock(gone_mutex_);
+        gone_ = error.code == "cancelled" ? error : not_loaded(spec, error.what());
+        throw;
       }
     }
   };
@@ -122,6 +143,11 @@ void ServedModel::renew(const std::function<bool(float)>& progress) {
   } else {
     service->renew([&] { return again([&] { return Context(model, context); }); });
   }
+}
+
+std::optional<ApiError> ServedModel::gone() const {
+  const std::lock_guard lock(gone_mutex_);
+  return gone_;
 }
 
 void ServedModel::drain(std::chrono::milliseconds at_most) {

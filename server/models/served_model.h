@@ -1,6 +1,5 @@
 #pragma once
 // A model that is loaded and served: its service, and what requests of it share.
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "api/error.h"
 #include "models/embedding_service.h"
 #include "observe/step_log.h"
 #include "weft/audio.h"
@@ -71,6 +71,11 @@ struct ServedModelParams {
   std::function<void(const std::function<bool(float)>& progress)> reload = nullptr;
 };
 
+/// For clients, whom it does not concern in which folders files lie.
+std::string without_folders(std::string_view text);
+/// 503: a model could not be loaded, which is never the fault of who asks for it.
+ApiError not_loaded(const ModelSpec& spec, const std::string& why, double retry_after_ms = 2000.0);
+
 /// All members may be used from any thread.
 class ServedModel {
  public:
@@ -92,11 +97,11 @@ class ServedModel {
   /// Whether devices that it is on are lost for good.
   bool devices_lost() const { return devices_lost_ && devices_lost_(); }
   /// Then its weights and its cache are made anew on those that are left, and what is under way goes on.
-  /// Throws Error kUnavailable where that cannot be, for want of room or whatever it is: requests have ended
-  /// with that then, and it is of no more use.
+  /// Throws where that cannot be, for want of room or whatever it is: requests have ended then, and it is of
+  /// no more use.
   void renew(const std::function<bool(float)>& progress);
-  /// Whether that is so.
-  bool is_gone() const { return is_gone_; }
+  /// What those requests are to be told, and all that come still; nothing while it is of use.
+  std::optional<ApiError> gone() const;
 
   /// Lets requests that were taken end, at most so long.
   void drain(std::chrono::milliseconds at_most);
@@ -117,7 +122,8 @@ class ServedModel {
 
   const std::function<bool()> devices_lost_;
   const std::function<void(const std::function<bool(float)>&)> reload_;
-  std::atomic<bool> is_gone_ = false;
+  mutable std::mutex gone_mutex_;
+  std::optional<ApiError> gone_;
   mutable std::mutex adapters_mutex_;
   std::vector<AdapterUse> usual_adapters_;
   std::mutex picture_mutex_;
