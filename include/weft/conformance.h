@@ -30,9 +30,9 @@ struct ConformanceCase {
 
 struct ConformanceOptions {
   std::string only = {};  ///< Cases of this op; empty: of all.
-  int every = 1;          ///< Only each n-th case is run, where there is less time.
   std::uint64_t seed = 1;
   std::function<void(const ConformanceCase&)> progress = {};  ///< After each case.
+  int every = 1;  ///< Only each n-th case is run, where there is less time.
 };
 
 /// All ops there are.

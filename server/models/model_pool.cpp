@@ -56,9 +56,10 @@ struct ModelPool::Slot {
   bool was_loaded = false;
   bool is_wanted = false;  ///< Also where nobody asks: it was there, and its devices went.
 
-  ApiError not_loaded(const std::string& why) const {
+  /// With kFailed.
+  ApiError not_loaded() const {
     const std::chrono::duration<double, std::milli> pause = try_again_at - std::chrono::steady_clock::now();
-    return server::not_loaded(spec, why, std::max(1000.0, pause.count()));
+    return server::not_loaded(spec, error, std::max(1000.0, pause.count()));
   }
 };
 
@@ -136,7 +137,7 @@ void ModelPool::get(std::string_view name, Ready ready) {
       model = slot->model;
     } else if (slot->stage == ModelState::Stage::kFailed &&
                std::chrono::steady_clock::now() < slot->try_again_at) {
-      error = as_pointer(slot->not_loaded(slot->error));
+      error = as_pointer(slot->not_loaded());
     } else if (waiting_.size() >= kMaxWaiting) {
       error = as_pointer(no_model("too many requests wait for a model to be loaded", 5000.0));
     } else {
@@ -190,7 +191,7 @@ void ModelPool::end() {
 }
 
 // Frees models that nobody uses until there is room, waiting for those that somebody does.
-void ModelPool::make_room(const Slot& slot, bool is_asked_for, std::unique_lock<std::mutex>& lock) {
+void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) {
   const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
   while (!stopped_) {
     int n_loaded = 0;
@@ -206,7 +207,7 @@ void ModelPool::make_room(const Slot& slot, bool is_asked_for, std::unique_lock<
     const bool fits = (params_.n_loaded == 0 || n_loaded < params_.n_loaded) &&
                       (params_.bytes == 0 || bytes <= params_.bytes);
     if (fits || n_loaded == 0) return;  // Alone it is tried, whatever was estimated.
-    if (!is_asked_for) throw Error(ErrorCode::kUnavailable, "other models use the memory");
+    if (!is_asked_for(slot)) throw Error(ErrorCode::kUnavailable, "other models use the memory");
     if (oldest != nullptr) {
       std::shared_ptr<ServedModel> leaving = std::exchange(oldest->model, nullptr);
       oldest->stage = ModelState::Stage::kIdle;
@@ -224,7 +225,7 @@ void ModelPool::make_room(const Slot& slot, bool is_asked_for, std::unique_lock<
   throw shutting_down();
 }
 
-std::shared_ptr<ServedModel> ModelPool::load(Slot& slot, bool is_asked_for) {
+std::shared_ptr<ServedModel> ModelPool::load(Slot& slot) {
   const std::uint64_t bytes = params_.bytes_of ? params_.bytes_of(slot.spec) : 0;
   {
     std::unique_lock lock(mutex_);
@@ -232,7 +233,7 @@ std::shared_ptr<ServedModel> ModelPool::load(Slot& slot, bool is_asked_for) {
     slot.stage = ModelState::Stage::kLoading;
     slot.progress = 0.0f;
     slot.error.clear();
-    make_room(slot, is_asked_for, lock);
+    make_room(slot, lock);
   }
   return params_.load(slot.spec, progress_of(slot, stopped_));
 }
@@ -243,6 +244,12 @@ std::function<bool(float)> ModelPool::progress_of(Slot& slot, const bool& flag) 
     slot.progress = progress;
     return !flag;
   };
+}
+
+/// With mutex_ held.
+bool ModelPool::is_asked_for(const Slot& slot) const {
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const Waiting& waiting) { return slots_[waiting.slot].get() == &slot; });
 }
 
 /// With mutex_ held.
@@ -293,7 +300,7 @@ void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
     fail(*slot, error);
     const bool is_end = ended_;
     lock.unlock();
-    if (!is_end) warn(fmt::format("the model '{}' could not be loaded: {}", slot->spec.name, error));
+    if (!is_end) warn(load_failure(slot->spec, error));
     model.reset();  // To end it takes its time.
     lock.lock();
   }
@@ -310,7 +317,8 @@ void ModelPool::work() {
     std::shared_ptr<ServedModel> model, too_late;
     std::exception_ptr error;
     std::string why;  // It could not be loaded.
-    bool is_asked_for = false, is_end = false, is_back = false;
+    std::string warning;
+    bool is_back = false;
     {
       std::unique_lock lock(mutex_);
       const auto wanted = [&] {
@@ -326,7 +334,6 @@ void ModelPool::work() {
       }
       if (slot == nullptr) {
         if (waiting_.empty()) return;
-        is_asked_for = true;
         slot = slots_[waiting_.front().slot].get();
       }
       model = slot->model;
@@ -334,7 +341,7 @@ void ModelPool::work() {
     }
     if (error == nullptr && model == nullptr) {
       try {
-        model = load(*slot, is_asked_for);
+        model = load(*slot);
       } catch (const ApiError&) {  // There is no room for it now.
         error = std::current_exception();
       } catch (...) {
@@ -344,7 +351,7 @@ void ModelPool::work() {
     {
       const std::lock_guard lock(mutex_);
       // A load that was broken off is no failure of the model's, and what comes now nobody would end.
-      if (is_end = stopped_; is_end) {
+      if (stopped_) {
         why.clear();
         error = as_pointer(shutting_down());
         if (slot->model == nullptr) too_late = std::move(model);
@@ -359,9 +366,11 @@ void ModelPool::work() {
         slot->is_wanted = false;
       } else if (!why.empty()) {
         fail(*slot, why);
-        error = as_pointer(slot->not_loaded(why));
-      } else if (slot->model == nullptr) {
+        warning = load_failure(slot->spec, why);
+        error = as_pointer(slot->not_loaded());
+      } else {
         slot->stage = ModelState::Stage::kIdle;
+        if (!stopped_) warning = fmt::format("model '{}': {}", slot->spec.name, to_api_error(error).what());
       }
       for (auto it = waiting_.begin(); it != waiting_.end();) {
         if (slots_[it->slot].get() != slot) {
@@ -372,10 +381,7 @@ void ModelPool::work() {
         it = waiting_.erase(it);
       }
     }
-    if (!why.empty())
-      warn(fmt::format("the model '{}' could not be loaded: {}", slot->spec.name, why));
-    else if (error != nullptr && !is_end)
-      warn(fmt::format("model '{}': {}", slot->spec.name, to_api_error(error).what()));
+    if (!warning.empty()) warn(warning);
     if (is_back && params_.log) params_.log(fmt::format("model '{}' is loaded again", slot->spec.name));
     for (const Ready& ready : those) {
       try {

@@ -94,8 +94,9 @@ class ModelPool {
   std::string known_names() const;
   void work();
   void warn(const std::string& line) const;
-  std::shared_ptr<ServedModel> load(Slot& slot, bool is_asked_for);
-  void make_room(const Slot& slot, bool is_asked_for, std::unique_lock<std::mutex>& lock);
+  std::shared_ptr<ServedModel> load(Slot& slot);
+  void make_room(const Slot& slot, std::unique_lock<std::mutex>& lock);
+  bool is_asked_for(const Slot& slot) const;
   /// Whose loading goes on as long as `flag` is not set.
   std::function<bool(float)> progress_of(Slot& slot, const bool& flag);
   void renew_lost(std::unique_lock<std::mutex>& lock);

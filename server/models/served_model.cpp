@@ -58,10 +58,12 @@ std::string without_folders(std::string_view text) {
   return result;
 }
 
+std::string load_failure(const ModelSpec& spec, std::string_view why) {
+  return fmt::format("the model '{}' could not be loaded: {}", spec.name, why);
+}
+
 ApiError not_loaded(const ModelSpec& spec, const std::string& why, double retry_after_ms) {
-  return unavailable("model_unavailable",
-                     fmt::format("the model '{}' could not be loaded: {}", spec.name, without_folders(why)),
-                     retry_after_ms);
+  return unavailable("model_unavailable", load_failure(spec, without_folders(why)), retry_after_ms);
 }
 
 std::shared_ptr<const CompiledGrammar> GrammarCache::get(const std::string& key,

@@ -73,6 +73,8 @@ struct ServedModelParams {
 
 /// For clients, whom it does not concern in which folders files lie.
 std::string without_folders(std::string_view text);
+/// "the model 'x' could not be loaded: ..."
+std::string load_failure(const ModelSpec& spec, std::string_view why);
 /// 503: a model could not be loaded, which is never the fault of who asks for it.
 ApiError not_loaded(const ModelSpec& spec, const std::string& why, double retry_after_ms = 2000.0);
 

@@ -325,9 +325,8 @@ class RemoteDevice final : public Device {
     Device::Transfer transfer{.from = &from, .bytes = bytes};
     if (to.with_ == with_) return transfer;
     transfer.number = to.with_->new_id();
-    with_->ask(
-        Kind::kSend,
-        Writer().put(remote(&from).id()).put(remote::TransferEnd{transfer.number, bytes, to.with_->rank}));
+    with_->ask(Kind::kSend,
+               Writer().put(remote(&from).id()).put(TransferEnd{transfer.number, bytes, to.with_->rank}));
     return transfer;
   }
   void receive_from(Device& other, const Device::Transfer& transfer, DeviceTensor* to) override {
@@ -340,8 +339,8 @@ class RemoteDevice final : public Device {
                  Writer().put(remote(transfer.from).id()).put(tensor).put(std::uint64_t{transfer.bytes}));
       return;
     }
-    with_->ask(Kind::kReceive, Writer().put(tensor).put(
-                                   remote::TransferEnd{transfer.number, transfer.bytes, from.with_->rank}));
+    with_->ask(Kind::kReceive,
+               Writer().put(tensor).put(TransferEnd{transfer.number, transfer.bytes, from.with_->rank}));
     with_->traffic().bytes_from_others += transfer.bytes;
   }
 
