@@ -123,7 +123,7 @@ class Stream(Iterator[str], AsyncIterator[str]):
         self._loops = loops
         self._with_logprobs = with_logprobs
         self._queue: _LoopQueue | None = None
-        self._key = -1
+        self._key = -1  # Until it waits for the first time.
 
     def close(self) -> None:
         """Ends the request, if it still runs."""
@@ -167,19 +167,20 @@ class Stream(Iterator[str], AsyncIterator[str]):
         raise StopIteration
 
     async def __anext__(self) -> str:
-        if self._queue is not None:
-            if self._queue is not self._loops.here():
-                raise InvalidArgumentError("the stream belongs to another event loop, which began to read it")
-            if self._queue.is_awaited(self._key):
-                raise InvalidArgumentError("another task reads the stream; read it from one at a time")
+        queue = self._loops.here()
+        if self._queue is None:
+            self._queue = queue
+        if self._queue is not queue:
+            raise InvalidArgumentError("the stream belongs to another event loop, which began to read it")
+        if queue.is_awaited(self._key):
+            raise InvalidArgumentError("another task reads the stream; read it from one at a time")
         while self._answer is not None:
             try:
                 chunk = self._answer.poll()
                 if chunk is None and not self._answer.ended:
-                    if self._queue is None:
-                        self._queue = self._loops.here()
-                        self._key = self._queue.join(self._answer)
-                    await self._queue.wait(self._key)
+                    if self._key < 0:
+                        self._key = queue.join(self._answer)
+                    await queue.wait(self._key)
                     continue
                 text = self._take(chunk) if chunk is not None else ""
             except BaseException:

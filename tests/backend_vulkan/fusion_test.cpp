@@ -26,10 +26,11 @@ struct Bound {
 
 constexpr std::int64_t kColumns = 64, kHidden = 96, kMaxRows = 40;
 
-/// x + down(glu(gate(norm(x)), up(norm(x)))), with quantised weights. What is shown as an output keeps a
-/// launch of its own.
+/// y = x + down(glu(gate(norm(x)), up(norm(x)))), and what a product makes of y's norm, with quantised
+/// weights. Some families have a norm of down before it is added. What is shown as an output keeps a launch
+/// of its own.
 struct Layer {
-  explicit Layer(bool shows_all) {
+  explicit Layer(bool shows_all, NormKind kind = NormKind::kRms, bool norms_down = false) {
     const SymbolId n = graph.add_symbol("n", 0, kMaxRows);
     x = graph.add_input("x", DType::kF32, {Dim(1, n), kColumns});
     const ValueId norm_weight = weight("norm.weight", DType::kF32, {kColumns});
@@ -38,10 +39,17 @@ struct Layer {
     const ValueId up = product("up", {kHidden, kColumns}, norm);
     const ValueId glu = graph.add(ops::Glu{}, {gate, up}, "glu");
     const ValueId down = product("down", {kColumns, kHidden}, glu);
-    y = graph.add(ops::Add{}, {x, down}, "y");
-    graph.add_output(y);
+    const auto norm_of = [&](ValueId of, const char* name) {
+      return graph.add(ops::Norm{.kind = kind},
+                       {of, weight(std::string(name) + ".weight", DType::kF32, {kColumns})}, name);
+    };
+    const ValueId added = norms_down ? norm_of(down, "down.norm") : down;
+    y = graph.add(ops::Add{}, {x, added}, "y");
+    const ValueId next_norm = norm_of(y, "next.norm");
+    next = product("next", {kColumns, kColumns}, next_norm);
+    graph.add_output(next);
     if (shows_all)
-      for (const ValueId value : {norm, glu, down}) graph.add_output(value);
+      for (const ValueId value : {norm, glu, down, next_norm}) graph.add_output(value);
   }
   ValueId product(const std::string& name, std::vector<Dim> shape, ValueId of) {
     return graph.add(ops::Matmul{}, {weight(name + ".weight", DType::kQ8_0, std::move(shape)), of}, name);
@@ -81,12 +89,12 @@ struct Layer {
     plan->wait();
     n_phases = plan->n_phases();
     const auto* const result =
-        reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(y)]->host().data());
+        reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(next)]->host().data());
     return {result, result + n_rows * kColumns};
   }
 
   Graph graph;
-  ValueId x = kNoValue, y = kNoValue;
+  ValueId x = kNoValue, y = kNoValue, next = kNoValue;
   std::vector<ValueId> weights;
   int n_phases = 0;
 };
@@ -94,13 +102,23 @@ struct Layer {
 TEST(VulkanFusion, OpsThatShareLaunchesGiveTheBitsThatTheyGiveApart) {
   const auto devices = test::vulkan_devices();
   if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
-  for (const std::int64_t n_rows : {1, 3, 40}) {
-    Layer together(false), apart(true);
-    const std::vector<float> result = together.run(*devices.front(), n_rows);
-    EXPECT_EQ(result, apart.run(*devices.front(), n_rows)) << n_rows;
-    EXPECT_GT(std::abs(result[1]), 0.0f);
-    // Without codes of its own for each product and without the addition.
-    EXPECT_LT(together.n_phases, apart.n_phases);
+  for (const auto& [kind, norms_down] : {std::pair(NormKind::kRms, false),
+                                         {NormKind::kLayer, false},
+                                         {NormKind::kL2, false},
+                                         {NormKind::kRms, true},
+                                         {NormKind::kLayer, true}}) {
+    std::vector<float> most;
+    for (const std::int64_t n_rows : {40, 8, 3, 1}) {
+      Layer together(false, kind, norms_down), apart(true, kind, norms_down);
+      const std::vector<float> result = together.run(*devices.front(), n_rows);
+      EXPECT_EQ(result, apart.run(*devices.front(), n_rows)) << n_rows;
+      EXPECT_GT(std::abs(result[1]), 0.0f);
+      // Without codes of its own for each product and without the addition.
+      EXPECT_LT(together.n_phases, apart.n_phases);
+      // A row has its norms and additions from the product before, several have launches for them.
+      if (most.empty()) most = result;
+      EXPECT_EQ(result, std::vector<float>(most.begin(), most.begin() + n_rows * kColumns)) << n_rows;
+    }
   }
 }
 
@@ -295,10 +313,24 @@ TEST(VulkanFusion, KnowsWhoDoesWithoutALaunch) {
     EXPECT_EQ(fusion.makes_floats(value(layer, "norm")), !codes || !alone);
     EXPECT_EQ(fusion.makes_codes(value(layer, "glu")), codes && alone);
     EXPECT_EQ(fusion.makes_floats(value(layer, "glu")), !codes || !alone);
+    const NodeId next_norm = layer.graph.value(value(layer, "next.norm")).producer;
+    EXPECT_EQ(fusion.tail(sum).norm, alone ? next_norm : kNoNode);
+    EXPECT_EQ(fusion.is_in_tail(next_norm), alone);
+    EXPECT_TRUE(fusion.tail(down).is_empty());
+    EXPECT_FALSE(fusion.is_in_tail(layer.graph.value(value(layer, "norm")).producer));
   };
   check(together, true, true);
   check(together, false, true);
   check(apart, true, false);
+
+  const Layer normed(false, NormKind::kRms, true);
+  const vulkan::Fusion fusion(normed.graph, live_nodes(normed.graph), true);
+  const auto maker = [&](std::string_view name) { return normed.graph.value(value(normed, name)).producer; };
+  const vulkan::RowTail& tail = fusion.tail(maker("down"));
+  EXPECT_EQ(tail.own_norm, maker("down.norm"));
+  EXPECT_EQ(tail.sum, maker("y"));
+  EXPECT_EQ(tail.norm, maker("next.norm"));
+  for (const char* const name : {"down.norm", "y", "next.norm"}) EXPECT_TRUE(fusion.is_in_tail(maker(name)));
 }
 
 }  // namespace

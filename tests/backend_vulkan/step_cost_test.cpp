@@ -80,6 +80,7 @@ void print_costs(const std::filesystem::path& path, int n_steps) {
     std::printf("%d launches, %d phases, %s\n", steps.plan->n_launches(), steps.plan->n_phases(),
                 anew ? "recorded anew each step" : "recorded once");
     steps.run(1, false);
+    std::printf("  a step of one row has %d phases\n", steps.stats().step_phases);
     for (const bool shapes : {false, true})
       std::printf("  change %-6s host %.0f us a step\n", shapes ? "shapes" : "none",
                   median(submit_seconds(steps, n_steps, shapes)));
@@ -106,6 +107,15 @@ void print_costs(const std::filesystem::path& path, int n_steps) {
 TEST(VulkanStepCost, CommandsAreRecordedOnceAndEarlyPiecesStartTheDevice) {
   if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
   print_costs(test::golden_dir() / "gemma3" / "model.gguf", 20);
+}
+
+/// Products of the norm, rope and stores, attention, its pages, its product and the next norm, gate and up,
+/// glu, down and the next norm; beside the layers the table of tokens, masks and the head.
+TEST(VulkanStepCost, ALayerOfFewRowsHasEightPhases) {
+  if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
+  Steps steps(test::golden_dir() / "llama-rope3" / "model.gguf", {});
+  steps.run(1, false);
+  EXPECT_EQ(steps.stats().step_phases, 3 * 8 + 8);
 }
 
 class VulkanStepCostReal : public testing::TestWithParam<const char*> {};

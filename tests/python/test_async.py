@@ -117,10 +117,11 @@ def test_a_slow_reader_holds_up_nobody(model):
     assert first and len(rest.tokens) == 400 and all(fast)
 
 
-def test_a_stream_stays_with_its_event_loop(model):
+@pytest.mark.parametrize("tokens", [1, 200])
+def test_a_stream_stays_with_its_event_loop(model, tokens):
     async def begin():
-        stream = model.stream("hello", max_tokens=200, ignore_end=True)
-        await anext(stream)
+        stream = model.stream("hello", max_tokens=tokens, ignore_end=True)
+        await anext(stream, "")
         return stream
 
     async def go_on(stream):

@@ -41,6 +41,17 @@ bool can_turn_into(const Graph& graph, const Node& store, NodeId producer) {
          rope->head_dim % 4 == 0;
 }
 
+/// Whether a norm can be made of rows that a product has made: of whole ones, with weights from outside.
+bool is_of_rows(const Graph& graph, const Node& node) {
+  const auto* const norm = get_op<ops::Norm>(node);
+  if (norm == nullptr) return false;
+  const Shape& shape = graph.value(node.output).shape;
+  if (shape.rank() != 2 || (norm->group != 0 && norm->group != shape.columns())) return false;
+  return std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](ValueId input) {
+    return input == kNoValue || graph.value(input).kind == ValueKind::kWeight;
+  });
+}
+
 }  // namespace
 
 bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots) {
@@ -51,6 +62,8 @@ bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots) {
 Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots)
     : product_of_(graph.nodes().size(), kNoNode),
       is_added_to_(graph.nodes().size()),
+      tail_(graph.nodes().size()),
+      tail_of_(graph.nodes().size(), kNoNode),
       rope_of_(graph.nodes().size(), kNoNode),
       is_stored_(graph.nodes().size()),
       makes_codes_(graph.values().size()),
@@ -96,17 +109,55 @@ Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots
       }
     }
 
-    if (get_op<ops::Add>(node) == nullptr || node.inputs[0] == node.inputs[1]) continue;
-    for (const std::size_t i : {1, 0}) {
-      const NodeId product = graph.value(node.inputs[i]).producer;
-      if (product == kNoNode || get_op<ops::Matmul>(graph.node(product)) == nullptr) continue;
-      if (n_readers[index(node.inputs[i])] != 1 || !(graph.value(node.inputs[i]).shape == shape) ||
-          !(graph.value(node.inputs[1 - i]).shape == shape))
-        continue;
-      product_of_[n] = product;
-      is_added_to_[index(product)] = true;
-      break;
+    if (get_op<ops::Add>(node) != nullptr && node.inputs[0] != node.inputs[1]) {
+      for (const std::size_t i : {1, 0}) {
+        const NodeId product = graph.value(node.inputs[i]).producer;
+        if (product == kNoNode || get_op<ops::Matmul>(graph.node(product)) == nullptr) continue;
+        if (n_readers[index(node.inputs[i])] != 1 || !(graph.value(node.inputs[i]).shape == shape) ||
+            !(graph.value(node.inputs[1 - i]).shape == shape))
+          continue;
+        product_of_[n] = product;
+        is_added_to_[index(product)] = true;
+        break;
+      }
     }
+    find_tail(graph, static_cast<NodeId>(n), n_readers);
+  }
+}
+
+void Fusion::find_tail(const Graph& graph, NodeId id, const std::vector<int>& n_readers) {
+  const Node& node = graph.node(id);
+  const auto enter = [&](NodeId product, NodeId RowTail::* member) {
+    if (tail_[index(product)].*member != kNoNode) return;
+    tail_[index(product)].*member = id;
+    tail_of_[index(id)] = product;
+  };
+  if (is_of_rows(graph, node)) {
+    const NodeId source = graph.value(node.inputs[0]).producer;
+    if (source == kNoNode) return;
+    if (get_op<ops::Matmul>(graph.node(source)) != nullptr || product_of_[index(source)] != kNoNode)
+      return enter(source, &RowTail::norm);
+    if (const NodeId product = tail_of_[index(source)];
+        product != kNoNode && tail_[index(product)].sum == source)
+      enter(product, &RowTail::norm);
+    return;
+  }
+  if (get_op<ops::Add>(node) == nullptr || product_of_[index(id)] != kNoNode) return;
+  for (const std::size_t i : {1, 0}) {
+    const ValueId normed = node.inputs[i], addend = node.inputs[1 - i];
+    const NodeId norm = graph.value(normed).producer, source = graph.value(addend).producer;
+    const NodeId product = norm == kNoNode ? kNoNode : tail_of_[index(norm)];
+    // Nobody else reads what comes before the sum, so the other row does not come of it.
+    if (product == kNoNode || tail_[index(product)].norm != norm || product_of_[index(product)] != kNoNode ||
+        n_readers[index(normed)] != 1 || n_readers[index(graph.node(norm).inputs[0])] != 1)
+      continue;
+    const Shape& shape = graph.value(node.output).shape;
+    if (!(graph.value(normed).shape == shape) || !(graph.value(addend).shape == shape) ||
+        !is_rows(graph, addend) || (source != kNoNode && source > product))
+      continue;
+    tail_[index(product)] = {.own_norm = norm, .sum = id};
+    tail_of_[index(id)] = product;
+    return;
   }
 }
 

@@ -10,6 +10,15 @@ namespace weft::vulkan {
 /// Whether a node multiplies codes (blocks.glsl) instead of floats.
 bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots);
 
+/// What the last workgroup of a product goes on with in a step of one row, instead of phases of their own.
+/// (Rows that are many have many workgroups for it.)
+struct RowTail {
+  NodeId own_norm = kNoNode;  ///< A norm of the product ...
+  NodeId sum = kNoNode;       ///< ... and the addition of it to another row: both or none.
+  NodeId norm = kNoNode;      ///< The norm of that sum, or of the product.
+  bool is_empty() const { return own_norm == kNoNode && norm == kNoNode; }
+};
+
 class Fusion {
  public:
   /// `live` as live_nodes() says. Products of quantised weights are such of codes where there are
@@ -20,6 +29,11 @@ class Fusion {
   NodeId product_of(NodeId addition) const { return product_of_[index(addition)]; }
   /// Whether a product is left to the addition that alone reads it.
   bool is_added_to(NodeId product) const { return is_added_to_[index(product)]; }
+
+  /// What the launch of this product, or of this addition to one, makes of its row as well.
+  const RowTail& tail(NodeId product) const { return tail_[index(product)]; }
+  /// Whether a node is in the tail of another, and has a launch of its own for steps of more rows alone.
+  bool is_in_tail(NodeId node) const { return tail_of_[index(node)] != kNoNode; }
 
   /// The rope whose launch is that of this store of what it turned; kNoNode: the store is no such.
   NodeId rope_of(NodeId store) const { return rope_of_[index(store)]; }
@@ -32,9 +46,13 @@ class Fusion {
   bool makes_floats(ValueId value) const { return makes_floats_[index(value)]; }
 
  private:
+  /// Whether a node belongs to what comes behind a product.
+  void find_tail(const Graph& graph, NodeId id, const std::vector<int>& n_readers);
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   std::vector<NodeId> product_of_;  // By node.
   std::vector<bool> is_added_to_;
+  std::vector<RowTail> tail_;
+  std::vector<NodeId> tail_of_;
   std::vector<NodeId> rope_of_;
   std::vector<bool> is_stored_;
   std::vector<bool> makes_codes_, makes_floats_;  // By value.

@@ -92,7 +92,14 @@ class Builder {
     if (by_codes(node)) phase = std::max(phase, codes_ready(node.inputs[1]));
     if (splits_pages(node) || chooses_by_parts(node)) ++phase;
     if (may_sort(node)) phase = std::max(phase, builder_.ready(node.inputs[2]) + 1);
+    if (const ValueId addend = tail_addend(fusion_.tail(id)); addend != kNoValue)
+      phase = std::max(phase, builder_.ready(addend));
     builder_.enter(id, phase);
+    const std::size_t first = program_.launches.size();
+    launch_node(node);
+    if (fusion_.is_in_tail(id)) leave_one_row_out(node, first);
+  }
+  void launch_node(const Node& node) {
     if (const auto* const glu = get_op<ops::Glu>(node); glu != nullptr && fusion_.makes_codes(node.output))
       return activate_to_codes(node, 2, glu->kind);
     if (const auto* const op = get_op<ops::Activate>(node); op != nullptr && fusion_.makes_codes(node.output))
@@ -145,13 +152,69 @@ class Builder {
     if (codes) make_codes(node, launch, 4);
   }
 
-  /// A launch fills codes of its node's result, which are its tensor `place`.
+  /// What the last workgroup of a product of one row goes on with: what launches of these nodes would do, in
+  /// lanes.glsl.
+  void add_tail(const RowTail& tail, Launch& launch) {
+    const auto set = [&](std::size_t i, ValueId tensor) {
+      if (tensor != kNoValue) launch.push.tensors[i] = word(std::int64_t{builder_.place(tensor)});
+    };
+    const auto set_norm = [&](const Node& norm, std::size_t tensors, std::size_t params) {
+      const ValueId weight = optional(norm, 1), bias = optional(norm, 2);
+      set(tensors, weight);
+      set(tensors + 1, bias);
+      const std::uint32_t numbers[] = {word(get_op<ops::Norm>(norm)->eps), weight != kNoValue,
+                                       bias != kNoValue};
+      std::copy(std::begin(numbers), std::end(numbers), launch.push.params + params);
+    };
+    std::vector<std::uint32_t> constants(6);
+    if (tail.own_norm != kNoNode) {
+      const Node& norm = graph_.node(tail.own_norm);
+      constants[0] = 1, constants[1] = word(get_op<ops::Norm>(norm)->kind);
+      set_norm(norm, 5, 10);
+      set(3, graph_.node(tail.sum).output);
+      set(7, tail_addend(tail));
+    }
+    if (tail.norm != kNoNode) {
+      const Node& norm = graph_.node(tail.norm);
+      const bool floats = fusion_.makes_floats(norm.output), codes = fusion_.makes_codes(norm.output);
+      constants[2] = 1, constants[3] = word(get_op<ops::Norm>(norm)->kind);
+      constants[4] = floats, constants[5] = codes;
+      set_norm(norm, 8, 7);
+      if (floats) set(10, norm.output);
+      if (codes) make_codes(norm, launch, 11);
+    }
+    launch.constants.insert(launch.constants.end(), constants.begin(), constants.end());
+    launch.words.push_back(Dim(0));  // Counts workgroups.
+  }
+  /// The other row of a tail's sum.
+  ValueId tail_addend(const RowTail& tail) const {
+    if (tail.sum == kNoNode) return kNoValue;
+    const Node& sum = graph_.node(tail.sum);
+    return sum.inputs[sum.inputs[0] == graph_.node(tail.own_norm).output ? 1 : 0];
+  }
+  /// The launches from `first` on, of a node in another's tail, sit a step of one row out.
+  void leave_one_row_out(const Node& node, std::size_t first) {
+    for (std::size_t i = first; i < program_.launches.size(); ++i) {
+      Launch& launch = program_.launches[i];
+      const std::uint32_t one_row = launch.shader == Shader::kNorm ? 1 : columns(node.output);
+      launch.groups = [one_row, all = std::move(launch.groups)](const StepSizes& step) -> Groups {
+        return step.rows <= one_row ? Groups{0, 0, 0} : all(step);
+      };
+    }
+  }
+
+  /// A launch fills codes of a node's result, which are its tensor `place`.
   void make_codes(const Node& node, Launch& launch, std::uint32_t place) {
-    const int phase = builder_.phase();
-    program_.scratch.push_back({Scratch::Kind::kCodes, node.output, builder_.node(),
-                                shape(node.output).row_dim(), code_row_bytes(columns(node.output)), phase,
-                                phase, true});
-    launch.push.tensors[place] = word(static_cast<std::int64_t>(program_.scratch.size() - 1));
+    auto& known = program_.scratch;
+    auto found = std::find_if(known.begin(), known.end(), [&](const Scratch& one) {
+      return one.kind == Scratch::Kind::kCodes && one.of == node.output;
+    });
+    if (found == known.end())
+      found = known.insert(known.end(),
+                           {Scratch::Kind::kCodes, node.output, builder_.node(), shape(node.output).row_dim(),
+                            code_row_bytes(columns(node.output)), launch.phase, launch.phase, true});
+    found->last_phase = std::max(found->last_phase, launch.phase);
+    launch.push.tensors[place] = word(static_cast<std::int64_t>(found - known.begin()));
     launch.scratch |= 1u << place;
   }
   void activate_to_codes(const Node& node, std::uint32_t op, Activation kind) {
@@ -351,9 +414,12 @@ class Builder {
     }
     const auto add_lanes = [&](std::uint32_t rows, std::uint32_t from) {
       if (most < from) return;
-      product(node, p, false, {kind, rows}).groups = [=](const StepSizes& step) -> Groups {
+      Launch& launch = product(node, p, false, {kind, rows});
+      launch.groups = [=](const StepSizes& step) -> Groups {
         return step.rows < from || step.rows > rows ? Groups{0, 0, 0} : Groups{across, 1, 1};
       };
+      const RowTail& tail = fusion_.tail(builder_.node());
+      if (rows == 1 && !tail.is_empty()) add_tail(tail, launch);
     };
     const auto add_tiles = [&](std::uint32_t rows, std::uint32_t from, std::uint32_t to) {
       if (most < from) return;
@@ -519,12 +585,10 @@ class Builder {
     make_codes(node, merge, 5);
     if (!has_many) return;
     // Tiles leave floats, of which a launch in a phase behind makes codes; few rows have no such phase.
-    const std::uint32_t made = merge.push.tensors[5];
     builder_.enter(builder_.node(), phase + 1);
     Launch& quantise =
         add(Shader::kQuantise, {0, 0}, shape(node.output).row_dim(), {node.output}, {columns(node.output)});
-    quantise.push.tensors[1] = made;
-    quantise.scratch = 0b10;
+    make_codes(node, quantise, 1);
     quantise.groups = [few,
                        all = groups_for(columns(node.output) / kBlock, 64)](const StepSizes& step) -> Groups {
       return step.rows > few ? all(step) : Groups{0, 0, 0};

@@ -419,6 +419,7 @@ class VulkanPlan final : public DevicePlan {
     std::size_t piece = std::min(
         largest_piece(), options_.first_piece > 0 ? static_cast<std::size_t>(options_.first_piece) : n);
     std::size_t i = 0;
+    int n_phases = 0;
     do {
       const VkCommandBuffer commands = begin_piece();
       VkPipeline current = VK_NULL_HANDLE;
@@ -429,7 +430,9 @@ class VulkanPlan final : public DevicePlan {
         const std::size_t at = launches[i];
         const Launch& launch = program_.launches[at];
         // Also before the first: the step before may still be read or written.
-        if (i == 0 || times_.has_value() || launch.phase != program_.launches[launches[i - 1]].phase)
+        const bool begins_phase = i == 0 || launch.phase != program_.launches[launches[i - 1]].phase;
+        if (begins_phase) ++n_phases;
+        if (begins_phase || times_.has_value())
           barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
                   VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
         if (pipeline_of_[at] != current)
@@ -448,6 +451,7 @@ class VulkanPlan final : public DevicePlan {
     } while (i < n);
     if (stats_.steps == 0) stats_.first_recording_seconds = seconds_since(start);
     ++stats_.times_recorded;
+    stats_.step_phases = n_phases;
   }
 
   std::shared_ptr<Gpu> gpu_;

@@ -1,6 +1,19 @@
 // Products of few rows: a workgroup makes kOutputs outputs of up to kRows rows, a thread a lane of two outputs. Needs kRows.
+// Of one row the last workgroup makes more (fusion.h): what a norm of the row and its addition to another give (kAddsNorm; tensors
+// 5 to 7, out 3), and a norm of that or of the row (kNorms; tensors 8 to 11).
 #include "rows.glsl"
+#include "last_group.glsl"
 layout(local_size_x = 128) in;
+layout(constant_id = 2) const uint kAddsNorm = 0;
+layout(constant_id = 3) const uint kAddedNorm = 0;  // Its kind.
+layout(constant_id = 4) const uint kNorms = 0;
+layout(constant_id = 5) const uint kNorm = 0;  // Its kind.
+layout(constant_id = 6) const uint kNormFloats = 0;
+layout(constant_id = 7) const uint kNormCodes = 0;
+const bool kHasTail = kAddsNorm + kNorms != 0u;
+const uint kThreads = 128;
+#define NORM_X SharedFloats
+#include "norm.glsl"
 const uint kSlots = 128 / kLanes, kOutputs = 2 * kSlots;
 const uint kSums = kRows * 2;
 shared float parts[kRows * kOutputs * (kLanes + 1)];  // One more than needed: outputs spread over the banks.
@@ -23,6 +36,27 @@ void store_lanes(float sums[kSums], uint first, uint count) {
   for (uint at = t; at < count * kOutputs; at += 128u) {
     float y = 0.0;
     for (uint l = 0; l < kLanes; ++l) y += parts[at * (kLanes + 1u) + l];
-    store_output(first + at / kOutputs, gl_WorkGroupID.x * kOutputs + at % kOutputs, y);
+    const uint row = first + at / kOutputs, o = gl_WorkGroupID.x * kOutputs + at % kOutputs;
+    if (!kHasTail) {
+      store_output(row, o, y);
+    } else if (o < param(0)) {
+      SharedFloats(output_row(row)).f[o] = output_value(row, o, y);
+    }
   }
+}
+
+void make_tail() {
+  if (!kHasTail || !is_last_group()) return;
+  const uint columns = param(0);
+  SharedFloats row = SharedFloats(output_row(0u));
+  if (kAddsNorm != 0u) {
+    const NormOperands of = NormOperands(5u, 10u);
+    const vec2 norm = norm_of(row, columns, kAddedNorm, of);
+    SharedFloats sums = SharedFloats(address(3));
+    for (uint i = thread(); i < columns; i += kThreads) sums.f[i] = normed(row, i, norm, of) + floats(7).f[i];
+    memoryBarrierBuffer();
+    barrier();
+    row = sums;
+  }
+  if (kNorms != 0u) norm_group(row, 0u, columns, kNorm, NormOperands(8u, 7u), kNormFloats != 0u, kNormCodes != 0u);
 }

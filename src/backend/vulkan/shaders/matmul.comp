@@ -36,4 +36,5 @@ void main() {
       }
     store_lanes(sums, first, count);
   }
+  make_tail();
 }

@@ -39,4 +39,5 @@ void main() {
     }
     store_lanes(sums, first, count);
   }
+  make_tail();
 }

@@ -8,10 +8,13 @@ uint64_t weight_row(uint expert, uint o) {
   return address(0) + (uint64_t(expert) * param(0) + min(o, param(0) - 1u)) * param(2);
 }
 
-// The place of output o of a row, and its value. Tensor 7, where param 6 says so: rows that the product is added to.
-void store_output(uint row, uint o, float y) {
-  if (o >= param(0)) return;
+// Output o of a row, of which y is the product. Tensor 7, where param 6 says so: rows that the product is added to.
+float output_value(uint row, uint o, float y) {
   if (param(3) != 0u) y += floats(2).f[o];
   if (param(6) != 0u) y += Floats(address(7) + uint64_t(row) * param(0) * 4u).f[o];
-  Floats(address(4) + uint64_t(row) * param(0) * 4u).f[o] = y;
+  return y;
+}
+uint64_t output_row(uint row) { return address(4) + uint64_t(row) * param(0) * 4u; }
+void store_output(uint row, uint o, float y) {
+  if (o < param(0)) Floats(output_row(row)).f[o] = output_value(row, o, y);
 }

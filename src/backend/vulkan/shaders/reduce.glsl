@@ -1,5 +1,6 @@
-// The sum or the largest of what the threads of a workgroup have, for each of them and in one fixed order. Needs kThreads,
-// a multiple of 64. With SHUFFLES threads of a subgroup exchange values without memory in between.
+// The sum or the largest of what the threads of a workgroup have, for each of them and in one fixed order: neighbours by
+// eights, then these one behind another. Needs kThreads, a multiple of 64. With SHUFFLES threads of a subgroup exchange values
+// without memory in between; the bits are the same.
 #include "threads.glsl"
 shared float partials[kThreads];
 
@@ -9,20 +10,24 @@ float reduce(float mine, bool largest) {
   const uint t = thread();
 #ifdef SHUFFLES
   for (uint other = 1; other < 8u; other *= 2u) mine = joined(mine, subgroupShuffleXor(mine, other), largest);
+  const bool has_eight = t % 8u == 0u;
+  const uint eight = t / 8u;
+#else
+  const bool has_eight = t < kThreads / 8u;
+  const uint eight = t;
   barrier();
-  if (t % 8u == 0u) partials[t / 8u] = mine;
+  partials[t] = mine;
+  barrier();
+  if (has_eight) {
+    float pairs[4];
+    for (uint i = 0; i < 4u; ++i) pairs[i] = joined(partials[8u * t + 2u * i], partials[8u * t + 2u * i + 1u], largest);
+    mine = joined(joined(pairs[0], pairs[1], largest), joined(pairs[2], pairs[3], largest), largest);
+  }
+#endif
+  barrier();
+  if (has_eight) partials[eight] = mine;
   barrier();
   float all = partials[0];
   for (uint i = 1; i < kThreads / 8u; ++i) all = joined(all, partials[i], largest);
   return all;
-#else
-  barrier();
-  partials[t] = mine;
-  for (uint half_n = kThreads / 2u; half_n > 0u; half_n /= 2u) {
-    barrier();
-    if (t < half_n) partials[t] = joined(partials[t], partials[t + half_n], largest);
-  }
-  barrier();
-  return partials[0];
-#endif
 }
