@@ -114,7 +114,7 @@ class Stream(Iterator[str], AsyncIterator[str]):
 
     A stream that is closed, dropped or left by its `with` ends its request; so do Ctrl-C and the cancellation of the task
     that waits for it. `completion` has what was written so far, and in the end how it went. Used by one thread or task at a
-    time."""
+    time, and by the event loop that read it first, to its end."""
 
     def __init__(self, engine: _weft.Engine, answer: _weft.Answer, loops: LoopQueues, with_logprobs: bool) -> None:
         self.completion = Completion()

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <numeric>
@@ -24,13 +25,20 @@ struct Bound {
   std::vector<std::unique_ptr<DeviceTensor>> tensors;
 };
 
-constexpr std::int64_t kColumns = 64, kHidden = 96, kMaxRows = 40;
+constexpr std::int64_t kColumns = 288, kHidden = 96, kMaxRows = 40;
 
 /// y = x + down(glu(gate(norm(x)), up(norm(x)))), and what a product makes of y's norm, with quantised
 /// weights. Some families have a norm of down before it is added. What is shown as an output keeps a launch
 /// of its own.
+struct LayerOptions {
+  NormKind kind = NormKind::kRms;
+  bool norms_down = false;  ///< By a norm of another kind than the next.
+  bool biased = false;      ///< Norms have biases.
+  bool shows_next = false;  ///< The next norm's floats are for others, too.
+  DType dtype = DType::kQ8_0;
+};
 struct Layer {
-  explicit Layer(bool shows_all, NormKind kind = NormKind::kRms, bool norms_down = false) {
+  explicit Layer(bool shows_all, const LayerOptions& options = {}) : dtype(options.dtype) {
     const SymbolId n = graph.add_symbol("n", 0, kMaxRows);
     x = graph.add_input("x", DType::kF32, {Dim(1, n), kColumns});
     const ValueId norm_weight = weight("norm.weight", DType::kF32, {kColumns});
@@ -39,23 +47,27 @@ struct Layer {
     const ValueId up = product("up", {kHidden, kColumns}, norm);
     const ValueId glu = graph.add(ops::Glu{}, {gate, up}, "glu");
     const ValueId down = product("down", {kColumns, kHidden}, glu);
-    const auto norm_of = [&](ValueId of, const char* name) {
-      return graph.add(ops::Norm{.kind = kind},
-                       {of, weight(std::string(name) + ".weight", DType::kF32, {kColumns})}, name);
+    const auto norm_of = [&](ValueId of, const std::string& name, NormKind kind, float eps) {
+      std::vector<ValueId> inputs = {of, weight(name + ".weight", DType::kF32, {kColumns})};
+      if (options.biased) inputs.push_back(weight(name + ".bias", DType::kF32, {kColumns}));
+      return graph.add(ops::Norm{.kind = kind, .eps = eps}, inputs, name);
     };
-    const ValueId added = norms_down ? norm_of(down, "down.norm") : down;
+    const NormKind other = options.kind == NormKind::kRms ? NormKind::kLayer : NormKind::kRms;
+    const ValueId added = options.norms_down ? norm_of(down, "down.norm", other, 0.5f) : down;
     y = graph.add(ops::Add{}, {x, added}, "y");
-    const ValueId next_norm = norm_of(y, "next.norm");
+    const ValueId next_norm = norm_of(y, "next.norm", options.kind, 0.03f);
     next = product("next", {kColumns, kColumns}, next_norm);
     graph.add_output(next);
     if (shows_all)
-      for (const ValueId value : {norm, glu, down, next_norm}) graph.add_output(value);
+      for (const ValueId value : {norm, glu, down, added, next_norm})
+        if (!graph.is_output(value)) graph.add_output(value);
+    if (!shows_all && options.shows_next) graph.add_output(next_norm);
   }
   ValueId product(const std::string& name, std::vector<Dim> shape, ValueId of) {
-    return graph.add(ops::Matmul{}, {weight(name + ".weight", DType::kQ8_0, std::move(shape)), of}, name);
+    return graph.add(ops::Matmul{}, {weight(name + ".weight", dtype, std::move(shape)), of}, name);
   }
-  ValueId weight(const std::string& name, DType dtype, std::vector<Dim> shape) {
-    return weights.emplace_back(graph.add_weight(name, dtype, Shape(shape)));
+  ValueId weight(const std::string& name, DType type, std::vector<Dim> shape) {
+    return weights.emplace_back(graph.add_weight(name, type, Shape(shape)));
   }
 
   /// Runs it on rows of which each differs from its neighbours.
@@ -70,7 +82,10 @@ struct Layer {
       std::vector<std::byte> data(row_bytes(value.dtype, static_cast<std::int64_t>(n)));
       if (value.dtype == DType::kF32) {
         for (std::size_t i = 0; i < n; ++i)
-          reinterpret_cast<float*>(data.data())[i] = 0.5f + static_cast<float>(i % 5);
+          reinterpret_cast<float*>(data.data())[i] = 0.5f + static_cast<float>((i + index(id)) % 5);
+      } else if (value.dtype == DType::kF16) {  // Up to 1/4, of either sign.
+        for (std::size_t i = 0; i < data.size(); ++i)
+          data[i] = i % 2 == 0 ? std::byte(i * 31 % 251) : std::byte((i * 7 % 2 << 7) | (24 + i * 13 % 27));
       } else {  // Blocks of a scale, 1/64 as a half, and 32 codes.
         for (std::size_t i = 0; i < data.size(); ++i)
           data[i] = i % 34 == 0 ? std::byte{0} : i % 34 == 1 ? std::byte{0x24} : std::byte(i * 37 % 251);
@@ -84,40 +99,64 @@ struct Layer {
                                   static_cast<std::size_t>(kMaxRows * kColumns));
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = std::sin(static_cast<float>(i) * 0.37f) * 3.0f;
-    const auto plan = device.compile(graph, bindings, {.allowed = {.shapes = true}});
+    std::atomic<bool> cancelled{false};
+    const auto plan = device.compile(graph, bindings, {.allowed = {.shapes = true}, .cancelled = &cancelled});
     plan->submit({&n_rows, 1}, bindings, {.shapes = true});
     plan->wait();
     n_phases = plan->n_phases();
-    const auto* const result =
-        reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(next)]->host().data());
-    return {result, result + n_rows * kColumns};
+    const std::span<const float> result(
+        reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(next)]->host().data()),
+        static_cast<std::size_t>(n_rows * kColumns));
+    const std::vector<float> first(result.begin(), result.end());
+    // Again, and behind a step that was cancelled.
+    for (const bool cancels : {false, true}) {
+      if (cancels) {
+        cancelled = true;
+        plan->submit({&n_rows, 1}, bindings, {});
+        plan->wait();
+        cancelled = false;
+      }
+      std::fill_n(const_cast<float*>(result.data()), result.size(), 0.0f);
+      plan->submit({&n_rows, 1}, bindings, {});
+      plan->wait();
+      EXPECT_EQ(first, std::vector<float>(result.begin(), result.end()));
+    }
+    return first;
   }
+  static std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
 
   Graph graph;
+  DType dtype = DType::kQ8_0;
   ValueId x = kNoValue, y = kNoValue, next = kNoValue;
   std::vector<ValueId> weights;
   int n_phases = 0;
 };
 
 TEST(VulkanFusion, OpsThatShareLaunchesGiveTheBitsThatTheyGiveApart) {
-  const auto devices = test::vulkan_devices();
-  if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
-  for (const auto& [kind, norms_down] : {std::pair(NormKind::kRms, false),
-                                         {NormKind::kLayer, false},
-                                         {NormKind::kL2, false},
-                                         {NormKind::kRms, true},
-                                         {NormKind::kLayer, true}}) {
-    std::vector<float> most;
-    for (const std::int64_t n_rows : {40, 8, 3, 1}) {
-      Layer together(false, kind, norms_down), apart(true, kind, norms_down);
-      const std::vector<float> result = together.run(*devices.front(), n_rows);
-      EXPECT_EQ(result, apart.run(*devices.front(), n_rows)) << n_rows;
-      EXPECT_GT(std::abs(result[1]), 0.0f);
-      // Without codes of its own for each product and without the addition.
-      EXPECT_LT(together.n_phases, apart.n_phases);
-      // A row has its norms and additions from the product before, several have launches for them.
-      if (most.empty()) most = result;
-      EXPECT_EQ(result, std::vector<float>(most.begin(), most.begin() + n_rows * kColumns)) << n_rows;
+  const LayerOptions cases[] = {{},
+                                {.kind = NormKind::kLayer, .biased = true},
+                                {.kind = NormKind::kL2, .shows_next = true},
+                                {.norms_down = true},
+                                {.kind = NormKind::kLayer, .norms_down = true, .biased = true},
+                                {.norms_down = true, .dtype = DType::kF16}};
+  for (const bool staging : {false, true}) {
+    const auto devices = test::vulkan_devices({.staging = staging});
+    if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
+    for (const LayerOptions& options : cases) {
+      std::vector<float> most;
+      for (const std::int64_t n_rows : {40, 8, 3, 1}) {
+        Layer together(false, options), apart(true, options);
+        const std::vector<float> result = together.run(*devices.front(), n_rows);
+        EXPECT_EQ(result, apart.run(*devices.front(), n_rows)) << n_rows;
+        EXPECT_GT(std::abs(result[1]), 0.0f);
+        // Without codes of its own for each product.
+        if (options.dtype == DType::kQ8_0) {
+          EXPECT_LT(together.n_phases, apart.n_phases);
+        }
+        // A row has its norms and additions from the product before, several have launches for them.
+        if (most.empty()) most = result;
+        EXPECT_EQ(result, std::vector<float>(most.begin(), most.begin() + n_rows * kColumns)) << n_rows;
+      }
     }
   }
 }
@@ -323,7 +362,7 @@ TEST(VulkanFusion, KnowsWhoDoesWithoutALaunch) {
   check(together, false, true);
   check(apart, true, false);
 
-  const Layer normed(false, NormKind::kRms, true);
+  const Layer normed(false, {.norms_down = true});
   const vulkan::Fusion fusion(normed.graph, live_nodes(normed.graph), true);
   const auto maker = [&](std::string_view name) { return normed.graph.value(value(normed, name)).producer; };
   const vulkan::RowTail& tail = fusion.tail(maker("down"));
@@ -331,6 +370,77 @@ TEST(VulkanFusion, KnowsWhoDoesWithoutALaunch) {
   EXPECT_EQ(tail.sum, maker("y"));
   EXPECT_EQ(tail.norm, maker("next.norm"));
   for (const char* const name : {"down.norm", "y", "next.norm"}) EXPECT_TRUE(fusion.is_in_tail(maker(name)));
+}
+
+ValueId exponential(Graph& graph, ValueId of) {
+  return graph.add(ops::Unary{.kind = UnaryKind::kExp}, {of}, "exp");
+}
+
+/// A product of one row and what comes behind it.
+struct Behind {
+  Behind() {
+    x = graph.add_input("x", DType::kF32, {1, kColumns});
+    weight = graph.add_weight("weight", DType::kF16, {kColumns, kColumns});
+    product = graph.add(ops::Matmul{}, {weight, x}, "product");
+  }
+  ValueId norm(ValueId of, ops::Norm op = {}) { return graph.add(op, {of}, "norm"); }
+  ValueId sum(ValueId a, ValueId b) { return graph.add(ops::Add{}, {a, b}, "sum"); }
+  NodeId maker(ValueId value) const { return graph.value(value).producer; }
+  /// Of the product, where these values are the graph's outputs.
+  vulkan::RowTail tail(std::initializer_list<ValueId> outputs) {
+    for (const ValueId output : outputs) graph.add_output(output);
+    return vulkan::Fusion(graph, live_nodes(graph), false).tail(maker(product));
+  }
+
+  Graph graph;
+  ValueId x = kNoValue, weight = kNoValue, product = kNoValue;
+};
+
+TEST(VulkanFusion, OnlyWhatComesOfARowAloneIsMadeBehindItsProduct) {
+  {
+    Behind of;  // Of two norms of a product, the first.
+    const ValueId first = of.norm(of.product), second = of.norm(of.product, {.kind = NormKind::kL2});
+    EXPECT_EQ(of.tail({first, second}).norm, of.maker(first));
+  }
+  {
+    Behind of;  // The norm on either side of a sum.
+    const ValueId norm = of.norm(of.product), sum = of.sum(norm, of.x);
+    EXPECT_EQ(of.tail({sum}).sum, of.maker(sum));
+  }
+  {
+    Behind of;  // Somebody else reads the norm,
+    const ValueId norm = of.norm(of.product), sum = of.sum(norm, of.x);
+    const vulkan::RowTail tail = of.tail({sum, norm});
+    EXPECT_EQ(tail.sum, kNoNode);
+    EXPECT_EQ(tail.norm, of.maker(norm));
+  }
+  {
+    Behind of;  // ... or the product: what is added may come of it.
+    const ValueId norm = of.norm(of.product);
+    const ValueId sum = of.sum(norm, exponential(of.graph, of.product));
+    EXPECT_EQ(of.tail({sum}).sum, kNoNode);
+  }
+  {
+    Behind of;  // What is added is made behind the product,
+    const ValueId later = exponential(of.graph, of.x), sum = of.sum(of.norm(of.product), later);
+    EXPECT_EQ(of.tail({sum}).sum, kNoNode);
+  }
+  {
+    Behind of;  // ... or a view.
+    const ValueId turned = of.graph.add(ops::Reshape{{1, kColumns}}, {of.x}, "view");
+    const ValueId sum = of.sum(of.norm(of.product), turned);
+    EXPECT_EQ(of.tail({sum}).sum, kNoNode);
+  }
+  {
+    Behind of;  // Norms of parts of a row,
+    EXPECT_TRUE(of.tail({of.norm(of.product, {.group = 32})}).is_empty());
+  }
+  {
+    Behind of;  // ... and with a weight that is no weight.
+    const ValueId given = of.graph.add_input("given", DType::kF32, {kColumns});
+    const ValueId norm = of.graph.add(ops::Norm{}, {of.product, given}, "norm");
+    EXPECT_TRUE(of.tail({norm}).is_empty());
+  }
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ class Fusion {
   bool makes_floats(ValueId value) const { return makes_floats_[index(value)]; }
 
  private:
-  /// Whether a node belongs to what comes behind a product.
+  /// Notes a node that belongs to what comes behind a product.
   void find_tail(const Graph& graph, NodeId id, const std::vector<int>& n_readers);
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   std::vector<NodeId> product_of_;  // By node.

@@ -184,7 +184,7 @@ class Builder {
       if (codes) make_codes(norm, launch, 11);
     }
     launch.constants.insert(launch.constants.end(), constants.begin(), constants.end());
-    launch.words.push_back(Dim(0));  // Counts workgroups.
+    launch.counts_groups = true;
   }
   /// The other row of a tail's sum.
   ValueId tail_addend(const RowTail& tail) const {
@@ -196,7 +196,9 @@ class Builder {
   void leave_one_row_out(const Node& node, std::size_t first) {
     for (std::size_t i = first; i < program_.launches.size(); ++i) {
       Launch& launch = program_.launches[i];
-      const std::uint32_t one_row = launch.shader == Shader::kNorm ? 1 : columns(node.output);
+      WEFT_CHECK(launch.shader == Shader::kNorm || launch.shader == Shader::kElementwise);
+      const std::uint32_t one_row =
+          launch.shader == Shader::kNorm ? 1 : columns(node.output);  // Or elements.
       launch.groups = [one_row, all = std::move(launch.groups)](const StepSizes& step) -> Groups {
         return step.rows <= one_row ? Groups{0, 0, 0} : all(step);
       };

@@ -27,11 +27,12 @@ struct Launch {
   std::vector<std::uint32_t> constants;
   Push push;  ///< Addresses are the plan's to fill; tensors are places in the address table.
   NodeId node = kNoNode;
-  int phase = 0;           ///< Launches of a phase do not depend on each other.
-  Dim rows;                ///< What the shader's n_rows() is in a step.
-  std::vector<Dim> words;  ///< What else it reads of the step's sizes (shaders/strided.glsl).
-  bool must_run = false;   ///< Even when the step is cancelled.
-  bool grids = false;      ///< The shader reads the table of grids (grids.h).
+  int phase = 0;               ///< Launches of a phase do not depend on each other.
+  Dim rows;                    ///< What the shader's n_rows() is in a step.
+  std::vector<Dim> words;      ///< What else it reads of the step's sizes (shaders/strided.glsl).
+  bool counts_groups = false;  ///< Has a word to count its groups instead (shaders/last_group.glsl).
+  bool must_run = false;       ///< Even when the step is cancelled.
+  bool grids = false;          ///< The shader reads the table of grids (grids.h).
   std::uint32_t scratch =
       0;  ///< Bits of those tensors that are numbers of scratch memory until all is known.
   /// Workgroups for that many rows (at least 1); none: the launch sits this step out.

@@ -30,10 +30,12 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What a dispatch reads of a step: its groups, then the rows for the shader, then its words.
+/// What a dispatch reads of a step: its groups, then the rows for the shader, then its words or the one that
+/// it counts its groups in.
 constexpr std::size_t kGroupWords = 3, kEntryWords = kGroupWords + 1;
 std::size_t entry_bytes(const Launch& launch) {
-  return (kEntryWords + launch.words.size()) * sizeof(std::uint32_t);
+  WEFT_CHECK(!launch.counts_groups || launch.words.empty());
+  return (kEntryWords + launch.words.size() + (launch.counts_groups ? 1 : 0)) * sizeof(std::uint32_t);
 }
 
 /// Turns per position as fractions of 2^64 (shaders/turns.glsl).
@@ -326,6 +328,7 @@ class VulkanPlan final : public DevicePlan {
       for (std::size_t d = 0; d < kGroupWords; ++d) to[d] = groups[d];
       to[kGroupWords] = sizes.rows;
       for (std::size_t w = 0; w < n_words; ++w) to[kEntryWords + w] = words_[w];
+      if (launch.counts_groups) to[kEntryWords] = 0;
     }
     is_cut_ = false;
   }
@@ -368,7 +371,8 @@ class VulkanPlan final : public DevicePlan {
     barrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT, kReaders);
     const VkBufferCopy copy = {begin, begin, end - begin};
     vkCmdCopyBuffer(commands, staged_->handle(), step_.handle(), 1, &copy);
-    barrier(commands, kReaders, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_INDIRECT_COMMAND_READ_BIT,
+    barrier(commands, kReaders,
+            VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_INDIRECT_COMMAND_READ_BIT,
             VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT);
   }
 

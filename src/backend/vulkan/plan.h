@@ -29,7 +29,7 @@ struct PlanOptions {
 /// What a plan did so far; times are of the calling thread.
 struct PlanStats {
   int times_recorded = 0;
-  int step_phases = 0;  ///< Of the kind of step that was recorded last: launches between which nobody waits.
+  int step_phases = 0;  ///< Of the kind of step that was recorded last: how often launches wait for others.
   std::int64_t steps = 0;
   double submit_seconds = 0.0;         ///< Of all steps: from the call to the work on its way.
   double first_recording_seconds = 0;  ///< Of the first step's submit ...

@@ -178,7 +178,7 @@ void attend(uint first_row, uint n_row, uint kv_head, uint first_head, uint n_he
   [[unroll]] for (uint i = 0; i < kSums; ++i) sums[i] = vec4(0.0);
   const int n_extents = ints(6).i[sequence];
   Ints extents = Ints(address(5) + uint64_t(sequence) * param(7) * 24u);
-  for (int e = kSplit != 0u ? int(gl_WorkGroupID.z) : 0; e < n_extents; e += kSplit != 0u ? int(gl_NumWorkGroups.z) : 1) {
+  for (int e = kSplit != 0u ? int(gl_WorkGroupID.z) : 0; e < n_extents; e += kSplit != 0u ? int(n_groups().z) : 1) {
     const int at = min(e, int(param(7)) - 1) * 6;  // See row_at.
     const uvec2 mask = uvec2(extents.i[at], extents.i[at + 1]);
     const int page = extents.i[at + 2], base = extents.i[at + 3], divisor = extents.i[at + 4];
@@ -242,7 +242,7 @@ void main() {
   const uint per_kv = param(0) / param(1), blocks = (per_kv + kHeads - 1u) / kHeads;
   const uint kv_head = gl_WorkGroupID.x / blocks, in_kv = gl_WorkGroupID.x % blocks * kHeads;
   const uint n_head = min(kHeads, per_kv - in_kv), n = n_rows();
-  for (uint at = gl_WorkGroupID.y; at < n; at += gl_NumWorkGroups.y) {
+  for (uint at = gl_WorkGroupID.y; at < n; at += n_groups().y) {
     const uint row = row_at(at);
     const int sequence = ints(4).i[row];
     // A tile begins at every kRows-th row and where another sequence does.

@@ -21,7 +21,7 @@ void main() {
   const uint rows = word(0), columns = word(1), n_k = word(2), across = word(3), down = word(4), inner = word(5);
   const uint t = gl_LocalInvocationID.x, my_row = t / 16u, my_column = t % 16u;
   Floats a = floats(0), b = floats(1), result = floats(2);
-  for (uint tile = gl_WorkGroupID.x; tile < n_rows(); tile += gl_NumWorkGroups.x) {
+  for (uint tile = gl_WorkGroupID.x; tile < n_rows(); tile += n_groups().x) {
     const uint matrix = tile / (across * down);
     const uint first_row = tile / across % down * kTileRows, first_column = tile % across * kColumns;
     const uint begin_a = word(6) + matrix / inner * word(7) + matrix % inner * word(8);

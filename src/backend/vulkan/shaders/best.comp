@@ -74,7 +74,7 @@ void store(uint at, uint k, Candidate c) {
 void main() {
   const uint columns = param(0), n = param(1), part = gl_WorkGroupID.y;
   const uint begin = part * kPart, count = kFromParts != 0u ? columns / 2u : kPart == 0u ? columns : min(kPart, columns - begin);
-  for (uint row = gl_WorkGroupID.x; row < n_rows(); row += gl_NumWorkGroups.x) {
+  for (uint row = gl_WorkGroupID.x; row < n_rows(); row += n_groups().x) {
     Floats x = Floats(address(0) + uint64_t(row) * columns * 4u);
     const uint wanted = param(2) != 0u ? uint(ints(1).i[row_at(row)]) : n;
     Candidate mine = none(), last = none();
@@ -85,7 +85,7 @@ void main() {
         last = best_of_all(mine);
         if (mine.id == last.id && last.id != kNowhere) mine = next(x, begin, count, false, last);
       }
-      if (gl_LocalInvocationID.x == 0u) store(row * gl_NumWorkGroups.y + part, k, last);
+      if (gl_LocalInvocationID.x == 0u) store(row * n_groups().y + part, k, last);
     }
   }
 }

@@ -8,5 +8,5 @@ layout(local_size_x = 128) in;
 void main() {
   const uint pair = gl_WorkGroupID.y, n = word(pair);
   Words source = Words(address(2u * pair)), target = Words(address(2u * pair + 1u));
-  for (uint i = gl_GlobalInvocationID.x; i < n; i += gl_NumWorkGroups.x * 128u) target.w[i] = source.w[i];
+  for (uint i = gl_GlobalInvocationID.x; i < n; i += n_groups().x * 128u) target.w[i] = source.w[i];
 }

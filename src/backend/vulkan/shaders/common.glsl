@@ -22,6 +22,9 @@ uint64_t address(uint i) { return Longs(push.addresses).l[push.tensors[i]]; }
 Floats floats(uint i) { return Floats(address(i)); }
 Ints ints(uint i) { return Ints(address(i)); }
 uint n_rows() { return Words(push.step).w[3]; }
+// A cancelled step finds no groups (plan.cpp), some drivers also in those that have begun: they go on as if there were one,
+// and come to an end.
+uvec3 n_groups() { return max(gl_NumWorkGroups, uvec3(1u)); }
 uint param(uint i) { return push.params[i]; }
 float param_float(uint i) { return uintBitsToFloat(push.params[i]); }
 

@@ -57,7 +57,7 @@ bool holds(bool equal, bool less) {
 void main() {
   const uint n = n_rows();
   Words result = Words(address(0)), a_words = Words(address(1)), b_words = Words(address(2)), c_words = Words(address(3));
-  for (uint i = gl_GlobalInvocationID.x; i < n; i += gl_NumWorkGroups.x * 256u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n; i += n_groups().x * 256u) {
     uint to = i, at_a = i, at_b = i, at_c = i;
     if (kAxes > 0u) {
       const uvec4 at = coordinates(0u, kAxes, i);

@@ -23,7 +23,7 @@ void weights(uint row) {
 
 void main() {
   const uint n = kOp == 1u ? n_rows() * param(0) : n_rows();
-  for (uint i = gl_GlobalInvocationID.x; i < n; i += gl_NumWorkGroups.x * 64u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n; i += n_groups().x * 64u) {
     if (kOp == 0u) weights(i);
     if (kOp == 1u) {
       const uint columns = param(0), k = param(1), row = i / columns;

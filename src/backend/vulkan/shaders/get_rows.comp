@@ -8,7 +8,7 @@ layout(constant_id = 0) const uint kType = 0;
 
 void main() {
   const uint columns = param(0), chunks = (columns + 15u) / 16u;
-  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * chunks; i += gl_NumWorkGroups.x * 64u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * chunks; i += n_groups().x * 64u) {
     const uint row = i / chunks, chunk = i % chunks;
     vec4 v[4];
     unpack16(kType, address(0) + uint64_t(ints(1).i[row]) * param(1), chunk, columns, v);

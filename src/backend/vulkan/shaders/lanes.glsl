@@ -46,7 +46,7 @@ void store_lanes(float sums[kSums], uint first, uint count) {
 }
 
 void make_tail() {
-  if (!kHasTail || !is_last_group()) return;
+  if (!kHasTail || !is_last_group((param(0) + kOutputs - 1u) / kOutputs)) return;
   const uint columns = param(0);
   SharedFloats row = SharedFloats(output_row(0u));
   if (kAddsNorm != 0u) {
@@ -56,6 +56,7 @@ void make_tail() {
     for (uint i = thread(); i < columns; i += kThreads) sums.f[i] = normed(row, i, norm, of) + floats(7).f[i];
     memoryBarrierBuffer();
     barrier();
+    memoryBarrierBuffer();
     row = sums;
   }
   if (kNorms != 0u) norm_group(row, 0u, columns, kNorm, NormOperands(8u, 7u), kNormFloats != 0u, kNormCodes != 0u);

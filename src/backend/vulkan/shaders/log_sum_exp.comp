@@ -17,7 +17,7 @@ float summand(float x) { return min(number(x), kLargest); }
 
 void main() {
   const uint columns = param(0), t = thread();
-  for (uint at = gl_WorkGroupID.x; at < n_rows(); at += gl_NumWorkGroups.x) {
+  for (uint at = gl_WorkGroupID.x; at < n_rows(); at += n_groups().x) {
     const uint row = row_at(at);
     Floats x = Floats(address(0) + uint64_t(row) * columns * 4u);
     const int id = ints(1).i[row];

@@ -14,7 +14,7 @@ layout(constant_id = 1) const uint kRows = 1;
 void main() {
   const uint columns = param(1), n = n_rows(), step_rows = rows_at_a_time();
   const uint64_t x_bytes = code_row_bytes(columns);
-  for (uint first = gl_WorkGroupID.y * step_rows; first < n; first += gl_NumWorkGroups.y * step_rows) {
+  for (uint first = gl_WorkGroupID.y * step_rows; first < n; first += n_groups().y * step_rows) {
     const uint count = min(step_rows, n - first), expert = expert_of(first);
     const uint64_t rows[2] = uint64_t[](weight_row(expert, output_of(0)), weight_row(expert, output_of(1)));
     float sums[kSums];

@@ -33,7 +33,7 @@ void fetch(uint expert, uint block) {
 
 void main() {
   uint expert;
-  for (uint tile = gl_WorkGroupID.x; find_rows(tile, expert); tile += gl_NumWorkGroups.x) {
+  for (uint tile = gl_WorkGroupID.x; find_rows(tile, expert); tile += n_groups().x) {
     float totals[32];
     [[unroll]] for (uint i = 0; i < 32u; ++i) totals[i] = 0.0;
     for (uint l = 0; l < min(kLanes, n_blocks()); ++l) {

@@ -14,7 +14,7 @@ shared float head_values[kColumns * 64u];
 
 void main() {
   const uint v_dim = param(1), head = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
-  for (uint at = gl_WorkGroupID.y; at < n_rows(); at += gl_NumWorkGroups.y) {
+  for (uint at = gl_WorkGroupID.y; at < n_rows(); at += n_groups().y) {
     const uint row = row_at(at);
     const int n_extents = ints(2).i[ints(1).i[row]];
     const uint64_t first = (uint64_t(row) * param(0) + head) * param(2);

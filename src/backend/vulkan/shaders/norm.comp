@@ -14,7 +14,7 @@ layout(constant_id = 2) const uint kCodes = 0;   // ... and codes of it.
 
 void main() {
   const uint columns = param(0);
-  for (uint g = gl_WorkGroupID.x; g < n_rows(); g += gl_NumWorkGroups.x)
+  for (uint g = gl_WorkGroupID.x; g < n_rows(); g += n_groups().x)
     norm_group(Floats(address(0) + uint64_t(g) * columns * 4u), g, columns, kKind, NormOperands(1u, 1u), kFloats != 0u,
                kCodes != 0u);
 }

@@ -1,6 +1,6 @@
 // Norms: a group of columns to root mean square 1, to mean 0 and variance 1, or to length 1, by a workgroup; the order of its sums
-// depends on nothing else, and what compilers may round once or twice is said. Needs kThreads and NORM_X, the buffer that x is
-// read as.
+// depends on nothing else. What is `precise` has the same bits in each of the shaders that include this. Needs kThreads and NORM_X,
+// the buffer that x is read as.
 #include "elementary.glsl"
 #include "reduce.glsl"
 #include "store_codes.glsl"
@@ -26,8 +26,9 @@ vec2 norm_of(NORM_X x, uint columns, uint kind, NormOperands of) {
   for (uint i = t; i < columns; i += kThreads) squares += (x.f[i] - mean) * (x.f[i] - mean);
   squares = reduce(squares, false);
   const float eps = param_float(of.params);
-  if (kind == kL2) return vec2(mean, is_nan(squares) ? squares : 1.0 / max(sqrt(squares), eps));
-  return vec2(mean, 1.0 / sqrt(squares / float(columns) + eps));
+  precise float scale = 1.0 / sqrt(squares / float(columns) + eps);
+  if (kind == kL2) scale = is_nan(squares) ? squares : 1.0 / max(sqrt(squares), eps);
+  return vec2(mean, scale);
 }
 
 float normed(NORM_X x, uint i, vec2 norm, NormOperands of) {

@@ -9,7 +9,7 @@ layout(constant_id = 0) const uint kAxes = 1;
 
 void main() {
   const uint sizes = walk_words(kAxes, 1u), before = sizes + kAxes, n = n_rows();
-  for (uint i = gl_GlobalInvocationID.x; i < n; i += gl_NumWorkGroups.x * 256u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n; i += n_groups().x * 256u) {
     uvec4 at = coordinates(0u, kAxes, i);
     bool inside = true;
     for (uint axis = 0; axis < kAxes; ++axis) {

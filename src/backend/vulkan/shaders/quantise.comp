@@ -14,7 +14,7 @@ const uint kActivate = 1, kGlu = 2;
 
 void main() {
   const uint columns = param(0), blocks = columns / kBlock;
-  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * blocks; i += gl_NumWorkGroups.x * 64u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * blocks; i += n_groups().x * 64u) {
     const uint64_t begin = uint64_t(i) * kBlock * 4u;
     Quads x = Quads(address(0) + begin), b = Quads(address(2) + begin);
     vec4 v[kBlock / 4];

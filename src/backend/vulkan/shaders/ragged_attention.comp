@@ -152,5 +152,5 @@ void attend(uint first_row, uint head) {
 }
 
 void main() {
-  for (uint row = gl_WorkGroupID.y * kRows; row < n_rows(); row += gl_NumWorkGroups.y * kRows) attend(row, gl_WorkGroupID.x);
+  for (uint row = gl_WorkGroupID.y * kRows; row < n_rows(); row += n_groups().y * kRows) attend(row, gl_WorkGroupID.x);
 }

@@ -8,7 +8,7 @@ layout(local_size_x = 64) in;
 void main() {
   const uint columns = param(0), n = n_rows() * columns;
   const int rows = int(word(0));
-  for (uint i = gl_GlobalInvocationID.x; i < n; i += gl_NumWorkGroups.x * 64u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n; i += n_groups().x * 64u) {
     const uint mean = i / columns, column = i % columns;
     const int begin = clamp(ints(1).i[mean], 0, rows), end = clamp(ints(2).i[mean], begin, rows);
     float sum = 0.0;

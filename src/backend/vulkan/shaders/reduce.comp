@@ -55,7 +55,7 @@ void main() {
   const uint t = gl_LocalInvocationID.x, lane = t / kOutputs;
   const uint n = n_rows();
   Floats x = floats(0);
-  for (uint first = gl_WorkGroupID.x * kOutputs; first < n; first += gl_NumWorkGroups.x * kOutputs) {
+  for (uint first = gl_WorkGroupID.x * kOutputs; first < n; first += n_groups().x * kOutputs) {
     const uint result = first + t % kOutputs;
     float value = first_value();
     uint place = 0xffffffffu;

@@ -10,7 +10,7 @@ void main() {
   const uint columns = param(0), head_dim = param(1), half_rot = param(2) / 2u;
   // A head is its pairs, then the elements that do not turn.
   const uint per_head = head_dim - half_rot, per_row = columns / head_dim * per_head;
-  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * per_row; i += gl_NumWorkGroups.x * 128u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * per_row; i += n_groups().x * 128u) {
     const uint row = i / per_row, head = i % per_row / per_head, pair = i % per_head;
     const uint64_t offset = (uint64_t(row) * columns + head * head_dim) * 4u;
     Floats x = Floats(address(0) + offset), result = Floats(address(3) + offset);

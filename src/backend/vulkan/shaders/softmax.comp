@@ -9,7 +9,7 @@ layout(local_size_x = 128) in;
 
 void main() {
   const uint columns = word(0), t = thread();
-  for (uint row = gl_WorkGroupID.x; row < n_rows(); row += gl_NumWorkGroups.x) {
+  for (uint row = gl_WorkGroupID.x; row < n_rows(); row += n_groups().x) {
     const uint64_t offset = uint64_t(row) * columns * 4u;
     Floats x = Floats(address(0) + offset), result = Floats(address(1) + offset);
     float top = kLowest;

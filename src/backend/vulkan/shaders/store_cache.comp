@@ -11,7 +11,7 @@ layout(constant_id = 1) const uint kPlain = 0;
 void main() {
   const uint per_unit = kPlain != 0u ? 1u : kType <= kBF16 ? 2u : kPair;
   const uint columns = param(0), units = columns / per_unit;
-  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * units; i += gl_NumWorkGroups.x * 128u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * units; i += n_groups().x * 128u) {
     const uint row = i / units, unit = i % units;
     Floats x = Floats(address(1) + (uint64_t(row) * columns + unit * per_unit) * 4u);
     const uint64_t cell = address(0) + uint64_t(ints(2).i[row]) * param(1);

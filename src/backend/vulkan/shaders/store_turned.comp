@@ -12,7 +12,7 @@ layout(constant_id = 0) const uint kType = 0;
 void main() {
   const uint columns = param(0), head_dim = param(1), half_rot = param(2) / 2u, per_head = head_dim / 4u;
   const bool neox = param(3) != 0u;
-  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * (columns / 4u); i += gl_NumWorkGroups.x * 128u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * (columns / 4u); i += n_groups().x * 128u) {
     const uint row = i / (columns / 4u), of_row = i % (columns / 4u), base = of_row / per_head * head_dim;
     const uint u = of_row % per_head;
     const uvec2 at = base + two_pairs(u, half_rot, neox);

@@ -13,7 +13,7 @@ shared uint square[kSide * (kSide + 1)];
 void main() {
   const uint size_to = word(0), size_from = word(1), across = word(2), down = word(3), inner = word(4);
   const uint column = gl_LocalInvocationID.x % kSide, line = gl_LocalInvocationID.x / kSide;
-  for (uint tile = gl_WorkGroupID.x; tile < n_rows(); tile += gl_NumWorkGroups.x) {
+  for (uint tile = gl_WorkGroupID.x; tile < n_rows(); tile += n_groups().x) {
     const uint first_to = tile % across * kSide, first_from = tile / across % down * kSide, other = tile / (across * down);
     const uint to = word(5) + other / inner * word(7) + other % inner * word(8);
     const uint from = word(9) + other / inner * word(11) + other % inner * word(12);

@@ -7,7 +7,7 @@ layout(local_size_x = 256) in;
 
 void main() {
   const uint columns = param(0), width = param(1), rows = word(0), n = n_rows() * width;
-  for (uint i = gl_GlobalInvocationID.x; i < n; i += gl_NumWorkGroups.x * 256u) {
+  for (uint i = gl_GlobalInvocationID.x; i < n; i += n_groups().x * 256u) {
     const uint in_window = i % width;
     const uint row = i / width * param(2) + in_window / columns - param(3);  // Before the first: far behind the last.
     float y = 0.0;
