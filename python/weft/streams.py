@@ -183,6 +183,8 @@ class Stream(Iterator[str], AsyncIterator[str]):
                     await queue.wait(self._key)
                     continue
                 text = self._take(chunk) if chunk is not None else ""
+            except InvalidArgumentError:  # A thread reads it, and goes on.
+                raise
             except BaseException:
                 self.close()
                 raise

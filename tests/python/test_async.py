@@ -133,6 +133,31 @@ def test_a_stream_stays_with_its_event_loop(model, tokens):
     stream.close()
 
 
+def test_an_event_loop_does_not_end_what_a_thread_reads(model):
+    stream = model.stream("hello", max_tokens=400, ignore_end=True)
+    begun, read = threading.Event(), []
+
+    def read_all():
+        begun.set()
+        while not read:
+            try:
+                read.append(stream.read())
+            except weft.InvalidArgumentError:  # The event loop was there for a moment.
+                pass
+
+    async def intrude():
+        with contextlib.suppress(weft.InvalidArgumentError):
+            await anext(stream, "")
+
+    thread = threading.Thread(target=read_all)
+    thread.start()
+    begun.wait()
+    time.sleep(0.02)
+    asyncio.run(intrude())
+    thread.join()
+    assert read[0].stop == "length"
+
+
 def test_a_second_thread_does_not_end_what_the_first_reads(model):
     stream = model.stream("hello", max_tokens=60, ignore_end=True)
     refused, read = [], threading.Event()
