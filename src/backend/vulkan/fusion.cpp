@@ -155,8 +155,8 @@ void Fusion::find_tail(const Graph& graph, NodeId id, const std::vector<int>& n_
     if (!(graph.value(normed).shape == shape) || !(graph.value(addend).shape == shape) ||
         !is_rows(graph, addend) || (source != kNoNode && source > product))
       continue;
-    tail_[index(product)] = {.own_norm = norm,
-                             .sum = id};  // What was its norm is its own; another may follow.
+    // What was its norm is its own; another may follow.
+    tail_[index(product)] = {.own_norm = norm, .sum = id};
     tail_of_[index(id)] = product;
     return;
   }

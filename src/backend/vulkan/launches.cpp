@@ -111,7 +111,7 @@ class Builder {
     const Node &sum = graph_.node(id), &product = graph_.node(product_id);
     make_all_plain(product);
     make_all_plain(sum);
-    const ValueId rows = sum.inputs[sum.inputs[0] == product.output ? 1 : 0];
+    const ValueId rows = other_input(sum, product.output);
     int phase = std::max(builder_.ready(product.inputs), builder_.ready(rows));
     if (by_codes(product)) phase = std::max(phase, codes_ready(product.inputs[1]));
     builder_.enter(id, phase);
@@ -189,8 +189,10 @@ class Builder {
   /// The other row of a tail's sum.
   ValueId tail_addend(const RowTail& tail) const {
     if (tail.sum == kNoNode) return kNoValue;
-    const Node& sum = graph_.node(tail.sum);
-    return sum.inputs[sum.inputs[0] == graph_.node(tail.own_norm).output ? 1 : 0];
+    return other_input(graph_.node(tail.sum), graph_.node(tail.own_norm).output);
+  }
+  static ValueId other_input(const Node& sum, ValueId one) {
+    return sum.inputs[sum.inputs[0] == one ? 1 : 0];
   }
   /// The launches from `first` on, of a node in another's tail, sit a step of one row out.
   void leave_one_row_out(const Node& node, std::size_t first) {
@@ -207,16 +209,9 @@ class Builder {
 
   /// A launch fills codes of a node's result, which are its tensor `place`.
   void make_codes(const Node& node, Launch& launch, std::uint32_t place) {
-    auto& known = program_.scratch;
-    auto found = std::find_if(known.begin(), known.end(), [&](const Scratch& one) {
-      return one.kind == Scratch::Kind::kCodes && one.of == node.output;
-    });
-    if (found == known.end())
-      found = known.insert(known.end(),
-                           {Scratch::Kind::kCodes, node.output, builder_.node(), shape(node.output).row_dim(),
-                            code_row_bytes(columns(node.output)), launch.phase, launch.phase, true});
-    found->last_phase = std::max(found->last_phase, launch.phase);
-    launch.push.tensors[place] = word(static_cast<std::int64_t>(found - known.begin()));
+    launch.push.tensors[place] =
+        known_scratch({Scratch::Kind::kCodes, node.output, builder_.node(), shape(node.output).row_dim(),
+                       code_row_bytes(columns(node.output)), launch.phase, launch.phase, true});
     launch.scratch |= 1u << place;
   }
   void activate_to_codes(const Node& node, std::uint32_t op, Activation kind) {
@@ -241,15 +236,18 @@ class Builder {
 
   /// Scratch memory made of a value in the phase behind it, used in this node's phase.
   std::uint32_t scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes) {
+    return known_scratch({kind, of, builder_.node(), rows, row_bytes, builder_.ready(of), builder_.phase()});
+  }
+  /// The number of that kind of scratch memory of that value, which is this where there was none before. It
+  /// lasts as long as its last user.
+  std::uint32_t known_scratch(const Scratch& wanted) {
     auto& known = program_.scratch;
-    auto found = std::find_if(known.begin(), known.end(),
-                              [&](const Scratch& one) { return one.kind == kind && one.of == of; });
-    const int phase = builder_.phase();
-    if (found == known.end())
-      found =
-          known.insert(known.end(), {kind, of, builder_.node(), rows, row_bytes, builder_.ready(of), phase});
-    found->last_phase = std::max(found->last_phase, phase);
-    return static_cast<std::uint32_t>(found - known.begin());
+    auto found = std::find_if(known.begin(), known.end(), [&](const Scratch& one) {
+      return one.kind == wanted.kind && one.of == wanted.of;
+    });
+    if (found == known.end()) found = known.insert(known.end(), wanted);
+    found->last_phase = std::max(found->last_phase, wanted.last_phase);
+    return word(static_cast<std::int64_t>(found - known.begin()));
   }
 
   /// Launches that fill scratch memory, and the places of all of it, now that the number of frequencies is
