@@ -52,8 +52,15 @@ inline const GrammarCompiler& small_compiler() {
   return compiler;
 }
 
+/// For what shall be made, or shall exceed another limit, however slow the machine is.
+inline GrammarLimits patient() {
+  GrammarLimits limits;
+  limits.compile_ms = 60e3;
+  return limits;
+}
+
 inline std::shared_ptr<const CompiledGrammar> compiled(const Grammar& grammar) {
-  return small_compiler().compile(grammar);
+  return small_compiler().compile(grammar, patient());
 }
 inline bool allows(const Grammar& grammar, std::string_view text) {
   return compiled(grammar)->allows_text(text);

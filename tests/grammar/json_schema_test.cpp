@@ -12,10 +12,12 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(const std::string& schema, const JsonSchemaOptions& options = {}) {
-  return error_of([&] { (void)compiled(Grammar::json_schema(schema, options)); });
+std::string refusal(const std::string& schema, const JsonSchemaOptions& options = {.limits = patient()}) {
+  return error_of(
+      [&] { (void)small_compiler().compile(Grammar::json_schema(schema, options), options.limits); });
 }
-bool fits(const std::string& schema, std::string_view text, const JsonSchemaOptions& options = {}) {
+bool fits(const std::string& schema, std::string_view text,
+          const JsonSchemaOptions& options = {.limits = patient()}) {
   return allows(Grammar::json_schema(schema, options), text);
 }
 

@@ -9,10 +9,10 @@ namespace {
 using testing::HasSubstr;
 
 bool matches(const std::string& pattern, std::string_view text) {
-  return allows(Grammar::regex(pattern), text);
+  return allows(Grammar::regex(pattern, patient()), text);
 }
 std::string refusal(const std::string& pattern) {
-  return error_of([&] { (void)compiled(Grammar::regex(pattern)); });
+  return error_of([&] { (void)compiled(Grammar::regex(pattern, patient())); });
 }
 
 TEST(Pattern, MatchesTheWholeText) {
