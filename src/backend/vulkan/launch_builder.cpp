@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/vulkan/tensors.h"
 #include "base/check.h"
 
 namespace weft::vulkan {
@@ -41,7 +42,23 @@ bool changes_cache(const Node& node) {
   return get_op<ops::MoveCells>(node) != nullptr || get_op<ops::StoreCache>(node) != nullptr;
 }
 
-LaunchBuilder::LaunchBuilder(const Graph& graph) : graph_(graph), phases_(graph.values().size(), -1) {
+ValueId optional(const Node& node, std::size_t i) {
+  return i < node.inputs.size() ? node.inputs[i] : kNoValue;
+}
+
+std::size_t code_row_bytes(std::uint32_t columns) { return (columns + columns / kBlock * 8 + 15) / 16 * 16; }
+
+void use_scratch(Launch& launch, std::uint32_t tensor, std::uint32_t scratch) {
+  launch.push.tensors[tensor] = scratch;
+  launch.scratch |= 1u << tensor;
+}
+
+LaunchBuilder::LaunchBuilder(const Graph& graph, const Target& target)
+    : graph_(graph),
+      target_(target),
+      live_(live_nodes(graph)),
+      fusion_(graph, live_, target.byte_dots),
+      phases_(graph.values().size(), -1) {
   for (std::size_t v = 0; v < graph.values().size(); ++v) {
     program_.storage.push_back(static_cast<ValueId>(v));
     views_.push_back(plain_view(static_cast<ValueId>(v), graph.values()[v].shape));
@@ -68,6 +85,16 @@ int LaunchBuilder::ready(std::span<const ValueId> values) const {
   return phase;
 }
 
+std::uint32_t LaunchBuilder::type(ValueId value) const { return stored_type(dtype(value)).value(); }
+
+bool LaunchBuilder::by_codes(const Node& node) const {
+  return multiplies_codes(graph_, node, target_.byte_dots);
+}
+
+int LaunchBuilder::codes_ready(ValueId value) const {
+  return ready(value) + (fusion_.makes_codes(value) ? 0 : 1);
+}
+
 Launch& LaunchBuilder::add(Shader shader, std::vector<std::uint32_t> constants, Dim rows,
                            std::initializer_list<ValueId> tensors,
                            std::initializer_list<std::uint32_t> params) {
@@ -85,6 +112,45 @@ Launch& LaunchBuilder::add(Shader shader, std::vector<std::uint32_t> constants, 
     launch.push.tensors[i++] = tensor == kNoValue ? 0 : word(std::int64_t{place(tensor)});
   std::copy(params.begin(), params.end(), launch.push.params);
   return launch;
+}
+
+Launch& LaunchBuilder::add_for(const Scratch& scratch, Shader shader, std::vector<std::uint32_t> constants,
+                               Dim rows, std::initializer_list<ValueId> tensors,
+                               std::initializer_list<std::uint32_t> params) {
+  node_ = scratch.user;
+  Launch& launch = add(shader, std::move(constants), std::move(rows), tensors, params);
+  launch.phase = scratch.first_phase;
+  return launch;
+}
+
+std::uint32_t LaunchBuilder::scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes) {
+  return known_scratch({kind, of, node_, rows, row_bytes, ready(of), phase()});
+}
+
+std::uint32_t LaunchBuilder::known_scratch(const Scratch& wanted) {
+  auto& known = program_.scratch;
+  auto found = std::find_if(known.begin(), known.end(), [&](const Scratch& one) {
+    return one.kind == wanted.kind && one.of == wanted.of;
+  });
+  if (found == known.end()) found = known.insert(known.end(), wanted);
+  found->last_phase = std::max(found->last_phase, wanted.last_phase);
+  return word(static_cast<std::int64_t>(found - known.begin()));
+}
+
+void LaunchBuilder::make_codes(const Node& node, Launch& launch, std::uint32_t tensor) {
+  use_scratch(launch, tensor,
+              known_scratch({Scratch::Kind::kCodes, node.output, node_, shape(node.output).row_dim(),
+                             code_row_bytes(columns(node.output)), launch.phase, launch.phase, true}));
+}
+
+ValueId LaunchBuilder::frequencies(const ops::Rope& rope, ValueId factors) {
+  auto& known = program_.frequencies;
+  const auto found = std::find_if(known.begin(), known.end(), [&](const Frequencies& f) {
+    return f.rope == rope && f.factors == factors;
+  });
+  const auto at = found - known.begin();
+  if (found == known.end()) known.push_back({rope, factors});
+  return static_cast<ValueId>(program_.storage.size() + static_cast<std::size_t>(at));
 }
 
 }  // namespace weft::vulkan

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/views.h"
+#include "backend/vulkan/fusion.h"
 #include "backend/vulkan/launches.h"
 
 namespace weft::vulkan {
@@ -14,6 +15,8 @@ inline constexpr std::uint32_t kMaxGroups = 65535;  ///< That every driver takes
 inline constexpr std::uint32_t kFewRows = 4;        ///< Up to here a row at a time is as good as a tile.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;  ///< Shaders' indices have 32 bits.
 inline constexpr std::int64_t kMaxHeadDim = 1024;
+inline constexpr std::uint32_t kBlock = 32;       ///< Columns with a scale of their own, as in blocks.glsl.
+inline constexpr std::uint32_t kRowsOfLanes = 8;  ///< Up to here a thread is a lane (lanes.glsl).
 
 std::uint32_t word(std::int64_t n);
 std::uint32_t word(float x);
@@ -32,15 +35,25 @@ bool changes_cache(const Node& node);
 bool can_index(const Shape& shape, std::span<const std::int64_t> bounds);
 /// The product of all sizes.
 Dim elements(const Shape& shape);
+/// An input that a node may do without; kNoValue where it does.
+ValueId optional(const Node& node, std::size_t i);
+/// Bytes of a row as codes, as in blocks.glsl.
+std::size_t code_row_bytes(std::uint32_t columns);
+/// That tensor of a launch is scratch memory, by its number.
+void use_scratch(Launch& launch, std::uint32_t tensor, std::uint32_t scratch);
 
 class LaunchBuilder {
  public:
-  explicit LaunchBuilder(const Graph& graph);
+  LaunchBuilder(const Graph& graph, const Target& target);
 
   const Graph& graph() const { return graph_; }
+  const Target& target() const { return target_; }
+  const Fusion& fusion() const { return fusion_; }
+  bool is_live(NodeId node) const { return live_[index(node)]; }
   const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
   DType dtype(ValueId value) const { return graph_.value(value).dtype; }
   std::uint32_t columns(ValueId value) const { return word(shape(value).columns()); }
+  std::uint32_t type(ValueId value) const;  ///< The shaders' name of it, which there is.
 
   /// The value itself, or what it is elements of.
   const View& view(ValueId value) const { return views_[index(value)]; }
@@ -56,12 +69,28 @@ class LaunchBuilder {
   /// The first phase that can read a value.
   int ready(ValueId value) const { return phases_[index(value)] + 1; }
   int ready(std::span<const ValueId> values) const;
+  /// Whether a node multiplies codes instead of floats, and the first phase that can read those of a value.
+  bool by_codes(const Node& node) const;
+  int codes_ready(ValueId value) const;
 
   /// Of the node that was entered. Tensors that are kNoValue are never read.
   Launch& add(Shader shader, std::vector<std::uint32_t> constants, Dim rows,
               std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params);
+  /// To fill scratch memory in its first phase.
+  Launch& add_for(const Scratch& scratch, Shader shader, std::vector<std::uint32_t> constants, Dim rows,
+                  std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params);
 
-  /// In the table of addresses. Frequencies have places behind those of the values.
+  /// The number of scratch memory made of a value in the phase behind it, used in this node's phase.
+  std::uint32_t scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes);
+  /// The number of that kind of scratch memory of that value, which is this where there was none before. It
+  /// lasts as long as its last user.
+  std::uint32_t known_scratch(const Scratch& wanted);
+  /// A launch fills codes of a node's result, which are that tensor of it.
+  void make_codes(const Node& node, Launch& launch, std::uint32_t tensor);
+  /// Frequencies have places behind those of the values.
+  ValueId frequencies(const ops::Rope& rope, ValueId factors);
+
+  /// In the table of addresses.
   ValueId place(ValueId value) const {
     return index(value) < program_.storage.size() ? program_.storage[index(value)] : value;
   }
@@ -73,6 +102,9 @@ class LaunchBuilder {
   bool is_alias(ValueId value) const { return program_.storage[index(value)] != value; }
 
   const Graph& graph_;
+  const Target target_;
+  const std::vector<bool> live_;
+  const Fusion fusion_;
   Program program_;
   std::vector<View> views_;  // By value.
   std::vector<int> phases_;  // By value: the phase that makes it, -1 from outside.

@@ -411,4 +411,8 @@ void make_plain(LaunchBuilder& builder, ValueId value) {
   GeneralLaunches(builder).copy(builder.view(value), from);
 }
 
+void make_inputs_plain(LaunchBuilder& builder, const Node& node) {
+  for (const ValueId input : node.inputs) make_plain(builder, input);
+}
+
 }  // namespace weft::vulkan

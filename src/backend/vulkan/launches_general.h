@@ -17,7 +17,8 @@ bool launch_general(LaunchBuilder& builder, const Node& node);
 
 /// A view op's result: nothing to launch, unless it has to lie in memory by itself.
 void add_view(LaunchBuilder& builder, NodeId node);
-/// Gives a value memory of its own where it has strides.
+/// Gives a value memory of its own where it has strides, or all that a node reads.
 void make_plain(LaunchBuilder& builder, ValueId value);
+void make_inputs_plain(LaunchBuilder& builder, const Node& node);
 
 }  // namespace weft::vulkan

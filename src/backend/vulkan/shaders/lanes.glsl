@@ -1,6 +1,6 @@
 // Products of few rows: a workgroup makes kOutputs outputs of up to kRows rows, a thread a lane of two outputs. Needs kRows.
-// Of one row the last workgroup makes more (fusion.h): what a norm of the row and its addition to another give (kAddsNorm; tensors
-// 5 to 7, out 3), and a norm of that or of the row (kNorms; tensors 8 to 11).
+// Of one row the last workgroup makes more (fusion.h): what a norm of the row and its addition to another give (kAddsNorm), and
+// a norm of that or of the row (kNorms).
 #include "rows.glsl"
 #include "last_group.glsl"
 layout(local_size_x = 128) in;
@@ -14,6 +14,9 @@ const bool kHasTail = kAddsNorm + kNorms != 0u;
 const uint kThreads = 128;
 #define NORM_X SharedFloats
 #include "norm.glsl"
+// Where the tail has its tensors and params: as in launches_products.cpp.
+const uint kTailSum = 3, kTailAddend = 7;
+const NormOperands kOfAddedNorm = NormOperands(5u, 10u), kOfNorm = NormOperands(8u, 7u);
 const uint kSlots = 128 / kLanes, kOutputs = 2 * kSlots;
 const uint kSums = kRows * 2;
 shared float parts[kRows * kOutputs * (kLanes + 1)];  // One more than needed: outputs spread over the banks.
@@ -50,14 +53,14 @@ void make_tail() {
   const uint columns = param(0);
   SharedFloats row = SharedFloats(output_row(0u));
   if (kAddsNorm != 0u) {
-    const NormOperands of = NormOperands(5u, 10u);
-    const vec2 norm = norm_of(row, columns, kAddedNorm, of);
-    SharedFloats sums = SharedFloats(address(3));
-    for (uint i = thread(); i < columns; i += kThreads) sums.f[i] = normed(row, i, norm, of) + floats(7).f[i];
+    const vec2 norm = norm_of(row, columns, kAddedNorm, kOfAddedNorm);
+    SharedFloats sums = SharedFloats(address(kTailSum));
+    for (uint i = thread(); i < columns; i += kThreads)
+      sums.f[i] = normed(row, i, norm, kOfAddedNorm) + floats(kTailAddend).f[i];
     memoryBarrierBuffer();
     barrier();
     memoryBarrierBuffer();
     row = sums;
   }
-  if (kNorms != 0u) norm_group(row, 0u, columns, kNorm, NormOperands(8u, 7u), kNormFloats != 0u, kNormCodes != 0u);
+  if (kNorms != 0u) norm_group(row, 0u, columns, kNorm, kOfNorm, kNormFloats != 0u, kNormCodes != 0u);
 }
