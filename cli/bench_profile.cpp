@@ -24,13 +24,12 @@ Json profile_json(const ProfiledTest& test, const MachineLimits& limits) {
   Json rows = Json::array();
   for (const Profile::Work& work : p.work) {
     if (work.calls == 0) continue;
-    // What a kind of work adds to the time of the whole: the threads' time for it, side by side.
-    const double seconds = (work.busy_seconds + work.wait_seconds) / p.n_threads;
+    const double seconds = work.seconds, threads_seconds = work.busy_seconds + work.wait_seconds;
     Json row = {{"work", work.name},
                 {"calls", work.calls},
                 {"ms", 1e3 * seconds},
                 {"share", p.seconds > 0.0 ? seconds / p.seconds : 0.0},
-                {"waiting", seconds > 0.0 ? work.wait_seconds / p.n_threads / seconds : 0.0},
+                {"waiting", threads_seconds > 0.0 ? work.wait_seconds / threads_seconds : 0.0},
                 {"gb_per_second", nullptr},
                 {"gop_per_second", nullptr},
                 {"roofline_fraction", nullptr}};

@@ -25,6 +25,8 @@ struct Profile {
     /// once a step. Products and attention only, 0 elsewhere; activations do not count.
     double bytes = 0.0;
     double multiply_adds = 0.0;
+    /// What it adds to Profile::seconds: threads that are busy or wait side by side count once.
+    double seconds = 0.0;
   };
   /// A stretch of time in which a thread did nothing but one launch.
   struct Span {

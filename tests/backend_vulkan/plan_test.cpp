@@ -17,6 +17,7 @@
 #include "exec/plan.h"
 #include "vulkan_test_support.h"
 #include "weft/error.h"
+#include "weft/profile.h"
 
 namespace {
 // The n-th call from now on fails; 0: none.
@@ -125,6 +126,29 @@ TEST_F(VulkanPlanTest, IsRecordedOnceForEachKindOfStepAndForOtherTensors) {
   // Many rows, one, few and none are steps of different launches.
   EXPECT_EQ(vulkan::stats(*plan).times_recorded, 4);
   EXPECT_EQ(vulkan::stats(*plan).steps, 9);
+}
+
+TEST_F(VulkanPlanTest, AProfileAddsUpBesideThatOfAnotherDevice) {
+  const Chain chain(3);
+  const auto x = host({20, 2}), y = host({20, 2});
+  const auto b = weight({2}, {1, 10}), w = weight({2, 2}, kSwap);
+  Bindings bindings(chain.graph.values().size(), nullptr);
+  bindings[static_cast<std::size_t>(chain.x)] = x.get();
+  bindings[static_cast<std::size_t>(chain.y)] = y.get();
+  bindings[static_cast<std::size_t>(chain.b)] = b.get();
+  bindings[static_cast<std::size_t>(chain.w)] = w.get();
+  const auto plan = device().compile(chain.graph, bindings, {});
+  Profile profile{.n_threads = 4};  // As a plan with threads has left it.
+  plan->set_profile(&profile);
+  const std::int64_t n = 20;
+  plan->submit({&n, 1}, bindings, {});
+  plan->wait();
+  plan->set_profile(nullptr);
+  if (profile.work.empty()) GTEST_SKIP() << "a device without timestamps";
+  double seconds = 0.0;
+  for (const Profile::Work& work : profile.work) seconds += work.seconds;
+  EXPECT_GT(profile.seconds, 0.0);
+  EXPECT_NEAR(seconds, profile.seconds, 1e-9);
 }
 
 TEST_F(VulkanPlanTest, PiecesComputeWhatTheWholeDoes) {

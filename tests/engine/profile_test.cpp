@@ -117,9 +117,13 @@ TEST(Profile, ChangesNoBitAndAddsUp) {
     const auto a = plain.logits(n - 1), b = profiled.logits(n - 1);
     EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end()));
   }
-  double threads_seconds = 0.0;
-  for (const Profile::Work& work : profile.work) threads_seconds += work.busy_seconds + work.wait_seconds;
+  double threads_seconds = 0.0, seconds = 0.0;
+  for (const Profile::Work& work : profile.work) {
+    threads_seconds += work.busy_seconds + work.wait_seconds;
+    seconds += work.seconds;
+  }
   EXPECT_NEAR(threads_seconds, 2.0 * profile.seconds, 1e-6);
+  EXPECT_NEAR(seconds, profile.seconds, 1e-6);
   double span_seconds = 0.0, busy_seconds = 0.0;
   for (const Profile::Span& span : profile.spans) {
     EXPECT_LE(span.begin, span.end);

@@ -74,6 +74,7 @@ void Recorder::end_step(std::size_t n_phases) {
       Profile::Work& work = profile_.work[work_of_[i]];
       work.busy_seconds += thread.times[i].busy;
       work.wait_seconds += thread.times[i].wait;
+      work.seconds += (thread.times[i].busy + thread.times[i].wait) / static_cast<double>(threads_.size());
       thread.times[i] = {};
     }
     const std::size_t room = profile_.max_spans - std::min(profile_.max_spans, profile_.spans.size());

@@ -74,6 +74,7 @@ void LaunchTimes::add() {
         times[i + 1] > times[i] ? static_cast<double>(times[i + 1] - times[i]) * period : 0.0;
     ++to.calls;
     to.busy_seconds += seconds;
+    to.seconds += seconds;
     profile_.seconds += seconds;
   }
   ++profile_.n_steps;
