@@ -126,7 +126,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                       {"avx512", CpuIsa::kAvx512},
                       {"avx512bf16", CpuIsa::kAvx512Bf16},
                       {"amx", CpuIsa::kAmx},
-                      {"neon", CpuIsa::kNeon}},
+                      {"neon", CpuIsa::kNeon},
+                      {"i8mm", CpuIsa::kI8mm}},
                      "kernels to use, for tests")
       ->group("");
   add_pre_tokenizer_option(app, options.pre_tokenizer, "Model");

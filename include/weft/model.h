@@ -28,7 +28,17 @@ struct ModelImpl;
 }
 
 /// Which kernels the CPU uses. kBest is what the machine can do; the others are for tests and comparison.
-enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvxVnni, kAvx512, kAvx512Bf16, kAmx, kNeon };
+enum class CpuIsa : std::uint8_t {
+  kBest,
+  kGeneric,
+  kAvx2,
+  kAvxVnni,
+  kAvx512,
+  kAvx512Bf16,
+  kAmx,
+  kNeon,
+  kI8mm
+};
 
 /// An adapter to load with a model: low-rank additions to its matrices (LoRA, arXiv 2106.09685) in a GGUF
 /// file (general.type "adapter", adapter.type "lora"), made for the same architecture.

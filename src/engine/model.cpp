@@ -46,6 +46,8 @@ const char* feature_of(CpuIsa isa) {
       return "amx";
     case CpuIsa::kNeon:
       return "neon";
+    case CpuIsa::kI8mm:
+      return "i8mm";
     case CpuIsa::kBest:
       break;
   }

@@ -29,7 +29,7 @@ void check(const PlacementParams& params) {
 
 void check(const ModelParams& params) {
   check_threads(params.n_threads);
-  if (params.isa > CpuIsa::kNeon)
+  if (params.isa > CpuIsa::kI8mm)
     refuse("there is no instruction set " + std::to_string(static_cast<int>(params.isa)) +
            "; CpuIsa names them, kBest is what the machine can do");
   check(params.placement);

@@ -19,7 +19,7 @@ namespace {
 using Ints = std::vector<std::int32_t>;
 using Floats = std::vector<float>;
 constexpr std::int64_t kExperts = 3, kIn = 64, kOut = 1003;  // Several tasks, and an odd panel.
-constexpr std::int64_t kMaxRows = 12, kMaxUses = 12;
+constexpr std::int64_t kMaxRows = 24, kMaxUses = 24;
 
 /// Which experts the rows of a step use, and whether they change rows at all.
 struct Uses {
@@ -47,6 +47,16 @@ const std::vector<Uses>& all_uses() {
        {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
        Ints(11, 1),
        {2, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0}},
+      [] {  // So many that weights are unpacked for them, and two more.
+        Uses many;
+        for (std::int32_t row = 0; row < 22; ++row) {
+          many.begins.push_back(row);
+          many.ends.push_back(row + 1);
+          many.flags.push_back(row % 4 != 3);
+          many.experts.push_back(row % 3);
+        }
+        return many;
+      }(),
   };
   return all;
 }
@@ -257,7 +267,8 @@ TEST(LowRank, IsTheNodesOneByOne) {
 TEST(LowRank, OfAnyRankBesideAGateAndQuantisedWeights) {
   for (const std::int64_t rank : {1, 16, 150})
     for (const bool gated : {false, true}) {
-      const Variant variant = {.type = DType::kF16, .weights = DType::kQ8_0, .rank = rank, .gated = gated};
+      const DType weights = rank == 16 ? DType::kQ5_0 : DType::kQ8_0;
+      const Variant variant = {.type = DType::kF16, .weights = weights, .rank = rank, .gated = gated};
       SCOPED_TRACE("rank " + std::to_string(rank) + (gated ? " gated" : ""));
       expect_same_bits(variant, one_by_one(variant));
       if (gated) {

@@ -164,15 +164,17 @@ TEST_P(MatmulTypes, ExtremeCodesDoNotSaturate) {
       if (!scale) canonical.bytes[i] = static_cast<std::byte>(fill);
     }
     const Packed weight(canonical);
-    const Inputs x(table(), dtype(), 4, 256, [](std::int64_t c, std::int64_t k) {
-      return c == 0   ? 1.0f
-             : c == 1 ? -1.0f
-             : c == 2 ? (k % 2 == 0 ? 1.0f : -1.0f)
-                      : (k % 3 == 0 ? -1.0f : 1.0f);
+    constexpr std::int64_t kN = 24;  // Many and, behind them, few.
+    const Inputs x(table(), dtype(), kN, 256, [](std::int64_t c, std::int64_t k) {
+      return c % 4 == 0   ? 1.0f
+             : c % 4 == 1 ? -1.0f
+             : c % 4 == 2 ? (k % 2 == 0 ? 1.0f : -1.0f)
+                          : (k % 3 == 0 ? -1.0f : 1.0f);
     });
-    std::vector<float> out(16 * 4);
-    table().matmul(x.args(weight.matrix, out), {0, 1}, {0, 4});
-    const std::vector<double> truth = product(canonical, x.used, 4);
+    std::vector<float> out(16 * kN);
+    table().matmul(x.args(weight.matrix, out), {0, 1}, {0, 20});
+    table().matmul(x.args(weight.matrix, out), {0, 1}, {20, kN});
+    const std::vector<double> truth = product(canonical, x.used, kN);
     double largest = 0.0;
     for (const double t : truth) largest = std::max(largest, std::abs(t));
     for (std::size_t i = 0; i < truth.size(); ++i) {
@@ -231,6 +233,18 @@ TEST_P(MatmulTypes, AColumnIsTheSameInAnyCompany) {
         0)
         << "column " << c;
   }
+}
+
+// More columns than have their sums at hand, and more of a panel than is unpacked at a time.
+TEST_P(MatmulTypes, ColumnsOfLongRowsAreTheSameInAnyCompany) {
+  constexpr std::int64_t kRows = 21, kN = 151, kColumns = 10 * 256;
+  const CanonicalMatrix canonical(dtype(), kRows, kColumns, 9);
+  const Packed weight(canonical);
+  const Inputs x(table(), dtype(), kN, kColumns, 10);
+  std::vector<float> alone(kN * kRows), together(kN * kRows, -1.0f);
+  for (std::int64_t c = 0; c < kN; ++c) table().matmul(x.args(weight.matrix, alone), {0, 2}, {c, c + 1});
+  table().matmul(x.args(weight.matrix, together), {0, 2}, {0, kN});
+  EXPECT_EQ(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)), 0);
 }
 
 class MatmulIsas : public testing::TestWithParam<Isa> {
@@ -297,31 +311,44 @@ TEST_P(MatmulIsas, EpilogueFollowsItsFormula) {
   }
 }
 
-// A gate's bias may be given alone, and a gated column is the same in any company, too.
+// A gate's bias may be given alone, and a gated column is the same in any company, too: of matrices that are
+// unpacked for many columns, that are not, and of one that is beside one that is not.
 TEST_P(MatmulIsas, GatedColumnsAreTheSameInAnyCompany) {
   constexpr std::int64_t kRows = 40, kColumns = 256, kN = 21;
-  const CanonicalMatrix canonical(DType::kQ4_K, kRows, kColumns, 1),
-      gate_canonical(DType::kQ4_K, kRows, kColumns, 2);
-  const Packed weight(canonical), gate(gate_canonical);
-  const Inputs x(table(), DType::kQ4_K, kN, kColumns, 3);
-  const std::vector<float> gate_bias(kRows, 0.25f);
-  std::vector<float> alone(kN * kRows), together(kN * kRows);
-  for (std::vector<float>* out : {&alone, &together}) {
-    MatmulArgs args = x.args(weight.matrix, *out);
-    args.gate = &gate.matrix;
-    args.gate_bias = gate_bias.data();
-    args.activation = Activation::kSilu;
-    if (out == &together) table().matmul(args, {0, 3}, {0, kN});
-    for (std::int64_t c = 0; c < kN && out == &alone; ++c) {
-      for (std::int64_t p = 0; p < 3; ++p) table().matmul(args, {p, p + 1}, {c, c + 1});
+  const std::pair<DType, DType> pairs[] = {{DType::kQ4_K, DType::kQ4_K},
+                                           {DType::kQ6_K, DType::kQ6_K},
+                                           {DType::kQ6_K, DType::kQ5_K},
+                                           {DType::kQ4_K, DType::kQ6_K}};
+  for (const auto& [dtype, gate_dtype] : pairs) {
+    const CanonicalMatrix canonical(dtype, kRows, kColumns, 1),
+        gate_canonical(gate_dtype, kRows, kColumns, 2);
+    const Packed weight(canonical), gate(gate_canonical);
+    const Inputs x(table(), dtype, kN, kColumns, 3);
+    std::vector<float> bias, gate_bias(kRows, 0.25f), residual(kN * kRows);
+    for (std::int64_t r = 0; r < kRows; ++r) bias.push_back(0.125f * static_cast<float>(r));
+    for (std::size_t i = 0; i < residual.size(); ++i) residual[i] = static_cast<float>(i % 7);
+    std::vector<float> alone(kN * kRows), together(kN * kRows);
+    for (std::vector<float>* out : {&alone, &together}) {
+      MatmulArgs args = x.args(weight.matrix, *out);
+      args.gate = &gate.matrix;
+      args.bias = bias.data();
+      args.gate_bias = gate_bias.data();
+      args.residual = residual.data();
+      args.activation = Activation::kSilu;
+      if (out == &together) table().matmul(args, {0, 3}, {0, kN});
+      for (std::int64_t c = 0; c < kN && out == &alone; ++c) {
+        for (std::int64_t p = 0; p < 3; ++p) table().matmul(args, {p, p + 1}, {c, c + 1});
+      }
     }
+    EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0);
+    const std::vector<double> y = product(canonical, x.used, kN), g = product(gate_canonical, x.used, kN);
+    std::vector<double> truth(y.size());
+    for (std::size_t i = 0; i < y.size(); ++i)
+      truth[i] = (y[i] + static_cast<double>(bias[i % kRows])) *
+                     conformance::activate(Activation::kSilu, g[i] + 0.25) +
+                 static_cast<double>(residual[i]);
+    EXPECT_LT(nmse(together, truth), 1e-11) << test_name(dtype) << " " << test_name(gate_dtype);
   }
-  EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0);
-  const std::vector<double> y = product(canonical, x.used, kN), g = product(gate_canonical, x.used, kN);
-  std::vector<double> truth(y.size());
-  for (std::size_t i = 0; i < y.size(); ++i)
-    truth[i] = y[i] * conformance::activate(Activation::kSilu, g[i] + 0.25);
-  EXPECT_LT(nmse(together, truth), 1e-11);
 }
 
 TEST_P(MatmulIsas, QuantisesToNearestEven) {
@@ -452,8 +479,11 @@ TEST_P(MatmulIsas, NonFiniteActivationsAreSeenInTheResult) {
 
 // What multiplies and adds in one rounding has the same bits, whatever its vectors and instructions.
 TEST(Isa, ProductsAreTheSameBits) {
-  if (!supported(Isa::kAvx512)) GTEST_SKIP() << "nothing to compare with";
-  constexpr std::int64_t kRows = 21, kN = 40, kColumns = 512;
+  const std::vector<Isa> alike = {Isa::kAvx512, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512Bf16,
+                                  Isa::kAmx,    Isa::kNeon, Isa::kI8mm};
+  const auto first = std::find_if(alike.begin(), alike.end(), supported);
+  if (first == alike.end()) GTEST_SKIP() << "nothing to compare with";
+  constexpr std::int64_t kRows = 21, kN = 42, kColumns = 512;
   for (const DType dtype : packed_types()) {
     const CanonicalMatrix canonical(dtype, kRows, kColumns, 1);
     const Packed weight(canonical);
@@ -463,11 +493,12 @@ TEST(Isa, ProductsAreTheSameBits) {
       kernels(isa).matmul(x.args(weight.matrix, out), {0, weight.matrix.n_panels()}, {0, kN});
       return out;
     };
-    const std::vector<float> expected = product_of(Isa::kAvx512);
-    for (const Isa isa : {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512Bf16, Isa::kAmx}) {
+    const std::vector<float> expected = product_of(*first);
+    for (auto isa = first + 1; isa != alike.end(); ++isa) {
       // AVX2 multiplies the entries of this type's table as signed numbers, others add their zero as a float.
-      if (!supported(isa) || (isa == Isa::kAvx2 && dtype == DType::kIQ4_XS)) continue;
-      EXPECT_TRUE(product_of(isa) == expected) << kernels(isa).name << " " << test_name(dtype);
+      const bool apart = (*isa == Isa::kAvx2 || *first == Isa::kAvx2) && dtype == DType::kIQ4_XS;
+      if (!supported(*isa) || apart) continue;
+      EXPECT_TRUE(product_of(*isa) == expected) << kernels(*isa).name << " " << test_name(dtype);
     }
   }
 }

@@ -21,7 +21,8 @@ namespace weft::test {
 
 /// Those of them that the machine lacks are refused.
 inline constexpr CpuIsa kInstructionSets[] = {CpuIsa::kGeneric, CpuIsa::kAvx2,       CpuIsa::kAvxVnni,
-                                              CpuIsa::kAvx512,  CpuIsa::kAvx512Bf16, CpuIsa::kAmx};
+                                              CpuIsa::kAvx512,  CpuIsa::kAvx512Bf16, CpuIsa::kAmx,
+                                              CpuIsa::kNeon,    CpuIsa::kI8mm};
 
 inline std::filesystem::path golden_dir() { return std::filesystem::path(WEFT_TEST_DATA) / "golden"; }
 

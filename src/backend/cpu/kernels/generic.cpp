@@ -12,6 +12,7 @@
 #include "backend/cpu/kernels/panel_codes.inl"
 #include "backend/cpu/kernels/super_blocks.inl"
 #include "backend/cpu/kernels/matmul.inl"
+#include "backend/cpu/kernels/unpacked.inl"
 #include "backend/cpu/kernels/low_rank.inl"
 #include "backend/cpu/kernels/tiles.inl"
 #include "backend/cpu/kernels/screen.inl"

@@ -21,6 +21,10 @@
 
 namespace weft::cpu {
 
+#if defined(__aarch64__) && defined(__linux__)
+static constexpr unsigned long kHwcap2I8mm = 1ul << 13;  // HWCAP2_I8MM, which older headers lack.
+#endif
+
 // Defined by table.inl, compiled once in the file of each instruction set.
 namespace generic {
 extern const Kernels kTable;
@@ -45,6 +49,9 @@ const Kernels& table();
 namespace neon {
 extern const Kernels kTable;
 }
+namespace i8mm {
+const Kernels& table();
+}
 #endif
 
 #if defined(__x86_64__)
@@ -54,7 +61,6 @@ static bool has_avx_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
-#endif
 
 /// Linux gives tiles to a process that asks for them. Elsewhere nobody has tried.
 static bool has_tiles_of_bytes() {
@@ -68,6 +74,7 @@ static bool has_tiles_of_bytes() {
   return false;
 #endif
 }
+#endif
 
 static bool machine_has(Isa isa) {
   switch (isa) {
@@ -96,6 +103,12 @@ static bool machine_has(Isa isa) {
 #else
       return true;  // Of the systems without that call, those that weft knows have it on all their machines.
 #endif
+    case Isa::kI8mm:
+#if defined(__linux__)
+      return machine_has(Isa::kNeon) && (getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0;
+#else
+      return false;  // Elsewhere nobody has tried.
+#endif
 #endif
     default:
       return false;
@@ -117,7 +130,8 @@ static bool pays([[maybe_unused]] Isa isa) {
 }
 
 Isa best_isa() {
-  for (const Isa isa : {Isa::kAmx, Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvxVnni, Isa::kAvx2, Isa::kNeon})
+  for (const Isa isa :
+       {Isa::kAmx, Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvxVnni, Isa::kAvx2, Isa::kI8mm, Isa::kNeon})
     if (supported(isa) && pays(isa)) return isa;
   return Isa::kGeneric;
 }
@@ -139,6 +153,7 @@ const Kernels& kernels(Isa isa) {
   if (isa == Isa::kAvxVnni) return avxvnni::table();
   if (isa == Isa::kAvx2) return avx2::kTable;
 #elif defined(__aarch64__)
+  if (isa == Isa::kI8mm) return i8mm::table();
   if (isa == Isa::kNeon) return neon::kTable;
 #endif
   return generic::kTable;

@@ -468,9 +468,9 @@ std::size_t attention_partial_floats(const AttentionArgs& args, int n_rows);
 /// Of one call of `ragged_attention`.
 std::size_t ragged_scratch_floats(int k_dim, int v_dim);
 
-enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvxVnni, kAvx512, kAvx512Bf16, kAmx, kNeon };
+enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvxVnni, kAvx512, kAvx512Bf16, kAmx, kNeon, kI8mm };
 inline constexpr Isa kIsas[] = {Isa::kGeneric,    Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512,
-                                Isa::kAvx512Bf16, Isa::kAmx,  Isa::kNeon};
+                                Isa::kAvx512Bf16, Isa::kAmx,  Isa::kNeon,    Isa::kI8mm};
 bool supported(Isa isa);  ///< By this program and this machine.
 Isa best_isa();
 /// The one that a feature names, the best one where it names none. Throws Error kUnsupported.

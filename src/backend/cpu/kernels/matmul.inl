@@ -12,18 +12,18 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// out[c][16] = a panel times the kQ8 rows x[c].
-template <int kLayoutIndex, int kColumns>
+/// out[c][16] = a panel times the kQ8 rows x[c]; of an unpacked one, what is there and that.
+template <int kLayoutIndex, int kColumns, bool kUnpacked = false>
 static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::int64_t n_blocks,
                             const std::byte* const* rows, float* out) {
-  using T = Traits<kLayoutIndex>;
+  using T = Traits<kLayoutIndex, kUnpacked>;
   static_assert(offsetof(Q8Group, q) == 0);
   const std::byte* x[kColumns];
   Floats total[kColumns];
 #pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) {
     x[c] = rows[c];
-    total[c] = zero_floats();
+    total[c] = kUnpacked ? load_f32(out + 16 * c) : zero_floats();
   }
   Codes table{};
   if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table.of);

@@ -10,6 +10,7 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 
 inline constexpr int kTileColumns = 4;
 inline constexpr int kFewestColumns = 1;
+inline constexpr int kStepsToUnpack = 2;
 
 #if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
 #define WEFT_HAS_VNNI

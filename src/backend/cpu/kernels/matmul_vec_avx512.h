@@ -19,6 +19,8 @@ inline constexpr int kFewestColumns = 16;
 inline constexpr int kTileColumns = 8;
 inline constexpr int kFewestColumns = 1;
 #endif
+/// Nobody measured whether it pays.
+inline constexpr int kStepsToUnpack = 9;
 inline constexpr bool kAlwaysFetches = false;
 
 using Codes = __m512i;

@@ -19,6 +19,8 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 
 inline constexpr int kTileColumns = 2;    ///< The most columns that one pass over a panel multiplies.
 inline constexpr int kFewestColumns = 1;  ///< Of a pass.
+/// Panels are unpacked for many columns where that many steps or more lead to a code (unpacked.inl).
+inline constexpr int kStepsToUnpack = 9;
 /// Whether there are so many instructions for each line of quantised weights that its hardware does not see
 /// far enough ahead, even with one column.
 inline constexpr bool kAlwaysFetches = false;
@@ -151,8 +153,8 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
 }
 
 /// How groups of four columns are multiplied as soon as their codes are made, where registers are too few to
-/// wait for those of 16, or codes have to be put elsewhere (add_by_turns in panel_codes.inl). With kWanted there
-/// are, of a layout T (Traits in panel_codes.inl):
+/// wait for those of 16, or codes have to be put elsewhere (add_by_turns in panel_codes.inl). With kWanted
+/// there are, of a layout T (Traits in panel_codes.inl):
 ///
 ///   Products         what the products of up to kGroups<kMaxCode> groups are added up in
 ///   begin(sum)       of nothing yet

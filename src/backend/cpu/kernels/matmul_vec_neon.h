@@ -11,6 +11,13 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 /// 16 integer sums and four codes at a time, with room for what they are made of.
 inline constexpr int kTileColumns = 4;
 inline constexpr int kFewestColumns = 1;
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+/// Unpacked panels lie as the instruction wants them that takes two rows and two columns.
+#define WEFT_COLUMNS_IN_PAIRS
+inline constexpr int kStepsToUnpack = 0;
+#else
+inline constexpr int kStepsToUnpack = 2;
+#endif
 inline constexpr bool kAlwaysFetches = false;
 
 struct Codes {
@@ -149,6 +156,63 @@ struct ByTurns {
       products[c] = dot4<T::kMaxCode, kGroup % 4>(products[c], codes, vld1q_s8(q[c] + 16 * (kGroup / 4)));
   }
 };
+
+#if defined(WEFT_COLUMNS_IN_PAIRS)
+/// Rows 2i and 2i + 1, eight columns of each, in vector i. They are signed.
+template <int kMaxCode>
+static inline void store_unpacked(const Codes& first, const Codes& second, std::byte* to) {
+  const uint8x16_t flip = vdupq_n_u8(kSubtractsZero<kMaxCode> ? 0x80 : 0);
+  for (int i = 0; i < 4; ++i) {
+    const uint32x4_t a = vreinterpretq_u32_u8(veorq_u8(first.v[i], flip)),
+                     b = vreinterpretq_u32_u8(veorq_u8(second.v[i], flip));
+    auto* const rows = reinterpret_cast<std::uint8_t*>(to) + 32 * i;
+    vst1q_u8(rows, vreinterpretq_u8_u32(vzip1q_u32(a, b)));
+    vst1q_u8(rows + 16, vreinterpretq_u8_u32(vzip2q_u32(a, b)));
+  }
+}
+/// sums[c] + the products of unpacked codes of kEnd - kFirst groups, whose activations begin at q[c] + at.
+template <int kFirst, int kEnd, int kColumns>
+static inline __attribute__((always_inline)) void add_unpacked(const std::byte* codes,
+                                                               const std::byte* const (&q)[kColumns],
+                                                               std::ptrdiff_t at, Ints (&sums)[kColumns]) {
+  static_assert(kColumns % 2 == 0 && kFirst % 4 == 0 && kEnd % 4 == 0);
+  int32x4_t products[kColumns / 2][8];  // Of rows 2i and 2i + 1, two columns of each.
+#pragma GCC unroll 16
+  for (int pair = 0; pair < kColumns / 2; ++pair)
+#pragma GCC unroll 16
+    for (int i = 0; i < 8; ++i) products[pair][i] = vdupq_n_s32(0);
+#pragma GCC unroll 2
+  for (int group = kFirst; group < kEnd; group += 4) {
+    int8x16_t x[2][kColumns / 2];
+#pragma GCC unroll 16
+    for (int pair = 0; pair < kColumns / 2; ++pair) {
+      const auto* const first = reinterpret_cast<const std::int8_t*>(q[2 * pair] + at) + 4 * group;
+      const auto* const second = reinterpret_cast<const std::int8_t*>(q[2 * pair + 1] + at) + 4 * group;
+      const int64x2_t a = vreinterpretq_s64_s8(vld1q_s8(first)), b = vreinterpretq_s64_s8(vld1q_s8(second));
+      x[0][pair] = vreinterpretq_s8_s64(vzip1q_s64(a, b));
+      x[1][pair] = vreinterpretq_s8_s64(vzip2q_s64(a, b));
+    }
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half)
+#pragma GCC unroll 16
+      for (int i = 0; i < 8; ++i) {
+        const int8x16_t rows =
+            vreinterpretq_s8_u8(vld1q_u8(bytes_of(codes) + 64 * group + 128 * half + 16 * i));
+#pragma GCC unroll 16
+        for (int pair = 0; pair < kColumns / 2; ++pair)
+          products[pair][i] = vmmlaq_s32(products[pair][i], rows, x[half][pair]);
+      }
+  }
+#pragma GCC unroll 16
+  for (int pair = 0; pair < kColumns / 2; ++pair)
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; ++i) {
+      const int32x4_t a = products[pair][2 * i], b = products[pair][2 * i + 1];
+      sums[2 * pair].v[i] = vaddq_s32(sums[2 * pair].v[i], vuzp1q_s32(a, b));
+      sums[2 * pair + 1].v[i] = vaddq_s32(sums[2 * pair + 1].v[i], vuzp2q_s32(a, b));
+    }
+}
+#endif
 
 static inline Pairs pairs_of(int16x8_t first_low, int16x8_t first_high, int16x8_t second_low,
                              int16x8_t second_high) {

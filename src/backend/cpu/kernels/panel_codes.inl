@@ -1,12 +1,13 @@
-// The codes of packed panels: what a layout means for the arithmetic, how far ahead panels are fetched, and how codes
-// become dot products. Needs matmul_vec_<isa>.h and WEFT_CPU_ISA.
+// The codes of packed panels: what a layout means for the arithmetic, how far ahead panels are fetched, and
+// how codes become dot products. Needs matmul_vec_<isa>.h and WEFT_CPU_ISA.
 //
 // One column is left to the hardware's prefetching, and two where codes are one plane. It wants a panel read
 // in the order of its addresses: with scales before the codes in front of them, Q8_0 came at three quarters
 // of the speed. More columns are not left to it; all lines of a panel are fetched or none, and of a gated
 // product sixteen panels of one matrix go before those of the other. labs/matmul_lab shows each. AVX2 has
 // twice as many instructions for each line: there, no records of codes are left to the hardware alone
-// (kAlwaysFetches), but low planes and floats are (with one column F32 fetched ahead came at five sixths of the speed, F16 as fast).
+// (kAlwaysFetches), but low planes and floats are (with one column F32 fetched ahead came at five sixths of
+// the speed, F16 as fast).
 #include <cstddef>
 #include <cstdint>
 
@@ -46,18 +47,19 @@ constexpr int largest_entry(const PanelLayout& layout) {
 
 constexpr int seven_minus_log2(int n) { return n <= 1 ? 7 : seven_minus_log2(n / 2) - 1; }
 
-/// What a layout means for the arithmetic.
-template <int kLayoutIndex>
+/// What a layout means for the arithmetic; of unpacked panels (unpacked.inl), too.
+template <int kLayoutIndex, bool kIsUnpacked = false>
 struct Traits {
   static constexpr PanelLayout kLayout = kPanelLayouts[kLayoutIndex];
+  static constexpr bool kUnpacked = kIsUnpacked;
   static constexpr ScaleKind kScales = kLayout.scales;
   static constexpr bool kTable = kLayout.table.of[0] != 0;
   static constexpr bool kMin = kScales == ScaleKind::kHalfMin || kScales == ScaleKind::kSuperMin;
   static constexpr bool kTwoHalves = kScales == ScaleKind::kSuper16 || kScales == ScaleKind::kSuperE4M3;
   static constexpr int kBaseBits = plane_bits(kLayout.base);
   static constexpr int kBaseBytes = plane_bytes(kLayout.base);
-  static constexpr int kCodeBytes = code_bytes(kLayout);
-  static constexpr int kRecordBytes = record_bytes(kLayout);
+  static constexpr int kCodeBytes = kUnpacked ? plane_bytes(Plane::kBytes) : code_bytes(kLayout);
+  static constexpr int kRecordBytes = record_bytes(kLayout) - code_bytes(kLayout) + kCodeBytes;
   static constexpr int kFactorBytes = factor_bytes(kScales);
   static constexpr int kHeaderBytes = header_bytes(kLayout);
   static constexpr int kLargestEntry = largest_entry(kLayout);
@@ -72,7 +74,7 @@ struct Traits {
                                       ? 2
                                       : 1;
   /// Columns up to which it does best alone.
-  static constexpr int kStreamed = kAlwaysFetches ? 0 : kInOrder;
+  static constexpr int kStreamed = kUnpacked ? kTileColumns : kAlwaysFetches ? 0 : kInOrder;
   static constexpr int kStartShift = seven_minus_log2(kLayout.zero);
   /// Whether codes are multiplied without their zero, whose products are whole numbers of the sums.
   static constexpr bool kCentred = ByTurns::kCentres && kLayout.zero > 0 &&
@@ -84,7 +86,9 @@ struct Traits {
 template <class T, int j>
 static inline __attribute__((always_inline)) Codes codes_of(const std::byte* record, Codes table) {
   Codes c;
-  if constexpr (T::kLayout.base == Plane::kBytes) {
+  if constexpr (T::kUnpacked) {
+    return load_codes(record + 64 * j);
+  } else if constexpr (T::kLayout.base == Plane::kBytes) {
     c = load_codes(record + 64 * j);
   } else if constexpr (T::kLayout.base == Plane::kNibbles) {
     c = shifted_bits < j<4 ? 0 : 4, 15>(load_codes(record + 64 * (j % 4)));
@@ -119,6 +123,15 @@ static inline __attribute__((always_inline)) void tall_codes(const std::byte* re
   codes[2] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 128), even);
   codes[3] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 192), odd);
 }
+
+#if !defined(WEFT_COLUMNS_IN_PAIRS)
+/// Two groups of codes of an unpacked panel.
+template <int kMaxCode>
+static inline void store_unpacked(const Codes& first, const Codes& second, std::byte* to) {
+  store_codes(to, first);
+  store_codes(to + 64, second);
+}
+#endif
 
 /// Adds the products of half a record (16 columns) to the sums of all columns, whose activations there begin
 /// at q[c] + at. `low` are the record's low planes, of a tall matrix.
@@ -175,6 +188,9 @@ static inline __attribute__((always_inline)) void add_record(const std::byte* re
                                                              const std::byte* const (&q)[kColumns],
                                                              std::ptrdiff_t at, Ints (&sums)[kColumns],
                                                              LowPlanes low = {}) {
+#if defined(WEFT_COLUMNS_IN_PAIRS)
+  if constexpr (T::kUnpacked) return add_unpacked<kFirst, kEnd>(record, q, at, sums);
+#endif
   if constexpr (Turns::kWanted && !T::kLayout.tall) {
     typename Turns::Products products[kColumns];
 #pragma GCC unroll 16

@@ -16,8 +16,12 @@ static std::uint64_t dot_peak(std::int64_t n_rounds) {
   alignas(64) std::byte bytes[4][64];
   alignas(64) std::int8_t q[8 * 16 * panel::kTileColumns];
   for (int i = 0; i < 256; ++i) bytes[i / 64][i % 64] = static_cast<std::byte>(i & 15);
-  for (std::size_t i = 0; i < sizeof(q); ++i)
+  // The second half takes back what the first has added, so that sums stay in their range.
+  constexpr std::size_t kHalf = sizeof(q) / 2;
+  for (std::size_t i = 0; i < kHalf; ++i) {
     q[i] = static_cast<std::int8_t>(static_cast<int>(i % 255) - 127);
+    q[kHalf + i] = static_cast<std::int8_t>(-q[i]);
+  }
   const panel::Codes codes[4] = {panel::load_codes(bytes[0]), panel::load_codes(bytes[1]),
                                  panel::load_codes(bytes[2]), panel::load_codes(bytes[3])};
   panel::Ints sums[panel::kTileColumns];

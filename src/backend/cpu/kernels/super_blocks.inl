@@ -1,5 +1,5 @@
-// Micro-kernels of matrix products over panels of super-blocks: 256 columns, whose groups have scales that are codes
-// themselves. Needs panel_codes.inl, rows.inl (activations) and WEFT_CPU_ISA.
+// Micro-kernels of matrix products over panels of super-blocks: 256 columns, whose groups have scales that
+// are codes themselves. Needs panel_codes.inl, rows.inl (activations) and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
@@ -68,17 +68,17 @@ static inline Floats load_e4m3(const std::byte* p) {
 
 /// out[c][16] = a panel times the kQ8Wide rows x[c], of a layout whose super-blocks have one scale: what
 /// comes of a group is a whole number.
-template <int kLayoutIndex, int kColumns>
+template <int kLayoutIndex, int kColumns, bool kUnpacked = false>
 static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t n_super_blocks,
                                  const std::byte* const* rows, float* out) {
-  using T = Traits<kLayoutIndex>;
+  using T = Traits<kLayoutIndex, kUnpacked>;
   static_assert(offsetof(Q8Wide, q) == 0 && T::kScales == ScaleKind::kSuperFlat);
   const std::byte* x[kColumns];
   Floats total[kColumns];
 #pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) {
     x[c] = rows[c];
-    total[c] = zero_floats();
+    total[c] = kUnpacked ? load_f32(out + 16 * c) : zero_floats();
   }
   Codes table{};
   if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table.of);
@@ -178,10 +178,10 @@ static void multiply_scaled_blocks(const std::byte* panel, LowPlanes, std::int64
 
 /// out[c][16] = a panel times the kQ8Wide rows x[c]. The activations' scale is applied once a group, which is
 /// one multiply-add less a block.
-template <int kLayoutIndex, int kColumns>
+template <int kLayoutIndex, int kColumns, bool kUnpacked = false>
 static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_t n_super_blocks,
                                   const std::byte* const* rows, float* out) {
-  using T = Traits<kLayoutIndex>;
+  using T = Traits<kLayoutIndex, kUnpacked>;
   static_assert(offsetof(Q8Wide, q) == 0);
   // A machine that multiplies signed codes has subtracted this zero already.
   constexpr bool kSubtracted = kSubtractsZero<T::kMaxCode>;
@@ -197,7 +197,8 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
 #pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) {
     x[c] = rows[c];
-    store_f32(out + 16 * c, zero_floats());  // The totals stay there: registers are short.
+    if constexpr (!kUnpacked)
+      store_f32(out + 16 * c, zero_floats());  // The totals stay there: registers are short.
   }
   Codes table{};
   if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table.of);

@@ -1,5 +1,5 @@
 // Matrix products: tiles of panels times columns, in the order in which they are made, and what becomes of
-// each. Needs matmul.inl (the micro-kernels), low_rank.inl, best.inl and log_sum.inl.
+// each. Needs matmul.inl (the micro-kernels), unpacked.inl, low_rank.inl, best.inl and log_sum.inl.
 #include <cstddef>
 #include <cstdint>
 
@@ -84,11 +84,63 @@ static void finish_tile(const MatmulArgs& args, std::int64_t panel, std::int64_t
 /// Activations that stay in the second-level cache while the panels pass by.
 inline constexpr std::int64_t kActivationBytes = 512 * 1024;
 
+/// Columns whose activations stay there: whole tiles.
+static inline std::int64_t columns_at_a_time(const MatmulArgs& args) {
+  const auto row_bytes = static_cast<std::int64_t>(args.x_row_bytes);
+  const std::int64_t n = row_bytes > 0 ? kActivationBytes / row_bytes / kTileColumns * kTileColumns : 0;
+  return n < kTileColumns ? kTileColumns : n;
+}
+
+/// Where rows of activations are, and which rows of the output they write.
+static inline void find_rows(const MatmulArgs& args, std::int64_t first_column, std::int64_t n_columns,
+                             const std::byte** x, std::int64_t* out_rows) {
+  for (std::int64_t c = 0; c < n_columns; ++c) {
+    const std::int64_t x_row = args.x_rows != nullptr ? args.x_rows[first_column + c] : first_column + c;
+    x[c] = args.x + x_row * static_cast<std::int64_t>(args.x_row_bytes);
+    out_rows[c] = args.out_rows != nullptr ? args.out_rows[first_column + c] : first_column + c;
+  }
+}
+
+/// Whole tiles of columns, with panels that are unpacked.
+static void matmul_unpacked(const MatmulArgs& args, const Unpacking& unpacking, const Unpacking* of_gate,
+                            Range panels, Range columns) {
+  std::int64_t block = columns_at_a_time(args);
+  if (block < kUnpackedFrom) block = kUnpackedFrom;
+  if (block > kUnpackedColumns) block = kUnpackedColumns;
+  alignas(64) float tiles[kUnpackedColumns * kPanelRows];
+  alignas(64) float gate_tiles[kUnpackedColumns * kPanelRows];
+  const std::byte* x[kUnpackedColumns];
+  std::int64_t out_rows[kUnpackedColumns];
+  const LowRankTiles added(args.low_rank), gate_added(args.gate_low_rank);
+  for (std::int64_t begin = columns.begin; begin < columns.end; begin += block) {
+    const std::int64_t n_columns = columns.end - begin < block ? columns.end - begin : block;
+    find_rows(args, begin, n_columns, x, out_rows);
+    for (std::int64_t p = panels.begin; p < panels.end; ++p) {
+      const auto multiply_all = [&](const PackedMatrix& matrix, const Unpacking& of, const float* bias,
+                                    const LowRankTiles& added_to, float* to) {
+        multiply_unpacked(matrix, of, p, x, n_columns, to);
+        for (std::int64_t c = 0; c < n_columns; c += kTileColumns) {
+          float* const tile = to + c * kPanelRows;
+          if (bias != nullptr)
+            add_to_columns(tile, kTileColumns, bias + p * kPanelRows, rows_of_panel(matrix, p));
+          added_to.add_to(tile, p, 1, out_rows + c, kTileColumns);
+        }
+      };
+      multiply_all(*args.weight, unpacking, args.bias, added, tiles);
+      if (args.gate != nullptr) multiply_all(*args.gate, *of_gate, args.gate_bias, gate_added, gate_tiles);
+      for (std::int64_t c = 0; c < n_columns; c += kTileColumns)
+        finish_tile(args, p, begin + c, out_rows + c, kTileColumns, tiles + c * kPanelRows,
+                    gate_tiles + c * kPanelRows);
+    }
+  }
+}
+
 }  // namespace weft::cpu::WEFT_CPU_ISA::panel
 
 namespace weft::cpu::WEFT_CPU_ISA {
 
-static void matmul(const MatmulArgs& args, Range panels, Range columns) {
+/// With packed panels.
+static void matmul_packed(const MatmulArgs& args, Range panels, Range columns) {
   using namespace panel;
   const PackedMatrix& weight = *args.weight;
   const MultiplyTable* const table = multiply_table(weight);
@@ -96,11 +148,7 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
   if (table == nullptr) return;  // Cannot be packed, so there is no such matrix.
   const std::int64_t n = (weight.columns + table->n_values - 1) / table->n_values;
 
-  const std::int64_t row_bytes = static_cast<std::int64_t>(args.x_row_bytes);
-  std::int64_t block =
-      row_bytes > 0 ? kActivationBytes / row_bytes / kTileColumns * kTileColumns : kTileColumns;
-  if (block < kTileColumns) block = kTileColumns;
-
+  const std::int64_t block = columns_at_a_time(args);
   alignas(64) float tiles[kGatedPanels * kTile];
   alignas(64) float gate_tiles[kGatedPanels * kTile];
   const std::int64_t n_all = columns.end - columns.begin;
@@ -124,11 +172,7 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
             static_cast<int>(block_end - begin < kTileColumns ? block_end - begin : kTileColumns);
         const std::byte* x[kTileColumns];
         std::int64_t out_rows[kTileColumns];
-        for (int c = 0; c < n_columns; ++c) {
-          const std::int64_t x_row = args.x_rows != nullptr ? args.x_rows[begin + c] : begin + c;
-          x[c] = args.x + x_row * row_bytes;
-          out_rows[c] = args.out_rows != nullptr ? args.out_rows[begin + c] : begin + c;
-        }
+        find_rows(args, begin, n_columns, x, out_rows);
         const auto multiply_all = [&](const PackedMatrix& matrix, const MultiplyTable& of_matrix,
                                       const float* bias, const LowRankTiles& added_to, float* to) {
           const Multiply multiply = of_matrix.by_columns[n_columns - 1];
@@ -154,6 +198,23 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
           finish_tile(args, p + i, begin, out_rows, n_columns, tiles + i * kTile, gate_tiles + i * kTile);
       }
     }
+  }
+}
+
+static void matmul(const MatmulArgs& args, Range panels, Range columns) {
+  using namespace panel;
+  const Unpacking* const of_weight = unpacking_of(*args.weight);
+  const Unpacking* const of_gate = args.gate != nullptr ? unpacking_of(*args.gate) : of_weight;
+  const std::int64_t n_whole = (columns.end - columns.begin) / kTileColumns * kTileColumns;
+  if (of_weight == nullptr || of_gate == nullptr || n_whole < kUnpackedFrom)
+    return matmul_packed(args, panels, columns);
+  const Range whole = {columns.begin, columns.begin + n_whole}, rest = {whole.end, columns.end};
+  if (rest.begin == rest.end) return matmul_unpacked(args, *of_weight, of_gate, panels, whole);
+  // Both while panels are in a cache.
+  for (std::int64_t p = panels.begin; p < panels.end; p += kTilePanels) {
+    const Range group = {p, p + kTilePanels < panels.end ? p + kTilePanels : panels.end};
+    matmul_unpacked(args, *of_weight, of_gate, group, whole);
+    matmul_packed(args, group, rest);
   }
 }
 

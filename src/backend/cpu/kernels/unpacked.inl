@@ -1,0 +1,130 @@
+// Panels whose codes become bytes once for many columns, where unpacking them for each tile of columns is a
+// good part of the work. An unpacked panel has the scales of its layout, and its records have a plane of
+// bytes. Needs matmul.inl.
+//
+// Sums are those of packed panels: a column has the same bits whichever way it goes.
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::cpu::WEFT_CPU_ISA::panel {
+
+/// So many columns at least are worth it; so many at a time have their sums at hand; and so much of a panel
+/// stays in the first-level cache meanwhile.
+inline constexpr std::int64_t kUnpackedFrom = 16, kUnpackedColumns = 128, kUnpackedBytes = 16 * 1024;
+
+/// How many steps lead to a code: out of a plane that holds several, joined with another plane's bits,
+/// through a table.
+constexpr int unpacking_steps(const PanelLayout& layout) {
+  return (layout.base != Plane::kBytes ? 1 : 0) + (layout.extra != Plane::kNone ? 1 : 0) +
+         (layout.table.of[0] != 0 ? 1 : 0);
+}
+constexpr bool is_unpacked(const PanelLayout& layout) {
+  return layout.element_bytes == 0 && !layout.tall && layout.scales != ScaleKind::kSuper16Min &&
+         unpacking_steps(layout) >= kStepsToUnpack;
+}
+
+/// Of a layout whose panels are unpacked, unit by unit; others have no functions.
+struct Unpacking {
+  void (*unpack)(const std::byte* panel, std::int64_t n_units, std::byte* to);
+  Multiply multiply;  ///< kTileColumns columns with units that are unpacked, added to what is there.
+  int unit_bytes, unpacked_bytes;
+  int x_bytes;   ///< Of a row of activations, for a unit.
+  int n_values;  ///< Columns of a unit.
+};
+
+template <class T, int kGroup>
+static inline __attribute__((always_inline)) void unpack_groups(const std::byte* record, Codes table,
+                                                                std::byte* to) {
+  const Codes first = codes_of<T, kGroup>(record, table), second = codes_of<T, kGroup + 1>(record, table);
+  store_unpacked<T::kMaxCode>(first, second, to + 64 * kGroup);
+  if constexpr (kGroup + 2 < 8) unpack_groups<T, kGroup + 2>(record, table, to);
+}
+
+template <int kLayoutIndex>
+static void unpack_units(const std::byte* panel, std::int64_t n_units, std::byte* to) {
+  using T = Traits<kLayoutIndex>;
+  using Unpacked = Traits<kLayoutIndex, true>;
+  constexpr int kScaleBytes = T::kRecordBytes - T::kCodeBytes;
+  Codes table{};
+  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table.of);
+  for (; n_units > 0; --n_units) {
+    __builtin_memcpy(to, panel, T::kHeaderBytes);
+    panel += T::kHeaderBytes;
+    to += T::kHeaderBytes;
+    for (int i = 0; i < unit_columns(T::kLayout) / kBlockColumns; ++i) {
+      prefetch<kQuantisedAhead, T::kRecordBytes, kTileColumns, 0>(panel);
+      unpack_groups<T, 0>(panel, table, to);
+      __builtin_memcpy(to + Unpacked::kCodeBytes, panel + T::kCodeBytes, kScaleBytes);
+      panel += T::kRecordBytes;
+      to += Unpacked::kRecordBytes;
+    }
+  }
+}
+
+template <int kLayoutIndex>
+constexpr Unpacking unpacking() {
+  using T = Traits<kLayoutIndex, true>;
+  constexpr int kBlocks = unit_columns(T::kLayout) / kBlockColumns;
+  static_assert(T::kHeaderBytes + kBlocks * T::kRecordBytes <= kUnpackedBytes);
+  Unpacking of{};
+  of.unpack = unpack_units<kLayoutIndex>;
+  of.unit_bytes = unit_bytes(T::kLayout);
+  of.unpacked_bytes = T::kHeaderBytes + kBlocks * T::kRecordBytes;
+  of.n_values = unit_columns(T::kLayout);
+  if constexpr (!has_super_blocks(T::kScales)) {
+    of.x_bytes = sizeof(Q8Group);
+    of.multiply = multiply_blocks<kLayoutIndex, kTileColumns, true>;
+    return of;
+  }
+  of.x_bytes = kBlocks / kWideBlocks * static_cast<int>(sizeof(Q8Wide));
+  if constexpr (T::kScales == ScaleKind::kSuperFlat) {
+    of.multiply = multiply_flat_blocks<kLayoutIndex, kTileColumns, true>;
+  } else if constexpr (has_super_blocks(T::kScales)) {
+    of.multiply = multiply_super_blocks<kLayoutIndex, kTileColumns, true>;
+  }
+  return of;
+}
+
+struct AllUnpackings {
+  Unpacking of[kNumPanelLayouts];
+};
+template <int kLayoutIndex>
+constexpr void fill_unpackings(AllUnpackings& all) {
+  if constexpr (is_unpacked(kPanelLayouts[kLayoutIndex])) all.of[kLayoutIndex] = unpacking<kLayoutIndex>();
+  if constexpr (kLayoutIndex > 0) fill_unpackings<kLayoutIndex - 1>(all);
+}
+constexpr AllUnpackings all_unpackings() {
+  AllUnpackings all{};
+  fill_unpackings<kNumPanelLayouts - 1>(all);
+  return all;
+}
+static constexpr AllUnpackings kUnpackings = all_unpackings();
+
+/// Null where panels of a matrix are not unpacked.
+static const Unpacking* unpacking_of(const PackedMatrix& matrix) {
+  if (matrix.compact || matrix.low_bytes > 0) return nullptr;
+  for (int i = 0; i < kNumPanelLayouts; ++i)
+    if (kPanelLayouts[i].dtype == matrix.dtype && kUnpackings.of[i].unpack != nullptr)
+      return &kUnpackings.of[i];
+  return nullptr;
+}
+
+/// out[c][16] = a panel times the rows x[c], of whole tiles of columns.
+static void multiply_unpacked(const PackedMatrix& matrix, const Unpacking& of, std::int64_t panel,
+                              const std::byte* const* x, std::int64_t n_columns, float* out) {
+  alignas(64) std::byte unpacked[kUnpackedBytes];
+  const std::int64_t n_units = (matrix.columns + of.n_values - 1) / of.n_values;
+  const std::int64_t at_a_time = kUnpackedBytes / of.unpacked_bytes;
+  for (std::int64_t i = 0; i < n_columns * kPanelRows; ++i) out[i] = 0.0f;
+  for (std::int64_t unit = 0; unit < n_units; unit += at_a_time) {
+    const std::int64_t n = n_units - unit < at_a_time ? n_units - unit : at_a_time;
+    of.unpack(panel_of(matrix, panel) + unit * of.unit_bytes, n, unpacked);
+    for (std::int64_t c = 0; c < n_columns; c += kTileColumns) {
+      const std::byte* from[kTileColumns];
+      for (int i = 0; i < kTileColumns; ++i) from[i] = x[c + i] + unit * of.x_bytes;
+      of.multiply(unpacked, {}, n, from, out + c * kPanelRows);
+    }
+  }
+}
+
+}  // namespace weft::cpu::WEFT_CPU_ISA::panel
