@@ -36,10 +36,8 @@ namespace WEFT_CPU_ISA {
 
 /// Whether a matrix has codes that lie together.
 static bool has_codes(const PackedMatrix& matrix) {
-  if (matrix.compact || matrix.low_bytes > 0) return false;
-  for (const PanelLayout& layout : kPanelLayouts)
-    if (layout.dtype == matrix.dtype) return layout.element_bytes == 0;
-  return false;
+  const int i = matrix.compact ? -1 : panel::layout_index(matrix);
+  return i >= 0 && !kPanelLayouts[i].tall && kPanelLayouts[i].element_bytes == 0;
 }
 
 /// Whole tiles, whose rows have to lie at equal distances, and what is left of the columns.

@@ -216,13 +216,17 @@ constexpr MultiplyTable compact_table() {
 }
 static constexpr MultiplyTable kMultiplyCompact = compact_table();
 
+/// Of kPanelLayouts, where a matrix is not compact; -1: it cannot be packed.
+static int layout_index(const PackedMatrix& matrix) {
+  for (int i = 0; i < kNumPanelLayouts; ++i)
+    if (kPanelLayouts[i].dtype == matrix.dtype && kPanelLayouts[i].tall == (matrix.low_bytes > 0)) return i;
+  return -1;
+}
+
 static const MultiplyTable* multiply_table(const PackedMatrix& matrix) {
   if (matrix.compact) return &kMultiplyCompact;
-  for (int i = 0; i < kNumPanelLayouts; ++i) {
-    const PanelLayout& layout = kPanelLayouts[i];
-    if (layout.dtype == matrix.dtype && layout.tall == (matrix.low_bytes > 0)) return &kMultiply.of[i];
-  }
-  return nullptr;
+  const int i = layout_index(matrix);
+  return i >= 0 ? &kMultiply.of[i] : nullptr;
 }
 
 /// With few columns a matrix and its gate are two streams from memory, and each change from one to the other

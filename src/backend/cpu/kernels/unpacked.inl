@@ -71,15 +71,13 @@ constexpr Unpacking unpacking() {
   of.unit_bytes = unit_bytes(T::kLayout);
   of.unpacked_bytes = T::kHeaderBytes + kBlocks * T::kRecordBytes;
   of.n_values = unit_columns(T::kLayout);
+  of.x_bytes = static_cast<int>(has_super_blocks(T::kScales) ? kBlocks / kWideBlocks * sizeof(Q8Wide)
+                                                             : sizeof(Q8Group));
   if constexpr (!has_super_blocks(T::kScales)) {
-    of.x_bytes = sizeof(Q8Group);
     of.multiply = multiply_blocks<kLayoutIndex, kTileColumns, true>;
-    return of;
-  }
-  of.x_bytes = kBlocks / kWideBlocks * static_cast<int>(sizeof(Q8Wide));
-  if constexpr (T::kScales == ScaleKind::kSuperFlat) {
+  } else if constexpr (T::kScales == ScaleKind::kSuperFlat) {
     of.multiply = multiply_flat_blocks<kLayoutIndex, kTileColumns, true>;
-  } else if constexpr (has_super_blocks(T::kScales)) {
+  } else {
     of.multiply = multiply_super_blocks<kLayoutIndex, kTileColumns, true>;
   }
   return of;
@@ -102,11 +100,8 @@ static constexpr AllUnpackings kUnpackings = all_unpackings();
 
 /// Null where panels of a matrix are not unpacked.
 static const Unpacking* unpacking_of(const PackedMatrix& matrix) {
-  if (matrix.compact || matrix.low_bytes > 0) return nullptr;
-  for (int i = 0; i < kNumPanelLayouts; ++i)
-    if (kPanelLayouts[i].dtype == matrix.dtype && kUnpackings.of[i].unpack != nullptr)
-      return &kUnpackings.of[i];
-  return nullptr;
+  const int i = matrix.compact ? -1 : layout_index(matrix);
+  return i >= 0 && kUnpackings.of[i].unpack != nullptr ? &kUnpackings.of[i] : nullptr;
 }
 
 /// out[c][16] = a panel times the rows x[c], of whole tiles of columns.
