@@ -42,6 +42,7 @@ const std::vector<Uses>& all_uses() {
       {{0, 0, 1, 4}, {0, 1, 4, 5}, {1, 1, 1, 1}, {1, 0, 1, 2, 2}},  // None, one, three.
       {{0, 1, 4, 0}, {1, 4, 5, 3}, {1, 0, 1, 1}, {1, 0, 1, 2, 2}},  // A row that stays; uses of two rows.
       {{0, 0}, {0, 0}, {1, 0}, {}},
+      {{0, 1}, {1, 2}, {1, 1}, {1, 2}},  // Not the first expert.
       // More than a tile, and neighbours in it that have the same.
       {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
        {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
@@ -72,7 +73,8 @@ Floats numbers(std::int64_t n, std::uint64_t seed) {
 struct Variant {
   DType type = DType::kF32, weights = DType::kF32;
   std::int64_t rank = 20;
-  bool gated = false;
+  bool gated = false, gate_first = false;
+  bool plain = false, plain_gate = false;  ///< Without an adapter of its own.
   bool packed = true, strided = false;
   bool one_by_one = false;  ///< What is between is seen, so all nodes are run.
   int n_threads = 2;
@@ -100,8 +102,9 @@ class Rig {
     const ValueId flags =
         variant.strided ? second(input("flags", DType::kI32, {n, 2}), {n}) : input("flags", DType::kI32, {n});
     ValueId gathered = kNoValue;
-    const auto product = [&](const std::string& name) {
+    const auto product = [&](const std::string& name, bool plain) {
       weights_[graph_.add_weight(name + "w", variant.weights, {kOut, kIn})] = &w_rows_;
+      if (plain) return graph_.add(ops::Matmul{}, {graph_.find(name + "w"), x}, name + "y");
       weights_[graph_.add_weight(name + "a", variant.type, {kExperts, variant.rank, kIn})] = &a_rows_;
       weights_[graph_.add_weight(name + "b", variant.type, {kExperts, kOut, variant.rank})] = &b_rows_;
       const auto weight = [&](const char* which) { return graph_.find(name + which); };
@@ -116,8 +119,11 @@ class Rig {
       if (variant.one_by_one) graph_.add_output(sum);
       return graph_.add(ops::Override{}, {y, sum, flags}, name + "out");
     };
-    out_ = product("");
-    if (variant.gated) out_ = graph_.add(ops::Glu{Activation::kSilu}, {product("gate_"), out_}, "glu");
+    ValueId gate = kNoValue;
+    if (variant.gated && variant.gate_first) gate = product("gate_", variant.plain_gate);
+    out_ = product("", variant.plain);
+    if (variant.gated && !variant.gate_first) gate = product("gate_", variant.plain_gate);
+    if (variant.gated) out_ = graph_.add(ops::Glu{Activation::kSilu}, {gate, out_}, "glu");
     graph_.add_output(out_);
     compile();
   }
@@ -274,6 +280,22 @@ TEST(LowRank, OfAnyRankBesideAGateAndQuantisedWeights) {
       if (gated) {
         EXPECT_NE(Rig(variant).description().find("gated by"), std::string::npos);
       }
+    }
+}
+
+TEST(LowRank, BesideAProductWithoutOne) {
+  for (const bool gate_first : {false, true})
+    for (const bool plain_gate : {false, true}) {
+      const Variant variant = {.type = DType::kF16,
+                               .weights = DType::kQ8_0,
+                               .gated = true,
+                               .gate_first = gate_first,
+                               .plain = !plain_gate,
+                               .plain_gate = plain_gate};
+      SCOPED_TRACE(std::string(plain_gate ? "of the product" : "of the gate") +
+                   (gate_first ? ", which is first" : ""));
+      EXPECT_NE(Rig(variant).description().find("gated by"), std::string::npos);
+      expect_same_bits(variant, one_by_one(variant));
     }
 }
 

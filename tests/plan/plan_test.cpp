@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <source_location>
 
@@ -370,6 +371,44 @@ TEST(Plan, SizesOfExpressionsAreThoseOfTheStep) {
     ASSERT_EQ(y.size(), x.size());
     for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], 2.0f * x[i]);
   }
+}
+
+TEST(Plan, AGateMayHaveABiasThatIsMadeBehindTheOtherProduct) {
+  for (const bool sliced : {false, true}) {
+    Graph g;
+    const Value x = g.input("x", {2, 4}), both = g.weight("both", {6});
+    const Value up = linear(x, g.weight("up", {3, 4}));
+    const Value bias = sliced ? slice(both, 0, 3, 6) : slice(both, 0, 3, 6) * 2.0f;
+    g.output("y", glu(Activation::kRelu, linear(x, g.weight("gate", {3, 4}), bias), up));
+    Plan plan(g, find_devices({"cpu"}));
+    const Floats ones(12, 1.0f), zeros(12, 0.0f), numbers = {1, 2, 3, 4, 5, 6}, rows(8, 1.0f);
+    plan.set_weight("up", ones);
+    plan.set_weight("gate", zeros);
+    plan.set_weight("both", numbers);
+    const float factor = sliced ? 1.0f : 2.0f;
+    for (int step = 0; step < 2; ++step) {
+      plan.run({}, {{"x", rows}});
+      const Floats y = plan.read("y");
+      ASSERT_EQ(y.size(), 6u);
+      for (std::size_t i = 0; i < 6; ++i)
+        EXPECT_FLOAT_EQ(y[i], 4.0f * factor * static_cast<float>(4 + i % 3)) << sliced << " " << step;
+    }
+  }
+}
+
+TEST(Plan, ARowOfAttentionDoesNotDependOnTheOthers) {
+  // The second row sees a value that is not finite; the first one does not.
+  const float infinity = std::numeric_limits<float>::infinity();
+  Graph g;
+  const Dim n = g.symbol("n", 1, 2);
+  const Value q = g.input("q", {n, 4}), k = g.input("k", {2, 4}), v = g.input("v", {2, 4});
+  g.output("y", ragged_attention(q, k, v, g.input("begins", {n}, DType::kI32),
+                                 g.input("ends", {n}, DType::kI32), 1));
+  Plan plan(g, find_devices({"cpu"}));
+  const Floats queries(8, 0.5f), keys(8, 0.25f), values = {1, 2, 3, 4, infinity, 6, 7, 8};
+  const std::vector<std::int32_t> begins = {0, 0}, ends = {1, 2};
+  plan.run({{"n", 2}}, {{"q", queries}, {"k", keys}, {"v", values}, {"begins", begins}, {"ends", ends}});
+  EXPECT_EQ(plan.read("y"), (Floats{1, 2, 3, 4, infinity, 4, 5, 6}));
 }
 
 TEST(Plan, StatesLiveBetweenSteps) {

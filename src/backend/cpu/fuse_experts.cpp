@@ -47,13 +47,12 @@ void Fuser::find_adapters() {
 }
 
 /// What is added to the rows of a product: `out` is what comes of it.
-bool Fuser::absorb_low_rank(ValueId& out, LowRankValues& values) {
+void Fuser::absorb_low_rank(ValueId& out, LowRankValues& values) {
   const auto found = low_ranks_.find(out);
-  if (found == low_ranks_.end()) return false;
+  if (found == low_ranks_.end()) return;
   values = found->second.values;
   out = found->second.out;
   for (const NodeId node : found->second.nodes) done_[index(node)] = true;
-  return true;
 }
 
 Fuser::Uses Fuser::uses_of(const LowRankValues& values) {

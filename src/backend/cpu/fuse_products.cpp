@@ -35,13 +35,13 @@ void Fuser::add_product(NodeId id) {
   values.bias = bias_of(node);
   values.x = x_of(node);
   values.out = node.output;
-  const bool adapted = absorb_low_rank(values.out, values.low_rank);
+  absorb_low_rank(values.out, values.low_rank);
   absorb_glu(id, values);
   absorb_bias(node, values);
   absorb_activation(values);
   if (get_op<ops::Matmul>(node) != nullptr) {
     absorb_residual(id, values);
-    if (adapted || values.gate_low_rank.used()) return add_adapted(values);
+    if (values.low_rank.used() || values.gate_low_rank.used()) return add_adapted(values);
     if (const TakenNodes taken = absorb_taken(values); taken.best != kNoNode) return add_taken(values, taken);
     add_matmul(values);
   } else {
@@ -82,6 +82,14 @@ void Fuser::absorb_glu(NodeId id, MatmulValues& values) {
   if (other == kNoNode || done_[index(other)] || only_user<ops::Glu>(other_value) != glu ||
       !pair_up(graph_, graph_.node(id), graph_.node(other)) ||
       (added.used() && values.low_rank.used() && added.choices() != values.low_rank.choices()))
+    return;
+  // The other product is made where this one is: what it reads must be there.
+  const auto is_there = [&](ValueId value) {
+    const NodeId producer = value == kNoValue ? kNoNode : graph_.value(value).producer;
+    return producer == kNoNode || producer < id;
+  };
+  if (!std::ranges::all_of(graph_.node(other).inputs, is_there) ||
+      (added.used() && (!is_there(added.factors) || !std::ranges::all_of(added.choices(), is_there))))
     return;
   if (added.used()) absorb_low_rank(other_product, added);
   for (const ValueId input : graph_.node(other).inputs) make_plain(input);

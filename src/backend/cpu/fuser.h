@@ -83,7 +83,7 @@ class Fuser {
   ExpertGroups expert_groups(ValueId ids, ValueId weight);
   void add_matmul_experts(const Node& node, const MatmulValues& values);
   void find_adapters();
-  bool absorb_low_rank(ValueId& out, LowRankValues& values);
+  void absorb_low_rank(ValueId& out, LowRankValues& values);
   Uses uses_of(const LowRankValues& values);
   int add_low_rank(const LowRankValues& values, const Uses& uses);
   void add_adapted(const MatmulValues& values);

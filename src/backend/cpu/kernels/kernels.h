@@ -74,8 +74,10 @@ struct UseRange {
 
 /// What low-rank adapters add to a product: each column the mean of experts[ids[u]].low[u] over its uses u.
 struct LowRankArgs {
-  const PackedMatrix* experts =
-      nullptr;                        ///< As many rows as the weight, plain floats; null: nothing is added.
+  /// As many rows as the weight, plain floats; null: nothing is added. The first one's type and columns are
+  /// those of all, whether it is used or not.
+  const PackedMatrix* experts = nullptr;
+  std::int32_t n_experts = 0;
   const float* low = nullptr;         ///< [use][columns of an expert]
   const std::int32_t* ids = nullptr;  ///< [use]
   const UseRange* uses = nullptr;     ///< [row of the output]

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/rows.inl"
 
 namespace weft::cpu::WEFT_CPU_ISA::ragged {
 
@@ -140,7 +141,39 @@ static void adjust(const RaggedArgs& args, std::int64_t first, int n_keys, int n
   }
 }
 
+/// Whether all values of some keys are finite numbers.
+static bool are_finite(const RaggedArgs& args, Range keys) {
+  F32 traces = zero();  // 0 * x is 0, or NaN where x is not finite.
+  for (std::int64_t key = keys.begin; key < keys.end; ++key)
+    for_each_vector(args.v_dim, [&](std::int64_t i, auto at) {
+      traces += load(args.v + key * args.v_stride + i, at) * zero();
+    });
+  return reduce_add(traces) == 0.0f;
+}
+
+/// Row r alone.
+static RaggedArgs only(RaggedArgs args, int r) {
+  args.q += r * args.q_stride;
+  args.out += r * args.out_stride;
+  args.n_keys += r;
+  args.n_rows = 1;
+  if (args.bias != nullptr) args.bias += r * args.bias_row;
+  if (args.mask != nullptr) args.mask += r * args.bias_row;
+  if (args.sinks != nullptr) args.sinks += r * args.sink_stride;
+  return args;
+}
+
 static void attention(const RaggedArgs& args, float* scratch) {
+  // What only some rows see weighs 0 in the others, and 0 times an infinite value is NaN.
+  Range by_some = {0, 0};
+  for (int r = 0; r < args.n_rows; ++r) {
+    if (r == 0 || args.n_keys[r] < by_some.begin) by_some.begin = args.n_keys[r];
+    if (r == 0 || args.n_keys[r] > by_some.end) by_some.end = args.n_keys[r];
+  }
+  if (args.n_rows > 1 && !are_finite(args, by_some)) {
+    for (int r = 0; r < args.n_rows; ++r) attention(only(args, r), scratch);
+    return;
+  }
   constexpr float kLowest = -3.4028234e38f;
   float* const queries = scratch;  // [k_dim][row]
   float* const scores = queries + args.k_dim * kRaggedRows;

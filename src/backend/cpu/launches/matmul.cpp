@@ -68,7 +68,9 @@ void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& ad
 }
 
 LowRankArgs bind_low_rank(const LowRankValues& values, const Addresses& addresses, const UsesLaunch& uses) {
-  return {.experts = addresses.matrix(values.b)->matrices().data(),
+  const std::span<const PackedMatrix> experts = addresses.matrix(values.b)->matrices();
+  return {.experts = experts.data(),
+          .n_experts = static_cast<std::int32_t>(experts.size()),
           .low = addresses.plain<const float>(values.low),
           .ids = addresses.plain<const std::int32_t>(values.ids),
           .uses = uses.of_rows()};
@@ -94,12 +96,13 @@ PackedMatrix pack_one(const PackedMatrix& matrix, std::int64_t panel, std::byte*
 constexpr std::size_t in_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// One panel of the experts that columns use, packed behind a table of all experts.
-LowRankArgs pack_used(const LowRankArgs& args, std::int64_t n_experts, const std::int32_t* out_rows,
-                      Range columns, std::int64_t panel, std::byte* to) {
+LowRankArgs pack_used(const LowRankArgs& args, const std::int32_t* out_rows, Range columns,
+                      std::int64_t panel, std::byte* to) {
   LowRankArgs packed = args;
   auto* const experts = reinterpret_cast<PackedMatrix*>(to);
-  std::byte* next = to + in_lines(static_cast<std::size_t>(n_experts) * sizeof(PackedMatrix));
-  std::uninitialized_fill_n(experts, n_experts, PackedMatrix());
+  std::byte* next = to + in_lines(static_cast<std::size_t>(args.n_experts) * sizeof(PackedMatrix));
+  std::uninitialized_fill_n(experts, args.n_experts,
+                            packed_shape(args.experts[0].dtype, kPanelRows, args.experts[0].columns));
   for (std::int64_t c = columns.begin; c < columns.end; ++c) {
     const UseRange uses = args.uses[out_rows[c]];
     for (std::int32_t use = uses.begin; use < uses.end; ++use) {
@@ -239,8 +242,7 @@ void MatmulLaunch::multiply_panels(const MatmulArgs& args, Range panels, Range c
     MatmulArgs one = args;
     const auto pack = [&](LowRankArgs& added, std::size_t at) {
       if (added.experts != nullptr)
-        added = pack_used(added, uses_->groups().n_experts(), args.out_rows, columns, panel,
-                          context.scratch + at);
+        added = pack_used(added, args.out_rows, columns, panel, context.scratch + at);
     };
     pack(one.low_rank, experts_at_);
     pack(one.gate_low_rank, gate_experts_at_);
