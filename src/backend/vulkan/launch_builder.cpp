@@ -123,14 +123,15 @@ Launch& LaunchBuilder::add_for(const Scratch& scratch, Shader shader, std::vecto
   return launch;
 }
 
-std::uint32_t LaunchBuilder::scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes) {
-  return known_scratch({kind, of, node_, rows, row_bytes, ready(of), phase()});
+std::uint32_t LaunchBuilder::scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes,
+                                     std::uint32_t n_experts) {
+  return known_scratch({kind, of, node_, rows, row_bytes, ready(of), phase(), false, n_experts});
 }
 
 std::uint32_t LaunchBuilder::known_scratch(const Scratch& wanted) {
   auto& known = program_.scratch;
   auto found = std::find_if(known.begin(), known.end(), [&](const Scratch& one) {
-    return one.kind == wanted.kind && one.of == wanted.of;
+    return one.kind == wanted.kind && one.of == wanted.of && one.n_experts == wanted.n_experts;
   });
   if (found == known.end()) found = known.insert(known.end(), wanted);
   found->last_phase = std::max(found->last_phase, wanted.last_phase);

@@ -81,7 +81,8 @@ class LaunchBuilder {
                   std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params);
 
   /// The number of scratch memory made of a value in the phase behind it, used in this node's phase.
-  std::uint32_t scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes);
+  std::uint32_t scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes,
+                        std::uint32_t n_experts = 0);
   /// The number of that kind of scratch memory of that value, which is this where there was none before. It
   /// lasts as long as its last user.
   std::uint32_t known_scratch(const Scratch& wanted);

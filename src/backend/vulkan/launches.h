@@ -61,7 +61,8 @@ struct Scratch {
   Dim rows;
   std::size_t row_bytes = 0;
   int first_phase = 0, last_phase = 0;
-  bool is_made = false;  ///< The launch of the value's own node fills it.
+  bool is_made = false;         ///< The launch of the value's own node fills it.
+  std::uint32_t n_experts = 0;  ///< Of pairs and tiles: those are of as many.
 };
 
 /// An input that the host writes, which shaders read from the device's own memory: it lies among the

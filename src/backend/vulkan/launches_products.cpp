@@ -80,9 +80,9 @@ class ProductLaunches {
       if (!may_sort(builder_, node)) return;
       const std::uint32_t sorted_rows = sizes.few_tile.rows;
       const std::uint32_t pairs =
-          builder_.scratch(Scratch::Kind::kPairs, p.ids, p.rows, sizeof(std::uint32_t));
+          builder_.scratch(Scratch::Kind::kPairs, p.ids, p.rows, sizeof(std::uint32_t), experts);
       const std::uint32_t tiles =
-          builder_.scratch(Scratch::Kind::kTiles, p.ids, p.rows + Dim(1), 4 * sizeof(std::uint32_t));
+          builder_.scratch(Scratch::Kind::kTiles, p.ids, p.rows + Dim(1), 4 * sizeof(std::uint32_t), experts);
       Launch& launch = product(node, p, true, constants(sorted_rows, true));
       use_scratch(launch, kPairs, pairs);
       use_scratch(launch, kTiles, tiles);
@@ -244,7 +244,7 @@ void launch_fillers(LaunchBuilder& builder) {
       use_scratch(launch, 1, i);
       launch.groups = groups_for(n / kBlock, 64);
     } else if (one.kind == Scratch::Kind::kTiles) {
-      const std::uint32_t experts = n_experts(builder, builder.graph().node(one.user));
+      const std::uint32_t experts = one.n_experts;
       const Shape& ids = builder.shape(one.of);
       Launch& launch = builder.add_for(one, Shader::kSortExperts, {builder.target().sizes.few_tile.rows},
                                        ids.row_dim() * ids.columns(), {one.of}, {experts});
