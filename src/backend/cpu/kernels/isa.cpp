@@ -63,13 +63,28 @@ static bool has_avx_vnni() {
 }
 
 /// Linux gives tiles to a process that asks for them. Elsewhere nobody has tried.
+static constexpr int kTileData = 18;
+
 static bool has_tiles_of_bytes() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr unsigned kTilesAndInt8 = 3u << 24;  // Of leaf 7.
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  constexpr int kGetSupported = 0x1021;
   unsigned a = 0, b = 0, c = 0, d = 0;
+  std::uint64_t supported_parts = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTilesAndInt8) == kTilesAndInt8 &&
-         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+         syscall(SYS_arch_prctl, kGetSupported, &supported_parts) == 0 &&
+         (supported_parts >> kTileData & 1) != 0;
+#else
+  return false;
+#endif
+}
+
+/// Asked for by who uses tiles only: from then on the frames of all the process's signals are larger.
+static bool may_use_tiles() {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr int kRequestPermission = 0x1023;
+  static const bool may = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return may;
 #else
   return false;
 #endif
@@ -132,7 +147,7 @@ static bool pays([[maybe_unused]] Isa isa) {
 Isa best_isa() {
   for (const Isa isa :
        {Isa::kAmx, Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvxVnni, Isa::kAvx2, Isa::kI8mm, Isa::kNeon})
-    if (supported(isa) && pays(isa)) return isa;
+    if (pays(isa) && supported(isa)) return isa;
   return Isa::kGeneric;
 }
 
@@ -147,7 +162,8 @@ const Kernels& kernels(Isa isa) {
   WEFT_CHECK(supported(isa));
   if (!machine_has(isa)) return *stand_in(isa);
 #if defined(__x86_64__)
-  if (isa == Isa::kAmx) return amx::table();
+  // A process with small stacks for its signals is refused tiles. Without them the same bits are made.
+  if (isa == Isa::kAmx) return may_use_tiles() ? amx::table() : avx512::kTable;
   if (isa == Isa::kAvx512Bf16) return avx512bf16::table();
   if (isa == Isa::kAvx512) return avx512::kTable;
   if (isa == Isa::kAvxVnni) return avxvnni::table();
