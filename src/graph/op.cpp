@@ -77,10 +77,17 @@ ValueType rule(const ops::Rope& op, const Inputs& in) {
   return f32(in.shape(0));
 }
 
+/// Cells of caches stand in pages; slots stand by themselves.
+void cache(const Inputs& in, int i, bool slots = false) {
+  static_assert(kPageCells == 64);
+  in.require(in.shape(i).rank() == 3, i, "must be {cells, heads, head_dim}");
+  in.require(slots || in.size(i, 0) % kPageCells == 0, i, "must have whole pages of 64 cells");
+}
+
 ValueType rule(const ops::MoveCells& op, const Inputs& in) {
   constexpr auto at = input_places<ops::MoveCells>();
   in.known(op.role, CacheRole::kSlots);
-  in.require(in.shape(at.cache).rank() == 3, at.cache, "must be {cells, heads, head_dim}");
+  cache(in, at.cache);
   in.require(in.has(at.deltas) || op.rope.n_rot == 0, at.cache, "needs deltas where keys are turned");
   for (const int i : {at.from, at.to, at.deltas}) {
     if (!in.has(i)) continue;
@@ -95,7 +102,7 @@ ValueType rule(const ops::MoveCells& op, const Inputs& in) {
 
 ValueType rule(const ops::StoreCache& op, const Inputs& in) {
   in.known(op.role, CacheRole::kSlots);
-  in.require(in.shape(0).rank() == 3, 0, "must be {cells, heads, head_dim}");
+  cache(in, 0, op.role == CacheRole::kSlots);
   in.require(op.role != CacheRole::kSlots || in.dtype(0) == DType::kF32, 0, "must be f32 for plain rows");
   in.f32(1);
   in.require(in.shape(1).columns() == in.size(0, 1) * in.size(0, 2), 1, "must fit the cache's heads");
@@ -107,7 +114,8 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
   constexpr auto at = input_places<ops::Attention>();
   in.f32(at.q);
   const Shape &q = in.shape(at.q), &k = in.shape(at.k), &v = in.shape(at.v);
-  in.require(k.rank() == 3 && v.rank() == 3, at.k, "must be {cells, heads, head_dim}");
+  cache(in, at.k);
+  cache(in, at.v);
   const std::int64_t kv_heads = in.size(at.k, 1);
   in.require(in.size(at.v, 1) == kv_heads && v[0] == k[0], at.v, "must match the K cache");
   in.require(op.n_heads > 0 && op.n_heads % kv_heads == 0, at.q, "must have a multiple of the cache's heads");

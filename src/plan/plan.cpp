@@ -103,6 +103,7 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
   }
   placed.graph = std::move(graph);
   placed.indices = index_uses(placed.graph);
+  placed.attentions = attention_uses(placed.graph);
   placed.plain_weights = plain_weights(placed.graph);
   for (std::size_t n = 0; n < placed.graph.nodes().size(); ++n)
     if (get_op<ops::Slice>(placed.graph.nodes()[n]) != nullptr)
@@ -285,6 +286,7 @@ Plan::Impl::Brought Plan::Impl::check(std::span<const SymbolValue> symbol_values
   if (first || brought.shapes) check_sizes(brought.symbols);
   brought.ids = check_inputs(brought.symbols, brought.shapes, inputs);
   check_indices(brought, inputs);
+  check_tables(brought, inputs);
   if (first) check_weights();
   return brought;
 }
@@ -342,16 +344,21 @@ std::vector<ValueId> Plan::Impl::check_inputs(std::span<const std::int64_t> symb
   return ids;
 }
 
+std::span<const std::byte> Plan::Impl::data_of(ValueId input, const Brought& brought,
+                                               std::span<const InputData> inputs, bool always) const {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (brought.ids[i] == input) return inputs[i].bytes;
+  if (!always) return {};
+  return now.tensors[index(home(now, input))][index(input)]->host().first(
+      value_bytes(now.graph.value(input), brought.symbols));
+}
+
 /// Kernels go where they are told to.
 void Plan::Impl::check_indices(const Brought& brought, std::span<const InputData> inputs) const {
   for (const IndexUse& use : now.indices) {
-    std::span<const std::byte> bytes;
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (brought.ids[i] == use.input) bytes = inputs[i].bytes;
     const ValueInfo& value = now.graph.value(use.input);
-    if (bytes.empty() && brought.shapes)  // It is as before, but there may be fewer rows.
-      bytes = now.tensors[index(home(now, use.input))][index(use.input)]->host().first(
-          value_bytes(value, brought.symbols));
+    // What is as before may be of more rows than there are now.
+    const std::span<const std::byte> bytes = data_of(use.input, brought, inputs, brought.shapes);
     const std::int64_t end = use.end.value(brought.symbols);
     for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::int32_t)) {
       std::int32_t number = 0;
@@ -363,6 +370,15 @@ void Plan::Impl::check_indices(const Brought& brought, std::span<const InputData
              std::string(name(node.op)) + " takes " + std::to_string(use.least) + " to " +
              std::to_string(end - 1));
     }
+  }
+}
+
+void Plan::Impl::check_tables(const Brought& brought, std::span<const InputData> inputs) const {
+  for (const AttentionUse& use : now.attentions) {
+    const bool changed = std::ranges::any_of(
+        use.tables(), [&](ValueId table) { return std::ranges::count(brought.ids, table) > 0; });
+    if (changed)
+      check_attention(now.graph, use, [&](ValueId table) { return data_of(table, brought, inputs, true); });
   }
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 // What a plan holds: a graph where it was placed, with its tensors, and what runs it.
+#include <array>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +35,20 @@ struct IndexUse {
   Dim end;
 };
 std::vector<IndexUse> index_uses(const Graph& graph);
+/// Tables that nodes of attention go by. One for nodes that have the same.
+struct AttentionUse {
+  ops::Attention::Inputs in;
+  NodeId node = kNoNode;  ///< The first.
+
+  std::array<ValueId, 5> tables() const {
+    return {in.positions, in.extents, in.counts, in.hidden_first, in.hidden};
+  }
+};
+std::vector<AttentionUse> attention_uses(const Graph& graph);
+/// What an input holds in a step.
+using TableOf = std::function<std::span<const std::byte>(ValueId)>;
+/// Refuses tables that would lead kernels out of caches, or out of the tables.
+void check_attention(const Graph& graph, const AttentionUse& use, const TableOf& table_of);
 /// By value: weights of several rows whose elements are read as those of results are. Devices pack matrices;
 /// these are created as one row.
 std::vector<bool> plain_weights(const Graph& graph);
@@ -54,6 +71,7 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
     std::vector<bool> given;  // By value: weights that were set, inputs that a step brought.
     std::vector<ValueId> inputs;
     std::vector<IndexUse> indices;
+    std::vector<AttentionUse> attentions;
     std::vector<bool> plain_weights;  // By value.
     std::vector<NodeId> slices;
     std::vector<ValueId> watched;            // Results.
@@ -116,7 +134,11 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
   std::vector<ValueId> check_inputs(std::span<const std::int64_t> symbols, bool shapes,
                                     std::span<const InputData> inputs) const;
   void check_sizes(std::span<const std::int64_t> symbols) const;
+  /// What an input will hold in this step; empty where it is as before, and `always` is false.
+  std::span<const std::byte> data_of(ValueId input, const Brought& brought, std::span<const InputData> inputs,
+                                     bool always) const;
   void check_indices(const Brought& brought, std::span<const InputData> inputs) const;
+  void check_tables(const Brought& brought, std::span<const InputData> inputs) const;
   void check_weights() const;
   std::size_t symbol_of(const SymbolValue& value) const;
   void write(const Brought& brought, std::span<const InputData> inputs);
