@@ -27,14 +27,13 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
   }
   Codes table{};
   if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table.of);
-  constexpr bool kTall = T::kLayout.tall;
   const std::byte* low[kLowPlanes] = {low_planes[0], low_planes[1]};
 
   std::ptrdiff_t group = 0;
 #pragma GCC unroll 1
   for (std::int64_t left = n_blocks; left > 0; --left) {
     prefetch<kQuantisedAhead, T::kRecordBytes, kColumns, T::kStreamed>(panel);
-    if constexpr (kTall)
+    if constexpr (T::kTall)
       for (const std::byte* plane : low) prefetch<kQuantisedAhead / 2, 128, kColumns>(plane);
     Floats scale{}, min{};
     const auto load_scales = [&] {
@@ -51,7 +50,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
       sums[c] = T::kMin || T::kCentred ? zero_ints() : start<T::kStartShift, T::kMaxCode>(&g->offset);
     }
     add_record<T, 0, 8, kColumns>(panel, table, x, group, sums, low);
-    if constexpr (kTall)
+    if constexpr (T::kTall)
       for (const std::byte*& plane : low) plane += plane_bytes(Plane::kPairs);
     if constexpr (kColumns <= T::kInOrder) {
       keep_order_of_reads();

@@ -52,6 +52,7 @@ template <int kLayoutIndex, bool kIsUnpacked = false>
 struct Traits {
   static constexpr PanelLayout kLayout = kPanelLayouts[kLayoutIndex];
   static constexpr bool kUnpacked = kIsUnpacked;
+  static constexpr bool kTall = kLayout.tall && !kUnpacked;  ///< With low planes.
   static constexpr ScaleKind kScales = kLayout.scales;
   static constexpr bool kTable = kLayout.table.of[0] != 0;
   static constexpr bool kMin = kScales == ScaleKind::kHalfMin || kScales == ScaleKind::kSuperMin;
@@ -69,7 +70,7 @@ struct Traits {
                                      : 31)
              : (1 << (kBaseBits + plane_bits(kLayout.extra) + low_bits(kLayout))) - 1;
   /// Columns up to which the hardware's prefetching has to help: panels are read in order.
-  static constexpr int kInOrder = kLayout.extra == Plane::kNone && !kLayout.tall &&
+  static constexpr int kInOrder = kLayout.extra == Plane::kNone && !kTall &&
                                           (kLayout.base == Plane::kNibbles || kLayout.base == Plane::kBytes)
                                       ? 2
                                       : 1;
@@ -110,18 +111,22 @@ static inline __attribute__((always_inline)) Codes codes_of(const std::byte* rec
 
 using LowPlanes = const std::byte* const (&)[kLowPlanes];
 
-/// A tall matrix's codes of half a record: their high nibbles are there, `low` has the pairs below them.
+/// What the low planes of a tall matrix have for half a record. The pairs of four groups share a byte: those
+/// of groups 0 and 2, and of 1 and 3, are nibbles at once.
+struct LowNibbles {
+  Codes even, odd;
+};
 template <int kHalf>
-static inline __attribute__((always_inline)) void tall_codes(const std::byte* record, LowPlanes low,
-                                                             Codes (&codes)[4]) {
-  // The pairs of four groups share a byte: those of groups 0 and 2, and of 1 and 3, are nibbles at once.
+static inline __attribute__((always_inline)) LowNibbles low_nibbles(LowPlanes low) {
   const Codes upper = load_codes(low[0] + 64 * kHalf), lower = load_codes(low[1] + 64 * kHalf);
-  const Codes even = merged_bits<-2, 0, 0xcc>(upper, lower), odd = merged_bits<0, 2, 0xcc>(upper, lower);
-  constexpr int kUp = kHalf == 0 ? -4 : 0;
-  codes[0] = merged_bits<kUp, 0, 0xf0>(load_codes(record), even);
-  codes[1] = merged_bits<kUp, 0, 0xf0>(load_codes(record + 64), odd);
-  codes[2] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 128), even);
-  codes[3] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 192), odd);
+  return {merged_bits<-2, 0, 0xcc>(upper, lower), merged_bits<0, 2, 0xcc>(upper, lower)};
+}
+/// codes_of of a tall matrix, whose records have the high nibbles.
+template <int j>
+static inline __attribute__((always_inline)) Codes tall_codes_of(const std::byte* record,
+                                                                 const LowNibbles& low) {
+  return merged_bits<j / 4 == 0 ? -4 : 0, j % 4 < 2 ? 0 : 4, 0xf0>(load_codes(record + 64 * (j % 4)),
+                                                                   j % 2 == 0 ? low.even : low.odd);
 }
 
 #if !defined(WEFT_COLUMNS_IN_PAIRS)
@@ -142,8 +147,12 @@ static inline __attribute__((always_inline)) void add_half(const std::byte* reco
                                                            LowPlanes low = {}) {
   constexpr int j = 4 * kHalf;
   Codes codes[4];
-  if constexpr (T::kLayout.tall) {
-    tall_codes<kHalf>(record, low, codes);
+  if constexpr (T::kTall) {
+    const LowNibbles nibbles = low_nibbles<kHalf>(low);
+    codes[0] = tall_codes_of<j>(record, nibbles);
+    codes[1] = tall_codes_of<j + 1>(record, nibbles);
+    codes[2] = tall_codes_of<j + 2>(record, nibbles);
+    codes[3] = tall_codes_of<j + 3>(record, nibbles);
   } else {
     codes[0] = codes_of<T, j>(record, table);
     codes[1] = codes_of<T, j + 1>(record, table);
@@ -165,8 +174,15 @@ static inline __attribute__((always_inline)) void add_by_turns(const std::byte* 
                                                                const std::byte* const (&q)[kColumns],
                                                                std::ptrdiff_t at,
                                                                typename Turns::Products (&products)[kColumns],
-                                                               Ints (&sums)[kColumns], Turns& turns) {
-  const Codes codes = codes_of<T, j>(record, table);
+                                                               Ints (&sums)[kColumns], Turns& turns,
+                                                               LowPlanes low, LowNibbles nibbles) {
+  Codes codes;
+  if constexpr (T::kTall) {
+    if constexpr (j % 4 == 0) nibbles = low_nibbles<j / 4>(low);
+    codes = tall_codes_of<j>(record, nibbles);
+  } else {
+    codes = codes_of<T, j>(record, table);
+  }
   const std::int8_t* from[kColumns];
 #pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) from[c] = reinterpret_cast<const std::int8_t*>(q[c] + at);
@@ -179,7 +195,7 @@ static inline __attribute__((always_inline)) void add_by_turns(const std::byte* 
     }
   }
   if constexpr (j + 1 < kEnd)
-    add_by_turns<T, kFirst, j + 1, kEnd>(record, table, q, at, products, sums, turns);
+    add_by_turns<T, kFirst, j + 1, kEnd>(record, table, q, at, products, sums, turns, low, nibbles);
 }
 
 /// Adds the products of groups [kFirst, kEnd) of a record, all eight or one half, to the sums of all columns.
@@ -191,12 +207,12 @@ static inline __attribute__((always_inline)) void add_record(const std::byte* re
 #if defined(WEFT_COLUMNS_IN_PAIRS)
   if constexpr (T::kUnpacked) return add_unpacked<kFirst, kEnd>(record, q, at, sums);
 #endif
-  if constexpr (Turns::kWanted && !T::kLayout.tall) {
+  if constexpr (Turns::kWanted) {
     typename Turns::Products products[kColumns];
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) products[c] = Turns::template begin<T::kMaxCode>(sums[c]);
     Turns turns;
-    add_by_turns<T, kFirst, kFirst, kEnd>(record, table, q, at, products, sums, turns);
+    add_by_turns<T, kFirst, kFirst, kEnd>(record, table, q, at, products, sums, turns, low, LowNibbles{});
   } else {
     if constexpr (kFirst < 4) add_half<T, 0, kColumns>(record, table, q, at, sums, low);
     if constexpr (kEnd > 4) add_half<T, 1, kColumns>(record, table, q, at, sums, low);

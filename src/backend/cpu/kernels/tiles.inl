@@ -206,7 +206,8 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
   const Unpacking* const of_weight = unpacking_of(*args.weight);
   const Unpacking* const of_gate = args.gate != nullptr ? unpacking_of(*args.gate) : of_weight;
   const std::int64_t n_whole = (columns.end - columns.begin) / kTileColumns * kTileColumns;
-  if (of_weight == nullptr || of_gate == nullptr || n_whole < kUnpackedFrom)
+  if (of_weight == nullptr || of_gate == nullptr || n_whole < of_weight->least_columns ||
+      n_whole < of_gate->least_columns)
     return matmul_packed(args, panels, columns);
   const Range whole = {columns.begin, columns.begin + n_whole}, rest = {whole.end, columns.end};
   if (rest.begin == rest.end) return matmul_unpacked(args, *of_weight, of_gate, panels, whole);

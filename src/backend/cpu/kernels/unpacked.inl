@@ -8,52 +8,67 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// So many columns at least are worth it; so many at a time have their sums at hand; and so much of a panel
-/// stays in the first-level cache meanwhile.
-inline constexpr std::int64_t kUnpackedFrom = 16, kUnpackedColumns = 128, kUnpackedBytes = 16 * 1024;
+/// So many columns at least are worth it, and where there are low planes, so many; so many at a time have
+/// their sums at hand; and so much of a panel stays in the first-level cache meanwhile.
+inline constexpr std::int64_t kUnpackedFrom = 16, kTallUnpackedFrom = 8;
+inline constexpr std::int64_t kUnpackedColumns = 128, kUnpackedBytes = 16 * 1024;
+static_assert(kUnpackedFrom % kTileColumns == 0 && kUnpackedColumns % kTileColumns == 0);
 
-/// How many steps lead to a code: out of a plane that holds several, joined with another plane's bits,
-/// through a table.
+/// How many steps lead to a code: out of a plane that holds several, joined with another plane's bits or
+/// those of low planes, through a table.
 constexpr int unpacking_steps(const PanelLayout& layout) {
   return (layout.base != Plane::kBytes ? 1 : 0) + (layout.extra != Plane::kNone ? 1 : 0) +
-         (layout.table.of[0] != 0 ? 1 : 0);
+         (layout.tall ? 1 : 0) + (layout.table.of[0] != 0 ? 1 : 0);
 }
 constexpr bool is_unpacked(const PanelLayout& layout) {
-  return layout.element_bytes == 0 && !layout.tall && layout.scales != ScaleKind::kSuper16Min &&
+  return layout.element_bytes == 0 && layout.scales != ScaleKind::kSuper16Min &&
          unpacking_steps(layout) >= kStepsToUnpack;
 }
 
 /// Of a layout whose panels are unpacked, unit by unit; others have no functions.
 struct Unpacking {
-  void (*unpack)(const std::byte* panel, std::int64_t n_units, std::byte* to);
+  void (*unpack)(const std::byte* panel, LowPlanes low, std::int64_t n_units, std::byte* to);
   Multiply multiply;  ///< kTileColumns columns with units that are unpacked, added to what is there.
   int unit_bytes, unpacked_bytes;
-  int x_bytes;   ///< Of a row of activations, for a unit.
-  int n_values;  ///< Columns of a unit.
+  int low_bytes;               ///< Of each low plane, for a unit.
+  int x_bytes;                 ///< Of a row of activations, for a unit.
+  int n_values;                ///< Columns of a unit.
+  std::int64_t least_columns;  ///< Of activations.
 };
 
 template <class T, int kGroup>
 static inline __attribute__((always_inline)) void unpack_groups(const std::byte* record, Codes table,
-                                                                std::byte* to) {
-  const Codes first = codes_of<T, kGroup>(record, table), second = codes_of<T, kGroup + 1>(record, table);
+                                                                LowPlanes low, std::byte* to) {
+  Codes first, second;
+  if constexpr (T::kTall) {
+    const LowNibbles nibbles = low_nibbles<kGroup / 4>(low);
+    first = tall_codes_of<kGroup>(record, nibbles);
+    second = tall_codes_of<kGroup + 1>(record, nibbles);
+  } else {
+    first = codes_of<T, kGroup>(record, table);
+    second = codes_of<T, kGroup + 1>(record, table);
+  }
   store_unpacked<T::kMaxCode>(first, second, to + 64 * kGroup);
-  if constexpr (kGroup + 2 < 8) unpack_groups<T, kGroup + 2>(record, table, to);
+  if constexpr (kGroup + 2 < 8) unpack_groups<T, kGroup + 2>(record, table, low, to);
 }
 
 template <int kLayoutIndex>
-static void unpack_units(const std::byte* panel, std::int64_t n_units, std::byte* to) {
+static void unpack_units(const std::byte* panel, LowPlanes low_planes, std::int64_t n_units, std::byte* to) {
   using T = Traits<kLayoutIndex>;
   using Unpacked = Traits<kLayoutIndex, true>;
   constexpr int kScaleBytes = T::kRecordBytes - T::kCodeBytes;
   Codes table{};
   if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table.of);
+  const std::byte* low[kLowPlanes] = {low_planes[0], low_planes[1]};
   for (; n_units > 0; --n_units) {
     __builtin_memcpy(to, panel, T::kHeaderBytes);
     panel += T::kHeaderBytes;
     to += T::kHeaderBytes;
     for (int i = 0; i < unit_columns(T::kLayout) / kBlockColumns; ++i) {
       prefetch<kQuantisedAhead, T::kRecordBytes, kTileColumns, 0>(panel);
-      unpack_groups<T, 0>(panel, table, to);
+      unpack_groups<T, 0>(panel, table, low, to);
+      if constexpr (T::kTall)
+        for (const std::byte*& plane : low) plane += plane_bytes(Plane::kPairs);
       __builtin_memcpy(to + Unpacked::kCodeBytes, panel + T::kCodeBytes, kScaleBytes);
       panel += T::kRecordBytes;
       to += Unpacked::kRecordBytes;
@@ -70,7 +85,9 @@ constexpr Unpacking unpacking() {
   of.unpack = unpack_units<kLayoutIndex>;
   of.unit_bytes = unit_bytes(T::kLayout);
   of.unpacked_bytes = T::kHeaderBytes + kBlocks * T::kRecordBytes;
+  of.low_bytes = T::kLayout.tall ? kBlocks * plane_bytes(Plane::kPairs) : 0;
   of.n_values = unit_columns(T::kLayout);
+  of.least_columns = T::kLayout.tall ? kTallUnpackedFrom : kUnpackedFrom;
   of.x_bytes = static_cast<int>(has_super_blocks(T::kScales) ? kBlocks / kWideBlocks * sizeof(Q8Wide)
                                                              : sizeof(Q8Group));
   if constexpr (!has_super_blocks(T::kScales)) {
@@ -113,7 +130,10 @@ static void multiply_unpacked(const PackedMatrix& matrix, const Unpacking& of, s
   for (std::int64_t i = 0; i < n_columns * kPanelRows; ++i) out[i] = 0.0f;
   for (std::int64_t unit = 0; unit < n_units; unit += at_a_time) {
     const std::int64_t n = n_units - unit < at_a_time ? n_units - unit : at_a_time;
-    of.unpack(panel_of(matrix, panel) + unit * of.unit_bytes, n, unpacked);
+    const std::byte* low[kLowPlanes] = {};
+    for (int i = 0; i < kLowPlanes && of.low_bytes > 0; ++i)
+      low[i] = low_of(matrix, i, panel) + unit * of.low_bytes;
+    of.unpack(panel_of(matrix, panel) + unit * of.unit_bytes, low, n, unpacked);
     for (std::int64_t c = 0; c < n_columns; c += kTileColumns) {
       const std::byte* from[kTileColumns];
       for (int i = 0; i < kTileColumns; ++i) from[i] = x[c + i] + unit * of.x_bytes;
