@@ -229,7 +229,7 @@ void chat_completions(Job& job) {
   refuse_the_rest(fields);
 
   const Style style{.id = make_id("chatcmpl-"),
-                    .model = job.model->spec.name,
+                    .model = job.model_name,
                     .created = seconds_now(),
                     .stream = common.stream,
                     .include_usage = common.include_usage,

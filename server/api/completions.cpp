@@ -219,7 +219,7 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
   if (common.grammar) hold_to(params, *job.model, common.grammar->key, common.grammar->make);
 
   style.id = make_id("cmpl-");
-  style.model = job.model->spec.name;
+  style.model = job.model_name;
   style.created = seconds_now();
   style.n = params.n;
   style.stream = common.stream;

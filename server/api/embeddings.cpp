@@ -77,7 +77,7 @@ void embed_by_encoder(Job& job, std::vector<Prompt> prompts, Pooling pooling, Ve
   for (Prompt& prompt : prompts) texts.texts.push_back({std::move(prompt.tokens), -1});
   const std::size_t n_tokens = check_texts(*job.model, texts.texts, "input");
   const auto n_columns = static_cast<std::size_t>(job.model->embedding->dimensions());
-  texts.answer = [form, n_tokens, n_columns, model = job.model->spec.name](std::vector<float> values) {
+  texts.answer = [form, n_tokens, n_columns, model = job.model_name](std::vector<float> values) {
     Json data = Json::array();
     for (std::size_t at = 0; at < values.size(); at += n_columns)
       data.push_back(form.entry(at / n_columns, form.finish(std::span(values).subspan(at, n_columns))));
@@ -115,7 +115,7 @@ void embeddings(Job& job) {
     check_length(*job.model, prompt.tokens.size(), "input");
     tokens.push_back(std::move(prompt.tokens));
   }
-  auto writer = std::make_unique<EmbeddingWriter>(job.model->spec.name, tokens.size(), form);
+  auto writer = std::make_unique<EmbeddingWriter>(job.model_name, tokens.size(), form);
   submit(job, std::move(tokens), params, std::move(writer));
 }
 

@@ -390,7 +390,7 @@ void messages(Job& job) {
   std::vector<std::string> stops = params.stop;
   ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), media.finish());
   auto writer =
-      std::make_unique<MessageWriter>(job.model->spec.name, stream, static_cast<int>(order.prompt.size()),
+      std::make_unique<MessageWriter>(job.model_name, stream, static_cast<int>(order.prompt.size()),
                                       std::move(stops), std::move(order.reader));
   std::vector<std::vector<Token>> prompts;
   prompts.push_back(std::move(order.prompt));

@@ -50,7 +50,7 @@ void rerank(Job& job) {
   for (const std::string& document : documents) texts.texts.push_back(pair.with(document));
   const std::size_t n_tokens = check_texts(*job.model, texts.texts, "documents");
   texts.answer = [documents, n_best, with_documents, n_tokens,
-                  model = job.model->spec.name](std::vector<float> scores) {
+                  model = job.model_name](std::vector<float> scores) {
     std::vector<Ranked> ranked = rank(scores);
     ranked.resize(std::min(ranked.size(), n_best));
     Json results = Json::array();

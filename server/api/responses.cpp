@@ -397,7 +397,7 @@ void responses(Job& job) {
   fields.ignore({"model", "max_tool_calls"});
   fields.done();
 
-  Json frame = frame_of(job.body, job.model->spec.name, params.sampler);
+  Json frame = frame_of(job.body, job.model_name, params.sampler);
   const bool stream = common.stream;
   ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), taker.finish());
   auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, stream, logprobs,

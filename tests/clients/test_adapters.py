@@ -38,6 +38,16 @@ def test_they_are_listed(address):
     assert [(m["id"], m.get("parent")) for m in models] == [("base", None), ("first", "base"), ("second", "base")]
 
 
+def test_answers_name_the_model_or_the_adapter(address):
+    ask = {"prompt": [1, 2, 3], "max_tokens": 1}
+    chat = {"messages": [{"role": "user", "content": "w1"}], "max_tokens": 1}
+    for asked, told in (("base", "base"), ("first", "first"), ("SECOND", "second"), ("no such", "base"), ("", "base")):
+        for path, body in (("/v1/completions", ask), ("/v1/chat/completions", chat), ("/v1/messages", chat)):
+            answer, text = post(address, path, {**body, "model": asked})
+            assert answer.status == 200, text
+            assert json.loads(text)["model"] == told
+
+
 def test_a_request_gets_what_it_asks_for(address):
     plain, first, second = (text_of(address, model=name) for name in ("base", "first", "second"))
     assert len({plain, first, second}) == 3
