@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -94,12 +95,16 @@ class BenchRun {
     if (models.empty()) models.push_back(options_.model.model);
     if (options_.profile && options_.format == "csv")
       throw UsageError("--profile goes with md, json and jsonl");
+    for (const std::string& file : {options_.trace, options_.plot})
+      if (!file.empty() && !std::ofstream(file, std::ios::app))
+        throw Error(ErrorCode::kIo, "cannot write " + file);  // Before minutes of work.
     Progress bar(options_.talk, "measuring");
     const std::size_t n_tests = matrix_.single.size() + matrix_.parallel.size();
     n_rounds_ =
         static_cast<double>(models.size() * matrix_.settings.size() * n_tests) * (options_.repetitions + 1);
     for (const std::string& name : models) measure(name, bar);
     bar.done();
+    print(report());  // Before files, for which there may be no room.
     if (!options_.trace.empty()) {
       std::vector<const ProfiledTest*> tests;
       for (const Finding& finding : findings_)
@@ -107,7 +112,6 @@ class BenchRun {
       write_trace(options_.trace, tests);
     }
     if (!options_.plot.empty()) write_plot(options_.plot, rows());
-    print(report());
     return kExitOk;
   }
 
@@ -289,6 +293,8 @@ int run(BenchOptions options, const LoadOptions& load, const OpsOptions& ops) {
     throw UsageError(fmt::format("--output: '{}' is none of {}", options.format, fmt::join(formats, ", ")));
   if (!options.plot.empty() && (ops.ops || !load.url.empty()))
     throw UsageError("--plot goes with models, not with --ops and --serve");
+  if (ops.ops && (!options.models.empty() || options.profile || !options.trace.empty()))
+    throw UsageError("--ops measures ops without a model: -m, --profile and --trace do not go with it");
   if (ops.ops) return run_ops(ops, options);
   if (!ops.filter.empty()) throw UsageError("--filter goes with --ops");
   if (!load.url.empty()) return run_load(load, options);

@@ -128,8 +128,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                       {"amx", CpuIsa::kAmx},
                       {"neon", CpuIsa::kNeon},
                       {"i8mm", CpuIsa::kI8mm}},
-                     "kernels to use, for tests")
-      ->group("");
+                     "the CPU's instructions to compute with, for tests and comparisons")
+      ->group("Model");
   add_pre_tokenizer_option(app, options.pre_tokenizer, "Model");
   add_adapter_options(app, options.adapters);
   add_device_options(app, options);
