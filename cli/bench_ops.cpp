@@ -74,8 +74,8 @@ Json measure_op(const OpShape& shape, const MachineLimits& limits, const Devices
 
   // Products with quantised weights are of integers.
   const DType dtype = dtype_from_name(shape.dtype).value();
-  const double peak = info(dtype).block_elements > 1 ? limits.multiply_adds_per_second
-                                                     : limits.float_multiply_adds_per_second;
+  const MultiplyAdds& peaks = limits.multiply_adds_per_second;
+  const double peak = info(dtype).block_elements > 1 ? peaks.int8 : peaks.f32;
   const double memory_s = n_bytes / limits.read_bytes_per_second, compute_s = shape.multiply_adds / peak;
   const double seconds = ms.min() / 1e3;
   const bool counted = shape.multiply_adds > 0.0;

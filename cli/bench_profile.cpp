@@ -33,9 +33,9 @@ Json profile_json(const ProfiledTest& test, const MachineLimits& limits) {
                 {"gb_per_second", nullptr},
                 {"gop_per_second", nullptr},
                 {"roofline_fraction", nullptr}};
-    if (work.multiply_adds > 0.0 && seconds > 0.0) {
+    if (work.multiply_adds.all() > 0.0 && seconds > 0.0) {
       row["gb_per_second"] = work.bytes / seconds / 1e9;
-      row["gop_per_second"] = 2.0 * work.multiply_adds / seconds / 1e9;
+      row["gop_per_second"] = 2.0 * work.multiply_adds.all() / seconds / 1e9;
       row["roofline_fraction"] = limits.least_seconds(work.bytes, work.multiply_adds) / seconds;
     }
     rows.push_back(std::move(row));

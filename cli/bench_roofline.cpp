@@ -32,7 +32,10 @@ WorkCounter::WorkCounter(Context& context) : context_(context) { context_.set_pr
 
 LeastPart WorkCounter::take() {
   const LeastPart part = {profile_.bytes(), profile_.multiply_adds()};
-  for (Profile::Work& work : profile_.work) work.bytes = work.multiply_adds = 0.0;
+  for (Profile::Work& work : profile_.work) {
+    work.bytes = 0.0;
+    work.multiply_adds = {};
+  }
   return part;
 }
 
@@ -58,9 +61,9 @@ void LimitsCache::measure_again(int n_threads) {
   try {
     const MachineLimits now = measure_limits(n_threads, isa_);
     best.read_bytes_per_second = std::max(best.read_bytes_per_second, now.read_bytes_per_second);
-    best.multiply_adds_per_second = std::max(best.multiply_adds_per_second, now.multiply_adds_per_second);
-    best.float_multiply_adds_per_second =
-        std::max(best.float_multiply_adds_per_second, now.float_multiply_adds_per_second);
+    for (double MultiplyAdds::* const kind : {&MultiplyAdds::int8, &MultiplyAdds::f32, &MultiplyAdds::bf16})
+      best.multiply_adds_per_second.*kind =
+          std::max(best.multiply_adds_per_second.*kind, now.multiply_adds_per_second.*kind);
     for (auto& [weights, speed] : found->second.products)
       speed = std::max(speed, measure_products(weights, n_threads, isa_));
   } catch (const Error& error) {
@@ -79,8 +82,9 @@ Json LimitsCache::to_json() const {
     json.push_back({{"threads", limits.n_threads},
                     {"kernels", limits.kernels},
                     {"read_bytes_per_second", limits.read_bytes_per_second},
-                    {"int8_multiply_adds_per_second", limits.multiply_adds_per_second},
-                    {"f32_multiply_adds_per_second", limits.float_multiply_adds_per_second},
+                    {"int8_multiply_adds_per_second", limits.multiply_adds_per_second.int8},
+                    {"f32_multiply_adds_per_second", limits.multiply_adds_per_second.f32},
+                    {"bf16_multiply_adds_per_second", limits.multiply_adds_per_second.bf16},
                     {"product_multiply_adds_per_second", products}});
   }
   return json;
@@ -91,13 +95,16 @@ std::string LimitsCache::text() const {
   for (const auto& [asked, of_threads] : limits_) {
     const MachineLimits& limits = of_threads.machine;
     text += fmt::format(
-        "this machine at best, {} thread{}: {:.1f} GB/s read, {:.0f} Gop/s int8, {:.0f} GFLOP/s f32 ({})\n",
+        "this machine at best, {} thread{}: {:.1f} GB/s read, {:.0f} Gop/s int8, {:.0f} GFLOP/s f32, {:.0f} "
+        "in "
+        "pairs of bf16 ({})\n",
         limits.n_threads, limits.n_threads == 1 ? "" : "s", limits.read_bytes_per_second / 1e9,
-        2.0 * limits.multiply_adds_per_second / 1e9, 2.0 * limits.float_multiply_adds_per_second / 1e9,
-        limits.kernels);
+        2.0 * limits.multiply_adds_per_second.int8 / 1e9, 2.0 * limits.multiply_adds_per_second.f32 / 1e9,
+        2.0 * limits.multiply_adds_per_second.bf16 / 1e9, limits.kernels);
     for (const auto& [weights, speed] : of_threads.products) {
       const bool quantised = info(weights).kind == DTypeKind::kQuantised;
-      const double peak = quantised ? limits.multiply_adds_per_second : limits.float_multiply_adds_per_second;
+      const double peak =
+          quantised ? limits.multiply_adds_per_second.int8 : limits.multiply_adds_per_second.f32;
       text += fmt::format(
           "products with {} weights from the nearest caches: {:.0f} Gop/s, {:.0f} % of the {} peak\n",
           info(weights).name, 2.0 * speed / 1e9, 100.0 * speed / peak, quantised ? "int8" : "f32");

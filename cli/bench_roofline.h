@@ -13,7 +13,8 @@ namespace weft::cli {
 
 /// What a part of some work reads and multiplies at least.
 struct LeastPart {
-  double bytes = 0.0, multiply_adds = 0.0;
+  double bytes = 0.0;
+  MultiplyAdds multiply_adds = {};
 };
 
 /// The parts of some work, whose least time is known once the limits are.
@@ -21,7 +22,7 @@ class LeastWork {
  public:
   void add(const LeastPart& part) { parts_.push_back(part); }
   /// The sum over the parts: of each the bytes at the machine's read bandwidth or the products at the peak of
-  /// its dot products, whichever takes longer.
+  /// their kind, whichever takes longer.
   double seconds(const MachineLimits& limits) const;
   /// What most of that time is for: "memory" or "compute".
   std::string bound(const MachineLimits& limits) const;

@@ -5,6 +5,7 @@
 #include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/model.h"
+#include "weft/profile.h"
 
 #pragma GCC visibility push(default)
 
@@ -20,13 +21,11 @@ struct MachineLimits {
   std::string kernels = {};  ///< The instruction set whose dot product was measured.
   /// Reading memory one after another, each thread its own part of 256 MiB: the fastest of several passes.
   double read_bytes_per_second = 0.0;
-  /// 8-bit integer products, added up in registers by the dot product that the kernels use.
-  double multiply_adds_per_second = 0.0;
-  /// The same of floats (F32), by multiplications with additions in one.
-  double float_multiply_adds_per_second = 0.0;
+  /// What the kernels' own instructions add up in registers with nothing else to do.
+  MultiplyAdds multiply_adds_per_second = {};
 
   /// The time below which work cannot be done: the larger of its bytes and its products at these speeds.
-  double least_seconds(double bytes, double multiply_adds) const;
+  double least_seconds(double bytes, const MultiplyAdds& multiply_adds) const;
 };
 /// n_threads 0: as many as there are cores. Throws Error kUnsupported for an instruction set that is not
 /// there, kOutOfMemory.

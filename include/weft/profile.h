@@ -11,6 +11,16 @@
 
 namespace weft {
 
+/// Multiplications with additions, by what is multiplied; or how many of each a machine makes in a second.
+struct MultiplyAdds {
+  double int8 = 0.0;  ///< Quantised weights by quantised activations.
+  double f32 = 0.0;   ///< Floats. F16 and BF16 become floats before they are multiplied, ...
+  double bf16 = 0.0;  ///< ... but for pairs of BF16, which is how attention reads caches of that type.
+
+  double all() const { return int8 + f32 + bf16; }
+  MultiplyAdds& operator+=(const MultiplyAdds& other);
+};
+
 /// Filled by each step of the plan (DevicePlan::set_profile) or context (Context::set_profile) that it is
 /// given to. Figures add up until they are cleared. Not to be touched while a step runs.
 struct Profile {
@@ -24,7 +34,7 @@ struct Profile {
     /// What has to be read and multiplied at least: weights once a step, of caches the cells that rows see
     /// once a step. Products and attention only, 0 elsewhere; activations do not count.
     double bytes = 0.0;
-    double multiply_adds = 0.0;
+    MultiplyAdds multiply_adds = {};
     /// What it adds to Profile::seconds: threads that are busy or wait side by side count once.
     double seconds = 0.0;
   };
@@ -46,7 +56,7 @@ struct Profile {
   double seconds = 0.0;  ///< Of all steps: from the first task's start to the last one's end.
 
   double bytes() const;
-  double multiply_adds() const;
+  MultiplyAdds multiply_adds() const;
 };
 
 }  // namespace weft

@@ -62,6 +62,17 @@ TEST(Limits, AllFloatsAreMultiplied) {
   }
 }
 
+TEST(Limits, AllPairsAreMultiplied) {
+  for (const Isa isa : kIsas) {
+    if (!supported(isa)) continue;
+    const Kernels& k = kernels(isa);
+    ASSERT_GE(k.pair_peak_multiply_adds, 8);
+    // They begin with 0 to 11, 5.5 on average; a sum is of two products in each lane.
+    for (const int n_rounds : {1, 2, 9})
+      EXPECT_EQ(k.pair_peak(n_rounds), (5.5 + 0.75 * n_rounds) * k.pair_peak_multiply_adds / 2) << k.name;
+  }
+}
+
 TEST(Limits, AllBytesAreRead) {
   constexpr int kUnits = 20;
   std::vector<std::uint64_t> words(kReadUnit * kUnits / sizeof(std::uint64_t));
@@ -87,8 +98,9 @@ TEST(Limits, AreMeasured) {
   EXPECT_EQ(limits.n_threads, 1);
   EXPECT_EQ(limits.kernels, "generic");
   EXPECT_GT(limits.read_bytes_per_second, 0.0);
-  EXPECT_GT(limits.multiply_adds_per_second, 0.0);
-  EXPECT_GT(limits.float_multiply_adds_per_second, 0.0);
+  EXPECT_GT(limits.multiply_adds_per_second.int8, 0.0);
+  EXPECT_GT(limits.multiply_adds_per_second.f32, 0.0);
+  EXPECT_GT(limits.multiply_adds_per_second.bf16, 0.0);
 }
 
 TEST(Limits, ProductsAreMeasuredOfWhatHasKernels) {

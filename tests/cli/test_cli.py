@@ -1312,7 +1312,7 @@ class Bench(Case):
         self.assertLess(seconds * limits["read_bytes_per_second"], 1.3 * 2 * n)
         self.assertGreater(seconds * limits["read_bytes_per_second"], 0.3 * 2 * n)
         if prefill["bound"] == "compute":
-            products = 64 / prefill["roofline_tokens_per_second"] * limits["int8_multiply_adds_per_second"]
+            products = 64 / prefill["roofline_tokens_per_second"] * limits["f32_multiply_adds_per_second"]
             self.assertGreater(products, 0.3 * 64 * n)
             self.assertLess(products, 1.5 * 64 * n)
         # Text that is in the cache is work.

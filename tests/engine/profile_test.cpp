@@ -39,11 +39,12 @@ TEST(Profile, CountsProductsAndCellsExactly) {
   ASSERT_EQ(context.decode(tokens(0, 130)), DecodeStatus::kOk);
   const Profile::Work q = find(profile, "matmul attn_q");
   EXPECT_EQ(q.calls, info.n_layers);
-  EXPECT_EQ(q.multiply_adds, 130.0 * info.n_layers * info.n_embd * info.n_embd);
+  EXPECT_EQ(q.multiply_adds.all(), 130.0 * info.n_layers * info.n_embd * info.n_embd);
   Profile::Work attention = find(profile, "attention");
   EXPECT_EQ(attention.bytes, info.n_layers * 130 * cell_bytes);
   // Row r sees r + 1 cells; a product of q and k, and one of the weight and v.
-  EXPECT_EQ(attention.multiply_adds, info.n_layers * (130.0 * 131.0 / 2.0) * 2.0 * info.n_embd);
+  EXPECT_EQ(attention.multiply_adds.int8, 0.0);
+  EXPECT_EQ(attention.multiply_adds.all(), info.n_layers * (130.0 * 131.0 / 2.0) * 2.0 * info.n_embd);
   EXPECT_EQ(profile.n_steps, 1);
   EXPECT_EQ(profile.n_threads, 2);
 
@@ -59,7 +60,7 @@ TEST(Profile, CountsProductsAndCellsExactly) {
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   attention = find(profile, "attention");
   EXPECT_EQ(attention.bytes, info.n_layers * (128 + 2) * cell_bytes);
-  EXPECT_EQ(attention.multiply_adds, info.n_layers * 2 * 129.0 * 2.0 * info.n_embd);
+  EXPECT_EQ(attention.multiply_adds.all(), info.n_layers * 2 * 129.0 * 2.0 * info.n_embd);
 
   // Off again: nothing is added.
   context.set_profile(nullptr);

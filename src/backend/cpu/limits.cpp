@@ -116,12 +116,14 @@ MachineLimits measure_limits(Isa isa, int n_threads) {
   const Kernels& k = kernels_or_error(isa);
   base::Pool pool(n_threads > 0 ? n_threads : base::default_threads(), 1);
   MachineLimits limits{.n_threads = pool.n_threads(), .kernels = k.name};
-  limits.multiply_adds_per_second =
-      rounds_per_second(pool, [&](std::int64_t n, int) { return k.dot_peak(n); }) * k.dot_peak_multiply_adds;
-  limits.float_multiply_adds_per_second =
-      rounds_per_second(pool,
-                        [&](std::int64_t n, int) { return static_cast<std::uint64_t>(k.fma_peak(n)); }) *
-      k.fma_peak_multiply_adds;
+  const auto of_floats = [&](double (*peak)(std::int64_t n_rounds)) {
+    return rounds_per_second(pool, [&](std::int64_t n, int) { return static_cast<std::uint64_t>(peak(n)); });
+  };
+  limits.multiply_adds_per_second = {
+      .int8 = rounds_per_second(pool, [&](std::int64_t n, int) { return k.dot_peak(n); }) *
+              k.dot_peak_multiply_adds,
+      .f32 = of_floats(k.fma_peak) * k.fma_peak_multiply_adds,
+      .bf16 = of_floats(k.pair_peak) * k.pair_peak_multiply_adds};
 
   const std::int32_t n_tasks = pool.n_threads() * kTasksPerThread;
   std::atomic<std::uint64_t> sink{0};

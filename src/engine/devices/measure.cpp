@@ -71,8 +71,11 @@ class Bench {
 
 }  // namespace
 
-double MachineLimits::least_seconds(double bytes, double multiply_adds) const {
-  return std::max(bytes / read_bytes_per_second, multiply_adds / multiply_adds_per_second);
+double MachineLimits::least_seconds(double bytes, const MultiplyAdds& multiply_adds) const {
+  const MultiplyAdds& speed = multiply_adds_per_second;
+  const double products_seconds =
+      multiply_adds.int8 / speed.int8 + multiply_adds.f32 / speed.f32 + multiply_adds.bf16 / speed.bf16;
+  return std::max(bytes / read_bytes_per_second, products_seconds);
 }
 
 DeviceSpeed measure(const Registry& registry, const std::string& name) {

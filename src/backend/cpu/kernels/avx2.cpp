@@ -25,6 +25,7 @@
 #include "backend/cpu/kernels/product.inl"
 #include "backend/cpu/kernels/windows.inl"
 #include "backend/cpu/kernels/peak.inl"
+#include "backend/cpu/kernels/pair_peak.inl"
 // clang-format on
 #include "backend/cpu/kernels/table.inl"
 #endif

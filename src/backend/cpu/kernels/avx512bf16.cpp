@@ -10,6 +10,7 @@
 // clang-format off: the vector contract comes before the kernels written over it.
 #include "backend/cpu/kernels/vec_avx512.h"
 #include "backend/cpu/kernels/attention.inl"
+#include "backend/cpu/kernels/pair_peak.inl"
 // clang-format on
 
 namespace weft::cpu {
@@ -27,6 +28,7 @@ const Kernels& table() {
     kernels.attention = attention;
     kernels.attention_partials = attention_partials;
     kernels.attention_merge = attention_merge;
+    kernels.pair_peak = pair_peak;
     return kernels;
   }();
   return table;

@@ -451,6 +451,9 @@ struct Kernels {
   /// Multiplications and additions of floats, as many as registers take, n_rounds times.
   double (*fma_peak)(std::int64_t n_rounds);
   int fma_peak_multiply_adds;  ///< Of one round.
+  /// The same of pairs of bfloat16.
+  double (*pair_peak)(std::int64_t n_rounds);
+  int pair_peak_multiply_adds;  ///< Of one round.
   /// Reads a multiple of kReadUnit bytes, one after another.
   std::uint64_t (*read_memory)(const std::byte* data, std::int64_t n_bytes);
 };

@@ -62,6 +62,8 @@ const Kernels kTable = {
     .dot_peak_multiply_adds = kDotPeakMultiplyAdds,
     .fma_peak = fma_peak,
     .fma_peak_multiply_adds = kFmaPeakMultiplyAdds,
+    .pair_peak = pair_peak,
+    .pair_peak_multiply_adds = kPairPeakMultiplyAdds,
     .read_memory = read_memory,
 };
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "backend/cpu/layout/cache_layout.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -280,9 +282,12 @@ Work AttentionLaunch::work() const {
   std::int64_t n_cells = 0;
   for (const auto& [page, cells] : seen) n_cells += std::popcount(cells);
   const std::size_t page_bytes = k_page_bytes(args_.layout) + v_page_bytes(args_.layout);
-  const int head_dims = args_.layout.k_head_dim + args_.layout.v_head_dim;
-  return {static_cast<double>(n_cells) * static_cast<double>(page_bytes) / kPageCells,
-          static_cast<double>(n_products) * args_.n_heads * head_dims};
+  const double of_keys = static_cast<double>(n_products) * args_.n_heads * args_.layout.k_head_dim;
+  const double of_values = static_cast<double>(n_products) * args_.n_heads * args_.layout.v_head_dim;
+  MultiplyAdds multiply_adds;
+  (is_paired_cache(args_.layout.k_type) ? multiply_adds.bf16 : multiply_adds.f32) += of_keys;
+  (is_paired_cache(args_.layout.v_type) ? multiply_adds.bf16 : multiply_adds.f32) += of_values;
+  return {static_cast<double>(n_cells) * static_cast<double>(page_bytes) / kPageCells, multiply_adds};
 }
 
 std::string AttentionLaunch::describe(const Graph& graph) const {

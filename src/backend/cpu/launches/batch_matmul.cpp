@@ -89,8 +89,9 @@ void BatchMatmulLaunch::run(std::int32_t task, const TaskContext& context) {
 }
 
 Work BatchMatmulLaunch::work() const {
-  return {.multiply_adds = static_cast<double>(matrices_.n_elements()) * static_cast<double>(args_.m) *
-                           static_cast<double>(args_.n) * static_cast<double>(args_.k)};
+  const auto of_one =
+      static_cast<double>(args_.m) * static_cast<double>(args_.n) * static_cast<double>(args_.k);
+  return {.multiply_adds = {.f32 = static_cast<double>(matrices_.n_elements()) * of_one}};
 }
 
 std::string BatchMatmulLaunch::describe(const Graph& graph) const {

@@ -108,7 +108,7 @@ void CellsLaunch::run_piece(std::int64_t time, std::int64_t piece, const Kernels
 Work CellsLaunch::work() const {
   const auto weights = static_cast<double>(n_gates_ * n_hidden_ * n_hidden_);
   return {.bytes = weights * sizeof(float) * static_cast<double>(n_times_),
-          .multiply_adds = weights * static_cast<double>(n_times_ * n_texts_)};
+          .multiply_adds = {.f32 = weights * static_cast<double>(n_times_ * n_texts_)}};
 }
 
 std::string CellsLaunch::describe(const Graph& graph) const {

@@ -425,7 +425,8 @@ Work ConvolutionLaunch::work() const {
   return {.bytes = static_cast<double>(held_bytes() > 0 ? held_bytes()
                                                         : weight_.panel_bytes *
                                                               static_cast<std::size_t>(weight_.n_panels())),
-          .multiply_adds = taps * static_cast<double>(n_pictures_ * outputs_)};
+          .multiply_adds = multiply_adds_of(transposed_ ? DType::kF32 : weight_type_,
+                                            taps * static_cast<double>(n_pictures_ * outputs_))};
 }
 
 std::string ConvolutionLaunch::describe(const Graph& graph) const {

@@ -118,7 +118,7 @@ std::size_t DenseAttentionLaunch::scratch_bytes() const {
 Work DenseAttentionLaunch::work() const {
   const auto rows = static_cast<double>(n_texts_ * n_heads_ * n_rows_);
   const auto of_row = static_cast<double>(n_keys_ * (q_.sizes[kColumn] + v_.sizes[kColumn]));
-  return {.multiply_adds = op_.causal ? rows * of_row / 2 : rows * of_row};
+  return {.multiply_adds = {.f32 = op_.causal ? rows * of_row / 2 : rows * of_row}};
 }
 
 }  // namespace weft::cpu

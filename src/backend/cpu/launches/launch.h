@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/layout/packed.h"
 #include "backend/cpu/step_failure.h"
 #include "backend/cpu/tensors.h"
 #include "weft/graph.h"
+#include "weft/profile.h"
 
 namespace weft::cpu {
 
@@ -70,7 +72,7 @@ struct TaskContext {
 /// What has to be read of weights and caches, and multiplied, at least; see Profile::Work.
 struct Work {
   double bytes = 0.0;
-  double multiply_adds = 0.0;
+  MultiplyAdds multiply_adds = {};
 
   Work& operator+=(const Work& other) {
     bytes += other.bytes;
@@ -78,6 +80,11 @@ struct Work {
     return *this;
   }
 };
+
+/// Of a product with weights of this type.
+inline MultiplyAdds multiply_adds_of(DType weight, double n) {
+  return activation_form(weight) == Form::kPlain ? MultiplyAdds{.f32 = n} : MultiplyAdds{.int8 = n};
+}
 
 class Launch {
  public:

@@ -240,8 +240,8 @@ Work LowRankLaunch::work() const {
   const PackedMatrix& a = experts_[0];
   for (const std::int32_t expert : uses_->experts()) {
     sum.bytes += static_cast<double>(matrix_bytes(a));
-    sum.multiply_adds +=
-        static_cast<double>(a.rows * a.columns) * static_cast<double>(uses_->groups().slots(expert).size());
+    const auto n_rows = static_cast<double>(uses_->groups().slots(expert).size());
+    sum.multiply_adds += multiply_adds_of(a.dtype, static_cast<double>(a.rows * a.columns) * n_rows);
   }
   return sum;
 }

@@ -46,7 +46,8 @@ std::string describe_product(const Graph& graph, const MatmulValues& values, con
 /// Of a product with n columns, and with a gate or null.
 Work work_of(const PackedMatrix& weight, const PackedMatrix* gate, std::int64_t n) {
   const double size = static_cast<double>(weight.rows) * static_cast<double>(weight.columns);
-  Work work = {static_cast<double>(matrix_bytes(weight)), size * static_cast<double>(n)};
+  Work work = {static_cast<double>(matrix_bytes(weight)),
+               multiply_adds_of(weight.dtype, size * static_cast<double>(n))};
   if (gate != nullptr) work += work_of(*gate, nullptr, n);
   return work;
 }

@@ -88,7 +88,7 @@ std::size_t RaggedAttentionLaunch::scratch_bytes() const {
 Work RaggedAttentionLaunch::work() const {
   Work work;
   for (std::int64_t row = 0; row < n_rows_; ++row)
-    work.multiply_adds +=
+    work.multiply_adds.f32 +=
         static_cast<double>(keys_of(row).end - keys_of(row).begin) * n_heads_ * (k_dim_ + v_dim_);
   return work;
 }

@@ -113,7 +113,7 @@ Work ScreenLaunch::work() const {
   const auto n_panels = static_cast<double>(args_.weight->n_panels());
   const std::size_t middle_bytes = args_.deep ? args_.weight->low_bytes : 0;
   return {n_panels * static_cast<double>(args_.weight->panel_bytes + middle_bytes),
-          n_panels * kPanelRows * static_cast<double>(weight_columns_ * n_columns_)};
+          {.int8 = n_panels * kPanelRows * static_cast<double>(weight_columns_ * n_columns_)}};
 }
 
 std::string ScreenLaunch::describe(const Graph& graph) const {
@@ -166,7 +166,7 @@ void CandidatesLaunch::run(std::int32_t task, const TaskContext& context) {
   const PackedMatrix& weight = *args_.weight;
   const auto work_of = [&](int n_panels, std::size_t bytes_of_panel) {
     return Work{static_cast<double>(n_panels) * static_cast<double>(bytes_of_panel),
-                static_cast<double>(n_panels * kPanelRows * weight.columns)};
+                {.int8 = static_cast<double>(n_panels * kPanelRows * weight.columns)}};
   };
   const std::int64_t begin = task * kPanelsPerSearch;
   const std::int64_t end = std::min(begin + kPanelsPerSearch, weight.n_panels());
