@@ -12,7 +12,7 @@ DATA = Path(__file__).parent.parent / "data"
 
 @pytest.fixture(scope="module")
 def address(start_server):
-    return start_server("-m", str(DATA / "golden/llama/model.gguf"), "-a", "base", "-c", "512",
+    return start_server("-m", str(DATA / "golden/llama/model.gguf"), "-a", "base", "-c", "512", "--chat-template", "{% for m in messages %}{{ m.content }}{% endfor %}",
                         "--lora", f"first={DATA / 'adapters/one.gguf'}",
                         "--lora-scaled", f"second={DATA / 'adapters/two.gguf'}", "0.5").address
 

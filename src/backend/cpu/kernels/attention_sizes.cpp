@@ -1,4 +1,5 @@
-// Sizes of the K and V cache and of attention's scratch: the same for every instruction set.
+// Sizes of the K and V cache and of the scratch of each kind of attention: the same for every instruction
+// set.
 #include "backend/cpu/kernels/attention_scratch.h"
 #include "backend/cpu/kernels/kernels.h"
 

@@ -8,17 +8,7 @@
 // clang-format off: the vector contracts come before the kernels written over them.
 #include "backend/cpu/kernels/vec_neon.h"
 #include "backend/cpu/kernels/matmul_vec_neon.h"
-#include "backend/cpu/kernels/rows.inl"
-#include "backend/cpu/kernels/quantise.inl"
-#include "backend/cpu/kernels/best.inl"
-#include "backend/cpu/kernels/log_sum.inl"
-#include "backend/cpu/kernels/compact.inl"
-#include "backend/cpu/kernels/panel_codes.inl"
-#include "backend/cpu/kernels/super_blocks.inl"
-#include "backend/cpu/kernels/matmul.inl"
-#include "backend/cpu/kernels/unpacked.inl"
-#include "backend/cpu/kernels/low_rank.inl"
-#include "backend/cpu/kernels/tiles.inl"
+#include "backend/cpu/kernels/products.inl"
 // clang-format on
 #if !defined(WEFT_COLUMNS_IN_PAIRS)
 #error "compile this file with +i8mm"

@@ -1,4 +1,5 @@
 // Which instruction sets this machine has, and the kernels of each.
+#include <ranges>
 #include <string>
 
 #include "backend/cpu/kernels/kernels.h"
@@ -145,8 +146,7 @@ static bool pays([[maybe_unused]] Isa isa) {
 }
 
 Isa best_isa() {
-  for (const Isa isa :
-       {Isa::kAmx, Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvxVnni, Isa::kAvx2, Isa::kI8mm, Isa::kNeon})
+  for (const Isa isa : kIsas | std::views::reverse)
     if (pays(isa) && supported(isa)) return isa;
   return Isa::kGeneric;
 }

@@ -458,7 +458,7 @@ struct Kernels {
   std::uint64_t (*read_memory)(const std::byte* data, std::int64_t n_bytes);
 };
 
-/// Of one call of `screen` or `sift_candidates`.
+/// Of one call of `screen` or `sift_candidates` (launches/screen.cpp).
 std::size_t screen_scratch_bytes(std::int64_t weight_columns);
 
 std::size_t k_page_bytes(const CacheLayout& layout);

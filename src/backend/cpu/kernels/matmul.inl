@@ -157,13 +157,14 @@ static void multiply_short_panels(const std::byte* panel, std::int64_t panel_byt
 using Multiply = void (*)(const std::byte* panel, LowPlanes low, std::int64_t n, const std::byte* const* rows,
                           float* out);
 
-/// The micro-kernels of a layout, by number of columns; their n counts so many values.
 using MultiplyShort = void (*)(const std::byte* panel, std::int64_t panel_bytes, std::int64_t n_panels,
                                std::int64_t n, const std::byte* const* rows, float* out);
+
+/// The micro-kernels of a layout, by number of columns.
 struct MultiplyTable {
   Multiply by_columns[kTileColumns];
   MultiplyShort short_by_columns[kTileColumns];  ///< Null where one panel at a time is as well.
-  int n_values;
+  int n_values;                                  ///< That one of their n stands for.
 };
 template <int kLayoutIndex, int kColumns>
 constexpr void fill(MultiplyTable& table) {

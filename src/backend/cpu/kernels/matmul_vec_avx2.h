@@ -86,6 +86,14 @@ template <int kMaxCode>
 inline constexpr bool kSubtractsZero = kMaxCode > 63;
 #endif
 
+/// Bytes that are multiplied as signed numbers are kept as such.
+template <int kMaxCode>
+static inline void store_unpacked(Codes first, Codes second, std::byte* to) {
+  const __m256i flip = _mm256_set1_epi8(kSubtractsZero<kMaxCode> ? -128 : 0);
+  store_codes(to, {_mm256_xor_si256(first.a, flip), _mm256_xor_si256(first.b, flip)});
+  store_codes(to + 64, {_mm256_xor_si256(second.a, flip), _mm256_xor_si256(second.b, flip)});
+}
+
 static inline Ints zero_ints() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 template <int kShift, int kMaxCode>
 static inline Ints start(const std::int32_t* offset) {
@@ -179,11 +187,12 @@ struct ByTurns {
     return {add_pairs(sum.a, products.a), add_pairs(sum.b, products.b)};
   }
 
-  template <int kGroup, int kColumns>
+  template <bool kUnpacked, int kGroup, int kColumns>
   static inline __attribute__((always_inline)) void add_signed(__m256i Products::* half,
                                                                Products (&products)[kColumns], __m256i codes,
                                                                const std::int8_t* const (&q)[kColumns]) {
-    const __m256i w = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)), size = _mm256_abs_epi8(w);
+    const __m256i w = kUnpacked ? codes : _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
+    const __m256i size = _mm256_abs_epi8(w);
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
       const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(splat_int(q[c] + 4 * kGroup), w));
@@ -194,8 +203,8 @@ struct ByTurns {
   static inline __attribute__((always_inline)) void add(Products (&products)[kColumns], Codes codes,
                                                         const std::int8_t* const (&q)[kColumns]) {
     if constexpr (kSubtractsZero<T::kMaxCode>) {
-      add_signed<kGroup>(&Products::a, products, codes.a, q);
-      add_signed<kGroup>(&Products::b, products, codes.b, q);
+      add_signed<T::kUnpacked, kGroup>(&Products::a, products, codes.a, q);
+      add_signed<T::kUnpacked, kGroup>(&Products::b, products, codes.b, q);
       return;
     }
 #pragma GCC unroll 8
@@ -211,6 +220,7 @@ struct ByTurns {
 template <int kMax>
 struct CodesUpTo {
   static constexpr int kMaxCode = kMax;
+  static constexpr bool kUnpacked = false;
 };
 template <int kMaxCode>
 static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) {

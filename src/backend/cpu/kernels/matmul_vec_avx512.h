@@ -33,6 +33,11 @@ inline constexpr bool kSubtractsZero = false;
 
 static inline Codes load_codes(const std::byte* p) { return _mm512_loadu_si512(p); }
 static inline void store_codes(std::byte* p, Codes a) { _mm512_storeu_si512(p, a); }
+template <int kMaxCode>
+static inline void store_unpacked(Codes first, Codes second, std::byte* to) {
+  store_codes(to, first);
+  store_codes(to + 64, second);
+}
 
 template <int kShift>
 static inline __m512i shifted(__m512i v) {

@@ -51,6 +51,12 @@ static inline Codes load_codes(const std::byte* p) {
   return r;
 }
 static inline void store_codes(std::byte* p, const Codes& a) { __builtin_memcpy(p, &a, sizeof(a)); }
+/// Two groups of codes of an unpacked panel (unpacked.inl), as what multiplies them wants them.
+template <int kMaxCode>
+static inline void store_unpacked(const Codes& first, const Codes& second, std::byte* to) {
+  store_codes(to, first);
+  store_codes(to + 64, second);
+}
 
 /// (byte >> kShift) & kMask; a negative shift is to the left.
 template <int kShift, int kMask>
@@ -156,12 +162,11 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
 /// wait for those of 16, or codes have to be put elsewhere (add_by_turns in panel_codes.inl). With kWanted
 /// there are, of a layout T (Traits in panel_codes.inl):
 ///
-///   Products         what the products of up to kGroups<kMaxCode> groups are added up in
-///   begin(sum)       of nothing yet
-///   add(products, codes, q)    adds the products of group kGroup of those from kFirst to before kEnd, for
-///   several
-///                              sums whose activations of the record begin at q
-///   end(sum, products)         the sum with all of them
+///   Products                 what the products of up to kGroups<kMaxCode> groups are added up in
+///   begin(sum)               of nothing yet
+///   add(products, codes, q)  adds the products of group kGroup of those from kFirst to before kEnd, for
+///                            several sums, whose activations of the record begin at q
+///   end(sum, products)       the sum with all of them
 ///
 /// kCentres: codes have their zero taken away (Traits::kCentred), so that sums begin with nothing.
 struct ByTurns {

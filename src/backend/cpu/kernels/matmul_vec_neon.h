@@ -157,7 +157,13 @@ struct ByTurns {
   }
 };
 
-#if defined(WEFT_COLUMNS_IN_PAIRS)
+#if !defined(WEFT_COLUMNS_IN_PAIRS)
+template <int kMaxCode>
+static inline void store_unpacked(const Codes& first, const Codes& second, std::byte* to) {
+  store_codes(to, first);
+  store_codes(to + 64, second);
+}
+#else
 /// Rows 2i and 2i + 1, eight columns of each, in vector i. They are signed.
 template <int kMaxCode>
 static inline void store_unpacked(const Codes& first, const Codes& second, std::byte* to) {

@@ -55,6 +55,7 @@ struct Traits {
   static constexpr bool kTall = kLayout.tall && !kUnpacked;  ///< With low planes.
   static constexpr ScaleKind kScales = kLayout.scales;
   static constexpr bool kTable = kLayout.table.of[0] != 0;
+  /// With mins as floats. Those of kSuper16Min are whole numbers (multiply_scaled_blocks).
   static constexpr bool kMin = kScales == ScaleKind::kHalfMin || kScales == ScaleKind::kSuperMin;
   static constexpr bool kTwoHalves = kScales == ScaleKind::kSuper16 || kScales == ScaleKind::kSuperE4M3;
   static constexpr int kBaseBits = plane_bits(kLayout.base);
@@ -128,15 +129,6 @@ static inline __attribute__((always_inline)) Codes tall_codes_of(const std::byte
   return merged_bits<j / 4 == 0 ? -4 : 0, j % 4 < 2 ? 0 : 4, 0xf0>(load_codes(record + 64 * (j % 4)),
                                                                    j % 2 == 0 ? low.even : low.odd);
 }
-
-#if !defined(WEFT_COLUMNS_IN_PAIRS)
-/// Two groups of codes of an unpacked panel.
-template <int kMaxCode>
-static inline void store_unpacked(const Codes& first, const Codes& second, std::byte* to) {
-  store_codes(to, first);
-  store_codes(to + 64, second);
-}
-#endif
 
 /// Adds the products of half a record (16 columns) to the sums of all columns, whose activations there begin
 /// at q[c] + at. `low` are the record's low planes, of a tall matrix.

@@ -1,4 +1,20 @@
-// The table of one instruction set, from the functions that the files before it defined.
+// The table of one instruction set, with all kernels. Needs kernels.h, vec_<isa>.h, matmul_vec_<isa>.h and
+// WEFT_CPU_ISA.
+
+// clang-format off: some build on those before.
+#include "backend/cpu/kernels/products.inl"
+#include "backend/cpu/kernels/screen.inl"
+#include "backend/cpu/kernels/attention.inl"
+#include "backend/cpu/kernels/ragged.inl"
+#include "backend/cpu/kernels/recurrent.inl"
+#include "backend/cpu/kernels/elementwise.inl"
+#include "backend/cpu/kernels/cells.inl"
+#include "backend/cpu/kernels/product.inl"
+#include "backend/cpu/kernels/windows.inl"
+#include "backend/cpu/kernels/peak.inl"
+#include "backend/cpu/kernels/pair_peak.inl"
+// clang-format on
+
 namespace weft::cpu::WEFT_CPU_ISA {
 
 #define WEFT_STRING_OF(name) #name

@@ -145,7 +145,7 @@ static void matmul_packed(const MatmulArgs& args, Range panels, Range columns) {
   const PackedMatrix& weight = *args.weight;
   const MultiplyTable* const table = multiply_table(weight);
   const MultiplyTable* const gate_table = args.gate != nullptr ? multiply_table(*args.gate) : nullptr;
-  if (table == nullptr) return;  // Cannot be packed, so there is no such matrix.
+  if (table == nullptr) __builtin_trap();  // Cannot be packed, so there is no such matrix.
   const std::int64_t n = (weight.columns + table->n_values - 1) / table->n_values;
 
   const std::int64_t block = columns_at_a_time(args);

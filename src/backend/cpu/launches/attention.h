@@ -1,5 +1,5 @@
 #pragma once
-// Attention of a step: the batch's rows cut into tiles of one sequence each, times the KV heads.
+// Attention of a step: the batch's rows cut into tiles of segments, each of one sequence, times the KV heads.
 #include <array>
 #include <atomic>
 #include <memory>

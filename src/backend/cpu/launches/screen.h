@@ -18,7 +18,8 @@
 // out too little (many wanted, or few activations that are far larger than the others), passes take the
 // middle bits with them. The head is 72 % of what Gemma 3 reads for a token: it writes 1.5 times as fast,
 // 1.24 times where the best 40 are wanted. Products with more columns put codes together from three planes,
-// which costs 6 to 9 % of the head's time (putting them together once for all columns cost more).
+// which costs 6 to 9 % of the head's time with AVX-512 (putting them together once for all columns cost
+// more); with AVX2 it cost a third, and eight columns or more have them put together once (unpacked.inl).
 // labs/screen_lab shows what is saved, and when.
 #include <atomic>
 #include <memory>
