@@ -81,7 +81,7 @@ class Usage(Case):
             self.assertLessEqual(max(map(len, text.splitlines())), 110)
             self.assertNotIn("\033", text)
         self.assertIn("-ctk, --cache-type-k", self.succeed("help", "run"))
-        self.assertNotIn("--isa", self.succeed("help", "run"))
+        self.assertIn("--isa", self.succeed("help", "run"))
 
     def test_nothing(self):
         result = weft()
