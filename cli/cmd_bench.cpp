@@ -291,10 +291,10 @@ int run(BenchOptions options, const LoadOptions& load, const OpsOptions& ops) {
   const std::vector<std::string> formats = {"md", "json", "jsonl", "csv"};
   if (std::find(formats.begin(), formats.end(), options.format) == formats.end())
     throw UsageError(fmt::format("--output: '{}' is none of {}", options.format, fmt::join(formats, ", ")));
+  if (!options.plot.empty() && options.plot == options.trace)
+    throw UsageError("--plot and --trace want files of their own");
   if (!options.plot.empty() && (ops.ops || !load.url.empty()))
     throw UsageError("--plot goes with models, not with --ops and --serve");
-  if (ops.ops && (!options.models.empty() || options.profile || !options.trace.empty()))
-    throw UsageError("--ops measures ops without a model: -m, --profile and --trace do not go with it");
   if (ops.ops) return run_ops(ops, options);
   if (!ops.filter.empty()) throw UsageError("--filter goes with --ops");
   if (!load.url.empty()) return run_load(load, options);

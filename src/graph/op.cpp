@@ -1,6 +1,7 @@
 #include "weft/graph/op.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "graph/general_rules.h"
@@ -122,12 +123,18 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
   in.require(q.columns() == op.n_heads * in.size(at.k, 2), at.q, "must have the cache's head size");
   for (const int i : {at.positions, at.sequences, at.ends, at.hidden_first}) in.index_per_row(i, at.q);
   in.integer(at.extents, DType::kI32, 3);
-  in.require(in.shape(at.extents)[2] == Dim(kExtentWords), at.extents, "must be {sequences, extents, 6}");
+  in.require(in.shape(at.extents)[2] == Dim(kExtentWords) && in.shape(at.extents)[1].is_constant(),
+             at.extents, "must be {sequences, extents, 6} with a constant number of extents");
   in.integer(at.counts, DType::kI32, 1);
   in.require(in.shape(at.counts)[0] == in.shape(at.extents)[0], at.counts,
              "must have one count per sequence");
   in.integer(at.hidden, DType::kI32, 2);
   in.require(in.shape(at.hidden)[1] == Dim(kHiddenWords), at.hidden, "must be {hidden, 4}");
+  const auto is_amount = [](float number) { return std::isfinite(number) && number >= 0.0f; };
+  in.require(std::isfinite(op.scale) && is_amount(op.softcap) && is_amount(op.alibi), at.q,
+             "must be with a finite scale, and a softcap and ALiBi that are finite and not negative");
+  in.require(op.window >= 0 && (op.window > 0 || !op.chunked), at.q,
+             "must be with a window that is not negative, and has a size where it is chunked");
   in.require(op.alibi == 0.0f || op.softcap == 0.0f, at.q, "must be without a softcap where ALiBi is used");
   if (in.has(at.head_terms) && in.shape(at.head_terms).rank() == 1) {
     in.vector(at.head_terms, op.n_heads);

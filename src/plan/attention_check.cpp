@@ -41,6 +41,7 @@ class Check {
     for (std::size_t r = 0; r < n_entries<std::int32_t>(positions); ++r) {
       const auto position = entry_of<std::int32_t>(positions, r);
       if (position < -kFarthest || position > kFarthest) fail(use_.in.positions, position, r, "too far away");
+      if (position < 0 && use_.chunked) fail(use_.in.positions, position, r, "and chunks begin with 0");
     }
   }
 
@@ -65,6 +66,8 @@ class Check {
       fail(use_.in.extents, extent.divisor, at, "as a divisor");
     for (const std::int32_t place : {extent.base, extent.offset})
       if (place < -kFarthest || place > kFarthest) fail(use_.in.extents, place, at, "too far away");
+    if (extent.divisor > 1 && extent.mask != 0 && __builtin_ctzll(extent.mask) + extent.offset < 0)
+      fail(use_.in.extents, extent.offset, at, "as an offset that leads before what is divided");
   }
 
   void check_hidden() const {
@@ -96,14 +99,15 @@ std::vector<AttentionUse> attention_uses(const Graph& graph) {
   std::vector<AttentionUse> uses;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
-    if (get_op<ops::Attention>(node) == nullptr) continue;
+    const auto* const op = get_op<ops::Attention>(node);
+    if (op == nullptr) continue;
     const auto in = named_inputs<ops::Attention>(node);
     // Layers have the same tables, and caches of the same size.
     const bool known = std::ranges::any_of(uses, [&](const AttentionUse& use) {
-      return use.tables() == AttentionUse{.in = in}.tables() &&
+      return use.tables() == AttentionUse{.in = in}.tables() && use.chunked == op->chunked &&
              graph.value(use.in.k).shape[0] == graph.value(in.k).shape[0];
     });
-    if (!known) uses.push_back({in, static_cast<NodeId>(n)});
+    if (!known) uses.push_back({in, op->chunked, static_cast<NodeId>(n)});
   }
   return uses;
 }

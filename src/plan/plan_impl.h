@@ -38,6 +38,7 @@ std::vector<IndexUse> index_uses(const Graph& graph);
 /// Tables that nodes of attention go by. One for nodes that have the same.
 struct AttentionUse {
   ops::Attention::Inputs in;
+  bool chunked = false;   ///< Its windows begin at multiples of their size.
   NodeId node = kNoNode;  ///< The first.
 
   std::array<ValueId, 5> tables() const {

@@ -1270,8 +1270,6 @@ class Bench(Case):
         self.fail_with(2, "bench", "--ops", "--filter", "nothing like it")
         self.fail_with(2, "bench", "--ops", "--filter", "(")
         self.fail_with(2, "bench", "-m", LLAMA, "--filter", "linear")
-        self.fail_with(2, "bench", "--ops", "-m", LLAMA)
-        self.fail_with(2, "bench", "--ops", "--profile")
 
     def test_combinations(self):
         rows = self.results("-p", "16", "-n", "2", "-pg", "8,3", "-pg", "4,1", "-d", "0,70")
@@ -1337,6 +1335,7 @@ class Bench(Case):
                 self.assertIn(axis, [text.text for text in picture.iter(name + "text")])
         self.fail_with(1, *self.BASE, "-p", "4", "-n", "0", "--plot", "/nonexistent/speeds.svg")
         self.fail_with(2, "bench", "--ops", "--plot", "speeds.svg")
+        self.fail_with(2, *self.BASE, "--plot", "same", "--trace", "same")
         for option in ("--plot", "--trace"):  # What was measured is told all the same.
             result = weft(*self.BASE, "-p", "4", "-n", "0", option, "/dev/full")
             self.assertEqual(result.returncode, 1)

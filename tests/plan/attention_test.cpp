@@ -29,7 +29,7 @@ struct Rig {
   std::optional<Plan> plan;
   std::map<std::string, Ints> tables;
 
-  Rig() {
+  explicit Rig(const ops::Attention& op = {.n_heads = 1, .alibi = 1.0f}) {
     const auto ints = [&](const char* name, Shape shape) { return g.input(name, shape, DType::kI32); };
     const Value x = g.input("x", {n, kDim}), cells = ints("cells", {n});
     const auto stored = [&](const char* name, CacheRole role) {
@@ -37,11 +37,10 @@ struct Rig {
       return apply(ops::StoreCache{role}, {cache, x, cells});
     };
     const Value k = stored("k", CacheRole::kKeys), v = stored("v", CacheRole::kValues);
-    g.output("y",
-             apply(ops::Attention{.n_heads = 1, .alibi = 1.0f},
-                   {x, k, v, ints("positions", {n}), ints("sequences", {n}),
-                    ints("extents", {kSequences, kWidth, kExtentWords}), ints("counts", {kSequences}),
-                    ints("ends", {n}), ints("hidden_first", {n}), ints("hidden", {kHidden, kHiddenWords})}));
+    g.output("y", apply(op, {x, k, v, ints("positions", {n}), ints("sequences", {n}),
+                             ints("extents", {kSequences, kWidth, kExtentWords}),
+                             ints("counts", {kSequences}), ints("ends", {n}), ints("hidden_first", {n}),
+                             ints("hidden", {kHidden, kHiddenWords})}));
     plan.emplace(g, find_devices({"cpu"}));
     // Row r of sequence r at position 0; page 0 is of sequence 0, page 2 of sequence 1.
     tables = {{"cells", {0, 128}}, {"positions", {0, 0}}, {"sequences", {0, 1}},     {"extents", Ints(24)},
@@ -115,6 +114,34 @@ TEST(PlanAttention, ATableOfTheStepBeforeIsLookedAtBesideNewOnes) {
   rig.run();
   const Ints counts = {2, 1};
   EXPECT_TRUE(has(refusal([&] { rig.plan->run({}, {{"counts", counts}}); }), "the cache has 3"));
+}
+
+TEST(PlanAttention, DividedPlacesAndChunksBeginWithZero) {
+  Rig rig;
+  rig.set(0, {.mask = 2, .page = 0, .base = 1, .divisor = 3, .offset = -1});  // Its second cell, at 1.
+  rig.tables["cells"][0] = 1;
+  rig.tables["ends"][0] = 2;
+  EXPECT_EQ(rig.run(), (Floats{1, 2, 3, 4, 5, 6, 7, 8}));
+  rig.set(0, {.mask = 3, .page = 0, .base = 1, .divisor = 3, .offset = -1});
+  EXPECT_TRUE(has(refusal([&] { rig.run(); }), "before what is divided"));
+  Rig chunked({.n_heads = 1, .window = 4, .chunked = true});
+  EXPECT_EQ(chunked.run(), (Floats{1, 2, 3, 4, 5, 6, 7, 8}));
+  chunked.tables["positions"][0] = -1;
+  EXPECT_TRUE(has(refusal([&] { chunked.run(); }), "chunks begin with 0"));
+}
+
+TEST(PlanAttention, WhatItIsToldIsChecked) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  for (const ops::Attention& op : std::vector<ops::Attention>{{.n_heads = 1, .scale = nan},
+                                                              {.n_heads = 1, .scale = infinity},
+                                                              {.n_heads = 1, .softcap = -1.0f},
+                                                              {.n_heads = 1, .softcap = nan},
+                                                              {.n_heads = 1, .window = -1},
+                                                              {.n_heads = 1, .chunked = true},
+                                                              {.n_heads = 1, .alibi = -1.0f},
+                                                              {.n_heads = 1, .alibi = infinity}})
+    EXPECT_TRUE(has(refusal([&] { Rig rig(op); }), "must be with a"));
 }
 
 TEST(PlanAttention, CachesHaveWholePages) {
