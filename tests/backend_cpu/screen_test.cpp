@@ -9,6 +9,7 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "backend_cpu/matrix_testing.h"
+#include "base/memory.h"
 
 namespace weft::cpu {
 namespace {
@@ -168,6 +169,50 @@ TEST_P(Screen, ProductsOfTallMatricesAreTheSameBits) {
     for (std::int64_t c = 0; c < n; ++c)
       EXPECT_EQ(std::memcmp(out.data() + c * 70, p.column(c).data(), 70 * sizeof(float)), 0)
           << n << " columns";
+  }
+}
+
+TEST_P(Screen, AColumnOfATallMatrixHasTheSameBitsAmongMany) {
+  if (!supported(GetParam())) GTEST_SKIP() << "this machine lacks it";
+  const Kernels& k = kernels(GetParam());
+  constexpr std::int64_t kLong = 672, kTallRows = 12 * kLong + 5,
+                         kMost = 150;  // More than are unpacked at once.
+  const Packed tall(CanonicalMatrix(DType::kQ8_0, kTallRows, kLong, 6));
+  ASSERT_GT(tall.matrix.low_bytes, 0u);
+  const std::size_t x_row_bytes = activation_row_bytes(Form::kQ8, kLong);
+  base::Memory x(kMost * x_row_bytes);
+  Random random(7);
+  for (std::int64_t c = 0; c < kMost; ++c) {
+    std::vector<float> row(kLong);
+    for (float& number : row) number = random.uniform();
+    k.quantise_row(Form::kQ8, row.data(), kLong, x.data() + static_cast<std::size_t>(c) * x_row_bytes);
+  }
+  const auto products = [&](Range panels, std::int64_t n) {
+    std::vector<float> out(static_cast<std::size_t>(n * kTallRows), -1.0f);
+    const MatmulArgs args = {.weight = &tall.matrix,
+                             .x = x.data(),
+                             .x_row_bytes = x_row_bytes,
+                             .out = out.data(),
+                             .out_stride = kTallRows};
+    k.matmul(args, panels, {0, n});
+    return out;
+  };
+  // Panels at both ends, of which the last is a part of one.
+  for (const Range panels : {Range{0, 3}, Range{tall.matrix.n_panels() - 2, tall.matrix.n_panels()}}) {
+    const std::int64_t first = panels.begin * kPanelRows, end = std::min(panels.end * kPanelRows, kTallRows);
+    const std::vector<float> few = products(panels, 1);
+    std::vector<float> all = products(panels, kMost);
+    for (const std::int64_t n : {2, 3, 4, 7, 8, 9, 12, 15, 16, 17, 31, 128, 131}) {
+      const std::vector<float> some = products(panels, n);
+      for (std::int64_t c = 0; c < n; ++c)
+        ASSERT_EQ(std::memcmp(some.data() + c * kTallRows + first, all.data() + c * kTallRows + first,
+                              static_cast<std::size_t>(end - first) * sizeof(float)),
+                  0)
+            << n << " columns, " << c;
+    }
+    EXPECT_EQ(std::memcmp(few.data() + first, all.data() + first,
+                          static_cast<std::size_t>(end - first) * sizeof(float)),
+              0);
   }
 }
 
