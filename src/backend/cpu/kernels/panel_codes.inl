@@ -84,11 +84,29 @@ struct Traits {
                                    (kScales != ScaleKind::kSuper || kLayout.odd);
 };
 
-/// Codes of columns 4j .. 4j+3 (of eight such groups) of a record.
+using LowPlanes = const std::byte* const (&)[kLowPlanes];
+
+/// What the low planes of a tall matrix have for half a record. The pairs of four groups share a byte: those
+/// of groups 0 and 2, and of 1 and 3, are nibbles at once.
+struct LowNibbles {
+  Codes even, odd;
+};
+template <class T, int kHalf>
+static inline __attribute__((always_inline)) LowNibbles low_nibbles(LowPlanes low) {
+  if constexpr (!T::kTall) return LowNibbles{};
+  const Codes upper = load_codes(low[0] + 64 * kHalf), lower = load_codes(low[1] + 64 * kHalf);
+  return {merged_bits<-2, 0, 0xcc>(upper, lower), merged_bits<0, 2, 0xcc>(upper, lower)};
+}
+/// Codes of columns 4j .. 4j+3 (of eight such groups) of a record; of a tall matrix with the nibbles that the
+/// low planes have for its half.
 template <class T, int j>
-static inline __attribute__((always_inline)) Codes codes_of(const std::byte* record, Codes table) {
+static inline __attribute__((always_inline)) Codes codes_of(const std::byte* record, Codes table,
+                                                            const LowNibbles& low) {
   Codes c;
-  if constexpr (T::kUnpacked) {
+  if constexpr (T::kTall) {
+    return merged_bits<j / 4 == 0 ? -4 : 0, j % 4 < 2 ? 0 : 4, 0xf0>(load_codes(record + 64 * (j % 4)),
+                                                                     j % 2 == 0 ? low.even : low.odd);
+  } else if constexpr (T::kUnpacked) {
     return load_codes(record + 64 * j);
   } else if constexpr (T::kLayout.base == Plane::kBytes) {
     c = load_codes(record + 64 * j);
@@ -110,26 +128,6 @@ static inline __attribute__((always_inline)) Codes codes_of(const std::byte* rec
   return c;
 }
 
-using LowPlanes = const std::byte* const (&)[kLowPlanes];
-
-/// What the low planes of a tall matrix have for half a record. The pairs of four groups share a byte: those
-/// of groups 0 and 2, and of 1 and 3, are nibbles at once.
-struct LowNibbles {
-  Codes even, odd;
-};
-template <int kHalf>
-static inline __attribute__((always_inline)) LowNibbles low_nibbles(LowPlanes low) {
-  const Codes upper = load_codes(low[0] + 64 * kHalf), lower = load_codes(low[1] + 64 * kHalf);
-  return {merged_bits<-2, 0, 0xcc>(upper, lower), merged_bits<0, 2, 0xcc>(upper, lower)};
-}
-/// codes_of of a tall matrix, whose records have the high nibbles.
-template <int j>
-static inline __attribute__((always_inline)) Codes tall_codes_of(const std::byte* record,
-                                                                 const LowNibbles& low) {
-  return merged_bits<j / 4 == 0 ? -4 : 0, j % 4 < 2 ? 0 : 4, 0xf0>(load_codes(record + 64 * (j % 4)),
-                                                                   j % 2 == 0 ? low.even : low.odd);
-}
-
 /// Adds the products of half a record (16 columns) to the sums of all columns, whose activations there begin
 /// at q[c] + at. `low` are the record's low planes, of a tall matrix.
 template <class T, int kHalf, int kColumns>
@@ -138,19 +136,10 @@ static inline __attribute__((always_inline)) void add_half(const std::byte* reco
                                                            std::ptrdiff_t at, Ints (&sums)[kColumns],
                                                            LowPlanes low = {}) {
   constexpr int j = 4 * kHalf;
-  Codes codes[4];
-  if constexpr (T::kTall) {
-    const LowNibbles nibbles = low_nibbles<kHalf>(low);
-    codes[0] = tall_codes_of<j>(record, nibbles);
-    codes[1] = tall_codes_of<j + 1>(record, nibbles);
-    codes[2] = tall_codes_of<j + 2>(record, nibbles);
-    codes[3] = tall_codes_of<j + 3>(record, nibbles);
-  } else {
-    codes[0] = codes_of<T, j>(record, table);
-    codes[1] = codes_of<T, j + 1>(record, table);
-    codes[2] = codes_of<T, j + 2>(record, table);
-    codes[3] = codes_of<T, j + 3>(record, table);
-  }
+  const LowNibbles nibbles = low_nibbles<T, kHalf>(low);
+  const Codes codes[4] = {
+      codes_of<T, j>(record, table, nibbles), codes_of<T, j + 1>(record, table, nibbles),
+      codes_of<T, j + 2>(record, table, nibbles), codes_of<T, j + 3>(record, table, nibbles)};
 #pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) {
     const std::byte* from = q[c] + at;
@@ -168,13 +157,8 @@ static inline __attribute__((always_inline)) void add_by_turns(const std::byte* 
                                                                typename Turns::Products (&products)[kColumns],
                                                                Ints (&sums)[kColumns], Turns& turns,
                                                                LowPlanes low, LowNibbles nibbles) {
-  Codes codes;
-  if constexpr (T::kTall) {
-    if constexpr (j % 4 == 0) nibbles = low_nibbles<j / 4>(low);
-    codes = tall_codes_of<j>(record, nibbles);
-  } else {
-    codes = codes_of<T, j>(record, table);
-  }
+  if constexpr (j % 4 == 0) nibbles = low_nibbles<T, j / 4>(low);
+  const Codes codes = codes_of<T, j>(record, table, nibbles);
   const std::int8_t* from[kColumns];
 #pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c) from[c] = reinterpret_cast<const std::int8_t*>(q[c] + at);

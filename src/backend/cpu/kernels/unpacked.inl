@@ -39,15 +39,9 @@ struct Unpacking {
 template <class T, int kGroup>
 static inline __attribute__((always_inline)) void unpack_groups(const std::byte* record, Codes table,
                                                                 LowPlanes low, std::byte* to) {
-  Codes first, second;
-  if constexpr (T::kTall) {
-    const LowNibbles nibbles = low_nibbles<kGroup / 4>(low);
-    first = tall_codes_of<kGroup>(record, nibbles);
-    second = tall_codes_of<kGroup + 1>(record, nibbles);
-  } else {
-    first = codes_of<T, kGroup>(record, table);
-    second = codes_of<T, kGroup + 1>(record, table);
-  }
+  const LowNibbles nibbles = low_nibbles<T, kGroup / 4>(low);
+  const Codes first = codes_of<T, kGroup>(record, table, nibbles),
+              second = codes_of<T, kGroup + 1>(record, table, nibbles);
   store_unpacked<T::kMaxCode>(first, second, to + 64 * kGroup);
   if constexpr (kGroup + 2 < 8) unpack_groups<T, kGroup + 2>(record, table, low, to);
 }
