@@ -95,9 +95,8 @@ std::string LimitsCache::text() const {
   for (const auto& [asked, of_threads] : limits_) {
     const MachineLimits& limits = of_threads.machine;
     text += fmt::format(
-        "this machine at best, {} thread{}: {:.1f} GB/s read, {:.0f} Gop/s int8, {:.0f} GFLOP/s f32, {:.0f} "
-        "in "
-        "pairs of bf16 ({})\n",
+        "this machine at best, {} thread{}: {:.1f} GB/s read, {:.0f} Gop/s int8, {:.0f} GFLOP/s f32, "
+        "{:.0f} in pairs of bf16 ({})\n",
         limits.n_threads, limits.n_threads == 1 ? "" : "s", limits.read_bytes_per_second / 1e9,
         2.0 * limits.multiply_adds_per_second.int8 / 1e9, 2.0 * limits.multiply_adds_per_second.f32 / 1e9,
         2.0 * limits.multiply_adds_per_second.bf16 / 1e9, limits.kernels);

@@ -97,7 +97,7 @@ class BenchRun {
       throw UsageError("--profile goes with md, json and jsonl");
     for (const std::string& file : {options_.trace, options_.plot})
       if (!file.empty() && !std::ofstream(file, std::ios::app))
-        throw Error(ErrorCode::kIo, "cannot write " + file);  // Before minutes of work.
+        throw Error(ErrorCode::kIo, fmt::format("cannot write '{}'", file));  // Before minutes of work.
     Progress bar(options_.talk, "measuring");
     const std::size_t n_tests = matrix_.single.size() + matrix_.parallel.size();
     n_rounds_ =

@@ -78,9 +78,10 @@ class Check {
       if (place < -1 || (place >= 0 && static_cast<std::size_t>(place) >= n_hidden))
         fail(use_.in.hidden_first, place, r, "and there are " + std::to_string(n_hidden) + " hidden entries");
     }
-    if (n_hidden > 0 && entry_of<HiddenCells>(hidden, n_hidden - 1).row != -1)
-      fail(use_.in.hidden, entry_of<HiddenCells>(hidden, n_hidden - 1).row, n_hidden - 1,
-           "as a row, and the last entry must be of none (-1)");
+    if (n_hidden == 0) return;
+    const std::int32_t last_row = entry_of<HiddenCells>(hidden, n_hidden - 1).row;
+    if (last_row != -1)
+      fail(use_.in.hidden, last_row, n_hidden - 1, "as a row, and the last entry must be of none (-1)");
   }
 
   [[noreturn]] void fail(ValueId input, std::int32_t number, std::size_t at, const std::string& why) const {

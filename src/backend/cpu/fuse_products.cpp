@@ -84,13 +84,8 @@ void Fuser::absorb_glu(NodeId id, MatmulValues& values) {
       (added.used() && values.low_rank.used() && added.choices() != values.low_rank.choices()))
     return;
   // The other product is made where this one is: what it reads must be there.
-  const auto is_there = [&](ValueId value) {
-    const NodeId producer = value == kNoValue ? kNoNode : graph_.value(value).producer;
-    return producer == kNoNode || producer < id;
-  };
-  if (!std::ranges::all_of(graph_.node(other).inputs, is_there) ||
-      (added.used() && (!is_there(added.factors) || !std::ranges::all_of(added.choices(), is_there))))
-    return;
+  const auto is_there = [&](ValueId value) { return is_made_before(graph_, value, id); };
+  if (!std::ranges::all_of(graph_.node(other).inputs, is_there) || !added.are_made_before(graph_, id)) return;
   if (added.used()) absorb_low_rank(other_product, added);
   for (const ValueId input : graph_.node(other).inputs) make_plain(input);
   const NodeId gate = glu_node.inputs[0] == values.out ? id : other;

@@ -59,7 +59,7 @@ class Finder {
     if (gather == kNoNode || get_op<ops::GetRows>(graph_.node(gather)) == nullptr) return std::nullopt;
     values.x = graph_.node(gather).inputs[0];
     values.rows = graph_.node(gather).inputs[1];
-    return is_known_before(product) && fits(node) ? std::optional(found_) : std::nullopt;
+    return values.are_made_before(graph_, product) && fits(node) ? std::optional(found_) : std::nullopt;
   }
 
  private:
@@ -75,15 +75,6 @@ class Finder {
     found_.nodes.push_back(producer);
     user_ = producer;
     return &graph_.node(producer);
-  }
-  /// Whether all that is read is there when the product is made.
-  bool is_known_before(NodeId product) const {
-    const LowRankValues& v = found_.values;
-    const ValueId read[] = {v.x, v.rows, v.ids, v.factors, v.begins, v.ends, v.flags};
-    return std::all_of(std::begin(read), std::end(read), [&](ValueId value) {
-      const NodeId producer = graph_.value(value).producer;
-      return producer == kNoNode || producer < product;
-    });
   }
   bool fits(const Node& product) const {
     const LowRankValues& v = found_.values;
@@ -102,6 +93,16 @@ class Finder {
 };
 
 }  // namespace
+
+bool is_made_before(const Graph& graph, ValueId value, NodeId node) {
+  static_assert(kNoNode < 0);  // Inputs and weights are before all nodes.
+  return value == kNoValue || graph.value(value).producer < node;
+}
+
+bool LowRankValues::are_made_before(const Graph& graph, NodeId node) const {
+  const ValueId read[] = {x, rows, ids, factors, begins, ends, flags};
+  return std::ranges::all_of(read, [&](ValueId value) { return is_made_before(graph, value, node); });
+}
 
 std::map<ValueId, LowRank> find_low_ranks(const Graph& graph, const Users& users) {
   std::map<ValueId, LowRank> all;

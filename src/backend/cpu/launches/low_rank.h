@@ -16,6 +16,9 @@ namespace weft::cpu {
 
 class ExpertGroupsLaunch;
 
+/// Whether a value is there when a node is made; none always is.
+bool is_made_before(const Graph& graph, ValueId value, NodeId node);
+
 /// The values of an addition; kNoValue where there is none.
 struct LowRankValues {
   ValueId a = kNoValue;        ///< {experts, rank, inputs} F32, F16 or BF16
@@ -30,6 +33,8 @@ struct LowRankValues {
   ValueId low = kNoValue;      ///< {uses, rank}: A x times the factor.
 
   bool used() const { return b != kNoValue; }
+  /// Whether all that says what is added is there when `node` is made. Weights always are.
+  bool are_made_before(const Graph& graph, NodeId node) const;
   /// Those that say which rows use what.
   std::array<ValueId, 5> choices() const { return {rows, ids, begins, ends, flags}; }
 };
