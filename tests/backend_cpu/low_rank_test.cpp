@@ -18,7 +18,8 @@ namespace {
 
 using Ints = std::vector<std::int32_t>;
 using Floats = std::vector<float>;
-constexpr std::int64_t kExperts = 3, kIn = 64, kOut = 1003;  // Several tasks, and an odd panel.
+constexpr std::int64_t kExperts = 3, kMoreExperts = 5, kIn = 64,
+                       kOut = 1003;  // Several tasks, and an odd panel.
 constexpr std::int64_t kMaxRows = 24, kMaxUses = 24;
 
 /// Which experts the rows of a step use, and whether they change rows at all.
@@ -75,6 +76,7 @@ struct Variant {
   std::int64_t rank = 20;
   bool gated = false, gate_first = false;
   bool plain = false, plain_gate = false;  ///< Without an adapter of its own.
+  bool more_for_gate = false;              ///< Its adapters are kMoreExperts.
   bool packed = true, strided = false;
   bool one_by_one = false;  ///< What is between is seen, so all nodes are run.
   int n_threads = 2;
@@ -102,11 +104,14 @@ class Rig {
     const ValueId flags =
         variant.strided ? second(input("flags", DType::kI32, {n, 2}), {n}) : input("flags", DType::kI32, {n});
     ValueId gathered = kNoValue;
-    const auto product = [&](const std::string& name, bool plain) {
+    const auto product = [&](const std::string& name, bool plain, bool more = false) {
+      const std::int64_t n_experts = more ? kMoreExperts : kExperts;
       weights_[graph_.add_weight(name + "w", variant.weights, {kOut, kIn})] = &w_rows_;
       if (plain) return graph_.add(ops::Matmul{}, {graph_.find(name + "w"), x}, name + "y");
-      weights_[graph_.add_weight(name + "a", variant.type, {kExperts, variant.rank, kIn})] = &a_rows_;
-      weights_[graph_.add_weight(name + "b", variant.type, {kExperts, kOut, variant.rank})] = &b_rows_;
+      weights_[graph_.add_weight(name + "a", variant.type, {n_experts, variant.rank, kIn})] =
+          more ? &more_a_rows_ : &a_rows_;
+      weights_[graph_.add_weight(name + "b", variant.type, {n_experts, kOut, variant.rank})] =
+          more ? &more_b_rows_ : &b_rows_;
       const auto weight = [&](const char* which) { return graph_.find(name + which); };
       const ValueId y = graph_.add(ops::Matmul{}, {weight("w"), x}, name + "y");
       if (gathered == kNoValue) gathered = graph_.add(ops::GetRows{}, {x, rows}, "gathered");
@@ -120,9 +125,11 @@ class Rig {
       return graph_.add(ops::Override{}, {y, sum, flags}, name + "out");
     };
     ValueId gate = kNoValue;
-    if (variant.gated && variant.gate_first) gate = product("gate_", variant.plain_gate);
+    if (variant.gated && variant.gate_first)
+      gate = product("gate_", variant.plain_gate, variant.more_for_gate);
     out_ = product("", variant.plain);
-    if (variant.gated && !variant.gate_first) gate = product("gate_", variant.plain_gate);
+    if (variant.gated && !variant.gate_first)
+      gate = product("gate_", variant.plain_gate, variant.more_for_gate);
     if (variant.gated) out_ = graph_.add(ops::Glu{Activation::kSilu}, {gate, out_}, "glu");
     graph_.add_output(out_);
     compile();
@@ -219,6 +226,8 @@ class Rig {
   const CanonicalMatrix w_rows_{variant_.weights, kOut, kIn, 11};
   const CanonicalMatrix a_rows_{variant_.type, kExperts* variant_.rank, kIn, 13};
   const CanonicalMatrix b_rows_{variant_.type, kExperts* kOut, variant_.rank, 17};
+  const CanonicalMatrix more_a_rows_{variant_.type, kMoreExperts* variant_.rank, kIn, 19};
+  const CanonicalMatrix more_b_rows_{variant_.type, kMoreExperts* kOut, variant_.rank, 23};
   std::vector<std::unique_ptr<DeviceTensor>> tensors_;
   Bindings bindings_;
   std::unique_ptr<DevicePlan> plan_;  // Last: what it is bound to outlives it.
@@ -297,6 +306,18 @@ TEST(LowRank, BesideAProductWithoutOne) {
       EXPECT_NE(Rig(variant).description().find("gated by"), std::string::npos);
       expect_same_bits(variant, one_by_one(variant));
     }
+}
+
+TEST(LowRank, BesideAGateWithMore) {
+  for (const bool gate_first : {false, true}) {
+    const Variant variant = {.type = DType::kF16,
+                             .weights = DType::kQ8_0,
+                             .gated = true,
+                             .gate_first = gate_first,
+                             .more_for_gate = true};
+    SCOPED_TRACE(gate_first ? "the gate is first" : "the product is first");
+    expect_same_bits(variant, one_by_one(variant));
+  }
 }
 
 // As rows that are read by their numbers are elsewhere.

@@ -6,6 +6,30 @@
 #include "backend/conformance/case.h"
 
 namespace weft::conformance::cases {
+namespace {
+
+/// Stacks with other numbers of experts, whose rows have the same ids: what is prepared of ids for one, if it
+/// has fewer experts than a step has rows, is not for all.
+void stacks_of_two_sizes(Suite& suite) {
+  if (!suite.wanted("matmul_experts")) return;
+  const std::int64_t m = 60, k = 2, o = 11, i = 45, as_many = m * k + 1;
+  for (const auto& stacks : {std::pair{std::int64_t{3}, as_many}, {as_many, 3}, {9, 3}}) {
+    Case c = suite.next();
+    const Values x = c.floats({m, i});
+    Indices ids(static_cast<std::size_t>(m * k));
+    for (auto& id : ids) id = c.integer(0, 2);
+    const ValueId in = c.input({c.rows(m), i}, x), chosen = c.input({c.rows(m), k}, ids);
+    for (const std::int64_t e : {stacks.first, stacks.second}) {
+      Values weight = c.floats({e, o, i});
+      const ValueId w = c.weight(DType::kF32, {e, o, i}, weight);
+      c.expect(c.graph.add(ops::MatmulExperts{}, {w, in, chosen}, "of " + std::to_string(e)),
+               matmul_experts(weight, x, ids, {e, o, i, k, false}));
+    }
+    suite.take(c, "stacks of " + text({stacks.first, stacks.second}), kProductTolerance);
+  }
+}
+
+}  // namespace
 
 void products(Suite& suite) {
   for (const DType type : kWeightTypes) {
@@ -52,6 +76,7 @@ void products(Suite& suite) {
 }
 
 void experts(Suite& suite) {
+  stacks_of_two_sizes(suite);
   for (const std::int64_t m : {0, 1, 6})
     for (const std::int64_t e : {4, 60})
       for (const std::int64_t k : {1, 4}) {
