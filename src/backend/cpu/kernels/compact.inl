@@ -1,16 +1,11 @@
 // Products of compact panels (layout/compact.h): the sums of multiply_float_panels, with weights whose high
-// bytes are looked up. Needs matmul_vec_<isa>.h, rows.inl and WEFT_CPU_ISA.
+// bytes are looked up. Needs panel_codes.inl and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
 #include "backend/cpu/layout/compact.h"
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
-
-/// What lies that far ahead is fetched, with one column too: there is so much to do for each line that
-/// hardware fetches no more than two thirds as fast as memory would give. Where memory gives a core 30 GB/s,
-/// a third of that distance is as slow as none.
-inline constexpr int kCompactAhead = 6144;
 
 /// Adds records of a unit to the sums of all columns, kSide of them from kFirst on. Their high bytes are
 /// `high`'s, or are looked up where that is null.
@@ -27,8 +22,9 @@ static inline __attribute__((always_inline)) void add_records(const std::byte* u
     for (int c = 0; c < kColumns; ++c) sums[s][c] = zero_floats();
 #pragma GCC unroll 1
   for (int group = 0; group < kCompactGroups; ++group, unit += 3 * kPlane) {
-    if constexpr (kFirst == 0)
-      for (int line = 0; line < 3 * kPlane; line += 64) __builtin_prefetch(unit + kCompactAhead + line, 0, 2);
+    // With one column too: there is so much to do for each line that hardware alone fetches no more than two
+    // thirds as fast as memory would give.
+    if constexpr (kFirst == 0) prefetch<kFloatsAhead, 3 * kPlane, kColumns, 0>(unit);
     const Codes indices = load_codes(unit);
 #pragma GCC unroll 2
     for (int s = 0; s < kSide; ++s) {

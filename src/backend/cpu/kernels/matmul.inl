@@ -82,6 +82,7 @@ static inline __attribute__((always_inline)) void multiply_float_panels(const st
                                                                         float* out) {
   using T = Traits<kLayoutIndex>;
   constexpr int kStep = T::kLayout.element_bytes * kPanelRows;
+  constexpr int kStreamed = kAlwaysFetches && T::kLayout.element_bytes == 2 ? 0 : 1;
   const float* x[kColumns];
   Floats total[kPanels][kColumns];
 #pragma GCC unroll 16
@@ -103,7 +104,7 @@ static inline __attribute__((always_inline)) void multiply_float_panels(const st
       for (int p = 0; p < kPanels; ++p) {
         const std::byte* const at = panel + p * panel_bytes;
         if constexpr (kFetch)
-          if (k * kStep % 64 == 0) prefetch<kFloatsAhead, 64, kPanels * kColumns>(at);
+          if (k * kStep % 64 == 0) prefetch<kFloatsAhead, 64, kPanels * kColumns, kStreamed>(at);
         Floats w;
         if constexpr (T::kLayout.dtype == DType::kF32) w = load_f32(at);
         if constexpr (T::kLayout.dtype == DType::kF16) w = load_f16(at);
