@@ -310,82 +310,87 @@ void ModelPool::warn(const std::string& line) const {
   if (params_.warn) params_.warn(line);
 }
 
+/// Waits for a slot that somebody asks for, or that is to be tried again; null: that was all.
+ModelPool::Slot* ModelPool::next() {
+  std::unique_lock lock(mutex_);
+  const auto wanted = [&] { return ended_ || !waiting_.empty() || (stopped_ && !params_.devices_may_go); };
+  if (!params_.devices_may_go) changed_.wait(lock, wanted);
+  while (params_.devices_may_go) {
+    changed_.wait_for(lock, kLookForLost, wanted);
+    renew_lost(lock);
+    if (wanted()) break;
+    if (Slot* const back = wanted_back()) return back;
+  }
+  return waiting_.empty() ? nullptr : slots_[waiting_.front().slot].get();
+}
+
+ModelPool::Outcome ModelPool::model_of(Slot& slot) {
+  Outcome of;
+  {
+    const std::lock_guard lock(mutex_);
+    of.model = slot.model;
+    if (stopped_) of.error = as_pointer(shutting_down());
+  }
+  if (of.error != nullptr || of.model != nullptr) return of;
+  try {
+    of.model = load(slot);
+  } catch (const ApiError&) {  // There is no room for it now.
+    of.error = std::current_exception();
+  } catch (...) {
+    of.failure = to_api_error(std::current_exception()).what();
+  }
+  return of;
+}
+
+/// The slot becomes what came of it. Returns those who waited for it.
+std::vector<ModelPool::Ready> ModelPool::settle(Slot& slot, Outcome& of) {
+  std::vector<Ready> those;
+  std::string warning;
+  bool is_back = false;
+  {
+    const std::lock_guard lock(mutex_);
+    // A load that was broken off is no failure of the model's, and what comes now nobody would end.
+    if (stopped_) {
+      of.failure.clear();
+      of.error = as_pointer(shutting_down());
+      if (slot.model == nullptr) of.too_late = std::move(of.model);
+    }
+    slot.last_used = ++clock_;
+    if (of.model != nullptr) {
+      slot.model = of.model;
+      slot.stage = ModelState::Stage::kLoaded;
+      slot.error.clear();
+      is_back = std::exchange(slot.n_failures, 0) > 0;
+      slot.was_loaded = true;
+      slot.is_wanted = false;
+    } else if (!of.failure.empty()) {
+      fail(slot, of.failure);
+      warning = load_failure(slot.spec, of.failure);
+      of.error = as_pointer(slot.not_loaded());
+    } else {
+      slot.stage = ModelState::Stage::kIdle;
+      if (!stopped_) warning = fmt::format("model '{}': {}", slot.spec.name, to_api_error(of.error).what());
+    }
+    for (auto it = waiting_.begin(); it != waiting_.end();) {
+      if (slots_[it->slot].get() != &slot) {
+        ++it;
+        continue;
+      }
+      those.push_back(std::move(it->ready));
+      it = waiting_.erase(it);
+    }
+  }
+  if (!warning.empty()) warn(warning);
+  if (is_back && params_.log) params_.log(fmt::format("model '{}' is loaded again", slot.spec.name));
+  return those;
+}
+
 void ModelPool::work() {
-  while (true) {
-    Slot* slot = nullptr;
-    std::vector<Ready> those;
-    std::shared_ptr<ServedModel> model, too_late;
-    std::exception_ptr error;
-    std::string why;  // It could not be loaded.
-    std::string warning;
-    bool is_back = false;
-    {
-      std::unique_lock lock(mutex_);
-      const auto wanted = [&] {
-        return ended_ || !waiting_.empty() || (stopped_ && !params_.devices_may_go);
-      };
-      if (params_.devices_may_go) {
-        changed_.wait_for(lock, kLookForLost, wanted);
-        renew_lost(lock);
-        if (!wanted()) slot = wanted_back();
-        if (!wanted() && slot == nullptr) continue;
-      } else {
-        changed_.wait(lock, wanted);
-      }
-      if (slot == nullptr) {
-        if (waiting_.empty()) return;
-        slot = slots_[waiting_.front().slot].get();
-      }
-      model = slot->model;
-      if (stopped_) error = as_pointer(shutting_down());
-    }
-    if (error == nullptr && model == nullptr) {
+  while (Slot* const slot = next()) {
+    Outcome of = model_of(*slot);
+    for (const Ready& ready : settle(*slot, of)) {
       try {
-        model = load(*slot);
-      } catch (const ApiError&) {  // There is no room for it now.
-        error = std::current_exception();
-      } catch (...) {
-        why = to_api_error(std::current_exception()).what();
-      }
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      // A load that was broken off is no failure of the model's, and what comes now nobody would end.
-      if (stopped_) {
-        why.clear();
-        error = as_pointer(shutting_down());
-        if (slot->model == nullptr) too_late = std::move(model);
-      }
-      slot->last_used = ++clock_;
-      if (model != nullptr) {
-        slot->model = model;
-        slot->stage = ModelState::Stage::kLoaded;
-        slot->error.clear();
-        is_back = std::exchange(slot->n_failures, 0) > 0;
-        slot->was_loaded = true;
-        slot->is_wanted = false;
-      } else if (!why.empty()) {
-        fail(*slot, why);
-        warning = load_failure(slot->spec, why);
-        error = as_pointer(slot->not_loaded());
-      } else {
-        slot->stage = ModelState::Stage::kIdle;
-        if (!stopped_) warning = fmt::format("model '{}': {}", slot->spec.name, to_api_error(error).what());
-      }
-      for (auto it = waiting_.begin(); it != waiting_.end();) {
-        if (slots_[it->slot].get() != slot) {
-          ++it;
-          continue;
-        }
-        those.push_back(std::move(it->ready));
-        it = waiting_.erase(it);
-      }
-    }
-    if (!warning.empty()) warn(warning);
-    if (is_back && params_.log) params_.log(fmt::format("model '{}' is loaded again", slot->spec.name));
-    for (const Ready& ready : those) {
-      try {
-        ready(model, error);
+        ready(of.model, of.error);
       } catch (...) {  // No memory to tell it: its exchange says 500 when it is let go.
       }
     }

@@ -92,7 +92,17 @@ class ModelPool {
   };
   Found find(std::string_view name) const;
   std::string known_names() const;
+  /// What came of a slot that somebody waits for: a model, or an error for them.
+  struct Outcome {
+    std::shared_ptr<ServedModel> model;
+    std::exception_ptr error;
+    std::string failure;  ///< Why it could not be loaded; not set where there is only no room for it now.
+    std::shared_ptr<ServedModel> too_late;  ///< To end it takes its time: those who wait are told before.
+  };
   void work();
+  Slot* next();
+  Outcome model_of(Slot& slot);
+  std::vector<Ready> settle(Slot& slot, Outcome& of);
   void warn(const std::string& line) const;
   std::shared_ptr<ServedModel> load(Slot& slot);
   void make_room(const Slot& slot, std::unique_lock<std::mutex>& lock);
