@@ -222,9 +222,13 @@ TEST_F(VulkanPlanTest, StepsThatFailAreTriedAgain) {
 void VulkanPlanTest::cancel_steps() {
   Graph graph;
   const ValueId cache = graph.add_state("cache", DType::kF32, {64, 1, 4});
-  const ValueId from = graph.add_input("from", DType::kI32, {1}),
+  // Of the first the last number: a view, which is copied before.
+  const ValueId from = graph.add_input("from", DType::kI32, {3, 2}),
                 to = graph.add_input("to", DType::kI32, {1});
-  graph.add(ops::MoveCells{CacheRole::kValues, {}}, {cache, from, to}, "moved");
+  const ValueId column = graph.add(ops::Slice{.axis = 1, .begin = 1, .end = 2}, {from}, "column");
+  const ValueId last = graph.add(ops::Slice{.axis = 0, .begin = 2, .end = 3}, {column}, "last");
+  const ValueId source = graph.add(ops::Reshape{Shape{1}}, {last}, "source");
+  graph.add(ops::MoveCells{CacheRole::kValues, {}}, {cache, source, to}, "moved");
   // Long enough that a cancelled step has dispatches to skip.
   const ValueId x = graph.add_input("x", DType::kF32, {512, 512});
   ValueId y = x;
@@ -233,13 +237,15 @@ void VulkanPlanTest::cancel_steps() {
   graph.add_output(y);
   const auto xs = host({512, 512}), ys = host({512, 512});
   const auto state = device().create_state(DType::kF32, std::vector<std::int64_t>{64, 1, 4});
-  const auto f = device().create_host_tensor(DType::kI32, std::vector<std::int64_t>{1});
+  const auto f = device().create_host_tensor(DType::kI32, std::vector<std::int64_t>{3, 2});
   const auto t = device().create_host_tensor(DType::kI32, std::vector<std::int64_t>{1});
-  reinterpret_cast<std::int32_t*>(f->host().data())[0] = 3;
+  std::int32_t& from_cell = reinterpret_cast<std::int32_t*>(f->host().data())[5];
+  from_cell = 3;
   reinterpret_cast<std::int32_t*>(t->host().data())[0] = 60;
-  const std::vector<float> row = {1, 2, 3, 4};
-  const std::vector<std::int32_t> three = {3}, sixty = {60};
+  const std::vector<float> row = {1, 2, 3, 4}, other_row = {5, 6, 7, 8};
+  const std::vector<std::int32_t> three = {3}, four = {4}, sixty = {60};
   device().write_cells(*state, CacheRole::kValues, three, std::as_bytes(std::span(row)));
+  device().write_cells(*state, CacheRole::kValues, four, std::as_bytes(std::span(other_row)));
   Bindings bindings(graph.values().size(), nullptr);
   bindings[static_cast<std::size_t>(cache)] = state.get();
   bindings[static_cast<std::size_t>(from)] = f.get();
@@ -253,6 +259,7 @@ void VulkanPlanTest::cancel_steps() {
   EXPECT_EQ(floats(*ys)[5], 0.0f);
   for (const bool before_submit : {false, true}) {
     cancelled = before_submit;
+    from_cell = before_submit ? 4 : 3;
     device().write_cells(*state, CacheRole::kValues, sixty, std::as_bytes(std::span(floats(*xs).first(4))));
     floats(*ys)[5] = 7.0f;
     plan->submit({}, bindings, {});
@@ -261,7 +268,7 @@ void VulkanPlanTest::cancel_steps() {
     EXPECT_EQ(floats(*ys)[5], 7.0f) << "the last dispatch ran";
     std::vector<float> moved(4);
     device().read_cells(*state, CacheRole::kValues, sixty, std::as_writable_bytes(std::span(moved)));
-    EXPECT_EQ(moved, row);
+    EXPECT_EQ(moved, before_submit ? other_row : row);
   }
   cancelled = false;
   plan->submit({}, bindings, {});
@@ -270,6 +277,18 @@ void VulkanPlanTest::cancel_steps() {
 }
 
 TEST_F(VulkanPlanTest, CancelledStepsMoveCellsAndTheNextOnesCompute) { cancel_steps(); }
+
+TEST_F(VulkanPlanTest, CellsThatAreNotThereAreErrors) {
+  const auto state = device().create_state(DType::kF32, std::vector<std::int64_t>{64, 1, 4});
+  std::vector<float> rows(8);
+  for (const std::vector<std::int32_t>& cells :
+       {std::vector<std::int32_t>{-1, 0}, {63, 64}, {1, std::numeric_limits<std::int32_t>::max()}}) {
+    EXPECT_THROW(
+        device().read_cells(*state, CacheRole::kKeys, cells, std::as_writable_bytes(std::span(rows))), Error);
+    EXPECT_THROW(device().write_cells(*state, CacheRole::kKeys, cells, std::as_bytes(std::span(rows))),
+                 Error);
+  }
+}
 
 // Where the host cannot write the table that commands read, each piece of them copies its part.
 TEST_F(VulkanPlanTest, CancelledStepsEndWithAPieceWhereTheTableIsCopied) {

@@ -21,9 +21,32 @@ double stored_tolerance(DType type) {
   }
 }
 
+/// Cells of any number of floats.
+void stores_of_odd_rows(Suite& suite) {
+  for (const std::int64_t heads : {1, 3})
+    for (const std::int64_t head_dim : {1, 5, 33})
+      for (const CacheRole role : {CacheRole::kKeys, CacheRole::kValues}) {
+        if (!suite.wanted("store_cache")) continue;
+        Case c = suite.next();
+        const std::int64_t cells = 64, width = heads * head_dim;
+        const Indices to = {5, 63, 0};
+        const auto m = static_cast<std::int64_t>(to.size());
+        Values cache = c.floats({cells, heads, head_dim});
+        const Values x = c.floats({m, width});
+        const ValueId state = c.state(DType::kF32, {cells, heads, head_dim}, role, cache);
+        for (std::int64_t r = 0; r < m; ++r)
+          std::copy_n(x.begin() + r * width, width, cache.begin() + to[static_cast<std::size_t>(r)] * width);
+        const ValueId rows = c.input({c.rows(m), width}, x);
+        const ValueId last = c.graph.add(ops::StoreCache{role}, {state, rows, c.input({c.rows(m)}, to)}, "y");
+        c.expect_state(state, last, std::move(cache));
+        suite.take(c, "F32 cells of " + text({heads, head_dim}), kProductTolerance);
+      }
+}
+
 }  // namespace
 
 void caches(Suite& suite) {
+  stores_of_odd_rows(suite);
   const std::int64_t cells = 128, heads = 2, head_dim = 32, width = heads * head_dim;
   for (const DType type : kCacheTypes)
     for (const CacheRole role : {CacheRole::kKeys, CacheRole::kValues})

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cells.h"
 #include "backend/cpu/layout/cache_layout.h"
 #include "backend/cpu/layout/compact.h"
 #include "backend/cpu/plan.h"
@@ -179,18 +180,18 @@ class CpuDevice final : public Device {
     const std::size_t bytes = bytes_of(ValueKind::kState, dtype, shape);
     WEFT_CHECK(shape.size() == 3);
     const CacheShape cache = {dtype, static_cast<int>(shape[1]), static_cast<int>(shape[2])};
-    return std::make_unique<StateTensor>(cache, bytes, bytes >= kLargeStateBytes);
+    return std::make_unique<StateTensor>(cache, shape[0], bytes, bytes >= kLargeStateBytes);
   }
 
   void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
                   std::span<std::byte> rows) override {
-    const StateTensor& tensor = state_of(state, cells.size(), rows.size());
+    const StateTensor& tensor = state_of(state, cells, rows.size());
     cpu::read_cells(tensor.shape(), role, tensor.data(), cells, rows.data());
   }
 
   void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
                    std::span<const std::byte> rows) override {
-    const StateTensor& tensor = state_of(state, cells.size(), rows.size());
+    const StateTensor& tensor = state_of(state, cells, rows.size());
     cpu::write_cells(tensor.shape(), role, cells, rows.data(), tensor.data());
   }
 
@@ -216,11 +217,14 @@ class CpuDevice final : public Device {
   }
 
   /// The device's own tensor, with rows for that many cells.
-  static const StateTensor& state_of(const DeviceTensor& state, std::size_t n_cells, std::size_t n_bytes) {
+  static const StateTensor& state_of(const DeviceTensor& state, std::span<const std::int32_t> cells,
+                                     std::size_t n_bytes) {
     const auto* const tensor = dynamic_cast<const StateTensor*>(&state);
     WEFT_CHECK(tensor != nullptr);
     const CacheShape& shape = tensor->shape();
-    WEFT_CHECK(n_bytes == n_cells * row_bytes(shape.dtype, std::int64_t{shape.n_heads} * shape.head_dim));
+    check_cells(cells, tensor->n_cells());
+    WEFT_CHECK(n_bytes ==
+               cells.size() * row_bytes(shape.dtype, std::int64_t{shape.n_heads} * shape.head_dim));
     return *tensor;
   }
 

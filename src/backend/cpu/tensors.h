@@ -91,12 +91,14 @@ class PlainTensor : public DeviceTensor {
 /// A cache. Its layout is the kernels' (cache_layout.h).
 class StateTensor final : public PlainTensor {
  public:
-  StateTensor(const CacheShape& shape, std::size_t bytes, bool large_pages)
-      : PlainTensor(shape.dtype, bytes, false, large_pages), shape_(shape) {}
+  StateTensor(const CacheShape& shape, std::int64_t n_cells, std::size_t bytes, bool large_pages)
+      : PlainTensor(shape.dtype, bytes, false, large_pages), shape_(shape), n_cells_(n_cells) {}
   const CacheShape& shape() const { return shape_; }
+  std::int64_t n_cells() const { return n_cells_; }
 
  private:
   CacheShape shape_;
+  std::int64_t n_cells_;
 };
 
 }  // namespace weft::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "backend/cells.h"
 #include "backend/vulkan/launches.h"
 #include "backend/vulkan/plan.h"
 #include "backend/vulkan/tensors.h"
@@ -170,7 +171,8 @@ class VulkanDevice final : public Device {
   static void for_each_run(const Tensor& tensor, std::span<const std::int32_t> cells, std::size_t n_bytes,
                            Copy copy) {
     const std::size_t size = tensor.cell_bytes();
-    WEFT_CHECK(n_bytes == cells.size() * size);
+    WEFT_CHECK(size > 0 && n_bytes == cells.size() * size);
+    check_cells(cells, static_cast<std::int64_t>(tensor.bytes() / size));
     for (std::size_t i = 0; i < cells.size();) {
       std::size_t end = i + 1;
       while (end < cells.size() && cells[end] == cells[end - 1] + 1) ++end;

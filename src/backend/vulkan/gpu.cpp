@@ -17,6 +17,13 @@ constexpr std::uint32_t kMaxSubgroup = 64;
 constexpr VkMemoryPropertyFlags kMapped =
     VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 
+/// Of a workgroup that some shaders have on every device; Vulkan promises half as many.
+constexpr std::uint32_t kThreadsOfSomeShaders = 256;
+
+std::uint32_t threads_of(const VkPhysicalDeviceLimits& limits) {
+  return std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
+}
+
 std::string code_name(VkResult result) {
   switch (result) {
     case VK_ERROR_OUT_OF_HOST_MEMORY:
@@ -106,6 +113,7 @@ bool Gpu::usable(VkPhysicalDevice physical) {
   VkPhysicalDeviceProperties properties = {};
   vkGetPhysicalDeviceProperties(physical, &properties);
   if (properties.apiVersion < VK_API_VERSION_1_2 || compute_queue_family(physical) < 0) return false;
+  if (threads_of(properties.limits) < kThreadsOfSomeShaders) return false;
   VkPhysicalDeviceVulkan12Features features12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
   VkPhysicalDeviceFeatures2 features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features12};
   vkGetPhysicalDeviceFeatures2(physical, &features);
@@ -172,8 +180,7 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
       has12.storageBuffer8BitAccess == VK_TRUE && has11.storageBuffer16BitAccess == VK_TRUE;
   DeviceLimits device_limits = {.subgroup = subgroup_size_,
                                 .shared_bytes = properties_.limits.maxComputeSharedMemorySize,
-                                .threads = std::min(properties_.limits.maxComputeWorkGroupInvocations,
-                                                    properties_.limits.maxComputeWorkGroupSize[0]),
+                                .threads = threads_of(properties_.limits),
                                 .subgroups = max_subgroups_};
   if (WEFT_COOPERATIVE_SHADER && abilities_.matrices && abilities_.byte_dots && abilities_.shuffles &&
       abilities_.narrow_loads && can_require_subgroup_size_ && has_matrices.cooperative_matrix == VK_TRUE &&
@@ -257,12 +264,10 @@ std::uint64_t Gpu::memory_free() const {
     VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
                                                 &budget};
     vkGetPhysicalDeviceMemoryProperties2(physical_, &memory);
-    std::uint64_t most = 0;
-    for (std::uint32_t i = 0; i < memory_.memoryHeapCount; ++i)
-      if ((memory_.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0 &&
-          budget.heapBudget[i] > budget.heapUsage[i])
-        most = std::max(most, budget.heapBudget[i] - budget.heapUsage[i]);
-    return most;
+    const int type = memory_type(Place::kDevice, ~0u);
+    if (type < 0) return 0;
+    const std::uint32_t heap = memory_.memoryTypes[type].heapIndex;
+    return budget.heapBudget[heap] - std::min(budget.heapBudget[heap], budget.heapUsage[heap]);
   }
   return memory_total_ - std::min(memory_total_, allocated_.load());
 }
@@ -313,15 +318,20 @@ double Gpu::seconds_of_step(std::chrono::steady_clock::time_point submitted) {
   return std::chrono::duration<double>(last_done_ - std::max(before, submitted)).count();
 }
 
+/// What a call before has made stays.
 void Gpu::make_once() {
-  VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
-  pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
-  pool.queueFamilyIndex = queue_family_;
-  check(vkCreateCommandPool(handle_, &pool, nullptr, &pool_), "making a command pool");
-  VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
-  allocate.commandPool = pool_;
-  allocate.commandBufferCount = 1;
-  check(vkAllocateCommandBuffers(handle_, &allocate, &once_), "making a command buffer");
+  if (pool_ == VK_NULL_HANDLE) {
+    VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+    pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+    pool.queueFamilyIndex = queue_family_;
+    check(vkCreateCommandPool(handle_, &pool, nullptr, &pool_), "making a command pool");
+  }
+  if (once_ == VK_NULL_HANDLE) {
+    VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+    allocate.commandPool = pool_;
+    allocate.commandBufferCount = 1;
+    check(vkAllocateCommandBuffers(handle_, &allocate, &once_), "making a command buffer");
+  }
   VkFenceCreateInfo fence = {VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   check(vkCreateFence(handle_, &fence, nullptr, &once_done_), "making a fence");
 }
@@ -348,8 +358,11 @@ void Gpu::end_once() {
                        nullptr, 0, nullptr);
   check(vkEndCommandBuffer(once_), "recording a copy");
   submit({&once_, 1}, once_done_);
-  check(vkWaitForFences(handle_, 1, &once_done_, VK_TRUE, UINT64_MAX), "waiting for a copy");
-  check(vkResetFences(handle_, 1, &once_done_), "waiting for a copy");
+  const VkResult result = vkWaitForFences(handle_, 1, &once_done_, VK_TRUE, UINT64_MAX);
+  if (result != VK_SUCCESS) wait_idle();  // What a copy reads and writes is freed then.
+  const VkResult reset = vkResetFences(handle_, 1, &once_done_);
+  check(result, "waiting for a copy");
+  check(reset, "waiting for a copy");
 }
 
 Buffer::Buffer(Gpu& gpu, Place place, std::size_t bytes) : gpu_(gpu) {
@@ -402,7 +415,7 @@ Buffer::~Buffer() {
 }
 
 void Buffer::write(std::size_t offset, std::span<const std::byte> bytes) {
-  WEFT_CHECK(offset + bytes.size() <= size_);
+  WEFT_CHECK(offset <= size_ && bytes.size() <= size_ - offset);
   if (bytes.empty()) return;
   if (mapped_ != nullptr) {
     std::memcpy(mapped_ + offset, bytes.data(), bytes.size());
@@ -420,7 +433,7 @@ void Buffer::write(std::size_t offset, std::span<const std::byte> bytes) {
 }
 
 void Buffer::read(std::size_t offset, std::span<std::byte> bytes) const {
-  WEFT_CHECK(offset + bytes.size() <= size_);
+  WEFT_CHECK(offset <= size_ && bytes.size() <= size_ - offset);
   if (bytes.empty()) return;
   if (mapped_ != nullptr && cached_) {
     std::memcpy(bytes.data(), mapped_ + offset, bytes.size());

@@ -58,7 +58,11 @@ class Builder {
     if (const NodeId rope = fusion_.rope_of(id); rope != kNoNode)
       return launch_turned_store(builder_, id, rope);
     const bool from_rows = !reads_strides(node.op) || fusion_.makes_codes(node.output);
+    const std::size_t first_copy = program_.launches.size();
     if (from_rows) make_inputs_plain(builder_, node);
+    if (get_op<ops::MoveCells>(node) != nullptr)  // A move runs in a cancelled step, too.
+      for (std::size_t i = first_copy; i < program_.launches.size(); ++i)
+        program_.launches[i].must_run = true;
     const int n_before = n_phases_before(builder_, node) + (chooses_by_parts(node) ? 1 : 0);
     builder_.enter(id, first_phase(builder_, node) + n_before);
     const std::size_t first = program_.launches.size();
@@ -122,9 +126,10 @@ class Builder {
   void launch(const ops::GetRows&, const Node& node) {
     const std::uint32_t n = columns(node.output);
     const std::size_t bytes = row_bytes(dtype(node.inputs[0]), n);
-    Launch& launch =
-        add(Shader::kGetRows, {type(node.inputs[0])}, shape(node.output)[0],
-            {node.inputs[0], node.inputs[1], node.output}, {n, word(static_cast<std::int64_t>(bytes))});
+    Launch& launch = add(
+        Shader::kGetRows, {type(node.inputs[0])}, shape(node.output)[0],
+        {node.inputs[0], node.inputs[1], node.output},
+        {n, word(static_cast<std::int64_t>(bytes)), word(shape(node.inputs[0])[0].value(graph_.bounds()))});
     launch.grids = has_grid(dtype(node.inputs[0]));
     launch.groups = groups_for((n + 15) / 16, 64);
   }

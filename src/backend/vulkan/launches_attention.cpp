@@ -21,7 +21,8 @@ std::uint32_t turned_unit(DType dtype, std::uint32_t head_dim) {
   return is_float(dtype) ? 4 : head_dim % kPair == 0 ? head_dim : 2 * head_dim;
 }
 
-/// Whether cells of a cache are whole words and, of a quantised one, pairs of blocks that end with heads.
+/// Whether cells of a cache are whole words (of 16 bits, pairs) and, of a quantised one, pairs of blocks that
+/// end with heads.
 bool can_cache(const ValueInfo& cache) {
   const Shape& s = cache.shape;
   const std::int64_t head_dim = s[2].constant(), n = s[1].constant() * head_dim;
@@ -71,8 +72,9 @@ class AttentionLaunches {
 
   void add(const ops::StoreCache& op, const Node& node) {
     const std::uint32_t n = builder_.columns(node.inputs[1]);
-    const bool plain = op.role == CacheRole::kSlots;
-    const std::uint32_t per_thread = plain ? 1 : is_float(builder_.dtype(node.inputs[0])) ? 2 : kPair;
+    const DType type = builder_.dtype(node.inputs[0]);
+    const bool plain = op.role == CacheRole::kSlots || type == DType::kF32;  // A row of any number of floats.
+    const std::uint32_t per_thread = plain ? 1 : is_float(type) ? 2 : kPair;
     Launch& launch = builder_.add(
         Shader::kStoreCache, {builder_.type(node.inputs[0]), plain}, builder_.shape(node.inputs[1]).row_dim(),
         {node.inputs[0], node.inputs[1], node.inputs[2]}, {n, cell_bytes(node.inputs[0])});

@@ -23,7 +23,8 @@ enum : std::uint32_t {
   kNormFloats = 10,
   kNormCodes = 11,
 };
-enum : std::uint32_t { kNormEps = 7, kAddedEps = 10 };  // Whether there are weights and a bias behind it.
+// Whether there are weights and a bias behind an eps.
+enum : std::uint32_t { kNormEps = 7, kAddedEps = 10, kExperts = 13 };
 
 /// What stands beside the weight and the rows of a product.
 struct Product {
@@ -133,6 +134,7 @@ class ProductLaunches {
                                   {weight, x, p.bias, p.ids, p.sum != nullptr ? p.sum->output : node.output},
                                   {word(s[s.rank() - 2].constant()), word(s.columns()), bytes,
                                    p.bias != kNoValue, p.n_ids, p.row_for_each, p.addend != kNoValue});
+    launch.push.params[kExperts] = p.n_ids > 0 ? n_experts(builder_, node) : 1;
     if (p.addend != kNoValue) {
       launch.node = graph_.value(node.output).producer;  // That is whose work it is.
       launch.push.tensors[kAddend] = word(std::int64_t{builder_.place(p.addend)});

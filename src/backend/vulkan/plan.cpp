@@ -276,7 +276,7 @@ class VulkanPlan final : public DevicePlan {
   }
 
   void bind(const Bindings& bindings) {
-    bound_at_move_ = workspace_->n_moves();
+    bound_at_move_.reset();
     for (std::size_t v = 0; v < layout_.external.size(); ++v) {
       DeviceTensor* const bound = bindings[v];
       if (layout_.external[v] && bound != nullptr) addresses()[v] = tensor_of(bound).buffer().address();
@@ -290,6 +290,7 @@ class VulkanPlan final : public DevicePlan {
     for (std::size_t i = 0; i < program_.scratch.size(); ++i)
       addresses()[scratch_begin + i] =
           workspace_->address() + layout_.offsets[layout_.temporaries.size() + i];
+    const bool were_made = std::exchange(frequencies_made_, false);
     std::size_t at = 0;
     for (std::size_t i = 0; i < program_.frequencies.size(); ++i) {
       const Frequencies& f = program_.frequencies[i];
@@ -299,8 +300,7 @@ class VulkanPlan final : public DevicePlan {
       at += static_cast<std::size_t>(f.rope.n_rot / 2) * sizeof(std::uint64_t);
       addresses()[layout_.external.size() + i] = frequencies_.address() + begin;
       // Steps that alternate between inputs bind anew, and a table is not made for nothing.
-      if (frequencies_made_ && source == factors_of_[i]) continue;
-      factors_of_[i] = source;
+      if (were_made && source == factors_of_[i]) continue;
       std::vector<float> factors;
       if (f.factors != kNoValue) {
         factors.resize(static_cast<std::size_t>(f.rope.n_rot / 2));
@@ -310,8 +310,10 @@ class VulkanPlan final : public DevicePlan {
       }
       const auto table = fixed_point(rope_frequencies(f.rope, factors.empty() ? nullptr : factors.data()));
       frequencies_.write(begin, std::as_bytes(std::span(table)));
+      factors_of_[i] = source;
     }
     frequencies_made_ = true;
+    bound_at_move_ = workspace_->n_moves();
   }
 
   void set_sizes(std::span<const std::int64_t> symbols) {
@@ -333,9 +335,11 @@ class VulkanPlan final : public DevicePlan {
     is_cut_ = false;
   }
 
-  /// Dispatches that have not begun find no groups.
+  /// Dispatches that have not begun find no groups. From the last one on, since the device goes the other way
+  /// meanwhile: none shall run behind one that is left out. Where a device reads that in another order still,
+  /// what one reads is of a step before, and shaders keep indices within what there is.
   void cut() {
-    for (std::size_t i = 0; i < program_.launches.size(); ++i)
+    for (std::size_t i = program_.launches.size(); i-- > 0;)
       if (!program_.launches[i].must_run) entry(i)[0] = 0;
     is_cut_ = true;
   }
@@ -381,12 +385,15 @@ class VulkanPlan final : public DevicePlan {
     std::vector<bool> active;  // By launch.
     std::vector<VkCommandBuffer> pieces;
   };
-  const Recording* find_recording() const {
+  /// Which is the last one then.
+  const Recording* find_recording() {
     const auto found = std::find_if(recordings_.begin(), recordings_.end(),
                                     [&](const Recording& one) { return one.active == active_; });
-    return found == recordings_.end() ? nullptr : &*found;
+    if (found == recordings_.end()) return nullptr;
+    std::rotate(found, found + 1, recordings_.end());
+    return &recordings_.back();
   }
-  /// All but the last so many. None is running.
+  /// All but the so many that were used last. None is running.
   void forget_recordings(std::size_t kept) {
     while (recordings_.size() > kept) {
       const auto& pieces = recordings_.front().pieces;
@@ -470,7 +477,7 @@ class VulkanPlan final : public DevicePlan {
   std::vector<std::uint32_t> words_;  // Of a launch, while they are worked out.
   const std::shared_ptr<GpuWorkspace> workspace_;
   const Layout layout_;
-  std::uint64_t bound_at_move_ = 0;  // Of the workspace: where the addresses are those of.
+  std::optional<std::uint64_t> bound_at_move_;  // Of the workspace, when all addresses were written.
   Buffer frequencies_;
   std::vector<const DeviceTensor*> factors_of_;  // By table of frequencies: made from these factors.
   bool frequencies_made_ = false;

@@ -19,7 +19,7 @@ bool fits(const MatrixShape& matrix, const Sizes& sizes, const DeviceLimits& lim
   if (matrix.outputs * matrix.rows % limits.subgroup != 0) return false;
   const auto fits_into = [&](std::uint32_t outputs, std::uint32_t rows) {
     const std::uint32_t threads = matrix_threads({outputs, rows}, matrix, limits.subgroup);
-    return threads > 0 && threads <= limits.threads && threads / limits.subgroup <= limits.subgroups;
+    return threads >= rows && threads <= limits.threads && threads / limits.subgroup <= limits.subgroups;
   };
   for (const Tile& tile : {sizes.few_tile, sizes.many_tile})
     if (!fits_into(tile.outputs, tile.rows) || !fits_into(sizes.narrow_outputs, tile.rows)) return false;

@@ -13,12 +13,12 @@ void weights(uint row) {
   Ints ids = Ints(address(1) + uint64_t(row) * k * 4u);
   const bool chosen = param(2) != 0u;
   const uint count = chosen ? k : n;
-  float top = kLowest, sum = 0.0;
-  for (uint i = 0; i < count; ++i) top = max(top, x.f[chosen ? uint(ids.i[i]) : i]);
-  for (uint i = 0; i < count; ++i) sum += exp(x.f[chosen ? uint(ids.i[i]) : i] - top);
-  // Of nothing but minus infinity, zeros.
+  float top = -infinity(), sum = 0.0;
+  for (uint i = 0; i < count; ++i) top = max(top, x.f[chosen ? min(uint(ids.i[i]), n - 1u) : i]);
+  if (top == -infinity()) top = 0.0;  // Of nothing but minus infinity, zeros.
+  for (uint i = 0; i < count; ++i) sum += exp(x.f[chosen ? min(uint(ids.i[i]), n - 1u) : i] - top);
   const float factor = sum == 0.0 ? 0.0 : param_float(3) / sum;
-  for (uint i = 0; i < k; ++i) result.f[i] = exp(x.f[ids.i[i]] - top) * factor;
+  for (uint i = 0; i < k; ++i) result.f[i] = exp(x.f[min(uint(ids.i[i]), n - 1u)] - top) * factor;
 }
 
 void main() {

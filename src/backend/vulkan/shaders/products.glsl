@@ -5,7 +5,7 @@ const uint kLanes = 16, kBlockColumns = 32;
 uint n_blocks() { return (param(1) + kBlockColumns - 1u) / kBlockColumns; }
 
 uint64_t weight_row(uint expert, uint o) {
-  return address(0) + (uint64_t(expert) * param(0) + min(o, param(0) - 1u)) * param(2);
+  return address(0) + (uint64_t(min(expert, param(13) - 1u)) * param(0) + min(o, param(0) - 1u)) * param(2);
 }
 
 // Output o of a row, of which y is the product. Tensor 7, where param 6 says so: rows that the product is added to.

@@ -1,6 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Rows to their cells. Tensors: cache, x, cells. Params: columns, bytes of a cell. Plain rows are floats of any number.
+// Rows to their cells. Tensors: cache, x, cells. Params: columns, bytes of a cell. Plain rows are floats of any number, also
+// of F32 caches.
 #include "common.glsl"
 #include "unpack.glsl"
 #include "pack.glsl"

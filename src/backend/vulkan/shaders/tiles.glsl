@@ -30,7 +30,8 @@ bool find_rows(uint i, out uint expert) {
   }
   barrier();
   for (uint r = gl_LocalInvocationID.x; r < kTileRows; r += kThreads) {
-    const uint at = begin + min(r, count - 1u), row = kSorted != 0u ? uint(ints(5).i[at]) : at;
+    const uint at = min(begin + min(r, count - 1u), n_rows() - 1u);
+    const uint row = kSorted != 0u ? min(uint(ints(5).i[at]), n_rows() - 1u) : at;
     x_rows[r] = kSorted != 0u && param(5) == 0u ? row / param(4) : row;
     out_rows[r] = r < count ? row : kNowhere;
   }
