@@ -66,6 +66,10 @@ REGIMES = {
 QUICK_REGIMES = {"prefill 24": prefill(24), "decode": decode(4, 0), "decode @ 32": decode(4, 32)}
 
 
+# What a worker that ends, or says something else, comes to; subprocess's errors are of their own kind.
+PEER_ERRORS = (SystemExit, OSError, ValueError, KeyError, IndexError, subprocess.SubprocessError)
+
+
 def tail(text: str, lines: int = 12) -> str:
     return "\n".join(text.strip().splitlines()[-lines:])
 
@@ -168,15 +172,17 @@ def build(report: Report) -> None:
 def check(report: Report, args: argparse.Namespace) -> None:
     words = ["--op", "norm"] if args.quick else []
     start = time.monotonic()
-    result = subprocess.run([str(args.weft), "test-backend", args.device, "--json", "-q", *words], capture_output=True,
-                            text=True, check=False)
-    if result.stdout.startswith("{"):
+    command = [str(args.weft), "test-backend", args.device, "--json", "-q", *words]
+    told = ""
+    try:  # It ends with an error where a case fails, and tells which.
+        result = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+        told = tail(result.stderr or result.stdout) or f"it ended with {result.returncode}"
         ops = json.loads(result.stdout)["ops"]
         failed = [op["op"] for op in ops if op["failed"]]
         text = f"{sum(op['cases'] for op in ops)} cases, " + (f"FAILED: {', '.join(failed)}" if failed else "all passed")
         report.add("checks", {"check": "conformance", "result": f"{text}, {time.monotonic() - start:.0f} s"})
-    else:
-        report.add("failures", {"what": "conformance", "why": tail(result.stderr or result.stdout)})
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
+        report.add("failures", {"what": "conformance", "why": told or str(error)})
     tests = ROOT / "build" / "release" / "tests" / "backend_vulkan" / "test_backend_vulkan"
     if not tests.exists():
         report.add("failures", {"what": "golden models", "why": f"{tests} is not built"})
@@ -184,7 +190,8 @@ def check(report: Report, args: argparse.Namespace) -> None:
     which = "Families/VulkanGolden.*/llama" if args.quick else "*VulkanGolden*:*VulkanReal*:VulkanSteps*:VulkanPlan*:VulkanForms*"
     result = report.run("golden models", [tests, f"--gtest_filter={which}"], 3600)
     if result is not None:
-        report.add("checks", {"check": "golden models, plans, forms", "result": tail(result.stdout, 1).strip("[] ")})
+        told = re.findall(r"^\[ +(PASSED|SKIPPED) +\] (\d+ tests?)", result.stdout, re.MULTILINE)
+        report.add("checks", {"check": "golden models, plans, forms", "result": ", ".join(f"{n} {what.lower()}" for what, n in told)})
 
 
 def step_costs(report: Report, args: argparse.Namespace) -> None:
@@ -218,14 +225,18 @@ def weft_speed(report: Report, model: Path, regime: Regime, args: argparse.Names
 
 
 def peer_speed(report: Report, peer: Peer, name: str, model: Path, regime: Regime, repetitions: int) -> float | None:
-    best = None
+    """The mean of rounds, as weft tells its own, behind one that warms up."""
+    speeds = []
     try:
         for _ in range(repetitions + (0 if peer.warms_up else 1)):
             done = peer.round(regime.peer | {"cache": "f16"})
-            best = max(best or 0.0, done["tokens"] / done["seconds"])
-    except (SystemExit, OSError, ValueError, KeyError, subprocess.CalledProcessError) as error:
+            speeds.append(done["tokens"] / done["seconds"])
+    except PEER_ERRORS as error:
         report.add("failures", {"what": f"llama.cpp {name}, {model.stem}, {regime.peer['work']}", "why": str(error)})
-    return best
+        return None
+    if not peer.warms_up:
+        del speeds[0]
+    return sum(speeds) / len(speeds)
 
 
 def measure(report: Report, args: argparse.Namespace) -> None:
@@ -243,7 +254,7 @@ def measure(report: Report, args: argparse.Namespace) -> None:
             try:
                 peers[peer] = (BenchPeer(program, model, os.cpu_count()) if program.name == "llama-bench" else
                                Peer(program, [ROOT / "bench" / "peer_works.py", model, os.cpu_count()]))  # fmt: skip
-            except (SystemExit, OSError) as error:
+            except PEER_ERRORS as error:
                 report.add("failures", {"what": f"llama.cpp {peer} with {label}", "why": str(error)})
         for regime_name, regime in regimes.items():
             row = weft_speed(report, model, regime, args, [])
@@ -255,8 +266,11 @@ def measure(report: Report, args: argparse.Namespace) -> None:
             report.add("speeds", {"model": label, "regime": regime_name, "weft": speed, "peers": theirs})
             if not regime.streams:
                 kernels(report, model, label, regime_name, regime, args)
-        for worker in peers.values():
-            worker.close()
+        for peer, worker in peers.items():
+            try:
+                worker.close()
+            except PEER_ERRORS as error:
+                report.add("failures", {"what": f"llama.cpp {peer} with {label}, at its end", "why": str(error)})
 
 
 def kernels(report: Report, model: Path, label: str, regime_name: str, regime: Regime, args: argparse.Namespace) -> None:

@@ -5,10 +5,12 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PEER_VERSION = "0.3.36"
+ROUND_SECONDS = 1800  # At most, of one round of a peer.
 GGUF_VERSION = "0.19.0"
 
 MODELS = {
@@ -85,7 +87,10 @@ class Peer:
         self.read()
 
     def read(self) -> str:
+        watch = threading.Timer(ROUND_SECONDS, self.process.kill)  # A driver that hangs would say nothing for ever.
+        watch.start()
         line = self.process.stdout.readline()
+        watch.cancel()
         if not line:
             sys.exit(f"llama.cpp's worker ended with {self.process.wait()}")
         return line

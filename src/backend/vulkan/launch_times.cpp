@@ -24,7 +24,10 @@ std::string work_name(const Graph& graph, const Launch& launch) {
   const ValueInfo& weight = graph.value(node.inputs[0]);
   const Shape& s = weight.shape;
   double bytes = static_cast<double>(row_bytes(weight.dtype, s.columns()));
-  for (int i = 0; i + 1 < s.rank(); ++i) bytes *= static_cast<double>(s[i].constant());
+  const bool experts = get_op<ops::MatmulExperts>(node) != nullptr;
+  for (int i = experts ? 1 : 0; i + 1 < s.rank(); ++i) bytes *= static_cast<double>(s[i].constant());
+  if (experts)
+    bytes *= static_cast<double>(std::min(s[0].constant(), graph.value(node.inputs[2]).shape.columns()));
   char size[32];
   std::snprintf(size, sizeof size, ", %.1f MB", bytes * 1e-6);
   return shader + " " + without_layer(weight.name) + size;

@@ -13,8 +13,9 @@
 
 namespace weft::vulkan {
 
-/// What a launch is called, layers taken together: "matmul_codes ffn_up, 9.4 MB" of a weight that it reads.
-/// What it reads is not told in Profile::Work::bytes, which is held against the processor's memory.
+/// What a launch is called, layers taken together: "matmul_codes ffn_up, 9.4 MB" of a weight that it reads,
+/// of a stack what one row's experts are. What it reads is not told in Profile::Work::bytes, which is held
+/// against the processor's memory.
 std::string work_name(const Graph& graph, const Launch& launch);
 
 class LaunchTimes {
