@@ -78,6 +78,10 @@ Pool::Pool(int n_threads, int max_phases, int n_helpers, int group_size)
   WEFT_CHECK(n_threads >= 1 && n_threads <= kMaxThreads && max_phases >= 1 && n_helpers >= 0);
   for (int group = 0; group <= n_groups_; ++group) first_threads_.push_back(n_threads * group / n_groups_);
   renew_words(next_stamp_);
+  // Before the first: a thread that comes late, perhaps to the pool's end alone, tells what it finds there from
+  // what was there at its start.
+  threads_call_.epoch.store(next_stamp_ - 1);
+  helpers_call_.epoch.store(next_stamp_ - 1);
   start();
 }
 

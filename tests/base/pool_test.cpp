@@ -232,6 +232,15 @@ TEST(Pool, WakesThreadsThatWentToSleep) {
   }
 }
 
+// Stamps begin anew after 128 phases of a pool: its end is seen by threads that have not looked before, too.
+TEST(Pool, EndsWithThreadsThatHaveNotComeYet) {
+  for (const int n_runs : {1, 127, 128, 129})
+    for (int i = 0; i < 300; ++i) {
+      Pool pool(8, 1);
+      for (int run = 0; run < n_runs; ++run) pool.parallel_for(1, [](std::int32_t, int) {});
+    }
+}
+
 TEST(Pool, TakesOverTheShareOfALateThread) {
   Pool pool(2, 1);
   // The caller's first task blocks until all others are done but the three of its run (half of its share):
