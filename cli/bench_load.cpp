@@ -12,6 +12,7 @@
 #include "load_run.h"
 #include "terminal.h"
 #include "text_format.h"
+#include "weft/error.h"
 
 namespace weft::cli {
 
@@ -71,7 +72,8 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
   CLI::Option* const serve = app.get_option("--serve");
   for (const char* name : {"--concurrency", "--rate", "--replay", "--requests", "--duration"})
     app.get_option(name)->needs(serve);
-  for (const char* name : {"--prompt-generate", "--shared-prompt", "--plans", "--profile", "--trace"})
+  for (const char* name :
+       {"--prompt-generate", "--shared-prompt", "--plans", "--profile", "--trace", "--plot"})
     serve->excludes(app.get_option(name));
 }
 
@@ -87,13 +89,16 @@ int run_load(LoadOptions options, const BenchOptions& bench) {
   Progress bar(bench.talk, "waiting for answers");
   Json rows = Json::array();
   int series = 0;
+  bool is_lost = false;
   for (const Arrivals& arrivals : plan.arrivals) {
     if (interrupt.requested()) break;
     const auto n_series = static_cast<double>(plan.arrivals.size());
     const LoadWatch watch = {[&](double part) { bar.update((series + std::min(part, 1.0)) / n_series); },
                              [&] { return interrupt.requested(); }};
-    rows.push_back(load_row(plan, client.model(), client.run(arrivals, series, watch)));
+    const LoadResult result = client.run(arrivals, series, watch);
+    rows.push_back(load_row(plan, client.model(), result));
     ++series;
+    if ((is_lost = result.is_lost)) break;
   }
   bar.done();
   if (bench.format == "csv") {
@@ -108,6 +113,9 @@ int run_load(LoadOptions options, const BenchOptions& bench) {
     if (!errors.empty()) print("\n" + errors);
   }
   if (interrupt.requested()) return kExitInterrupted;
+  if (is_lost)
+    throw Error(ErrorCode::kIo,
+                plan.url + " takes no connections any more: the load has ended before its end");
   const bool any =
       std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.at("complete") > 0; });
   return any ? kExitOk : kExitFailure;

@@ -293,8 +293,6 @@ int run(BenchOptions options, const LoadOptions& load, const OpsOptions& ops) {
     throw UsageError(fmt::format("--output: '{}' is none of {}", options.format, fmt::join(formats, ", ")));
   if (!options.plot.empty() && options.plot == options.trace)
     throw UsageError("--plot and --trace want files of their own");
-  if (!options.plot.empty() && (ops.ops || !load.url.empty()))
-    throw UsageError("--plot goes with models, not with --ops and --serve");
   if (ops.ops) return run_ops(ops, options);
   if (!ops.filter.empty()) throw UsageError("--filter goes with --ops");
   if (!load.url.empty()) return run_load(load, options);
@@ -370,6 +368,9 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--json", options->json, "the same as -o json")->group("Output");
 
   add_load_options(app, *load);
+  for (const char* name : {"--serve", "--prompt-generate", "--parallel", "--streams", "--shared-prompt",
+                           "--plans", "--profile", "--trace", "--plot"})
+    app.get_option("--ops")->excludes(app.get_option(name));
   add_model_options(app, options->model);
   add_context_options(app, options->context);
   // Here these take several values.

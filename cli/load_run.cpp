@@ -22,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaxUnderWay = 8192;
 /// Behind an error, before a client's next request; a server that says how long is obeyed up to the longest.
 constexpr double kErrorPause = 0.2, kLongestPause = 30.0;
+/// So many refused connections one behind another: the server is gone, and the load ends.
+constexpr int kMaxRefused = 100;
 constexpr auto kWatch = std::chrono::milliseconds(50);
 
 std::string kind_of(server::HttpEnd end) {
@@ -89,7 +91,8 @@ class Load {
     client_.run();
     LoadResult result;
     result.arrivals = arrivals_;
-    result.interrupted = stopped_;
+    result.is_lost = n_refused_ >= kMaxRefused;
+    result.interrupted = stopped_ && !result.is_lost;
     for (const LoadRecord& record : records_) result.seconds = std::max(result.seconds, record.end);
     result.records = std::move(records_);
     return result;
@@ -208,6 +211,8 @@ class Load {
   void note_end(Request& request, server::HttpEnd end, const std::string& reason) {
     --n_under_way_;
     ++n_ended_;
+    n_refused_ = end == server::HttpEnd::kConnect ? n_refused_ + 1 : 0;
+    if (n_refused_ >= kMaxRefused) stopped_ = true;
     if (stopped_ && end == server::HttpEnd::kCancelled) return;
     LoadRecord& record = request.record;
     LoadAnswer& answer = request.answer;
@@ -255,6 +260,7 @@ class Load {
   std::vector<LoadRecord> records_;
   std::int64_t n_sent_ = 0, n_ended_ = 0;
   int n_under_way_ = 0, n_scheduled_ = 0;
+  int n_refused_ = 0;  ///< Connections, the last ones.
   bool measured_ = false, stopped_ = false;
 };
 

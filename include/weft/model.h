@@ -69,8 +69,8 @@ struct ModelParams {
   /// case.
   bool repack = true;
   /// A folder where packed weights and compiled kernels of GPUs are kept, so that the next start of the same
-  /// model maps them instead of packing. It is made where it is missing. Empty: none. A folder that cannot be
-  /// used is no error: the model loads without it.
+  /// model maps them instead of packing (what is mapped must stay, as above). It is made where it is missing;
+  /// empty: none. A folder that cannot be used is no error: the model loads without it.
   std::filesystem::path pack_cache = {};
   /// The folder's size at most: the least recently loaded models are removed first. The last 5 % of a disk
   /// stay free, too.

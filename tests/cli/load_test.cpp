@@ -333,6 +333,17 @@ TEST(Load, AnswersThatMustBeCallsAre) {
   EXPECT_EQ(fake.requests()[0]["tool_choice"], "required");
 }
 
+TEST(Load, AServerThatIsGoneEndsIt) {
+  auto fake = std::make_unique<FakeOpenAi>();
+  const LoadPlan plan = plan_for(*fake, 100'000);
+  LoadClient client(plan);
+  const LoadResult result =
+      client.run({.concurrency = 50}, 0, {[&](double) { fake.reset(); }, [] { return false; }});
+  EXPECT_TRUE(result.is_lost);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_LT(result.records.size(), 100'000U);
+}
+
 TEST(Load, StopsWhenAsked) {
   FakeOpenAi fake;
   LoadPlan plan = plan_for(fake, 100'000);

@@ -1334,7 +1334,8 @@ class Bench(Case):
                     self.assertGreater(float(bar.get("height")), 0)
                 self.assertIn(axis, [text.text for text in picture.iter(name + "text")])
         self.fail_with(1, *self.BASE, "-p", "4", "-n", "0", "--plot", "/nonexistent/speeds.svg")
-        self.fail_with(2, "bench", "--ops", "--plot", "speeds.svg")
+        for words in (["--plot", "speeds.svg"], ["--trace", "trace.json"], ["--profile"], ["--streams", "2"]):
+            self.fail_with(2, "bench", "--ops", *words)
         self.fail_with(2, *self.BASE, "--plot", "same", "--trace", "same")
         for option in ("--plot", "--trace"):  # What was measured is told all the same.
             result = weft(*self.BASE, "-p", "4", "-n", "0", option, "/dev/full")
