@@ -76,6 +76,26 @@ TEST_F(RemotePlan, HasTheSameBits) {
   for (const std::int64_t n : {8, 1, 5}) EXPECT_TRUE(run(spread, n) == run(alone, n)) << n;
 }
 
+TEST_F(RemotePlan, CellsThatAreNotThereAreErrorsHereAndThere) {
+  for (const char* name : {"cpu", "rank1.cpu"}) {
+    const auto device = remotes_.registry()->open(name, {.n_threads = 1});
+    const auto state = device->create_state(DType::kF32, std::vector<std::int64_t>{64, 1, 4});
+    std::vector<float> rows(8, 2.0f);
+    for (const std::vector<std::int32_t>& cells : {std::vector<std::int32_t>{-1, 0}, {63, 64}}) {
+      EXPECT_THROW(
+          device->read_cells(*state, CacheRole::kKeys, cells, std::as_writable_bytes(std::span(rows))),
+          Error);
+      EXPECT_THROW(device->write_cells(*state, CacheRole::kKeys, cells, std::as_bytes(std::span(rows))),
+                   Error);
+    }
+    const std::vector<std::int32_t> there = {0, 63};  // It goes on.
+    device->write_cells(*state, CacheRole::kKeys, there, std::as_bytes(std::span(rows)));
+    rows.assign(8, 0.0f);
+    device->read_cells(*state, CacheRole::kKeys, there, std::as_writable_bytes(std::span(rows)));
+    EXPECT_EQ(rows, std::vector<float>(8, 2.0f)) << name;
+  }
+}
+
 TEST_F(RemotePlan, WhatDidNotChangeIsNotSentAgain) {
   Plan spread = plan(true);
   run(spread, 2);
