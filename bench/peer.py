@@ -88,9 +88,12 @@ class Peer:
 
     def read(self) -> str:
         watch = threading.Timer(ROUND_SECONDS, self.process.kill)  # A driver that hangs would say nothing for ever.
+        watch.daemon = True  # Who presses Ctrl-C does not wait for it.
         watch.start()
-        line = self.process.stdout.readline()
-        watch.cancel()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            watch.cancel()
         if not line:
             sys.exit(f"llama.cpp's worker ended with {self.process.wait()}")
         return line
@@ -119,7 +122,7 @@ class BenchPeer:
         """The least seconds of a repetition, and the processor's seconds of the process."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         result = subprocess.run([*self.command, *words, "-r", str(repetitions)], check=True, stdout=subprocess.PIPE,
-                                stderr=subprocess.DEVNULL)
+                                stderr=subprocess.DEVNULL, timeout=ROUND_SECONDS)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return min(json.loads(result.stdout)[0]["samples_ns"]) * 1e-9, cpu

@@ -98,7 +98,8 @@ int run_load(LoadOptions options, const BenchOptions& bench) {
     const LoadResult result = client.run(arrivals, series, watch);
     rows.push_back(load_row(plan, client.model(), result));
     ++series;
-    if ((is_lost = result.is_lost)) break;
+    is_lost = result.is_lost;
+    if (is_lost) break;
   }
   bar.done();
   if (bench.format == "csv") {
@@ -113,9 +114,7 @@ int run_load(LoadOptions options, const BenchOptions& bench) {
     if (!errors.empty()) print("\n" + errors);
   }
   if (interrupt.requested()) return kExitInterrupted;
-  if (is_lost)
-    throw Error(ErrorCode::kIo,
-                plan.url + " takes no connections any more: the load has ended before its end");
+  if (is_lost) throw Error(ErrorCode::kIo, plan.url + " takes no connections any more: the load ended early");
   const bool any =
       std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.at("complete") > 0; });
   return any ? kExitOk : kExitFailure;

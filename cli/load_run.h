@@ -30,7 +30,7 @@ struct LoadResult {
   std::vector<LoadRecord> records;
   double seconds = 0.0;      ///< From the first request to the last end.
   bool interrupted = false;  ///< Requests that were under way are not in the records.
-  bool is_lost = false;  ///< The server takes no connections any more, so the load has ended before its end.
+  bool is_lost = false;      ///< The server takes no connections any more, so the load ended early.
 };
 
 /// How the caller follows a load, on the thread that runs it.

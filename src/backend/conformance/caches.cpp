@@ -1,5 +1,7 @@
 // Cases of stores to caches and moves within them.
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "backend/conformance/case.h"
 
@@ -21,32 +23,37 @@ double stored_tolerance(DType type) {
   }
 }
 
-/// Cells of any number of floats.
-void stores_of_odd_rows(Suite& suite) {
-  for (const std::int64_t heads : {1, 3})
-    for (const std::int64_t head_dim : {1, 5, 33})
-      for (const CacheRole role : {CacheRole::kKeys, CacheRole::kValues}) {
-        if (!suite.wanted("store_cache")) continue;
-        Case c = suite.next();
-        const std::int64_t cells = 64, width = heads * head_dim;
-        const Indices to = {5, 63, 0};
-        const auto m = static_cast<std::int64_t>(to.size());
-        Values cache = c.floats({cells, heads, head_dim});
-        const Values x = c.floats({m, width});
-        const ValueId state = c.state(DType::kF32, {cells, heads, head_dim}, role, cache);
-        for (std::int64_t r = 0; r < m; ++r)
-          std::copy_n(x.begin() + r * width, width, cache.begin() + to[static_cast<std::size_t>(r)] * width);
-        const ValueId rows = c.input({c.rows(m), width}, x);
-        const ValueId last = c.graph.add(ops::StoreCache{role}, {state, rows, c.input({c.rows(m)}, to)}, "y");
-        c.expect_state(state, last, std::move(cache));
-        suite.take(c, "F32 cells of " + text({heads, head_dim}), kProductTolerance);
-      }
+struct CacheOf {
+  DType type = DType::kF32;
+  std::int64_t cells = 0, heads = 0, head_dim = 0;
+  CacheRole role = CacheRole::kKeys;
+};
+
+/// Of so many rows.
+void store(Suite& suite, const CacheOf& of, std::int64_t m, std::string where) {
+  if (!suite.wanted("store_cache")) return;
+  Case c = suite.next();
+  const std::int64_t width = of.heads * of.head_dim;
+  Values cache = c.floats({of.cells, of.heads, of.head_dim});
+  const Values x = c.floats({m, width});
+  const ValueId state = c.state(of.type, {of.cells, of.heads, of.head_dim}, of.role, cache);
+  Indices to;
+  for (std::int64_t r = 0; r < m; ++r) to.push_back(static_cast<std::int32_t>((r * 37 + 5) % of.cells));
+  for (std::int64_t r = 0; r < m; ++r)
+    std::copy_n(x.begin() + r * width, width, cache.begin() + to[static_cast<std::size_t>(r)] * width);
+  const ValueId rows = c.input({c.rows(m), width}, x);
+  const ValueId last = c.graph.add(ops::StoreCache{of.role}, {state, rows, c.input({c.rows(m)}, to)}, "y");
+  c.expect_state(state, last, std::move(cache));
+  suite.take(c, std::move(where), stored_tolerance(of.type));
 }
 
 }  // namespace
 
 void caches(Suite& suite) {
-  stores_of_odd_rows(suite);
+  for (const std::int64_t odd : {1, 5, 33})  // Cells of any number of floats.
+    for (const std::int64_t n : {1, 3})
+      for (const CacheRole role : {CacheRole::kKeys, CacheRole::kValues})
+        store(suite, {DType::kF32, 64, n, odd, role}, 3, "F32 cells of " + text({n, odd}));
   const std::int64_t cells = 128, heads = 2, head_dim = 32, width = heads * head_dim;
   for (const DType type : kCacheTypes)
     for (const CacheRole role : {CacheRole::kKeys, CacheRole::kValues})
@@ -54,22 +61,7 @@ void caches(Suite& suite) {
         const std::string where = std::string(info(type).name) +
                                   (role == CacheRole::kKeys ? " keys" : " values") + " rows " +
                                   std::to_string(m);
-        if (suite.wanted("store_cache")) {
-          Case c = suite.next();
-          Values cache = c.floats({cells, heads, head_dim});
-          const Values x = c.floats({m, width});
-          const ValueId state = c.state(type, {cells, heads, head_dim}, role, cache);
-          Indices to;
-          for (std::int64_t r = 0; r < m; ++r) to.push_back(static_cast<std::int32_t>((r * 37 + 5) % cells));
-          for (std::int64_t r = 0; r < m; ++r)
-            std::copy_n(x.begin() + r * width, width,
-                        cache.begin() + to[static_cast<std::size_t>(r)] * width);
-          const ValueId rows = c.input({c.rows(m), width}, x);
-          const ValueId last =
-              c.graph.add(ops::StoreCache{role}, {state, rows, c.input({c.rows(m)}, to)}, "y");
-          c.expect_state(state, last, std::move(cache));
-          suite.take(c, where, stored_tolerance(type));
-        }
+        store(suite, {type, cells, heads, head_dim, role}, m, where);
         for (const int kind : {0, 1, 2}) {  // Copies, pairs, halves.
           if (!suite.wanted("move_cells") || (kind > 0 && role == CacheRole::kValues)) continue;
           Case c = suite.next();

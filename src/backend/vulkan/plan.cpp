@@ -290,7 +290,6 @@ class VulkanPlan final : public DevicePlan {
     for (std::size_t i = 0; i < program_.scratch.size(); ++i)
       addresses()[scratch_begin + i] =
           workspace_->address() + layout_.offsets[layout_.temporaries.size() + i];
-    const bool were_made = std::exchange(frequencies_made_, false);
     std::size_t at = 0;
     for (std::size_t i = 0; i < program_.frequencies.size(); ++i) {
       const Frequencies& f = program_.frequencies[i];
@@ -300,7 +299,8 @@ class VulkanPlan final : public DevicePlan {
       at += static_cast<std::size_t>(f.rope.n_rot / 2) * sizeof(std::uint64_t);
       addresses()[layout_.external.size() + i] = frequencies_.address() + begin;
       // Steps that alternate between inputs bind anew, and a table is not made for nothing.
-      if (were_made && source == factors_of_[i]) continue;
+      if (factors_of_[i] == source) continue;
+      factors_of_[i].reset();  // Until it is written whole.
       std::vector<float> factors;
       if (f.factors != kNoValue) {
         factors.resize(static_cast<std::size_t>(f.rope.n_rot / 2));
@@ -312,7 +312,6 @@ class VulkanPlan final : public DevicePlan {
       frequencies_.write(begin, std::as_bytes(std::span(table)));
       factors_of_[i] = source;
     }
-    frequencies_made_ = true;
     bound_at_move_ = workspace_->n_moves();
   }
 
@@ -479,8 +478,9 @@ class VulkanPlan final : public DevicePlan {
   const Layout layout_;
   std::optional<std::uint64_t> bound_at_move_;  // Of the workspace, when all addresses were written.
   Buffer frequencies_;
-  std::vector<const DeviceTensor*> factors_of_;  // By table of frequencies: made from these factors.
-  bool frequencies_made_ = false;
+  // By table of frequencies: the factors that it is made from, or that there are none; nothing: it is not
+  // made.
+  std::vector<std::optional<const DeviceTensor*>> factors_of_;
   std::vector<VkPipeline> pipeline_of_;  // By launch.
   VkCommandPool pool_ = VK_NULL_HANDLE;
   std::vector<bool> active_;           // By launch: whether it has work in this step.

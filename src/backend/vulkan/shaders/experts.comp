@@ -7,6 +7,8 @@
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kOp = 0;  // 0 weights, 1 sum
 
+uint expert(Ints ids, uint i, uint n) { return min(uint(ids.i[i]), n - 1u); }
+
 void weights(uint row) {
   const uint n = param(0), k = param(1);
   Floats x = Floats(address(0) + uint64_t(row) * n * 4u), result = Floats(address(2) + uint64_t(row) * k * 4u);
@@ -14,11 +16,11 @@ void weights(uint row) {
   const bool chosen = param(2) != 0u;
   const uint count = chosen ? k : n;
   float top = -infinity(), sum = 0.0;
-  for (uint i = 0; i < count; ++i) top = max(top, x.f[chosen ? min(uint(ids.i[i]), n - 1u) : i]);
+  for (uint i = 0; i < count; ++i) top = max(top, x.f[chosen ? expert(ids, i, n) : i]);
   if (top == -infinity()) top = 0.0;  // Of nothing but minus infinity, zeros.
-  for (uint i = 0; i < count; ++i) sum += exp(x.f[chosen ? min(uint(ids.i[i]), n - 1u) : i] - top);
+  for (uint i = 0; i < count; ++i) sum += exp(x.f[chosen ? expert(ids, i, n) : i] - top);
   const float factor = sum == 0.0 ? 0.0 : param_float(3) / sum;
-  for (uint i = 0; i < k; ++i) result.f[i] = exp(x.f[min(uint(ids.i[i]), n - 1u)] - top) * factor;
+  for (uint i = 0; i < k; ++i) result.f[i] = exp(x.f[expert(ids, i, n)] - top) * factor;
 }
 
 void main() {
