@@ -57,7 +57,12 @@ run: build model ## build weft and read what a real model writes (PROMPT="...")
 
 .PHONY: test
 test: setup model ## build everything and run all tests (TESTS="-R name" for some)
+	@./scripts/setup.sh test
 	@$(call run_tests,release)
+
+.PHONY: test-bare
+test-bare: ## make run and make test in a fresh Debian 12 system without anything installed (root)
+	@./scripts/bare.sh
 
 .PHONY: test-vulkan
 test-vulkan: export WEFT_FAMILIES = all
@@ -137,8 +142,9 @@ define configure
 [[ -f build/$(1)/build.ninja ]] || cmake --preset $(1) --log-level=WARNING
 endef
 
+# Configures anew each time: libraries that were installed after `make build` add parts (MPI).
 define run_tests
-$(call configure,$(1)); \
+cmake --preset $(1) --log-level=WARNING; \
 cmake --build --preset $(1) -j $(JOBS); \
 ctest --preset $(1) -j $(JOBS) $(TESTS)
 endef
