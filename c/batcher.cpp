@@ -76,6 +76,7 @@ Box draft_of(const weft_batcher_params& p) { return p.draft == nullptr ? nullptr
 
 ServiceParams service_params(const weft_batcher_params& p, Context* draft) {
   ServiceParams params;
+  if (p.n_unread < 1) refuse("n_unread is " + std::to_string(p.n_unread) + "; it must be 1 token or more");
   params.n_unread = p.n_unread;
   params.batcher.n_running = p.n_running;
   params.batcher.n_step_tokens = p.n_step_tokens;

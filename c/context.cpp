@@ -12,6 +12,7 @@ struct weft_batch {
 };
 
 struct weft_sampler {
+  std::shared_ptr<const Tokenizer> tokenizer;  // Null: made of n_vocab alone.
   Sampler sampler;
   OneUser user = {};
 };
@@ -89,6 +90,8 @@ SamplerParams sampler_params(const weft_sampler_params* given) {
   for (const weft_logit_bias& one : list(p.logit_bias, p.n_logit_bias, "logit_bias"))
     params.logit_bias.emplace_back(one.token, one.bias);
   if (p.steps != nullptr) params.steps = parse_sampler_steps(p.steps);
+  if (p.dry_breakers != nullptr)
+    params.dry_breakers = texts(p.dry_breakers, p.n_dry_breakers, "dry_breakers");
   return params;
 }
 
@@ -112,8 +115,8 @@ template <typename F>
 weft_status run_with(const weft_context* context, weft_error** error, F&& use) {
   return run(error, [&] { with(context, [&](ContextBox& box) { use(box.context); }); });
 }
-void need_room(bool had_room) {
-  if (!had_room) cache_full();
+void need_room(const Context& context, bool had_room) {
+  if (!had_room) cache_full(context.why_full());
 }
 /// Numbers that lie in the context.
 template <typename F>
@@ -208,11 +211,12 @@ weft_status weft_batch_hide(weft_batch* batch, int32_t item, int32_t other, weft
 
 weft_status weft_context_decode(weft_context* context, const weft_batch* batch, weft_error** error) {
   return run_with(context, error, [&](Context& all) {
-    switch (all.decode(need(batch, "batch").batch)) {
+    const Batch& items = need(batch, "batch").batch;
+    switch (all.decode(items)) {
       case DecodeStatus::kOk:
         return;
       case DecodeStatus::kCacheFull:
-        cache_full();
+        cache_full(all.why_full(items.size()));
       case DecodeStatus::kCancelled:
         throw Error(ErrorCode::kCancelled, "the batch was cancelled");
     }
@@ -260,18 +264,19 @@ weft_status weft_context_remove(weft_context* context, weft_seq seq, weft_pos be
 }
 weft_status weft_context_copy(weft_context* context, weft_seq from, weft_seq to, weft_pos begin, weft_pos end,
                               weft_error** error) {
-  return run_with(context, error, [&](Context& all) { need_room(all.copy(from, to, begin, end)); });
+  return run_with(context, error, [&](Context& all) { need_room(all, all.copy(from, to, begin, end)); });
 }
 weft_status weft_context_keep(weft_context* context, weft_seq seq, weft_error** error) {
   return run_with(context, error, [&](Context& all) { all.keep(seq); });
 }
 weft_status weft_context_shift(weft_context* context, weft_seq seq, weft_pos begin, weft_pos end,
                                weft_pos delta, weft_error** error) {
-  return run_with(context, error, [&](Context& all) { need_room(all.shift(seq, begin, end, delta)); });
+  return run_with(context, error, [&](Context& all) { need_room(all, all.shift(seq, begin, end, delta)); });
 }
 weft_status weft_context_divide(weft_context* context, weft_seq seq, weft_pos begin, weft_pos end,
                                 int32_t divisor, weft_error** error) {
-  return run_with(context, error, [&](Context& all) { need_room(all.divide(seq, begin, end, divisor)); });
+  return run_with(context, error,
+                  [&](Context& all) { need_room(all, all.divide(seq, begin, end, divisor)); });
 }
 weft_status weft_context_clear(weft_context* context, weft_error** error) {
   return run_with(context, error, [](Context& all) { all.clear(); });
@@ -327,7 +332,7 @@ weft_status weft_context_restore(weft_context* context, weft_seq seq, const void
                                  weft_error** error) {
   return run_with(context, error, [&](Context& all) {
     const auto bytes = list(static_cast<const std::byte*>(state), n_bytes, "state");
-    need_room(seq == WEFT_ALL_SEQUENCES ? all.restore(bytes) : all.restore(bytes, seq));
+    need_room(all, seq == WEFT_ALL_SEQUENCES ? all.restore(bytes) : all.restore(bytes, seq));
   });
 }
 weft_status weft_context_save_file(const weft_context* context, weft_seq seq, const char* path,
@@ -341,7 +346,7 @@ weft_status weft_context_restore_file(weft_context* context, weft_seq seq, const
                                       weft_error** error) {
   return run_with(context, error, [&](Context& all) {
     const char* const from = need_text(path, "path");
-    need_room(seq == WEFT_ALL_SEQUENCES ? all.restore_file(from) : all.restore_file(from, seq));
+    need_room(all, seq == WEFT_ALL_SEQUENCES ? all.restore_file(from) : all.restore_file(from, seq));
   });
 }
 
@@ -350,7 +355,15 @@ weft_sampler* weft_sampler_create(int32_t n_vocab, const weft_sampler_params* pa
   return make(error, [&] {
     if (n_vocab < 1) refuse("n_vocab is " + std::to_string(n_vocab) + "; a vocabulary has tokens");
     return std::unique_ptr<weft_sampler>(
-        new weft_sampler{.sampler = Sampler(sampler_params(params), n_vocab)});
+        new weft_sampler{.tokenizer = nullptr, .sampler = Sampler(sampler_params(params), n_vocab)});
+  });
+}
+weft_sampler* weft_sampler_create_for(const weft_tokenizer* tokenizer, const weft_sampler_params* params,
+                                      weft_error** error) {
+  return make(error, [&] {
+    const std::shared_ptr<const Tokenizer>& texts_of = need(tokenizer, "tokenizer").tokenizer;
+    return std::unique_ptr<weft_sampler>(
+        new weft_sampler{.tokenizer = texts_of, .sampler = Sampler(sampler_params(params), *texts_of)});
   });
 }
 void weft_sampler_free(weft_sampler* sampler) { delete sampler; }

@@ -41,6 +41,9 @@ P media_params(const weft_media_params* given) {
   P params;
   params.devices = texts(p.devices, p.n_devices, "devices");
   params.n_threads = p.n_threads;
+  if (p.cache_bytes < -1)
+    refuse("cache_bytes is " + std::to_string(p.cache_bytes) +
+           "; it must be 0 or more, or -1 for the default");
   if (p.cache_bytes >= 0) params.cache_bytes = static_cast<std::size_t>(p.cache_bytes);
   return params;
 }

@@ -18,7 +18,7 @@ namespace {
 
 class CacheFull : public std::runtime_error {
  public:
-  CacheFull() : std::runtime_error("the cache is full: remove or shorten sequences, then try again") {}
+  using std::runtime_error::runtime_error;
 };
 
 /// What there is where memory for an error has run out. Short enough to lie in the string itself.
@@ -46,7 +46,7 @@ static_assert(static_cast<int>(ErrorCode::kInvalidArgument) + 1 == WEFT_INVALID_
 
 }  // namespace
 
-void cache_full() { throw CacheFull(); }
+void cache_full(const std::string& message) { throw CacheFull(message); }
 
 weft_status fail(weft_error** error) noexcept {
   try {

@@ -27,7 +27,7 @@ namespace weft::c {
 }
 
 /// What is no error in C++, and a status in C.
-[[noreturn]] void cache_full();
+[[noreturn]] void cache_full(const std::string& message);
 
 /// The exception that is being handled, as an error.
 weft_status fail(weft_error** error) noexcept;

@@ -574,11 +574,19 @@ typedef struct weft_sampler_params {
   const weft_logit_bias* logit_bias;
   size_t n_logit_bias;
   const char* steps;  ///< "top_k;top_p;temperature": the chain, by llama.cpp's names. NULL: the usual one.
+  /// Strings that end a repetition for DRY. They match inside a token and across tokens. NULL: newline, colon,
+  /// quotation mark and asterisk, if the sampler has a tokenizer. A pointer with n_dry_breakers 0: none.
+  const char* const* dry_breakers;
+  size_t n_dry_breakers;
 } weft_sampler_params;
 
 /// Fills in the defaults.
 WEFT_API void weft_sampler_params_init(weft_sampler_params* params, size_t struct_size);
-/// For a vocabulary of so many tokens.
+/// Makes a sampler for a tokenizer's vocabulary. It keeps the tokenizer.
+WEFT_API weft_sampler* weft_sampler_create_for(const weft_tokenizer* tokenizer,
+                                               const weft_sampler_params* params, weft_error** error);
+/// Makes a sampler for n_vocab tokens, without their strings. DRY has no breakers then, and is refused with
+/// dry_breakers.
 WEFT_API weft_sampler* weft_sampler_create(int32_t n_vocab, const weft_sampler_params* params,
                                            weft_error** error);
 /// Frees it.

@@ -477,8 +477,9 @@ int run(ChatOptions options) {
   InterruptGuard interrupt;
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
-  weft::Chat chat = make_chat(options, *loaded.model);
+  // Before the template: for an encoder the context has the better error.
   Context context(loaded.model, context_params(options.context, options.model));
+  weft::Chat chat = make_chat(options, *loaded.model);
   Conversation conversation(context, std::move(chat), sampling, std::move(params));
   const std::string name = loaded.model->info().name;
   if (is_terminal(0) && is_terminal(1)) note(options.talk, fmt::format("{}; /help lists the commands", name));

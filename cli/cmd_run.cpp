@@ -192,6 +192,15 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
   return kExitOk;
 }
 
+/// The note for StopReason::kContextFull, with the option that helps.
+std::string why_full(const Context& context, bool context_shift) {
+  if (context.next_pos(0) >= context.max_positions())
+    return fmt::format("(the text has all {} positions that the model has learned)", context.max_positions());
+  const bool can_shift = !context_shift && context.why_not_forget().empty();
+  return fmt::format("(the context of {} tokens is full; -c makes it larger{})", context.params().n_ctx,
+                     can_shift ? ", --context-shift goes on without the oldest text" : "");
+}
+
 double per_second(int n, double ms) { return ms > 0.0 ? 1000.0 * n / ms : 0.0; }
 
 /// A text that was generated, and how much of its prompt was in the prompt's cache.
@@ -259,7 +268,8 @@ int run(const RunOptions& options) {
   if (!options.cache.file.empty()) refuse_source(*loaded.model, "run --prompt-cache");
   if (!options.logits_file.empty()) return write_logits(options, loaded, prompt, interrupt);
 
-  Sampler sampler(sampler_params(options.sampling, loaded.model->tokenizer()), loaded.model->info().n_vocab);
+  const Tokenizer& tokenizer = loaded.model->tokenizer();
+  Sampler sampler(sampler_params(options.sampling, tokenizer), tokenizer);
   Context context(loaded.model, context_params(options.context, options.model));
   interrupt.watch(context);
 
@@ -295,11 +305,7 @@ int run(const RunOptions& options) {
   } else if (!result.text.ends_with('\n')) {
     print("\n");
   }
-  if (result.stop == StopReason::kContextFull)
-    note(options.talk,
-         fmt::format("(the context of {} tokens is full; -c makes it larger, --context-shift goes on "
-                     "without the oldest text)",
-                     context.params().n_ctx));
+  if (result.stop == StopReason::kContextFull) note(options.talk, why_full(context, options.context_shift));
   if (options.talk.verbose || (is_terminal(1) && !options.json)) {
     note(options.talk, fmt::format("prompt: {} tokens, {:.1f}/s; generated: {} tokens, {:.1f}/s; stopped: {}",
                                    result.n_prompt, result.prompt_per_second(), result.tokens.size(),

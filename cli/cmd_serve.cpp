@@ -310,7 +310,7 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
   params.api.access_log = options->access_log;
   params.api.trace = trace;
   server::RequestDefaults& defaults = params.api.params.defaults;
-  defaults.params.sampler = options->sampling.params;
+  defaults.params.sampler = sampler_params(options->sampling);
   defaults.params.n_predict = options->n_predict;
   defaults.timeout_ms = 1000.0 * options->timeout_s;
   params.shutdown_timeout = std::chrono::seconds(options->shutdown_timeout_s);

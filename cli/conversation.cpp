@@ -37,7 +37,7 @@ Json to_json(const ConversationMessage& message, Json content) {
 Conversation::Conversation(Context& context, Chat chat, const SamplerParams& sampling, Params params)
     : context_(&context), chat_(std::move(chat)), sampling_(sampling), params_(std::move(params)) {
   // One seed for the whole conversation; each answer draws from it plus its number.
-  sampling_.seed = Sampler(sampling_, context.model().info().n_vocab).seed();
+  sampling_.seed = Sampler(sampling_, context.model().tokenizer()).seed();
   set_system(params_.system);
 }
 
@@ -155,7 +155,7 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
 
   SamplerParams sampling = sampling_;
   sampling.seed += turns_++;
-  Sampler sampler(sampling, context_->model().info().n_vocab);
+  Sampler sampler(sampling, context_->model().tokenizer());
   for (const Token id : cached_)
     if (id >= 0) sampler.accept(id);  // Others are pictures and sounds.
 

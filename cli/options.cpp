@@ -449,7 +449,7 @@ void add_generation_options(CLI::App& app, GenerationOptions& options) {
   add_talk_options(app, options.talk);
 }
 
-SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& tokenizer) {
+SamplerParams sampler_params(const SamplingOptions& options) try {
   SamplerParams params = options.params;
   if (!options.seed.empty() && options.seed != "-1") {
     const char* end = options.seed.data() + options.seed.size();
@@ -464,21 +464,23 @@ SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& to
   }
   if (!options.step_letters.empty()) params.steps = parse_step_letters(options.step_letters);
 
-  std::vector<std::string> breakers = options.dry_breakers;
-  if (breakers.empty()) breakers = {"\n", ":", "\"", "*"};
-  for (const std::string& text : breakers) {
-    if (text == "none") continue;
-    params.dry_breakers.push_back(tokenizer.encode(text, {.add_special = false}));
+  if (!options.dry_breakers.empty()) {
+    params.dry_breakers = options.dry_breakers;
+    std::erase(*params.dry_breakers, "none");
   }
 
-  try {
-    if (!options.steps.empty()) params.steps = parse_sampler_steps(options.steps);
-    const Sampler checked(params, tokenizer.n_vocab());
-  } catch (const Error& error) {
-    // What the sampler refuses came from the command line.
-    throw UsageError(error.what());
-  }
+  if (!options.steps.empty()) params.steps = parse_sampler_steps(options.steps);
   return params;
+} catch (const Error& error) {
+  throw UsageError(error.what());
+}
+
+SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& tokenizer) try {
+  SamplerParams params = sampler_params(options);
+  const Sampler checked(params, tokenizer);
+  return params;
+} catch (const Error& error) {
+  throw UsageError(error.what());  // What the sampler refuses came from the command line.
 }
 
 std::string read_text(const std::string& path) {

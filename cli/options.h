@@ -102,6 +102,8 @@ struct SamplingOptions {
 };
 void add_sampling_options(CLI::App& app, SamplingOptions& options);
 /// Throws UsageError for values that make no sense.
+SamplerParams sampler_params(const SamplingOptions& options);
+/// The same, checked against a vocabulary.
 SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& tokenizer);
 
 /// What commands share that write text with a model.

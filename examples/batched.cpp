@@ -59,7 +59,7 @@ int main(int argc, char** argv) try {
   batch.add(tokens, 0);
   std::vector<Continuation> all;
   for (int i = 0; i < n; ++i)
-    all.push_back({weft::Sampler({.seed = static_cast<std::uint64_t>(i)}, model->info().n_vocab),
+    all.push_back({weft::Sampler({.seed = static_cast<std::uint64_t>(i)}, model->tokenizer()),
                    weft::Detokenizer(model->tokenizer()), "", batch.size() - 1});
   ask_for_what_it_needs(all[0].sampler, context, batch);  // They differ in their seeds only.
   decode(context, batch);

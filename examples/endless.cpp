@@ -32,7 +32,7 @@ int main(int argc, char** argv) try {
 
   const auto model = weft::Model::load(argv[2]);
   weft::Context context(model, {.n_ctx = 256});
-  weft::Sampler sampler({.seed = 1}, model->info().n_vocab);
+  weft::Sampler sampler({.seed = 1}, model->tokenizer());
   weft::Detokenizer text(model->tokenizer());
 
   weft::Batch batch;

@@ -21,7 +21,7 @@ int main(int argc, char** argv) try {
   const auto model = weft::Model::load(argv[2]);
   const auto tokens = model->tokenizer().encode(prompt);
   weft::Context context(model, {.n_ctx = static_cast<int>(tokens.size()) + n_tokens});
-  weft::Sampler sampler({.temperature = 0.0f}, model->info().n_vocab);
+  weft::Sampler sampler({.temperature = 0.0f}, model->tokenizer());
 
   std::fputs(prompt, stdout);
   weft::GenerateParams params{.n_predict = n_tokens};

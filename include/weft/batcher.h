@@ -9,11 +9,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/context.h"
@@ -108,14 +110,15 @@ struct RequestParams {
   int n_min = 0;
   /// Control tokens stand in the text too, as the vocabulary writes them; end tokens never do.
   bool special = false;
-  std::vector<std::string> stop = {};
-  /// Else than kNone: nothing is written, but the prompt's tokens' embeddings (Context::embedding) are
-  /// pooled. The completion ends with kLength as soon as its prompt is read, and Output::embedding is told.
-  /// The mean needs all of the prompt computed, whatever is cached. kCls is refused.
+  std::vector<std::string> stop = {};  ///< As GenerateParams::stop.
+  /// If not kNone, the completion generates nothing and returns the pooled embedding of its prompt
+  /// (Context::embedding) in Output::embedding. It ends with kLength once its prompt is computed. The mean
+  /// needs the whole prompt computed, whatever is cached. kCls is refused. So are n > 1, n_min, stop,
+  /// n_logprobs, prompt_logprobs, context_shift and a constraint.
   Pooling pooling = Pooling::kNone;
   int n_logprobs = -1;  ///< The most probable tokens told beside each one, with logprobs. < 0: no logprobs.
-  /// With n_logprobs >= 0: of the prompt's tokens too. Each completion computes all of the prompt
-  /// then, whatever is cached.
+  /// Logprobs of the prompt's tokens too, with the n_logprobs most probable ones where that is more than 0.
+  /// Each completion then computes the whole prompt, whatever is cached.
   bool prompt_logprobs = false;
   /// Higher goes first. Who waits long comes up, so nobody waits for ever.
   int priority = 0;
@@ -124,9 +127,9 @@ struct RequestParams {
   double queue_timeout_ms = 0.0;        ///< To run first.
   double first_token_timeout_ms = 0.0;  ///< To its first token.
   double timeout_ms = 0.0;              ///< To its end.
-  /// When the text has filled the cache (or n_ctx cells), forget the older half behind the first n_keep
-  /// tokens, and go on. Such a text cannot be computed again: preempted, its cells are kept on the host, and
-  /// a failure that leaves them unsure ends it.
+  /// When the sequence has filled the cache (or n_ctx cells), drop the older half after the first n_keep
+  /// tokens (Context::forget). n_keep must be less than these cells. The prompt of such a sequence cannot be
+  /// computed again. Its cells are saved on the host when it is preempted; a failed step ends it.
   bool context_shift = false;
   int n_keep = 4;
   int n_ctx = 0;          ///< Cells that each completion may hold at most. 0: the whole cache.
@@ -331,6 +334,9 @@ class Batcher {
   /// kInvalidArgument for wrong parameters and for a prompt that could not be held if it were alone, with
   /// both numbers. Copies the prompt; all else that a completion needs is made when it runs first.
   RequestId submit(std::span<const Token> prompt, RequestParams params);
+  RequestId submit(std::initializer_list<Token> prompt, RequestParams params) {
+    return submit(std::span(prompt.begin(), prompt.size()), std::move(params));
+  }
   /// Completions that have not ended do so with kCancelled, which on_output is told in the next step; their
   /// cells are free at once. Does nothing for requests that are unknown or have ended.
   void cancel(RequestId request);

@@ -4,8 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -65,8 +68,14 @@ class Batch {
   /// A token of several sequences: computed once, as one of the first, and shared with the others. In models
   /// with recurrent layers their texts must be copies of each other so far (Error kUnsupported).
   void add(Token token, std::span<const SeqId> seqs, bool logits = false, Pos pos = kNextPos);
+  void add(Token token, std::initializer_list<SeqId> seqs, bool logits = false, Pos pos = kNextPos) {
+    add(token, std::span(seqs.begin(), seqs.size()), logits, pos);
+  }
   /// Several tokens that follow one another; logits are asked for at the last one only.
   void add(std::span<const Token> tokens, SeqId seq, bool logits_at_end = true);
+  void add(std::initializer_list<Token> tokens, SeqId seq, bool logits_at_end = true) {
+    add(std::span(tokens.begin(), tokens.size()), seq, logits_at_end);
+  }
 
   /// An embedding in a token's place: ModelInfo::n_embd_input floats, as the first layer reads them.
   void add(std::span<const float> embedding, SeqId seq, bool logits = false, Pos pos = kNextPos);
@@ -236,8 +245,9 @@ class Context {
   // its window is there: operations that would end where it has been forgotten (tails cut off, beginnings
   // copied, old text shifted into the window) throw Error kUnsupported and change nothing.
   void remove(SeqId seq, Pos begin = 0, Pos end = -1);
-  /// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared: no bytes
-  /// move.
+  /// Replaces this range of `to` by the range of `from`. Cells are shared: no bytes move. A sequence that
+  /// appends to a shared page copies that page first, if the page is partly filled. Each branch of a prompt
+  /// may thus take up to kCellsOfPage - 1 more cells than its own tokens.
   [[nodiscard]] bool copy(SeqId from, SeqId to, Pos begin = 0, Pos end = -1);
   void keep(SeqId seq);  ///< Removes all others.
   /// Adds delta to positions, which must neither meet nor pass those outside the range. Keys are turned with
@@ -249,6 +259,15 @@ class Context {
   /// Whether what the last batch added to a text can be cut off again, as drafts are that were wrong.
   bool cuts_back() const;
   bool can_shift() const;  ///< Whether the model's positions can be shifted and divided.
+  /// Makes room in a sequence: removes n positions from `begin`, and moves the later ones up by n. The last
+  /// position cannot be removed. Attention no longer sees the removed tokens. A recurrent state does not
+  /// change. A model without attention has the same logits as in a larger context.
+  /// `make_room` is called while the cache lacks cells for copies of shared pages, until it returns false.
+  /// Returns false where cells or the layers' windows are missing: the sequence can only be removed then.
+  /// Error kUnsupported where why_not_forget() is not empty.
+  [[nodiscard]] bool forget(SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room = {});
+  /// Why forget() is not supported by this model; empty: it is.
+  std::string_view why_not_forget() const;
   /// Divides positions, rounding down. Error kUnsupported where pictures stand on axes of their own.
   [[nodiscard]] bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   void clear();
@@ -263,6 +282,9 @@ class Context {
   /// Throws Error kInvalidArgument where it is not empty or has a source that others have read, and for
   /// adapters that the model has not.
   void set_adapters(SeqId seq, std::span<const AdapterUse> adapters);
+  void set_adapters(SeqId seq, std::initializer_list<AdapterUse> adapters) {
+    set_adapters(seq, std::span(adapters.begin(), adapters.size()));
+  }
   std::span<const AdapterUse> adapters(SeqId seq) const;  ///< In their order, valid until they change.
 
   // Sources, of models that write about one (ModelInfo::reads_source). A text is written about the same
@@ -289,6 +311,9 @@ class Context {
   int batch_size() const;
   int cells_used() const;
   int cells_total() const;
+  /// A message for a call that found no room (kCacheFull, false): the cells in use, and those wanted where
+  /// they are known.
+  std::string why_full(int n_wanted = 0) const;
   /// Who holds which cells, in the order of their numbers; those that nobody holds are left out. Costs what
   /// sequences hold. There are cells_total() that may be in use, spread over n_pages() pages, which are a few
   /// more.

@@ -2,6 +2,7 @@
 // Generation of one text: prompt in, tokens out. The loop that `weft run`, `weft chat` and small programs
 // share.
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,12 +37,14 @@ struct GenerateParams {
   Pos n_skipped = 0;
   int n_predict = -1;       ///< < 0: until an end token or the context is full.
   bool ignore_end = false;  ///< Go on past end tokens.
-  std::vector<std::string> stop =
-      {};  ///< Texts that end the generation and are not part of it; none is empty.
-  /// When the context is full, forget the older half of the text but its first n_keep tokens, and go on. Not
-  /// where parts have skipped positions: such a text ends (kContextFull).
+  /// Strings that end the generation; the result excludes them. None is empty. They match wherever tokens cut
+  /// them. The string that is complete first counts; if several end at one byte, the longest. A string may
+  /// contain control tokens, even where the result excludes those.
+  std::vector<std::string> stop = {};
+  /// When the context is full, drop the older half of the sequence except its first n_keep tokens
+  /// (Context::forget). Error kUnsupported where the model cannot, and where parts have skipped positions.
   bool context_shift = false;
-  int n_keep = 4;  ///< From 0.
+  int n_keep = 4;  ///< From 0. With context_shift less than the cells of the context.
   /// What the text is held to, from its beginning; told of each token that is written, and used by the
   /// calling thread alone. The text ends where the constraint allows nothing but its end, also with
   /// ignore_end. Null: nothing. What it throws ends the generation.
@@ -71,7 +74,11 @@ struct Generation {
 /// not computed. Throws Error kInvalidArgument for wrong parameters, and where the prompt does not fit the
 /// context, with both numbers; nothing has changed then.
 Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
-                    const GenerateParams& params, SeqId seq = 0);
+                    const GenerateParams& params = {}, SeqId seq = 0);
+inline Generation generate(Context& context, Sampler& sampler, std::initializer_list<Token> prompt,
+                           const GenerateParams& params = {}, SeqId seq = 0) {
+  return generate(context, sampler, std::span(prompt.begin(), prompt.size()), params, seq);
+}
 
 }  // namespace weft
 

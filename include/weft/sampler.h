@@ -59,8 +59,10 @@ struct SamplerParams {
   float dry_base = 1.75f;       ///< At least 1.
   int dry_allowed_length = 2;
   int dry_penalty_last_n = -1;
-  /// Token sequences that end a repetition: kMaxBreakerTokens together, each of at most kMaxBreakerLength.
-  std::vector<std::vector<Token>> dry_breakers = {};
+  /// Strings that end a repetition. They match inside a token and across tokens. At most kMaxBreakerBytes
+  /// together. Empty: none. nullopt: newline, colon, quotation mark and asterisk if the sampler has a
+  /// tokenizer, else none.
+  std::optional<std::vector<std::string>> dry_breakers = std::nullopt;
   /// Added to logits; minus infinity bans a token. At most as many as there are tokens, and not all banned.
   std::vector<std::pair<Token, float>> logit_bias = {};
   std::vector<SamplerStep> steps = {
@@ -69,9 +71,10 @@ struct SamplerParams {
       SamplerStep::kMinP,      SamplerStep::kXtc,     SamplerStep::kTemperature};
 
   static constexpr std::uint64_t kRandomSeed = ~std::uint64_t{0};
-  static constexpr std::size_t kMaxBreakerTokens = std::size_t{1} << 16;
-  static constexpr std::size_t kMaxBreakerLength = 64;
+  static constexpr std::size_t kMaxBreakerBytes = std::size_t{1} << 14;
 };
+
+class Tokenizer;
 
 struct Candidate {
   Token id = kNoToken;
@@ -85,8 +88,10 @@ struct Candidate {
 /// kInvalidArgument.
 class Sampler {
  public:
-  /// Throws Error kInvalidArgument for values that make no sense (NaN, top_p > 1, ids outside the vocabulary)
-  /// or exceed a limit above.
+  /// The tokenizer must outlive the sampler. Throws Error kInvalidArgument for
+  /// values that make no sense (NaN, top_p > 1, ids outside the vocabulary) or exceed a limit above.
+  Sampler(const SamplerParams& params, const Tokenizer& tokenizer);
+  /// Without a tokenizer DRY cannot match strings. Throws as above, and where DRY is on and has breakers.
   Sampler(const SamplerParams& params, int n_vocab);
   ~Sampler();
   Sampler(Sampler&&) noexcept;

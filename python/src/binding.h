@@ -99,7 +99,7 @@ nb::str to_str(std::string_view text);
 /// The cache has no room; weft.CacheFullError in Python, where it is an error not to look.
 class CacheFull : public std::runtime_error {
  public:
-  CacheFull() : std::runtime_error("the cache is full: remove or shorten sequences, then try again") {}
+  using std::runtime_error::runtime_error;
 };
 
 /// For objects that one thread may use at a time: a second one gets an error, not a race, as does the child

@@ -43,7 +43,9 @@ class PyContext {
   /// What tells whether the cache had room for it.
   template <typename F>
   void with_room(const F& use) {
-    if (!with(use)) throw CacheFull();
+    with([&](Context& context) {
+      if (!use(context)) throw CacheFull(context.why_full());
+    });
   }
   void cancel() { context_.cancel(); }
   int n_vocab() const { return model_->model()->info().n_vocab; }
@@ -56,7 +58,8 @@ class PyContext {
 
 class PySampler {
  public:
-  PySampler(const SamplerParams& params, int n_vocab) : sampler_(params, n_vocab) {}
+  PySampler(const SamplerParams& params, const ModelPtr& model)
+      : model_(model), sampler_(params, model->model()->tokenizer()) {}
   template <typename F>
   auto with(const F& use) {
     const auto hold = user_.hold("the sampler");
@@ -64,6 +67,7 @@ class PySampler {
   }
 
  private:
+  ModelPtr model_;  // Keeps the tokenizer.
   Sampler sampler_;
   OneUser user_;
 };
@@ -78,7 +82,7 @@ std::unique_ptr<PyContext> make_context(const ModelPtr& model, const Dict& optio
 std::unique_ptr<PySampler> make_sampler(const ModelPtr& model, const Dict& options) {
   SamplerParams params;
   set_fields(params, sampler_fields(), options);
-  return std::make_unique<PySampler>(params, model->model()->info().n_vocab);
+  return std::make_unique<PySampler>(params, model);
 }
 
 using Tokens = std::variant<Token, std::vector<Token>>;
@@ -107,9 +111,12 @@ int add(PyBatch& self, const Tokens& tokens, const Sequences& seqs, bool logits,
 
 void decode(PyContext& self, PyBatch& items) {
   const DecodeStatus status = self.with([&](Context& context) {
-    return items.with([&](const Batch& batch) { return context.decode(batch); });
+    return items.with([&](const Batch& batch) {
+      const DecodeStatus done = context.decode(batch);
+      if (done == DecodeStatus::kCacheFull) throw CacheFull(context.why_full(batch.size()));
+      return done;
+    });
   });
-  if (status == DecodeStatus::kCacheFull) throw CacheFull();
   if (status == DecodeStatus::kCancelled) throw Error(ErrorCode::kCancelled, "the batch was cancelled");
 }
 
@@ -247,7 +254,9 @@ void bind_context(nb::module_& m) {
             self.with_room([&](Context& c) { return c.copy(from, to, begin, end); });
           },
           nb::arg("source"), nb::arg("target"), nb::arg("begin") = 0, nb::arg("end") = -1, WithoutLock(),
-          "Target gets what source holds there, in place of its own. Cells are shared.")
+          "Target gets what source holds there, in place of its own; it keeps its own positions outside the "
+          "range. "
+          "Cells are shared. A last page of 64 cells that is not full is copied when one of the two goes on.")
       .def(
           "keep", [](PyContext& self, SeqId seq) { self.with([&](Context& c) { c.keep(seq); }); },
           nb::arg("seq"), "Removes all other sequences.")

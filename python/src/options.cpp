@@ -156,6 +156,10 @@ std::span<const Field<SamplerParams>> sampler_fields() {
       field<&S::dry_base>("dry_base"),
       field<&S::dry_allowed_length>("dry_allowed_length"),
       field<&S::dry_penalty_last_n>("dry_penalty_last_n"),
+      Field<S>{"dry_breakers",
+               [](S& params, nb::handle value) {
+                 params.dry_breakers = nb::cast<std::vector<std::string>>(value);
+               }},
       Field<S>{"logit_bias",
                [](S& params, nb::handle value) {
                  for (const auto& [token, bias] : nb::cast<std::map<Token, float>>(value))

@@ -92,6 +92,7 @@ class SamplingOptions(TypedDict, total=False):
     dry_base: float
     dry_allowed_length: int
     dry_penalty_last_n: int
+    dry_breakers: Sequence[str]  # Texts that end a repetition. Default: newline, colon, quotation mark, asterisk.
     logit_bias: Mapping[int, float]
     samplers: str  # Their order: "top_k;top_p;temperature"
 

@@ -58,8 +58,10 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
     if (!entry.is_array() || entry.size() != 2)
       throw bad_request(at, fmt::format("'{}' must be a pair of a token id, or a text, and a number", at));
     if (entry[0].is_string()) {
-      for (const Token id : tokenizer.encode(entry[0].get<std::string>(), {.add_special = false}))
-        read_one_bias(at, id, entry[1], tokenizer, biases);
+      const std::vector<Token> ids = tokenizer.encode(entry[0].get<std::string>(), {.add_special = false});
+      if (ids.empty())
+        throw bad_request(at, fmt::format("'{}': the model's vocabulary has no token for this text", at));
+      for (const Token id : ids) read_one_bias(at, id, entry[1], tokenizer, biases);
     } else if (entry[0].is_number_integer()) {
       const auto id = entry[0].get<std::int64_t>();
       read_one_bias(at, id < 0 || id > tokenizer.n_vocab() ? Token{-1} : static_cast<Token>(id), entry[1],
@@ -96,23 +98,18 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   number("dry_base", sampler.dry_base, 1.0);
   sampler.dry_allowed_length = fields.integer("dry_allowed_length", sampler.dry_allowed_length, 0);
   sampler.dry_penalty_last_n = fields.integer("dry_penalty_last_n", sampler.dry_penalty_last_n, -1);
-  if (fields.has("dry_sequence_breakers")) {
-    sampler.dry_breakers.clear();
-    for (const std::string& text : fields.strings("dry_sequence_breakers", 1024))
-      sampler.dry_breakers.push_back(tokenizer.encode(text, {.add_special = false}));
-  }
-  if (sampler.dry_multiplier > 0.0f && sampler.dry_breakers.empty())
-    for (const char* text : {"\n", ":", "\"", "*"})
-      sampler.dry_breakers.push_back(tokenizer.encode(text, {.add_special = false}));
+  if (fields.has("dry_sequence_breakers"))
+    sampler.dry_breakers = fields.strings("dry_sequence_breakers", 1024);
   if (fields.has("samplers")) {
     std::string joined;
     for (const std::string& name : fields.strings("samplers", 64))
       joined += (joined.empty() ? "" : ";") + name;
     sampler.steps = parse_sampler_steps(joined);
   }
-  const std::int64_t seed = fields.integer("seed", std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(),
-                                           std::numeric_limits<std::int64_t>::max());
-  if (seed != -1) sampler.seed = static_cast<std::uint64_t>(seed);
+  if (fields.has("seed"))  // -1 is SamplerParams::kRandomSeed.
+    sampler.seed = static_cast<std::uint64_t>(fields.integer("seed", std::int64_t{-1},
+                                                             std::numeric_limits<std::int64_t>::min(),
+                                                             std::numeric_limits<std::int64_t>::max()));
   read_biases(fields, tokenizer, sampler.logit_bias);
 }
 

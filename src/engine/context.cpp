@@ -292,6 +292,39 @@ bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   return shifted;
 }
 
+std::string_view Context::why_not_forget() const {
+  if (!impl().hparams().learned_positions) return {};
+  return "this model has learned positions, so later tokens cannot move up";
+}
+
+bool Context::forget(SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room) {
+  Impl& c = impl();
+  c.check_sequence(seq);
+  c.check_intact(seq);
+  if (const std::string_view why = why_not_forget(); !why.empty())
+    throw Error(ErrorCode::kUnsupported, std::string(why));
+  if (begin < 0 || n < 1 || n >= next_pos(seq) - begin)
+    refuse("sequence " + std::to_string(seq) + " cannot forget " + std::to_string(n) +
+           " positions from position " + std::to_string(begin) + ": it has " + std::to_string(next_pos(seq)) +
+           ", and the last one stays");
+  // A running state covers the whole sequence and has no part to forget.
+  const auto can_follow = [&](auto why_not) {
+    return std::ranges::all_of(c.memories, [&](const auto& memory) {
+      return memory.get() == c.memories.of_running_states() || why_not(*memory) == nullptr;
+    });
+  };
+  const Pos end = begin + n;
+  if (!can_follow([&](const auto& memory) { return memory.why_not_remove(seq, begin, end); })) return false;
+  c.sequences.remove(seq, begin, end);
+  for (const auto& memory : c.memories) memory->removed(seq);
+  if (!can_follow([&](const auto& memory) { return memory.why_not_shift(seq, end, end_of(-1), -n); }))
+    return false;
+  while (!engine::throwing_errors([&] { return c.sequences.shift(seq, end, end_of(-1), -n); }))
+    if (!make_room || !make_room()) return false;
+  c.follow_moves();
+  return true;
+}
+
 bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   Impl& c = impl();
   c.check_sequence(seq);
@@ -393,6 +426,16 @@ int Context::batch_size() const {
 }
 int Context::cells_used() const { return impl().sequences.cells_used(); }
 int Context::cells_total() const { return impl().sequences.cells_total(); }
+std::string Context::why_full(int n_wanted) const {
+  const auto count = [](int n, const char* what) { return std::to_string(n) + " " + what; };
+  std::string text =
+      "the cache is full: " + count(cells_used(), "of ") + count(cells_total(), "cells are in use");
+  if (n_wanted > 0) text += ", and the batch has " + count(n_wanted, "tokens");
+  if (n_wanted > 0 && n_wanted <= cells_total() - cells_used())
+    text += "; pages of " + std::to_string(kCellsOfPage) +
+            " cells that sequences share are copied when one goes on";
+  return text + "; remove or shorten sequences, or make the context with a larger n_ctx";
+}
 int Context::n_pages() const { return impl().n_pages; }
 
 std::vector<CellRun> Context::cell_runs() const {

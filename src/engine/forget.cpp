@@ -1,11 +1,28 @@
 #include "engine/forget.h"
 
 #include <algorithm>
+#include <string>
 
+#include "engine/prompt_parts.h"
+#include "engine/refuse.h"
 #include "weft/error.h"
 #include "weft/graph/extent.h"
 
 namespace weft::engine {
+
+void check_forgets(const Context& context, std::span<const EmbeddedPart> parts, int n_keep, int max_text) {
+  const auto unsupported = [](std::string_view why) {
+    throw Error(ErrorCode::kUnsupported, std::string("the context cannot be shifted: ") + std::string(why) +
+                                             "; leave context_shift out, and the text ends where the "
+                                             "context is full");
+  };
+  if (const std::string_view why = context.why_not_forget(); !why.empty()) unsupported(why);
+  if (any_skips(parts)) unsupported("the positions of this model know lines and columns of pictures");
+  constexpr int kLeast = 2;  // One to forget, and the last one.
+  if (n_keep > max_text - kLeast)
+    refuse("n_keep is " + std::to_string(n_keep) + " and the text has room for " + std::to_string(max_text) +
+           " tokens: context_shift could forget none; make n_keep smaller");
+}
 
 Middle middle_of(const Context& context, SeqId seq, int n_keep) {
   const Pos end = context.next_pos(seq);
@@ -16,18 +33,6 @@ Middle middle_of(const Context& context, SeqId seq, int n_keep) {
     n = std::min(n, beyond);
   if (n >= kPageCells) n = n / kPageCells * kPageCells;
   return {keep, n};
-}
-
-bool forget(Context& context, SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room) {
-  try {
-    context.remove(seq, begin, begin + n);
-    while (!context.shift(seq, begin + n, -1, -n))
-      if (!make_room || !make_room()) return false;
-    return true;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kUnsupported) throw;
-    return false;  // Too much is kept: its windows are gone.
-  }
 }
 
 }  // namespace weft::engine

@@ -1,10 +1,16 @@
 #pragma once
-// Making room in the midst of a text that has filled its cache.
-#include <functional>
+// How a sequence that has filled its cache makes room (Context::forget).
+#include <span>
 
 #include "weft/context.h"
+#include "weft/embedded_part.h"
 
 namespace weft::engine {
+
+/// Throws Error where a sequence of at most `max_text` tokens cannot make room: kUnsupported because of the
+/// model or of parts that skip positions, kInvalidArgument because of n_keep. It reads only constants of the
+/// context, so any thread may call it.
+void check_forgets(const Context& context, std::span<const EmbeddedPart> parts, int n_keep, int max_text);
 
 struct Middle {
   Pos begin = 0;
@@ -13,10 +19,5 @@ struct Middle {
 /// What to forget of a text: the older half behind the first `n_keep` positions, in whole pages where it is
 /// long enough for that. Layers with a window go on seeing one behind what is kept.
 Middle middle_of(const Context& context, SeqId seq, int n_keep);
-
-/// Forgets these positions and closes the gap. Where the cache lacks room for copies of shared cells,
-/// `make_room` is asked for it until it says that it has none. False where it cannot be done: the text is of
-/// no further use then.
-bool forget(Context& context, SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room = {});
 
 }  // namespace weft::engine

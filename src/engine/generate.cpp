@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 
-#include "engine/batching/stop_filter.h"
 #include "engine/boundary.h"
 #include "engine/forget.h"
 #include "engine/prompt_parts.h"
 #include "engine/refuse.h"
+#include "engine/text_writer.h"
 #include "weft/batcher.h"
 #include "weft/error.h"
 
@@ -30,8 +30,7 @@ class Generator {
         sampler_(sampler),
         params_(params),
         seq_(seq),
-        detokenizer_(context.model().tokenizer(), params.special),
-        filter_(params.stop) {}
+        writer_(context.model().tokenizer(), params.special, params.stop) {}
 
   Generation run(std::span<const Token> prompt) {
     check(prompt);
@@ -46,8 +45,9 @@ class Generator {
       result_.decode_ms = ms_since(decode_start);
     }
     if (result_.stop != StopReason::kStopString) {
-      emit(detokenizer_.finish());
-      append(filter_.rest());
+      std::string rest;
+      if (writer_.finish(rest)) stopped(StopReason::kStopString);
+      append(rest);
     }
     context_.take_back_cancel();  // It was meant for this text.
     return std::move(result_);
@@ -72,12 +72,22 @@ class Generator {
              "; it must not be negative: a number of tokens at the beginning of the text");
     for (const std::string& stop : params_.stop)
       if (stop.empty()) refuse("a stop string is empty; leave it out");
+    if (params_.context_shift) check_shift();
     if (reads_source()) return;
     const auto room = static_cast<std::size_t>(context_.cells_total() - context_.cells_used());
     if (prompt.size() > room)
       refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
              std::to_string(room) +
              "; make the context with a larger n_ctx (-c of the program), or the prompt shorter");
+  }
+
+  void check_shift() const {
+    engine::check_forgets(context_, params_.parts, params_.n_keep,
+                          std::min<int>(context_.cells_total(), context_.max_positions()));
+    if (params_.n_skipped > 0)
+      throw Error(ErrorCode::kUnsupported,
+                  "the context cannot be shifted: the sequence holds pictures that have skipped positions; "
+                  "leave context_shift out");
   }
 
   bool stopped(StopReason reason) {
@@ -137,7 +147,7 @@ class Generator {
     const bool is_end = context_.model().tokenizer().is_end(token);
     if (is_end && (!params_.ignore_end || params_.constraint != nullptr)) return stopped(StopReason::kEnd);
     result_.tokens.push_back(token);
-    if (!(is_end && params_.special) && !emit(detokenizer_.push(token))) return false;
+    if (!write(token)) return false;
     if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
       return stopped(StopReason::kLength);
     if (context_.next_pos(seq_) >= context_.max_positions()) return stopped(StopReason::kContextFull);
@@ -172,30 +182,29 @@ class Generator {
   }
 
   bool make_room() {
-    if (!context_.can_shift() || n_skipped_ > 0) return false;
     const engine::Middle middle = engine::middle_of(context_, seq_, params_.n_keep);
-    return middle.n > 0 && engine::forget(context_, seq_, middle.begin, middle.n);
+    return middle.n > 0 && context_.forget(seq_, middle.begin, middle.n);
   }
 
-  bool emit(std::string_view text) {
+  bool write(Token token) {
     std::string free;
-    const bool stop = filter_.push(text, free);
+    const bool stop = writer_.push(token, free);
     if (!append(free)) return stopped(StopReason::kCancelled);
     return !stop || stopped(StopReason::kStopString);
   }
 
   bool append(std::string_view text) {
-    if (text.empty()) return true;
     result_.text += text;
-    return !params_.on_text || params_.on_text(text);
+    if (!text.empty() && wants_more_ && params_.on_text) wants_more_ = params_.on_text(text);
+    return wants_more_;
   }
 
   Context& context_;
   Sampler& sampler_;
   const GenerateParams& params_;
   const SeqId seq_;
-  Detokenizer detokenizer_;
-  engine::StopFilter filter_;
+  engine::TextWriter writer_;
+  bool wants_more_ = true;  // What on_text said last.
   Batch batch_;
   std::vector<std::uint32_t> allowed_;  // A bit for each token.
   Pos n_skipped_ = 0;                   // Of the text that is written.

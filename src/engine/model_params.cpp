@@ -23,6 +23,15 @@ void check(const PlacementParams& params) {
   if (!params.devices.empty() && params.shares.size() > params.devices.size())
     refuse("there are " + std::to_string(params.shares.size()) + " shares for " +
            std::to_string(params.devices.size()) + " devices; give each device one");
+  const auto at_least = [](const char* what, int value, int least) {
+    if (value < least)
+      refuse("placement." + std::string(what) + " is " + std::to_string(value) + ", expected " +
+             std::to_string(least) + " or more");
+  };
+  at_least("n_ctx", params.n_ctx, 0);
+  at_least("n_sequences", params.n_sequences, 1);
+  at_least("n_ubatch", params.n_ubatch, 1);
+  at_least("n_source", params.n_source, 0);
 }
 
 }  // namespace
@@ -36,6 +45,8 @@ void check(const ModelParams& params) {
   if (params.n_cpu_moe < 0)
     refuse("the experts of " + std::to_string(params.n_cpu_moe) +
            " layers are to stay with the CPU, expected 0 or more");
+  if (params.control_vectors.empty() && (params.first_control_layer != -1 || params.last_control_layer != -1))
+    refuse("there are layers for control vectors, and no control vectors; give both or neither");
 }
 
 void check_threads(int n_threads) {

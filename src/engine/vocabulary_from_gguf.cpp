@@ -155,6 +155,10 @@ void set_strips(const gguf::File& file, Vocabulary& v) {
 text::Vocabulary vocabulary_from_gguf(const gguf::File& file, std::string_view pre) {
   Vocabulary v;
   v.kind = read_kind(file);
+  if (!pre.empty() && v.kind != VocabularyKind::kBpe)
+    throw Error(ErrorCode::kInvalidArgument, "pre_tokenizer is '" + std::string(pre) +
+                                                 "', and the vocabulary is no byte-level BPE: it has none; "
+                                                 "leave it out");
   const auto named = file.get_string(key("pre"));
   v.pre = pre.empty() ? named.value_or("") : pre;
   // Some name BPE on characters by its pre-tokenizer. Files of Gemma 4 leave that name out, and some say that

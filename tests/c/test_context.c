@@ -242,7 +242,7 @@ static void sequences(const weft_model* model, const char* scratch) {
   OK(weft_context_decode(context, batch, &error));
   weft_batch_clear(batch);
   for (int i = 0; i < 100; ++i) OK(weft_batch_add(batch, 5, 2, i, false, &error));
-  FAILS(weft_context_decode(context, batch, &error), WEFT_CACHE_FULL, "cache is full");
+  FAILS(weft_context_decode(context, batch, &error), WEFT_CACHE_FULL, "the batch has 100 tokens");
   CHECK(next_pos(context, 2) == 0 && next_pos(context, 1) == 120);
 
   FAILS(weft_context_remove(context, 9, 0, -1, &error), WEFT_INVALID_ARGUMENT, "9");
@@ -376,6 +376,17 @@ static void samplers(void) {
   params.top_p = NAN;
   NO_POINTER(weft_sampler_create(kVocab, &params, &error), WEFT_INVALID_ARGUMENT, "top_p");
   NO_POINTER(weft_sampler_create(0, NULL, &error), WEFT_INVALID_ARGUMENT, "n_vocab is 0");
+  NO_POINTER(weft_sampler_create_for(NULL, NULL, &error), WEFT_INVALID_ARGUMENT, "tokenizer is NULL");
+
+  /* Without a tokenizer DRY has no breakers by default, and takes none. */
+  static const char* const breakers[] = {"\n"};
+  weft_sampler_params_init(&params, sizeof params);
+  params.dry_multiplier = 1.0f;
+  MADE(sampler, weft_sampler_create(kVocab, &params, &error));
+  weft_sampler_free(sampler);
+  params.dry_breakers = breakers;
+  params.n_dry_breakers = 1;
+  NO_POINTER(weft_sampler_create(kVocab, &params, &error), WEFT_INVALID_ARGUMENT, "tokenizer");
 }
 
 /* What callbacks are told, and when they stop. */

@@ -859,6 +859,32 @@ class Run(Case):
         message = self.fail_with(1, *self.BASE[:-1], "16", "-p", "word " * 100)
         self.assertIn("-c", message)
 
+    def test_context_shift_goes_on_or_says_why_not(self):
+        words = ["-p", "Hello", "-n", "200", "-c", "64", "--context-shift", "--ignore-eos", "--json", "-t", "1"]
+        for family in ("llama", "mamba", "rwkv7", "lfm2", "jamba"):
+            result = json.loads(self.succeed("run", "-m", GOLDEN / family / "model.gguf", *words))
+            self.assertEqual((result["stop_reason"], result["generated_tokens"]), ("length", 200), family)
+        gpt2 = GOLDEN / "gpt2" / "model.gguf"
+        self.assertIn("learned positions", self.fail_with(1, "run", "-m", gpt2, *words))
+        ended = weft("run", "-m", gpt2, "-p", "Hello", "--ignore-eos", "-c", "512").stderr.decode()
+        self.assertIn("all 128 positions that the model has learned", ended)
+        self.assertNotIn("--context-shift", ended)
+        self.assertIn("n_keep is 63", self.fail_with(1, "run", "-m", LLAMA, *words, "--keep", "63"))
+
+    def test_dry_breakers_are_strings(self):
+        words = ["--logit-bias", "350+30", "--dry-multiplier", "100", "--dry-allowed-length", "1", "-n", "1", "--temp", "0", "--json"]
+        for byte in (10, 58, 34, 42):  # Tokens of bytes begin at 3.
+            text = f"300,301,{3 + byte},350,310,311,300,301,{3 + byte}"
+            for extra, is_drawn in (([], True), (["--dry-sequence-breaker", "none"], False), (["--dry-sequence-breaker", chr(byte)], True),
+                                    (["--dry-sequence-breaker", "never written"], False)):  # fmt: skip
+                tokens = json.loads(self.succeed("run", "-m", LLAMA, "--tokens", text, *words, *extra))["tokens"]
+                self.assertEqual(tokens == [350], is_drawn, (byte, extra))
+
+    def test_models_that_generate_nothing_say_so(self):
+        bert = GOLDEN.parent / "golden_encoders" / "bert" / "model.gguf"
+        for command in (["run"], ["chat", "-st"]):
+            self.assertIn("encoder", self.fail_with(1, *command, "-m", bert, "-p", "hi"))
+
     def test_logits(self):
         tokens = json.loads((GOLDEN / "llama" / "tokens.json").read_text())
         expected = array.array("f", (GOLDEN / "llama" / "logits.f32").read_bytes())

@@ -77,6 +77,23 @@ TEST(BatcherOptions, AStopStringIsNamed) {
   EXPECT_EQ(stop_string, 1);
 }
 
+// Clients stop at control tokens such as <|im_end|>, which the completion excludes.
+TEST(BatcherOptions, AStopStringFindsAControlToken) {
+  const auto model = golden("llama");
+  const Tokenizer& tokenizer = model->tokenizer();
+  const Token end = end_of(*model), control = control_of(*model);
+  const std::string mark(tokenizer.text(control)), before = tokenizer.decode(std::vector<Token>{40});
+  for (const bool special : {false, true})
+    for (const std::string& stop : {mark, before + mark, mark + tokenizer.piece(41)}) {
+      Ask ask{{5, 6, 7}, {.special = special, .stop = {"none", stop}}};
+      ask.params.constraint = Script::writes({40, control, 41, end});
+      const Result result = run(model, ask);
+      EXPECT_EQ(result.stop, StopReason::kStopString) << stop;
+      EXPECT_EQ(result.stop_string, 1) << stop;
+      EXPECT_EQ(result.text, stop.starts_with(before) ? "" : before) << stop;
+    }
+}
+
 /// A text that would end at once writes what it would without end tokens, and ends then.
 TEST(BatcherOptions, NoTextEndsBeforeItsLeastLength) {
   for (const char* family : {"llama", "gemma3", "mamba"}) {

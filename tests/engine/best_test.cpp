@@ -348,7 +348,9 @@ std::map<std::pair<RequestId, int>, std::vector<Token>> write(const std::shared_
                                                               int n_best, Speculation speculation) {
   Context context(model, {.n_ctx = 2048, .n_sequences = 12, .n_best = n_best});
   Context draft(model, {.n_ctx = 2048, .n_sequences = 12, .n_best = n_best}, context);
-  Batcher batcher(context, {.speculation = speculation, .adapt_drafts = false, .draft = &draft});
+  Batcher batcher(context, {.speculation = speculation,
+                            .adapt_drafts = false,
+                            .draft = speculation == Speculation::kModel ? &draft : nullptr});
   std::map<std::pair<RequestId, int>, std::vector<Token>> written;
   std::mt19937 random(11);
   for (int i = 0; i < 24; ++i) {

@@ -288,6 +288,9 @@ TEST(PooledEmbedding, WhatMakesNoSenseIsRefused) {
     EXPECT_THROW(batcher.submit(prompt, {.pooling = pooling, .n_logprobs = 0, .prompt_logprobs = true}),
                  Error);
     EXPECT_THROW(batcher.submit(prompt, {.pooling = pooling, .context_shift = true}), Error);
+    EXPECT_THROW(batcher.submit(prompt, {.n_min = 1, .pooling = pooling}), Error);
+    EXPECT_THROW(batcher.submit(prompt, {.stop = {"a"}, .pooling = pooling}), Error);
+    EXPECT_THROW(batcher.submit(prompt, {.pooling = pooling, .n_logprobs = 0}), Error);
     EXPECT_THROW(batcher.submit(prompt, {.pooling = pooling, .constraint = test::Script::writes({1})}),
                  Error);
   }

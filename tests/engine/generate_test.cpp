@@ -105,6 +105,97 @@ TEST(Generate, ContextShiftGoesOnWithoutEnd) {
   }
 }
 
+// The recurrent state holds the whole sequence, so the tokens do not depend on the size of the context.
+TEST(Generate, ContextShiftOfARecurrentModelChangesNothing) {
+  for (const char* const family : {"mamba", "mamba2", "falcon-mamba", "rwkv6", "rwkv7"}) {
+    const auto model = tiny(family);
+    Context large(model, {.n_ctx = 512}), small(model, {.n_ctx = 64});
+    const Generation whole = run(large, {.n_predict = 300, .ignore_end = true});
+    const Generation shifted = run(small, {.n_predict = 300, .ignore_end = true, .context_shift = true});
+    EXPECT_EQ(shifted.stop, StopReason::kLength) << family;
+    EXPECT_EQ(shifted.tokens, whole.tokens) << family;
+    EXPECT_LE(small.next_pos(0), 64) << family;
+    EXPECT_TRUE(small.consistent());
+    small.clear();
+    EXPECT_EQ(run(small, {.ignore_end = true}).stop, StopReason::kContextFull) << family;
+  }
+}
+
+// As llama.cpp does since its pull request 17009: attention forgets, the state stays.
+TEST(Generate, ContextShiftOfAHybridModelGoesOn) {
+  for (const char* const family : {"lfm2", "jamba", "falcon-h1", "qwen35"}) {
+    const auto model = tiny(family);
+    Context context(model, {.n_ctx = 64});
+    const Generation g = run(context, {.n_predict = 300, .ignore_end = true, .context_shift = true});
+    EXPECT_EQ(g.stop, StopReason::kLength) << family;
+    EXPECT_TRUE(context.consistent()) << family;
+    Context other(model, {.n_ctx = 64, .n_sequences = 2});
+    Batcher batcher(other);
+    std::vector<Token> tokens;
+    RequestParams params{.n_predict = 300, .ignore_end = true, .context_shift = true, .n_ctx = 64};
+    params.sampler = greedy();
+    params.on_output = [&](const Output& output) {
+      for (const OutputToken& token : output.tokens) tokens.push_back(token.id);
+      return true;
+    };
+    batcher.submit({1, 30, 31, 32}, params);
+    batcher.run();
+    EXPECT_EQ(tokens, g.tokens) << family;
+  }
+}
+
+std::string why_no_shift(const char* family, const GenerateParams& params) {
+  Context context(tiny(family), {.n_ctx = 64});
+  try {
+    run(context, params);
+  } catch (const Error& error) {
+    EXPECT_EQ(context.next_pos(0), 0);
+    return error.what();
+  }
+  return "it can";
+}
+
+TEST(Generate, AContextThatCannotBeShiftedSaysWhy) {
+  const GenerateParams shift{.n_predict = 200, .ignore_end = true, .context_shift = true};
+  EXPECT_NE(why_no_shift("gpt2", shift).find("learned positions"), std::string::npos);
+  for (const char* const family : {"llama", "gemma3", "mamba", "bloom", "lfm2", "jamba", "falcon-h1"})
+    EXPECT_EQ(why_no_shift(family, shift), "it can") << family;
+  GenerateParams keeps_all = shift;
+  keeps_all.n_keep = 63;
+  EXPECT_NE(why_no_shift("llama", keeps_all).find("n_keep is 63"), std::string::npos);
+  keeps_all.context_shift = false;
+  EXPECT_EQ(why_no_shift("llama", keeps_all), "it can");
+}
+
+TEST(Generate, TakesListsWhereItTakesSpans) {
+  const auto model = tiny();
+  Context context(model, {.n_ctx = 64, .n_sequences = 2});
+  Sampler sampler(greedy(), model->tokenizer());
+  EXPECT_EQ(generate(context, sampler, {1, 30, 31, 32}, {.n_predict = 4}).n_prompt, 4);
+  Batch batch;
+  batch.add({1, 2, 3}, 1);
+  batch.add(7, {0, 1}, true, 50);
+  EXPECT_EQ(batch.size(), 4);
+  EXPECT_EQ(batch.shared_with(3).size(), 1u);
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+  EXPECT_EQ(context.next_pos(0), 51);
+  EXPECT_NE(context.why_full(70).find("of 64 cells are in use, and the batch has 70 tokens"),
+            std::string::npos);
+  Batcher batcher(context);
+  EXPECT_GT(batcher.submit({1, 2, 3}, {.n_predict = 1}), 0);
+}
+
+TEST(Generate, OnTextIsNotCalledAfterItReturnedFalse) {
+  Context context(tiny(), {.n_ctx = 128});
+  const std::string whole = run(context, {.n_predict = 30, .ignore_end = true}).text;
+  context.clear();
+  int n_calls = 0;
+  GenerateParams params{.n_predict = 30, .ignore_end = true, .stop = {whole.substr(8, 9) + "#"}};
+  params.on_text = [&](std::string_view) { return ++n_calls < 2; };
+  EXPECT_EQ(run(context, params).stop, StopReason::kCancelled);
+  EXPECT_EQ(n_calls, 2);
+}
+
 TEST(Generate, LearnedPositionsEndWhereTheirTableEnds) {
   Context context(tiny("gpt2"), {.n_ctx = 512});
   EXPECT_EQ(context.max_positions(), 128);

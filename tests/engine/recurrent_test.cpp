@@ -108,6 +108,23 @@ TEST_P(RecurrentModels, OperationsOnPartsAreRefusedAndChangeNothing) {
   EXPECT_TRUE(context.consistent());
 }
 
+// Attention no longer sees the removed tokens; the state does not change.
+TEST_P(RecurrentModels, ForgetPositionsAndKeepTheirState) {
+  Context context(model, {.n_ctx = 128, .n_sequences = 2});
+  all_logits(context, text(0, 20), 20);
+  ASSERT_TRUE(context.copy(0, 1));
+  EXPECT_EQ(context.why_not_forget(), "");
+  ASSERT_TRUE(context.forget(0, 2, 10));
+  EXPECT_EQ(context.next_pos(0), 10);
+  EXPECT_EQ(context.next_pos(1), 20);
+  const bool is_pure = std::string(GetParam()).starts_with("mamba");
+  EXPECT_EQ(as_expected(all_logits(context, text(20, 28), 5), 20), is_pure);
+  EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 5, 1), 20));
+  for (const auto& [begin, n] : {std::pair{-1, 2}, {3, 0}, {3, 35}, {37, 1}})
+    EXPECT_THROW((void)context.forget(0, begin, n), Error) << begin << " " << n;
+  EXPECT_TRUE(context.consistent());
+}
+
 TEST_P(RecurrentModels, TextIsReadInOrder) {
   Context context(model, {.n_ctx = 128});
   Batch batch;

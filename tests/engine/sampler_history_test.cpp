@@ -8,7 +8,8 @@
 
 #include "engine/allocation_counter.h"
 #include "engine/sampler_testing.h"
-#include "engine/sampling/dry_breakers.h"
+#include "text/vocabulary_testing.h"
+#include "weft/error.h"
 
 namespace weft {
 namespace {
@@ -59,21 +60,41 @@ TEST(Sampler, PenaltyWindowSlides) {
   }
 }
 
+using Breakers = std::vector<std::string>;
+
+/// A token for each string.
+Tokenizer tokenizer_of(const std::vector<std::string>& texts) {
+  text::Vocabulary v;
+  v.pre = "gpt-2";
+  for (const std::string& one : texts) add_token(v, text::alphabet(one), TokenKind::kNormal);
+  return Tokenizer(std::move(v));
+}
+
+/// Tokens after the last one in which a breaker ends.
+std::size_t since_breaker(const Breakers& breakers, const Tokenizer& tokenizer, std::span<const Token> text) {
+  std::string before;
+  std::size_t n = 0;
+  for (const Token id : text) {
+    const std::size_t begin = before.size();
+    before += tokenizer.piece(id, true);
+    bool ends = false;
+    for (const std::string& breaker : breakers)
+      for (std::size_t end = begin + 1; end <= before.size(); ++end)
+        ends = ends || std::string_view(before).substr(0, end).ends_with(breaker);
+    n = ends ? 0 : n + 1;
+  }
+  return n;
+}
+
 // The definition, word by word: for each earlier place, how long a copy of the text's end ends there.
-std::vector<double> dry_by_definition(const SamplerParams& params, std::size_t n_vocab,
+std::vector<double> dry_by_definition(const SamplerParams& params, const Tokenizer& tokenizer,
                                       std::vector<Token> text) {
+  const auto n_vocab = static_cast<std::size_t>(tokenizer.n_vocab());
+  const std::size_t since = since_breaker(params.dry_breakers.value_or(Breakers()), tokenizer, text);
   if (params.dry_penalty_last_n >= 0 && text.size() > static_cast<std::size_t>(params.dry_penalty_last_n)) {
     text.erase(text.begin(), text.end() - params.dry_penalty_last_n);
   }
-  std::size_t limit = text.size();  // Tokens behind the last breaker.
-  for (const auto& breaker : params.dry_breakers) {
-    for (std::size_t end = breaker.size(); end <= text.size(); ++end) {
-      if (std::equal(breaker.begin(), breaker.end(),
-                     text.begin() + static_cast<std::ptrdiff_t>(end - breaker.size()))) {
-        limit = std::min(limit, text.size() - end);
-      }
-    }
-  }
+  const std::size_t limit = std::min(text.size(), since);
   std::vector<double> penalty(n_vocab, 0.0);
   for (std::size_t next = 1; next < text.size(); ++next) {
     std::size_t length = 0;  // Of text[.. next) and text[.. size) in common.
@@ -101,37 +122,100 @@ TEST(Sampler, DryByHand) {
   params.dry_allowed_length = 4;
   expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, 0, 0});
   params.dry_allowed_length = 1;
-  params.dry_breakers = {{2}};  // Only "3" is behind the breaker.
-  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, -0.5, 0});
-  params.dry_breakers = {{2, 3}};
-  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, 0, 0});
-  params.dry_breakers = {{3, 2}};
-  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, -2.0, 0});
+  const Tokenizer letters = tokenizer_of({"a", "b", "c", "d", "e", "f"});
+  const auto with = [&](Breakers breakers) {
+    params.dry_breakers = std::move(breakers);
+    return logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}, &letters);
+  };
+  expect_near(with({"c"}), {0, 0, 0, 0, -0.5, 0});  // Only "3" is behind the breaker.
+  expect_near(with({"cd"}), {0, 0, 0, 0, 0, 0});
+  expect_near(with({"dc"}), {0, 0, 0, 0, -2.0, 0});
+  expect_near(with({}), {0, 0, 0, 0, -2.0, 0});
   params.dry_penalty_last_n = 4;  // 0 1 2 3: nothing repeats.
-  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, 0, 0});
+  expect_near(with({}), {0, 0, 0, 0, 0, 0});
 }
 
-TEST(DryBreakers, FindTheShortestThatEndsHere) {
-  std::mt19937 random(7);
-  for (int round = 0; round < 200; ++round) {
-    std::vector<std::vector<Token>> breakers(random() % 30);
-    for (auto& breaker : breakers) {
-      breaker.resize(1 + random() % 4);
-      for (Token& token : breaker) token = static_cast<Token>(random() % 5);
-    }
-    const engine::DryBreakers known(breakers);
-    std::vector<Token> text;
-    for (int i = 0; i < 60; ++i) {
-      std::size_t shortest = 0;
-      for (const auto& breaker : breakers) {
-        const bool ends =
-            text.size() >= breaker.size() && std::equal(breaker.rbegin(), breaker.rend(), text.rbegin());
-        if (ends && (shortest == 0 || breaker.size() < shortest)) shortest = breaker.size();
-      }
-      ASSERT_EQ(known.shortest_at_end(text), shortest);
-      text.push_back(static_cast<Token>(random() % 6));
-    }
-  }
+/// Whether "z" is penalised after "x y BREAK z x y BREAK", where BREAK are these tokens.
+bool breaks(const Tokenizer& tokenizer, const std::vector<Token>& marks,
+            std::optional<Breakers> breakers = std::nullopt) {
+  SamplerParams params = neutral();
+  params.dry_multiplier = 100.0f;
+  params.dry_allowed_length = 1;
+  params.dry_breakers = std::move(breakers);
+  const auto token = [&](const char* text) {
+    for (Token id = 0; id < tokenizer.n_vocab(); ++id)
+      if (tokenizer.piece(id) == text) return id;
+    ADD_FAILURE() << "there is no token " << text;
+    return kNoToken;
+  };
+  std::vector<Token> text = {token("x"), token("y")};
+  text.insert(text.end(), marks.begin(), marks.end());
+  text.push_back(token("z"));
+  text.insert(text.end(), text.begin(), text.end() - 1);
+  const std::vector<float> logits(static_cast<std::size_t>(tokenizer.n_vocab()));
+  return logits_left(params, logits, text, &tokenizer)[static_cast<std::size_t>(token("z"))] == 0.0;
+}
+
+// Vocabularies write newlines in many ways, also inside longer tokens.
+TEST(Sampler, DryBreakersMatchInsideAndAcrossTokensOfEachVocabulary) {
+  text::Vocabulary bpe =
+      text::bpe_vocabulary({{":", "\n"}, {")", "\n"}, {".", "\n"}, {"\n", "\n"}, {" ", "\""}, {"\r", "\n"}});
+  const Token of_merge = 256;
+  const Tokenizer b(bpe);
+  for (Token id = of_merge; id < b.n_vocab(); ++id) EXPECT_TRUE(breaks(b, {id})) << b.piece(id);
+  EXPECT_TRUE(breaks(b, {'\n'}));
+  EXPECT_FALSE(breaks(b, {'.'}));
+  EXPECT_FALSE(breaks(b, {'\n'}, Breakers()));
+
+  text::Vocabulary spm = text::spm_vocabulary({"▁", "x", "y", "z", "▁:", "**", "▁\"", "▁User", ":"});
+  const Token user = static_cast<Token>(spm.tokens.size()) - 2;
+  const Token turn = add_token(spm, "<|turn|>", TokenKind::kControl);
+  const Tokenizer s(spm);
+  EXPECT_TRUE(breaks(s, {3 + '\n'})) << "a byte token";
+  for (const char* text : {"▁:", "**", "▁\""}) EXPECT_TRUE(breaks(s, {s.find(text)})) << text;
+  EXPECT_FALSE(breaks(s, {s.find("▁User")}));
+  EXPECT_TRUE(breaks(s, {user, user + 1}, Breakers{"User:"}));
+  EXPECT_FALSE(breaks(s, {user + 1, user}, Breakers{"User:"}));
+  EXPECT_TRUE(breaks(s, {user}, Breakers{" User"})) << "with the space that the token has";
+  EXPECT_TRUE(breaks(s, {turn}, Breakers{"<|turn|>"})) << "a control token";
+  EXPECT_TRUE(breaks(s, {3 + 0xC3, 3 + 0xA9}, Breakers{"é"})) << "a character in bytes";
+
+  text::Vocabulary unigram = spm;
+  unigram.kind = text::VocabularyKind::kUnigram;
+  EXPECT_TRUE(breaks(Tokenizer(unigram), {s.find("▁:")}));
+  EXPECT_TRUE(breaks(Tokenizer(unigram), {s.find("**")}, Breakers{"*"}));
+
+  text::Vocabulary pieces = text::wordpiece_vocabulary({"x", "y", "z", "▁:", "▁user"});
+  const Tokenizer w(pieces);
+  EXPECT_TRUE(breaks(w, {w.find("▁:")}));
+  EXPECT_FALSE(breaks(w, {w.find("▁user")}));
+
+  text::Vocabulary world;
+  world.kind = text::VocabularyKind::kRwkv;
+  constexpr std::string_view kHex = "0123456789abcdef";
+  for (std::size_t i = 0; i < 256; ++i)
+    add_token(world, std::string("\\x") + kHex[i / 16] + kHex[i % 16], TokenKind::kNormal);
+  for (const char* text : {"\\n\\n", "::", " \""}) add_token(world, text, TokenKind::kNormal);
+  const Tokenizer r(world);
+  for (const Token id : {Token{'\n'}, Token{':'}, 256, 257, 258}) EXPECT_TRUE(breaks(r, {id})) << id;
+  EXPECT_FALSE(breaks(r, {Token{'.'}}));
+}
+
+// T5 has no token for a newline.
+TEST(Sampler, DryBreakersWithoutATokenAreAccepted) {
+  const Tokenizer no_newline = tokenizer_of({"x", "y", "z"});
+  EXPECT_TRUE(no_newline.encode("\n", {.add_special = false}).empty());
+  EXPECT_FALSE(breaks(no_newline, {}));
+  SamplerParams params;
+  params.dry_multiplier = 1.0f;
+  params.dry_breakers = Breakers{"\n"};
+  EXPECT_NO_THROW(Sampler(params, no_newline));
+  EXPECT_THROW(Sampler(params, 3), Error) << "it knows no texts";
+  params.dry_breakers = Breakers();
+  EXPECT_NO_THROW(Sampler(params, 3));
+  params.dry_multiplier = 0.0f;
+  params.dry_breakers = Breakers{"\n"};
+  EXPECT_NO_THROW(Sampler(params, 3)) << "DRY is off";
 }
 
 TEST(Sampler, ALongTextIsForgottenWhereNoWindowReaches) {
@@ -142,16 +226,17 @@ TEST(Sampler, ALongTextIsForgottenWhereNoWindowReaches) {
   params.frequency_penalty = 0.5f;
   params.dry_multiplier = 0.25f;
   params.dry_penalty_last_n = 30;
-  params.dry_breakers = {{0, 1}, {3}};
+  const Tokenizer letters = tokenizer_of({"a", "b", "c", "d", "e"});
+  params.dry_breakers = Breakers{"ab", "d"};
   // One is asked at times, and others only after so many tokens.
-  Sampler always(params, kVocab);
+  Sampler always(params, letters);
   const std::vector<float> logits = {0.5f, 0.1f, 0.2f, 0.3f, 0.4f};
   std::vector<Token> text;
   for (int i = 0; i < 6000; ++i) {
     text.push_back(static_cast<Token>(random() % kVocab));
     always.accept(text.back());
     if (i % 97 != 0 && i % 1024 > 2) continue;
-    Sampler late(params, kVocab), of_end(params, kVocab);
+    Sampler late(params, letters), of_end(params, letters);
     for (const Token token : text) late.accept(token);
     for (const Token token : std::span(text).last(std::min<std::size_t>(text.size(), 30)))
       of_end.accept(token);
@@ -167,18 +252,19 @@ TEST(Sampler, ALongTextIsForgottenWhereNoWindowReaches) {
 
 TEST(Sampler, DryOfRandomTexts) {
   std::mt19937 random(11);
-  const std::size_t n_vocab = 4;
+  const Tokenizer tokenizer = tokenizer_of({"a", "ab", "bb", "cda"});
+  const std::vector<float> logits(4, 0.0f);
   for (int round = 0; round < 300; ++round) {
     SamplerParams params = neutral();
     params.dry_multiplier = 0.25f;
     params.dry_base = 1.25f;
     params.dry_allowed_length = static_cast<int>(random() % 4);
     params.dry_penalty_last_n = round % 3 == 0 ? -1 : static_cast<int>(1 + random() % 40);
-    if (round % 2 == 0) params.dry_breakers = {{0, 1, 1}, {3, 3}};
+    params.dry_breakers = round % 2 == 0 ? Breakers{"abb", "bba", "acd", "dac"} : Breakers{};
     std::vector<Token> text(random() % 60);
-    for (Token& id : text) id = static_cast<Token>(random() % n_vocab);
-    const std::vector<float> logits(n_vocab, 0.0f);
-    expect_near(logits_left(params, logits, text), dry_by_definition(params, n_vocab, text), 1e-3);
+    for (Token& id : text) id = static_cast<Token>(random() % 4);
+    expect_near(logits_left(params, logits, text, &tokenizer), dry_by_definition(params, tokenizer, text),
+                1e-3);
   }
 }
 

@@ -31,7 +31,6 @@ TEST(Sampler, NeutralValuesDoNothing) {
   expect_near(distribution(neutral(), logits), plain(logits));
   // With text behind it, too.
   SamplerParams params = neutral();
-  params.dry_breakers = {{1}};
   params.penalty_last_n = -1;
   expect_near(distribution(params, logits, {5, 6, 5, 6, 5}), plain(logits));
   params.repetition_penalty = 2.0f;
@@ -316,8 +315,7 @@ TEST(Sampler, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refused([](P& p) { p.frequency_penalty = kNan; }), HasSubstr("frequency_penalty"));
   EXPECT_THAT(refused([](P& p) { p.dry_multiplier = -1.0f; }), HasSubstr("dry_multiplier"));
   EXPECT_THAT(refused([](P& p) { p.dry_allowed_length = -1; }), HasSubstr("dry_allowed_length"));
-  EXPECT_THAT(refused([](P& p) { p.dry_breakers = {{3}, {}}; }), HasSubstr("breaker"));
-  EXPECT_THAT(refused([](P& p) { p.dry_breakers = {{10}}; }), HasSubstr("token 10"));
+  EXPECT_THAT(refused([](P& p) { p.dry_breakers = {"a", ""}; }), HasSubstr("breaker is empty"));
   EXPECT_THAT(refused([](P& p) { p.logit_bias = {{-1, 0.0f}}; }), HasSubstr("token -1"));
   EXPECT_THAT(refused([](P& p) { p.logit_bias = {{1, kNan}}; }), HasSubstr("logit bias"));
   EXPECT_THAT(refused([](P& p) { p.logit_bias = {{1, kInf}}; }), HasSubstr("logit bias"));
@@ -326,9 +324,9 @@ TEST(Sampler, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refused([](P& p) { p.steps.assign(1000, SamplerStep::kTopK); }), HasSubstr("1000 steps"));
   for (const float base : {0.0f, 0.5f, kNan})
     EXPECT_THAT(refused([=](P& p) { p.dry_base = base; }), HasSubstr("dry_base"));
-  EXPECT_THAT(refused([](P& p) { p.dry_breakers = {std::vector<Token>(65, 1)}; }), HasSubstr("65 tokens"));
-  EXPECT_THAT(refused([](P& p) { p.dry_breakers.assign((1 << 16) + 1, {1}); }), HasSubstr("together"));
-  EXPECT_EQ(refused([](P& p) { p.dry_breakers.assign(1 << 10, std::vector<Token>(64, 1)); }), "accepted");
+  EXPECT_THAT(refused([](P& p) { p.dry_breakers.emplace(17, std::string(1000, 'a')); }),
+              HasSubstr("17000 bytes"));
+  EXPECT_EQ(refused([](P& p) { p.dry_breakers.emplace(16, std::string(1000, 'a')); }), "accepted");
   EXPECT_THAT(refused([](P& p) { p.logit_bias.assign(11, {1, 1.0f}); }), HasSubstr("11 entries"));
   const auto ban = [](int n) {
     return [n](P& p) {

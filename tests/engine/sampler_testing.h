@@ -59,8 +59,9 @@ inline std::vector<double> distribution(const SamplerParams& params, const std::
 
 // The logit by id, of what is left; `shift` is added so that differences compare.
 inline std::vector<double> logits_left(const SamplerParams& params, const std::vector<float>& logits,
-                                       const std::vector<Token>& text) {
-  Sampler sampler(params, static_cast<int>(logits.size()));
+                                       const std::vector<Token>& text, const Tokenizer* tokenizer = nullptr) {
+  Sampler sampler =
+      tokenizer != nullptr ? Sampler(params, *tokenizer) : Sampler(params, static_cast<int>(logits.size()));
   for (Token id : text) sampler.accept(id);
   sampler.sample(logits);
   std::vector<double> result(logits.size(), -1e30);

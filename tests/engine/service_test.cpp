@@ -66,10 +66,22 @@ TEST(Service, AnswersAreAsIfAlone) {
       EXPECT_EQ(response.poll(chunk), Response::Poll::kEnd);
     });
   for (std::thread& client : clients) client.join();
-  EXPECT_TRUE(eventually([&] { return service.stats().n_running == 0; }));
+  EXPECT_EQ(service.stats().n_running, 0);
   EXPECT_EQ(service.stats().n_completed, 12);
   EXPECT_TRUE(service.drain(10s));
   EXPECT_THROW(service.submit({1, 2}, {}), Error);
+}
+
+TEST(Service, CountsAnEndBeforeItsReaderSeesIt) {
+  Service service(Context(golden("llama"), {.n_ctx = 256, .n_sequences = 4, .n_threads = 1}));
+  for (int i = 1; i < 30; ++i) {
+    Response response =
+        service.submit({1, 2, 3}, {.n = 1 + i % 2, .n_predict = 1 + i % 3, .ignore_end = true});
+    read_all(response, 2);
+    const BatcherStats stats = service.stats();
+    EXPECT_EQ(stats.n_running, 0);
+    EXPECT_EQ(stats.n_completed, i + (i + 1) / 2);
+  }
 }
 
 TEST(Service, ASlowReaderPausesItsOwnCompletionOnly) {

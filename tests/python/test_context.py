@@ -136,10 +136,26 @@ def test_what_else_is_asked_of_an_item(model, context):
     assert [token for token, _ in context.best(item)] == list(np.argsort(-row, kind="stable")[:3])
 
 
+def test_dry_breakers_are_strings(model):
+    logits = np.zeros(model.n_vocab, dtype=np.float32)
+    logits[350] = 30
+
+    def drawn(**options):
+        sampler = model.sampler(temperature=0, dry_multiplier=100.0, dry_allowed_length=1, **options)
+        for token in [300, 301, 13, 350, 310, 311, 300, 301, 13]:  # 13 is the byte of a newline.
+            sampler.accept(token)
+        return sampler.sample(logits)
+
+    assert drawn() == drawn(dry_breakers=["\n"]) == 350
+    assert drawn(dry_breakers=[]) != 350
+    with pytest.raises(weft.InvalidArgumentError, match="breaker is empty"):
+        model.sampler(dry_breakers=[""])
+
+
 def test_a_full_cache_changes_nothing(model):
     context = model.context(n_ctx=64, n_sequences=2)
     decode(context, [300] * 60, logits=False)
-    with pytest.raises(weft.CacheFullError):
+    with pytest.raises(weft.CacheFullError, match="60 of 64 cells are in use, and the batch has 8 tokens"):
         decode(context, [300] * 8, seq=1)
     assert context.next_pos(1) == 0
     context.remove(0)

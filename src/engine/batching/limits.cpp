@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "engine/forget.h"
 #include "engine/prompt_parts.h"
 #include "engine/refuse.h"
 #include "engine/sequence_adapters.h"
@@ -31,6 +32,10 @@ BatcherParams fill_in(BatcherParams p, const Context& context) {
   if (limits.n_waiting < 0 || limits.n_waiting_tokens < 0 || limits.n_completions < 1 ||
       limits.n_request_tokens < 1 || limits.n_stops < 0)
     refuse("the limits of a batcher must not be negative, and let in one completion at least");
+  if (p.draft != nullptr && p.speculation != Speculation::kModel)
+    refuse("there is the context of a draft model, and speculation is not kModel; set it, or give no draft");
+  if (p.speculation > Speculation::kModel)
+    refuse("there is no speculation " + std::to_string(static_cast<int>(p.speculation)));
   if (p.draft == &context) refuse("a context cannot be its own draft; make one of the draft model");
   if (p.n_draft < 0 || p.n_draft > kMaxDraft)
     refuse("the depth of drafts must be 0 to " + std::to_string(kMaxDraft));
@@ -57,7 +62,7 @@ namespace {
 void check_source(std::span<const Token> source, const RequestParams& p, const Context& context) {
   const auto unsupported = [](const char* why) { throw Error(ErrorCode::kUnsupported, why); };
   if (!p.parts.empty()) unsupported("a source is text alone: this model has no place for pictures or sounds");
-  if (p.prompt_logprobs && p.n_logprobs >= 0)
+  if (p.prompt_logprobs)
     unsupported(
         "this model reads the prompt as a source and predicts none of its tokens: there are no logprobs of "
         "them; ask without prompt_logprobs");
@@ -71,7 +76,6 @@ void check_source(std::span<const Token> source, const RequestParams& p, const C
 void check_request(std::span<const Token> prompt, const RequestParams& p, const Context& context,
                    const BatcherLimits& limits) {
   if (prompt.empty()) refuse("the prompt is empty");
-  const int n_vocab = context.model().info().n_vocab;
   check_prompt(prompt, p.parts, context);
   const bool reads_source = context.model().info().reads_source;
   if (reads_source) check_source(prompt, p, context);
@@ -86,14 +90,17 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
            " tokens); ask for fewer completions");
   if (p.n_logprobs > kMaxLogprobs) refuse("at most " + std::to_string(kMaxLogprobs) + " log-probabilities");
   if (p.n_ctx < 0 || p.n_keep < 0) refuse("n_ctx and n_keep must not be negative");
-  if (p.pooling != Pooling::kNone && (p.n > 1 || p.prompt_logprobs || p.context_shift || p.constraint))
+  if (p.pooling != Pooling::kNone && (p.n > 1 || p.n_min > 0 || !p.stop.empty() || p.n_logprobs >= 0 ||
+                                      p.prompt_logprobs || p.context_shift || p.constraint))
     refuse(
-        "an embedding is one completion, of which nothing is written: ask without n, prompt_logprobs, "
-        "context_shift and a constraint");
+        "an embedding is one completion, and no token of it is generated: ask without n, n_min, stop, "
+        "n_logprobs, prompt_logprobs, context_shift and a constraint");
   if (p.pooling == Pooling::kCls)
     refuse(
         "the first token of a text that is read in order knows nothing of the rest: pool by the mean or the "
         "last one");
+  if (p.pooling > Pooling::kLast)
+    refuse("there is no pooling " + std::to_string(static_cast<int>(p.pooling)));
   if (p.n_min < 0) refuse("n_min is " + std::to_string(p.n_min) + ", expected 0 or more tokens");
   if (p.n_predict >= 0 && p.n_min > p.n_predict)
     refuse("n_min asks for " + std::to_string(p.n_min) + " tokens and n_predict for at most " +
@@ -109,20 +116,14 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
     refuse("the request has " + std::to_string(p.stop.size()) + " stop strings of " +
            std::to_string(stop_bytes) + " bytes, at most " + std::to_string(limits.n_stops) + " of " +
            std::to_string(limits.stop_bytes) + " are taken");
-  if (p.context_shift && !context.can_shift())
-    throw Error(ErrorCode::kUnsupported,
-                "the text of this model cannot be shifted: it has learned positions or recurrent layers");
-  if (p.context_shift && any_skips(p.parts))
-    throw Error(ErrorCode::kUnsupported,
-                "a text with pictures cannot be shifted in this model, whose positions know their lines and "
-                "columns; ask without context_shift");
   const int limit = max_text(p, context);
+  if (p.context_shift) check_forgets(context, p.parts, p.n_keep, limit);
   if (!reads_source && prompt.size() > static_cast<std::size_t>(limit))
     refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
            std::to_string(limit) +
            "; make the context with a larger n_ctx (-c of the program), or the prompt shorter");
   if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);
-  const Sampler checked(p.sampler, n_vocab);  // Refuses what makes no sense.
+  const Sampler checked(p.sampler, context.model().tokenizer());  // Refuses what makes no sense.
 }
 
 void check_load(const QueueLoad& load, std::size_t n_prompt, int n_completions, const BatcherLimits& limits) {

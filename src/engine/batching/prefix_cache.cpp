@@ -249,7 +249,7 @@ bool PrefixCache::forget(Stream& stream, const std::function<bool()>& make_room)
   broken_ = true;
   index_.remove(stream.seq);
   if (drafter_ != nullptr) drafter_->cut(stream.seq, 0);
-  const bool done = engine::forget(context_, stream.seq, keep, n, make_room);
+  const bool done = context_.forget(stream.seq, keep, n, make_room);
   broken_ = false;
   stream.shifted = true;
   if (!done) return false;

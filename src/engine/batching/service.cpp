@@ -60,8 +60,9 @@ struct Response::State {
   struct Part {
     Chunk chunk;
     bool is_news = false;
-    bool lost = false;    // There was no memory for some of it.
-    bool paused = false;  // By the service's thread, which alone knows.
+    bool is_held = false;  // Its end is not shown yet.
+    bool lost = false;     // There was no memory for some of it.
+    bool paused = false;   // By the service's thread, which alone knows.
     bool taken_to_end = false;
   };
 
@@ -89,12 +90,30 @@ struct Response::State {
         chunk.stop = part.lost ? StopReason::kError : output.stop;
         chunk.stop_string = part.lost ? -1 : output.stop_string;
         chunk.stats = output.stats;
+        part.is_held = true;
+        part.is_news = false;
+        std::erase(news, output.completion);
+        return true;
       }
       note(part);
       wants_more = !wants_cancel;
     }
     tell();
     return wants_more;
+  }
+
+  /// From the service's thread, once its statistics count the ends that were added.
+  void show_ends() {
+    bool any = false;
+    {
+      const std::lock_guard lock(mutex);
+      for (Part& part : parts) {
+        if (!std::exchange(part.is_held, false)) continue;
+        note(part);
+        any = true;
+      }
+    }
+    if (any) tell();
   }
 
   /// Ends completions that the batcher never had.
@@ -330,7 +349,9 @@ struct Service::Impl {
       try {
         batcher.impl_->renew([&] {
           has_context = false;
-          { const Context gone = std::move(context); }
+          {
+            const Context gone = std::move(context);
+          }
           context = make();
           has_context = true;
         });
@@ -417,11 +438,16 @@ struct Service::Impl {
   }
 
   bool step() {
+    bool more = true;
     try {
-      return batcher.step();
-    } catch (...) {
-      return true;  // A waker that throws though it must not: its request is cancelled, and that is all.
+      more = batcher.step();
+    } catch (...) {  // A waker that throws though it must not: its request is cancelled, and that is all.
     }
+    if (std::exchange(any_ended, false)) {
+      publish(true);
+      for (const StatePtr& state : active) state->show_ends();
+    }
+    return more;
   }
 
   void begin(Submission& submission) {
@@ -429,6 +455,7 @@ struct Service::Impl {
     try {
       if (active.size() == active.capacity()) active.reserve(2 * active.size() + 8);
       submission.params.on_output = [this, state = state.get()](const Output& output) {
+        any_ended |= output.done;
         if (!state->add(output)) return false;
         pause_if_full(*state, output.completion);
         return true;
@@ -513,6 +540,7 @@ struct Service::Impl {
   // Of the service's thread:
   Batcher batcher;
   std::vector<StatePtr> active;
+  bool any_ended = false;  // In this step.
   std::chrono::steady_clock::time_point published_at;
 
   std::thread thread;

@@ -44,9 +44,8 @@ Clock::time_point after(Clock::time_point start, double ms) {
 }  // namespace
 
 Stream::Writer::Writer(const Request& request, int completion, const Model& model)
-    : sampler(sampler_of(request.params, completion), model.info().n_vocab),
-      detokenizer(model.tokenizer(), request.params.special),
-      filter(request.params.stop) {
+    : sampler(sampler_of(request.params, completion), model.tokenizer()),
+      text(model.tokenizer(), request.params.special, request.params.stop) {
   for (const Token token : request.prompt)
     if (token >= 0) sampler.accept(token);
 }
@@ -88,7 +87,7 @@ OutputToken Stream::drawn(const Context& context, int item, bool from_best, Toke
 void Stream::read_prompt(const Context& context, int item, bool from_best) {
   const Token token = request_->prompt[static_cast<std::size_t>(n_prompt_told_ + 1)];
   new_prompt_.push_back(with_logprobs(token, context.logit(item), context.log_sum_exp(item),
-                                      best_of(context, item, from_best, params().n_logprobs)));
+                                      best_of(context, item, from_best, std::max(params().n_logprobs, 0))));
   ++n_prompt_told_;
 }
 
@@ -113,19 +112,13 @@ bool Stream::draw(const Context& context, int item, bool from_best, std::span<co
   }
   text.push_back(token);
   if (constraint_) constraint_->accept(token);
-  const bool is_silent = params().special && model_.tokenizer().is_end(token);
-  if (!is_silent && !emit(writer_->detokenizer.push(token))) return false;
+  if (writer_->text.push(token, new_text_)) {
+    finish(StopReason::kStopString);
+    return false;
+  }
   if (params().n_predict < 0 || stats.n_generated < params().n_predict) return true;
   finish(StopReason::kLength);
   return false;
-}
-
-bool Stream::emit(std::string_view more) {
-  std::string free;
-  const bool stop = writer_->filter.push(more, free);
-  new_text_ += free;
-  if (stop) finish(StopReason::kStopString);
-  return !stop;
 }
 
 void Stream::finish(StopReason reason) noexcept {
@@ -135,9 +128,7 @@ void Stream::finish(StopReason reason) noexcept {
   stats.total_ms = ms_between(request_->submitted, Clock::now());
   if (reason == StopReason::kStopString || !writer_) return;
   try {
-    std::string free;
-    if (writer_->filter.push(writer_->detokenizer.finish(), free)) stop_ = StopReason::kStopString;
-    new_text_ += free + writer_->filter.rest();
+    if (writer_->text.finish(new_text_)) stop_ = StopReason::kStopString;
   } catch (const std::exception&) {  // No memory for its last characters.
     stop_ = StopReason::kError;
   }
@@ -179,7 +170,7 @@ bool Stream::deliver() {
                              .embedding = embedding,
                              .done = done_,
                              .stop = stop_,
-                             .stop_string = stop_ == StopReason::kStopString ? writer_->filter.found() : -1,
+                             .stop_string = stop_ == StopReason::kStopString ? writer_->text.found() : -1,
                              .error = error_,
                              .stats = stats});
 }

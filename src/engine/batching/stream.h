@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "engine/batching/draft_tree.h"
-#include "engine/batching/stop_filter.h"
 #include "engine/batching/text_origin.h"
 #include "engine/prompt_parts.h"
+#include "engine/text_writer.h"
 #include "weft/batcher.h"
 #include "weft/context.h"
 #include "weft/tokenizer.h"
@@ -86,7 +86,7 @@ class Stream {
   bool wants_prompt() const { return wants_prompt(stats.n_prompt - 1) || params().pooling == Pooling::kMean; }
   /// Whether that of token n of the text is.
   bool wants_prompt(int n) const {
-    return params().prompt_logprobs && params().n_logprobs >= 0 && n > n_prompt_told_ && n < stats.n_prompt;
+    return params().prompt_logprobs && n > n_prompt_told_ && n < stats.n_prompt;
   }
   TokenConstraint* constraint() const { return constraint_.get(); }
   /// Whether the token ends it.
@@ -164,11 +164,9 @@ class Stream {
   struct Writer {
     Writer(const Request& request, int completion, const Model& model);
     Sampler sampler;
-    Detokenizer detokenizer;
-    StopFilter filter;
+    TextWriter text;
   };
 
-  bool emit(std::string_view more);
   OutputToken drawn(const Context& context, int item, bool from_best, Token token) const;
 
   std::shared_ptr<const Request> request_;

@@ -11,14 +11,22 @@ namespace {
 // Tokens that may pile up behind those that windows reach, before they are forgotten together.
 constexpr std::size_t kForgottenTogether = 1024;
 
+/// Unless the parameters name others.
+const std::vector<std::string>& usual_breakers() {
+  static const std::vector<std::string> breakers = {"\n", ":", "\"", "*"};
+  return breakers;
+}
+
 }  // namespace
 
-History::History(const SamplerParams& params, std::size_t n_vocab)
-    : params_(params), breakers_(params.dry_breakers), n_vocab_(n_vocab) {
+History::History(const SamplerParams& params, std::size_t n_vocab, const Tokenizer* tokenizer)
+    : params_(params), tokenizer_(tokenizer), n_vocab_(n_vocab) {
   const bool neutral = params.repetition_penalty == 1.0f && params.frequency_penalty == 0.0f &&
                        params.presence_penalty == 0.0f;
   penalises_ = params.penalty_last_n != 0 && !neutral;
   has_dry_ = params.dry_multiplier > 0.0f && params.dry_penalty_last_n != 0;
+  if (has_dry_ && tokenizer != nullptr)
+    breakers_.emplace(params.dry_breakers ? *params.dry_breakers : usual_breakers());
 }
 
 std::size_t History::window(int n) const {
@@ -28,8 +36,15 @@ std::size_t History::window(int n) const {
 void History::accept(Token id) {
   if (!penalises_ && !has_dry_) return;
   text_.push_back(id);
+  since_breaker_ = breakers_ && ends_breaker(id) ? 0 : since_breaker_ + 1;
   forget_beginning();
   if (dry_applied_) make_room();
+}
+
+bool History::ends_breaker(Token id) {
+  bool ends = false;
+  for (const char byte : tokenizer_->piece(id, true)) ends |= breakers_->push(byte) >= 0;
+  return ends;
 }
 
 void History::forget_beginning() {
@@ -38,11 +53,7 @@ void History::forget_beginning() {
   if (text_.size() < needed + std::max(needed, kForgottenTogether)) return;
   if (!counts_.empty()) count_window();
   const std::size_t n = text_.size() - needed;
-  const auto forget = [n](auto& from) {
-    from.erase(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(std::min(n, from.size())));
-  };
-  forget(text_);
-  forget(breaker_ends_);
+  text_.erase(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(n));
   count_begin_ -= std::min(n, count_begin_);
   count_end_ -= std::min(n, count_end_);
 }
@@ -52,7 +63,8 @@ void History::clear() {
   for (Token id : present_) counts_[static_cast<std::size_t>(id)] = {};
   present_.clear();
   count_begin_ = count_end_ = 0;
-  breaker_ends_.clear();
+  since_breaker_ = 0;
+  if (breakers_) breakers_->reset();
 }
 
 void History::count_window() {
@@ -111,20 +123,6 @@ void History::make_room() {
   if (matches_.size() >= n) return;
   matches_.resize(2 * n);
   prolonging_.reserve(2 * n);
-  breaker_ends_.reserve(2 * n);
-}
-
-// How many of the last n tokens come behind the last breaker among them.
-std::size_t History::since_breaker(std::size_t n) {
-  for (std::size_t end = breaker_ends_.size(); end < text_.size(); ++end) {
-    const std::size_t length = breakers_.shortest_at_end(std::span(text_).first(end + 1));
-    breaker_ends_.push_back(static_cast<std::uint32_t>(length));
-  }
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::size_t length = breaker_ends_[text_.size() - 1 - i];
-    if (length > 0 && i + length <= n) return i;
-  }
-  return n;
 }
 
 // With the text read backwards, matches_[i] is how many tokens from i on equal
@@ -158,7 +156,7 @@ void History::apply_dry(Candidates& candidates) {
   dry_applied_ = true;
   make_room();
   const std::size_t n = window(params_.dry_penalty_last_n);
-  const std::size_t limit = n > 1 ? since_breaker(n) : 0;
+  const std::size_t limit = n > 1 ? std::min(n, since_breaker_) : 0;
   if (limit == 0) return;
   prolonging_.clear();
   measure_repetitions(n, limit);

@@ -3,19 +3,20 @@
 // it is first applied it holds the text and nothing else.
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "engine/sampling/candidates.h"
-#include "engine/sampling/dry_breakers.h"
+#include "engine/string_matcher.h"
 #include "weft/sampler.h"
+#include "weft/tokenizer.h"
 
 namespace weft::engine {
 
 class History {
  public:
-  /// `params` must outlive it; its breakers need not.
-  History(const SamplerParams& params, std::size_t n_vocab);
+  /// The arguments must outlive it. Without a tokenizer DRY has no breakers.
+  History(const SamplerParams& params, std::size_t n_vocab, const Tokenizer* tokenizer);
 
   // Whether the parameters ask for it, whatever the text is.
   bool penalises() const { return penalises_; }
@@ -30,7 +31,8 @@ class History {
   void apply_penalties(Candidates& candidates);
   /// DRY (p-e-w, text-generation-webui 2024): a token that would prolong a repetition of length m >= allowed,
   /// that is one which followed an earlier copy of the last m tokens, loses multiplier * base^(m - allowed).
-  /// A repetition does not reach back beyond a breaker. Takes time linear in the text.
+  /// A repetition does not reach back beyond the token in which a breaker ends. Takes time linear in the
+  /// text.
   void apply_dry(Candidates& candidates);
 
  private:
@@ -41,11 +43,11 @@ class History {
   void forget_beginning();
   void count_window();
   void make_room();
-  std::size_t since_breaker(std::size_t n);
+  bool ends_breaker(Token id);
   void measure_repetitions(std::size_t n, std::size_t limit);
 
   const SamplerParams& params_;
-  const DryBreakers breakers_;
+  const Tokenizer* const tokenizer_;
   const std::size_t n_vocab_;
   bool penalises_ = false;
   bool has_dry_ = false;
@@ -62,12 +64,12 @@ class History {
   std::size_t count_begin_ = 0, count_end_ = 0;
 
   bool dry_applied_ = false;
-  std::vector<std::uint32_t> breaker_ends_;  // By place of the text: of the shortest breaker that ends there
-                                             // the length, or 0. As far as it was needed.
-  std::vector<std::size_t> matches_;         // Scratch, as long as the text: see measure_repetitions.
-  std::vector<std::int32_t> longest_;        // By token: the longest repetition that it would prolong; 0
-                                             // between calls.
-  std::vector<Token> prolonging_;            // Those with longest_ > 0.
+  std::optional<StringMatcher> breakers_;  // Has read all tokens so far. Null: no breakers.
+  std::size_t since_breaker_ = 0;          // Tokens after the last one in which a breaker ended.
+  std::vector<std::size_t> matches_;       // Scratch, as long as the text: see measure_repetitions.
+  std::vector<std::int32_t> longest_;      // By token: the longest repetition that it would prolong; 0
+                                           // between calls.
+  std::vector<Token> prolonging_;          // Those with longest_ > 0.
 };
 
 }  // namespace weft::engine

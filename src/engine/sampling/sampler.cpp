@@ -13,6 +13,7 @@
 #include "engine/sampling/random.h"
 #include "engine/sampling/steps.h"
 #include "weft/error.h"
+#include "weft/tokenizer.h"
 
 namespace weft {
 namespace {
@@ -70,6 +71,17 @@ void check_bias(std::span<const std::pair<Token, float>> biases, int n_vocab, Ch
     refuse("logit_bias bans all tokens; leave one to draw");
 }
 
+void check_breakers(std::span<const std::string> breakers) {
+  std::size_t n_bytes = 0;
+  for (const std::string& breaker : breakers) {
+    if (breaker.empty()) refuse("a DRY breaker is empty; leave it out");
+    n_bytes += breaker.size();
+  }
+  if (n_bytes > SamplerParams::kMaxBreakerBytes)
+    refuse("the DRY breakers have " + std::to_string(n_bytes) + " bytes together, at most " +
+           std::to_string(SamplerParams::kMaxBreakerBytes) + " are allowed; give fewer");
+}
+
 void check(const SamplerParams& params, int n_vocab) {
   constexpr float kLarge = 1e9f;
   if (n_vocab < 1) refuse("the vocabulary is empty");
@@ -104,18 +116,7 @@ void check(const SamplerParams& params, int n_vocab) {
   for (const SamplerStep step : params.steps)
     if (std::ranges::find(kSteps, step, &decltype(kSteps)::value_type::first) == kSteps.end())
       refuse("there is no step " + std::to_string(static_cast<int>(step)));
-  std::size_t n_breaker_tokens = 0;
-  for (const auto& breaker : params.dry_breakers) {
-    if (breaker.empty()) refuse("a DRY breaker is empty");
-    if (breaker.size() > SamplerParams::kMaxBreakerLength)
-      refuse("a DRY breaker has " + std::to_string(breaker.size()) + " tokens, at most " +
-             std::to_string(SamplerParams::kMaxBreakerLength) + " are allowed");
-    for (Token id : breaker) check_id("a DRY breaker", id);
-    n_breaker_tokens += breaker.size();
-  }
-  if (n_breaker_tokens > SamplerParams::kMaxBreakerTokens)
-    refuse("the DRY breakers have " + std::to_string(n_breaker_tokens) + " tokens together, at most " +
-           std::to_string(SamplerParams::kMaxBreakerTokens) + " are allowed; give fewer");
+  if (params.dry_breakers) check_breakers(*params.dry_breakers);
   check_bias(params.logit_bias, n_vocab, check_id);
 }
 
@@ -162,14 +163,14 @@ std::vector<SamplerStep> parse_sampler_steps(std::string_view text) {
 }
 
 struct Sampler::Impl {
-  Impl(const SamplerParams& given, int size)
+  Impl(const SamplerParams& given, int size, const Tokenizer* tokenizer)
       : params(given),
         n_vocab(static_cast<std::size_t>(size)),
         seed(given.seed == SamplerParams::kRandomSeed ? random_seed() : given.seed),
         random(seed),
         candidates(n_vocab),
-        history(params, n_vocab) {
-    params.dry_breakers = {};  // `history` has them in a form of its own.
+        history(params, n_vocab, tokenizer) {
+    params.dry_breakers.reset();  // `history` has them in a form of its own.
     if (params.mirostat != 0)
       mirostat.emplace(params.mirostat, params.mirostat_tau, params.mirostat_eta, n_vocab);
   }
@@ -187,7 +188,7 @@ struct Sampler::Impl {
   void apply_bias();
   Token pick_best();
 
-  SamplerParams params;  // As it was given, but for the breakers.
+  SamplerParams params;  // As it was given, without the breakers.
   const std::size_t n_vocab;
   const std::uint64_t seed;
   engine::Random random;
@@ -280,9 +281,15 @@ Token Sampler::Impl::pick_best() {
   return id;
 }
 
+Sampler::Sampler(const SamplerParams& params, const Tokenizer& tokenizer) {
+  check(params, tokenizer.n_vocab());
+  impl_ = std::make_unique<Impl>(params, tokenizer.n_vocab(), &tokenizer);
+}
 Sampler::Sampler(const SamplerParams& params, int n_vocab) {
   check(params, n_vocab);
-  impl_ = std::make_unique<Impl>(params, n_vocab);
+  if (params.dry_multiplier > 0.0f && params.dry_breakers && !params.dry_breakers->empty())
+    refuse("DRY breakers are texts, and it knows no token's text; make it with the tokenizer");
+  impl_ = std::make_unique<Impl>(params, n_vocab, nullptr);
 }
 Sampler::~Sampler() = default;
 Sampler::Sampler(Sampler&&) noexcept = default;

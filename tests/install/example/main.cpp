@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     if (argc > 1) {
       const auto model = weft::Model::load(argv[1]);
       weft::Context context(model, {.n_ctx = 64, .n_threads = 1});
-      weft::Sampler sampler({.temperature = 0.0f}, model->info().n_vocab);
+      weft::Sampler sampler({.temperature = 0.0f}, model->tokenizer());
       weft::GenerateParams params;
       params.n_predict = 4;
       params.ignore_end = true;

@@ -1,0 +1,45 @@
+#include "engine/text_writer.h"
+
+#include <algorithm>
+
+namespace weft::engine {
+
+bool StopFilter::push(std::string_view text, std::string& out, bool shown) {
+  for (const char byte : text) {
+    held_.push_back({byte, shown});
+    found_ = matcher_.push(byte);
+    if (found_ < 0) continue;
+    release(held_.size() - stops_[static_cast<std::size_t>(found_)].size(), out);
+    held_.clear();
+    return true;
+  }
+  release(held_.size() - matcher_.n_open(), out);
+  return false;
+}
+
+bool StopFilter::has(std::string_view text) const {
+  return std::ranges::any_of(stops_, [&](std::string_view stop) { return stop.find(text) != stop.npos; });
+}
+
+void StopFilter::release(std::size_t n, std::string& out) {
+  const auto end = held_.begin() + static_cast<std::ptrdiff_t>(n);
+  for (auto byte = held_.begin(); byte != end; ++byte)
+    if (byte->shown) out += byte->value;
+  held_.erase(held_.begin(), end);
+}
+
+bool TextWriter::push(Token token, std::string& out) {
+  const std::string text = tokenizer_.piece(token, true);
+  const bool shown = special_ ? !tokenizer_.is_end(token) : tokenizer_.piece(token) == text;
+  if (shown) return filter_.push(detokenizer_.push(token), out);
+  return filter_.has(text) && filter_.push(text, out, false);
+}
+
+bool TextWriter::finish(std::string& out) {
+  if (filter_.found() >= 0) return true;
+  const bool found = filter_.push(detokenizer_.finish(), out);
+  filter_.finish(out);
+  return found;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,63 @@
+#pragma once
+// Turns generated tokens into the completion: whole characters, up to a stop string.
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/string_matcher.h"
+#include "weft/tokenizer.h"
+
+namespace weft::engine {
+
+/// Holds bytes back while they may begin a stop string.
+class StopFilter {
+ public:
+  explicit StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)), matcher_(stops_) {}
+
+  /// Matches more bytes, and appends the free ones to `out`. Returns true when a stop string is
+  /// complete: `out` then ends before it, and push() must not be called again. Bytes that are not `shown` are
+  /// matched only.
+  bool push(std::string_view text, std::string& out, bool shown = true);
+  /// Whether a stop string contains these bytes.
+  bool has(std::string_view text) const;
+  /// At the end: appends the bytes held back.
+  void finish(std::string& out) { release(held_.size(), out); }
+  /// The index of the matched stop string; -1: none.
+  int found() const { return found_; }
+
+ private:
+  void release(std::size_t n, std::string& out);
+
+  struct Byte {
+    char value;
+    bool shown;
+  };
+  std::vector<std::string> stops_;
+  StringMatcher matcher_;
+  std::vector<Byte> held_;
+  int found_ = -1;
+};
+
+/// One per generation; the tokenizer must outlive it.
+class TextWriter {
+ public:
+  /// With `special`, `out` includes control tokens. It never includes end tokens.
+  TextWriter(const Tokenizer& tokenizer, bool special, const std::vector<std::string>& stops)
+      : tokenizer_(tokenizer), special_(special), detokenizer_(tokenizer, special), filter_(stops) {}
+
+  /// Appends to `out` the characters that are free after this token. Returns true when a stop string is
+  /// complete. Stop strings match control tokens, which `out` may exclude.
+  bool push(Token token, std::string& out);
+  /// Appends the characters held back. Returns true when a stop string is complete.
+  bool finish(std::string& out);
+  int found() const { return filter_.found(); }  ///< The index of the stop string; -1: none.
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool special_;
+  Detokenizer detokenizer_;
+  StopFilter filter_;
+};
+
+}  // namespace weft::engine
