@@ -73,6 +73,19 @@ TEST_F(Steps, GiveTheIdsOfTokenizers) {
   }
 }
 
+// Its table of replacements and its removal of spaces, as SentencePiece applies them.
+TEST_F(Steps, SentencePiecesBpeGivesItsIds) {
+  constexpr std::int64_t kTokens = 800;
+  test::write_small_model(scratch_, kTokens);
+  std::filesystem::copy(kData / "tokenizers/sentencepiece-bpe.model", scratch_ / "tokenizer.model");
+  const Tokenizer tokenizer = converted();
+  std::ifstream file(kData / "tokenizers/sentencepiece-bpe.json");
+  for (const json& one : json::parse(file))
+    EXPECT_EQ(tokenizer.encode(one["text"].get<std::string>(), {.add_special = false, .parse_special = false}),
+              one["ids"].get<std::vector<Token>>())
+        << one["text"];
+}
+
 TEST_F(Steps, UnknownOnesAreRefusedByName) {
   const auto refused = [&](const char* part, const json& step, const std::string& text) {
     json tokenizer = tokenizer_named("first");
