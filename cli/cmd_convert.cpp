@@ -29,7 +29,8 @@ int run(const ConvertOptions& options) {
     for (const std::string_view name : convertible_architectures()) print(fmt::format("{}\n", name));
     return kExitOk;
   }
-  if (options.folder.empty()) throw UsageError("give a folder with config.json and model.safetensors, or with adapter_config.json");
+  if (options.folder.empty())
+    throw UsageError("give a folder with config.json and model.safetensors, or with adapter_config.json");
   std::filesystem::path to = options.output;
   if (to.empty()) {
     const std::filesystem::path folder = std::filesystem::absolute(options.folder).lexically_normal();

@@ -52,9 +52,9 @@ std::vector<std::string_view> convertible_architectures();
 
 /// Writes one file: whole, or not at all. Holds one tensor of the result in memory at a time. The folder is
 /// an untrusted input. A folder with an adapter gives a GGUF adapter (ModelParams::adapters). Throws Error
-/// kUnsupported for architectures, tokenizers, weights and adapters that weft cannot convert, kInvalidFile for
-/// a folder that is damaged, lacks a weight or contradicts itself, kInvalidArgument for an unknown type and
-/// for an adapter without ConvertParams::base, kNotFound, kIo, kCancelled.
+/// kUnsupported for architectures, tokenizers, weights and adapters that weft cannot convert, kInvalidFile
+/// for a folder that is damaged, lacks a weight or contradicts itself, kInvalidArgument for an unknown type
+/// and for an adapter without ConvertParams::base, kNotFound, kIo, kCancelled.
 ConvertResult convert(const std::filesystem::path& folder, const std::filesystem::path& to,
                       const ConvertParams& params = {});
 

@@ -8,7 +8,8 @@ namespace weft::base {
 
 /// The way out, as the end of an error message.
 inline constexpr std::string_view kLfsAdvice =
-    "it is a pointer of git-lfs and not the file itself; run 'git lfs pull' in its folder, or download the file "
+    "it is a pointer of git-lfs and not the file itself; run 'git lfs pull' in its folder, or download the "
+    "file "
     "again";
 
 /// Whether a file with this content, or the beginning of it, is one.

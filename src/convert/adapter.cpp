@@ -37,10 +37,12 @@ void check_kind(const Json& adapter) {
     throw Error(ErrorCode::kUnsupported,
                 "the adapter is one of MLX, which is not converted; fuse it into its model (mlx_lm.fuse) and "
                 "convert that");
-  if (kind != "LORA") refuse_adapter("peft_type is " + kind.value_or("missing").substr(0, 40) + ", expected LORA");
+  if (kind != "LORA")
+    refuse_adapter("peft_type is " + kind.value_or("missing").substr(0, 40) + ", expected LORA");
   // Options that change how the pairs are applied.
-  for (const char* name : {"use_dora", "use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens",
-                           "trainable_token_indices", "target_parameters", "lora_bias", "arrow_config"})
+  for (const char* name :
+       {"use_dora", "use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens",
+        "trainable_token_indices", "target_parameters", "lora_bias", "arrow_config"})
     if (says(adapter, name)) refuse_adapter(std::string(name) + " is set, which weft does not apply");
 }
 
@@ -72,8 +74,10 @@ class Scales {
         alpha = other;
         break;
       }
-    const double scale = alpha / (by_root_ ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
-    if (!std::isfinite(scale) || scale == 0.0) refuse_value("lora_alpha", "gives a scale of " + std::to_string(scale));
+    const double scale =
+        alpha / (by_root_ ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
+    if (!std::isfinite(scale) || scale == 0.0)
+      refuse_value("lora_alpha", "gives a scale of " + std::to_string(scale));
     return scale;
   }
 
@@ -87,8 +91,8 @@ class Scales {
   std::vector<std::pair<text::Pattern, double>> others_;
 };
 
-/// "base_model.model.X.lora_A.weight" as X and whether it is A; some savers write an adapter's name before the
-/// ending.
+/// "base_model.model.X.lora_A.weight" as X and whether it is A; some savers write an adapter's name before
+/// the ending.
 std::pair<std::string, bool> module_of(const std::string& full) {
   constexpr std::string_view kFront = "base_model.model.", kBase = ".base_layer";
   for (const bool is_a : {true, false}) {
@@ -105,9 +109,12 @@ std::pair<std::string, bool> module_of(const std::string& full) {
     throw Error(ErrorCode::kUnsupported, name + "adapts embeddings, which weft does not" + kMerge);
   if (full.find("lora_magnitude_vector") != full.npos)
     throw Error(ErrorCode::kUnsupported, name + "is of DoRA, which weft does not apply" + kMerge);
-  throw Error(ErrorCode::kUnsupported,
-              name + "is no part of a low-rank pair, but a weight that was trained whole (modules_to_save, biases, "
-                     "new tokens)" + kMerge);
+  throw Error(
+      ErrorCode::kUnsupported,
+      name +
+          "is no part of a low-rank pair, but a weight that was trained whole (modules_to_save, biases, "
+          "new tokens)" +
+          kMerge);
 }
 
 std::map<std::string, Pair> pairs_of(const FolderWeights& weights, const Scales& scales) {
@@ -125,7 +132,8 @@ std::map<std::string, Pair> pairs_of(const FolderWeights& weights, const Scales&
     if (pair.a == nullptr || pair.b == nullptr)
       refuse_tensor((pair.a == nullptr ? pair.b : pair.a)->name, "is there without the other of its pair");
     if (pair.a->shape[0] != pair.b->shape[1])
-      refuse_tensor(pair.b->name, "has " + std::to_string(pair.b->shape[1]) + " columns, the other of its pair has " +
+      refuse_tensor(pair.b->name, "has " + std::to_string(pair.b->shape[1]) +
+                                      " columns, the other of its pair has " +
                                       std::to_string(pair.a->shape[0]) + " rows");
     pair.scale = scales.of(module, pair.a->shape[0]);
   }
@@ -141,7 +149,8 @@ struct Matrix {
 /// GGUF reorders more than the rows of these matrices, which a pair cannot follow.
 bool changes_columns(const std::string& name, const Family& family) {
   const auto has = [&](unsigned trait) { return (family.traits & trait) != 0; };
-  return (has(kLatent) && name.starts_with("attn_kv_b.")) || (has(kDeltaTiled) && name.starts_with("ssm_out.")) ||
+  return (has(kLatent) && name.starts_with("attn_kv_b.")) ||
+         (has(kDeltaTiled) && name.starts_with("ssm_out.")) ||
          (has(kRowsOfExperts) && name.find("_exps.") != name.npos);
 }
 
@@ -155,15 +164,17 @@ std::vector<Matrix> matrices_of(const std::map<std::string, Pair>& pairs, const 
                                                "' adapts a part of the model that is not converted" + kMerge);
     const Place place = place_of(full, family);
     if (place.name == "token_embd.weight")
-      throw Error(ErrorCode::kUnsupported,
-                  "tensor '" + pair.a->name.substr(0, 120) + "' adapts embeddings, which weft does not" + kMerge);
+      throw Error(ErrorCode::kUnsupported, "tensor '" + pair.a->name.substr(0, 120) +
+                                               "' adapts embeddings, which weft does not" + kMerge);
     if (place.name == "output.weight" && config.get_bool("tie_word_embeddings", false))
       throw Error(ErrorCode::kUnsupported,
                   "tensor '" + pair.a->name.substr(0, 120) +
-                      "' adapts the output head, whose matrix is that of the embeddings in this model" + kMerge);
+                      "' adapts the output head, whose matrix is that of the embeddings in this model" +
+                      kMerge);
     if (place.joined || changes_columns(place.name, family))
       throw Error(ErrorCode::kUnsupported, "tensor '" + pair.a->name.substr(0, 120) +
-                                               "' adapts a matrix that is stored in another order in GGUF" + kMerge);
+                                               "' adapts a matrix that is stored in another order in GGUF" +
+                                               kMerge);
     Matrix& matrix = found[{place.block, place.layer, place.name}];
     matrix.name = (place.layer < 0 ? "" : place.block + "." + std::to_string(place.layer) + ".") + place.name;
     matrix.parts.emplace_back(place.expert, pair);
@@ -183,17 +194,18 @@ void check_parts(const Matrix& matrix, const Config& config) {
   const std::int64_t n_experts = of_experts ? config.get_int(kExperts).value_or(0) : 1;
   const auto& [unused, first] = matrix.parts.front();
   if (n_experts != static_cast<std::int64_t>(matrix.parts.size()))
-    throw Error(ErrorCode::kUnsupported, "the adapter has pairs for " + std::to_string(matrix.parts.size()) + " of " +
-                                             std::to_string(n_experts) + " matrices of " + matrix.name + kMerge);
+    throw Error(ErrorCode::kUnsupported, "the adapter has pairs for " + std::to_string(matrix.parts.size()) +
+                                             " of " + std::to_string(n_experts) + " matrices of " +
+                                             matrix.name + kMerge);
   for (const auto& [expert, pair] : matrix.parts)
     if (pair.a->shape != first.a->shape || pair.b->shape != first.b->shape || pair.scale != first.scale)
-      throw Error(ErrorCode::kUnsupported,
-                  "tensor '" + pair.b->name.substr(0, 120) + "' has another shape or scale than those of other experts" +
-                      kMerge);
+      throw Error(ErrorCode::kUnsupported, "tensor '" + pair.b->name.substr(0, 120) +
+                                               "' has another shape or scale than those of other experts" +
+                                               kMerge);
 }
 
 /// One tensor from a side of the pairs; experts are stacked.
-OutTensor stacked(const Matrix& matrix, const Source* Pair::*which, DType type) {
+OutTensor stacked(const Matrix& matrix, const Source* Pair::* which, DType type) {
   OutTensor tensor{.name = matrix.name, .type = type, .shape = (matrix.parts.front().second.*which)->shape};
   for (const auto& [expert, pair] : matrix.parts) tensor.views.emplace_back(*(pair.*which));
   if (matrix.parts.front().first >= 0)
@@ -209,12 +221,15 @@ DType storable(DType type, const OutTensor& tensor) {
 
 std::filesystem::path adapter_file(const std::filesystem::path& folder) {
   std::error_code ignored;
-  if (const auto path = folder / "adapter_model.safetensors"; std::filesystem::exists(path, ignored)) return path;
+  if (const auto path = folder / "adapter_model.safetensors"; std::filesystem::exists(path, ignored))
+    return path;
   if (std::filesystem::exists(folder / "adapter_model.bin", ignored))
     throw Error(ErrorCode::kUnsupported,
-                folder.string() + " has only pickled weights (adapter_model.bin), which may run any code when they "
-                                  "are read; save the adapter with save_pretrained(..., safe_serialization=True)");
-  if (std::filesystem::exists(folder / "adapters.safetensors", ignored)) return folder / "adapters.safetensors";
+                folder.string() +
+                    " has only pickled weights (adapter_model.bin), which may run any code when they "
+                    "are read; save the adapter with save_pretrained(..., safe_serialization=True)");
+  if (std::filesystem::exists(folder / "adapters.safetensors", ignored))
+    return folder / "adapters.safetensors";
   throw Error(ErrorCode::kNotFound, folder.string() + " has no adapter_model.safetensors");
 }
 
@@ -247,9 +262,10 @@ AdapterPlan plan_adapter(const Json& adapter, const FolderWeights& weights, cons
   const std::string start = find_text(adapter, "init_lora_weights").value_or("");
   for (const char* changing : {"pissa", "olora", "corda", "loftq", "lora_ga"})
     if (start.starts_with(changing))
-      plan.notes.push_back("init_lora_weights is " + start.substr(0, 40) +
-                           ": its training begins with a changed base model; the adapter fits the published one "
-                           "only if it was saved for that (path_initial_model_for_weight_conversion)");
+      plan.notes.push_back(
+          "init_lora_weights is " + start.substr(0, 40) +
+          ": its training begins with a changed base model; the adapter fits the published one "
+          "only if it was saved for that (path_initial_model_for_weight_conversion)");
   return plan;
 }
 

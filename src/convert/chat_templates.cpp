@@ -29,7 +29,8 @@ std::string read_template(const std::filesystem::path& path) {
 std::string key_name(std::string name) {
   std::replace_if(
       name.begin(), name.end(),
-      [](char c) { return !((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z')); }, '_');
+      [](char c) { return !((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z')); },
+      '_');
   return name;
 }
 
@@ -42,7 +43,8 @@ Templates templates_of(const Json& value) {
   Templates all;
   if (value.is_string()) add(kDefault, value.get<std::string>(), all);
   if (value.is_array())
-    for (const Json& named : value) add(find_text(named, "name").value_or(""), find_text(named, "template"), all);
+    for (const Json& named : value)
+      add(find_text(named, "name").value_or(""), find_text(named, "template"), all);
   if (value.is_object())
     for (const auto& [name, text] : value.items()) add(name, find_text(value, name.c_str()), all);
   return all;
@@ -75,7 +77,8 @@ void add_chat_templates(const std::filesystem::path& folder, const Json& names, 
       return named.first != "tool_use" && named.first != "rag";
     });
     const auto& chosen = other == all.end() ? *all.begin() : *other;
-    notes.push_back("the folder's chat templates have no \"default\"; the file's is \"" + chosen.first + "\"");
+    notes.push_back("the folder's chat templates have no \"default\"; the file's is \"" + chosen.first +
+                    "\"");
     all[kDefault] = std::string(chosen.second);
   }
   file.set("tokenizer.chat_template", all.at(kDefault));

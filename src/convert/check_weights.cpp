@@ -35,11 +35,11 @@ void check_biases(const std::vector<OutTensor>& tensors) {
     std::string_view name = name_in_layer(tensor.name);
     if (!name.ends_with(kWeight)) continue;
     name.remove_suffix(kWeight.size());
-    const std::string bias =
-        tensor.name.substr(0, tensor.name.size() - kWeight.size()) + std::string(kBias);
+    const std::string bias = tensor.name.substr(0, tensor.name.size() - kWeight.size()) + std::string(kBias);
     if (biases.contains(std::string(name) + std::string(kBias)) && !all.contains(bias))
-      throw Error(ErrorCode::kInvalidFile, "the folder lacks a weight: " + bias +
-                                               " is missing, other layers have one; download the folder again");
+      throw Error(ErrorCode::kInvalidFile,
+                  "the folder lacks a weight: " + bias +
+                      " is missing, other layers have one; download the folder again");
   }
 }
 

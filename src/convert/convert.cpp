@@ -164,8 +164,9 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   if (is_adapter_folder(folder)) return convert_adapter(folder, to, params);
   if (!params.base.empty())
     throw Error(ErrorCode::kInvalidArgument,
-                folder.string() + " is no adapter (it has no adapter_config.json, or a config.json as well), so "
-                                  "it needs no base model (--base)");
+                folder.string() +
+                    " is no adapter (it has no adapter_config.json, or a config.json as well), so "
+                    "it needs no base model (--base)");
   if (!is_model_folder(folder))
     throw Error(ErrorCode::kNotFound, folder.string() + " is no folder with a config.json");
   Json json = read_json(folder / "config.json");
@@ -202,8 +203,7 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   std::vector<std::string> notes;
   add_general(folder, architecture, type, file);
   add_metadata(modules, config, family, weights, tensors, file);
-  add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file,
-                 notes);
+  add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file, notes);
   if ((family.traits & kEncoder) != 0)
     file.set("tokenizer.ggml.token_type_count",
              static_cast<std::uint32_t>(config.get_int({"type_vocab_size"}).value_or(2)));

@@ -39,8 +39,9 @@ namespace {
 std::optional<std::pair<int, int>> part_numbers(const std::string& name) {
   constexpr std::string_view kFront = "model-", kMiddle = "-of-", kEnd = ".safetensors";
   constexpr std::size_t kDigits = 5;
-  if (name.size() != kFront.size() + kMiddle.size() + kEnd.size() + 2 * kDigits || !name.starts_with(kFront) ||
-      !name.ends_with(kEnd) || name.substr(kFront.size() + kDigits, kMiddle.size()) != kMiddle)
+  if (name.size() != kFront.size() + kMiddle.size() + kEnd.size() + 2 * kDigits ||
+      !name.starts_with(kFront) || !name.ends_with(kEnd) ||
+      name.substr(kFront.size() + kDigits, kMiddle.size()) != kMiddle)
     return std::nullopt;
   const auto number = [&](std::size_t at) {
     int value = 0;
@@ -58,8 +59,8 @@ std::vector<std::filesystem::path> parts_of(const std::filesystem::path& folder)
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
     if (const auto numbers = part_numbers(entry.path().filename().string())) {
       if (n != 0 && n != numbers->second)
-        throw Error(ErrorCode::kInvalidFile, folder.string() + " has parts of " + std::to_string(n) + " and of " +
-                                                 std::to_string(numbers->second) +
+        throw Error(ErrorCode::kInvalidFile, folder.string() + " has parts of " + std::to_string(n) +
+                                                 " and of " + std::to_string(numbers->second) +
                                                  " files; remove those of the other model");
       n = numbers->second;
       parts[numbers->first] = entry.path();

@@ -32,7 +32,8 @@ std::string take_charsmap(Json& step, std::string& map, GgufWriter& file) {
     file.set("tokenizer.ggml.precompiled_charsmap", std::vector<std::uint8_t>(data, data + bytes->size()));
   std::string found(reinterpret_cast<const char*>(data), bytes->size());
   if (!map.empty() && map != found)
-    throw Error(ErrorCode::kUnsupported, "tokenizer.json has two tables of replacements (precompiled_charsmap)");
+    throw Error(ErrorCode::kUnsupported,
+                "tokenizer.json has two tables of replacements (precompiled_charsmap)");
   step.erase("precompiled_charsmap");
   return found;
 }
@@ -65,9 +66,10 @@ void add_steps(const Json& tokenizer, bool cuts_by_name, GgufWriter& file) {
     const Json* const adds = find(*step, "add_prefix_space");
     const bool prefixes = find_text(*step, "type") == "ByteLevel" && adds != nullptr && *adds == true;
     if (cuts_by_name && prefixes && !first)
-      throw Error(ErrorCode::kUnsupported,
-                  "tokenizer.json puts a space before each piece of a text (add_prefix_space), which weft does not "
-                  "do; another text would give the model wrong tokens");
+      throw Error(
+          ErrorCode::kUnsupported,
+          "tokenizer.json puts a space before each piece of a text (add_prefix_space), which weft does not "
+          "do; another text would give the model wrong tokens");
     if (!cuts_by_name || prefixes) cuts.push_back(*step);
     first = false;
   }

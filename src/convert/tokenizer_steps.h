@@ -14,8 +14,8 @@ std::vector<const Json*> normalizers_of(const Json& tokenizer);
 std::vector<const Json*> pre_tokenizers_of(const Json& tokenizer);
 
 /// Sets weft.tokenizer.normalizers, weft.tokenizer.pre_tokenizers and tokenizer.ggml.precompiled_charsmap.
-/// `cuts_by_name`: tokenizer.ggml.pre names the pre-tokenizer, so only its space in front is written. Throws Error kUnsupported that names a step that weft does not apply, and
-/// kInvalidFile.
+/// `cuts_by_name`: tokenizer.ggml.pre names the pre-tokenizer, so only its space in front is written. Throws
+/// Error kUnsupported that names a step that weft does not apply, and kInvalidFile.
 void add_steps(const Json& tokenizer, bool cuts_by_name, GgufWriter& file);
 
 }  // namespace weft::convert_impl

@@ -102,11 +102,13 @@ class Vocabulary {
     if (added != nullptr && added->is_array())
       for (const Json& token : *added) {
         const Json* const id = find(token, "id");
-        if (id == nullptr || !id->is_number_integer()) refuse("tokenizer.json: an added token has no id or no content");
+        if (id == nullptr || !id->is_number_integer())
+          refuse("tokenizer.json: an added token has no id or no content");
         put_added(token, id->get<std::int64_t>(), "tokenizer.json");
       }
     const bool says_all = added != nullptr;
-    if (const Json* const by_id = find(names_, "added_tokens_decoder"); by_id != nullptr && by_id->is_object())
+    if (const Json* const by_id = find(names_, "added_tokens_decoder");
+        by_id != nullptr && by_id->is_object())
       for (const auto& [number, token] : by_id->items()) {
         std::int64_t id = -1;
         const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
@@ -118,7 +120,8 @@ class Vocabulary {
     for (const auto& [text, id] : beside.items()) {
       if (!id.is_number_integer()) refuse("added_tokens.json: a token's number is none");
       const auto number = id.get<std::int64_t>();
-      if (is_free(number) && !ids_.contains(text)) put(text, number, is_named(text) ? kControl : kUserDefined);
+      if (is_free(number) && !ids_.contains(text))
+        put(text, number, is_named(text) ? kControl : kUserDefined);
     }
     for (std::size_t i = 0; i < n_tokens_; ++i)
       if (tokens_[i].empty() && kinds_[i] == kUnused) tokens_[i] = "[PAD" + std::to_string(i) + "]";
@@ -147,9 +150,7 @@ class Vocabulary {
 
   /// Whether the folder names a token as one of its special ones.
   bool is_named(const std::string& text) const {
-    const auto is = [&](const Json& token) {
-      return token == text || find_text(token, "content") == text;
-    };
+    const auto is = [&](const Json& token) { return token == text || find_text(token, "content") == text; };
     for (const auto& [name, token] : names_.items())
       if (name.ends_with("_token") && is(token)) return true;
     const Json* const others = find(names_, "additional_special_tokens");
@@ -187,8 +188,9 @@ class Vocabulary {
     const std::vector<std::string> merges = read_merges(model);
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"})
       if (const std::string mark = find_text(model, name).value_or(""); !mark.empty())
-        throw Error(ErrorCode::kUnsupported, "tokenizer.json marks parts of words with '" + mark.substr(0, 40) +
-                                                 "' (" + name + "), which weft does not do in BPE");
+        throw Error(ErrorCode::kUnsupported, "tokenizer.json marks parts of words with '" +
+                                                 mark.substr(0, 40) + "' (" + name +
+                                                 "), which weft does not do in BPE");
     const Json* const fallback = find(model, "byte_fallback");
     const bool bytes = fallback != nullptr && fallback->is_boolean() && fallback->get<bool>();
     if (bytes && ids_.contains("<0x00>") && ids_.contains("<0xFF>")) {
@@ -353,7 +355,8 @@ class Vocabulary {
   void add_word_pieces(const Json& model) {
     read_vocabulary(model);
     if (const auto prefix = find_text(model, "continuing_subword_prefix"); prefix && *prefix != "##")
-      throw Error(ErrorCode::kUnsupported, "tokenizer.json marks parts of words with '" + prefix->substr(0, 40) +
+      throw Error(ErrorCode::kUnsupported, "tokenizer.json marks parts of words with '" +
+                                               prefix->substr(0, 40) +
                                                "' (continuing_subword_prefix), expected '##'");
     add_steps(tokenizer_, false, file_);
     const Json* const step = find(tokenizer_, "normalizer");

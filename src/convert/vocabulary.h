@@ -1,7 +1,7 @@
 #pragma once
 // The tokenizer of a folder as GGUF's keys: from tokenizer.json, a file of SentencePiece, or vocab.txt of
-// BERT, with tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json and the
-// chat templates.
+// BERT, with tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json and
+// the chat templates.
 #include <cstdint>
 #include <filesystem>
 #include <string>

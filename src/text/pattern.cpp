@@ -25,8 +25,9 @@ std::string with_words(std::string_view expression) {
     if (c == '[') in_class = true;
     if (c == ']') in_class = false;
     if (next == 'W' && in_class)
-      throw Error(ErrorCode::kUnsupported, "the tokenizer's expression '" + std::string(expression.substr(0, 80)) +
-                                               "' has \\W in a class of characters, which weft does not read");
+      throw Error(ErrorCode::kUnsupported,
+                  "the tokenizer's expression '" + std::string(expression.substr(0, 80)) +
+                      "' has \\W in a class of characters, which weft does not read");
     if (next == 'w' || next == 'W')
       result.append(in_class ? "" : next == 'w' ? "[" : "[^").append(kWord).append(in_class ? "" : "]");
     else
@@ -48,8 +49,9 @@ std::vector<Place> find_expression(const pcre2_code& code, std::string_view text
                                PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, data.get(), context.get());
     if (rc == PCRE2_ERROR_NOMATCH) break;
     if (rc < 0)
-      throw Error(ErrorCode::kUnsupported, "an expression of weft.tokenizer.* takes too many steps (PCRE2 error " +
-                                               std::to_string(rc) + ")");
+      throw Error(
+          ErrorCode::kUnsupported,
+          "an expression of weft.tokenizer.* takes too many steps (PCRE2 error " + std::to_string(rc) + ")");
     if (found[0] < at || found[1] <= found[0]) break;  // \K can move a match's begin.
     places.push_back({found[0], found[1]});
     at = found[1];
@@ -74,12 +76,13 @@ Pattern Pattern::of_expression(std::string_view expression) {
   int error = 0;
   PCRE2_SIZE at = 0;
   const std::shared_ptr<pcre2_code> code(
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error,
-                    &at, nullptr),
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr),
       base::Pcre2Deleter());
   if (code == nullptr)
-    throw Error(ErrorCode::kUnsupported,
-                "the tokenizer's expression '" + std::string(expression.substr(0, 80)) + "' is none that weft reads");
+    throw Error(
+        ErrorCode::kUnsupported,
+        "the tokenizer's expression '" + std::string(expression.substr(0, 80)) + "' is none that weft reads");
   return Pattern([code](std::string_view text) { return find_expression(*code, text); });
 }
 

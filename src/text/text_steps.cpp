@@ -30,13 +30,15 @@ constexpr std::size_t kMaxSteps = 64;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 32;
 
 [[noreturn]] void refuse(const Json& step, const std::string& reason) {
-  throw Error(ErrorCode::kInvalidFile, "the tokenizer's step " + step.dump(-1, ' ', true).substr(0, 120) + " " + reason);
+  throw Error(ErrorCode::kInvalidFile,
+              "the tokenizer's step " + step.dump(-1, ' ', true).substr(0, 120) + " " + reason);
 }
 
 [[noreturn]] void refuse_unknown(const Json& step, const char* kind) {
-  throw Error(ErrorCode::kUnsupported,
-              "the tokenizer has a " + std::string(kind) + " that weft does not apply (" +
-                  step.dump(-1, ' ', true).substr(0, 120) + "); without it, the model would get wrong tokens");
+  throw Error(ErrorCode::kUnsupported, "the tokenizer has a " + std::string(kind) +
+                                           " that weft does not apply (" +
+                                           step.dump(-1, ' ', true).substr(0, 120) +
+                                           "); without it, the model would get wrong tokens");
 }
 
 Json parse(std::string_view steps, const char* key) {
@@ -177,8 +179,8 @@ Change charsmap(std::string_view bytes) {
 /// SentencePiece's rules nmt, without NFKC.
 Change nmt() {
   return by_character([](char32_t c, std::string_view bytes, std::string& to) {
-    const bool dropped = (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
-                         c == 0x9F;
+    const bool dropped =
+        (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
     const bool space = c == '\t' || c == '\n' || c == '\f' || c == '\r' || c == 0x1680 ||
                        (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
                        c == 0xFEFF || c == 0xFFFD;
@@ -223,7 +225,8 @@ void add_change(const Json& step, std::string_view map, std::vector<Change>& cha
   if (type == "Replace") return add(replace(pattern_of(step), text_of(step, "content").value_or("")));
   if (type == "Prepend") return add(prepend(text_of(step, "prepend").value_or("")));
   if (type == "Strip")
-    return add(strip(flag_of(step, "strip_left").value_or(true), flag_of(step, "strip_right").value_or(true)));
+    return add(
+        strip(flag_of(step, "strip_left").value_or(true), flag_of(step, "strip_right").value_or(true)));
   if (type == "BertNormalizer") return add_bert(step, changes);
   refuse_unknown(step, "normalizer");
 }
@@ -272,7 +275,8 @@ std::vector<Stretch> joined(std::vector<Stretch> all, Behaviour behaviour) {
   std::vector<Stretch> result;
   bool found_before = false;
   for (const Stretch& s : all) {
-    const bool joins = behaviour == Behaviour::kContiguous ? s.found == found_before : s.found && !found_before;
+    const bool joins =
+        behaviour == Behaviour::kContiguous ? s.found == found_before : s.found && !found_before;
     found_before = s.found;
     if (!joins || result.empty()) {
       result.push_back(s);
@@ -298,8 +302,10 @@ Cut split(Pattern pattern, Behaviour behaviour, bool invert = false) {
 Cut metaspace(const Json& step) {
   const std::string mark = text_of(step, "replacement").value_or(std::string(kSpaceMark));
   const auto older = flag_of(step, "add_prefix_space");
-  const std::string scheme = text_of(step, "prepend_scheme").value_or(older.value_or(true) ? "always" : "never");
-  if (scheme != "always" && scheme != "first" && scheme != "never") refuse(step, "has an unknown prepend_scheme");
+  const std::string scheme =
+      text_of(step, "prepend_scheme").value_or(older.value_or(true) ? "always" : "never");
+  if (scheme != "always" && scheme != "first" && scheme != "never")
+    refuse(step, "has an unknown prepend_scheme");
   if (mark.empty()) refuse(step, "has an empty replacement");
   const Change marks = replace(Pattern::of_text(" "), mark);
   const Cut words = flag_of(step, "split").value_or(true)

@@ -1,7 +1,7 @@
 #pragma once
 // The steps of a tokenizer.json of Hugging Face before its model: normalizers change a string, pre-tokenizers
-// cut it into pieces and mark where words begin. GGUF has no keys for most of these steps. `weft convert` keeps
-// them as JSON under keys of weft's own (docs/convert.md).
+// cut it into pieces and mark where words begin. GGUF has no keys for most of these steps. `weft convert`
+// keeps them as JSON under keys of weft's own (docs/convert.md).
 #include <functional>
 #include <string>
 #include <string_view>

@@ -177,8 +177,8 @@ struct Tokenizer::Impl {
     special.emplace(texts, std::move(all), v.single_word);
   }
 
-  /// Moves tokens that are matched after normalising out of `user` and `all`. A control token that normalising
-  /// does not change remains there, because its position in the prompt decides whether it counts.
+  /// Moves tokens that are matched after normalising out of `user` and `all`. A control token that
+  /// normalising does not change remains there, because its position in the prompt decides whether it counts.
   void set_normalised(const Vocabulary& v, std::vector<Token>& user, std::vector<Token>& all) {
     const std::set<Token> flagged(v.normalized.begin(), v.normalized.end());
     std::set<Token> moved;
@@ -188,12 +188,14 @@ struct Tokenizer::Impl {
       const std::string text = flagged.contains(id) ? normalizer->apply(texts[id]) : "";
       bytes += text.size();
       if (bytes > 0xFFFF'FFFFu)
-        throw Error(ErrorCode::kInvalidFile, "the vocabulary's added tokens have more than 4 GiB once normalised");
+        throw Error(ErrorCode::kInvalidFile,
+                    "the vocabulary's added tokens have more than 4 GiB once normalised");
       normalised_texts.add(text);
       if (!text.empty() && !(is_special(kinds[i]) && text == texts[id])) moved.insert(id);
     }
     const auto split = [&](std::vector<Token>& ids) {
-      const auto rest = std::stable_partition(ids.begin(), ids.end(), [&](Token id) { return !moved.contains(id); });
+      const auto rest =
+          std::stable_partition(ids.begin(), ids.end(), [&](Token id) { return !moved.contains(id); });
       std::vector<Token> found(rest, ids.end());
       ids.erase(rest, ids.end());
       return found;
@@ -266,10 +268,11 @@ struct Tokenizer::Impl {
     }
   }
 
-  /// `text` is valid UTF-8; `find(done)` gives the next token that is written out in it. `takes_special(begin,
-  /// end)`: control tokens that are matched after normalising count in that part.
+  /// `text` is valid UTF-8; `find(done)` gives the next token that is written out in it.
+  /// `takes_special(begin, end)`: control tokens that are matched after normalising count in that part.
   template <typename Find, typename TakesSpecial>
-  void encode(std::string_view text, Find&& find, TakesSpecial&& takes_special, std::vector<Token>& out) const {
+  void encode(std::string_view text, Find&& find, TakesSpecial&& takes_special,
+              std::vector<Token>& out) const {
     const std::unique_ptr<text::Encoder::Session> session = encoder->session();
     const auto between = [&](std::size_t begin, std::size_t end) {
       const std::string_view part = text.substr(begin, end - begin);
@@ -282,8 +285,8 @@ struct Tokenizer::Impl {
   }
 
   /// A part between tokens: applies the steps, and matches tokens after normalising.
-  void encode_part(std::string_view part, bool begins_text, bool takes_special, text::Encoder::Session& session,
-                   std::vector<Token>& out) const {
+  void encode_part(std::string_view part, bool begins_text, bool takes_special,
+                   text::Encoder::Session& session, std::vector<Token>& out) const {
     const std::string text = normalizer->apply(part);
     const auto& matcher = takes_special ? normalised_special : normalised_user;
     const auto find = [&](std::size_t done) {

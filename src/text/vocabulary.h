@@ -49,7 +49,7 @@ struct Vocabulary {
   // How the tokenizer finds added tokens in its input.
   std::vector<Token> strip_left, strip_right;  ///< Take the white space at that side with them.
   std::vector<Token> single_word;              ///< Count only where no word character is next to them.
-  std::vector<Token> normalized;  ///< Are looked for, normalised, in the normalised input.
+  std::vector<Token> normalized;               ///< Are looked for, normalised, in the normalised input.
 };
 
 inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;

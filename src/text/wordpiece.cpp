@@ -68,8 +68,8 @@ class WordPieceEncoder final : public Encoder {
     std::vector<Token> ids;
     for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
       // User-defined tokens are matched as written and never become a piece of a word.
-      if (const TokenKind kind = kind_of(vocabulary, i); !vocabulary.tokens[i].empty() && is_text(kind) &&
-                                                         kind != TokenKind::kUserDefined)
+      if (const TokenKind kind = kind_of(vocabulary, i);
+          !vocabulary.tokens[i].empty() && is_text(kind) && kind != TokenKind::kUserDefined)
         ids.push_back(static_cast<Token>(i));
     return ids;
   }

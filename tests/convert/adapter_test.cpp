@@ -1,5 +1,5 @@
-// Adapters of PEFT: what the file adds to each matrix of the converted base is what merging in the folder adds
-// to the matrix there.
+// Adapters of PEFT: what the file adds to each matrix of the converted base is what merging in the folder
+// adds to the matrix there.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -44,7 +44,8 @@ Matrices read_matrices(const std::filesystem::path& path) {
 
 test::StoredTensors stored(const Matrices& matrices) {
   test::StoredTensors result;
-  for (const auto& [name, matrix] : matrices) result[name] = {"F32", matrix.shape, test::bytes_of(matrix.values)};
+  for (const auto& [name, matrix] : matrices)
+    result[name] = {"F32", matrix.shape, test::bytes_of(matrix.values)};
   return result;
 }
 
@@ -58,7 +59,8 @@ Matrix pattern(std::int64_t rows, std::int64_t columns, int seed) {
 
 /// to += scale * b a, where `at` is where the matrix begins in `to`.
 void add_product(Matrix& to, std::size_t at, const Matrix& a, const Matrix& b, double scale) {
-  const auto rank = static_cast<std::size_t>(a.shape.end()[-2]), columns = static_cast<std::size_t>(a.shape.back());
+  const auto rank = static_cast<std::size_t>(a.shape.end()[-2]),
+             columns = static_cast<std::size_t>(a.shape.back());
   const auto rows = static_cast<std::size_t>(b.shape.end()[-2]);
   const std::size_t part = at / (rows * columns);
   for (std::size_t i = 0; i < rows; ++i)
@@ -209,10 +211,12 @@ TEST_F(Adapter, WhatWeftDoesNotApplyIsRefusedByName) {
     expect_refused(lora_, ErrorCode::kUnsupported, text, params);
   };
   refused_tensor("base_model.model.lm_head.modules_to_save.weight", pattern(512, 64, 1), "trained whole");
-  refused_tensor("base_model.model.model.norm.weight", pattern(1, 64, 1), "'base_model.model.model.norm.weight'");
-  refused_tensor("base_model.model.model.embed_tokens.lora_embedding_A", pattern(4, 512, 1), "adapts embeddings");
-  refused_tensor("base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector.weight", pattern(64, 1, 1),
-                 "DoRA");
+  refused_tensor("base_model.model.model.norm.weight", pattern(1, 64, 1),
+                 "'base_model.model.model.norm.weight'");
+  refused_tensor("base_model.model.model.embed_tokens.lora_embedding_A", pattern(4, 512, 1),
+                 "adapts embeddings");
+  refused_tensor("base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector.weight",
+                 pattern(64, 1, 1), "DoRA");
   pairs_ = good;
   // One expert of six.
   add("model.layers.1.block_sparse_moe.experts.2.w1", 4, 2.0);
@@ -253,7 +257,8 @@ TEST_F(Adapter, NeedsItsBase) {
   use_base("mixtral");
   add("model.layers.0.self_attn.q_proj", 4, 2.0);
   write_adapter({{"r", 4}, {"lora_alpha", 8}});
-  expect_refused(lora_, ErrorCode::kInvalidArgument, "an adapter of the model 'someone/model'; say with --base");
+  expect_refused(lora_, ErrorCode::kInvalidArgument,
+                 "an adapter of the model 'someone/model'; say with --base");
   expect_refused(lora_, ErrorCode::kInvalidArgument, "has not", {.base = scratch_ / "nowhere"});
   expect_refused(base_, ErrorCode::kInvalidArgument, "is no adapter", {.base = base_});
   std::filesystem::remove(lora_ / "adapter_model.safetensors");

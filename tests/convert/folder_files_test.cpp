@@ -69,8 +69,9 @@ class FolderFiles : public ConvertTest {
 
 TEST_F(FolderFiles, AddedTokensBesideSentencePiece) {
   const auto folder = sentencepiece_folder(1010);
-  write(folder / "added_tokens.json",
-        R"({"<unk>": 0, "<s>": 1, "<|im_end|>": 1000, "<|im_start|>": 1001, "<tool>": 1002, "<beyond>": 2000})");
+  write(
+      folder / "added_tokens.json",
+      R"({"<unk>": 0, "<s>": 1, "<|im_end|>": 1000, "<|im_start|>": 1001, "<tool>": 1002, "<beyond>": 2000})");
   write(folder / "special_tokens_map.json",
         R"({"eos_token": {"content": "<|im_end|>"}, "additional_special_tokens": ["<|im_start|>"]})");
   const Keys keys = converted(folder);
@@ -109,7 +110,8 @@ TEST_F(FolderFiles, AllEndsAreKept) {
   const Keys keys = converted(folder);
   const auto ends = std::get<std::vector<std::int32_t>>(keys.at("tokenizer.ggml.eos_token_ids"));
   for (const std::int32_t id : {3, 4, 5, 6, 7}) EXPECT_EQ(std::count(ends.begin(), ends.end(), id), 1) << id;
-  EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.eos_token_id")), static_cast<std::uint32_t>(ends[0]));
+  EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.eos_token_id")),
+            static_cast<std::uint32_t>(ends[0]));
 }
 
 TEST_F(FolderFiles, ChatTemplates) {
@@ -153,7 +155,8 @@ TEST_F(FolderFiles, MissingWeightsAreNamed) {
   expect_without("gemma2", "model.layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight");
   expect_without("qwen2moe", "model.layers.0.self_attn.q_proj.bias", "blk.0.attn_q.bias");
   expect_without("gptneox", "gpt_neox.layers.1.mlp.dense_h_to_4h.bias", "blk.1.ffn_up.bias");
-  expect_without("flan-t5", "decoder.block.0.layer.1.EncDecAttention.k.weight", "dec.blk.0.cross_attn_k.weight");
+  expect_without("flan-t5", "decoder.block.0.layer.1.EncDecAttention.k.weight",
+                 "dec.blk.0.cross_attn_k.weight");
 }
 
 TEST_F(FolderFiles, PartsWithoutAnIndex) {

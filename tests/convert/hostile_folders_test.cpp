@@ -66,8 +66,9 @@ TEST_F(HostileFolders, BadFoldersAreRefusedInWords) {
   replace(folder / "tokenizer.json", "{", R"({"normalizer": {"type": "Reverse"},)");
   expect_refused(folder, ErrorCode::kUnsupported, "Reverse");
   restore();
-  replace(folder / "tokenizer.json", "\"pre_tokenizer\": {",
-          R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true},
+  replace(
+      folder / "tokenizer.json", "\"pre_tokenizer\": {",
+      R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true},
              {"type": "ByteLevel", "add_prefix_space": true}]}, "other": {)");
   expect_refused(folder, ErrorCode::kUnsupported, "add_prefix_space");
   restore();

@@ -68,7 +68,8 @@ TEST_F(Steps, GiveTheIdsOfTokenizers) {
     const Tokenizer tokenizer = converted();
     for (std::size_t i = 0; i < one["texts"].get<std::size_t>(); ++i) {
       const auto text = vectors()["texts"][i].get<std::string>();
-      EXPECT_EQ(ids_of(tokenizer, text), one["ids"][i].get<std::vector<Token>>()) << one["name"] << ": " << text;
+      EXPECT_EQ(ids_of(tokenizer, text), one["ids"][i].get<std::vector<Token>>())
+          << one["name"] << ": " << text;
     }
   }
 }
@@ -81,8 +82,9 @@ TEST_F(Steps, SentencePiecesBpeGivesItsIds) {
   const Tokenizer tokenizer = converted();
   std::ifstream file(kData / "tokenizers/sentencepiece-bpe.json");
   for (const json& one : json::parse(file))
-    EXPECT_EQ(tokenizer.encode(one["text"].get<std::string>(), {.add_special = false, .parse_special = false}),
-              one["ids"].get<std::vector<Token>>())
+    EXPECT_EQ(
+        tokenizer.encode(one["text"].get<std::string>(), {.add_special = false, .parse_special = false}),
+        one["ids"].get<std::vector<Token>>())
         << one["text"];
 }
 
@@ -93,9 +95,12 @@ TEST_F(Steps, UnknownOnesAreRefusedByName) {
     write_folder(tokenizer);
     expect_refused(scratch_, ErrorCode::kUnsupported, text);
   };
-  refused("normalizer", {{"type", "ByteLevel"}}, "a normalizer that weft does not apply ({\"type\":\"ByteLevel\"})");
-  refused("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Reverse"}}}}}, "Reverse");
-  refused("normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "("}}}, {"content", ""}}, "expression '('");
+  refused("normalizer", {{"type", "ByteLevel"}},
+          "a normalizer that weft does not apply ({\"type\":\"ByteLevel\"})");
+  refused("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Reverse"}}}}},
+          "Reverse");
+  refused("normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "("}}}, {"content", ""}},
+          "expression '('");
   refused("pre_tokenizer", {{"type", "UnicodeScripts"}}, "a pre-tokenizer that weft does not apply");
   refused("pre_tokenizer", {{"type", "FixedLength"}, {"length", 5}}, "FixedLength");
   json tokenizer = tokenizer_named("bytes");

@@ -489,11 +489,12 @@ TEST(Gguf, MissingAndEmptyFiles) {
 }
 
 TEST(Gguf, PointersOfGitLfsAreToldWithTheWayOut) {
-  for (const char* text : {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\n"
-                           "size 538090408\n",
-                           "version https://git-lfs.github.com/spec/v1"})
-    expect_error([&] { File::parse(std::as_bytes(std::span(std::string_view(text)))); }, ErrorCode::kInvalidFile,
-                 "git lfs pull");
+  for (const char* text :
+       {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\n"
+        "size 538090408\n",
+        "version https://git-lfs.github.com/spec/v1"})
+    expect_error([&] { File::parse(std::as_bytes(std::span(std::string_view(text)))); },
+                 ErrorCode::kInvalidFile, "git lfs pull");
 }
 
 TEST(Gguf, PlannedFilesSayWhatTheWrittenOneSays) {

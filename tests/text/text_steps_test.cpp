@@ -25,7 +25,8 @@ std::string normalised(const std::string& step, std::string_view text) {
 
 std::vector<std::string> cut(const std::string& steps, const std::string& text, bool begins = true) {
   std::vector<std::string> texts;
-  for (const auto& piece : text::PieceCutter("[" + steps + "]").cut({text, begins})) texts.push_back(piece.text);
+  for (const auto& piece : text::PieceCutter("[" + steps + "]").cut({text, begins}))
+    texts.push_back(piece.text);
   return texts;
 }
 
@@ -49,9 +50,14 @@ TEST(Normalizer, NormalForms) {
 }
 
 TEST(Normalizer, Replacements) {
-  EXPECT_EQ(normalised(R"({"type": "Replace", "pattern": {"String": "aa"}, "content": "b"})", "aaaa a"), "bb a");
-  EXPECT_EQ(normalised(R"({"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "})", "a \t\u00a0b\n"), "a b ");
-  EXPECT_EQ(normalised(R"({"type": "Replace", "pattern": {"Regex": "\\w+"}, "content": "x"})", "e\u0301_1 \u00bd"), "x \u00bd");
+  EXPECT_EQ(normalised(R"({"type": "Replace", "pattern": {"String": "aa"}, "content": "b"})", "aaaa a"),
+            "bb a");
+  EXPECT_EQ(
+      normalised(R"({"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "})", "a \t\u00a0b\n"),
+      "a b ");
+  EXPECT_EQ(
+      normalised(R"({"type": "Replace", "pattern": {"Regex": "\\w+"}, "content": "x"})", "e\u0301_1 \u00bd"),
+      "x \u00bd");
   EXPECT_EQ(normalised(R"({"type": "Replace", "pattern": {"String": ""}, "content": "b"})", "a"), "a");
   EXPECT_EQ(normalised(R"({"type": "Replace", "pattern": {"Regex": "x*"}, "content": "-"})", "axxb"), "a-b");
   EXPECT_EQ(normalised(R"({"type": "Prepend", "prepend": "_"})", ""), "");
@@ -61,7 +67,8 @@ TEST(Normalizer, Replacements) {
 
 TEST(PieceCutter, MetaspaceKnowsThreeSchemes) {
   const auto scheme = [](const char* name) {
-    return R"({"type": "Metaspace", "replacement": "_", "split": false, "prepend_scheme": ")" + std::string(name) + "\"}";
+    return R"({"type": "Metaspace", "replacement": "_", "split": false, "prepend_scheme": ")" +
+           std::string(name) + "\"}";
   };
   EXPECT_THAT(cut(scheme("first"), "a b"), ElementsAre("_a_b"));
   EXPECT_THAT(cut(scheme("first"), "a b", false), ElementsAre("a_b"));
@@ -70,7 +77,8 @@ TEST(PieceCutter, MetaspaceKnowsThreeSchemes) {
   // A space that is there already is enough.
   EXPECT_THAT(cut(scheme("always"), " a"), ElementsAre("_a"));
   // Older files have a flag; words are cut unless a file says otherwise.
-  EXPECT_THAT(cut(R"({"type": "Metaspace", "add_prefix_space": false})", "a  b"), ElementsAre("a", "\u2581", "\u2581b"));
+  EXPECT_THAT(cut(R"({"type": "Metaspace", "add_prefix_space": false})", "a  b"),
+              ElementsAre("a", "\u2581", "\u2581b"));
 }
 
 TEST(PieceCutter, Behaviours) {
@@ -95,13 +103,16 @@ TEST(TextSteps, WhatIsUnknownOrDamagedIsRefusedByName) {
   std::string many = "[";
   for (int i = 0; i < 65; ++i) many += std::string(i > 0 ? "," : "") + R"({"type": "NFC"})";
   EXPECT_THAT(message_of(many + "]"), HasSubstr("at most 64 steps"));
-  EXPECT_THAT(message_of(R"([{"type": "Replace", "pattern": {"Regex": "(a"}, "content": ""}])"), HasSubstr("'(a'"));
-  EXPECT_THAT(message_of(R"([{"type": "Replace", "pattern": {"Regex": "\\C"}, "content": ""}])"), HasSubstr("\\C"));
+  EXPECT_THAT(message_of(R"([{"type": "Replace", "pattern": {"Regex": "(a"}, "content": ""}])"),
+              HasSubstr("'(a'"));
+  EXPECT_THAT(message_of(R"([{"type": "Replace", "pattern": {"Regex": "\\C"}, "content": ""}])"),
+              HasSubstr("\\C"));
 }
 
 // An expression that backtracks without end stops at a count of steps.
 TEST(TextSteps, WildExpressionsEndInAnError) {
-  EXPECT_THROW(normalised(R"({"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""})", std::string(64, 'a') + "!"),
+  EXPECT_THROW(normalised(R"({"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""})",
+                          std::string(64, 'a') + "!"),
                Error);
 }
 
