@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -66,13 +67,20 @@ class Vocabulary {
     add_special(config);
     add_flags();
     add_chat_templates(folder_, names_, file_, notes);
+    if (!beyond_.empty())
+      notes.push_back("left out " + std::to_string(beyond_.size()) +
+                      " tokens without a row of embeddings, among them '" + beyond_.begin()->substr(0, 60) +
+                      "'");
   }
 
  private:
   void put(std::string text, std::int64_t id, std::int32_t kind) {
     if (id < 0) refuse("tokenizer.json: the token '" + text.substr(0, 60) + "' has a negative number");
-    // What has no row of embeddings cannot be read by the model.
-    if (static_cast<std::size_t>(id) >= n_tokens_) return;
+    // The model cannot read a token without a row of embeddings.
+    if (static_cast<std::size_t>(id) >= n_tokens_) {
+      beyond_.insert(std::move(text));
+      return;
+    }
     const auto at = static_cast<std::size_t>(id);
     ids_[text] = id;
     tokens_[at] = std::move(text);
@@ -95,8 +103,8 @@ class Vocabulary {
     read_added();
   }
 
-  /// Tokens beside the model's, and a text for each row that has none. tokenizer.json says all where it is
-  /// there; other files only add what it lacks.
+  /// Reads added tokens, and gives each free row a name. Where tokenizer.json is there, other files only fill
+  /// free rows.
   void read_added() {
     const Json* const added = find(tokenizer_, "added_tokens");
     if (added != nullptr && added->is_array())
@@ -120,7 +128,8 @@ class Vocabulary {
     for (const auto& [text, id] : beside.items()) {
       if (!id.is_number_integer()) refuse("added_tokens.json: a token's number is none");
       const auto number = id.get<std::int64_t>();
-      if (is_free(number) && !ids_.contains(text))
+      const bool beyond = static_cast<std::uint64_t>(number) >= n_tokens_;
+      if (beyond || (is_free(number) && !ids_.contains(text)))
         put(text, number, is_named(text) ? kControl : kUserDefined);
     }
     for (std::size_t i = 0; i < n_tokens_; ++i)
@@ -157,7 +166,7 @@ class Vocabulary {
     return others != nullptr && others->is_array() && std::any_of(others->begin(), others->end(), is);
   }
 
-  /// How added tokens are found in a text, where the folder says it.
+  /// Writes how added tokens are matched, where the folder says it.
   void add_flags() {
     if (find(tokenizer_, "model") == nullptr && find(names_, "added_tokens_decoder") == nullptr) return;
     for (const auto& [name, ids] : flags_) file_.set("weft.tokenizer." + std::string(name), ids);
@@ -518,6 +527,7 @@ class Vocabulary {
   std::vector<std::int32_t> kinds_;
   std::vector<float> scores_;
   std::map<std::string, std::int64_t> ids_;
+  std::set<std::string> beyond_;  ///< Tokens that have no row of embeddings.
   /// Ids of added tokens by what tokenizer.json says of them.
   std::array<std::pair<const char*, std::vector<std::int32_t>>, 4> flags_ = {
       {{"lstrip", {}}, {"rstrip", {}}, {"single_word", {}}, {"normalized", {}}}};

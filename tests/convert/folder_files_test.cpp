@@ -1,5 +1,4 @@
-// The files of a folder beside its weights' main file and tokenizer.json: where they are read, and what is
-// refused.
+// Files of a folder next to tokenizer.json and model.safetensors: which are read, and which are refused.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -84,6 +83,8 @@ TEST_F(FolderFiles, AddedTokensBesideSentencePiece) {
   EXPECT_EQ(kinds[1002], kUserDefined);
   EXPECT_EQ(kinds[1], kControl);  // As the file of SentencePiece says.
   EXPECT_EQ(kinds[1003], kUnused);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_EQ(notes_[0], "left out 1 tokens without a row of embeddings, among them '<beyond>'");
   // No tokenizer_config.json names the end.
   EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.eos_token_id")), 1000u);
 }
