@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/steps.json: small models of the four kinds with many pipelines around them (normalizers,
-pre-tokenizers, added tokens as tokenizer.json writes them) and the ids that Hugging Face's tokenizers gives texts of many
-scripts.
+"""Makes tests/data/tokenizers/steps.json: small models of four kinds in many pipelines of normalizers, pre-tokenizers and
+added tokens, with the ids that Hugging Face's tokenizers gives strings of many scripts.
 
-With arguments, tries so many random texts and pipelines with these and weft instead: usage
-make_step_vectors.py [COUNT COMMAND [SEED]], where COMMAND FOLDER reads a JSON list of texts and writes the list of their
-ids. Needs the package tokenizers.
+Usage: make_step_vectors.py [COUNT COMMAND [SEED]]. With arguments, compares COUNT random strings for each pipeline instead.
+COMMAND FOLDER reads a JSON list of strings and writes the list of their ids. Needs the package tokenizers.
 """
 import json
 import random
@@ -76,11 +74,11 @@ def token(content, special=True, **flags):
 
 ADDED = [token("<|im_start|>"), token("<|im_end|>"), token("<mask>", lstrip=True), token("<strip>", lstrip=True, rstrip=True),
          token("word", special=False, single_word=True), token("[INST]", special=False, normalized=False), token("[/INST]", special=False)]
-# Found in normalised text, whatever its kind.
+# Matched after normalising.
 NORMALIZED = [token("<|im_start|>", normalized=True), token("World", special=False), token("CAF\u00c9", special=False, lstrip=True),
               token("hello", special=False, single_word=True), token("<mask>", special=False, rstrip=True)]
 
-# Model, normalizer, pre-tokenizer, added tokens, texts.
+# Model, normalizer, pre-tokenizer, added tokens, strings.
 CASES = {
     "first": ("bpe", None, metaspace("first", False), ADDED, LONG),
     "first-split": ("bpe", None, metaspace("first", True), ADDED, SHORT),

@@ -26,8 +26,8 @@ struct ConvertParams {
   /// Writes the folder's encoder of pictures instead of the text model: the file that stands beside it (see
   /// weft/vision.h).
   bool mmproj = false;
-  /// For a folder with an adapter: the folder of the model that it was trained for, of which only config.json
-  /// is read.
+  /// For a folder with an adapter: the folder of its base model, of which only config.json is read. Empty:
+  /// the adapter's folder, where it has a config.json.
   std::filesystem::path base = {};
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
   std::function<bool(double)> progress = {};
@@ -44,7 +44,7 @@ struct ConvertResult {
 
 /// Whether a path is a folder with a model to convert: it has a config.json.
 bool is_model_folder(const std::filesystem::path& path);
-/// Whether it is a folder with an adapter of PEFT: it has an adapter_config.json and no config.json.
+/// Whether it is a folder with an adapter of PEFT: it has an adapter_config.json and no model's weights.
 bool is_adapter_folder(const std::filesystem::path& path);
 
 /// What `config.json` may name in "architectures".
@@ -52,9 +52,9 @@ std::vector<std::string_view> convertible_architectures();
 
 /// Writes one file: whole, or not at all. Holds one tensor of the result in memory at a time. The folder is
 /// an untrusted input. A folder with an adapter gives a GGUF adapter (ModelParams::adapters). Throws Error
-/// kUnsupported for architectures, tokenizers, weights and adapters that weft cannot convert, kInvalidFile
-/// for a folder that is damaged, lacks a weight or contradicts itself, kInvalidArgument for an unknown type
-/// and for an adapter without ConvertParams::base, kNotFound, kIo, kCancelled.
+/// kUnsupported for architectures, tokenizers, weights and adapters that weft cannot convert. kInvalidFile:
+/// the folder is damaged, lacks a weight or contradicts itself. kInvalidArgument: an unknown type, or an
+/// adapter without ConvertParams::base. Also kNotFound, kIo, kCancelled.
 ConvertResult convert(const std::filesystem::path& folder, const std::filesystem::path& to,
                       const ConvertParams& params = {});
 

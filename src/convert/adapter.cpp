@@ -46,7 +46,7 @@ void check_kind(const Json& adapter) {
     if (says(adapter, name)) refuse_adapter(std::string(name) + " is set, which weft does not apply");
 }
 
-/// A pair for a matrix of the model, or for that of one expert.
+/// A pair for one matrix of the model, or for the matrix of one expert.
 struct Pair {
   const Source* a = nullptr;
   const Source* b = nullptr;
@@ -140,7 +140,7 @@ std::map<std::string, Pair> pairs_of(const FolderWeights& weights, const Scales&
   return pairs;
 }
 
-/// The pairs of a matrix of GGUF: one, or those of all experts.
+/// The pairs of a tensor of GGUF: one, or one for each expert.
 struct Matrix {
   std::string name;  ///< With its layer.
   std::vector<std::pair<std::int64_t, Pair>> parts;

@@ -1,7 +1,7 @@
 #pragma once
-// Adapters as PEFT saves them (adapter_config.json with adapter_model.safetensors) to GGUF's: for each matrix
-// W of the model a pair "W.lora_a" {rank, n_in} and "W.lora_b" {n_out, rank}, of which alpha / rank times
-// lora_b lora_a is added to W (https://huggingface.co/docs/peft/developer_guides/checkpoint).
+// Adapters of PEFT (adapter_config.json with adapter_model.safetensors) to GGUF adapters. Each adapted matrix
+// W has a pair "W.lora_a" {rank, n_in} and "W.lora_b" {n_out, rank}. The adapter adds alpha / rank times
+// lora_b lora_a to W (https://huggingface.co/docs/peft/developer_guides/checkpoint).
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -24,8 +24,8 @@ struct AdapterPlan {
 };
 
 /// `adapter` is adapter_config.json, `config` and `family` are the base model's. The tensors refer to
-/// `weights`. Throws Error kUnsupported for other adapters than LoRA and for weights that are no part of one,
-/// kInvalidFile for damaged ones; both name the key or the tensor.
+/// `weights`. Throws Error kUnsupported for other adapters than LoRA and for weights outside of pairs,
+/// kInvalidFile for damaged ones. Both name the key or the tensor.
 AdapterPlan plan_adapter(const Json& adapter, const FolderWeights& weights, const Config& config,
                          const Family& family, DType type);
 

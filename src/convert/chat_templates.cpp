@@ -16,7 +16,7 @@ constexpr const char* kDefault = "default";
 
 using Templates = std::map<std::string, std::string>;
 
-/// The text of a file, without the byte order mark that some editors write.
+/// Reads a template without the byte order mark that some editors write.
 std::string read_template(const std::filesystem::path& path) {
   const std::vector<std::byte> bytes = base::read_file(path, kMaxTemplate);
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -1,6 +1,6 @@
 #pragma once
-// The chat templates of a folder: chat_template.jinja with the folder additional_chat_templates, those of
-// tokenizer_config.json, or chat_template.json.
+// The chat templates of a folder: from chat_template.jinja with additional_chat_templates, else from
+// tokenizer_config.json, else from chat_template.json.
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -113,18 +113,18 @@ ConvertResult write(const std::vector<OutTensor>& tensors, const std::string& ar
   return result;
 }
 
-/// Of the model that an adapter was trained for, config.json's class and what it says.
 ConvertResult convert_adapter(const std::filesystem::path& folder, const std::filesystem::path& to,
                               const ConvertParams& params) {
   const Json adapter = read_json(folder / "adapter_config.json");
-  if (!is_model_folder(params.base))
+  const std::filesystem::path base = params.base.empty() && is_model_folder(folder) ? folder : params.base;
+  if (!is_model_folder(base))
     throw Error(ErrorCode::kInvalidArgument,
                 folder.string() + " is an adapter of the model '" +
                     find_text(adapter, "base_model_name_or_path").value_or("unknown").substr(0, 120) +
                     "'; say with --base (ConvertParams::base) in which folder that model's config.json is" +
-                    (params.base.empty() ? "" : ", which " + params.base.string() + " has not"));
-  Json json = read_json(params.base / "config.json");
-  Family family = family_of(class_of(params.base, json), json);
+                    (base.empty() ? "" : ", which " + base.string() + " has not"));
+  Json json = read_json(base / "config.json");
+  const Family family = family_of(class_of(base, json), json);
   const Config config(std::move(json), family.defaults);
   const FolderWeights weights(adapter_file(folder));
   const Type& type = type_of(params.type, weights);
@@ -143,8 +143,11 @@ ConvertResult convert_adapter(const std::filesystem::path& folder, const std::fi
 }  // namespace
 
 bool is_adapter_folder(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return !is_model_folder(path) && std::filesystem::exists(path / "adapter_config.json", ignored);
+  const auto has = [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(path / name, ignored);
+  };
+  return has("adapter_config.json") && !has("model.safetensors") && !has("model.safetensors.index.json");
 }
 
 bool is_model_folder(const std::filesystem::path& path) {
@@ -165,8 +168,8 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   if (!params.base.empty())
     throw Error(ErrorCode::kInvalidArgument,
                 folder.string() +
-                    " is no adapter (it has no adapter_config.json, or a config.json as well), so "
-                    "it needs no base model (--base)");
+                    " is no adapter (it has no adapter_config.json, or weights of a model), so it "
+                    "needs no base model (--base)");
   if (!is_model_folder(folder))
     throw Error(ErrorCode::kNotFound, folder.string() + " is no folder with a config.json");
   Json json = read_json(folder / "config.json");

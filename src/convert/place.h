@@ -1,5 +1,5 @@
 #pragma once
-// Where a tensor of a folder stands in a GGUF file.
+// Names of a folder's tensors as names of GGUF.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ struct Place {
   std::string name;           ///< In GGUF, without the layer.
 };
 
-/// Of other inputs than text, buffers that are computed, heads that only training had.
+/// Tensors that no GGUF file of the family has: other modalities, computed buffers, heads for training.
 bool is_left_out(std::string_view name, const Family& family);
 
 /// Throws Error kInvalidFile for a name that the family has not.

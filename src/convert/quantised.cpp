@@ -58,7 +58,7 @@ Scheme scheme_of(const Json& config) {
   if (quantised == nullptr) quantised = find(config, "compression_config");
   if (quantised == nullptr && find(config, "quantization") != nullptr) refuse_method("mlx");
   if (quantised == nullptr) return scheme;
-  // MLX writes its own form without a name, beside "quantization" that says the same.
+  // MLX writes this without a method, and the same values under "quantization".
   const char* const unnamed = find(config, "quantization") != nullptr ? "mlx" : "quantization_config";
   scheme.method = find_text(*quantised, "quant_method").value_or(unnamed);
   if (scheme.method == "mxfp4" || scheme.method == "fbgemm_fp8") return scheme;

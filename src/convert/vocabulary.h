@@ -1,7 +1,6 @@
 #pragma once
 // The tokenizer of a folder as GGUF's keys: from tokenizer.json, a file of SentencePiece, or vocab.txt of
-// BERT, with tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json and
-// the chat templates.
+// BERT. docs/convert.md lists the files that complete it.
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -12,8 +11,8 @@
 
 namespace weft::convert_impl {
 
-/// Sets the keys of `n_tokens` tokens, one for each row of embeddings; a row without a token gets one that no
-/// text becomes. `pre` as in ConvertParams. Appends sentences for the user to `notes`. Throws Error
+/// Sets the keys of `n_tokens` tokens, one for each row of embeddings; a row without a token gets an
+/// unused one. `pre` as in ConvertParams. Appends sentences for the user to `notes`. Throws Error
 /// kUnsupported for a kind of tokenizer or a step that weft does not have, kInvalidFile, kNotFound.
 void add_vocabulary(const std::filesystem::path& folder, const Config& config, std::int64_t n_tokens,
                     const std::string& pre, GgufWriter& file, std::vector<std::string>& notes);

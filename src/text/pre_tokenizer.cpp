@@ -85,7 +85,7 @@ const PreTokenizer& find_pre_tokenizer(std::string_view name) {
 }
 
 bool composes(std::string_view name) {
-  // Only names that belong to one published tokenizer: "gpt-2" also stands for some that compose.
+  // Only names of one published tokenizer: "gpt-2" is the name of several, and some compose.
   constexpr std::string_view kNames[] = {"qwen2", "qwen35", "command-r", "mpt", "olmo"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }

@@ -9,7 +9,7 @@
 namespace weft::text {
 namespace {
 
-/// Whether no word character is next to text[begin, end).
+/// Whether no word character is next to [begin, end).
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
   std::size_t before = begin;
   while (before > 0 && (static_cast<unsigned char>(text[--before]) & 0xC0) == 0x80) {

@@ -93,7 +93,7 @@ Change normal_form(int options) {
                                                static_cast<utf8proc_ssize_t>(text.size()), &mapped,
                                                static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options));
     const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owned(mapped, &std::free);
-    if (size < 0) throw std::bad_alloc();  // The text is valid, so only memory can be missing.
+    if (size < 0) throw std::bad_alloc();  // The input is valid UTF-8, so memory ran out.
     return {reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)};
   };
 }

@@ -12,7 +12,7 @@ namespace weft::text {
 /// The steps of `weft.tokenizer.normalizers`. Immutable: any number of threads may use it.
 class Normalizer {
  public:
-  /// `steps`: a JSON list of normalizers, each as tokenizer.json writes it. "Precompiled" stands for
+  /// `steps`: a JSON list of normalizers, each as tokenizer.json writes it. "Precompiled" applies
   /// `charsmap` (charsmap.h). Throws Error kInvalidFile for damaged steps, kUnsupported for a type or an
   /// expression that weft does not apply; both name the step.
   Normalizer(std::string_view steps, std::string_view charsmap);

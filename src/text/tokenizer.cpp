@@ -44,7 +44,7 @@ constexpr std::array<std::string_view, 16> kEndTexts = {"<|im_end|>",
 
 bool is_special(TokenKind kind) { return kind == TokenKind::kControl || kind == TokenKind::kUnknown; }
 
-/// Bytes of the white space at the end of text[begin, end); white_after() counts from a position on.
+/// Bytes of white space before `end`, not before `begin`; white_after() counts from `at` on.
 std::size_t white_before(std::string_view text, std::size_t begin, std::size_t end) {
   std::size_t at = end;
   while (at > begin) {
@@ -185,7 +185,8 @@ struct Tokenizer::Impl {
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       const auto id = static_cast<Token>(i);
-      const std::string text = flagged.contains(id) ? normalizer->apply(texts[id]) : "";
+      const bool valid = text::valid_prefix(texts[id]) == texts[id].size();
+      const std::string text = valid && flagged.contains(id) ? normalizer->apply(texts[id]) : "";
       bytes += text.size();
       if (bytes > 0xFFFF'FFFFu)
         throw Error(ErrorCode::kInvalidFile,

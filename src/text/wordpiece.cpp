@@ -176,7 +176,7 @@ class WordPieceEncoder final : public Encoder {
   TokenIndex index_;
   std::size_t longest_;
   Token unk_;
-  bool normalised_;  ///< The vocabulary's steps have cleaned and cut the text already.
+  bool normalised_;  ///< The vocabulary's steps have already made words.
   bool lowercase_, strip_accents_;
 };
 

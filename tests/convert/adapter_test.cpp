@@ -261,6 +261,10 @@ TEST_F(Adapter, NeedsItsBase) {
                  "an adapter of the model 'someone/model'; say with --base");
   expect_refused(lora_, ErrorCode::kInvalidArgument, "has not", {.base = scratch_ / "nowhere"});
   expect_refused(base_, ErrorCode::kInvalidArgument, "is no adapter", {.base = base_});
+  // Some savers copy the model's configuration.
+  std::filesystem::copy(base_ / "config.json", lora_ / "config.json");
+  EXPECT_EQ(convert(lora_, scratch_ / "lora.gguf").n_tensors, 2u);
+  std::filesystem::remove(lora_ / "config.json");
   std::filesystem::remove(lora_ / "adapter_model.safetensors");
   expect_refused(lora_, ErrorCode::kNotFound, "no adapter_model.safetensors", {.base = base_});
   write(lora_ / "adapter_model.bin", "x");

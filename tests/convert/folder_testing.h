@@ -52,7 +52,7 @@ inline void write_safetensors(const std::filesystem::path& path, const StoredTen
   write_text(path, safetensors(header + "}", data));
 }
 
-/// A Llama with so many tokens, one layer and hardly a weight; without a tokenizer.
+/// A Llama with `n_tokens` tokens, one layer of width 4 and no tokenizer.
 inline void write_small_model(const std::filesystem::path& folder, std::int64_t n_tokens) {
   StoredTensors tensors;
   const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {

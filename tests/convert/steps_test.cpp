@@ -1,5 +1,5 @@
-// What a tokenizer.json does to texts: converted, and applied as Hugging Face's tokenizers does. The ids are
-// that package's (scripts/make_step_vectors.py).
+// The steps of a tokenizer.json, converted and applied, give the ids of Hugging Face's tokenizers
+// (scripts/make_step_vectors.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -44,7 +44,7 @@ TEST(Normalizer, NormalForms) {
   EXPECT_EQ(normalised(R"({"type": "NFD"})", "\u00e9 \ud55c"), "e\u0301 \u1112\u1161\u11ab");
   EXPECT_EQ(normalised(R"({"type": "NFKC"})", "\uff21 \ufb01 \u00bd"), "A fi 1\u20442");
   EXPECT_EQ(normalised(R"({"type": "NFKD"})", "\uac00\u2460"), "\u1100\u11611");
-  // Characters that never compose again, and text with a zero byte.
+  // Characters that never compose again, and a zero byte.
   EXPECT_EQ(normalised(R"({"type": "NFC"})", "\u0958"), "\u0915\u093c");
   EXPECT_EQ(normalised(R"({"type": "NFC"})", std::string_view("a\0e\u0301", 5)), std::string("a\0\u00e9", 4));
 }
