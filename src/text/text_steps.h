@@ -19,7 +19,6 @@ class Normalizer {
 
   /// `text` is valid UTF-8, and so is the result.
   std::string apply(std::string_view text) const;
-  bool empty() const { return steps_.empty(); }
 
  private:
   std::vector<std::function<std::string(std::string_view)>> steps_;
@@ -38,7 +37,6 @@ class PieceCutter {
   };
   /// The pieces of a string that is valid UTF-8. Empty pieces are left out.
   std::vector<Piece> cut(Piece whole) const;
-  bool empty() const { return steps_.empty(); }
 
  private:
   std::vector<std::function<std::vector<Piece>(const Piece&)>> steps_;

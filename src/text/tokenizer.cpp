@@ -172,7 +172,7 @@ struct Tokenizer::Impl {
       normalizer.emplace(*v.normalizers, v.charsmap);
       cutter.emplace(v.pre_tokenizers.value_or("[]"));
     }
-    if (normalizer && !normalizer->empty() && !v.normalized.empty()) set_normalised(v, user, all);
+    if (normalizer && !v.normalized.empty()) set_normalised(v, user, all);
     user_defined.emplace(texts, std::move(user), v.single_word);
     special.emplace(texts, std::move(all), v.single_word);
   }

@@ -143,6 +143,16 @@ TEST(AddedTokens, NormalisedOnesAreFoundInNormalisedText) {
   EXPECT_THAT(t.encode("raw", kSpecial), ElementsAre('r', 'a', 'w'));
 }
 
+TEST(AddedTokens, NormalisedOnesComeAfterTheOthersEvenWithoutNormalizers) {
+  text::Vocabulary v = text::bpe_vocabulary({});
+  const Token word = add_token(v, "word", TokenKind::kUserDefined);
+  const Token part = add_token(v, "or", TokenKind::kUserDefined);
+  EXPECT_THAT(Tokenizer(v).encode("word", kSpecial), ElementsAre(word));
+  v.normalizers = "[]";
+  v.normalized = {word};
+  EXPECT_THAT(Tokenizer(v).encode("word", kSpecial), ElementsAre('w', part, 'd'));
+}
+
 TEST(AddedTokens, WhiteSpaceBesideThemIsThatOfUnicode) {
   text::Vocabulary v = text::bpe_vocabulary({});
   const Token both = add_token(v, "<b>", TokenKind::kControl);
