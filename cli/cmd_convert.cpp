@@ -29,7 +29,8 @@ int run(const ConvertOptions& options) {
     for (const std::string_view name : convertible_architectures()) print(fmt::format("{}\n", name));
     return kExitOk;
   }
-  if (options.folder.empty()) throw UsageError("give a folder with config.json and model.safetensors");
+  if (options.folder.empty())
+    throw UsageError("give a folder with config.json and model.safetensors, or with adapter_config.json");
   std::filesystem::path to = options.output;
   if (to.empty()) {
     const std::filesystem::path folder = std::filesystem::absolute(options.folder).lexically_normal();
@@ -44,6 +45,7 @@ int run(const ConvertOptions& options) {
     return !interrupt.requested();
   };
   const ConvertResult result = convert(options.folder, to, params);
+  for (const std::string& line : result.notes) note(options.talk, line);
   print(fmt::format("wrote {}: {}, {}, {} tensors, {}\n", to.string(), result.architecture, result.type,
                     result.n_tensors, bytes_text(result.bytes)));
   return kExitOk;
@@ -60,6 +62,9 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("--pre", options->params.pre_tokenizer,
                  "how the tokenizer cuts texts, where tokenizer.json is not understood")
       ->type_name("NAME");
+  app.add_option("--base", options->params.base,
+                 "the model's folder, where FOLDER is an adapter of PEFT: its config.json is read")
+      ->type_name("FOLDER");
   add_switch(app, "--mmproj", options->params.mmproj,
              "the folder's encoder of pictures, as the file for --mmproj, instead of the text model");
   add_switch(app, "--list", options->list, "print the architectures that are converted, and stop");
@@ -73,6 +78,7 @@ const Command kConvertCommand = {
     "convert", "[options] FOLDER", "a folder of Hugging Face to a GGUF file",
     "Writes the model of a folder (config.json, safetensors in one file or several, tokenizer.json) as "
     "GGUF.\n"
+    "A folder with adapter_config.json (a LoRA adapter of PEFT) gives a file for --lora.\n"
     "The result appears whole or not at all. 'weft run -m FOLDER' and the other commands take the folder\n"
     "itself, too: it is converted once and kept in the cache.\n"
     "\n"
@@ -80,6 +86,7 @@ const Command kConvertCommand = {
     "  weft convert SmolLM2-135M                              writes SmolLM2-135M.gguf\n"
     "  weft convert --type q8_0 -o small.gguf SmolLM2-135M\n"
     "  weft convert --mmproj gemma-3-4b-it                    writes mmproj-gemma-3-4b-it.gguf\n"
+    "  weft convert --base SmolLM2-135M my-lora               writes my-lora.gguf, for --lora\n"
     "  weft convert --list\n",
     prepare};
 

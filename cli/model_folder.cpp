@@ -18,7 +18,7 @@ namespace {
 
 /// Changes with the folder's place, and with the name, size or time of any file in it or in a folder there,
 /// as sentence-transformers has them. A converter that gives something else needs another version.
-constexpr int kVersion = 4;
+constexpr int kVersion = 5;
 
 void add_files(const std::filesystem::path& folder, bool with_folders, std::string& text) {
   std::vector<std::string> names = base::names_in(folder).value_or(std::vector<std::string>());
@@ -70,7 +70,7 @@ std::filesystem::path converted_model(const std::filesystem::path& folder, const
     bar.update(fraction);
     return keep_going();
   };
-  convert(whole, file, params);
+  for (const std::string& line : convert(whole, file, params).notes) note(talk, line);
   return file;
 }
 

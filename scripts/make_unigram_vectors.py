@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/unigram*.gguf, .model and .json: small unigram vocabularies trained and applied by
-SentencePiece.
+"""Makes tests/data/tokenizers/unigram*.gguf, .model and .json, and sentencepiece-bpe.*: small vocabularies trained and
+applied by SentencePiece.
 
 With a number, tries so many random texts with these and weft instead: usage
 make_unigram_vectors.py [COUNT WEFT [SEED]], where WEFT is the program. SentencePiece sums scores as floats, so of ways that
@@ -28,9 +28,12 @@ MODELS = {
     "unigram-plain": {"remove_extra_whitespaces": False, "add_dummy_prefix": False},
     "unigram-identity": {"normalization_rule_name": "identity", "remove_extra_whitespaces": False},
     "unigram-nfkc": {"normalization_rule_name": "nmt_nfkc"},
+    "sentencepiece-bpe": {"model_type": "bpe", "byte_fallback": True, "vocab_size": 800},
 }
 # Its charsmap, T5's, is a quarter of a megabyte: for random texts only.
 LARGE = {"unigram-nfkc"}
+# Merges have one result.
+MERGED = {"sentencepiece-bpe"}
 
 
 def rules() -> str:
@@ -66,9 +69,9 @@ def train(changes: dict) -> spm.SentencePieceProcessor:
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter([line for text in SENTENCES for line in text.splitlines()] * 8), model_writer=model,
-        model_type="unigram", character_coverage=0.98, minloglevel=2, hard_vocab_limit=False, num_threads=1,
+        character_coverage=0.98, minloglevel=2, hard_vocab_limit=False, num_threads=1,
         user_defined_symbols=["<user>"], control_symbols=["<ctl>"],
-        **({"vocab_size": 900} | normalisation | changes))
+        **({"model_type": "unigram", "vocab_size": 900} | normalisation | changes))
     return spm.SentencePieceProcessor(model_proto=model.getvalue())
 
 
@@ -76,8 +79,9 @@ def write_gguf(processor: spm.SentencePieceProcessor, target: Path) -> None:
     from sentencepiece import sentencepiece_model_pb2
     proto = sentencepiece_model_pb2.ModelProto.FromString(processor.serialized_model_proto())
     kinds = {1: TokenType.NORMAL, 2: TokenType.UNKNOWN, 3: TokenType.CONTROL, 4: TokenType.USER_DEFINED, 5: TokenType.UNUSED, 6: TokenType.BYTE}
-    writer = GGUFWriter(target, "t5")
-    writer.add_tokenizer_model("t5")
+    model = "t5" if proto.trainer_spec.model_type == 1 else "llama"
+    writer = GGUFWriter(target, model)
+    writer.add_tokenizer_model(model)
     writer.add_tokenizer_pre("default")
     writer.add_token_list([piece.piece for piece in proto.pieces])
     writer.add_token_scores([piece.score for piece in proto.pieces])
@@ -120,7 +124,7 @@ def main() -> None:
             write_gguf(processor, FOLDER / f"{name}.gguf")
             (FOLDER / f"{name}.model").write_bytes(processor.serialized_model_proto())
             lines = ",\n".join(json.dumps({"text": text, "ids": found}, ensure_ascii=False, separators=(",", ":"))
-                               for text, found in zip(texts, ids) if has_one_best(processor, text))
+                               for text, found in zip(texts, ids) if name in MERGED or has_one_best(processor, text))
             (FOLDER / f"{name}.json").write_text(f"[\n{lines}\n]\n")
             continue
         model = scratch(f"{name}.gguf")

@@ -1,8 +1,9 @@
 #pragma once
 // Models as they are published on Hugging Face (a folder with config.json, safetensors and a tokenizer) to
-// GGUF.
+// GGUF, and adapters as PEFT saves them (a folder with adapter_config.json).
 //
 //   weft::convert("SmolLM2-135M", "smollm2.gguf", {.type = "f16"});
+//   weft::convert("my-lora", "my-lora.gguf", {.base = "SmolLM2-135M"});
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -25,6 +26,9 @@ struct ConvertParams {
   /// Writes the folder's encoder of pictures instead of the text model: the file that stands beside it (see
   /// weft/vision.h).
   bool mmproj = false;
+  /// For a folder with an adapter: the folder of its base model, of which only config.json is read. Empty:
+  /// the adapter's folder, where it has a config.json.
+  std::filesystem::path base = {};
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
   std::function<bool(double)> progress = {};
 };
@@ -34,18 +38,23 @@ struct ConvertResult {
   std::string type;
   std::size_t n_tensors = 0;
   std::uint64_t bytes = 0;  ///< Of all tensors.
+  /// Sentences for the user about the result; mostly empty.
+  std::vector<std::string> notes = {};
 };
 
 /// Whether a path is a folder with a model to convert: it has a config.json.
 bool is_model_folder(const std::filesystem::path& path);
+/// Whether it is a folder with an adapter of PEFT: it has an adapter_config.json and no model's weights.
+bool is_adapter_folder(const std::filesystem::path& path);
 
 /// What `config.json` may name in "architectures".
 std::vector<std::string_view> convertible_architectures();
 
 /// Writes one file: whole, or not at all. Holds one tensor of the result in memory at a time. The folder is
-/// an untrusted input. Throws Error kUnsupported for architectures, tokenizers and weights that weft cannot
-/// convert, kInvalidFile for what is damaged or contradicts itself, kInvalidArgument for an unknown type,
-/// kNotFound, kIo, kCancelled.
+/// an untrusted input. A folder with an adapter gives a GGUF adapter (ModelParams::adapters). Throws Error
+/// kUnsupported for architectures, tokenizers, weights and adapters that weft cannot convert. kInvalidFile:
+/// the folder is damaged, lacks a weight or contradicts itself. kInvalidArgument: an unknown type, or an
+/// adapter without ConvertParams::base. Also kNotFound, kIo, kCancelled.
 ConvertResult convert(const std::filesystem::path& folder, const std::filesystem::path& to,
                       const ConvertParams& params = {});
 

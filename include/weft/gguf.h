@@ -24,6 +24,10 @@
 
 #pragma GCC visibility push(default)
 
+namespace weft::gguf {
+class File;
+}
+
 namespace weft {
 
 /// A value of metadata, in the type that it has in the file.
@@ -71,6 +75,7 @@ class GgufWriter {
   void write(const std::filesystem::path& path) const;
 
  private:
+  friend gguf::File gguf_plan(const GgufWriter& writer);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -5,6 +5,8 @@
 #include <cctype>
 #include <optional>
 
+#include "convert/adapter.h"
+#include "convert/check_weights.h"
 #include "convert/config.h"
 #include "convert/family.h"
 #include "convert/folder_weights.h"
@@ -74,6 +76,11 @@ const Family& family_of(const std::string& name, const Json& json) {
               "the architecture '" + name.substr(0, 80) + "' is not converted; known are " + known);
 }
 
+std::string architecture_of(const Family& family, bool has_experts) {
+  const bool named_by_experts = (family.traits & kMoeByExperts) != 0;
+  return std::string(family.architecture) + (named_by_experts && has_experts ? "_moe" : "");
+}
+
 /// The keys that every file has.
 void add_general(const std::filesystem::path& folder, const std::string& architecture, const Type& type,
                  GgufWriter& file) {
@@ -84,8 +91,10 @@ void add_general(const std::filesystem::path& folder, const std::string& archite
   if (type.dtype == DType::kQ8_0) file.set("general.quantization_version", std::uint32_t{2});
 }
 
+/// `check`: the result is a model that weft runs.
 ConvertResult write(const std::vector<OutTensor>& tensors, const std::string& architecture, const Type& type,
-                    const std::filesystem::path& to, const ConvertParams& params, GgufWriter& file) {
+                    const std::filesystem::path& to, const ConvertParams& params, GgufWriter& file,
+                    bool check = false) {
   ConvertResult result{architecture, std::string(type.name), tensors.size(), 0};
   const auto bytes_of = [](const OutTensor& tensor) {
     return static_cast<std::uint64_t>(tensor.n_rows()) * row_bytes(tensor.type, tensor.n_columns());
@@ -99,11 +108,47 @@ ConvertResult write(const std::vector<OutTensor>& tensors, const std::string& ar
       if (params.progress && !params.progress(static_cast<double>(done) / static_cast<double>(result.bytes)))
         throw Error(ErrorCode::kCancelled, "converting was cancelled");
     });
+  if (check) check_weights(tensors, file);
   file.write(to);
   return result;
 }
 
+ConvertResult convert_adapter(const std::filesystem::path& folder, const std::filesystem::path& to,
+                              const ConvertParams& params) {
+  const Json adapter = read_json(folder / "adapter_config.json");
+  const std::filesystem::path base = params.base.empty() && is_model_folder(folder) ? folder : params.base;
+  if (!is_model_folder(base))
+    throw Error(ErrorCode::kInvalidArgument,
+                folder.string() + " is an adapter of the model '" +
+                    find_text(adapter, "base_model_name_or_path").value_or("unknown").substr(0, 120) +
+                    "'; say with --base (ConvertParams::base) in which folder that model's config.json is" +
+                    (base.empty() ? "" : ", which " + base.string() + " has not"));
+  Json json = read_json(base / "config.json");
+  const Family family = family_of(class_of(base, json), json);
+  const Config config(std::move(json), family.defaults);
+  const FolderWeights weights(adapter_file(folder));
+  const Type& type = type_of(params.type, weights);
+  AdapterPlan plan = plan_adapter(adapter, weights, config, family, type.dtype);
+  const std::string architecture = architecture_of(family, config.get_int(kExperts).value_or(0) > 0);
+  GgufWriter file;
+  add_general(folder, architecture, type, file);
+  file.set("general.type", std::string("adapter"));
+  file.set("adapter.type", std::string("lora"));
+  file.set("adapter.lora.alpha", plan.alpha);
+  ConvertResult result = write(plan.tensors, architecture, type, to, params, file);
+  result.notes = std::move(plan.notes);
+  return result;
+}
+
 }  // namespace
+
+bool is_adapter_folder(const std::filesystem::path& path) {
+  const auto has = [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(path / name, ignored);
+  };
+  return has("adapter_config.json") && !has("model.safetensors") && !has("model.safetensors.index.json");
+}
 
 bool is_model_folder(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -119,6 +164,12 @@ std::vector<std::string_view> convertible_architectures() {
 
 ConvertResult convert(const std::filesystem::path& folder, const std::filesystem::path& to,
                       const ConvertParams& params) {
+  if (is_adapter_folder(folder)) return convert_adapter(folder, to, params);
+  if (!params.base.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                folder.string() +
+                    " is no adapter (it has no adapter_config.json, or weights of a model), so it "
+                    "needs no base model (--base)");
   if (!is_model_folder(folder))
     throw Error(ErrorCode::kNotFound, folder.string() + " is no folder with a config.json");
   Json json = read_json(folder / "config.json");
@@ -147,20 +198,21 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   const Type& type = type_of(params.type, weights);
   const std::vector<OutTensor> tensors = plan_tensors(weights, config, family, type.dtype);
 
-  std::string architecture(family.architecture);
-  if ((family.traits & kMoeByExperts) != 0 &&
-      std::any_of(tensors.begin(), tensors.end(),
-                  [](const OutTensor& tensor) { return tensor.name.find("_exps.") != tensor.name.npos; })) {
-    architecture += "_moe";
-    family.architecture = architecture;
-  }
+  const std::string architecture =
+      architecture_of(family, std::any_of(tensors.begin(), tensors.end(), [](const OutTensor& tensor) {
+                        return tensor.name.find("_exps.") != tensor.name.npos;
+                      }));
+  family.architecture = architecture;
+  std::vector<std::string> notes;
   add_general(folder, architecture, type, file);
   add_metadata(modules, config, family, weights, tensors, file);
-  add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file);
+  add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file, notes);
   if ((family.traits & kEncoder) != 0)
     file.set("tokenizer.ggml.token_type_count",
              static_cast<std::uint32_t>(config.get_int({"type_vocab_size"}).value_or(2)));
-  return write(tensors, architecture, type, to, params, file);
+  ConvertResult result = write(tensors, architecture, type, to, params, file, true);
+  result.notes = std::move(notes);
+  return result;
 }
 
 }  // namespace weft

@@ -1,7 +1,9 @@
 #include "convert/folder_weights.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "convert/quantised.h"
@@ -17,6 +19,64 @@ std::int64_t Source::n_elements() const {
   return n;
 }
 
+namespace {
+
+[[noreturn]] void refuse_without_weights(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+    if (std::filesystem::exists(folder / name, ignored))
+      throw Error(ErrorCode::kUnsupported,
+                  folder.string() +
+                      " has only pickled weights (pytorch_model.bin), which may run any code when they are "
+                      "read; save the model with save_pretrained(..., safe_serialization=True), or take a "
+                      "version with model.safetensors");
+  throw Error(ErrorCode::kNotFound, folder.string() +
+                                        " has no model.safetensors, no model.safetensors.index.json and no "
+                                        "model-00001-of-0000N.safetensors");
+}
+
+/// The numbers of a file "model-00002-of-00003.safetensors"; nothing for another name.
+std::optional<std::pair<int, int>> part_numbers(const std::string& name) {
+  constexpr std::string_view kFront = "model-", kMiddle = "-of-", kEnd = ".safetensors";
+  constexpr std::size_t kDigits = 5;
+  if (name.size() != kFront.size() + kMiddle.size() + kEnd.size() + 2 * kDigits ||
+      !name.starts_with(kFront) || !name.ends_with(kEnd) ||
+      name.substr(kFront.size() + kDigits, kMiddle.size()) != kMiddle)
+    return std::nullopt;
+  const auto number = [&](std::size_t at) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(name.data() + at, name.data() + at + kDigits, value);
+    return error == std::errc() && end == name.data() + at + kDigits ? value : -1;
+  };
+  return std::pair(number(kFront.size()), number(kFront.size() + kDigits + kMiddle.size()));
+}
+
+/// Parts without an index; all of them must be there.
+std::vector<std::filesystem::path> parts_of(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::map<int, std::filesystem::path> parts;
+  int n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (const auto numbers = part_numbers(entry.path().filename().string())) {
+      if (n != 0 && n != numbers->second)
+        throw Error(ErrorCode::kInvalidFile, folder.string() + " has parts of " + std::to_string(n) +
+                                                 " and of " + std::to_string(numbers->second) +
+                                                 " files; remove those of the other model");
+      n = numbers->second;
+      parts[numbers->first] = entry.path();
+    }
+  std::vector<std::filesystem::path> paths;
+  for (int i = 1; i <= n; ++i) {
+    if (!parts.contains(i))
+      throw Error(ErrorCode::kNotFound, folder.string() + " lacks part " + std::to_string(i) + " of the " +
+                                            std::to_string(n) + " files with weights; download it again");
+    paths.push_back(parts[i]);
+  }
+  return paths;
+}
+
+}  // namespace
+
 FolderWeights::FolderWeights(const std::filesystem::path& folder, const Json& config) {
   add_files(folder);
   join_quantised(config, sources_);
@@ -31,15 +91,10 @@ void FolderWeights::add_files(const std::filesystem::path& folder) {
     return;
   }
   if (!std::filesystem::exists(index, ignored)) {
-    if (std::filesystem::exists(folder / "pytorch_model.bin", ignored) ||
-        std::filesystem::exists(folder / "pytorch_model.bin.index.json", ignored))
-      throw Error(ErrorCode::kUnsupported,
-                  folder.string() +
-                      " has only pickled weights (pytorch_model.bin), which may run any code when they are "
-                      "read; save the model with save_pretrained(..., safe_serialization=True), or take a "
-                      "version with model.safetensors");
-    throw Error(ErrorCode::kNotFound,
-                folder.string() + " has no model.safetensors and no model.safetensors.index.json");
+    const std::vector<std::filesystem::path> parts = parts_of(folder);
+    for (const std::filesystem::path& part : parts) add_file(part, "");
+    if (parts.empty()) refuse_without_weights(folder);
+    return;
   }
   const Json json = read_json(index);
   const Json* const map = find(json, "weight_map");

@@ -1,5 +1,6 @@
 #pragma once
-// The weights of a folder: model.safetensors, or the files that model.safetensors.index.json names.
+// The weights of a folder: model.safetensors, the files that model.safetensors.index.json names, or
+// model-00001-of-0000N.safetensors and so on without an index.
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -38,6 +39,8 @@ class FolderWeights {
   /// none or a part is missing, kUnsupported where there are only pickled ones, or they are quantised in a
   /// way that is not read; kInvalidFile.
   FolderWeights(const std::filesystem::path& folder, const Json& config);
+  /// Those of one file. Throws as add_file does.
+  explicit FolderWeights(const std::filesystem::path& file) { add_file(file, ""); }
 
   /// Those of a file beside the model's, with something in front of their names. Throws Error kNotFound,
   /// kInvalidFile.

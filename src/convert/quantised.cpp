@@ -56,8 +56,11 @@ Scheme scheme_of(const Json& config) {
   if (const Json* const text = find(config, "text_config"); quantised == nullptr && text != nullptr)
     quantised = find(*text, "quantization_config");
   if (quantised == nullptr) quantised = find(config, "compression_config");
+  if (quantised == nullptr && find(config, "quantization") != nullptr) refuse_method("mlx");
   if (quantised == nullptr) return scheme;
-  scheme.method = find_text(*quantised, "quant_method").value_or("quantization_config");
+  // MLX writes this without a method, and the same values under "quantization".
+  const char* const unnamed = find(config, "quantization") != nullptr ? "mlx" : "quantization_config";
+  scheme.method = find_text(*quantised, "quant_method").value_or(unnamed);
   if (scheme.method == "mxfp4" || scheme.method == "fbgemm_fp8") return scheme;
   if (scheme.method == "fp8") {
     read_block(*quantised, "weight_block_size", scheme);

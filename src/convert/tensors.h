@@ -13,6 +13,9 @@
 
 namespace weft::convert_impl {
 
+/// What classes call their number of experts.
+inline const Names kExperts = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
+
 struct OutTensor {
   std::string name;
   DType type = DType::kF32;

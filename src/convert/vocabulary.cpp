@@ -6,14 +6,16 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "base/base64.h"
 #include "base/read_file.h"
+#include "convert/chat_templates.h"
 #include "convert/pre_tokenizer_name.h"
 #include "convert/sentencepiece_model.h"
+#include "convert/tokenizer_steps.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
@@ -37,12 +39,16 @@ class Vocabulary {
              GgufWriter& file)
       : folder_(folder), n_tokens_(static_cast<std::size_t>(n_tokens)), pre_(pre), file_(file) {
     names_ = read_json_if_there(folder / "tokenizer_config.json");
+    // Older folders name their special tokens in a file of its own.
+    const Json special = read_json_if_there(folder / "special_tokens_map.json");
+    for (const auto& [name, token] : special.items())
+      if (find(names_, name.c_str()) == nullptr) names_[name] = token;
     std::error_code ignored;
     if (std::filesystem::exists(folder / "tokenizer.json", ignored))
       tokenizer_ = read_json(folder / "tokenizer.json");
   }
 
-  void add(const Config& config) {
+  void add(const Config& config, std::vector<std::string>& notes) {
     if (const Json* const model = find(tokenizer_, "model")) {
       const std::string type = find_text(*model, "type").value_or(find(*model, "merges") ? "BPE" : "");
       if (type == "BPE") {
@@ -59,14 +65,22 @@ class Vocabulary {
       add_word_pieces_of_text();
     }
     add_special(config);
-    add_templates();
+    add_flags();
+    add_chat_templates(folder_, names_, file_, notes);
+    if (!beyond_.empty())
+      notes.push_back("left out " + std::to_string(beyond_.size()) +
+                      " tokens without a row of embeddings, among them '" + beyond_.begin()->substr(0, 60) +
+                      "'");
   }
 
  private:
   void put(std::string text, std::int64_t id, std::int32_t kind) {
     if (id < 0) refuse("tokenizer.json: the token '" + text.substr(0, 60) + "' has a negative number");
-    // What has no row of embeddings cannot be read by the model.
-    if (static_cast<std::size_t>(id) >= n_tokens_) return;
+    // The model cannot read a token without a row of embeddings.
+    if (static_cast<std::size_t>(id) >= n_tokens_) {
+      beyond_.insert(std::move(text));
+      return;
+    }
     const auto at = static_cast<std::size_t>(id);
     ids_[text] = id;
     tokens_[at] = std::move(text);
@@ -89,34 +103,73 @@ class Vocabulary {
     read_added();
   }
 
-  /// Tokens beside the model's, and a text for each row that has none.
+  /// Reads added tokens, and gives each free row a name. Where tokenizer.json is there, other files only fill
+  /// free rows.
   void read_added() {
     const Json* const added = find(tokenizer_, "added_tokens");
     if (added != nullptr && added->is_array())
       for (const Json& token : *added) {
         const Json* const id = find(token, "id");
-        const auto text = find_text(token, "content");
-        if (id == nullptr || !id->is_number_integer() || !text)
+        if (id == nullptr || !id->is_number_integer())
           refuse("tokenizer.json: an added token has no id or no content");
-        const Json* const special = find(token, "special");
-        const bool controls = special != nullptr && special->is_boolean() && special->get<bool>();
-        put(*text, id->get<std::int64_t>(), controls ? kControl : kUserDefined);
+        put_added(token, id->get<std::int64_t>(), "tokenizer.json");
       }
-    // Where there is no tokenizer.json, the configuration has them by their numbers.
+    const bool says_all = added != nullptr;
     if (const Json* const by_id = find(names_, "added_tokens_decoder");
-        added == nullptr && by_id != nullptr && by_id->is_object())
+        by_id != nullptr && by_id->is_object())
       for (const auto& [number, token] : by_id->items()) {
         std::int64_t id = -1;
         const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
-        const auto text = find_text(token, "content");
-        if (error != std::errc() || end != number.data() + number.size() || !text)
-          refuse("tokenizer_config.json: an added token has no number or no content");
-        const Json* const special = find(token, "special");
-        const bool controls = special != nullptr && special->is_boolean() && special->get<bool>();
-        put(*text, id, controls ? kControl : kUserDefined);
+        if (error != std::errc() || end != number.data() + number.size())
+          refuse("tokenizer_config.json: an added token has no number");
+        if (!says_all || is_free(id)) put_added(token, id, "tokenizer_config.json");
       }
+    const Json beside = read_json_if_there(folder_ / "added_tokens.json");
+    for (const auto& [text, id] : beside.items()) {
+      if (!id.is_number_integer()) refuse("added_tokens.json: a token's number is none");
+      const auto number = id.get<std::int64_t>();
+      const bool beyond = static_cast<std::uint64_t>(number) >= n_tokens_;
+      if (beyond || (is_free(number) && !ids_.contains(text)))
+        put(text, number, is_named(text) ? kControl : kUserDefined);
+    }
     for (std::size_t i = 0; i < n_tokens_; ++i)
       if (tokens_[i].empty() && kinds_[i] == kUnused) tokens_[i] = "[PAD" + std::to_string(i) + "]";
+  }
+
+  void put_added(const Json& token, std::int64_t id, const char* file) {
+    const auto text = find_text(token, "content");
+    if (!text) refuse(std::string(file) + ": an added token has no id or no content");
+    const auto flag = [&](const char* name, bool otherwise) {
+      const Json* const value = find(token, name);
+      return value != nullptr && value->is_boolean() ? value->get<bool>() : otherwise;
+    };
+    const bool special = flag("special", false);
+    put(*text, id, special ? kControl : kUserDefined);
+    if (static_cast<std::uint64_t>(id) >= n_tokens_) return;
+    for (auto& [name, ids] : flags_)
+      if (flag(name, std::string_view(name) == "normalized" && !special))
+        ids.push_back(static_cast<std::int32_t>(id));
+  }
+
+  /// Whether a row has no token yet.
+  bool is_free(std::int64_t id) const {
+    const auto at = static_cast<std::uint64_t>(id);
+    return at < n_tokens_ && kinds_[at] == kUnused;
+  }
+
+  /// Whether the folder names a token as one of its special ones.
+  bool is_named(const std::string& text) const {
+    const auto is = [&](const Json& token) { return token == text || find_text(token, "content") == text; };
+    for (const auto& [name, token] : names_.items())
+      if (name.ends_with("_token") && is(token)) return true;
+    const Json* const others = find(names_, "additional_special_tokens");
+    return others != nullptr && others->is_array() && std::any_of(others->begin(), others->end(), is);
+  }
+
+  /// Writes how added tokens are matched, where the folder says it.
+  void add_flags() {
+    if (find(tokenizer_, "model") == nullptr && find(names_, "added_tokens_decoder") == nullptr) return;
+    for (const auto& [name, ids] : flags_) file_.set("weft.tokenizer." + std::string(name), ids);
   }
 
   static bool is_byte(const std::string& text) {
@@ -142,13 +195,19 @@ class Vocabulary {
   void add_bpe(const Json& model) {
     read_vocabulary(model);
     const std::vector<std::string> merges = read_merges(model);
+    for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"})
+      if (const std::string mark = find_text(model, name).value_or(""); !mark.empty())
+        throw Error(ErrorCode::kUnsupported, "tokenizer.json marks parts of words with '" +
+                                                 mark.substr(0, 40) + "' (" + name +
+                                                 "), which weft does not do in BPE");
     const Json* const fallback = find(model, "byte_fallback");
     const bool bytes = fallback != nullptr && fallback->is_boolean() && fallback->get<bool>();
     if (bytes && ids_.contains("<0x00>") && ids_.contains("<0xFF>")) {
       add_pieces(merges, find_text(model, "unk_token").value_or("<unk>"));
     } else {
       const std::string pre = pre_.empty() ? pre_tokenizer_name(tokenizer_) : pre_;
-      check_bytes(pre);
+      add_steps(tokenizer_, true, file_);
+      if (pre == "whitespace" && has_step("Lowercase")) set("normalizer.lowercase", true);
       set("model", std::string("gpt2"));
       set("pre", pre);
       set("tokens", tokens_);
@@ -157,30 +216,16 @@ class Vocabulary {
     }
   }
 
-  /// Byte-level BPE reads texts as they are. NFC, which most of these files name, leaves nearly all of them
-  /// as they are, and readers of GGUF leave it out; another change would be other tokens without a word.
-  void check_bytes(const std::string& pre) {
-    for (const Json* const step : steps_of("normalizer", "normalizers")) {
-      const std::string type = find_text(*step, "type").value_or("");
-      if (type == "Lowercase" && pre == "whitespace")
-        set("normalizer.lowercase", true);
-      else if (type != "NFC")
-        refuse_step(*step);
-    }
-    for (const Json* const step : steps_of("pre_tokenizer", "pretokenizers"))
-      if (const Json* const adds = find(*step, "add_prefix_space");
-          find_text(*step, "type") == "ByteLevel" && adds != nullptr && *adds == true)
-        refuse_step(*step);
+  bool has_step(const char* type) const {
+    const auto steps = normalizers_of(tokenizer_);
+    return std::any_of(steps.begin(), steps.end(),
+                       [&](const Json* step) { return find_text(*step, "type") == type; });
   }
 
   /// BPE of SentencePiece: what is merged first has the highest score. All merges that give a token have the
   /// same rank there, so the order of the list says it all.
   void add_pieces(const std::vector<std::string>& merges, const std::string& unknown) {
-    for (const Json* const step : steps_of("normalizer", "normalizers")) {
-      const std::string type = find_text(*step, "type").value_or("");
-      if (type != "Prepend" && type != "NFC" && (type != "Replace" || pattern(*step, "String") != " "))
-        refuse_step(*step);
-    }
+    add_steps(tokenizer_, false, file_);
     std::vector<float> scores(n_tokens_, 0.0f);
     std::vector<bool> seen(n_tokens_, false);
     float next = 0.0f;
@@ -226,36 +271,24 @@ class Vocabulary {
     if (const Json* const unknown = find(model, "unk_id");
         unknown != nullptr && unknown->is_number_unsigned() && unknown->get<std::uint64_t>() < n_tokens_)
       mark_unknown(unknown->get<std::size_t>());
-    bool removes = false;
-    for (const Json* const step : steps_of("normalizer", "normalizers")) {
-      const std::string type = find_text(*step, "type").value_or("");
-      if (type == "Precompiled") {
-        const auto map = base::from_base64(find_text(*step, "precompiled_charsmap").value_or(""));
-        if (!map) refuse("tokenizer.json: precompiled_charsmap is no base64");
-        set_charsmap({reinterpret_cast<const std::uint8_t*>(map->data()), map->size()});
-      } else if (type == "Replace" && pattern(*step, "Regex") == " {2,}") {
-        removes = true;
-      } else if (type == "Strip" || type == "Replace") {
-        removes |= type == "Strip";
-        if (type == "Replace" && pattern(*step, "String") != " ") refuse_step(*step);
-      } else if (type != "Prepend") {
-        refuse_step(*step);
-      }
+    add_steps(tokenizer_, false, file_);
+    finish_pieces("t5", prepends_space(), removes_spaces());
+  }
+
+  /// As far as GGUF's own keys say what the steps do.
+  bool removes_spaces() const {
+    for (const Json* const step : normalizers_of(tokenizer_)) {
+      const auto type = find_text(*step, "type");
+      if (type == "Strip" || (type == "Replace" && pattern(*step, "Regex") == " {2,}")) return true;
     }
-    for (const Json* const step : steps_of("pre_tokenizer", "pretokenizers"))
-      removes |= find_text(*step, "type") == "WhitespaceSplit";
-    finish_pieces("t5", prepends_space(), removes);
+    const auto steps = pre_tokenizers_of(tokenizer_);
+    return std::any_of(steps.begin(), steps.end(),
+                       [](const Json* step) { return find_text(*step, "type") == "WhitespaceSplit"; });
   }
 
   static std::optional<std::string> pattern(const Json& step, const char* kind) {
     const Json* const pattern = find(step, "pattern");
     return pattern == nullptr ? std::nullopt : find_text(*pattern, kind);
-  }
-
-  [[noreturn]] static void refuse_step(const Json& step) {
-    throw Error(ErrorCode::kUnsupported, "tokenizer.json changes texts in a way that is not known (" +
-                                             step.dump().substr(0, 120) +
-                                             "), and another text would give the model wrong tokens");
   }
 
   /// False where the folder has no file of SentencePiece.
@@ -316,25 +349,6 @@ class Vocabulary {
     set("remove_extra_whitespaces", removes_extra_spaces);
   }
 
-  /// Steps of sequences, one behind another.
-  static void flatten(const Json& step, const char* list_name, std::vector<const Json*>& steps,
-                      int depth = 0) {
-    constexpr int kDeepest = 4;
-    const Json* const list = find(step, list_name);
-    if (list == nullptr || !list->is_array() || depth == kDeepest) {
-      steps.push_back(&step);
-      return;
-    }
-    for (const Json& next : *list) flatten(next, list_name, steps, depth + 1);
-  }
-
-  /// Of a part of tokenizer.json; none where it is not there.
-  std::vector<const Json*> steps_of(const char* part, const char* list_name) const {
-    std::vector<const Json*> steps;
-    if (const Json* const step = find(tokenizer_, part)) flatten(*step, list_name, steps);
-    return steps;
-  }
-
   bool prepends_space() const {
     const auto prepends = [](const Json& step) {
       if (find_text(step, "type") == "Prepend") return true;
@@ -344,13 +358,20 @@ class Vocabulary {
     const auto some = [&](const std::vector<const Json*>& steps) {
       return std::any_of(steps.begin(), steps.end(), [&](const Json* step) { return prepends(*step); });
     };
-    return some(steps_of("normalizer", "normalizers")) || some(steps_of("pre_tokenizer", "pretokenizers"));
+    return some(normalizers_of(tokenizer_)) || some(pre_tokenizers_of(tokenizer_));
   }
 
   void add_word_pieces(const Json& model) {
     read_vocabulary(model);
+    if (const auto prefix = find_text(model, "continuing_subword_prefix"); prefix && *prefix != "##")
+      throw Error(ErrorCode::kUnsupported, "tokenizer.json marks parts of words with '" +
+                                               prefix->substr(0, 40) +
+                                               "' (continuing_subword_prefix), expected '##'");
+    add_steps(tokenizer_, false, file_);
     const Json* const step = find(tokenizer_, "normalizer");
-    finish_word_pieces(step != nullptr ? *step : names_, step != nullptr ? "lowercase" : "do_lower_case");
+    const bool bert = step != nullptr && find_text(*step, "type") == "BertNormalizer";
+    const Json others = {{"lowercase", has_step("Lowercase")}, {"strip_accents", has_step("StripAccents")}};
+    finish_word_pieces(bert ? *step : others, "lowercase");
   }
 
   void add_word_pieces_of_text() {
@@ -368,6 +389,7 @@ class Vocabulary {
       put(std::move(token), id, kNormal);
       at = end + 1;
     }
+    read_added();
     finish_word_pieces(names_, "do_lower_case");
   }
 
@@ -446,6 +468,8 @@ class Vocabulary {
       ends.insert(ends.begin(), id);
     }
     constexpr const char* kEnds[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
+    // Other readers know three; this key has them all.
+    if (ends.size() > 1) set("eos_token_ids", std::vector<std::int32_t>(ends.begin(), ends.end()));
     for (std::size_t i = 0; i < std::min(ends.size(), std::size(kEnds)); ++i)
       set(kEnds[i], static_cast<std::uint32_t>(ends[i]));
     const auto [begins, closes] = frame();
@@ -468,8 +492,7 @@ class Vocabulary {
     std::pair<std::int64_t, std::int64_t> ids{-1, -1};
     const Json* const processor = find(tokenizer_, "post_processor");
     if (processor == nullptr) return ids;
-    std::vector<const Json*> steps;
-    flatten(*processor, "processors", steps);
+    const std::vector<const Json*> steps = steps_of(tokenizer_, "post_processor", "processors");
     const auto id_of_text = [&](const std::string& text) {
       const auto found = ids_.find(text);
       return found == ids_.end() ? -1 : found->second;
@@ -493,21 +516,6 @@ class Vocabulary {
     return ids;
   }
 
-  void add_templates() {
-    std::error_code ignored;
-    if (const auto path = folder_ / "chat_template.jinja"; std::filesystem::exists(path, ignored)) {
-      file_.set("tokenizer.chat_template", read_text(path));
-      return;
-    }
-    const Json* const value = find(names_, "chat_template");
-    if (value == nullptr) return;
-    if (value->is_string()) file_.set("tokenizer.chat_template", value->get<std::string>());
-    if (!value->is_array()) return;
-    for (const Json& named : *value)
-      if (const auto text = find_text(named, "template"); text && find_text(named, "name") == "default")
-        file_.set("tokenizer.chat_template", *text);
-  }
-
   void set(const std::string& key, const GgufValue& value) { file_.set("tokenizer.ggml." + key, value); }
 
   const std::filesystem::path folder_;
@@ -519,6 +527,10 @@ class Vocabulary {
   std::vector<std::int32_t> kinds_;
   std::vector<float> scores_;
   std::map<std::string, std::int64_t> ids_;
+  std::set<std::string> beyond_;  ///< Tokens that have no row of embeddings.
+  /// Ids of added tokens by what tokenizer.json says of them.
+  std::array<std::pair<const char*, std::vector<std::int32_t>>, 4> flags_ = {
+      {{"lstrip", {}}, {"rstrip", {}}, {"single_word", {}}, {"normalized", {}}}};
   std::array<std::int64_t, 3> fallback_ids_ = {-1, -1, -1};  ///< bos, eos, padding: SentencePiece's word.
   std::int64_t bos_ = -1, unknown_ = -1;
   bool word_pieces_ = false;
@@ -527,8 +539,8 @@ class Vocabulary {
 }  // namespace
 
 void add_vocabulary(const std::filesystem::path& folder, const Config& config, std::int64_t n_tokens,
-                    const std::string& pre, GgufWriter& file) {
-  Vocabulary(folder, n_tokens, pre, file).add(config);
+                    const std::string& pre, GgufWriter& file, std::vector<std::string>& notes) {
+  Vocabulary(folder, n_tokens, pre, file).add(config, notes);
 }
 
 }  // namespace weft::convert_impl

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "text/pre_tokenizer.h"
 #include "weft/error.h"
 
 namespace weft::engine {
@@ -126,13 +127,34 @@ void read_special(const gguf::File& file, Vocabulary& v) {
   v.add_eos = file.get_bool(key("add_eos_token"));
   v.add_space_prefix = file.get_bool(key("add_space_prefix"));
   v.remove_extra_spaces = file.get_bool(key("remove_extra_whitespaces"));
-  if (v.kind == VocabularyKind::kUnigram) v.charsmap = read_bytes(file, "precompiled_charsmap");
+  if (v.kind == VocabularyKind::kUnigram || v.kind == VocabularyKind::kSpm)
+    v.charsmap = read_bytes(file, "precompiled_charsmap");
   v.lowercase = file.get_bool(key("normalizer.lowercase"));
   v.strip_accents = file.get_bool(key("normalizer.strip_accents"));
 }
 
-/// Which special tokens swallow white space beside them stands in no key: it is known of some models by their
-/// name.
+/// Reads the keys of `weft convert` for tokenizer.json's steps and flags, which GGUF has no keys for. False
+/// where there are none: another converter made the file.
+bool read_steps(const gguf::File& file, Vocabulary& v) {
+  const auto own = [](const char* name) { return std::string("weft.tokenizer.") + name; };
+  if (const auto steps = file.get_string(own("normalizers"))) v.normalizers = *steps;
+  if (const auto steps = file.get_string(own("pre_tokenizers"))) v.pre_tokenizers = *steps;
+  bool found = v.normalizers.has_value();
+  const std::pair<const char*, std::vector<Token>&> lists[] = {{"lstrip", v.strip_left},
+                                                               {"rstrip", v.strip_right},
+                                                               {"single_word", v.single_word},
+                                                               {"normalized", v.normalized}};
+  for (const auto& [name, ids] : lists) {
+    const auto numbers = file.get_ints(own(name));
+    if (!numbers) continue;
+    found = true;
+    for (const std::int64_t id : *numbers)
+      ids.push_back(id < 0 || id > std::numeric_limits<Token>::max() ? kNoToken : static_cast<Token>(id));
+  }
+  return found;
+}
+
+/// GGUF has no key for special tokens that take the white space next to them. Some models are known by name.
 void set_strips(const gguf::File& file, Vocabulary& v) {
   std::string name(file.get_string("general.name").value_or(""));
   std::transform(name.begin(), name.end(), name.begin(),
@@ -171,7 +193,9 @@ text::Vocabulary vocabulary_from_gguf(const gguf::File& file, std::string_view p
   read_tokens(file, v);
   read_special(file, v);
   if (v.pre == "gemma4") v.add_bos = true;
+  if (read_steps(file, v)) return v;
   set_strips(file, v);
+  if (v.kind == VocabularyKind::kBpe && text::composes(v.pre)) v.normalizers = R"([{"type": "NFC"}])";
   return v;
 }
 

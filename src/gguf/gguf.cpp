@@ -181,6 +181,15 @@ File File::parse(std::span<const std::byte> bytes) {
   return file;
 }
 
+File File::planned(std::vector<Entry> metadata, std::vector<TensorInfo> tensors) {
+  auto impl = std::make_unique<Impl>();
+  impl->version = kVersion;
+  impl->metadata = std::move(metadata);
+  impl->tensors = std::move(tensors);
+  impl->index();
+  return File(std::move(impl));
+}
+
 std::span<const File::Entry> File::metadata() const { return impl_->metadata; }
 
 const Value* File::find(std::string_view key) const {

@@ -75,21 +75,24 @@ struct TensorInfo {
 /// valid.
 class File {
  public:
+  struct Entry {
+    std::string key;
+    Value value;
+  };
+
   /// Opens a file, or a split set by any of its parts ("name-00001-of-00003.gguf"), whose metadata are the
   /// first part's. The files stay mapped as long as the object lives. Throws Error kNotFound where a part is
   /// missing.
   static File open(const std::filesystem::path& path);
   /// Parses bytes that outlive the object: one whole file, no part of a set.
   static File parse(std::span<const std::byte> bytes);
+  /// A file that is not written yet. Its tensors have no data.
+  static File planned(std::vector<Entry> metadata, std::vector<TensorInfo> tensors);
 
   ~File();
   File(File&&) noexcept;
   File& operator=(File&&) noexcept;
 
-  struct Entry {
-    std::string key;
-    Value value;
-  };
   std::span<const Entry> metadata() const;
   const Value* find(std::string_view key) const;
 

@@ -101,6 +101,8 @@ void GgufWriter::add_tensor(std::string_view name, DType dtype, std::vector<std:
   impl_->writer.add_tensor(name, dtype, std::move(shape), std::move(fill));
 }
 
+gguf::File gguf_plan(const GgufWriter& writer) { return writer.impl_->writer.planned(); }
+
 void GgufWriter::write(const std::filesystem::path& path) const { impl_->writer.write_file(path); }
 
 }  // namespace weft

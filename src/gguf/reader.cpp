@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/lfs_pointer.h"
 #include "gguf/limits.h"
 #include "weft/error.h"
 
@@ -332,8 +333,13 @@ Header read_header(Cursor& cursor) {
     cursor.fail("no GGUF file: it has " + std::to_string(cursor.remaining()) + " bytes, a header has " +
                 std::to_string(kHeaderBytes));
   Header header{};
-  if (cursor.read<std::uint32_t>("the magic number") != kMagic)
+  if (const auto magic = cursor.read<std::uint32_t>("the magic number"); magic != kMagic) {
+    std::string begin(reinterpret_cast<const char*>(&magic), sizeof magic);
+    const auto rest = cursor.take(std::min<std::size_t>(cursor.remaining(), 64), "the beginning");
+    begin.append(reinterpret_cast<const char*>(rest.data()), rest.size());
+    if (base::is_lfs_pointer(begin)) cursor.fail("no GGUF file: " + std::string(base::kLfsAdvice));
     cursor.fail("no GGUF file: it does not begin with \"GGUF\"");
+  }
   header.version = cursor.read<std::uint32_t>("the version");
   if (header.version != 0 && (header.version & 0xffff) == 0)
     cursor.fail("a big-endian GGUF file, expected little-endian; convert it with gguf_convert_endian.py");

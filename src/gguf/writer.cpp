@@ -312,6 +312,13 @@ void Writer::write(const Sink& sink) const {
   }
 }
 
+File Writer::planned() const {
+  std::vector<TensorInfo> tensors;
+  for (const Tensor& tensor : tensors_)
+    tensors.push_back({tensor.info.name, tensor.info.dtype, tensor.info.shape, {}});
+  return File::planned(metadata_, std::move(tensors));
+}
+
 std::vector<std::byte> Writer::to_bytes() const {
   std::vector<std::byte> bytes;
   write([&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });

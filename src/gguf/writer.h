@@ -18,6 +18,7 @@
 
 #include "gguf/gguf.h"
 #include "weft/dtype.h"
+#include "weft/gguf.h"
 
 namespace weft::gguf {
 
@@ -61,6 +62,8 @@ class Writer {
   using Fill = std::function<void(std::span<std::byte> out)>;
   void add_tensor(std::string_view name, DType dtype, std::vector<std::int64_t> shape, Fill fill);
 
+  /// The file as File would read it, without the tensors' data.
+  File planned() const;
   std::vector<std::byte> to_bytes() const;
   /// Writes the whole file or none: at `path` stands what stood there before until all is on the disk. Throws
   /// Error kIo. Holds one tensor in memory at a time.
@@ -85,3 +88,8 @@ class Writer {
 };
 
 }  // namespace weft::gguf
+
+namespace weft {
+/// gguf::Writer::planned of the writer that users have.
+gguf::File gguf_plan(const GgufWriter& writer);
+}  // namespace weft

@@ -229,7 +229,9 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
 
   DType dtype = DType::kF32;
   if (tensor == nullptr) {
-    if (n_missing_++ == 0) first_missing_ = name;
+    constexpr int kMaxNamed = 8;
+    if (++n_missing_ <= kMaxNamed) missing_ += (missing_.empty() ? "" : ", ") + name;
+    if (n_missing_ == kMaxNamed + 1) missing_ += ", ...";
   } else {
     // A vector is a matrix of one row.
     const bool one_row =
@@ -460,7 +462,7 @@ ModelGraph Builder::finish(ValueId result) {
   if (n_missing_ > 0) {
     throw Error(ErrorCode::kInvalidFile, std::to_string(n_missing_) + " of " +
                                              std::to_string(model_.weights.size()) +
-                                             " tensors are missing, first " + first_missing_);
+                                             " tensors are missing: " + missing_);
   }
   check_tensors();
   if (additions_.adapters != nullptr) additions_.adapters->check_all_used(adapted_);

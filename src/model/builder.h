@@ -287,7 +287,7 @@ class Builder {
   ModelGraph model_;
   NodeTag tag_ = {.part = Part::kEmbedding};
   int n_missing_ = 0;
-  std::string first_missing_;
+  std::string missing_;            ///< Names of the first, for the message.
   std::set<std::string> adapted_;  // Weights.
   std::set<int> controlled_;       // Layers.
   std::set<std::string> factors_;  // Tensors that were applied as such.

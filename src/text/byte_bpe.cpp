@@ -1,6 +1,4 @@
 // BPE by a list of merges (Sennrich et al. 2016): on bytes as in GPT-2, or on characters.
-#include <utf8proc.h>
-
 #include <array>
 #include <atomic>
 #include <bit>
@@ -8,6 +6,7 @@
 #include <string>
 
 #include "text/byte_fallback.h"
+#include "text/characters.h"
 #include "text/encoder.h"
 #include "text/merger.h"
 #include "text/pre_tokenizer.h"
@@ -86,27 +85,6 @@ std::vector<Token> findable(const Vocabulary& vocabulary) {
   return ids;
 }
 
-bool is_white(char32_t c) {
-  if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
-  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
-  return c == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
-         category == UTF8PROC_CATEGORY_ZP;
-}
-
-/// Character by character, so a sigma at the end of a word is one as any.
-std::string lowered(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  while (!text.empty()) {
-    const Utf8Char c = first_char(text);
-    text.remove_prefix(c.size);
-    append_utf8(result, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.code))));
-    constexpr char32_t kDottedI = 0x130, kDotAbove = 0x307;
-    if (c.code == kDottedI) append_utf8(result, kDotAbove);
-  }
-  return result;
-}
-
 class BpeEncoder final : public Encoder {
  public:
   BpeEncoder(const Vocabulary& vocabulary, TokenSet tokens, const TokenTexts& pieces)
@@ -118,7 +96,7 @@ class BpeEncoder final : public Encoder {
         whole_(std::make_unique<std::atomic<Whole>[]>(vocabulary.tokens.size())),
         texts_(tokens.index),
         characters_(vocabulary.kind == VocabularyKind::kCharacterBpe),
-        lowercase_(vocabulary.lowercase.value_or(false)),
+        lowercase_(!vocabulary.normalizers && vocabulary.lowercase.value_or(false)),
         unk_(vocabulary.unk) {
     if (characters_ && !how_.words) fallback_.emplace(vocabulary);
     for (unsigned b = 0; b < 256; ++b)
@@ -167,7 +145,7 @@ class BpeEncoder final : public Encoder {
       std::size_t begin = 0;
       for (const std::uint32_t end : splitter_.split(text)) {
         const std::string_view piece = text.substr(begin, end - begin);
-        if (!words || !is_white(first_char(piece).code))
+        if (!words || !is_white_space(first_char(piece).code))
           encoder_.characters_ ? encode_characters(piece, out) : encode_piece(piece, out);
         begin = end;
       }

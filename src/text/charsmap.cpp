@@ -11,6 +11,8 @@ namespace {
 constexpr std::size_t kMaxReplacement =
     256;  ///< Longer ones match nothing. The longest of NFKC has 33 bytes.
 
+constexpr std::size_t kMaxForm = 0xFFFF'FFFF;  ///< Places are 32 bits wide.
+
 std::uint32_t read_u32(std::string_view bytes) {
   std::uint32_t value = 0;
   for (std::size_t i = 0; i < 4; ++i) value |= std::uint32_t{static_cast<unsigned char>(bytes[i])} << 8 * i;
@@ -69,6 +71,30 @@ Charsmap::Step Charsmap::front(std::string_view text) const {
     if (ends_text(here) && whole_character && replacement(unit(node) & ~kValue, found)) best = {found, i + 1};
   }
   return best;
+}
+
+SentencePieceForm::SentencePieceForm(const Vocabulary& v)
+    : charsmap_(v.normalizers ? std::string_view() : v.charsmap),
+      add_space_prefix_(!v.normalizers && v.add_space_prefix.value_or(true)),
+      remove_extra_spaces_(!v.normalizers && v.remove_extra_spaces.value_or(false)) {}
+
+void SentencePieceForm::apply(std::string_view text, bool first, std::string& to) const {
+  to.clear();
+  const bool remove = remove_extra_spaces_;
+  bool after_space = remove, prefix = first && add_space_prefix_;
+  while (!text.empty()) {
+    Charsmap::Step step = charsmap_.front(text);
+    text.remove_prefix(step.size);
+    while (after_space && step.text.starts_with(' ')) step.text.remove_prefix(1);
+    if (step.text.empty()) continue;
+    if (prefix) to += kSpaceMark;
+    prefix = false;
+    after_space = remove && step.text.ends_with(' ');
+    for (const char c : step.text) c == ' ' ? to += kSpaceMark : to += c;
+    if (to.size() > kMaxForm)
+      throw Error(ErrorCode::kInvalidArgument, "the text is too long: normalised, it has more than 4 GiB");
+  }
+  while (remove && to.ends_with(kSpaceMark)) to.resize(to.size() - kSpaceMark.size());
 }
 
 }  // namespace weft::text

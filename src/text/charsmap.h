@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/vocabulary.h"
+
 namespace weft::text {
 
 /// Immutable.
@@ -42,6 +44,22 @@ class Charsmap {
   std::vector<std::uint32_t> trie_;
   std::string replacements_;
   std::bitset<256> begins_;  ///< Bytes that some text of the table begins with.
+};
+
+/// SentencePiece's normalisation: the table, spaces removed or added, and U+2581 for each space. Immutable.
+class SentencePieceForm {
+ public:
+  /// A vocabulary with steps of its own (Vocabulary::normalizers) needs only the last. Throws Error
+  /// kInvalidFile where the table is damaged.
+  explicit SentencePieceForm(const Vocabulary& vocabulary);
+
+  /// `first`: the input begins here or follows a token. Throws Error kInvalidArgument where the
+  /// result has more than 4 GiB.
+  void apply(std::string_view text, bool first, std::string& to) const;
+
+ private:
+  Charsmap charsmap_;
+  bool add_space_prefix_, remove_extra_spaces_;
 };
 
 }  // namespace weft::text

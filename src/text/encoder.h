@@ -39,9 +39,10 @@ struct TokenSet {
 /// unknown tokens.
 std::unique_ptr<Encoder> make_bpe_encoder(const Vocabulary& vocabulary, TokenSet tokens,
                                           const TokenTexts& pieces);
-/// SentencePiece's BPE by score. Throws Error kInvalidFile where a character could become no token at all.
+/// SentencePiece's BPE by score. Throws Error kInvalidFile where a character could become no token at all,
+/// and where the charsmap is damaged.
 std::unique_ptr<Encoder> make_spm_encoder(const Vocabulary& vocabulary, TokenSet tokens);
-/// SentencePiece's unigram model. Throws as make_spm_encoder, and where the charsmap is damaged.
+/// SentencePiece's unigram model. Throws as make_spm_encoder.
 std::unique_ptr<Encoder> make_unigram_encoder(const Vocabulary& vocabulary, TokenSet tokens);
 /// RWKV's longest matches. `pieces` are the tokens' bytes. Throws Error kInvalidFile where a byte has no
 /// token.

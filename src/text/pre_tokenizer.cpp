@@ -1,6 +1,7 @@
 #include "text/pre_tokenizer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "text/splitter_patterns.h"
@@ -81,6 +82,12 @@ const PreTokenizer& find_pre_tokenizer(std::string_view name) {
                   "\", which weft does not know; a wrong one would give the model wrong tokens. --pre "
                   "(ModelParams::pre_tokenizer) "
                   "says which to use instead, \"gpt-2\" or another that the model's family uses");
+}
+
+bool composes(std::string_view name) {
+  // Only names of one published tokenizer: "gpt-2" is the name of several, and some compose.
+  constexpr std::string_view kNames[] = {"qwen2", "qwen35", "command-r", "mpt", "olmo"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 std::vector<std::string_view> pre_tokenizer_names() {

@@ -25,8 +25,15 @@ struct PreTokenizer {
 /// By its name in tokenizer.ggml.pre; an empty one is "default". Throws Error kUnsupported for an unknown
 /// name.
 const PreTokenizer& find_pre_tokenizer(std::string_view name);
+/// Whether the published tokenizer of that name composes characters (NFC) first. Other converters do not
+/// write it into their files.
+bool composes(std::string_view name);
 /// All names that find_pre_tokenizer knows.
 std::vector<std::string_view> pre_tokenizer_names();
+
+/// An expression of a tokenizer for PCRE2, whose \s takes U+180E for white space; Unicode and tokenizers do
+/// not.
+std::string as_pcre2(std::string_view pattern);
 
 /// The compiled patterns; immutable, so any number of threads may use it.
 class Splitter {

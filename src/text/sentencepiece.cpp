@@ -5,6 +5,7 @@
 #include <string>
 
 #include "text/byte_fallback.h"
+#include "text/charsmap.h"
 #include "text/encoder.h"
 #include "text/merger.h"
 #include "text/utf8.h"
@@ -26,7 +27,7 @@ class SpmEncoder final : public Encoder {
       : index_(texts, findable(vocabulary)),
         longest_(texts.longest()),
         fallback_(vocabulary),
-        add_space_prefix_(vocabulary.add_space_prefix.value_or(true)) {
+        form_(vocabulary) {
     rank_scores(vocabulary);
     for (const std::string& token : vocabulary.tokens)
       for (std::size_t at = token.find(kSpaceMark, 1); at < token.size(); at = token.find(kSpaceMark, at + 1))
@@ -61,9 +62,7 @@ class SpmEncoder final : public Encoder {
     explicit Session(const SpmEncoder& encoder) : encoder_(encoder), merger_(encoder) {}
 
     void encode(std::string_view text, bool first, std::vector<Token>& out) override {
-      marked_.clear();
-      if (first && encoder_.add_space_prefix_) marked_ += kSpaceMark;
-      marked_ += with_space_marks(text);
+      encoder_.form_.apply(text, first, marked_);
       const std::string_view marked = marked_;
       // No merge crosses the front of a space unless some token has such a place inside: words can go one by
       // one.
@@ -106,7 +105,7 @@ class SpmEncoder final : public Encoder {
   TokenIndex index_;  ///< Of tokens that text may become.
   std::size_t longest_;
   ByteFallback fallback_;
-  bool add_space_prefix_;
+  SentencePieceForm form_;
   std::vector<std::uint32_t> ranks_;  ///< Per token, from its score.
   std::size_t n_ranks_ = 0;
   std::bitset<256> joined_to_space_;  ///< Bytes that stand before a U+2581 inside of a token.

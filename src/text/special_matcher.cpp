@@ -3,12 +3,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/characters.h"
 #include "text/utf8.h"
 
 namespace weft::text {
+namespace {
 
-SpecialMatcher::SpecialMatcher(const TokenTexts& texts, std::vector<Token> ids)
-    : texts_(&texts), sorted_(std::move(ids)) {
+/// Whether no word character is next to [begin, end).
+bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+  std::size_t before = begin;
+  while (before > 0 && (static_cast<unsigned char>(text[--before]) & 0xC0) == 0x80) {
+  }
+  const bool joined = before < begin && is_word(first_char(text.substr(before)).code);
+  return !joined && (end == text.size() || !is_word(first_char(text.substr(end)).code));
+}
+
+}  // namespace
+
+SpecialMatcher::SpecialMatcher(const TokenTexts& texts, std::vector<Token> ids,
+                               std::span<const Token> single_words)
+    : texts_(&texts), sorted_(std::move(ids)), single_words_(single_words.begin(), single_words.end()) {
+  std::sort(single_words_.begin(), single_words_.end());
   std::erase_if(sorted_,
                 [&](Token id) { return texts[id].empty() || valid_prefix(texts[id]) != texts[id].size(); });
   std::sort(sorted_.begin(), sorted_.end(), [&](Token a, Token b) { return texts[a] < texts[b]; });
@@ -36,7 +51,11 @@ SpecialMatcher::Match SpecialMatcher::find(std::string_view text, std::size_t fr
       low = std::partition_point(low, high, [&](Token id) { return byte(id) < next; });
       high = std::partition_point(low, high, [&](Token id) { return byte(id) == next; });
     }
-    if (found != kNoToken) return {begin, (*texts_)[found].size(), found};
+    if (found == kNoToken) continue;
+    const std::size_t size = (*texts_)[found].size();
+    const bool single = std::binary_search(single_words_.begin(), single_words_.end(), found);
+    if (!single || stands_alone(text, begin, begin + size)) return {begin, size, found};
+    begin += size - 1;
   }
   return {text.size(), 0, kNoToken};
 }

@@ -12,8 +12,27 @@
 namespace weft::text {
 namespace {
 
-/// PCRE2's \s takes U+180E for white space, which Unicode and the models' tokenizers do not.
-std::string rewritten(std::string_view pattern) {
+struct Compiled {
+  base::Pcre2Code code;
+  bool jit = false;
+};
+
+Compiled compiled(std::string_view text) {
+  const std::string pattern = as_pcre2(text);
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  Compiled result;
+  result.code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                  PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr));
+  WEFT_CHECK(result.code != nullptr);  // All patterns are our own.
+  // Without JIT (a system that forbids making code) the interpreter gives the same matches, slower.
+  result.jit = pcre2_jit_compile(result.code.get(), PCRE2_JIT_COMPLETE) == 0;
+  return result;
+}
+
+}  // namespace
+
+std::string as_pcre2(std::string_view pattern) {
   std::string result;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] != '\\' || i + 1 == pattern.size()) {
@@ -31,28 +50,8 @@ std::string rewritten(std::string_view pattern) {
   return result;
 }
 
-struct Pattern {
-  base::Pcre2Code code;
-  bool jit = false;
-};
-
-Pattern compiled(std::string_view text) {
-  const std::string pattern = rewritten(text);
-  int error = 0;
-  PCRE2_SIZE at = 0;
-  Pattern result;
-  result.code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                  PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr));
-  WEFT_CHECK(result.code != nullptr);  // All patterns are our own.
-  // Without JIT (a system that forbids making code) the interpreter gives the same matches, slower.
-  result.jit = pcre2_jit_compile(result.code.get(), PCRE2_JIT_COMPLETE) == 0;
-  return result;
-}
-
-}  // namespace
-
 struct Splitter::Impl {
-  std::vector<Pattern> patterns;
+  std::vector<Compiled> patterns;
 };
 
 Splitter::Splitter(std::span<const std::string_view> patterns) {
@@ -73,7 +72,7 @@ struct Splitter::Session::Impl {
 
   /// The next match in `text` from `from` on, which is not empty there if so asked. False where there is
   /// none.
-  bool match(const Pattern& pattern, std::string_view text, std::size_t from, bool not_empty) {
+  bool match(const Compiled& pattern, std::string_view text, std::size_t from, bool not_empty) {
     const auto run = pattern.jit ? pcre2_jit_match : pcre2_match;
     // The text was validated once; validating it again for each match would be quadratic.
     const int rc =
@@ -87,7 +86,7 @@ struct Splitter::Session::Impl {
   }
 
   /// Appends the ends of the pieces of text[begin, end), which the pattern sees as a text of its own.
-  void cut(const Pattern& pattern, std::string_view text, std::size_t begin, std::size_t end) {
+  void cut(const Compiled& pattern, std::string_view text, std::size_t begin, std::size_t end) {
     const std::string_view piece = text.substr(begin, end - begin);
     const PCRE2_SIZE* found = pcre2_get_ovector_pointer(data.get());
     std::size_t done = 0, from = 0;
@@ -115,7 +114,7 @@ std::span<const std::uint32_t> Splitter::Session::split(std::string_view text) {
   s.ends.clear();
   if (text.empty()) return s.ends;
   s.ends.push_back(static_cast<std::uint32_t>(text.size()));
-  for (const Pattern& pattern : s.splitter.patterns) {
+  for (const Compiled& pattern : s.splitter.patterns) {
     s.next.clear();
     std::size_t begin = 0;
     for (const std::uint32_t end : s.ends) {

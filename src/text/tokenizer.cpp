@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
+#include "text/characters.h"
 #include "text/encoder.h"
 #include "text/pre_tokenizer.h"
 #include "text/special_matcher.h"
+#include "text/text_steps.h"
 #include "text/utf8.h"
 #include "weft/error.h"
 
@@ -41,7 +44,23 @@ constexpr std::array<std::string_view, 16> kEndTexts = {"<|im_end|>",
 
 bool is_special(TokenKind kind) { return kind == TokenKind::kControl || kind == TokenKind::kUnknown; }
 
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+/// Bytes of white space before `end`, not before `begin`; white_after() counts from `at` on.
+std::size_t white_before(std::string_view text, std::size_t begin, std::size_t end) {
+  std::size_t at = end;
+  while (at > begin) {
+    std::size_t last = at - 1;
+    while (last > begin && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
+    if (!text::is_white_space(text::first_char(text.substr(last)).code)) break;
+    at = last;
+  }
+  return end - at;
+}
+std::size_t white_after(std::string_view text, std::size_t at) {
+  const std::size_t begin = at;
+  while (at < text.size() && text::is_white_space(text::first_char(text.substr(at)).code))
+    at += text::char_size(text[at]);
+  return at - begin;
+}
 
 /// The bytes of a token inside a text.
 std::string piece_of(const Vocabulary& v, std::size_t id) {
@@ -133,9 +152,7 @@ struct Tokenizer::Impl {
     v.kinds = kinds;
     for (const Token id : v.strip_left) strip[static_cast<std::size_t>(id)].left = true;
     for (const Token id : v.strip_right) strip[static_cast<std::size_t>(id)].right = true;
-    user_defined.emplace(texts, ids_of_kind(v, [](TokenKind k) { return k == TokenKind::kUserDefined; }));
-    special.emplace(
-        texts, ids_of_kind(v, [](TokenKind k) { return k == TokenKind::kUserDefined || is_special(k); }));
+    set_matchers(v);
     set_frame(v);
     set_ends(v);
     encoder = make_encoder(v, {texts, index}, pieces);
@@ -145,6 +162,47 @@ struct Tokenizer::Impl {
     std::vector<Token> ids = all_ids(v.tokens.size());
     std::erase_if(ids, [&](Token id) { return v.tokens[static_cast<std::size_t>(id)].empty(); });
     return ids;
+  }
+
+  void set_matchers(const Vocabulary& v) {
+    std::vector<Token> user = ids_of_kind(v, [](TokenKind k) { return k == TokenKind::kUserDefined; });
+    std::vector<Token> all =
+        ids_of_kind(v, [](TokenKind k) { return k == TokenKind::kUserDefined || is_special(k); });
+    if (v.normalizers) {
+      normalizer.emplace(*v.normalizers, v.charsmap);
+      cutter.emplace(v.pre_tokenizers.value_or("[]"));
+    }
+    if (normalizer && !v.normalized.empty()) set_normalised(v, user, all);
+    user_defined.emplace(texts, std::move(user), v.single_word);
+    special.emplace(texts, std::move(all), v.single_word);
+  }
+
+  /// Moves tokens that are matched after normalising out of `user` and `all`. A control token that
+  /// normalising does not change remains there, because its position in the prompt decides whether it counts.
+  void set_normalised(const Vocabulary& v, std::vector<Token>& user, std::vector<Token>& all) {
+    const std::set<Token> flagged(v.normalized.begin(), v.normalized.end());
+    std::set<Token> moved;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto id = static_cast<Token>(i);
+      const bool valid = text::valid_prefix(texts[id]) == texts[id].size();
+      const std::string text = valid && flagged.contains(id) ? normalizer->apply(texts[id]) : "";
+      bytes += text.size();
+      if (bytes > 0xFFFF'FFFFu)
+        throw Error(ErrorCode::kInvalidFile,
+                    "the vocabulary's added tokens have more than 4 GiB once normalised");
+      normalised_texts.add(text);
+      if (!text.empty() && !(is_special(kinds[i]) && text == texts[id])) moved.insert(id);
+    }
+    const auto split = [&](std::vector<Token>& ids) {
+      const auto rest =
+          std::stable_partition(ids.begin(), ids.end(), [&](Token id) { return !moved.contains(id); });
+      std::vector<Token> found(rest, ids.end());
+      ids.erase(rest, ids.end());
+      return found;
+    };
+    normalised_user.emplace(normalised_texts, split(user), v.single_word);
+    normalised_special.emplace(normalised_texts, split(all), v.single_word);
   }
 
   /// What stands around a text.
@@ -189,26 +247,58 @@ struct Tokenizer::Impl {
     return left_out ? std::string_view() : pieces[id];
   }
 
-  /// `text` is valid UTF-8; `find(done)` gives the next token that is written out in it.
-  template <typename Find>
-  void encode(std::string_view text, Find&& find, std::vector<Token>& out) const {
-    const std::unique_ptr<text::Encoder::Session> session = encoder->session();
-    bool first = true;
+  /// A match with the white space that its token takes along.
+  text::SpecialMatcher::Match widened(text::SpecialMatcher::Match match, std::string_view text,
+                                      std::size_t done) const {
+    if (match.id == kNoToken) return match;
+    const Strip beside = strip[static_cast<std::size_t>(match.id)];
+    if (beside.right) match.size += white_after(text, match.begin + match.size);
+    const std::size_t left = beside.left ? white_before(text, done, match.begin) : 0;
+    return {match.begin - left, match.size + left, match.id};
+  }
+
+  /// Calls between(begin, end) for each part without tokens and appends the tokens; `find(done)` returns the
+  /// next one.
+  template <typename Find, typename Between>
+  void each_part(std::string_view text, Find&& find, Between&& between, std::vector<Token>& out) const {
     for (std::size_t done = 0; done < text.size();) {
-      const text::SpecialMatcher::Match match = find(done);
-      const Strip beside = match.id == kNoToken ? Strip{} : strip[static_cast<std::size_t>(match.id)];
-      std::size_t end = match.begin;
-      while (beside.left && end > done && is_space(text[end - 1])) --end;
-      if (end > done) {
-        session->encode(text.substr(done, end - done), first, out);
-        first = false;
-      }
+      const text::SpecialMatcher::Match match = widened(find(done), text, done);
+      if (match.begin > done) between(done, match.begin);
       done = match.begin + match.size;
-      if (match.id == kNoToken) continue;
-      out.push_back(match.id);
-      first = true;
-      while (beside.right && done < text.size() && is_space(text[done])) ++done;
+      if (match.id != kNoToken) out.push_back(match.id);
     }
+  }
+
+  /// `text` is valid UTF-8; `find(done)` gives the next token that is written out in it.
+  /// `takes_special(begin, end)`: control tokens that are matched after normalising count in that part.
+  template <typename Find, typename TakesSpecial>
+  void encode(std::string_view text, Find&& find, TakesSpecial&& takes_special,
+              std::vector<Token>& out) const {
+    const std::unique_ptr<text::Encoder::Session> session = encoder->session();
+    const auto between = [&](std::size_t begin, std::size_t end) {
+      const std::string_view part = text.substr(begin, end - begin);
+      if (normalizer)
+        encode_part(part, begin == 0, takes_special(begin, end), *session, out);
+      else
+        session->encode(part, true, out);
+    };
+    each_part(text, find, between, out);
+  }
+
+  /// A part between tokens: applies the steps, and matches tokens after normalising.
+  void encode_part(std::string_view part, bool begins_text, bool takes_special,
+                   text::Encoder::Session& session, std::vector<Token>& out) const {
+    const std::string text = normalizer->apply(part);
+    const auto& matcher = takes_special ? normalised_special : normalised_user;
+    const auto find = [&](std::size_t done) {
+      return matcher ? matcher->find(text, done) : text::SpecialMatcher::Match{text.size(), 0, kNoToken};
+    };
+    const auto between = [&](std::size_t begin, std::size_t end) {
+      for (const text::PieceCutter::Piece& piece :
+           cutter->cut({text.substr(begin, end - begin), begins_text && begin == 0}))
+        session.encode(piece.text, true, out);
+    };
+    each_part(text, find, between, out);
   }
 
   struct Strip {
@@ -225,6 +315,10 @@ struct Tokenizer::Impl {
   Token front = kNoToken, back = kNoToken;  ///< Around a text.
   std::vector<Token> ends;                  ///< Ascending.
   std::optional<text::SpecialMatcher> user_defined, special;
+  std::optional<text::Normalizer> normalizer;  ///< Set with the cutter where the file has steps.
+  std::optional<text::PieceCutter> cutter;
+  text::TokenTexts normalised_texts;  ///< For the next two, which are set where a token needs them.
+  std::optional<text::SpecialMatcher> normalised_user, normalised_special;
   std::unique_ptr<text::Encoder> encoder;
 };
 
@@ -244,7 +338,9 @@ std::vector<Token> Tokenizer::encode(std::string_view text, EncodeOptions option
   std::vector<Token> tokens;
   if (options.add_special && impl_->front != kNoToken) tokens.push_back(impl_->front);
   const text::SpecialMatcher& matcher = options.parse_special ? *impl_->special : *impl_->user_defined;
-  impl_->encode(text, [&](std::size_t done) { return matcher.find(text, done); }, tokens);
+  impl_->encode(
+      text, [&](std::size_t done) { return matcher.find(text, done); },
+      [&](std::size_t, std::size_t) { return options.parse_special; }, tokens);
   if (options.add_special && impl_->back != kNoToken) tokens.push_back(impl_->back);
   return tokens;
 }
@@ -265,10 +361,10 @@ std::vector<Token> Tokenizer::encode(std::span<const PromptPiece> pieces) const 
       trusted.emplace_back(begin, text.size());
     }
   }
-  const auto lies_in_template = [&](const text::SpecialMatcher::Match& match) {
-    const auto after = std::upper_bound(trusted.begin(), trusted.end(), match.begin,
+  const auto lies_in_template = [&](std::size_t begin, std::size_t end) {
+    const auto after = std::upper_bound(trusted.begin(), trusted.end(), begin,
                                         [](std::size_t at, const auto& range) { return at < range.first; });
-    return after != trusted.begin() && match.begin + match.size <= std::prev(after)->second;
+    return after != trusted.begin() && end <= std::prev(after)->second;
   };
   // The next token that users may write, found once, and the next of all that lies in the template.
   text::SpecialMatcher::Match user = impl_->user_defined->find(text, 0);
@@ -277,13 +373,13 @@ std::vector<Token> Tokenizer::encode(std::span<const PromptPiece> pieces) const 
     for (std::size_t at = done;;) {
       const text::SpecialMatcher::Match match = impl_->special->find(text, at);
       if (match.id == kNoToken || match.begin > user.begin) return user;
-      if (lies_in_template(match)) return match;
+      if (lies_in_template(match.begin, match.begin + match.size)) return match;
       if (match.begin == user.begin) return user;
       at = match.begin + 1;
     }
   };
   std::vector<Token> tokens;
-  impl_->encode(text, find, tokens);
+  impl_->encode(text, find, lies_in_template, tokens);
   // Most templates write the first token themselves.
   if (impl_->front != kNoToken && (tokens.empty() || tokens.front() != impl_->front))
     tokens.insert(tokens.begin(), impl_->front);

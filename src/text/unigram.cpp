@@ -10,14 +10,12 @@
 #include "text/encoder.h"
 #include "text/token_trie.h"
 #include "text/utf8.h"
-#include "weft/error.h"
 
 namespace weft::text {
 namespace {
 
 /// By how much a character that is no token is worse than the worst token.
 constexpr double kUnknownPenalty = 10.0;
-constexpr std::size_t kMaxNormalised = 0xFFFF'FFFF;  ///< Places are 32 bits wide.
 
 std::vector<Token> findable(const Vocabulary& vocabulary) {
   std::vector<Token> ids;
@@ -34,12 +32,10 @@ std::vector<Token> findable(const Vocabulary& vocabulary) {
 class UnigramEncoder final : public Encoder {
  public:
   UnigramEncoder(const Vocabulary& vocabulary, const TokenTexts& texts)
-      : charsmap_(vocabulary.charsmap),
+      : form_(vocabulary),
         trie_(texts, findable(vocabulary)),
         fallback_(vocabulary),
-        scores_(vocabulary.scores),
-        add_space_prefix_(vocabulary.add_space_prefix.value_or(true)),
-        remove_extra_spaces_(vocabulary.remove_extra_spaces.value_or(false)) {
+        scores_(vocabulary.scores) {
     double worst = 0.0;
     for (std::size_t i = 0; i < scores_.size(); ++i)
       if (kind_of(vocabulary, i) == TokenKind::kNormal) worst = std::min(worst, double{scores_[i]});
@@ -54,7 +50,7 @@ class UnigramEncoder final : public Encoder {
     explicit Session(const UnigramEncoder& encoder) : encoder_(encoder) {}
 
     void encode(std::string_view text, bool first, std::vector<Token>& out) override {
-      normalise(text, first);
+      encoder_.form_.apply(text, first, normalised_);
       const std::string_view line = normalised_;
       after_unknown_ = false;
       begin_part(0);
@@ -79,27 +75,6 @@ class UnigramEncoder final : public Encoder {
       Token token = kNoToken;
     };
     static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
-
-    void normalise(std::string_view text, bool first) {
-      normalised_.clear();
-      const bool remove = encoder_.remove_extra_spaces_;
-      bool after_space = remove, prefix = first && encoder_.add_space_prefix_;
-      while (!text.empty()) {
-        Charsmap::Step step = encoder_.charsmap_.front(text);
-        text.remove_prefix(step.size);
-        while (after_space && step.text.starts_with(' ')) step.text.remove_prefix(1);
-        if (step.text.empty()) continue;
-        if (prefix) normalised_ += kSpaceMark;
-        prefix = false;
-        after_space = remove && step.text.ends_with(' ');
-        for (const char c : step.text) c == ' ' ? normalised_ += kSpaceMark : normalised_ += c;
-        if (normalised_.size() > kMaxNormalised)
-          throw Error(ErrorCode::kInvalidArgument,
-                      "the text is too long: normalised, it has more than 4 GiB");
-      }
-      while (remove && normalised_.ends_with(kSpaceMark))
-        normalised_.resize(normalised_.size() - kSpaceMark.size());
-    }
 
     void begin_part(std::size_t at) {
       part_ = at;
@@ -157,12 +132,11 @@ class UnigramEncoder final : public Encoder {
     std::uint64_t steps_ = 0;
   };
 
-  Charsmap charsmap_;
+  SentencePieceForm form_;
   TokenTrie trie_;
   ByteFallback fallback_;
   std::vector<float> scores_;
   double unknown_score_;
-  bool add_space_prefix_, remove_extra_spaces_;
 };
 
 }  // namespace

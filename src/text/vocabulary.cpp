@@ -51,10 +51,11 @@ void check(const Vocabulary& v) {
     if (id != kNoToken && (id < 0 || static_cast<std::size_t>(id) >= n))
       invalid("tokenizer.ggml." + std::string(name) + "_token_id is " + std::to_string(id) + ", there are " +
               std::to_string(n) + " tokens");
-  for (const auto* list : {&v.strip_left, &v.strip_right})
+  for (const auto* list : {&v.strip_left, &v.strip_right, &v.single_word, &v.normalized})
     for (const Token id : *list)
       if (id < 0 || static_cast<std::size_t>(id) >= n)
-        invalid("a token to strip beside has the id " + std::to_string(id));
+        invalid("an added token has the id " + std::to_string(id) + ", there are " + std::to_string(n) +
+                " tokens");
 
   const Token front = v.kind == VocabularyKind::kWordPiece && v.cls != kNoToken ? v.cls : v.bos;
   const Token back = v.kind == VocabularyKind::kWordPiece && v.sep != kNoToken ? v.sep : v.eos;

@@ -40,9 +40,16 @@ struct Vocabulary {
   std::optional<bool> lowercase;            ///< WordPiece: true. BPE on words: false.
   std::optional<bool> strip_accents;        ///< WordPiece: as lowercase.
 
-  std::string charsmap;  ///< Unigram: how a text is normalised (charsmap.h); empty: not at all.
+  std::string charsmap;  ///< SPM, unigram: how a text is normalised (charsmap.h); empty: not at all.
 
-  std::vector<Token> strip_left, strip_right;  ///< Special tokens that swallow the white space at that side.
+  /// The steps before the model, as JSON (text_steps.h). Where `normalizers` is set, these lists replace
+  /// add_space_prefix, remove_extra_spaces, charsmap, lowercase and strip_accents.
+  std::optional<std::string> normalizers, pre_tokenizers;
+
+  // How the tokenizer finds added tokens in its input.
+  std::vector<Token> strip_left, strip_right;  ///< Take the white space at that side with them.
+  std::vector<Token> single_word;              ///< Count only where no word character is next to them.
+  std::vector<Token> normalized;               ///< Are looked for, normalised, in the normalised input.
 };
 
 inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "text/characters.h"
 #include "text/encoder.h"
 #include "text/utf8.h"
 #include "weft/error.h"
@@ -15,12 +16,6 @@ namespace {
 constexpr std::size_t kMaxWordChars = 100;  ///< A longer word is unknown as a whole.
 
 enum class CharClass { kWord, kAlone, kSpace, kDropped };
-
-bool is_cjk(char32_t c) {
-  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
-         (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B820 && c <= 0x2CEAF) ||
-         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
-}
 
 CharClass class_of(char32_t c) {
   if (c == ' ' || c == '\t' || c == '\n' || c == '\r') return CharClass::kSpace;
@@ -59,8 +54,9 @@ class WordPieceEncoder final : public Encoder {
       : index_(texts, findable(vocabulary)),
         longest_(texts.longest()),
         unk_(vocabulary.unk),
-        lowercase_(vocabulary.lowercase.value_or(true)),
-        strip_accents_(vocabulary.strip_accents.value_or(lowercase_)) {
+        normalised_(vocabulary.normalizers.has_value()),
+        lowercase_(!normalised_ && vocabulary.lowercase.value_or(true)),
+        strip_accents_(!normalised_ && vocabulary.strip_accents.value_or(lowercase_)) {
     if (unk_ == kNoToken)
       throw Error(ErrorCode::kInvalidFile,
                   "the vocabulary is damaged: tokenizer.ggml.unknown_token_id is missing");
@@ -71,7 +67,9 @@ class WordPieceEncoder final : public Encoder {
   static std::vector<Token> findable(const Vocabulary& vocabulary) {
     std::vector<Token> ids;
     for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
-      if (!vocabulary.tokens[i].empty() && is_text(kind_of(vocabulary, i)))
+      // User-defined tokens are matched as written and never become a piece of a word.
+      if (const TokenKind kind = kind_of(vocabulary, i);
+          !vocabulary.tokens[i].empty() && is_text(kind) && kind != TokenKind::kUserDefined)
         ids.push_back(static_cast<Token>(i));
     return ids;
   }
@@ -81,6 +79,11 @@ class WordPieceEncoder final : public Encoder {
     explicit Session(const WordPieceEncoder& encoder) : encoder_(encoder) { start_word(); }
 
     void encode(std::string_view text, bool, std::vector<Token>& out) override {
+      while (!text.empty() && encoder_.normalised_) {  // A word.
+        const Utf8Char c = first_char(text);
+        text.remove_prefix(c.size);
+        append(c.code);
+      }
       while (!text.empty()) {
         const Utf8Char c = first_char(text);
         text.remove_prefix(c.size);
@@ -173,6 +176,7 @@ class WordPieceEncoder final : public Encoder {
   TokenIndex index_;
   std::size_t longest_;
   Token unk_;
+  bool normalised_;  ///< The vocabulary's steps have already made words.
   bool lowercase_, strip_accents_;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lfs_pointer.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -161,6 +162,10 @@ std::vector<StoredTensor> list_safetensors(const base::MappedFile& mapped) {
   if (file.size() < length.size()) refuse("the file is too short for a header");
   mapped.read(file.first(length.size()), length);
   const auto n_header = std::bit_cast<std::uint64_t>(length);
+  if (std::array<std::byte, 64> begin; file.size() >= begin.size()) {
+    mapped.read(file.first(begin.size()), begin);
+    if (base::is_lfs_pointer(begin)) refuse(std::string(base::kLfsAdvice));
+  }
   if (n_header > kMaxHeader || n_header > file.size() - length.size())
     refuse("the header would have " + std::to_string(n_header) + " bytes, and the file has " +
            std::to_string(file.size()));

@@ -355,7 +355,6 @@ TEST_F(Convert, CanBeCancelled) {
 }
 
 TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
-  // A BERT without a layer's worth of anything: one layer of width 32.
   const std::filesystem::path folder = scratch_ / "bert";
   std::filesystem::create_directories(folder);
   write(folder / "config.json",
@@ -363,15 +362,33 @@ TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
             "num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 16,
             "layer_norm_eps": 1e-12})");
   write(folder / "vocab.txt", "[UNK]\n[CLS]\nword\n##s\n[SEP]\n");
-  const std::string header =
-      R"({"embeddings.word_embeddings.weight": {"dtype": "F32", "shape": [5, 4], "data_offsets": [0, 80]},)"
-      R"("encoder.layer.0.attention.self.query.bias": {"dtype": "F32", "shape": [4], "data_offsets": [80, 96]},)"
-      R"("pooler.dense.bias": {"dtype": "F32", "shape": [4], "data_offsets": [96, 112]}})";
-  write(folder / "model.safetensors", test::safetensors(header, std::string(112, '\0')));
+  test::StoredTensors tensors;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    std::size_t n = sizeof(float);
+    for (const std::int64_t size : shape) n *= static_cast<std::size_t>(size);
+    tensors[name] = {"F32", std::move(shape), std::string(n, '\0')};
+  };
+  add("embeddings.word_embeddings.weight", {5, 4});
+  add("embeddings.position_embeddings.weight", {16, 4});
+  add("embeddings.token_type_embeddings.weight", {2, 4});
+  add("pooler.dense.bias", {4});  // For classifiers only.
+  const auto add_both = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    add(name + ".bias", {shape.front()});
+    add(name + ".weight", std::move(shape));
+  };
+  add_both("embeddings.LayerNorm", {4});
+  const std::string layer = "encoder.layer.0.";
+  for (const char* part : {"self.query", "self.key", "self.value", "output.dense"})
+    add_both(layer + "attention." + part, {4, 4});
+  add_both(layer + "attention.output.LayerNorm", {4});
+  add_both(layer + "intermediate.dense", {8, 4});
+  add_both(layer + "output.dense", {4, 8});
+  add_both(layer + "output.LayerNorm", {4});
+  test::write_safetensors(folder / "model.safetensors", tensors);
   const std::filesystem::path made = scratch_ / "bert.gguf";
   const ConvertResult result = convert(folder, made);
   EXPECT_EQ(result.architecture, "bert");
-  EXPECT_EQ(result.n_tensors, 2u);
+  EXPECT_EQ(result.n_tensors, tensors.size() - 1);
   const auto entries = read_gguf_metadata(made);
   const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
   EXPECT_EQ(std::get<std::vector<std::string>>(keys.at("tokenizer.ggml.tokens")),

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/weights.h"
@@ -49,6 +50,29 @@ inline void write_safetensors(const std::filesystem::path& path, const StoredTen
     data += tensor.bytes;
   }
   write_text(path, safetensors(header + "}", data));
+}
+
+/// A Llama with `n_tokens` tokens, one layer of width 4 and no tokenizer.
+inline void write_small_model(const std::filesystem::path& folder, std::int64_t n_tokens) {
+  StoredTensors tensors;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    std::int64_t n = 4;
+    for (const std::int64_t size : shape) n *= size;
+    tensors[name] = {"F32", std::move(shape), std::string(static_cast<std::size_t>(n), '\0')};
+  };
+  add("model.embed_tokens.weight", {n_tokens, 4});
+  add("model.norm.weight", {4});
+  for (const char* norm : {"input_layernorm", "post_attention_layernorm"})
+    add("model.layers.0." + std::string(norm) + ".weight", {4});
+  for (const char* part : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                           "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
+    add("model.layers.0." + std::string(part) + ".weight", {4, 4});
+  write_safetensors(folder / "model.safetensors", tensors);
+  write_text(folder / "config.json",
+             R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4, "num_hidden_layers": 1,
+                 "num_attention_heads": 2, "intermediate_size": 4, "max_position_embeddings": 16,
+                 "rms_norm_eps": 1e-5, "vocab_size": )" +
+                 std::to_string(n_tokens) + "}");
 }
 
 inline StoredTensors read_tensors(const std::filesystem::path& path) {

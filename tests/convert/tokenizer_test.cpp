@@ -25,19 +25,10 @@ Keys keys_of(const std::filesystem::path& file) {
 
 class SentencePiece : public testing::TestWithParam<const char*> {
  protected:
-  /// Of a model with so many tokens and hardly a weight.
   SentencePiece() {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    const auto n = static_cast<std::int64_t>(texts("tokens").size());
-    test::write_safetensors(
-        folder_ / "model.safetensors",
-        {{"model.embed_tokens.weight", {"F32", {n, 4}, std::string(static_cast<std::size_t>(n) * 16, '\0')}},
-         {"model.layers.0.input_layernorm.weight", {"F32", {4}, std::string(16, '\0')}}});
-    test::write_text(folder_ / "config.json",
-                     R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4, "num_hidden_layers": 1,
-                         "num_attention_heads": 2, "max_position_embeddings": 16, "vocab_size": )" +
-                         std::to_string(n) + "}");
+    test::write_small_model(folder_, static_cast<std::int64_t>(texts("tokens").size()));
   }
   ~SentencePiece() override { std::filesystem::remove_all(folder_); }
 

@@ -488,6 +488,27 @@ TEST(Gguf, MissingAndEmptyFiles) {
   expect_error([&] { File::parse({}); }, ErrorCode::kInvalidFile, "no GGUF file: it has 0 bytes");
 }
 
+TEST(Gguf, PointersOfGitLfsAreToldWithTheWayOut) {
+  for (const char* text :
+       {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\n"
+        "size 538090408\n",
+        "version https://git-lfs.github.com/spec/v1"})
+    expect_error([&] { File::parse(std::as_bytes(std::span(std::string_view(text)))); },
+                 ErrorCode::kInvalidFile, "git lfs pull");
+}
+
+TEST(Gguf, PlannedFilesSayWhatTheWrittenOneSays) {
+  Writer writer = values_writer();
+  writer.add_tensor("w", DType::kF32, {2, 3}, [](std::span<std::byte>) {});
+  const File planned = writer.planned();
+  const std::vector<std::byte> bytes = writer.to_bytes();
+  const File written = File::parse(bytes);
+  EXPECT_EQ(planned.metadata().size(), written.metadata().size());
+  ASSERT_NE(planned.find_tensor("w"), nullptr);
+  EXPECT_EQ(planned.find_tensor("w")->shape, written.find_tensor("w")->shape);
+  EXPECT_TRUE(planned.find_tensor("w")->data.empty());
+}
+
 // Models and vocabularies as they are used.
 TEST(Gguf, ReadsRealFiles) {
   const fs::path shared = WEFT_SHARED_DIR;

@@ -38,7 +38,7 @@ DESIGN = {
     "vision": {"encoders"},
     "audio": {"encoders"},
     "quantize": {"gguf", "exec", "model"},
-    "convert": {"weights", "text"},
+    "convert": {"weights", "text", "model"},
 }
 # Folders outside src/ that use weft as a user does: include/weft and base only, though they link it whole; ALONE have
 # include/weft and nothing else.

@@ -1,0 +1,22 @@
+#pragma once
+// Classes of characters, as the Rust crates of Hugging Face's tokenizers have them.
+#include <string>
+#include <string_view>
+
+namespace weft::text {
+
+/// The property White_Space.
+bool is_white_space(char32_t c);
+/// What \w matches: letters, marks, decimal digits, connectors and joiners.
+bool is_word(char32_t c);
+bool is_number(char32_t c);           ///< Nd, Nl, No.
+bool is_punctuation(char32_t c);      ///< All P categories, and all of ASCII's punctuation.
+bool is_mark(char32_t c);             ///< Mn, Mc, Me.
+bool is_nonspacing_mark(char32_t c);  ///< Mn.
+bool is_cjk(char32_t c);              ///< The blocks of ideographs that BERT sets apart.
+bool is_invisible(char32_t c);        ///< Control, format and private use.
+
+/// In lower case, character by character: a sigma at the end of a word is one as any.
+std::string lowered(std::string_view text);
+
+}  // namespace weft::text

@@ -1,0 +1,141 @@
+// The steps of a tokenizer.json, converted and applied, give the ids of Hugging Face's tokenizers
+// (scripts/make_step_vectors.py).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "convert/convert_testing.h"
+#include "convert/folder_testing.h"
+#include "engine/vocabulary_from_gguf.h"
+#include "weft/tokenizer.h"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+
+const json& vectors() {
+  static const json data = [] {
+    std::ifstream file(kData / "tokenizers/steps.json");
+    return json::parse(file);
+  }();
+  return data;
+}
+
+std::int64_t n_tokens(const json& tokenizer) {
+  auto n = static_cast<std::int64_t>(tokenizer["model"]["vocab"].size());
+  for (const json& token : tokenizer["added_tokens"]) n = std::max(n, token["id"].get<std::int64_t>() + 1);
+  return n;
+}
+
+class Steps : public ConvertTest {
+ protected:
+  static json tokenizer_of(const json& one) {
+    return {{"added_tokens", one["added_tokens"]},
+            {"normalizer", one["normalizer"]},
+            {"pre_tokenizer", one["pre_tokenizer"]},
+            {"model", vectors()["models"][one["model"].get<std::string>()]}};
+  }
+  static json tokenizer_named(const std::string& name) {
+    for (const json& one : vectors()["cases"])
+      if (one["name"] == name) return tokenizer_of(one);
+    ADD_FAILURE() << "no case " << name;
+    return {};
+  }
+
+  void write_folder(const json& tokenizer) {
+    test::write_small_model(scratch_, n_tokens(tokenizer));
+    write(scratch_ / "tokenizer.json", tokenizer.dump());
+  }
+
+  Tokenizer converted() const {
+    convert(scratch_, scratch_ / "made.gguf");
+    return Tokenizer(engine::vocabulary_from_gguf(gguf::File::open(scratch_ / "made.gguf")));
+  }
+
+  static std::vector<Token> ids_of(const Tokenizer& tokenizer, const std::string& text) {
+    return tokenizer.encode(text, {.add_special = false, .parse_special = true});
+  }
+};
+
+TEST_F(Steps, GiveTheIdsOfTokenizers) {
+  for (const json& one : vectors()["cases"]) {
+    write_folder(tokenizer_of(one));
+    const Tokenizer tokenizer = converted();
+    for (std::size_t i = 0; i < one["texts"].get<std::size_t>(); ++i) {
+      const auto text = vectors()["texts"][i].get<std::string>();
+      EXPECT_EQ(ids_of(tokenizer, text), one["ids"][i].get<std::vector<Token>>())
+          << one["name"] << ": " << text;
+    }
+  }
+}
+
+// Its table of replacements and its removal of spaces, as SentencePiece applies them.
+TEST_F(Steps, SentencePiecesBpeGivesItsIds) {
+  constexpr std::int64_t kTokens = 800;
+  test::write_small_model(scratch_, kTokens);
+  std::filesystem::copy(kData / "tokenizers/sentencepiece-bpe.model", scratch_ / "tokenizer.model");
+  const Tokenizer tokenizer = converted();
+  std::ifstream file(kData / "tokenizers/sentencepiece-bpe.json");
+  for (const json& one : json::parse(file))
+    EXPECT_EQ(
+        tokenizer.encode(one["text"].get<std::string>(), {.add_special = false, .parse_special = false}),
+        one["ids"].get<std::vector<Token>>())
+        << one["text"];
+}
+
+TEST_F(Steps, UnknownOnesAreRefusedByName) {
+  const auto refused = [&](const char* part, const json& step, const std::string& text) {
+    json tokenizer = tokenizer_named("first");
+    tokenizer[part] = step;
+    write_folder(tokenizer);
+    expect_refused(scratch_, ErrorCode::kUnsupported, text);
+  };
+  refused("normalizer", {{"type", "ByteLevel"}},
+          "a normalizer that weft does not apply ({\"type\":\"ByteLevel\"})");
+  refused("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Reverse"}}}}},
+          "Reverse");
+  refused("normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "("}}}, {"content", ""}},
+          "expression '('");
+  refused("pre_tokenizer", {{"type", "UnicodeScripts"}}, "a pre-tokenizer that weft does not apply");
+  refused("pre_tokenizer", {{"type", "FixedLength"}, {"length", 5}}, "FixedLength");
+  json tokenizer = tokenizer_named("bytes");
+  tokenizer["model"]["end_of_word_suffix"] = "</w>";
+  write_folder(tokenizer);
+  expect_refused(scratch_, ErrorCode::kUnsupported, "'</w>' (end_of_word_suffix)");
+}
+
+TEST_F(Steps, DamagedOnesAreRefused) {
+  const auto refused = [&](const char* part, const json& step, const std::string& text) {
+    json tokenizer = tokenizer_named("first");
+    tokenizer[part] = step;
+    write_folder(tokenizer);
+    expect_refused(scratch_, ErrorCode::kInvalidFile, text);
+  };
+  refused("normalizer", {{"type", "Replace"}, {"content", "x"}}, "has no pattern");
+  refused("normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}, "no base64");
+  refused("normalizer", {{"type", "Strip"}, {"strip_left", 1}}, "no flag strip_left");
+  refused("pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "last"}}, "unknown prepend_scheme");
+  refused("pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "Lost"}}, "unknown behavior");
+}
+
+// Control tokens that are found after normalising: a user must not be able to write them.
+TEST_F(Steps, NormalisedControlTokensCountOnlyInTheTemplate) {
+  write_folder(tokenizer_named("prepend-normalized"));
+  const Tokenizer tokenizer = converted();
+  const Token start = tokenizer.find("<|im_start|>");
+  const auto holds = [&](bool from_template) {
+    const std::vector<PromptPiece> pieces = {{"a <|im_start|> b", from_template}};
+    const std::vector<Token> ids = tokenizer.encode(pieces);
+    return std::find(ids.begin(), ids.end(), start) != ids.end();
+  };
+  EXPECT_TRUE(holds(true));
+  EXPECT_FALSE(holds(false));
+}
+
+}  // namespace
+}  // namespace weft
