@@ -48,6 +48,7 @@ class PyPlan {
     plan_.set_graph(std::move(graph));
     sizes_.assign(n_symbols, std::nullopt);
     set_constants(constants);
+    has_other_graph_ = true;
   }
   /// The numbers of a graph's own; those that are set already stay.
   void set_constants(const Arrays& constants) {
@@ -73,6 +74,7 @@ class PyPlan {
       data.emplace_back(name, bytes_of(array));
     }
     plan_.run(values, data);
+    if (has_other_graph_) forget_weights();
     sizes_ = now;
   }
 
@@ -207,7 +209,18 @@ class PyPlan {
     return nb::cast(nb::ndarray<nb::numpy, T>(data, dims.size(), dims.data(), owner));
   }
 
+  /// Lets go of the arrays of weights that the graph does not have.
+  void forget_weights() {
+    const Graph& graph = plan_.graph();
+    std::erase_if(weights_, [&](const auto& one) {
+      const ValueId id = graph.find(one.first);
+      return id == kNoValue || graph.value(id).kind != ValueKind::kWeight;
+    });
+    has_other_graph_ = false;
+  }
+
   std::map<std::string, Array> weights_;  // Outlive the plan, which may read them where they lie.
+  bool has_other_graph_ = false;          // Of which no step was run.
   Plan plan_;
   Sizes sizes_;
   OneUser user_;

@@ -53,8 +53,8 @@ class Plan:
         self._plan.set_weights(path)
 
     def set_graph(self, graph: _weft.Graph) -> None:
-        """Another graph from the next step on. Weights that the graph before had under the same name, of the same type and shape,
-        stay set, on whatever devices the new graph reads them; others must be set. States stay likewise."""
+        """Another graph from the next step on. Weights of the same name, type and shape stay set, also where they move to another
+        device. Others must be set. States stay likewise."""
         self._plan.set_graph(graph)
 
     def run(self, inputs: Optional[Mapping[str, npt.ArrayLike]] = None, **sizes: int) -> dict[str, npt.NDArray[Any]]:

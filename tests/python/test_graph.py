@@ -458,6 +458,20 @@ def test_plans_keep_their_weights_and_no_more():
     assert sys.getrefcount(w) == count
 
 
+def test_a_plan_lets_go_of_weights_that_another_graph_does_not_have():
+    plan = weft.Plan(example(), devices=["cpu"], allow=["shapes", "topology"])
+    w, x = numbers(3, 4), numbers(2, 4)
+    count = sys.getrefcount(w)
+    plan.set_weight("w", w)
+    plan.run({"x": x})
+    other = weft.Graph()
+    other.output("y", ops.relu(other.input("x", (2, 4))))
+    plan.set_graph(other)
+    plan.run({"x": x})
+    gc.collect()
+    assert sys.getrefcount(w) == count
+
+
 def test_weights_have_their_shapes():
     graph = weft.Graph()
     x = graph.input("x", (1, 4))
