@@ -56,6 +56,7 @@ class Devices {
 /// kNotFound that names the devices there are, and what devices throw.
 Devices find_devices(std::span<const std::string> names = {});
 Devices find_devices(std::initializer_list<std::string> names);
+Devices find_devices(std::string_view name);
 /// The same of a registry that the program has added backends to (weft/backend.h). It must have a device
 /// "cpu", as that of find_backends has, and is not needed any more once devices are open.
 Devices find_devices(const Registry& registry, std::span<const std::string> names = {});
@@ -95,6 +96,14 @@ enum class Explain : std::uint8_t { kText, kJson, kDot };
 template <typename T>
 concept PlanElement = std::same_as<T, float> || std::same_as<T, std::int32_t>;
 
+/// What a weight's numbers may be given as: elements of its type, or its bytes. std::uint16_t holds the bits
+/// of F16 and BF16.
+template <typename T>
+concept WeightElement =
+    PlanElement<T> || std::same_as<T, double> || std::same_as<T, std::int64_t> ||
+    std::same_as<T, std::int16_t> || std::same_as<T, std::int8_t> || std::same_as<T, std::uint16_t> ||
+    std::same_as<T, std::byte> || std::same_as<T, std::uint8_t>;
+
 /// Used by one thread at a time. All that throws leaves the plan as it was, but for run where a device fails.
 class Plan {
  public:
@@ -119,6 +128,10 @@ class Plan {
         : name(input),
           bytes(std::as_bytes(std::span(std::ranges::data(data), std::ranges::size(data)))),
           dtype(dtype_of<std::ranges::range_value_t<R>>()) {}
+    /// {1.0f, 2.0f}, which must live until the call ends.
+    template <PlanElement T>
+    InputData(std::string_view input, std::initializer_list<T> data)
+        : name(input), bytes(std::as_bytes(std::span(data.begin(), data.size()))), dtype(dtype_of<T>()) {}
   };
 
   /// Places the graph, and copies it. Throws Error: kInvalidArgument for a graph without outputs or a pin
@@ -129,15 +142,22 @@ class Plan {
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
 
-  /// The rows of a weight in its type, as GGUF stores them. They stay valid as long as the plan: a device may
-  /// read them where they lie. A weight that is set again after a step is a changed tensor, which the plan
-  /// must allow. Throws Error kNotFound, kInvalidArgument for another number of bytes.
+  /// The rows of a weight in its type, as GGUF stores them: bytes, or elements of that type. The caller keeps
+  /// them, unchanged, as long as the plan: a device may read them where they lie, and set_graph reads them
+  /// for a device that had not the weight. So a temporary container does not compile. A weight that is set
+  /// again after a step is a changed tensor, which the plan must allow. Throws Error kNotFound, and
+  /// kInvalidArgument that names the weight for another number of bytes or another type of elements.
   void set_weight(std::string_view name, std::span<const std::byte> bytes);
   template <std::ranges::contiguous_range R>
-    requires(!std::same_as<std::ranges::range_value_t<R>, std::byte>)
-  void set_weight(std::string_view name, const R& data) {
+    requires WeightElement<std::ranges::range_value_t<R>> && std::ranges::borrowed_range<R>
+  void set_weight(std::string_view name, R&& data) {
+    using T = std::ranges::range_value_t<R>;
+    check_element(name, weight_types<T>());
     set_weight(name, std::as_bytes(std::span(std::ranges::data(data), std::ranges::size(data))));
   }
+  template <std::ranges::contiguous_range R>
+    requires(!std::ranges::borrowed_range<R>)
+  void set_weight(std::string_view name, R&& data) = delete;
 
   /// All weights that the file has under the graph's names. The plan keeps the file. Throws Error
   /// kInvalidArgument that names a weight which has another type or shape there.
@@ -160,11 +180,12 @@ class Plan {
   /// Waits until all that was started is done: outputs are those of the last step.
   void finish();
 
-  /// Another graph from the next step on: changed topology, which the plan must allow. Weights and states
-  /// that it has under the same names, of the same type and shape, stay as they are, others must be set. All
-  /// inputs must be given. Splits that are as before, node for node, are not compiled again, where the plan
-  /// allows changed shapes and tensors. Throws as the constructor does, and kUnsupported for a state that
-  /// would move to another device.
+  /// Another graph from the next step on: changed topology, which the plan must allow. Weights that both
+  /// graphs have under the same name, of the same type and shape, stay set, on whatever devices the new graph
+  /// reads them. Other weights must be set. Weights that the new graph does not have are forgotten. States
+  /// stay likewise, and others start empty. All inputs must be given. Splits that are as before, node for
+  /// node, are not compiled again, where the plan allows changed shapes and tensors. Throws as the
+  /// constructor does, what devices throw, and kUnsupported for a state that would move to another device.
   void set_graph(Graph graph);
 
   /// An output of the last step: its dimensions, and its elements. Throws Error kNotFound where there is none
@@ -201,6 +222,25 @@ class Plan {
     return std::same_as<T, float> ? DType::kF32 : DType::kI32;
   }
   void check_type(std::string_view output, DType dtype) const;
+
+  /// The types of weights whose elements are Ts; empty: of any, as T is a byte.
+  template <WeightElement T>
+  static std::span<const DType> weight_types() {
+    static constexpr DType kF16OrBF16[] = {DType::kF16, DType::kBF16};
+    static constexpr DType kOne[] = {std::same_as<T, float>          ? DType::kF32
+                                     : std::same_as<T, double>       ? DType::kF64
+                                     : std::same_as<T, std::int64_t> ? DType::kI64
+                                     : std::same_as<T, std::int32_t> ? DType::kI32
+                                     : std::same_as<T, std::int16_t> ? DType::kI16
+                                                                     : DType::kI8};
+    if constexpr (std::same_as<T, std::byte> || std::same_as<T, std::uint8_t>)
+      return {};
+    else if constexpr (std::same_as<T, std::uint16_t>)
+      return kF16OrBF16;
+    else
+      return kOne;
+  }
+  void check_element(std::string_view weight, std::span<const DType> types) const;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

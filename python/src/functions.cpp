@@ -48,28 +48,45 @@ constexpr std::array kOne = {
     OneRow{"isfinite", isfinite},
 };
 
-// Of two, the second a value or a number.
+// Of two, either of which may be a number or an array.
 struct TwoRow {
   const char* name;
   Value (*of_values)(Value, Value, Where);
   Value (*with_number)(Value, float, Where);
+  /// Of a number and a value: with_number of another function, which takes the value first.
+  Value (*of_number)(Value, float, Where);
 };
+Value number_to(Value exponent, float base, Where where) { return pow(base, exponent, where); }
+Value difference(Value a, Value b, Where where) { return Operand(a, where) - b; }
+Value less_number(Value a, float b, Where where) { return Operand(a, where) - b; }
+Value number_less(Value b, float a, Where where) { return a - Operand(b, where); }
+Value total(Value a, Value b, Where where) { return Operand(a, where) + b; }
+Value plus_number(Value a, float b, Where where) { return Operand(a, where) + b; }
+Value times(Value a, Value b, Where where) { return Operand(a, where) * b; }
+Value times_number(Value a, float b, Where where) { return Operand(a, where) * b; }
+Value quotient(Value a, Value b, Where where) { return Operand(a, where) / b; }
+Value by_number(Value a, float b, Where where) { return Operand(a, where) / b; }
+Value number_by(Value b, float a, Where where) { return a / Operand(b, where); }
 constexpr std::array kTwo = {
-    TwoRow{"maximum", maximum, maximum},
-    TwoRow{"minimum", minimum, minimum},
-    TwoRow{"pow", pow, pow},
-    TwoRow{"equal", equal, equal},
-    TwoRow{"not_equal", not_equal, not_equal},
-    TwoRow{"less", less, less},
-    TwoRow{"less_equal", less_equal, less_equal},
-    TwoRow{"greater", greater, greater},
-    TwoRow{"greater_equal", greater_equal, greater_equal},
+    TwoRow{"add", total, plus_number, plus_number},
+    TwoRow{"subtract", difference, less_number, number_less},
+    TwoRow{"multiply", times, times_number, times_number},
+    TwoRow{"divide", quotient, by_number, number_by},
+    TwoRow{"maximum", maximum, maximum, maximum},
+    TwoRow{"minimum", minimum, minimum, minimum},
+    TwoRow{"pow", pow, pow, number_to},
+    TwoRow{"equal", equal, equal, equal},
+    TwoRow{"not_equal", not_equal, not_equal, not_equal},
+    TwoRow{"less", less, less, greater},
+    TwoRow{"less_equal", less_equal, less_equal, greater_equal},
+    TwoRow{"greater", greater, greater, less},
+    TwoRow{"greater_equal", greater_equal, greater_equal, less_equal},
 };
 
 // Over axes, all if none are named.
 struct OverRow {
   const char* name;
-  Value (*make)(Value, std::initializer_list<int>, bool, Where);
+  Value (*make)(Value, const Axes&, bool, Where);
 };
 constexpr std::array kOver = {
     OverRow{"sum", sum}, OverRow{"mean", mean}, OverRow{"max", max},
@@ -77,42 +94,40 @@ constexpr std::array kOver = {
     OverRow{"any", any}, OverRow{"all", all},   OverRow{"logsumexp", logsumexp},
 };
 
-using Axes = std::variant<int, std::vector<int>>;
-
-/// The functions take axes as a list in braces, whose length is part of the program.
-template <typename F>
-auto with_axes(const std::vector<int>& a, const F& f) {
-  switch (a.size()) {
-    case 0:
-      return f({});
-    case 1:
-      return f({a[0]});
-    case 2:
-      return f({a[0], a[1]});
-    case 3:
-      return f({a[0], a[1], a[2]});
-    case 4:
-      return f({a[0], a[1], a[2], a[3]});
-    default:
-      refuse("a value has 4 axes at most, not " + std::to_string(a.size()));
-  }
+/// One axis or several; none are all.
+using GivenAxes = std::variant<int, std::vector<int>>;
+Axes axes_of(const GivenAxes& given) {
+  if (const int* const one = std::get_if<int>(&given)) return *one;
+  return std::get<std::vector<int>>(given);
 }
-std::vector<int> list(const std::optional<Axes>& axes) {
-  if (!axes) return {};
-  if (const int* const one = std::get_if<int>(&*axes)) return {*one};
-  return std::get<std::vector<int>>(*axes);
-}
+Axes axes_of(const std::optional<GivenAxes>& given) { return given ? axes_of(*given) : Axes(); }
 
-/// A parameter of a function as Python gives it: values behind the first kRequired parameters may be None.
+/// A parameter of a function as Python gives it: a value may be an array, and those behind the first
+/// kRequired parameters may be None.
 template <std::size_t kRequired, std::size_t kPlace, typename T>
-using Given = std::conditional_t<std::is_same_v<T, Value> && kPlace >= kRequired, std::optional<Value>, T>;
+using Given =
+    std::conditional_t<std::is_same_v<T, Value>,
+                       std::conditional_t<kPlace >= kRequired, std::optional<ValueOrArray>, ValueOrArray>, T>;
+
+const Argument* argument_of(const ValueOrArray& one) { return &one; }
+const Argument* argument_of(const std::optional<ValueOrArray>& one) {
+  static const Argument kNone;
+  return one ? &*one : &kNone;
+}
+template <typename T>
+const Argument* argument_of(const T&) {
+  static const Argument kNone;
+  return &kNone;
+}
 
 template <typename T, typename G>
-T given(G&& argument) {
-  if constexpr (std::is_same_v<T, Value> && !std::is_same_v<std::decay_t<G>, Value>)
-    return argument.value_or(Value{});
-  else
+T given(G&& argument, Graph* graph) {
+  if constexpr (!std::is_same_v<T, Value>)
     return std::forward<G>(argument);
+  else if constexpr (std::is_same_v<std::decay_t<G>, ValueOrArray>)
+    return value_of(argument, *graph);
+  else
+    return argument ? value_of(*argument, *graph) : Value{};
 }
 
 /// The function without its last parameter, the line of a C++ program.
@@ -121,7 +136,8 @@ auto function(R (*make)(All...)) {
   using Types = std::tuple<All...>;
   return [make]<std::size_t... kPlaces>(std::index_sequence<kPlaces...>) {
     return [make](Given<kRequired, kPlaces, std::tuple_element_t<kPlaces, Types>>... arguments) {
-      return make(given<std::tuple_element_t<kPlaces, Types>>(std::move(arguments))..., Where{});
+      Graph* const graph = &first_value({argument_of(arguments)...}).graph();
+      return make(given<std::tuple_element_t<kPlaces, Types>>(std::move(arguments), graph)..., Where{});
     };
   }(std::make_index_sequence<sizeof...(All) - 1>{});
 }
@@ -149,9 +165,18 @@ Value join(std::vector<Value> values, int axis) {
   return apply(ops::Concat{.axis = axis < 0 ? axis + rank : axis}, values, Where{});
 }
 
-Value put_beside(const std::vector<Value>& values, int axis) {
+std::vector<Value> operands(const std::vector<ValueOrArray>& all) {
+  Graph* graph = nullptr;
+  for (const ValueOrArray& one : all)
+    if (one.is_value()) graph = &one.value.graph();
+  if (graph == nullptr) refuse(all.empty() ? "it has no inputs" : "an operand must be a value of a graph");
+  std::vector<Value> values;
+  for (const ValueOrArray& one : all) values.push_back(value_of(one, *graph));
+  return values;
+}
+Value put_beside(const std::vector<ValueOrArray>& all, int axis) {
   std::vector<Value> parts;
-  for (const Value& value : values) parts.push_back(unsqueeze(value, axis, Where{}));
+  for (const Value& value : operands(all)) parts.push_back(unsqueeze(value, axis, Where{}));
   return join(std::move(parts), axis);
 }
 
@@ -161,31 +186,73 @@ std::vector<Value> cut(Value x, const Parts& parts, int axis) {
   return split(x, std::span<const Dim>(std::get<std::vector<Dim>>(parts)), axis, Where{});
 }
 
+/// The class, to which methods are added.
+nb::class_<PyValue> value_class() { return nb::borrow<nb::class_<PyValue>>(nb::type<PyValue>()); }
+
 void bind_tables(nb::module_& m) {
-  for (const OneRow& row : kOne)
-    m.def(row.name, [make = row.make](Value x) { return make(x, Where{}); }, nb::arg("x"));
-  for (const TwoRow& row : kTwo) {
-    m.def(
-        row.name, [make = row.of_values](Value a, Value b) { return make(a, b, Where{}); }, nb::arg("a"),
-        nb::arg("b"));
-    m.def(
-        row.name, [make = row.with_number](Value a, float b) { return make(a, b, Where{}); }, nb::arg("a"),
-        nb::arg("b"));
+  nb::class_<PyValue> value = value_class();
+  for (const OneRow& row : kOne) {
+    const auto make = [make = row.make](Value x) { return make(x, Where{}); };
+    m.def(row.name, make, nb::arg("x"));
+    value.def(row.name, make);
   }
-  for (const OverRow& row : kOver)
+  for (const TwoRow& row : kTwo)
     m.def(
         row.name,
-        [make = row.make](Value x, const std::optional<Axes>& axis, bool keepdims) {
-          return with_axes(list(axis),
-                           [&](std::initializer_list<int> axes) { return make(x, axes, keepdims, Where{}); });
+        [row](const Argument& a, const Argument& b) {
+          return with_two(a, b, [&](auto left, auto right) {
+            if constexpr (std::is_same_v<decltype(left), float>)
+              return row.of_number(right, left, Where{});
+            else if constexpr (std::is_same_v<decltype(right), float>)
+              return row.with_number(left, right, Where{});
+            else
+              return row.of_values(left, right, Where{});
+          });
         },
-        nb::arg("x"), nb::arg("axis") = nb::none(), nb::arg("keepdims") = false);
+        nb::arg("a"), nb::arg("b"));
+  for (const OverRow& row : kOver) {
+    const auto make = [make = row.make](Value x, const std::optional<GivenAxes>& axis, bool keepdims) {
+      return make(x, axes_of(axis), keepdims, Where{});
+    };
+    m.def(row.name, make, nb::arg("x"), nb::arg("axis") = nb::none(), nb::arg("keepdims") = false);
+    value.def(row.name, make, nb::arg("axis") = nb::none(), nb::arg("keepdims") = false);
+  }
+}
+
+/// Those of a value's shape.
+void bind_methods() {
+  value_class()
+      .def(
+          "reshape",
+          [](Value x, const nb::args& sizes) {
+            // reshape(2, 3) and reshape((2, 3)).
+            const nb::object all =
+                sizes.size() == 1 && !nb::isinstance<nb::int_>(sizes[0]) && !nb::isinstance<PyDim>(sizes[0])
+                    ? nb::object(sizes[0])
+                    : nb::object(sizes);
+            return reshape(x, nb::cast<Shape>(all), Where{});
+          },
+          nb::sig("def reshape(self, *shape: typing.Any) -> Value"))
+      .def(
+          "permute", [](Value x, const std::vector<int>& axes) { return permute(x, axes, Where{}); },
+          nb::arg("axes"))
+      .def(
+          "transpose", [](Value x, int a, int b) { return transpose(x, a, b, Where{}); },
+          nb::arg("axis_a") = -2, nb::arg("axis_b") = -1)
+      .def_prop_ro("T", [](Value x) { return x.rank() < 2 ? x : transpose(x, -2, -1, Where{}); })
+      .def(
+          "squeeze", [](Value x, int axis) { return squeeze(x, axis, Where{}); }, nb::arg("axis"))
+      .def(
+          "unsqueeze", [](Value x, int axis) { return unsqueeze(x, axis, Where{}); }, nb::arg("axis"))
+      .def(
+          "astype", [](Value x, std::string_view dtype) { return cast(x, dtype_of(dtype), Where{}); },
+          nb::arg("dtype"));
 }
 
 void bind_layers(nb::module_& m) {
   m.def("linear", function<2>(&linear), nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(),
         "x {m, i} times the transpose of weight {o, i}, plus bias {o}.");
-  m.def("matmul", function(&matmul), nb::arg("a"), nb::arg("b"));
+  m.def("matmul", &product, nb::arg("a"), nb::arg("b"));
   m.def("softmax", function<1>(static_cast<Value (*)(Value, int, Where)>(&softmax)), nb::arg("x"),
         nb::arg("axis") = -1);
   m.def("softcap", function(&softcap), nb::arg("x"), nb::arg("cap"));
@@ -242,16 +309,15 @@ void bind_layers(nb::module_& m) {
 }
 
 void bind_moves(nb::module_& m) {
-  m.def("concat", &join, nb::arg("values"), nb::arg("axis") = -1);
+  m.def(
+      "concat", [](const std::vector<ValueOrArray>& all, int axis) { return join(operands(all), axis); },
+      nb::arg("values"), nb::arg("axis") = -1);
   m.def("stack", &put_beside, nb::arg("values"), nb::arg("axis") = 0);
   m.def("split", &cut, nb::arg("x"), nb::arg("parts"), nb::arg("axis") = 0,
         "Into so many parts, or parts of these sizes.");
   m.def("reshape", function(&reshape), nb::arg("x"), nb::arg("shape"));
   m.def(
-      "permute",
-      [](Value x, const std::vector<int>& axes) {
-        return with_axes(axes, [&](std::initializer_list<int> list) { return permute(x, list, Where{}); });
-      },
+      "permute", [](Value x, const std::vector<int>& axes) { return permute(x, axes, Where{}); },
       nb::arg("x"), nb::arg("axes"));
   m.def("transpose", function(&transpose), nb::arg("x"), nb::arg("axis_a") = -2, nb::arg("axis_b") = -1);
   m.def("slice", function(&slice), nb::arg("x"), nb::arg("axis"), nb::arg("begin"), nb::arg("end"),
@@ -262,11 +328,8 @@ void bind_moves(nb::module_& m) {
   m.def("pad", function(&pad), nb::arg("x"), nb::arg("axis"), nb::arg("before"), nb::arg("after"),
         nb::arg("value") = 0.0f);
   m.def(
-      "flip",
-      [](Value x, const Axes& axes) {
-        return with_axes(list(axes), [&](std::initializer_list<int> all) { return flip(x, all, Where{}); });
-      },
-      nb::arg("x"), nb::arg("axes"));
+      "flip", [](Value x, const GivenAxes& axes) { return flip(x, axes_of(axes), Where{}); }, nb::arg("x"),
+      nb::arg("axes"));
   m.def("repeat", function(&repeat), nb::arg("x"), nb::arg("times"), nb::arg("axis"));
   m.def("tile", function(&tile), nb::arg("x"), nb::arg("times"), nb::arg("axis"));
   m.def("tril", function(&tril), nb::arg("x"), nb::arg("diagonal") = 0);
@@ -274,8 +337,10 @@ void bind_moves(nb::module_& m) {
   m.def("one_hot", function(&one_hot), nb::arg("indices"), nb::arg("n_classes"));
   m.def(
       "take",
-      [](Value x, Value indices, std::optional<int> axis) {
-        return axis ? take(x, indices, *axis, Where{}) : take(x, indices, Where{});
+      [](const ValueOrArray& x, const ValueOrArray& indices, std::optional<int> axis) {
+        Graph& graph = first_value({&x, &indices}).graph();
+        const Value table = value_of(x, graph), places = value_of(indices, graph);
+        return axis ? take(table, places, *axis, Where{}) : take(table, places, Where{});
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("axis") = nb::none(),
       "Elements of an axis by their places; without an axis rows of a table, which may be a quantised "
@@ -292,12 +357,28 @@ void bind_moves(nb::module_& m) {
   m.def("sort", function(&sort), nb::arg("x"), nb::arg("axis") = -1, nb::arg("descending") = false);
 }
 
+/// a where the condition holds, b elsewhere. Two whole numbers give I32, as they do in NumPy.
+Value choose(const ValueOrArray& condition, const Argument& a, const Argument& b) {
+  Graph& graph = first_value({&condition, &a, &b}).graph();
+  const Value holds = value_of(condition, graph);
+  if (a.is_number() && b.is_number()) {
+    const DType like = a.is_whole && b.is_whole ? DType::kI32 : DType::kF32;
+    return where(holds, value_of(a, graph, like), value_of(b, graph, like), Where{});
+  }
+  if (!a.is_value() && !b.is_value()) {  // An array, and an array or a number.
+    const Argument& array = a.is_array() ? a : b;
+    const Value made = value_of(array, graph);
+    const auto as = [&](const Argument& one) {
+      return &one == &array ? made : value_of(one, graph, made.dtype());
+    };
+    return where(holds, as(a), as(b), Where{});
+  }
+  return with_two(a, b, [&](auto left, auto right) { return where(holds, left, right, Where{}); });
+}
+
 void bind_numbers(nb::module_& m) {
   m.def("clamp", function(&clamp), nb::arg("x"), nb::arg("low"), nb::arg("high"));
-  m.def("where", function(static_cast<Value (*)(Value, Value, Value, Where)>(&where)), nb::arg("condition"),
-        nb::arg("a"), nb::arg("b"));
-  m.def("where", function(static_cast<Value (*)(Value, Value, float, Where)>(&where)), nb::arg("condition"),
-        nb::arg("a"), nb::arg("b"));
+  m.def("where", &choose, nb::arg("condition"), nb::arg("a"), nb::arg("b"));
   m.def(
       "glu_silu", [](Value gate, Value up) { return glu(Activation::kSilu, gate, up, Where{}); },
       nb::arg("gate"), nb::arg("up"), "silu(gate) * up");
@@ -432,6 +513,7 @@ void bind_pictures(nb::module_& m) {
 void bind_functions(nb::module_& m) {
   nb::module_ ops = m.def_submodule("ops", "What graphs are made of, under the names of NumPy and PyTorch.");
   bind_tables(ops);
+  bind_methods();
   bind_layers(ops);
   bind_moves(ops);
   bind_numbers(ops);

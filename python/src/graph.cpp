@@ -4,11 +4,13 @@
 #include <nanobind/operators.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/variant.h>
 
+#include <algorithm>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <string>
-#include <variant>
+#include <type_traits>
 #include <vector>
 
 namespace weft::python {
@@ -35,20 +37,42 @@ nb::tuple to_python(const std::shared_ptr<PyGraph>& owner, const Shape& shape) {
 
 namespace {
 
-using Number = std::variant<Value, double>;
+/// A value as operators take it.
+Operand with_line(Value x) { return {x, Where{}}; }
 
-/// An operator of two values, or of one and a number on either side.
+/// An operator of a value and another operand.
 template <typename F>
 auto operate(const F& f) {
-  return [f](const Value& a, const Number& b) {
-    if (const Value* const value = std::get_if<Value>(&b)) return f(Operand(a, Where{}), *value);
-    return f(Operand(a, Where{}), static_cast<float>(std::get<double>(b)));
+  return [f](const Argument& a, const Argument& b) {
+    return with_two(a, b, [&](auto left, auto right) -> Value {
+      if constexpr (std::is_same_v<decltype(left), Value>)
+        return f(with_line(left), right);
+      else
+        return f(left, with_line(right));
+    });
   };
 }
 template <typename F>
 auto operate_reversed(const F& f) {
-  return [f](const Value& a, double b) { return f(static_cast<float>(b), Operand(a, Where{})); };
+  return [make = operate(f)](const Argument& a, const Argument& b) { return make(b, a); };
 }
+
+/// Comparisons that are the same either way round.
+template <typename F>
+auto compare(const F& f) {
+  return [f](const Argument& a, const Argument& b) {
+    return with_two(a, b, [&](auto left, auto right) {
+      if constexpr (std::is_same_v<decltype(left), Value>)
+        return f(left, right);
+      else
+        return f(right, left);
+    });
+  };
+}
+
+Value power(const Operand& a, const Value& b) { return pow(a.value, b, Where{}); }
+Value power(const Operand& a, float b) { return pow(a.value, b, Where{}); }
+Value power(float a, const Operand& b) { return pow(a, b.value, Where{}); }
 
 template <typename T>
 T place_of(nb::handle given) {
@@ -157,6 +181,7 @@ void bind_value(nb::module_& m) {
   // With __getitem__ alone Python would go on for ever: an axis may have no end.
   value.attr("__iter__") = nb::none();
   value.attr("__contains__") = nb::none();
+  value.attr("__array_ufunc__") = nb::none();  // An array beside a value is the value's to take.
   value.def_prop_ro("name", [](const PyValue& self) { return to_str(self.value.name()); })
       .def_prop_ro("dtype", [](const PyValue& self) { return info(self.value.dtype()).name; })
       .def_prop_ro(
@@ -168,20 +193,43 @@ void bind_value(nb::module_& m) {
           "named", [](const Value& self, std::string name) { return self.named(std::move(name), Where{}); },
           nb::arg("name"), "Gives the value this name, and is it.")
       .def("__add__", operate([](const auto& a, const auto& b) { return a + b; }), nb::is_operator())
-      .def("__radd__", operate_reversed([](float a, const Operand& b) { return a + b; }), nb::is_operator())
+      .def("__radd__", operate_reversed([](const auto& a, const auto& b) { return a + b; }),
+           nb::is_operator())
       .def("__sub__", operate([](const auto& a, const auto& b) { return a - b; }), nb::is_operator())
-      .def("__rsub__", operate_reversed([](float a, const Operand& b) { return a - b; }), nb::is_operator())
+      .def("__rsub__", operate_reversed([](const auto& a, const auto& b) { return a - b; }),
+           nb::is_operator())
       .def("__mul__", operate([](const auto& a, const auto& b) { return a * b; }), nb::is_operator())
-      .def("__rmul__", operate_reversed([](float a, const Operand& b) { return a * b; }), nb::is_operator())
+      .def("__rmul__", operate_reversed([](const auto& a, const auto& b) { return a * b; }),
+           nb::is_operator())
       .def("__truediv__", operate([](const auto& a, const auto& b) { return a / b; }), nb::is_operator())
-      .def("__rtruediv__", operate_reversed([](float a, const Operand& b) { return a / b; }),
+      .def("__rtruediv__", operate_reversed([](const auto& a, const auto& b) { return a / b; }),
            nb::is_operator())
-      .def("__pow__", operate([](const Operand& a, const auto& b) { return pow(a.value, b, Where{}); }),
+      .def("__pow__", operate([](const auto& a, const auto& b) { return power(a, b); }), nb::is_operator())
+      .def("__rpow__", operate_reversed([](const auto& a, const auto& b) { return power(a, b); }),
            nb::is_operator())
+      .def("__lt__", operate([](const auto& a, const auto& b) { return Value(a < b); }), nb::is_operator())
+      .def("__le__", operate([](const auto& a, const auto& b) { return Value(a <= b); }), nb::is_operator())
+      .def("__gt__", operate([](const auto& a, const auto& b) { return Value(a > b); }), nb::is_operator())
+      .def("__ge__", operate([](const auto& a, const auto& b) { return Value(a >= b); }), nb::is_operator())
+      .def("__eq__", compare([](Value a, auto b) { return equal(a, b, Where{}); }), nb::is_operator(),
+           nb::sig("def __eq__(self, other: object, /) -> Value"))
+      .def("__ne__", compare([](Value a, auto b) { return not_equal(a, b, Where{}); }), nb::is_operator(),
+           nb::sig("def __ne__(self, other: object, /) -> Value"))
+      .def("__hash__",
+           [](const Value& x) {
+             return static_cast<Py_hash_t>(std::hash<const void*>()(&x.graph()) ^
+                                           std::hash<ValueId>()(x.id()));
+           })
+      .def("__bool__",
+           [](const Value&) -> bool {
+             throw nb::type_error(
+                 "a value has no truth before a step; weft.ops.where chooses by it, any and all join it");
+           })
       .def("__neg__", [](const Value& x) { return -Operand(x, Where{}); })
       .def("__abs__", [](const Value& x) { return abs(x, Where{}); })
+      .def("__matmul__", &product, nb::is_operator())
       .def(
-          "__matmul__", [](const Value& a, const Value& b) { return matmul(a, b, Where{}); },
+          "__rmatmul__", [](const Argument& a, const Argument& b) { return product(b, a); },
           nb::is_operator())
       .def("__getitem__", &get_item, nb::arg("places").none())
       .def("__repr__", [](const PyValue& self) {
@@ -191,6 +239,89 @@ void bind_value(nb::module_& m) {
 }
 
 }  // namespace
+
+bool read_argument(nb::handle source, Argument& into) noexcept {
+  try {
+    into = {};
+    if (nb::isinstance<PyValue>(source)) {
+      into.value = nb::inst_ptr<PyValue>(source)->value;
+      return into.is_value();
+    }
+    nb::object item = nb::borrow(source);
+    if (!PyFloat_Check(source.ptr()) && !PyLong_Check(source.ptr())) {
+      if (!nb::hasattr(source, "__array_interface__")) return false;
+      nb::object array = nb::module_::import_("numpy").attr("asarray")(source);
+      if (nb::cast<int>(array.attr("ndim")) > 0) {
+        into.array = std::move(array);
+        return true;
+      }
+      item = array.attr("item")();
+      if (!PyFloat_Check(item.ptr()) && !PyLong_Check(item.ptr())) return false;
+    }
+    into.is_whole = PyLong_Check(item.ptr()) != 0;
+    into.number = nb::cast<double>(nb::float_(item));
+    return true;
+  } catch (...) {
+    PyErr_Clear();
+    return false;
+  }
+}
+
+Value first_value(std::initializer_list<const Argument*> all) {
+  for (const Argument* const one : all)
+    if (one->is_value()) return one->value;
+  refuse("an operand must be a value of a graph");
+}
+
+Value value_of(const Argument& argument, Graph& graph, std::optional<DType> like) {
+  if (argument.is_value()) return argument.value;
+  PyGraph& owner = *owner_of(graph);
+  if (argument.is_array()) return owner.constant(argument.array, like);
+  const bool is_int = argument.is_whole && like.value_or(DType::kI32) == DType::kI32;
+  nb::list one;
+  one.append(is_int ? nb::object(nb::int_(static_cast<std::int64_t>(argument.number)))
+                    : nb::object(nb::float_(argument.number)));
+  return reshape(owner.constant(nb::module_::import_("numpy").attr("array")(one), like), Shape{}, Where{});
+}
+
+Value product(const Argument& a, const Argument& b) {
+  Graph& graph = first_value({&a, &b}).graph();
+  const auto factor = [&](const Argument& one) {
+    const Value value = value_of(one, graph, DType::kF32);
+    return one.is_value() ? value : reshape(value, value.shape(), Where{});  // Products are of no weights.
+  };
+  return matmul(factor(a), factor(b), Where{});
+}
+
+Value PyGraph::constant(nb::handle array, std::optional<DType> like) {
+  const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
+  const nb::object checked = nb::module_::import_("weft.arguments").attr("array");
+  const bool is_int =
+      (kind == "i" || kind == "u" || kind == "b") && like.value_or(DType::kI32) == DType::kI32;
+  const nb::object numbers = checked("the constant", array, is_int ? "int32" : "float32");
+  if (!is_int) return constant_weight(numbers);
+  // Whole numbers are no weights: floats hold them, in two parts where they have too many digits.
+  constexpr std::int32_t kExact = 1 << 24, kBits = 12;
+  const bool fits = nb::cast<std::int64_t>(numbers.attr("size")) == 0 ||
+                    (nb::cast<std::int64_t>(nb::int_(numbers.attr("max")())) <= kExact &&
+                     nb::cast<std::int64_t>(nb::int_(numbers.attr("min")())) >= -kExact);
+  if (fits) return cast(constant_weight(numbers), DType::kI32, Where{});
+  const Value high = cast(constant_weight(numbers.attr("__rshift__")(kBits)), DType::kI32, Where{});
+  const Value low = cast(constant_weight(numbers.attr("__and__")((1 << kBits) - 1)), DType::kI32, Where{});
+  return Operand(Operand(high, Where{}) * static_cast<float>(1 << kBits), Where{}) + low;
+}
+
+/// A copy of the numbers in f32, which the array's owner may change.
+Value PyGraph::constant_weight(const nb::object& array) {
+  nb::object numbers = array.attr("astype")("float32", "C");
+  const auto held = nb::cast<Array>(numbers);
+  std::vector<Dim> dims;
+  for (std::size_t i = 0; i < held.ndim(); ++i) dims.emplace_back(static_cast<std::int64_t>(held.shape(i)));
+  std::string name = free_name("constant");
+  const Value made = weight(name, DType::kF32, Shape(dims), Where{});
+  constants.emplace(std::move(name), held);
+  return made;
+}
 
 void bind_graph(nb::module_& m) {
   bind_dim(m);
@@ -232,9 +363,37 @@ void bind_graph(nb::module_& m) {
             return self.output(std::move(name), value, Where{});
           },
           nb::arg("name"), nb::arg("value"), "What is read after a step, under this name.")
+      .def(
+          "constant",
+          [](PyGraph& self, nb::handle array) {
+            return self.constant(nb::module_::import_("numpy").attr("asarray")(array));
+          },
+          nb::arg("array"), nb::sig("def constant(self, array: numpy.typing.ArrayLike) -> Value"),
+          "A value with these numbers, which are copied. Whole numbers become i32, others f32.")
+      .def(
+          "live_inputs",
+          [](const PyGraph& self) {
+            const std::vector<bool> live = live_nodes(self);
+            std::vector<bool> read(self.values().size());
+            for (std::size_t n = 0; n < live.size(); ++n)
+              if (live[n])
+                for (const ValueId input : self.nodes()[n].inputs) read[index(input)] = true;
+            std::vector<std::string> names;
+            for (std::size_t v = 0; v < read.size(); ++v)
+              if (read[v] && self.values()[v].kind == ValueKind::kInput)
+                names.push_back(self.values()[v].name);
+            return names;
+          },
+          "The inputs that an output or a state depends on.")
       .def("copy", [](const PyGraph& self) { return std::make_shared<PyGraph>(self); })
       .def(
-          "__eq__", [](const PyGraph& a, const PyGraph& b) { return Graph(a) == Graph(b); },
+          "__eq__",
+          [](const PyGraph& a, const PyGraph& b) {
+            return Graph(a) == Graph(b) && std::ranges::equal(a.constants, b.constants, [](auto& x, auto& y) {
+                     return x.first == y.first && x.second.nbytes() == y.second.nbytes() &&
+                            std::memcmp(x.second.data(), y.second.data(), x.second.nbytes()) == 0;
+                   });
+          },
           nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__len__", [](const PyGraph& self) { return self.nodes().size(); })
       .def("__str__", [](const PyGraph& self) { return to_string(self); })

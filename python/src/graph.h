@@ -1,6 +1,8 @@
 #pragma once
 // Graphs, values and sizes between Python and C++. A value in Python keeps its graph alive; in C++ it is the
 // handle that it always is, and these casters go from one to the other.
+#include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,8 +15,19 @@ namespace weft::python {
 /// A graph that its values and sizes share.
 /// All graphs whose values Python sees are such, so that owner_of() finds the way back from a value.
 struct PyGraph : Graph, std::enable_shared_from_this<PyGraph> {
+  using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
   PyGraph() = default;
   explicit PyGraph(const Graph& graph) : Graph(graph) {}
+
+  /// A weight with the numbers of an array of NumPy, which every plan of the graph is given. Whole numbers
+  /// become I32, unless `like` is F32.
+  Value constant(nb::handle array, std::optional<DType> like = {});
+
+  std::map<std::string, Array> constants;  ///< By the names of their weights.
+
+ private:
+  Value constant_weight(const nb::object& array);
 };
 
 struct PyValue {
@@ -27,6 +40,47 @@ struct PyDim {
   std::shared_ptr<PyGraph> owner;
   Dim dim;
 };
+
+/// An operand of a function, as Python gives it: a value, a number, or an array of NumPy.
+class Argument {
+ public:
+  Value value;            ///< None: another.
+  double number = 0.0;    ///< Where there is no array.
+  bool is_whole = false;  ///< Whether the number is.
+  nb::object array;
+
+  bool is_value() const { return static_cast<bool>(value); }
+  bool is_array() const { return array.is_valid(); }
+  bool is_number() const { return !is_value() && !is_array(); }
+};
+/// One that is no number.
+struct ValueOrArray : Argument {};
+/// Reads one; false where it is none of these.
+bool read_argument(nb::handle source, Argument& into) noexcept;
+
+/// The first value among operands, whose graph the others belong to. Throws Error kInvalidArgument where
+/// there is none.
+Value first_value(std::initializer_list<const Argument*> all);
+/// As a value of that graph; numbers and whole arrays of the type `like`.
+Value value_of(const Argument& argument, Graph& graph, std::optional<DType> like = {});
+
+/// a times b, as matrices.
+Value product(const Argument& a, const Argument& b);
+
+/// Calls f with two operands as it takes them: two values, or a value and a float on either side, where the
+/// float is exactly the number.
+template <typename F>
+Value with_two(const Argument& a, const Argument& b, const F& f) {
+  const Value first = first_value({&a, &b});
+  const auto is_float = [&](const Argument& one) {
+    return one.is_number() && (first.dtype() == DType::kF32 ||
+                               static_cast<double>(static_cast<float>(one.number)) == one.number);
+  };
+  if (is_float(b)) return f(first, static_cast<float>(b.number));
+  if (is_float(a)) return f(static_cast<float>(a.number), first);
+  const DType like = first.dtype();
+  return f(value_of(a, first.graph(), like), value_of(b, first.graph(), like));
+}
 
 std::shared_ptr<PyGraph> owner_of(Graph& graph);
 DType dtype_of(std::string_view name);
@@ -48,6 +102,24 @@ struct type_caster<weft::Value> {
   }
   static handle from_cpp(const weft::Value& value, rv_policy, cleanup_list*) noexcept {
     return cast(weft::python::PyValue{weft::python::owner_of(value.graph()), value}).release();
+  }
+};
+
+template <>
+struct type_caster<weft::python::Argument> {
+  NB_TYPE_CASTER(weft::python::Argument,
+                 make_caster<weft::python::PyValue>::Name + const_name(" | float | numpy.ndarray"))
+  bool from_python(handle source, std::uint8_t, cleanup_list*) noexcept {
+    return weft::python::read_argument(source, value);
+  }
+};
+
+template <>
+struct type_caster<weft::python::ValueOrArray> {
+  NB_TYPE_CASTER(weft::python::ValueOrArray,
+                 make_caster<weft::python::PyValue>::Name + const_name(" | numpy.ndarray"))
+  bool from_python(handle source, std::uint8_t, cleanup_list*) noexcept {
+    return weft::python::read_argument(source, value) && !value.is_number();
   }
 };
 

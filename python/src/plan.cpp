@@ -42,11 +42,23 @@ class PyPlan {
     const auto hold = user_.hold("the plan");
     plan_.set_weights(WeightFile(path));
   }
-  void set_graph(Graph graph) {
+  void set_graph(Graph graph, const Arrays& constants) {
     const auto hold = user_.hold("the plan");
     const std::size_t n_symbols = graph.symbols().size();
     plan_.set_graph(std::move(graph));
     sizes_.assign(n_symbols, std::nullopt);
+    set_constants(constants);
+    has_other_graph_ = true;
+  }
+  /// The numbers of a graph's own; those that are set already stay.
+  void set_constants(const Arrays& constants) {
+    for (const auto& [name, array] : constants) {
+      if (const auto there = weights_.find(name);
+          there != weights_.end() && there->second.data() == array.data())
+        continue;
+      plan_.set_weight(name, bytes_of(array));
+      weights_.insert_or_assign(name, array);
+    }
   }
 
   /// One step. Sizes that an input's shape tells need not be given.
@@ -62,6 +74,7 @@ class PyPlan {
       data.emplace_back(name, bytes_of(array));
     }
     plan_.run(values, data);
+    if (has_other_graph_) forget_weights();
     sizes_ = now;
   }
 
@@ -93,6 +106,20 @@ class PyPlan {
     const ValueInfo& value = plan_.graph().value(id);
     if (value.kind != ValueKind::kWeight || info(value.dtype).block_elements > 1) return std::nullopt;
     return value.shape.dims({});
+  }
+  /// Inputs and outputs with their shapes, for people.
+  std::string describe() {
+    const auto hold = user_.hold("the plan");
+    const Graph& graph = plan_.graph();
+    const auto text = [&](const ValueInfo& value) {
+      return value.name + " " + to_string(value.shape, graph.symbols());
+    };
+    std::string inputs, outputs;
+    for (const ValueInfo& value : graph.values())
+      if (value.kind == ValueKind::kInput) inputs += (inputs.empty() ? "" : ", ") + text(value);
+    for (const ValueId id : graph.outputs()) outputs += (outputs.empty() ? "" : ", ") + text(graph.value(id));
+    return "<weft.Plan " + inputs + " -> " + outputs + ", " + std::to_string(graph.nodes().size()) +
+           " nodes>";
   }
   std::string explain() {
     const auto hold = user_.hold("the plan");
@@ -126,16 +153,32 @@ class PyPlan {
       if (s == symbols.size()) refuse("the graph has no symbol '" + name + "'");
       said[s] = value;
     }
-    for (const auto& [name, array] : inputs) {
-      const Shape& shape = input(name).shape;
-      for (int axis = 0; axis < shape.rank() && axis < static_cast<int>(array.ndim()); ++axis)
-        for (std::size_t s = 0; s < symbols.size(); ++s)
-          if (!said[s] && shape[axis] == Dim(1, static_cast<SymbolId>(s)))
-            said[s] = static_cast<std::int64_t>(array.shape(static_cast<std::size_t>(axis)));
-    }
+    for (const auto& [name, array] : inputs)
+      for (std::size_t s = 0; s < symbols.size(); ++s)
+        if (!said[s]) said[s] = size_in(input(name).shape, array, s);
     for (std::size_t s = 0; s < symbols.size(); ++s)
       if (said[s]) now[s] = said[s];
     return now;
+  }
+  /// The size that a symbol has in an array; nothing where no axis of the shape is that symbol.
+  static std::optional<std::int64_t> size_in(const Shape& shape, const Array& array, std::size_t symbol) {
+    for (int axis = 0; axis < shape.rank() && axis < static_cast<int>(array.ndim()); ++axis)
+      if (shape[axis] == Dim(1, static_cast<SymbolId>(symbol)))
+        return static_cast<std::int64_t>(array.shape(static_cast<std::size_t>(axis)));
+    return std::nullopt;
+  }
+  /// ", where n is 3": the sizes that a shape is made of.
+  static std::string sizes_text(const Shape& shape, std::span<const Symbol> symbols,
+                                std::span<const std::int64_t> values) {
+    std::string text;
+    for (std::size_t s = 0; s < symbols.size(); ++s)
+      for (int axis = 0; axis < shape.rank(); ++axis)
+        if (shape[axis].uses(static_cast<SymbolId>(s))) {
+          text +=
+              (text.empty() ? ", where " : " and ") + symbols[s].name + " is " + std::to_string(values[s]);
+          break;
+        }
+    return text;
   }
   void check_input(const std::string& name, const Array& array, const Sizes& sizes) const {
     const ValueInfo& value = input(name);
@@ -154,7 +197,7 @@ class PyPlan {
              static_cast<std::int64_t>(array.shape(static_cast<std::size_t>(axis)));
     if (!same)
       refuse("the input '" + name + "' has the shape " + shape_text(array) + ", not " +
-             to_string(value.shape, symbols));
+             to_string(value.shape, symbols) + sizes_text(value.shape, symbols, values));
   }
   template <typename T>
   nb::object read_as(const std::string& name, const std::vector<std::int64_t>& shape) const {
@@ -166,7 +209,18 @@ class PyPlan {
     return nb::cast(nb::ndarray<nb::numpy, T>(data, dims.size(), dims.data(), owner));
   }
 
+  /// Lets go of the arrays of weights that the graph does not have.
+  void forget_weights() {
+    const Graph& graph = plan_.graph();
+    std::erase_if(weights_, [&](const auto& one) {
+      const ValueId id = graph.find(one.first);
+      return id == kNoValue || graph.value(id).kind != ValueKind::kWeight;
+    });
+    has_other_graph_ = false;
+  }
+
   std::map<std::string, Array> weights_;  // Outlive the plan, which may read them where they lie.
+  bool has_other_graph_ = false;          // Of which no step was run.
   Plan plan_;
   Sizes sizes_;
   OneUser user_;
@@ -188,8 +242,11 @@ std::unique_ptr<PyPlan> make_plan(const PyGraph& graph, const std::vector<std::s
       refuse("a plan may allow shapes, tensors and topology, not '" + change + "'");
   }
   const Graph own = graph;  // Others may go on with theirs.
+  const Arrays constants = graph.constants;
   const Unlocked unlocked;
-  return std::make_unique<PyPlan>(own, devices, params);
+  auto plan = std::make_unique<PyPlan>(own, devices, params);
+  plan->set_constants(constants);
+  return plan;
 }
 
 }  // namespace
@@ -204,8 +261,9 @@ void bind_plan(nb::module_& m) {
           "set_graph",
           [](PyPlan& self, const PyGraph& graph) {
             Graph own = graph;
+            const Arrays constants = graph.constants;
             const Unlocked unlocked;
-            self.set_graph(std::move(own));
+            self.set_graph(std::move(own), constants);
           },
           nb::arg("graph"))
       .def("run", &PyPlan::run, nb::arg("inputs"), nb::arg("sizes"), WithoutLock())
@@ -226,6 +284,7 @@ void bind_plan(nb::module_& m) {
                      result["topology"] = counters.topology;
                      return result;
                    })
+      .def("describe", &PyPlan::describe)
       .def("explain", &PyPlan::explain);
 }
 

@@ -53,7 +53,8 @@ class Plan:
         self._plan.set_weights(path)
 
     def set_graph(self, graph: _weft.Graph) -> None:
-        """Another graph from the next step on. It keeps weights and states of the same names."""
+        """Another graph from the next step on. Weights of the same name, type and shape stay set, also where they move to another
+        device. Others must be set. States stay likewise."""
         self._plan.set_graph(graph)
 
     def run(self, inputs: Optional[Mapping[str, npt.ArrayLike]] = None, **sizes: int) -> dict[str, npt.NDArray[Any]]:
@@ -82,6 +83,9 @@ class Plan:
     def explain(self) -> str:
         """Which device computes what, what is copied, and how much memory it takes."""
         return self._plan.explain()
+
+    def __repr__(self) -> str:
+        return self._plan.describe()
 
     def _as(self, name: str, array: npt.ArrayLike) -> npt.NDArray[Any]:
         kind = self._plan.type_of(name)

@@ -41,8 +41,9 @@ struct AudioModel::Impl {
     constexpr encoders::LayerKind kWhisper = {.k_bias = false};
     Built built;
     encoders::TransformerBuilder builder(built.graph, weights, hparams, kWhisper);
-    encoders::build_of_file(
-        [&] { built.graph.output("embeddings", audio::encode(builder, hparams, family)); });
+    encoders::build_of_file([&] {
+      built.graph.output("embeddings", audio::encode(builder, hparams, family).named("embeddings"));
+    });
     builder.check_all_used({"a.", "mm.a."}, {});
     built.own = builder.take_own_weights();
     return built;

@@ -7,6 +7,7 @@
 #include "graph/operands.h"
 #include "graph/refuse.h"
 #include "weft/error.h"
+#include "weft/graph/order.h"
 #include "weft/graph/value.h"
 
 namespace weft {
@@ -35,6 +36,19 @@ Value compare(CompareKind kind, Value a, Value b, const Where& where) {
 }
 Value compare(CompareKind kind, Value a, float b, const Where& where) {
   return apply(ops::Compare{kind, b}, {a}, where);
+}
+
+template <typename B>
+Comparison compared(CompareKind kind, const Operand& a, B b) {
+  return Comparison(compare(kind, a.value, b, a.where));
+}
+
+/// a, of I32, where the condition compares so with 0; else the number. Exact, as whole numbers wrap around.
+Value chosen_int(Value condition, Value a, float number, CompareKind kind, const Where& where) {
+  const Value holds = compare(kind, condition, 0.0f, where);
+  const Value difference = int_binary(IntKind::kSub, a, number, false, where);
+  const Value kept = int_binary(IntKind::kMul, difference, holds, where);
+  return int_binary(IntKind::kAdd, kept, number, false, where);
 }
 
 /// What -1 stands for in the new shape of x. Without value where that is no size.
@@ -105,6 +119,20 @@ Value greater_equal(Value a, Value b, Where where) {
 Value greater_equal(Value a, float b, Where where) {
   return compare(CompareKind::kGreaterEqual, a, b, where);
 }
+
+Comparison operator<(Operand a, Value b) { return compared(CompareKind::kLess, a, b); }
+Comparison operator<(Operand a, float b) { return compared(CompareKind::kLess, a, b); }
+Comparison operator<(float a, Operand b) { return compared(CompareKind::kGreater, b, a); }
+Comparison operator<=(Operand a, Value b) { return compared(CompareKind::kLessEqual, a, b); }
+Comparison operator<=(Operand a, float b) { return compared(CompareKind::kLessEqual, a, b); }
+Comparison operator<=(float a, Operand b) { return compared(CompareKind::kGreaterEqual, b, a); }
+Comparison operator>(Operand a, Value b) { return compared(CompareKind::kGreater, a, b); }
+Comparison operator>(Operand a, float b) { return compared(CompareKind::kGreater, a, b); }
+Comparison operator>(float a, Operand b) { return compared(CompareKind::kLess, b, a); }
+Comparison operator>=(Operand a, Value b) { return compared(CompareKind::kGreaterEqual, a, b); }
+Comparison operator>=(Operand a, float b) { return compared(CompareKind::kGreaterEqual, a, b); }
+Comparison operator>=(float a, Operand b) { return compared(CompareKind::kLessEqual, b, a); }
+
 Value where(Value condition, Value a, Value b, Where where) {
   if (!b) refuse("where: the last operand is none", where);
   if (are_ints(a, b)) {  // b + (a - b) where it holds: exact, as whole numbers wrap around.
@@ -115,22 +143,31 @@ Value where(Value condition, Value a, Value b, Where where) {
   return apply(ops::Where{}, {condition, a, b}, where);
 }
 Value where(Value condition, Value a, float b, Where where) {
+  if (is_int(a)) return chosen_int(condition, a, b, CompareKind::kNotEqual, where);
   return apply(ops::Where{b}, {condition, a}, where);
 }
+Value where(Value condition, float a, Value b, Where where) {
+  if (is_int(b)) return chosen_int(condition, b, a, CompareKind::kEqual, where);
+  return apply(ops::Where{a}, {compare(CompareKind::kEqual, condition, 0.0f, where), b}, where);
+}
+Value where(Value condition, float a, float b, Where where) {
+  check("where", condition, {}, where);
+  return weft::where(condition, full(condition.graph(), {}, a, where), b, where);
+}
 
-Value sum(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+Value sum(Value x, const Axes& axes, bool keep, Where where) {
   return reduce(ReduceKind::kSum, x, axes, keep, where);
 }
-Value mean(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+Value mean(Value x, const Axes& axes, bool keep, Where where) {
   return reduce(ReduceKind::kMean, x, axes, keep, where);
 }
-Value max(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+Value max(Value x, const Axes& axes, bool keep, Where where) {
   return reduce(ReduceKind::kMax, x, axes, keep, where);
 }
-Value min(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+Value min(Value x, const Axes& axes, bool keep, Where where) {
   return reduce(ReduceKind::kMin, x, axes, keep, where);
 }
-Value var(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+Value var(Value x, const Axes& axes, bool keep, Where where) {
   const Value from_mean = binary(BinaryKind::kSub, x, mean(x, axes, true, where), where);
   return mean(square(from_mean, where), axes, keep, where);
 }
@@ -166,12 +203,12 @@ Value reshape(Value x, Shape shape, Where where) {
   return apply(ops::Reshape{Shape(dims)}, {x}, where);
 }
 
-Value permute(Value x, std::initializer_list<int> axes, Where where) {
+Value permute(Value x, const Axes& axes, Where where) {
   check("permute", x, {}, where);
-  if (static_cast<int>(axes.size()) != x.rank())
+  if (static_cast<int>(axes.list().size()) != x.rank())
     refuse("permute: " + text(x) + " has another number of axes than are named", where);
   ops::Permute op;
-  std::transform(axes.begin(), axes.end(), op.axes.begin(),
+  std::transform(axes.list().begin(), axes.list().end(), op.axes.begin(),
                  [&](int axis) { return axis_of("permute", x, axis, where); });
   return apply(op, {x}, where);
 }

@@ -18,6 +18,6 @@ int axis_of(const char* op, Value x, int axis, int rank, const Where& where);
 int axis_of(const char* op, Value x, int axis, const Where& where);
 std::vector<Dim> dims_of(const Shape& shape);
 /// Over these axes of x, or all if none are named.
-Value reduce(ReduceKind kind, Value x, std::initializer_list<int> axes, bool keep, const Where& where);
+Value reduce(ReduceKind kind, Value x, const Axes& axes, bool keep, const Where& where);
 
 }  // namespace weft

@@ -150,10 +150,10 @@ Value erf(Value x, Where where) { return apply(ops::Unary{UnaryKind::kErf}, {x},
 Value expm1(Value x, Where where) { return apply(ops::Unary{UnaryKind::kExpm1}, {x}, where); }
 Value log1p(Value x, Where where) { return apply(ops::Unary{UnaryKind::kLog1p}, {x}, where); }
 
-Value prod(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+Value prod(Value x, const Axes& axes, bool keep, Where where) {
   return reduce(ReduceKind::kProd, x, axes, keep, where);
 }
-Value logsumexp(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+Value logsumexp(Value x, const Axes& axes, bool keep, Where where) {
   // Relative to the largest; an infinite one says the result by itself.
   const Value most = max(x, axes, true, where);
   const Value base = weft::where(isfinite(most, where), most, 0.0f, where);
@@ -162,11 +162,11 @@ Value logsumexp(Value x, std::initializer_list<int> axes, bool keep, Where where
   const Value result = apply(ops::Add{}, {rest, base}, where);
   return keep ? result : reduce(ReduceKind::kSum, result, axes, false, where);
 }
-Value any(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+Value any(Value x, const Axes& axes, bool keep, Where where) {
   const Value holds = cast(not_equal(x, 0.0f, where), DType::kF32, where);
   return greater(max(holds, axes, keep, where), 0.5f, where);
 }
-Value all(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+Value all(Value x, const Axes& axes, bool keep, Where where) {
   const Value holds = cast(not_equal(x, 0.0f, where), DType::kF32, where);
   return greater(min(holds, axes, keep, where), 0.5f, where);
 }
@@ -175,10 +175,10 @@ Value argmin(Value x, int axis, bool keep, Where where) {
   return argmax(apply(ops::Unary{UnaryKind::kNeg}, {x}, where), axis, keep, where);
 }
 
-Value flip(Value x, std::initializer_list<int> axes, Where where) {
+Value flip(Value x, const Axes& axes, Where where) {
   check("flip", x, {}, where);
   ops::Flip op;
-  for (const int axis : axes) {
+  for (const int axis : axes.list()) {
     const std::uint32_t bit = 1u << axis_of("flip", x, axis, where);
     if ((op.axes & bit) != 0) refuse("flip: an axis is named twice", where);
     op.axes |= bit;

@@ -41,6 +41,11 @@ Dim Value::size(int axis) const {
   return shape()[i];
 }
 
+Value Value::operator[](Place place) const {
+  const Dim end = place.place == -1 ? size(0) : Dim(place.place + 1);
+  return squeeze(slice(*this, 0, place.place, end, 1, place.where), 0, place.where);
+}
+
 Value Value::named(std::string name, Where where) const {
   known();
   if (const ValueId other = graph_->find(name); other != kNoValue && other != id_)
@@ -168,6 +173,14 @@ void check_name(const Graph& graph, const std::string& name, const Where& where)
   if (graph.find(name) != kNoValue) refuse("there is a value '" + name + "' already", where);
 }
 
+/// Whether apply() gave the value its name.
+bool is_unnamed(const Graph& graph, const ValueInfo& value) {
+  if (value.kind != ValueKind::kResult) return false;
+  const std::string stem = std::string(name(graph.node(value.producer).op)) + "_";
+  return value.name.size() > stem.size() && value.name.starts_with(stem) &&
+         value.name.find_first_not_of("0123456789", stem.size()) == std::string::npos;
+}
+
 /// The row of a type that there is.
 const DTypeInfo& known_type(const std::string& name, DType dtype, const Where& where) {
   const auto id = static_cast<std::uint32_t>(dtype);
@@ -219,17 +232,17 @@ Value Graph::state(std::string name, DType dtype, Shape shape, Where where) {
 Value Graph::output(std::string name, Value value, Where where) {
   if (!value || &value.graph() != this || value.id() < 0 || index(value.id()) >= values().size())
     refuse("output '" + name + "': the value is none of this graph", where);
-  if (this->value(value.id()).kind != ValueKind::kResult)
-    refuse(
-        "output '" + name + "': " + value.name() + " is no result of an op; what copies it is: value * 1.0f",
-        where);
   if (state_behind(*this, value.id()) != kNoValue)
     refuse("output '" + name + "': " + value.name() + " is a state, which a step leaves where it lies",
            where);
-  if (is_output(value.id()) && value.name() != name)
-    refuse("output '" + name + "': " + value.name() + " is an output already", where);
-  value.named(std::move(name), where);
-  if (!is_output(value.id())) add_output(value.id());
+  if (is_output(value.id()) && value.name() == name) return value;
+  const ValueInfo& info = this->value(value.id());
+  const bool is_named_so = info.kind == ValueKind::kResult && info.name == name;
+  if (!is_named_so) {
+    if (!is_unnamed(*this, info) || is_output(value.id())) value = reshape(value, value.shape(), where);
+    value.named(std::move(name), where);
+  }
+  add_output(value.id());
   return value;
 }
 

@@ -28,6 +28,11 @@ std::vector<int> place_nodes(const Graph& graph, const exec::DeviceSet& set, std
   return exec::place_cheapest(graph, set, fixed);
 }
 
+/// "[2, 3] of f32"
+std::string type_text(const ValueInfo& value) {
+  return sizes_text(value.shape.dims({})) + " of " + std::string(info(value.dtype).name);
+}
+
 /// A symbol that no step gave a value.
 constexpr std::int64_t kNotGiven = std::numeric_limits<std::int64_t>::min();
 
@@ -60,6 +65,7 @@ Devices find_devices(std::span<const std::string> names) { return find_devices(*
 Devices find_devices(std::initializer_list<std::string> names) {
   return find_devices(std::span(names.begin(), names.size()));
 }
+Devices find_devices(std::string_view name) { return find_devices({std::string(name)}); }
 
 std::shared_ptr<Workspaces> make_workspaces() { return std::make_shared<Workspaces>(); }
 
@@ -115,6 +121,7 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
   placed.tensors.resize(devices.set().devices.size());
   for (auto& of_device : placed.tensors) of_device.resize(n_values);
   placed.given.resize(n_values);
+  placed.sources.resize(n_values);
   const std::vector<std::int64_t> bounds = placed.graph.bounds();
   for (std::size_t v = 0; v < n_values; ++v) {
     const ValueInfo& value = placed.graph.values()[v];
@@ -167,55 +174,99 @@ void Plan::Impl::set_weights(const WeightFile& file) {
     const WeightFile::Tensor* const tensor = file.find(value.name);
     if (tensor == nullptr) continue;
     if (tensor->dtype != value.dtype || tensor->shape != value.shape.dims({}))
-      refuse("weight '" + value.name + "' is " + sizes_text(value.shape.dims({})) + " of " +
-             std::string(info(value.dtype).name) + " in the graph, and " + sizes_text(tensor->shape) +
-             " of " + std::string(info(tensor->dtype).name) + " in the file");
+      refuse("weight '" + value.name + "' is " + type_text(value) + " in the graph, and " +
+             sizes_text(tensor->shape) + " of " + std::string(info(tensor->dtype).name) + " in the file");
     found.emplace_back(static_cast<ValueId>(v), tensor);
   }
   const auto read = [file](std::span<const std::byte> part, std::span<std::byte> to) { file.read(part, to); };
   std::vector<MadeWeight> made;
-  for (const auto& [id, tensor] : found) {
-    std::vector<MadeWeight> own = make_weight(id, {.bytes = tensor->bytes, .reader = read, .name = {}});
-    std::move(own.begin(), own.end(), std::back_inserter(made));
-  }
+  for (const auto& [id, tensor] : found)
+    made.push_back(make_weight(id, {.bytes = tensor->bytes, .reader = read, .name = {}}));
   files.push_back(file);
   take(std::move(made));
 }
 
-void Plan::Impl::set_weight(ValueId id, const WeightSource& source) { take(make_weight(id, source)); }
+void Plan::Impl::set_weight(ValueId id, const WeightSource& source) {
+  std::vector<MadeWeight> made;
+  made.push_back(make_weight(id, source));
+  take(std::move(made));
+}
 
-std::vector<Plan::Impl::MadeWeight> Plan::Impl::make_weight(ValueId id, const WeightSource& source) const {
+Plan::Impl::MadeWeight Plan::Impl::make_weight(ValueId id, const WeightSource& source) const {
   const ValueInfo& value = now.graph.value(id);
-  std::vector<std::int64_t> dims = value.shape.dims({});
   const std::size_t expected =
       static_cast<std::size_t>(value.shape.rows({})) * row_bytes(value.dtype, value.shape.columns());
   if (source.bytes.size() != expected)
-    refuse("weight '" + value.name + "' " + sizes_text(dims) + " of " + std::string(info(value.dtype).name) +
-           " has " + std::to_string(expected) + " bytes, got " + std::to_string(source.bytes.size()));
-  // A number without axes is a vector of one for devices.
-  if (now.plain_weights[index(id)] || dims.empty()) dims = {value.shape.elements({})};
+    refuse("weight '" + value.name + "' " + type_text(value) + " has " + std::to_string(expected) +
+           " bytes, got " + std::to_string(source.bytes.size()));
   if (plan && !other_graph && !params.allowed.tensors)
     refuse("weight '" + value.name + "' is set again, and the plan does not allow changed tensors");
-  std::vector<MadeWeight> made;
-  for (const int on : now.readers[index(id)])
-    made.push_back({id, on, devices.set().devices[index(on)]->create_weight(value.dtype, dims, source)});
-  if (made.empty()) made.push_back({id, -1, nullptr});  // Nobody reads it.
+  MadeWeight made{.id = id, .source = source, .tensors = {}};
+  for (const int on : now.readers[index(id)]) made.tensors.emplace_back(on, make_tensor(now, id, on, source));
   return made;
+}
+
+std::shared_ptr<DeviceTensor> Plan::Impl::make_tensor(const Placed& placed, ValueId weight, int device,
+                                                      const WeightSource& source) const {
+  const ValueInfo& value = placed.graph.value(weight);
+  std::vector<std::int64_t> dims = value.shape.dims({});
+  // A number without axes is a vector of one for devices.
+  if (placed.plain_weights[index(weight)] || dims.empty()) dims = {value.shape.elements({})};
+  return devices.set().devices[index(device)]->create_weight(value.dtype, dims, source);
 }
 
 /// All or none.
 void Plan::Impl::take(std::vector<MadeWeight> made) {
-  rebindings.reserve(rebindings.size() + made.size());
-  replaced.reserve(replaced.size() + made.size());
+  std::size_t n_tensors = 0;
+  for (const MadeWeight& weight : made) n_tensors += weight.tensors.size();
+  rebindings.reserve(rebindings.size() + n_tensors);
+  replaced.reserve(replaced.size() + n_tensors);
   for (MadeWeight& weight : made) {
     now.given[index(weight.id)] = true;
-    if (weight.tensor == nullptr) continue;
-    if (plan && !other_graph) rebindings.push_back({weight.id, weight.tensor.get(), weight.device});
-    // The one before is used until the next step is bound.
-    auto before =
-        std::exchange(now.tensors[index(weight.device)][index(weight.id)], std::move(weight.tensor));
-    if (plan) replaced.push_back(std::move(before));
+    now.sources[index(weight.id)] = std::move(weight.source);
+    for (auto& [device, tensor] : weight.tensors) {
+      if (plan && !other_graph) rebindings.push_back({weight.id, tensor.get(), device});
+      // The one before is used until the next step is bound.
+      auto before = std::exchange(now.tensors[index(device)][index(weight.id)], std::move(tensor));
+      if (plan) replaced.push_back(std::move(before));
+    }
   }
+}
+
+void Plan::Impl::keep_weight(Placed& next, ValueId id) const {
+  const ValueInfo& value = next.graph.value(id);
+  const ValueId old = now.graph.find(value.name);
+  if (old == kNoValue || now.graph.value(old).kind != ValueKind::kWeight) return;
+  if (const ValueInfo& before = now.graph.value(old);
+      before.dtype != value.dtype || !(before.shape == value.shape)) {
+    next.changed.emplace_back(id, type_text(before));
+    return;
+  }
+  if (!now.given[index(old)]) return;
+  next.given[index(id)] = true;
+  const WeightSource& source = next.sources[index(id)] = now.sources[index(old)];
+  const bool same_layout = now.plain_weights[index(old)] == next.plain_weights[index(id)];
+  for (const int on : next.readers[index(id)]) {
+    const std::shared_ptr<DeviceTensor>& there = now.tensors[index(on)][index(old)];
+    next.tensors[index(on)][index(id)] =
+        same_layout && there != nullptr ? there : make_tensor(next, id, on, source);
+  }
+}
+
+void Plan::Impl::keep_state(Placed& next, ValueId id) const {
+  const ValueInfo& value = next.graph.value(id);
+  const ValueId old = now.graph.find(value.name);
+  const int on = home(next, id);
+  std::shared_ptr<DeviceTensor>& tensor = next.tensors[index(on)][index(id)];
+  if (old == kNoValue || now.graph.value(old).kind != ValueKind::kState ||
+      now.graph.value(old).dtype != value.dtype || !(now.graph.value(old).shape == value.shape)) {
+    tensor = devices.set().devices[index(on)]->create_state(value.dtype, value.shape.dims({}));
+    return;
+  }
+  if (const int before = home(now, old); before != on)
+    throw Error(ErrorCode::kUnsupported, "state '" + value.name + "' would move from " + device_name(before) +
+                                             " to " + device_name(on) + "; pin it to where it is");
+  tensor = now.tensors[index(on)][index(old)];
 }
 
 void Plan::Impl::set_graph(Graph graph) {
@@ -223,29 +274,10 @@ void Plan::Impl::set_graph(Graph graph) {
   finish();
   Placed next = place(std::move(graph));
   for (std::size_t v = 0; v < next.graph.values().size(); ++v) {
-    const ValueInfo& value = next.graph.values()[v];
-    if (value.kind != ValueKind::kWeight && value.kind != ValueKind::kState) continue;
     const auto id = static_cast<ValueId>(v);
-    const ValueId old = now.graph.find(value.name);
-    const bool same = old != kNoValue && now.graph.value(old).kind == value.kind &&
-                      now.plain_weights[index(old)] == next.plain_weights[v] &&
-                      now.graph.value(old).dtype == value.dtype && now.graph.value(old).shape == value.shape;
-    if (value.kind == ValueKind::kState) {
-      const int on = home(next, id);
-      if (same && home(now, old) != on)
-        throw Error(ErrorCode::kUnsupported, "state '" + value.name + "' would move from " +
-                                                 device_name(home(now, old)) + " to " + device_name(on) +
-                                                 "; pin it to where it is");
-      next.tensors[index(on)][v] =
-          same ? now.tensors[index(on)][index(old)]
-               : devices.set().devices[index(on)]->create_state(value.dtype, value.shape.dims({}));
-    } else if (same && now.given[index(old)]) {
-      next.given[v] = true;
-      for (const int on : next.readers[v]) {
-        next.tensors[index(on)][v] = now.tensors[index(on)][index(old)];
-        next.given[v] = next.given[v] && next.tensors[index(on)][v] != nullptr;
-      }
-    }
+    const ValueKind kind = next.graph.value(id).kind;
+    if (kind == ValueKind::kWeight) keep_weight(next, id);
+    if (kind == ValueKind::kState) keep_state(next, id);
   }
   std::vector<std::int64_t> symbols = first_symbols(next.graph);
   for (std::size_t s = 0; s < symbols.size(); ++s)
@@ -383,10 +415,15 @@ void Plan::Impl::check_tables(const Brought& brought, std::span<const InputData>
 }
 
 void Plan::Impl::check_weights() const {
-  for (std::size_t v = 0; v < now.given.size(); ++v)
-    if (const ValueInfo& value = now.graph.values()[v];
-        value.kind == ValueKind::kWeight && !now.given[v] && !now.readers[v].empty())
-      refuse("weight '" + value.name + "' was not set");
+  for (std::size_t v = 0; v < now.given.size(); ++v) {
+    const ValueInfo& value = now.graph.values()[v];
+    if (value.kind != ValueKind::kWeight || now.given[v] || now.readers[v].empty()) continue;
+    for (const auto& [id, before] : now.changed)
+      if (index(id) == v)
+        refuse("weight '" + value.name + "' is " + type_text(value) + ", and was " + before +
+               " in the graph before; set it again");
+    refuse("weight '" + value.name + "' was not set");
+  }
 }
 
 void Plan::Impl::write(const Brought& brought, std::span<const InputData> inputs) {
@@ -544,6 +581,14 @@ void Plan::check_type(std::string_view output, DType dtype) const {
   if (value.dtype != dtype)
     refuse("output '" + value.name + "' is " + std::string(info(value.dtype).name) + ", and is read as " +
            std::string(info(dtype).name));
+}
+
+void Plan::check_element(std::string_view weight, std::span<const DType> types) const {
+  const ValueInfo& value = impl_->now.graph.value(impl_->find(weight, ValueKind::kWeight, "weight"));
+  if (types.empty() || std::ranges::count(types, value.dtype) > 0) return;
+  std::string given;
+  for (const DType type : types) given += (given.empty() ? "" : " or ") + std::string(info(type).name);
+  refuse("weight '" + value.name + "' is " + type_text(value) + ", and is given elements of " + given);
 }
 
 void Plan::read(std::string_view output, std::span<std::byte> to) const {

@@ -69,7 +69,10 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
     /// Values whose sizes might be larger below the symbols' upper bounds, and what they are there.
     std::vector<std::pair<ValueId, std::vector<std::int64_t>>> most_sizes;
     std::vector<std::vector<std::shared_ptr<DeviceTensor>>> tensors;  // By device and value.
-    std::vector<bool> given;  // By value: weights that were set, inputs that a step brought.
+    std::vector<bool> given;            // By value: weights that were set, inputs that a step brought.
+    std::vector<WeightSource> sources;  // By value: of weights that were set.
+    /// Weights that the graph before had with another type or shape, and with which.
+    std::vector<std::pair<ValueId, std::string>> changed;
     std::vector<ValueId> inputs;
     std::vector<IndexUse> indices;
     std::vector<AttentionUse> attentions;
@@ -83,13 +86,13 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
 
   void set_weights(const WeightFile& file);
   void set_weight(ValueId id, const WeightSource& source);
-  /// A weight as a device that reads it has it.
+  /// A weight on the devices that read it.
   struct MadeWeight {
     ValueId id;
-    int device;
-    std::shared_ptr<DeviceTensor> tensor;
+    WeightSource source;
+    std::vector<std::pair<int, std::shared_ptr<DeviceTensor>>> tensors;
   };
-  std::vector<MadeWeight> make_weight(ValueId id, const WeightSource& source) const;
+  MadeWeight make_weight(ValueId id, const WeightSource& source) const;
   void take(std::vector<MadeWeight> made);
   void set_graph(Graph graph);
   void run(std::span<const SymbolValue> symbol_values, std::span<const InputData> inputs);
@@ -130,6 +133,11 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
   };
 
   Placed place(Graph graph) const;
+  std::shared_ptr<DeviceTensor> make_tensor(const Placed& placed, ValueId weight, int device,
+                                            const WeightSource& source) const;
+  /// Gives the next graph's weight or state what the graph now has of it.
+  void keep_weight(Placed& next, ValueId id) const;
+  void keep_state(Placed& next, ValueId id) const;
   int home(const Placed& placed, ValueId id) const;
   Brought check(std::span<const SymbolValue> symbol_values, std::span<const InputData> inputs) const;
   std::vector<ValueId> check_inputs(std::span<const std::int64_t> symbols, bool shapes,

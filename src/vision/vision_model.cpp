@@ -63,7 +63,7 @@ struct VisionModel::Impl {
     vision::EncoderBuilder builder(built.graph, weights, hparams, family.encoder);
     encoders::build_of_file([&] {
       const Value rows = builder.encode();
-      built.graph.output("embeddings", family.project(builder, rows));
+      built.graph.output("embeddings", family.project(builder, rows).named("embeddings"));
     });
     // Of Pixtral's marks the text model has its own rows.
     builder.check_all_used({"v.", "mm."}, {"mm.a.", "v.token_embd."});

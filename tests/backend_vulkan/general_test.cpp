@@ -190,8 +190,10 @@ TEST_F(VulkanGeneral, WhatItLacksIsComputedByTheCpu) {
   Plan cpu = plan_of(graph, kOnCpu), both = plan_of(graph, {{"^gpu", "vulkan0"}});
   const std::pair<const char*, std::size_t> weights[] = {
       {"kernels", 4 * 3 * 9}, {"ih", 4 * kHidden * 8}, {"hh", 4 * kHidden * kHidden}};
+  std::vector<std::vector<float>> numbers;
+  for (const auto& [name, size] : weights) numbers.push_back(wave(size, 0.3f));
   for (Plan* const plan : {&cpu, &both})
-    for (const auto& [name, size] : weights) plan->set_weight(name, wave(size, 0.3f));
+    for (std::size_t i = 0; i < std::size(weights); ++i) plan->set_weight(weights[i].first, numbers[i]);
   const std::vector<std::string> placement = both.placement();
   for (std::size_t i = 0; i < placement.size(); ++i) {
     const std::string& name = both.graph().value(both.graph().nodes()[i].output).name;
@@ -370,6 +372,29 @@ TEST_F(VulkanGeneral, SumsThatOverflowAreInfinite) {
   plan.run({}, {{"x", Floats{3e38f, 3e38f, 1.0f, 1.0f, -3e38f, -3e38f, -3e38f, 3e38f}}});
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(plan.read("y"), (Floats{kInfinity, -kInfinity}));
+}
+
+TEST_F(VulkanGeneral, WeightsThatMoveToAndFromTheGpuStaySet) {
+  const auto net = [](const std::string& stem) {
+    Graph g;
+    const Value hidden = linear(g.input("x", {2, 4}), g.weight("a", {3, 4})).named(stem + ".hidden");
+    g.output("y", linear(hidden, g.weight("b", {2, 3})).named("last"));
+    return g;
+  };
+  Plan plan(net("gpu"), find_devices(*test::registry_with_vulkan({}), {"vulkan0"}),
+            {.allowed = {.shapes = true, .tensors = true, .topology = true},
+             .pins = {{".", "cpu"}, {"^gpu|^last$", "vulkan0"}}});
+  const Floats a = wave(12, 0.1f), b = wave(6, 0.2f), x = wave(8, 0.3f);
+  plan.set_weight("a", a);
+  plan.set_weight("b", b);
+  plan.run({}, {{"x", x}});
+  const Floats truth = plan.read("y");
+  for (const char* const stem : {"host", "gpu", "host"}) {
+    plan.set_graph(net(stem));
+    EXPECT_EQ(plan.placement().front(), std::string(stem) == "gpu" ? "vulkan0" : "cpu");
+    plan.run({}, {{"x", x}});
+    EXPECT_LE(test::nmse(plan.read("y"), truth), kNear);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -57,14 +58,20 @@ Floats expected(const Floats& x, float factor) {
   return y;
 }
 
+/// For weights, which must outlive their plan.
+const Floats& kept(Floats numbers) {
+  static std::deque<Floats> all;
+  return all.emplace_back(std::move(numbers));
+}
+
 void expect_near(const Floats& got, const Floats& truth) {
   ASSERT_EQ(got.size(), truth.size());
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], truth[i], 1e-5f * std::abs(truth[i])) << i;
 }
 
 void set_weights(Plan& plan) {
-  plan.set_weight("first", counted(12, 1.0f));
-  plan.set_weight("second", counted(6, 0.5f));
+  plan.set_weight("first", kept(counted(12, 1.0f)));
+  plan.set_weight("second", kept(counted(6, 0.5f)));
 }
 
 TEST(PlanChanges, AnotherGraphKeepsItsWeights) {
@@ -84,8 +91,8 @@ TEST(PlanChanges, AnotherGraphKeepsItsWeights) {
 
   plan.set_graph(chain(0, true));  // Another shape: the weights are not those.
   EXPECT_THROW(plan.run({{"n", 1}}, {{"x", counted(4, 1.0f)}}), Error);
-  plan.set_weight("first", counted(20, 1.0f));
-  plan.set_weight("second", counted(10, 1.0f));
+  plan.set_weight("first", kept(counted(20, 1.0f)));
+  plan.set_weight("second", kept(counted(10, 1.0f)));
   plan.run({{"n", 1}}, {{"x", counted(4, 1.0f)}});
   EXPECT_EQ(plan.shape("y"), (std::vector<std::int64_t>{1, 2}));
 
@@ -94,6 +101,101 @@ TEST(PlanChanges, AnotherGraphKeepsItsWeights) {
   set_weights(plan);
   plan.run({{"n", 2}}, {{"x", x}});
   expect_near(plan.read("y"), expected(x, 4.0f));
+}
+
+/// y = (x a + x a) b, with a's product and sum named after `stem`.
+Graph two_layers(const std::string& stem, std::int64_t width = 3) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 8);
+  const Value x = linear(g.input("x", {n, 4}), g.weight("a", {width, 4})).named(stem + "1");
+  g.output("y", linear((x + x).named(stem + "2"), g.weight("b", {2, width})));
+  return g;
+}
+
+class PlanKeepsWeights : public ::testing::TestWithParam<const char*> {
+ protected:
+  /// Nodes named p... are there, others where they cost least.
+  Plan plan(Graph graph) const {
+    return {std::move(graph),
+            find_devices({"cpu", GetParam()}),
+            {.allowed = kAll, .pins = {{"^p|^nothing$", device()}, {"^q", "cpu"}, {"^y$", "cpu"}}}};
+  }
+  std::string device() const { return std::string(GetParam()).substr(0, std::string(GetParam()).find('=')); }
+};
+
+TEST_P(PlanKeepsWeights, WhereverTheyMove) {
+  const Floats a = counted(12, 1.0f), b = counted(6, 0.5f), x = counted(8, 0.25f);
+  Graph first = two_layers("p"), second = two_layers("q");
+  for (Graph* const graph : {&first, &second}) {  // Each graph has what all pins fit.
+    const Value in(*graph, graph->find("x"));
+    graph->output("p.more", in * 1.0f);
+    graph->output("q.more", in * 1.0f);
+  }
+  Plan moving = plan(first);
+  moving.set_weight("a", a);
+  moving.set_weight("b", b);
+  moving.run({{"n", 2}}, {{"x", x}});
+  const Floats truth = moving.read("y");
+  for (int turn = 0; turn < 2; ++turn) {
+    moving.set_graph(second);
+    moving.run({{"n", 2}}, {{"x", x}});
+    expect_near(moving.read("y"), truth);
+    moving.set_graph(first);
+    moving.run({{"n", 2}}, {{"x", x}});
+    expect_near(moving.read("y"), truth);
+  }
+}
+
+TEST_P(PlanKeepsWeights, ThatWereSetBeforeAStepOrRead) {
+  const Floats a = counted(12, 1.0f), b = counted(6, 0.5f), x = counted(4, 0.25f);
+  const auto with_more = [](Graph g) {
+    const Value in(g, g.find("x"));
+    g.output("p.more", in * 1.0f);
+    g.output("q.more", in * 1.0f);
+    return g;
+  };
+  Graph unread = with_more(two_layers("q"));
+  unread.weight("later", {3});
+  Plan changing = plan(unread);
+  changing.set_weight("a", a);
+  const Floats later = {1, 2, 3};
+  changing.set_weight("later", later);
+  changing.set_weight("b", b);
+  Graph read = with_more(two_layers("p"));
+  read.output("z", Value(read, read.find("p1")) + read.weight("later", {3}));
+  changing.set_graph(read);
+  changing.run({{"n", 1}}, {{"x", x}});
+  Floats z = changing.read("z");
+  // The same weight, multiplied with and read element by element, is laid out otherwise.
+  Graph elements;
+  const Value in = elements.input("x", {1, 4});
+  elements.output("p.more", in * 1.0f);
+  elements.output("q.more", in * 1.0f);
+  elements.output("y", elements.weight("a", {3, 4}) + in);
+  changing.set_graph(elements);
+  changing.run({}, {{"x", x}});
+  Floats truth;
+  for (std::size_t i = 0; i < a.size(); ++i) truth.push_back(a[i] + x[i % 4]);
+  expect_near(changing.read("y"), truth);
+  EXPECT_EQ(z.size(), 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(OnASecondDevice, PlanKeepsWeights, ::testing::Values("second=cpu"));
+
+TEST(PlanChanges, SaysWhichWeightHasAnotherShapeOrType) {
+  Plan plan(two_layers("p"), find_devices("cpu"), {.allowed = kAll});
+  const Floats a = counted(12, 1.0f), b = counted(6, 0.5f), x = counted(4, 0.25f);
+  plan.set_weight("a", a);
+  plan.set_weight("b", b);
+  plan.run({{"n", 1}}, {{"x", x}});
+  plan.set_graph(two_layers("p", 5));
+  try {
+    plan.run({{"n", 1}}, {{"x", x}});
+    FAIL() << "weights of another shape were taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "weight 'a' is [5, 4] of f32, and was [3, 4] of f32 in the graph before; set it again");
+  }
 }
 
 // The CPU packs weights of BF16 whose exponents are close together into fewer bits.
@@ -176,7 +278,7 @@ TEST(PlanChanges, StatesOutliveTheGraph) {
     return g;
   };
   Plan plan(sums(1.0f), find_devices({"cpu", "second=cpu"}), {.allowed = kAll, .pins = {{"last", "cpu"}}});
-  plan.set_weight("taps", Floats(4, 1.0f));
+  plan.set_weight("taps", kept(Floats(4, 1.0f)));
   const std::vector<std::int32_t> slot = {0}, none = {-1};
   plan.run({{"n", 1}}, {{"x", Floats{1.0f, 10.0f}}, {"from", none}, {"to", slot}});
   plan.set_graph(sums(2.0f));
@@ -257,18 +359,18 @@ TEST_P(PlanStarts, OtherGraphsAndTensorsWait) {
   const Floats x = counted(8, 0.5f);
   steps.start({{"n", 2}}, {{"x", x}});
   steps.start({{"n", 2}}, {{"x", x}});
-  steps.set_weight("second", counted(6, 1.0f));
+  steps.set_weight("second", kept(counted(6, 1.0f)));
   steps.start({{"n", 2}}, {{"x", x}});
   expect_near(steps.read("y"), expected(x, 2.0f));
   steps.finish();
   Floats twice = expected(x, 2.0f);
   for (float& value : twice) value *= 2.0f;
   expect_near(steps.read("y"), twice);
-  steps.set_weight("second", counted(6, 0.5f));
+  steps.set_weight("second", kept(counted(6, 0.5f)));
   steps.start({{"n", 1}}, {{"x", std::span(x).first(4)}});
   steps.start({{"n", 2}}, {{"x", x}});  // Overlaps with what waited.
   expect_near(steps.read("y"), expected({x.begin(), x.begin() + 4}, 2.0f));
-  steps.set_weight("second", counted(6, 1.0f));
+  steps.set_weight("second", kept(counted(6, 1.0f)));
   steps.start({{"n", 2}}, {{"x", x}});
   steps.set_graph(chain(2));
   steps.start({{"n", 2}}, {{"x", x}});
@@ -451,7 +553,7 @@ TEST(PlanLooks, StatesAreReadAsWhatChangedThem) {
   };
   g.output("before", ragged_attention(x * 0.0f, state, state, begin, end, 1).named("early"));
   store_rows(state, x, row).named("stored");
-  EXPECT_NE(refusal(g).find("before uses 'kept', which stored changes"), std::string::npos) << refusal(g);
+  EXPECT_NE(refusal(g).find("early uses 'kept', which stored changes"), std::string::npos) << refusal(g);
   // Twice the same state, instead of what the first store gives.
   store_rows(Value(early, state.id()), Value(early, x.id()), Value(early, row.id())).named("first");
   early.output("y", ragged_attention(

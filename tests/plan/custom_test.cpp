@@ -108,7 +108,7 @@ TEST(Custom, IsTheHostsWhereAllElseIsPinnedElsewhere) {
   Graph g;
   const Dim n = g.symbol("n", 1, 8);
   const Value x = g.input("x", {n, 2});
-  g.output("y", relu(mirrored(relu(x).named("before"))).named("after"));
+  g.output("y", relu(mirrored(relu(x).named("before"))));
   Plan plan(g, find_devices(*with_plain_device(), {"plain0"}), {.pins = {{".", "plain0"}}});
   const Floats rows = counted(6);
   plan.run({{n, 3}}, {{"x", rows}});

@@ -63,9 +63,10 @@ struct Doubled {
     });
     g.output("y", linear(twice, g.weight("w", {2, 2})));
   }
+  const Floats one = {1, 0, 0, 1};
   Plan plan() const {
     Plan made(g, find_devices({"cpu"}), {.allowed = {.shapes = true, .tensors = true}, .n_threads = 2});
-    made.set_weight("w", Floats{1, 0, 0, 1});
+    made.set_weight("w", one);
     return made;
   }
 };
@@ -84,13 +85,14 @@ TEST(FailingMemory, AStepBehindOneThatFailedIsRight) {
 
 TEST(FailingMemory, AWeightIsTheOldOneOrTheNewOne) {
   const Doubled doubled;
+  const Floats three = {3, 0, 0, 3};
   fail_everywhere(
       [&] {
         Plan plan = doubled.plan();
         plan.run({{"n", 1}}, {{"x", Floats{1, 2}}});
         return plan;
       },
-      [](Plan& plan) { plan.set_weight("w", Floats{3, 0, 0, 3}); },
+      [&](Plan& plan) { plan.set_weight("w", three); },
       [](Plan& plan, bool failed) {
         plan.run({}, {{"x", Floats{1, 2}}});
         EXPECT_EQ(plan.read("y"), failed ? (Floats{2, 4}) : (Floats{6, 12}));

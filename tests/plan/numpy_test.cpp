@@ -17,7 +17,7 @@ Make binary(Value (*f)(Value, Value, Where)) {
   return [f](const Values& in, const Numbers&) { return f(in[0], in[1], Where::current()); };
 }
 /// {keep, axes ...}
-Make reduction(Value (*f)(Value, std::initializer_list<int>, bool, Where)) {
+Make reduction(Value (*f)(Value, const Axes&, bool, Where)) {
   return [f](const Values& in, const Numbers& p) {
     const bool keep = p[0] != 0;
     switch (p.size()) {

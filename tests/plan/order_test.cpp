@@ -48,7 +48,8 @@ TEST(PlanOrder, AWeightMayBeANumberWithoutAxes) {
   g.output("y", g.input("x", {3}) * factor);
   g.output("one", factor + 1.0f);
   Plan plan(g, find_devices({"cpu"}));
-  plan.set_weight("factor", Floats{2.5f});
+  const Floats number = {2.5f};
+  plan.set_weight("factor", number);
   plan.run({}, {{"x", Floats{1.0f, 2.0f, -4.0f}}});
   EXPECT_EQ(plan.read("y"), (Floats{2.5f, 5.0f, -10.0f}));
   EXPECT_EQ(plan.read("one"), Floats{3.5f});

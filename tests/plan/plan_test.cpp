@@ -4,10 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <source_location>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "backend/cpu/device.h"
 #include "graph/refusal.h"
@@ -149,6 +153,92 @@ TEST(Plan, WeightsThatAreSetAgainAreChangedTensors) {
   EXPECT_EQ(plan.counters().compiled, 1);
 }
 
+template <typename R>
+concept IsWeight = requires(Plan plan, R&& data) { plan.set_weight("w", std::forward<R>(data)); };
+
+// What does not live as long as the plan, and elements that no weight has, do not compile.
+static_assert(IsWeight<std::vector<float>&> && IsWeight<const std::vector<std::uint16_t>&> &&
+              IsWeight<std::array<std::byte, 4>&> && IsWeight<std::span<const float>> &&
+              IsWeight<std::span<const std::byte>> && IsWeight<std::vector<std::int32_t>&>);
+static_assert(!IsWeight<std::vector<float>> && !IsWeight<std::vector<std::byte>> &&
+              !IsWeight<std::array<float, 4>> && !IsWeight<std::vector<std::string>&> &&
+              !IsWeight<std::vector<bool>&> && !IsWeight<std::vector<std::uint32_t>&>);
+
+TEST(Plan, WeightsAreOfTheTypeOfTheirElements) {
+  Graph g;
+  const Value x = g.input("x", {1, 4});
+  g.output("a", linear(x, g.weight("single", {3, 4})));
+  g.output("b", linear(x, g.weight("half", DType::kF16, {3, 4})));
+  g.output("c", linear(x, g.weight("brain", DType::kBF16, {3, 4})));
+  Plan plan(g, find_devices("cpu"));
+  const std::vector<std::int32_t> wholes(12);
+  const std::vector<double> doubles(6);
+  const std::vector<std::uint16_t> bits(12);
+  const Floats floats(12, 1.0f);
+  EXPECT_EQ(refusal([&] { plan.set_weight("single", wholes); }),
+            "weight 'single' is [3, 4] of f32, and is given elements of i32");
+  EXPECT_EQ(refusal([&] { plan.set_weight("single", doubles); }),
+            "weight 'single' is [3, 4] of f32, and is given elements of f64");
+  EXPECT_EQ(refusal([&] { plan.set_weight("single", bits); }),
+            "weight 'single' is [3, 4] of f32, and is given elements of f16 or bf16");
+  EXPECT_EQ(refusal([&] { plan.set_weight("half", floats); }),
+            "weight 'half' is [3, 4] of f16, and is given elements of f32");
+  const Floats few(11);
+  EXPECT_EQ(refusal([&] { plan.set_weight("single", few); }),
+            "weight 'single' [3, 4] of f32 has 48 bytes, got 44");
+  EXPECT_TRUE(
+      has(refusal([&] { plan.set_weight("none", floats); }, ErrorCode::kNotFound), "no weight 'none'"));
+  plan.set_weight("single", floats);
+  plan.set_weight("half", bits);
+  plan.set_weight("brain", std::as_bytes(std::span(bits)));
+  plan.run({}, {{"x", {1.0f, 2.0f, 3.0f, 4.0f}}});
+  EXPECT_EQ(plan.read("a"), Floats(3, 10.0f));
+  EXPECT_EQ(plan.read("b"), Floats(3, 0.0f));
+}
+
+TEST(Plan, WholeNumbersAreSummedAndCompared) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 8);
+  const Value x = g.input("x", {n, 3}, DType::kI32);
+  g.output("sum", sum(x, 0));
+  g.output("all", sum(x));
+  g.output("max", max(x, 1, true));
+  g.output("min", min(x, {0, 1}));
+  g.output("chosen", where(x > 5.0f, 7.0f, x));
+  g.output("other", where(x > 5.0f, x, 7.0f));
+  g.output("named", where(x >= 16777216.0f, 1.0f, 0.0f));
+  g.output("row", x[-1][0]);
+  Plan plan(g, find_devices("cpu"));
+  plan.run({{n, 2}}, {{"x", {16777217, 5, -3, 2, 16777219, 4}}});
+  using Wholes = std::vector<std::int32_t>;
+  EXPECT_EQ(plan.read<std::int32_t>("sum"), (Wholes{16777219, 16777224, 1}));
+  EXPECT_EQ(plan.read<std::int32_t>("all"), (Wholes{33554444}));
+  EXPECT_EQ(plan.read<std::int32_t>("max"), (Wholes{16777217, 16777219}));
+  EXPECT_EQ(plan.shape("max"), (std::vector<std::int64_t>{2, 1}));
+  EXPECT_EQ(plan.read<std::int32_t>("min"), (Wholes{-3}));
+  EXPECT_EQ(plan.read<std::int32_t>("chosen"), (Wholes{7, 5, -3, 2, 7, 4}));
+  EXPECT_EQ(plan.read<std::int32_t>("other"), (Wholes{16777217, 7, 7, 7, 16777219, 7}));
+  EXPECT_EQ(plan.read("named"), (Floats{1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(plan.read<std::int32_t>("row"), (Wholes{2}));
+}
+
+TEST(Plan, AValueMayBeSeveralOutputs) {
+  Graph g;
+  const Value x = g.input("x", {2, 2});
+  const Value hidden = (x * 2.0f).named("hidden");
+  g.output("y", hidden);
+  g.output("z", hidden);
+  g.output("w", relu(hidden));
+  g.output("same", x);
+  Plan plan(g, find_devices({"cpu", "second=cpu"}), {.pins = {{"^hidden$", "second"}}});
+  plan.run({}, {{"x", {1.0f, -2.0f, 3.0f, -4.0f}}});
+  EXPECT_EQ(plan.read("y"), (Floats{2, -4, 6, -8}));
+  EXPECT_EQ(plan.read("z"), plan.read("y"));
+  EXPECT_EQ(plan.read("w"), (Floats{2, 0, 6, 0}));
+  EXPECT_EQ(plan.read("same"), (Floats{1, -2, 3, -4}));
+  EXPECT_EQ(plan.placement().front(), "second");
+}
+
 TEST(Plan, MistakesAreNamedAndChangeNothing) {
   Net net;
   Plan plan(net.g, find_devices({"cpu"}));
@@ -273,8 +363,9 @@ TEST(Plan, WeightsOfSeveralRowsAreOperands) {
     g.output("sums", sum(positions, {0}));
     const Devices devices = two ? find_devices({"cpu", "second=cpu"}) : find_devices({"cpu"});
     Plan plan(g, devices, {.pins = two ? std::vector<Pin>{{"^at$", "second"}} : std::vector<Pin>{}});
-    plan.set_weight("positions", Floats{1, 2, 3, 4, 5, 6, 7, 8});
-    plan.set_weight("up", Floats{1, 0, 0, 1, 1, 1});
+    const Floats places = {1, 2, 3, 4, 5, 6, 7, 8}, up = {1, 0, 0, 1, 1, 1};
+    plan.set_weight("positions", places);
+    plan.set_weight("up", up);
     plan.run({{n, 2}}, {{"x", Floats{10, 20, 30, 40}}});
     EXPECT_EQ(plan.read("y"), (Floats{11, 22, 33, 33, 44, 77}));
     EXPECT_EQ(plan.read("sums"), (Floats{16, 20}));
@@ -302,7 +393,8 @@ TEST(Plan, WhatNobodyUsesNeedsNothing) {
   g.weight("unused", {4, 8});
   g.output("y", relu(g.input("x", {2})));
   Plan plan(g, find_devices({"cpu"}));
-  plan.set_weight("unused", Floats(32));
+  const Floats unused(32);
+  plan.set_weight("unused", unused);
   plan.run({}, {{"x", Floats{-1, 1}}});
   EXPECT_EQ(plan.read("y"), (Floats{0, 1}));
 }

@@ -13,7 +13,7 @@ Make unary(Value (*f)(Value, Where)) {
 Make binary(Value (*f)(Value, Value, Where)) {
   return [f](const Values& in, const Numbers&) { return f(in[0], in[1], Where::current()); };
 }
-Make over_axis(Value (*f)(Value, std::initializer_list<int>, bool, Where)) {
+Make over_axis(Value (*f)(Value, const Axes&, bool, Where)) {
   return
       [f](const Values& in, const Numbers& p) { return f(in[0], {number(p, 0)}, false, Where::current()); };
 }

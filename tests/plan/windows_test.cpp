@@ -96,7 +96,8 @@ TEST(Windows, APictureSmallerThanTheKernelHasNoResults) {
   g.output("y", conv2d(x, g.weight("w", {1, 1, 3, 3})));
   g.output("z", max_pool2d(x, 3));
   Plan plan(g, find_devices({"cpu"}));
-  plan.set_weight("w", Floats(9, 1.0f));
+  const Floats w(9, 1.0f);
+  plan.set_weight("w", w);
   plan.run({{h, 2}}, {{"x", Floats(8, 1.0f)}});
   EXPECT_TRUE(plan.read("y").empty());
   EXPECT_TRUE(plan.read("z").empty());

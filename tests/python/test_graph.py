@@ -132,6 +132,157 @@ def test_moves():
     assert np.array_equal(compute(lambda v: ops.floor_divide(v, 2), i), i // 2)
 
 
+BESIDE = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b, "**": lambda a, b: abs(a) ** b,
+    ">": lambda a, b: a > b, "<=": lambda a, b: a <= b, "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(BESIDE))
+def test_arrays_and_numbers_stand_on_either_side(name):
+    make, x = BESIDE[name], np.round(np.abs(numbers(2, 3)) + 1)
+    for other in (np.ones((2, 3), np.float32), np.float64([1, 2, 3]), np.array([[1], [2]]), np.array([True, False, True]), np.float32(2),
+                  np.int64(2), np.array(1.5), 2, 0.5, True):  # fmt: skip
+        assert compute(lambda v, other=other: make(v, other), x) == pytest.approx(1.0 * make(x, other), rel=1e-5)
+        if name != "**":
+            assert compute(lambda v, other=other: make(other, v), x) == pytest.approx(1.0 * make(other, x), rel=1e-5)
+
+
+def test_whole_numbers_stay_exact_beside_numbers_and_arrays():
+    x = np.array([1, 16777217, -3], np.int32)
+    large = np.array([16777219, 5, -16777221], np.int32)
+    for make in (lambda v: v + 16777217, lambda v: 16777219 - v, lambda v: v * 3, lambda v: v + large, lambda v: large - v,
+                 lambda v: v == 16777217, lambda v: v >= 16777217, lambda v: v == large):  # fmt: skip
+        made = compute(make, x)
+        assert made.dtype == np.int32 and np.array_equal(made, make(x))
+    with pytest.raises(ValueError, match="cast it to f32"):
+        compute(lambda v: v + 0.5, x)
+
+
+def test_functions_take_arrays_and_numbers():
+    x, c = numbers(2, 3), np.array([[1, 0, 1], [0, 0, 1]], np.int32)
+    w, rows = numbers(4, 3), np.array([1, 0])
+    cases = [
+        (lambda v: ops.maximum(0, v), np.maximum(0, x)),
+        (lambda v: ops.minimum(v, np.zeros(3)), np.minimum(x, 0)),
+        (lambda v: ops.where(v > 0, 1.0, v), np.where(x > 0, 1, x)),
+        (lambda v: ops.where(v > 0, v, 0), np.where(x > 0, x, 0)),
+        (lambda v: ops.where(v > 0, 1, 0), np.where(x > 0, 1, 0)),
+        (lambda v: ops.where(v > 0, 0.5, -0.5), np.where(x > 0, 0.5, -0.5)),
+        (lambda v: ops.where(c, v, np.ones(3)), np.where(c, x, 1)),
+        (lambda v: ops.where(v > 0, np.full(3, 2.0), -1.0), np.where(x > 0, 2, -1)),
+        (lambda v: ops.less(0.1, v), 0.1 < x),
+        (lambda v: ops.linear(v, w, np.ones(4)), x @ w.T + 1),
+        (lambda v: v @ w.T, x @ w.T),
+        (lambda v: w @ v.T, w @ x.T),
+        (lambda v: ops.take(v, rows, 0), x[rows]),
+        (lambda v: ops.concat([v, np.ones((1, 3))], 0), np.concatenate([x, np.ones((1, 3))])),
+        (lambda v: ops.stack([v, np.ones((2, 3))]), np.stack([x, np.ones((2, 3))])),
+    ]
+    for make, truth in cases:
+        assert compute(make, x) == pytest.approx(1.0 * truth, rel=1e-4, abs=1e-5)
+    assert compute(lambda v: ops.where(v > 0, 1, 0), x).dtype == np.int32
+    graph = weft.Graph()
+    for wrong in ("text", [1, 2], None, 1j, np.array(["a"])):
+        with pytest.raises(TypeError):
+            ops.maximum(graph.input(f"x{id(wrong)}", (2,)), wrong)
+    with pytest.raises(TypeError, match="weight cannot be 3.0"):
+        ops.linear(graph.input("x", (2, 3)), 3.0)
+
+
+def test_names_that_numpy_and_pytorch_have():
+    x = numbers(3, 4)
+    e = np.exp(x - x.max(-1, keepdims=True))
+    cases = [
+        (lambda v: ops.add(v, 1), x + 1), (lambda v: ops.sub(1, v), 1 - x), (lambda v: ops.mul(v, v), x * x), (lambda v: ops.div(v, 2), x / 2),
+        (lambda v: ops.clip(v, -1, 1), x.clip(-1, 1)), (lambda v: ops.cat([v, v]), np.concatenate([x, x])), (ops.sign, np.sign(x)),
+        (lambda v: ops.std(v, 0), x.std(0)), (ops.log_softmax, np.log(e / e.sum(-1, keepdims=True))), (ops.neg, -x),
+        (ops.leaky_relu, np.where(x > 0, x, 0.01 * x)), (ops.elu, np.where(x > 0, x, np.expm1(x))), (ops.flatten, x.ravel()),
+        (ops.hardswish, x * (x / 6 + 0.5).clip(0, 1)), (lambda v: ops.zeros(v.graph, (2,)), np.zeros(2)), (ops.sinh, np.sinh(x)),
+        (lambda v: ops.topk(v, 2)[0], np.sort(x)[:, :-3:-1]), (lambda v: ops.embedding(np.array([2, 0]), v), x[[2, 0]]),
+        (lambda v: v.sum(0), x.sum(0)), (lambda v: v.mean(axis=1, keepdims=True), x.mean(axis=1, keepdims=True)), (lambda v: v.T, x.T),
+        (lambda v: v.reshape(2, -1), x.reshape(2, -1)), (lambda v: v.reshape((6, 2)), x.reshape(6, 2)), (lambda v: v.exp(), np.exp(x)),
+        (lambda v: v.astype("i32"), x.astype(np.int32)),
+    ]  # fmt: skip
+    for make, truth in cases:
+        assert compute(make, x) == pytest.approx(1.0 * truth, rel=1e-4, abs=1e-5)
+    i = np.array([[5, -2], [16777217, 7]], np.int32)
+    for make in (lambda v: v.sum(), lambda v: v.max(0), lambda v: v.min(1)):
+        assert np.array_equal(compute(make, i), make(i))
+
+
+def test_a_comparison_has_no_truth():
+    graph = weft.Graph()
+    x = graph.input("x", (2,))
+    for use in (bool, lambda v: v == 0 or None, lambda v: 0 < v < 1, lambda v: v in [x * 1.0]):
+        with pytest.raises(TypeError, match="no truth"):
+            use(x)
+    assert (x == "text") is False and (x != None) is True and {x: 1}[x] == 1
+
+
+def test_constants_are_copied_and_follow_their_graph():
+    array = np.ones(3, np.float32)
+    graph = weft.Graph()
+    graph.output("y", graph.input("x", (3,)) * array + graph.constant([1, 2, 3]).astype("f32"))
+    other = graph.copy()
+    array[:] = 7
+    plan = weft.Plan(graph, devices=["cpu"], allow=["shapes", "topology"])
+    assert plan.run({"x": [1, 1, 1]})["y"].tolist() == [2, 3, 4]
+    assert weft.Plan(other, devices=["cpu"]).run({"x": [1, 1, 1]})["y"].tolist() == [2, 3, 4] and other == graph
+    again = weft.Graph()
+    again.output("y", again.input("x", (3,)) * array + again.constant([1, 2, 3]).astype("f32"))
+    assert again != graph
+    plan.set_graph(again)
+    assert plan.run({"x": [1, 1, 1]})["y"].tolist() == [8, 9, 10]
+
+
+@pytest.mark.parametrize("device", ["second=cpu", "vulkan0"])
+def test_another_graph_keeps_weights_wherever_they_move(device):
+    if device not in [one.name for one in weft.devices()] and "=" not in device:
+        pytest.skip("there is no such device")
+
+    def net(stem):
+        graph = weft.Graph()
+        x = graph.input("x", (2, 4))
+        graph.output("y", ops.linear(ops.linear(x, graph.weight("a", (3, 4))).named(f"{stem}1"), graph.weight("b", (2, 3))).named("last"))
+        return graph
+
+    name = device.split("=")[0]
+    plan = weft.Plan(net("p"), devices=["cpu", device], pins=[("^p1$|^last$", name)], allow=["shapes", "topology"])
+    x, a, b = numbers(2, 4), numbers(3, 4), numbers(2, 3)
+    plan.set_weight("a", a)
+    plan.set_weight("b", b)
+    del a, b  # The plan keeps them.
+    truth = plan.run({"x": x})["y"]
+    assert plan.placement[0] == name
+    for stem, where in (("q", None), ("p", name), ("q", None)):
+        plan.set_graph(net(stem))
+        assert plan.run({"x": x})["y"] == pytest.approx(truth, rel=1e-4, abs=1e-5)
+        assert where is None or plan.placement[0] == where
+    other = weft.Graph()
+    other.output("y", ops.linear(other.input("x", (2, 4)), other.weight("a", (5, 4))).named("last"))
+    plan.set_graph(other)
+    with pytest.raises(ValueError, match=r"weight 'a' is \[5, 4\] of f32, and was \[3, 4\] of f32"):
+        plan.run({"x": x})
+
+
+def test_plans_show_what_they_take_and_give():
+    graph = weft.Graph()
+    n = graph.symbol("n", 1, 8)
+    ids, x = graph.input("ids", (n,), "i32"), graph.input("x", (n, 4))
+    hidden = (x * 2.0).named("hidden")
+    graph.output("y", hidden)
+    graph.output("z", hidden)
+    graph.output("same", ids)
+    assert hidden.name == "hidden"
+    plan = weft.Plan(graph, devices=["cpu", "second=cpu"], pins=[("^hidden$", "second")])
+    assert repr(plan).startswith("<weft.Plan ids [n], x [n, 4] -> y [n, 4], z [n, 4], same [n], ")
+    with pytest.raises(ValueError, match=r"'x' has the shape \(2, 4\), not \[n, 4\], where n is 3"):
+        plan.run({"ids": [1, 2, 3], "x": numbers(2, 4)})
+    made = plan.run({"ids": [1, 2], "x": np.ones((2, 4))})
+    assert made["same"].tolist() == [1, 2] and np.array_equal(made["y"], made["z"]) and plan.placement[0] == "second"
+
+
 def test_numbers_without_axes():
     number = np.float32(3)
     made = compute(lambda x, w: x * w + 1.0, number, w=np.float32(2))
@@ -303,6 +454,20 @@ def test_plans_keep_their_weights_and_no_more():
         y = plan.run({"x": x})["y"]
     assert sys.getrefcount(x) == held and sys.getrefcount(y) == 2
     del plan
+    gc.collect()
+    assert sys.getrefcount(w) == count
+
+
+def test_a_plan_lets_go_of_weights_that_another_graph_does_not_have():
+    plan = weft.Plan(example(), devices=["cpu"], allow=["shapes", "topology"])
+    w, x = numbers(3, 4), numbers(2, 4)
+    count = sys.getrefcount(w)
+    plan.set_weight("w", w)
+    plan.run({"x": x})
+    other = weft.Graph()
+    other.output("y", ops.relu(other.input("x", (2, 4))))
+    plan.set_graph(other)
+    plan.run({"x": x})
     gc.collect()
     assert sys.getrefcount(w) == count
 

@@ -283,10 +283,9 @@ def test_what_is_given_is_checked():
         model.run({"x": np.ones((2, 5), np.float32)})
     with pytest.raises(ValueError, match="float32, not complex128"):
         model.run({"x": np.ones((2, 4), np.complex128)})
-    large = weft.onnx.load(model_of([helper.make_node("Add", ["x", "x"], ["y"])], [whole("x", 1)], [whole("y", 1)]), devices=["cpu"])
-    assert large.run({"x": [1 << 29]})["y"].tolist() == [1 << 30]
-    with pytest.raises(weft.Error, match="do not fit 32 bits"):
-        large.run({"x": [1 << 40]})
+    rows = model_of([helper.make_node("Gather", ["t", "x"], ["y"])], [whole("x", 1)], [floats("y", 1)], [("t", np.arange(3, dtype=np.float32))])
+    with pytest.raises(weft.Error, match="the input 'x' has whole numbers that do not fit 32 bits"):
+        weft.onnx.load(rows, devices=["cpu"]).run({"x": [1 << 40]})
     with pytest.raises(FileNotFoundError):
         weft.onnx.load("nothing.onnx")
     with pytest.raises(weft.Error, match="no ONNX model"):
@@ -583,28 +582,228 @@ def test_results_of_many_axes_have_several_sizes_that_change():
     runs_as_onnxruntime(made, [{"x": np.ones((a, b, 1, 1, 2), np.float32)} for a, b in ((2, 3), (3, 4), (0, 2))])
 
 
-def test_doubles_are_computed_as_floats():
-    def double(name, *shape):
-        return helper.make_tensor_value_info(name, TensorProto.DOUBLE, list(shape))
+def double(name, *shape):
+    return helper.make_tensor_value_info(name, TensorProto.DOUBLE, list(shape))
 
-    rng, node = np.random.default_rng(2), helper.make_node
-    arrays = {"w": rng.standard_normal((16, 8)), "b": rng.standard_normal(8), "half": np.array(0.5)}
-    net = model_of([node("MatMul", ["x", "w"], ["t"]), node("Add", ["t", "b"], ["u"]), node("Mul", ["u", "half"], ["v"]), node("Softmax", ["v"], ["y"])],
-                   [double("x", "n", 16)], [double("y", "n", 8)], arrays.items())  # fmt: skip
-    x = rng.standard_normal((5, 16))
-    made, truth = weft.onnx.load(net, devices=["cpu"]).run({"x": x})["y"], onnxruntime.InferenceSession(net.SerializeToString()).run(None, {"x": x})[0]
-    assert made.dtype == np.float64 and np.square(made - truth).sum() < 1e-12 * np.square(truth).sum()
-    # Constants are worked out as they are: the difference has digits that floats lack.
-    cast = model_of([node("Sub", ["a", "b"], ["c"]), node("Cast", ["c"], ["d"], to=TensorProto.FLOAT), node("Mul", ["x", "d"], ["y"])],
-                    [floats("x", 2)], [floats("y", 2)], [("a", np.array(1 + 1e-9)), ("b", np.array(1.0))])  # fmt: skip
-    runs_as_onnxruntime(cast, [{"x": np.array([3, -5], np.float32)}])
-    large = model_of([node("Add", ["x", "c"], ["y"])], [double("x", 2)], [double("y", 2)], [("c", np.array([1e300, -np.inf]))])
-    with pytest.raises(weft.onnx.UnsupportedModelError, match="beyond 3.4e38"):
-        weft.onnx.load(large)
-    same = weft.onnx.load(model_of([node("Neg", ["x"], ["y"])], [double("x", 2)], [double("y", 2)]), devices=["cpu"])
+
+def of_64_bits(name, nodes, inputs, outputs, given, **initializers):
+    """A case: a model, what it is given, and how it is called."""
+    return pytest.param(model_of(nodes, inputs, outputs, initializers.items()), given, id=name)
+
+
+NODE = helper.make_node
+LONG = np.array([7700, 12, -5, 1 << 30, (1 << 31) + 7])
+WHOLE_CASES = [
+    of_64_bits("multiply", [NODE("Mul", ["x", "k"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": LONG}, k=np.array(3)),
+    of_64_bits("add", [NODE("Add", ["x", "x"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": LONG}),
+    of_64_bits("subtract", [NODE("Sub", ["k", "x"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": LONG}, k=np.array(-1 << 31)),
+    of_64_bits("sum of several", [NODE("Sum", ["x", "x", "x"], ["y"])], [double("x", "n")], [double("y", "n")], {"x": LONG / 3}),
+    of_64_bits("negative", [NODE("Neg", ["x"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": np.array([-1 << 31])}),
+    of_64_bits("absolute", [NODE("Abs", ["x"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": np.array([-1 << 31, -1 << 40])}),
+    of_64_bits("power", [NODE("Pow", ["x", "k"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": np.array([3000, -20])}, k=np.array(3)),
+    of_64_bits("quotient", [NODE("Div", ["x", "k"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": np.array([(1 << 40) + 3, -2000])},
+               k=np.array(-7)),
+    of_64_bits("remainder", [NODE("Mod", ["x", "k"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": np.array([1 << 40, -2000])},
+               k=np.array(97)),
+    of_64_bits("remainder as C has it", [NODE("Mod", ["x", "k"], ["y"], fmod=1)], [whole("x", "n")], [whole("y", "n")],
+               {"x": np.array([1 << 40, -2000])}, k=np.array(97)),
+    of_64_bits("total", [NODE("ReduceSum", ["x"], ["y"], keepdims=0)], [whole("x", "n")], [whole("y")], {"x": np.full(5, 1 << 30)}),
+    of_64_bits("running total", [NODE("CumSum", ["x", "axis"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": np.full(5, 1 << 30)},
+               axis=np.array(0)),
+    of_64_bits("product of matrices", [NODE("MatMul", ["x", "w"], ["y"])], [whole("x", "n", 2)], [whole("y", "n", 2)],
+               {"x": np.array([[1 << 20, 5]])}, w=np.array([[1 << 20, 1], [3, 4]])),
+    of_64_bits("cast of floats", [NODE("Cast", ["x"], ["y"], to=TensorProto.INT64)], [floats("x", "n")], [whole("y", "n")],
+               {"x": np.array([3e9, -7.5, 1e18], np.float32)}),
+    of_64_bits("cast to fewer bits", [NODE("Cast", ["x"], ["y"], to=TensorProto.INT8)], [whole("x", "n")],
+               [helper.make_tensor_value_info("y", TensorProto.INT8, ["n"])], {"x": np.array([(1 << 32) + 300, -5])}),
+    of_64_bits("cast of narrow numbers", [NODE("Cast", ["x"], ["c"], to=TensorProto.INT64), NODE("Mul", ["c", "k"], ["y"])],
+               [helper.make_tensor_value_info("x", TensorProto.UINT8, ["n"])], [whole("y", "n")], {"x": np.array([7, 255], np.uint8)},
+               k=np.array((1 << 31) - 1)),
+    of_64_bits("comparison", [NODE("Equal", ["x", "k"], ["y"])], [whole("x", "n")], [helper.make_tensor_value_info("y", TensorProto.BOOL, ["n"])],
+               {"x": np.array([1 << 40, 0])}, k=np.array(1 << 40)),
+    of_64_bits("bounds", [NODE("Clip", ["x", "a", "b"], ["y"])], [whole("x", "n")], [whole("y", "n")], {"x": np.array([1 << 50, -1 << 50, 7])},
+               a=np.array(-1 << 40), b=np.array(1 << 35)),
+    of_64_bits("order", [NODE("TopK", ["x", "k"], ["v", "y"])], [whole("x", 3)], [whole("v", 2), whole("y", 2)],
+               {"x": np.array([1 << 40, 3, 1 << 41])}, k=np.array([2])),
+    of_64_bits("hash that finds a row", [NODE("Unsqueeze", ["x", "zero"], ["u"]), NODE("Mul", ["u", "p"], ["h"]), NODE("Mod", ["h", "m"], ["i"]),
+               NODE("Gather", ["t", "i"], ["y"])], [whole("x", "n")], [floats("y", 1, "n", 2)], {"x": LONG}, zero=np.array([0]),
+               p=np.array(1000003), m=np.array(50), t=np.arange(100, dtype=np.float32).reshape(50, 2)),
+    of_64_bits("parts", [NODE("Split", ["x"], ["a", "b"], num_outputs=2), NODE("Mul", ["a", "b"], ["y"])], [whole("x", 4)], [whole("y", 2)],
+               {"x": np.array([(1 << 31) - 1, 2, (1 << 31) - 1, 3])}),
+    of_64_bits("five axes", [NODE("Add", ["x", "x"], ["y"])], [whole("x", 1, 1, 1, 1, 2)], [whole("y", 1, 1, 1, 1, 2)],
+               {"x": np.full((1, 1, 1, 1, 2), (1 << 31) - 1)}),
+    of_64_bits("size", [NODE("Shape", ["x"], ["s"]), NODE("Mul", ["s", "k"], ["y"])], [floats("x", "n", 4)], [whole("y", 2)],
+               {"x": np.zeros((3, 4), np.float32)}, k=np.array((1 << 31) - 1)),
+    of_64_bits("milliseconds", [NODE("Sub", ["x", "k"], ["d"]), NODE("Div", ["d", "u"], ["s"]), NODE("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+               NODE("Exp", ["f"], ["y"])], [whole("x", "n")], [floats("y", "n")], {"x": np.array([1700000003000])}, k=np.array(1700000000000),
+               u=np.array(1000)),
+    of_64_bits("seconds in doubles", [NODE("Sub", ["x", "k"], ["y"])], [double("x", "n")], [double("y", "n")], {"x": np.array([1700000123.25])},
+               k=np.array(1.7e9)),
+    of_64_bits("large doubles", [NODE("Mul", ["x", "x"], ["y"])], [double("x", "n")], [double("y", "n")], {"x": np.array([1e30, 1e-200])}),
+    of_64_bits("layers of doubles", [NODE("MatMul", ["x", "w"], ["t"]), NODE("Add", ["t", "b"], ["u"]), NODE("Softmax", ["u"], ["y"])],
+               [double("x", "n", 4)], [double("y", "n", 3)], {"x": np.random.default_rng(2).random((5, 4))},
+               w=np.random.default_rng(3).random((4, 3)), b=np.random.default_rng(4).random(3)),
+    of_64_bits("doubles to floats", [NODE("Sub", ["x", "k"], ["s"]), NODE("Cast", ["s"], ["f"], to=TensorProto.FLOAT), NODE("Exp", ["f"], ["y"])],
+               [double("x", "n")], [floats("y", "n")], {"x": np.array([1700000003.0])}, k=np.array(1.7e9)),
+    of_64_bits("rows of doubles", [NODE("Gather", ["t", "x"], ["y"])], [whole("x", "n")], [double("y", "n")], {"x": np.array([0, 1])},
+               t=np.array([1e300, 0.1, 2])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made, given", WHOLE_CASES)
+@pytest.mark.filterwarnings("error")
+def test_what_follows_from_inputs_has_64_bits(made, given):
+    truth = onnxruntime.InferenceSession(made.SerializeToString()).run(None, given)
+    model = weft.onnx.load(made, devices=["cpu"], n_threads=1)
+    for _ in range(2):
+        for mine, right in zip(model.run(given).values(), truth, strict=True):
+            assert mine.dtype == right.dtype and mine.shape == right.shape
+            if right.dtype.kind in "iub":
+                assert np.array_equal(mine, right)
+            else:
+                np.testing.assert_allclose(mine, right, 1e-14 if right.dtype == np.float64 else 1e-6)
+
+
+def test_whole_numbers_of_devices_are_refused_where_they_do_not_fit():
+    nodes = [NODE("Exp", ["x"], ["e"]), NODE("Cast", ["e"], ["c"], to=TensorProto.INT64, name="to_whole"), NODE("Mul", ["c", "k"], ["y"], name="times")]
+    model = weft.onnx.load(model_of(nodes, [floats("x", "n")], [whole("y", "n")], [("k", np.array(1000))]), devices=["cpu"])
+    assert model.run({"x": np.array([0, 2], np.float32)})["y"].tolist() == [1000, 7000]
+    for x, name in ((25, "to_whole"), (18, "times")):
+        with pytest.raises(NotImplementedError, match=rf"{name} \((Cast|Mul)\) makes whole numbers that do not fit 32 bits"):
+            model.run({"x": np.array([0, x], np.float32)})
+    assert model.run({"x": np.array([0, 2], np.float32)})["y"].tolist() == [1000, 7000]
+    # What the host has is refused where a device reads it.
+    nodes = [NODE("Mul", ["i", "k"], ["b"], name="big"), NODE("Exp", ["x"], ["e"]), NODE("Greater", ["e", "x"], ["c"]), NODE("Where", ["c", "b", "i"], ["y"])]
+    mixed = weft.onnx.load(model_of(nodes, [floats("x", 1), whole("i", 1)], [whole("y", 1)], [("k", np.array(1 << 20))]), devices=["cpu"])
+    assert mixed.run({"x": [1.0], "i": [3]})["y"].tolist() == [3 << 20]
+    with pytest.raises(weft.Error, match=r"big \(Mul\) has whole numbers that do not fit 32 bits"):
+        mixed.run({"x": [1.0], "i": [1 << 12]})
+
+
+def test_doubles_of_devices_are_told_refused_or_allowed():
+    nodes = [NODE("Exp", ["x"], ["e"]), NODE("Cast", ["e"], ["d"], to=TensorProto.DOUBLE), NODE("Mul", ["d", "k"], ["m"], name="times"),
+             NODE("Cast", ["m"], ["y"], to=TensorProto.FLOAT)]  # fmt: skip
+    made, x = model_of(nodes, [floats("x", 1)], [floats("y", 1)], [("k", np.array(0.1))]), np.array([3.0], np.float32)
+    with pytest.warns(UserWarning, match="in 32 bits: times") as told:
+        model = weft.onnx.load(made, devices=["cpu"])
+    assert told[0].filename == __file__
+    assert model.run({"x": x})["y"] == pytest.approx(np.exp(x) * 0.1)
+    with pytest.raises(weft.onnx.UnsupportedModelError, match=r"Mul.*doubles in 32 bits.*\(times\)"):
+        weft.onnx.load(made, devices=["cpu"], doubles="refuse")
+    with pytest.raises(TypeError, match="doubles cannot be 'no'; it must be 'warn' or 'refuse' or 'float32'"):
+        weft.onnx.load(made, doubles="no")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weft.onnx.load(made, devices=["cpu"], doubles="float32")
+        # Nothing is lost where floats are stored as doubles, moved and cast.
+        exact = [NODE("Exp", ["x"], ["e"]), NODE("Cast", ["e"], ["d"], to=TensorProto.DOUBLE), NODE("Max", ["d", "k"], ["y"])]
+        weft.onnx.load(model_of(exact, [floats("x", 1)], [double("y", 1)], [("k", np.array(0.5))]), devices=["cpu"])
+        # Constants are worked out as they are: the difference has digits that floats lack.
+        cast = model_of([NODE("Sub", ["a", "b"], ["c"]), NODE("Cast", ["c"], ["d"], to=TensorProto.FLOAT), NODE("Mul", ["x", "d"], ["y"])],
+                        [floats("x", 2)], [floats("y", 2)], [("a", np.array(1 + 1e-9)), ("b", np.array(1.0))])  # fmt: skip
+        runs_as_onnxruntime(cast, [{"x": np.array([3, -5], np.float32)}])
+    single = model_of([NODE("Neg", ["x"], ["y"])], [double("x", 2)], [double("y", 2)])
+    same = weft.onnx.load(single, devices=["cpu"], doubles="float32")
     assert same.run({"x": [-np.inf, 3e38]})["y"][0] == np.inf
     with pytest.raises(weft.Error, match="'x' has doubles beyond 3.4e38"):
         same.run({"x": [1.0, 1e39]})
+    large = model_of([NODE("Add", ["x", "c"], ["y"])], [double("x", 2)], [double("y", 2)], [("c", np.array([1e300, -np.inf]))])
+    with pytest.raises(weft.onnx.UnsupportedModelError, match="beyond 3.4e38"):
+        weft.onnx.load(large, doubles="float32")
+
+
+def test_the_host_may_compute_all_of_a_model():
+    model = weft.onnx.load(model_of([NODE("Mul", ["x", "x"], ["y"])], [whole("x", "n")], [whole("y", "n")]), devices=["cpu"])
+    for n in (2, 5, 1):
+        assert model.run({"x": np.full(n, 1 << 20)})["y"].tolist() == [1 << 40] * n
+    assert "host" in model.explain() and model.outputs["y"] == weft.onnx.Tensor(np.dtype(np.int64), ("n",))
+
+
+def test_the_checker_is_no_stricter_than_onnxruntime():
+    x, given = np.arange(3, dtype=np.float32), {"x": np.arange(3, dtype=np.float32)}
+    plain = model_of([NODE("Add", ["x", "w"], ["y"])], [floats("x", "n")], [floats("y", "n")], [("w", np.float32([1]))])
+
+    def changed(change):
+        made = onnx.ModelProto()
+        made.CopyFrom(plain)
+        change(made)
+        return made
+
+    def untyped(made):
+        made.graph.output[0].ClearField("type")
+
+    def unshaped(made):
+        made.graph.output[0].type.tensor_type.ClearField("shape")
+
+    def old(made):
+        made.ir_version = 3
+
+    def unnamed(made):
+        made.graph.name = ""
+
+    for change in (untyped, unshaped, old, unnamed):
+        made = changed(change)
+        before = made.SerializeToString()
+        if change is not untyped:
+            truth = onnxruntime.InferenceSession(before).run(None, given)[0]
+            assert np.array_equal(truth, x + 1)
+        assert np.array_equal(weft.onnx.load(made, devices=["cpu"]).run(given)["y"], x + 1), change.__name__
+        assert made.SerializeToString() == before
+    without = changed(lambda made: made.graph.input[0].type.tensor_type.ClearField("shape"))
+    with pytest.raises(weft.onnx.UnsupportedModelError, match="input 'x': the model does not say how many axes it has"):
+        weft.onnx.load(without)
+
+
+def of_learning(*nodes, outputs, features=3):
+    made = model_of(nodes, [floats("x", "n", features)], outputs, opset=17)
+    made.ir_version = 9
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    return made
+
+
+def learned(op, inputs, outputs, **given):
+    return helper.make_node(op, inputs, outputs, domain="ai.onnx.ml", **given)
+
+
+TREES = {"nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [1, 0, 0], "nodes_values": [0.25, 0.0, 0.0],
+         "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0]}  # fmt: skip
+
+
+def test_classifiers_and_tables():
+    x, of = np.float32([[0.5, -1, 2], [np.nan, 0.5, -3], [1, 0.25, 0]]), [1, -2, 0.5, 0.25, 1, -1, 0, 3, 1]
+    imputed = learned("Imputer", ["x"], ["i"], imputed_value_floats=[0.5, 0.0, 0.0], replaced_value_float=float("nan"))
+    scaled = learned("Scaler", ["i"], ["s"], offset=[0.5, 0, 1], scale=[2, 1, 0.5])
+    classes = [whole("y", "n"), floats("p", "n", 3)]
+    cases = [
+        (of_learning(imputed, scaled, learned("LinearClassifier", ["s"], ["y", "q"], coefficients=of, intercepts=[0.1, 0.2, 0.3], classlabels_ints=[4, 5, 9],
+                     post_transform="SOFTMAX"), learned("Normalizer", ["q"], ["p"], norm="L1"), outputs=classes)),
+        (of_learning(imputed, learned("LinearRegressor", ["i"], ["y"], coefficients=of[:6], intercepts=[0.5, -1], targets=2),
+                     outputs=[floats("y", "n", 2)])),
+        (of_learning(imputed, helper.make_node("Mul", ["i", "i"], ["m"]), learned("TreeEnsembleRegressor", ["m"], ["y"], n_targets=1, target_treeids=[0, 0],
+                     target_nodeids=[1, 2], target_ids=[0, 0], target_weights=[1.5, -2], **TREES), outputs=[floats("y", "n", 1)])),
+        (of_learning(imputed, learned("TreeEnsembleClassifier", ["i"], ["y", "p"], classlabels_int64s=[0, 1, 7], class_treeids=[0, 0], class_nodeids=[1, 2],
+                     class_ids=[0, 2], class_weights=[1.0, 1.0], **TREES), outputs=classes)),
+        (of_learning(imputed, learned("Binarizer", ["i"], ["b"], threshold=0.3), helper.make_node("Exp", ["b"], ["y"]), outputs=[floats("y", "n", 3)])),
+    ]  # fmt: skip
+    for made in cases:
+        truth = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+        for mine, right in zip(weft.onnx.load(made, devices=["cpu"]).run({"x": x}).values(), truth, strict=True):
+            assert mine.dtype == right.dtype and mine == pytest.approx(right, rel=1e-5, abs=1e-6)
+    texts = learned("LinearClassifier", ["x"], ["y", "p"], coefficients=of, intercepts=[0.0] * 3, classlabels_strings=["a", "b", "c"])
+    exp = helper.make_node("Exp", ["x"], ["e"])
+    for nodes, says in (([texts], "labels are texts"), ([learned("ZipMap", ["x"], ["y"], classlabels_int64s=[0, 1, 2])], "dictionaries"),
+                        ([learned("CategoryMapper", ["x"], ["y"])], "no such op of ai.onnx.ml; it has Binarizer")):  # fmt: skip
+        with pytest.raises(weft.onnx.UnsupportedModelError, match=says):
+            weft.onnx.load(of_learning(*nodes, outputs=[floats("y", "n", 3)]))
+    after = of_learning(exp, learned("Scaler", ["e"], ["y"], offset=[0.0], scale=[2.0]), outputs=[floats("y", "n", 3)])
+    assert weft.onnx.load(after, devices=["cpu"]).run({"x": x[:1]})["y"] == pytest.approx(2 * np.exp(x[:1]), rel=1e-5)
+
+
+def test_ops_of_other_domains_are_named():
+    made = model_of([NODE("Own", ["x"], ["y"], domain="com.example")], [floats("x", 2)], [floats("y", 2)])
+    made.opset_import.append(helper.make_opsetid("com.example", 1))
+    with pytest.raises(weft.onnx.UnsupportedModelError, match=r"com.example.Own \(opset 1\): weft has no ops of the domain com.example"):
+        weft.onnx.load(made)
 
 
 def test_whole_numbers_of_more_digits_than_floats_have():

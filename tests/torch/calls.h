@@ -1,7 +1,6 @@
 #pragma once
 // How functions read their operands and parameters.
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -25,35 +24,13 @@ inline HeightWidth sides(const Json& p, const char* name) {
 /// An operand that may be missing.
 inline Value optional(const Values& in, std::size_t i) { return i < in.size() ? in[i] : Value(); }
 
-/// Calls f with a list of axes as long as the parameter's.
-template <typename F>
-Value with_axes(const Json& p, const F& f) {
-  const auto a = p.at("axes").get<std::vector<int>>();
-  switch (a.size()) {
-    case 0:
-      return f(std::initializer_list<int>{});
-    case 1:
-      return f({a[0]});
-    case 2:
-      return f({a[0], a[1]});
-    case 3:
-      return f({a[0], a[1], a[2]});
-    case 4:
-      return f({a[0], a[1], a[2], a[3]});
-    default:
-      throw Error(ErrorCode::kInvalidArgument, "there are no more than four axes");
-  }
-}
+inline Axes axes(const Json& p) { return p.at("axes").get<std::vector<int>>(); }
 
 inline Make unary(Value (*f)(Value, Where)) {
   return [f](const Call& c) { return f(c.in.at(0), Where::current()); };
 }
-inline Make reduction(Value (*f)(Value, std::initializer_list<int>, bool, Where)) {
-  return [f](const Call& c) {
-    return with_axes(c.p, [&](std::initializer_list<int> axes) {
-      return f(c.in.at(0), axes, flag(c.p, "keep"), Where::current());
-    });
-  };
+inline Make reduction(Value (*f)(Value, const Axes&, bool, Where)) {
+  return [f](const Call& c) { return f(c.in.at(0), axes(c.p), flag(c.p, "keep"), Where::current()); };
 }
 
 }  // namespace weft::torch

@@ -121,10 +121,7 @@ std::map<std::string, Make> elementary_functions() {
 
       {"reshape", [](const Call& c) { return reshape(c.in.at(0), c.shape(c.p.at("shape"))); }},
       {"broadcast_to", [](const Call& c) { return broadcast_to(c.in.at(0), c.shape(c.p.at("shape"))); }},
-      {"permute",
-       [](const Call& c) {
-         return with_axes(c.p, [&](std::initializer_list<int> axes) { return permute(c.in.at(0), axes); });
-       }},
+      {"permute", [](const Call& c) { return permute(c.in.at(0), axes(c.p)); }},
       {"transpose",
        [](const Call& c) { return transpose(c.in.at(0), integer(c.p, "a"), integer(c.p, "b")); }},
       {"slice",

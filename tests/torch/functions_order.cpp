@@ -92,10 +92,7 @@ std::map<std::string, Make> order_functions() {
       {"all", reduction(all)},
       {"argmin", [](const Call& c) { return argmin(c.in.at(0), integer(c.p, "axis"), flag(c.p, "keep")); }},
 
-      {"flip",
-       [](const Call& c) {
-         return with_axes(c.p, [&](std::initializer_list<int> axes) { return flip(c.in.at(0), axes); });
-       }},
+      {"flip", [](const Call& c) { return flip(c.in.at(0), axes(c.p)); }},
       {"stack", stacked},
       {"split", part},
       {"repeat", repeated(repeat)},

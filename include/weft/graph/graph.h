@@ -100,7 +100,9 @@ class Graph {
   Value weight(std::string name, Shape shape, std::source_location where = std::source_location::current());
   Value state(std::string name, DType dtype, Shape shape,
               std::source_location where = std::source_location::current());
-  /// What the host reads after a step, under this name.
+  /// What the host reads after a step, under this name. A result that has no name of its own takes it. Others
+  /// keep theirs, and a copy of them is the output: a value may be several outputs, or an input and an
+  /// output. Returns the value of that name.
   Value output(std::string name, Value value, std::source_location where = std::source_location::current());
 
   // What the language stands on, by ids.

@@ -51,20 +51,19 @@ Value log1p(Value x, Where where = Where::current());
 
 // Over some axes, or all if none are named.
 
-Value prod(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
+Value prod(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 /// log(sum(e^x)), where no sum goes past the largest float.
-Value logsumexp(Value x, std::initializer_list<int> axes = {}, bool keep = false,
-                Where where = Where::current());
+Value logsumexp(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 /// I32: whether any, or each, is not 0. NaN is not 0.
-Value any(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
-Value all(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
+Value any(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
+Value all(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 /// I32: the place along the axis, the first among equals.
 Value argmin(Value x, int axis, bool keep = false, Where where = Where::current());
 
 // Elements in other places.
 
 /// With the last elements of the axes first. A view.
-Value flip(Value x, std::initializer_list<int> axes, Where where = Where::current());
+Value flip(Value x, const Axes& axes, Where where = Where::current());
 /// Values of one shape, along a new axis.
 Value stack(std::initializer_list<Value> values, int axis = 0, Where where = Where::current());
 /// Parts of these sizes along an axis, which must be as large as they are together. Views.

@@ -6,11 +6,14 @@
 // Each makes a node in the graph of its operands and gives its result. All throw Error kInvalidArgument that
 // names the op, the shapes that it got, what it expected, and the user's line. Results are named after their
 // op and place ("gelu_7"), unless named(): the name is what pins, explain and debugging know them by.
+#include <cstdint>
 #include <initializer_list>
 #include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "weft/graph/graph.h"
 
@@ -23,6 +26,26 @@ namespace weft {
 #error "weft needs std::source_location: GCC 11, Clang 16 or newer"
 #endif
 using Where = std::source_location;
+
+/// An index along an axis, with the line where it is used.
+struct Place {
+  Place(std::int64_t p, Where w = Where::current()) : place(p), where(w) {}  // NOLINT: an index is a place
+  std::int64_t place;
+  Where where;
+};
+
+/// Axes of a value: one, or a list. Negative ones count from the innermost, -1.
+class Axes {
+ public:
+  Axes() = default;
+  Axes(int axis) : list_{axis} {}                          // NOLINT: an axis is a list of one
+  Axes(std::initializer_list<int> list) : list_(list) {}   // NOLINT: and so is {0, 1}
+  Axes(std::vector<int> list) : list_(std::move(list)) {}  // NOLINT
+  std::span<const int> list() const { return list_; }
+
+ private:
+  std::vector<int> list_;
+};
 
 /// A value of a graph: a handle, as cheap to copy as a pointer. Valid as long as the graph that it is of
 /// stands where it is. One that was not made by a graph is none, for optional operands.
@@ -43,6 +66,8 @@ class Value {
   /// A dimension, the outermost first; negative ones count from the innermost, -1. Throws Error
   /// kInvalidArgument where there is none.
   Dim size(int axis) const;
+  /// The part at an index of the first axis, without that axis. Negative indices count from its end.
+  Value operator[](Place place) const;
   /// Gives the value this name, and is it.
   Value named(std::string name, Where where = Where::current()) const;
 
@@ -58,6 +83,14 @@ struct Operand {
   Operand(Value v, Where w = Where::current()) : value(v), where(w) {}  // NOLINT: a value is an operand
   Value value;
   Where where;
+};
+
+/// The result of a comparison: I32, 1 where it holds and 0 elsewhere. It has no truth before a step, so `if`
+/// does not take it.
+class Comparison : public Value {
+ public:
+  explicit Comparison(Value value) : Value(value) {}
+  explicit operator bool() const = delete;
 };
 
 /// A node of any op: what the functions below are made of. `op` may be a struct of ops (graph/op.h). Inputs
@@ -88,6 +121,20 @@ Value operator*(float factor, Operand a);
 Value operator/(Operand a, Value b);
 Value operator/(Operand a, float b);
 Value operator/(float a, Operand b);
+
+// There is no == and no !=: equal and not_equal (below) compare elements.
+Comparison operator<(Operand a, Value b);
+Comparison operator<(Operand a, float b);
+Comparison operator<(float a, Operand b);
+Comparison operator<=(Operand a, Value b);
+Comparison operator<=(Operand a, float b);
+Comparison operator<=(float a, Operand b);
+Comparison operator>(Operand a, Value b);
+Comparison operator>(Operand a, float b);
+Comparison operator>(float a, Operand b);
+Comparison operator>=(Operand a, Value b);
+Comparison operator>=(Operand a, float b);
+Comparison operator>=(float a, Operand b);
 
 /// x {m, i}, weight {o, i}, bias {o}? -> {m, o}: x times the weight's transpose, as
 /// torch.nn.functional.linear.
@@ -183,14 +230,17 @@ Value greater_equal(Value a, float b, Where where = Where::current());
 /// a where the condition (I32) is not 0, b elsewhere.
 Value where(Value condition, Value a, Value b, Where where = Where::current());
 Value where(Value condition, Value a, float b, Where where = Where::current());
+Value where(Value condition, float a, Value b, Where where = Where::current());
+Value where(Value condition, float a, float b, Where where = Where::current());
 
-// Over some axes, or all if none are named; `keep` leaves them with size 1.
-Value sum(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
-Value mean(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
-Value max(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
-Value min(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
-/// Of the population: the mean square of what differs from the mean.
-Value var(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
+// Over some axes, or all if none are named; `keep` leaves them with size 1. Of I32, sum, max and min are I32;
+// a sum wraps at 32 bits. The others are of F32: cast first.
+Value sum(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
+Value mean(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
+Value max(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
+Value min(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
+/// Of the population: the mean square of the differences from the mean.
+Value var(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 /// I32: the place along the axis, the first among equals.
 Value argmax(Value x, int axis, bool keep = false, Where where = Where::current());
 
@@ -202,7 +252,7 @@ Value matmul(Value a, Value b, Where where = Where::current());
 /// One size may be -1: what is left.
 Value reshape(Value x, Shape shape, Where where = Where::current());
 /// Axis i of the result is axis axes[i] of x.
-Value permute(Value x, std::initializer_list<int> axes, Where where = Where::current());
+Value permute(Value x, const Axes& axes, Where where = Where::current());
 /// With two axes exchanged.
 Value transpose(Value x, int axis_a = -2, int axis_b = -1, Where where = Where::current());
 /// Elements begin, begin + step, ... below end of an axis. Negative constants count from its end.

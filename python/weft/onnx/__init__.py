@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 import operator
 import os
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,18 +29,22 @@ except ImportError as error:
     raise ImportError("weft.onnx needs the package onnx: pip install weft[onnx]") from error
 
 from .. import arguments
-from ..errors import Error, InvalidArgumentError, InvalidFileError, IoError, NotFoundError
+from ..errors import Error, InvalidArgumentError, InvalidFileError, IoError, NotFoundError, UnsupportedError
 from ..options import FilePath
 from ..plan import Plan
 from .build import TYPES, Builder, UnsupportedModelError, fit, single
-from .known import NeedsSizes, number_of
+from .host import MOST_OF_DEVICE, Hosted, with_numbers
+from .known import NeedsSizes, are_sizes, number_of
 from .operators import CONTROLS, OPERATORS
+from .operators.learning import LEARNING
 from .stored import check, embed, read
+from .wide import MOST
 
 __all__ = ["Model", "Tensor", "UnsupportedModelError", "load", "operators"]
 
 Array = npt.NDArray[Any]
 Size = Union[int, tuple[int, int]]
+DOUBLES = ("warn", "refuse", "float32")
 
 
 def operators() -> list[str]:
@@ -62,6 +68,7 @@ def load(
     devices: Sequence[str] = (),
     pins: Sequence[tuple[str, str]] = (),
     n_threads: int = 0,
+    doubles: str = "warn",
 ) -> Model:
     """A model of a file, of its bytes, or one that was made with the package onnx.
 
@@ -69,7 +76,13 @@ def load(
     be: memory is laid out for that once. Of others the bounds grow with what runs. `constants`: values of inputs that are
     always the same, as shapes and axes that an input says. `devices`, `pins` and `n_threads` are those of weft.Plan.
 
+    `doubles`: how to treat nodes of doubles that read results of devices, so that the host cannot compute them before a step.
+    "warn": devices compute them in 32 bits, and a warning names them. "refuse": the model is refused. "float32": devices compute
+    all doubles in 32 bits, without a warning.
+
     UnsupportedModelError names all that weft lacks for the model, before anything is computed."""
+    if doubles not in DOUBLES:
+        raise arguments.wrong("doubles", doubles, " or ".join(map(repr, DOUBLES)))
     for name, given in (("sizes", sizes), ("constants", constants)):
         if given is not None:
             arguments.need(Mapping, name, given, "a dictionary")
@@ -95,7 +108,7 @@ def load(
             raise InvalidFileError(f"{what}: no ONNX model") from error
         del data
     check(what, model)
-    return Model(model, folders, _read_sizes(sizes or {}), constants or {}, devices, pins, n_threads)
+    return Model(model, folders, _read_sizes(sizes or {}), constants or {}, devices, pins, n_threads, doubles)
 
 
 def _read_sizes(given: Mapping[str, Size]) -> dict[str, Size]:
@@ -118,8 +131,8 @@ class Model:
 
     def __init__(self, model: onnx.ModelProto, folders: Sequence[Path], sizes: Mapping[str, Size],
                  constants: Mapping[str, npt.ArrayLike], devices: Sequence[str], pins: Sequence[tuple[str, str]],
-                 n_threads: int) -> None:  # fmt: skip
-        self._model = model
+                 n_threads: int, doubles: str) -> None:  # fmt: skip
+        self._model, self._doubles, self._has_warned = model, doubles, False
         self._read = functools.partial(read, folders=folders)
         self._initializers = {one.name: self._read(one) for one in model.graph.initializer}
         del model.graph.initializer[:]  # Their bytes are in the arrays.
@@ -200,20 +213,28 @@ class Model:
             raise failed
 
     def _step(self, sizes: Mapping[str, int], given: Mapping[str, Array]) -> dict[str, Array]:
-        known = self._inputs
+        known, all_sizes = self._inputs, sizes
         if self._fixed is not None:
             self._fix(sizes, given)
             sizes = {name: size for name, size in sizes.items() if name in self._given}
+        built = self._built
+        hosted = {name: one.made for name, one in built.outputs.items() if not isinstance(one, np.ndarray) and isinstance(one.made, Hosted)}
+        typed = {name: array.astype(_describe(known[name]).dtype, copy=False) for name, array in given.items()}
+        read = {name: built.fed[name] for name in built.live_inputs if name in built.fed}
+        on_host = built.host.run([*read.values(), *hosted.values()], typed, all_sizes)
         made: dict[str, Array] = {}
-        if any(not isinstance(one, np.ndarray) for one in self._built.outputs.values()):
-            ready = {name: _as_input(name, given[name], one.type) for name, one in self._built.inputs.items()}
-            flat = {name: array.reshape(-1) if known[name].wide else array for name, array in ready.items()}
-            made = self._ready().run({**flat, **self._first}, **sizes)
+        if built.on_devices:
+            fed = {name: _as_input(one, on_host(one) if name in read else one.zeros(all_sizes)) for name, one in built.fed.items()}
+            made = self._ready().run({**fed, **self._first}, **sizes)
             self._first = {}
+            _check_wholes(built.checks, made)
         results: dict[str, Array] = {}
-        for name, one in self._built.outputs.items():
+        for name, one in built.outputs.items():
             if isinstance(one, np.ndarray):
-                results[name] = one.copy()
+                results[name] = np.array(with_numbers(one, all_sizes))
+                continue
+            if name in hosted:
+                results[name] = np.array(on_host(hosted[name]))
                 continue
             array = made[one.value.name].astype(helper.tensor_dtype_to_np_dtype(one.type), copy=False)
             if one.wide is not None:
@@ -223,7 +244,8 @@ class Model:
 
     def explain(self) -> str:
         """Which device computes what, what is copied, and how much memory it takes."""
-        return self._ready().explain()
+        self._must_be_made()
+        return self._ready().explain() if self._built.on_devices else "the host computes all of it\n"
 
     def __str__(self) -> str:
         """The graph, a line for each node."""
@@ -234,9 +256,14 @@ class Model:
         """The graph, which takes the place of the one before if nothing is missing."""
         numbers, values = (fixed.numbers, fixed.values) if fixed else ({}, {})
         built = Builder(self._model, self._initializers, self._read, {**self._constants, **values}, {**self._bounds, **numbers}, OPERATORS,
-                        CONTROLS, self._prepared)  # fmt: skip
+                        CONTROLS, LEARNING, self._prepared, self._doubles)  # fmt: skip
         if fixed and built.error is not None:
             raise built.error
+        if built.error is None and built.narrowed and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(_narrowed(built.narrowed), stacklevel=_depth())
+        if not built.on_devices:
+            self._plan = None
         if self._plan is not None:
             self._plan.set_graph(built.graph)
             self._set_weights(built.weights, self._built.weights)
@@ -287,7 +314,8 @@ class Model:
             self._bounds.update(grown)
             try:
                 self._build()
-                self._ready()
+                if self._built.on_devices:
+                    self._ready()
             except UnsupportedModelError:
                 raise
             except Error:
@@ -370,14 +398,38 @@ def _checked(name: str, array: Array, kind: int) -> Array:
     return array
 
 
-def _as_input(name: str, array: Array, kind: int) -> Array:
-    if TYPES[kind] == "i32":
-        return fit(array, f"the input '{name}'")
-    if kind == onnx.TensorProto.DOUBLE:
-        return single(array, f"the input '{name}'")
+def _as_input(hosted: Hosted, array: Array) -> Array:
+    """As the graph has it."""
+    what = f"the input '{hosted.name}'" if hosted.work is None else f"the result of {hosted.work.what}"
+    if len(hosted.shape) > MOST:
+        array = array.reshape(-1)
+    if TYPES[hosted.type] == "i32":
+        return fit(array, what)
+    if hosted.type == onnx.TensorProto.DOUBLE:
+        return single(array, what)
     return np.asarray(array, np.float32, order="C")
 
 
+def _check_wholes(checks: Mapping[str, str], made: dict[str, Array]) -> None:
+    for name, what in checks.items():
+        if made.pop(name) >= MOST_OF_DEVICE:
+            raise UnsupportedError(f"{what} makes whole numbers that do not fit 32 bits, of what devices compute; cast them to floats before")
+
+
+def _narrowed(places: Sequence[str]) -> str:
+    more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+    return (f"weft computes doubles of these nodes in 32 bits: {', '.join(places[:5])}{more}. doubles=\"refuse\" makes that an error, "
+            "doubles=\"float32\" is silent")  # fmt: skip
+
+
+def _depth() -> int:
+    """Frames up to the caller of this package, for a warning that its own caller gives."""
+    frame, depth = sys._getframe(1), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("weft."):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
 def _describe(one: Any) -> Tensor:
-    dtype = one.dtype if isinstance(one, np.ndarray) else helper.tensor_dtype_to_np_dtype(one.type)
+    dtype = np.dtype(np.int64) if isinstance(one, np.ndarray) and are_sizes(one) else one.dtype if isinstance(one, np.ndarray) else helper.tensor_dtype_to_np_dtype(one.type)
     return Tensor(dtype, tuple(size if isinstance(size, int) else str(size) for size in one.shape))

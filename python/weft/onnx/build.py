@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from inspect import Parameter, signature
 from typing import Any, Union
 
@@ -15,11 +15,13 @@ from onnx import TensorProto, defs, helper
 
 from .. import _weft, ops
 from ..errors import Error, UnsupportedError
+from . import host
+from .host import Hosted
 from .known import BY_NUMBERS, VIEWS, Array, NeedsSizes, are_sizes, attributes, bytes_made, fold, product
 from .wide import MOST, joined, reshaped
 
-# The types of ONNX that weft computes, as what. Those of 16 bits are how values are stored, and doubles what comes and goes:
-# f32 is computed. Whole numbers of 64 bits must fit 32.
+# The types of ONNX that weft computes, and what a device computes them as. Values of 16 bits are stored so and computed in f32.
+# What 64 bits hold and 32 do not is the host's (host.py).
 TYPES: Mapping[int, str] = {
     TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f32", TensorProto.BFLOAT16: "f32", TensorProto.DOUBLE: "f32",
     TensorProto.INT32: "i32", TensorProto.INT64: "i32", TensorProto.BOOL: "i32",
@@ -66,16 +68,26 @@ class Unknown(Exception):
 class Tensor:
     """What a step computes, with ONNX's type of its elements and the inputs that it depends on."""
 
-    value: _weft.Value
+    made: _weft.Value | Hosted
     type: int
     sources: frozenset[str] = frozenset()
     wide: tuple[Any, ...] | None = None  # The shape, where it has more axes than a value can have: see wide.py.
     # Of a product with known weights: makes it anew, times a factor and plus a summand of each channel {c}.
     scaled: Callable[[Array, Array], Tensor] | None = None
+    limits: host.Limits | None = None  # Of whole numbers: the least and most; None: those of the type.
+    otherwise: Hosted | None = None  # How the host would make whole numbers that a device makes.
+
+    @property
+    def hosted(self) -> Hosted | None:
+        return self.made if isinstance(self.made, Hosted) else self.otherwise
+
+    @property
+    def value(self) -> _weft.Value:
+        return self.made.value if isinstance(self.made, Hosted) else self.made
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        return self.value.shape if self.wide is None else self.wide
+        return self.made.shape if self.wide is None else self.wide
 
 
 class Broken:
@@ -108,8 +120,9 @@ class Scope:
 class Node:
     """A node as the functions of the table see it."""
 
-    def __init__(self, builder: Builder, proto: onnx.NodeProto, scope: Scope) -> None:
-        self.builder, self.graph = builder, builder.graph
+    def __init__(self, builder: Builder | host.Sketch, proto: onnx.NodeProto, scope: Scope) -> None:
+        self.builder: Any = builder
+        self.graph = builder.graph
         self.version = scope.opsets.get(proto.domain, 1)
         self.n_outputs = len(proto.output)
         self.readers = [scope.readers[name] for name in proto.input]
@@ -193,8 +206,12 @@ class Builder:
     def __init__(self, model: onnx.ModelProto, initializers: Mapping[str, Array], read: Callable[[TensorProto], Array],
                  constants: Mapping[str, Array],
                  bounds: Mapping[str, int | tuple[int, int]], operators: Mapping[str, Callable[..., Any]],
-                 controls: Mapping[str, Callable[..., list[Any]]], transposed: dict[int, tuple[Array, Array]]) -> None:  # fmt: skip
+                 controls: Mapping[str, Callable[..., list[Any]]], learning: Mapping[str, Callable[..., Any]],
+                 transposed: dict[int, tuple[Array, Array]], doubles: str) -> None:  # fmt: skip
         self.graph = _weft.Graph()
+        self.learning = learning
+        self._has_learning = any(one.domain == "ai.onnx.ml" for one in model.opset_import)
+        self.doubles = doubles
         self.operators, self.controls, self.read = operators, controls, read
         self.bounds = bounds
         self.functions = {(one.domain, one.name, one.overload): one for one in model.functions}
@@ -202,7 +219,11 @@ class Builder:
         self.inputs: dict[str, Tensor] = {}
         self.weights: dict[str, Array] = {}
         self.fixed: dict[str, Array] = {}  # Whole numbers, which are inputs that never change.
-        self.outputs: dict[str, Any] = {}  # Known arrays, or Tensors whose values have the graph's names of them.
+        self.host = host.Host()
+        self.fed: dict[str, Hosted] = {}  # Inputs of the graph: what the host has before a step.
+        self.checks: dict[str, str] = {}  # Outputs of the graph that tell whether nodes' whole numbers fit 32 bits.
+        self.narrowed: list[str] = []  # Nodes of doubles that a device computes, in 32 bits.
+        self.outputs: dict[str, Any] = {}  # Known arrays, sizes among them, or Tensors.
         self.assumed: list[Callable[[Mapping[str, int]], bool]] = []  # Of the symbols' sizes; else the graph is another.
         self._n_nodes = 0
         self._bytes_left = MOST_MADE + MADE_OF_BYTE * sum(array.nbytes for array in initializers.values())
@@ -215,6 +236,8 @@ class Builder:
         self.wanted: dict[str, None] = {}  # Inputs of which the values must be known.
         self.is_hopeless = False  # Whether there are problems that no sizes and no values of inputs mend.
 
+        self.ranges = host.Ranges(bounds, self.symbols)
+        self._sketch = host.Sketch(self.assumed)
         opsets = {("" if one.domain == "ai.onnx" else one.domain): one.version for one in model.opset_import}
         if opsets.get("", 0) > defs.onnx_opset_version():
             self._problem(f"opset {opsets['']}", f"the package onnx {onnx.__version__} knows {defs.onnx_opset_version()} at most", "")
@@ -231,6 +254,16 @@ class Builder:
             self._problem("the model", str(error), "")
         self.error = UnsupportedModelError(self._lines(), list(self.wanted)) if self._problems else None
 
+    @property
+    def on_devices(self) -> bool:
+        """Whether devices compute an output."""
+        return any(isinstance(one, Tensor) and not isinstance(one.made, Hosted) for one in self.outputs.values())
+
+    @cached_property
+    def live_inputs(self) -> list[str]:
+        """Inputs of the graph that an output depends on."""
+        return self.graph.live_inputs()
+
     # What is given.
 
     def _input(self, info: onnx.ValueInfoProto) -> Any:
@@ -241,12 +274,19 @@ class Builder:
         if not tensor.HasField("shape"):
             return self._problem(f"input '{info.name}'", "the model does not say how many axes it has", "")
         shape = [self._size(size, f"{info.name}.{axis}") for axis, size in enumerate(tensor.shape.dim)]
-        is_wide = len(shape) > MOST
         self._taken.add(info.name)
-        value = self.graph.input(info.name, (product(shape),) if is_wide else shape, TYPES[tensor.elem_type])
-        made = Tensor(value, tensor.elem_type, frozenset([info.name]), tuple(shape) if is_wide else None)
-        self.inputs[info.name] = made
-        return made
+        self.inputs[info.name] = self._of_host(Hosted(info.name, tensor.elem_type, tuple(shape), self._feed), frozenset([info.name]))
+        return self.inputs[info.name]
+
+    def _of_host(self, hosted: Hosted, sources: frozenset[str], limits: host.Limits | None = None) -> Tensor:
+        return Tensor(hosted, hosted.type, sources, hosted.shape if len(hosted.shape) > MOST else None, None, limits)
+
+    def _feed(self, hosted: Hosted) -> _weft.Value:
+        """An input of the graph for what the host has."""
+        name = hosted.name if hosted.work is None else self._free(hosted.name)
+        self.fed[name] = hosted
+        shape = (product(hosted.shape),) if len(hosted.shape) > MOST else hosted.shape
+        return self.graph.input(name, shape, TYPES[hosted.type])
 
     def _size(self, size: Any, otherwise: str) -> Any:
         if size.HasField("dim_value") and size.dim_value >= 0:
@@ -255,7 +295,11 @@ class Builder:
         name = size.dim_param if size.dim_param not in ("", "?") else otherwise
         if name not in self.symbols:
             bounds = self.bounds.get(name, (0, 1))
-            self.symbols[name] = bounds if isinstance(bounds, int) else self.graph.symbol(name, *bounds)
+            if isinstance(bounds, int):
+                self.symbols[name] = bounds
+            else:
+                self.symbols[name] = self.graph.symbol(name, *bounds)
+                self._sketch.graph.symbol(name, *bounds)
         return self.symbols[name]
 
     def weight(self, array: Array, packed: bool) -> _weft.Value:
@@ -290,6 +334,8 @@ class Builder:
     def constant(self, array: Array) -> _weft.Value:
         """A known array as an operand."""
         if are_sizes(array):
+            if not host.fits(self.ranges.of(array)):
+                raise NeedsSizes("a size may not fit 32 bits: give it in sizes=")
             parts = [ops.arange(self.graph, one, one + 1) for one in array.reshape(-1).tolist()]
             return ops.reshape(joined(parts, 0), array.shape)
         if array.size == 0:
@@ -356,8 +402,12 @@ class Builder:
         is_control = node.op_type in self.controls and not node.domain
         if not is_control and (function := self.functions.get(_called(node))) is not None:
             return self._call(function, inputs, node, scope)
-        if node.domain or not defs.has(node.op_type, scope.opsets.get("", 1), ""):
-            raise UnsupportedError("ONNX has no such op")
+        if node.domain == "ai.onnx.ml":
+            return self._learned(node, inputs, given, scope)
+        if node.domain:
+            raise UnsupportedError(f"weft has no ops of the domain {node.domain}")
+        if not defs.has(node.op_type, scope.opsets.get("", 1), ""):
+            raise UnsupportedError("ONNX has no such op in this opset")
         schema = defs.get_schema(node.op_type, scope.opsets.get("", 1), "")
         _check_inputs(schema, inputs)
         if is_control:
@@ -385,9 +435,17 @@ class Builder:
                 return known
         sources = frozenset().union(*(one.sources for one in inputs if isinstance(one, Tensor)))
         if make is not None:
-            made = make(Node(self, node, scope), *inputs, **given)
+            limits = self.ranges.made(node, inputs, given) if self._has_whole_type(node, inputs, given) else host.DEVICE
+            made = self._on_host(make, node, inputs, given, limits, sources, scope)
+            if made is None:
+                made = make(Node(self, node, scope), *inputs, **given)
+                if made is not NotImplemented:
+                    made = self._results(made, node, inputs, sources, scope, limits)
+                    self._check_doubles(node, inputs, made, scope)
+                    made = self._checked_wholes(make, node, inputs, given, made, limits, scope)
+                    made = self._with_host(node, inputs, made, scope)
             if made is not NotImplemented:
-                return self._results(made, node, inputs, sources, scope)
+                return made
         return self._call(self._definition(schema, node, inputs, scope), inputs, node, scope)
 
     @staticmethod
@@ -402,7 +460,166 @@ class Builder:
         if unknown:
             raise UnsupportedError(f"weft does not have {', '.join(f'{name}={given[name]!r}' for name in unknown)}")
 
-    def _results(self, made: Results, node: onnx.NodeProto, inputs: Sequence[Any], sources: frozenset[str], scope: Scope) -> Any:
+    # What the host computes, and what a device computes in fewer bits.
+
+    def _on_host(self, make: Callable[..., Any], node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, Any],
+                 limits: host.Limits, sources: frozenset[str], scope: Scope) -> Any:  # fmt: skip
+        """The results of a node that the host runs; None where a device does."""
+        tensors = [one for one in inputs if isinstance(one, Tensor)]
+        if not _is_hosted(node, tensors) or not (self._has_doubles(node, inputs, given) or self._has_wholes(node, inputs, tensors, given, limits)):
+            return None
+        made = self._sketched(make, node, inputs, given, scope)
+        if made is NotImplemented:
+            return made
+        all_made = list(made) if isinstance(made, (list, tuple)) else [made]
+        if all(isinstance(one, np.ndarray) for one in all_made):
+            return all_made
+        first = self._element_type(inputs[0])
+        results = []
+        for place, name in enumerate(node.output):
+            one = all_made[place] if place < len(all_made) else None
+            if name and not isinstance(one, (Tensor, _weft.Value)):
+                raise UnsupportedError(f"weft does not make its output {place}")
+            if isinstance(one, (Tensor, _weft.Value)):
+                one = replace(one, sources=sources) if isinstance(one, Tensor) else Tensor(one, first, sources)
+            results.append(one)
+        work = self._work(node, inputs, results, scope)
+        for place, one in enumerate(results):
+            if one is not None:
+                results[place] = self._of_host(self._result_of(work, place, one, node, scope), sources, limits if one.type == TensorProto.INT64 else None)
+        return results
+
+    def _learned(self, node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, Any], scope: Scope) -> Any:
+        """An op of ai.onnx.ml."""
+        if node.op_type not in self.learning:
+            raise UnsupportedError("weft has no such op of ai.onnx.ml; it has " + ", ".join(sorted(set(self.learning) - {"ZipMap"})))
+        if any(isinstance(one, Broken) for one in inputs):
+            return Broken()
+        made = self.learning[node.op_type](*inputs, **given)
+        tensors = [one for one in inputs if isinstance(one, Tensor)]
+        if not _is_hosted(node, tensors):
+            raise UnsupportedError("the host computes it, which does not have its input: a device makes that")
+        sources = frozenset().union(*(one.sources for one in tensors))
+        stand_ins = [Tensor(self._sketch.placeholder(shape, TYPES[kind]), kind) for kind, shape in made]
+        work = self._work(node, inputs, stand_ins, scope)
+        return [self._of_host(self._result_of(work, place, one, node, scope), sources) for place, one in enumerate(stand_ins[: len(node.output)])]
+
+    def _work(self, node: onnx.NodeProto, inputs: Sequence[Any], results: Sequence[Tensor | None], scope: Scope) -> host.Work:
+        parts = [one.hosted if isinstance(one, Tensor) else one for one in inputs]
+        work = host.Work(node, parts, scope.opsets, f"{scope.prefix}{_place(node)} ({node.op_type})")
+        work.types = [TensorProto.INT64 if one is None else one.type for one in results]
+        self.host.works.append(work)
+        return work
+
+    def _result_of(self, work: host.Work, place: int, one: Tensor, node: onnx.NodeProto, scope: Scope) -> Hosted:
+        return Hosted(scope.prefix + node.output[place], one.type, tuple(one.shape), self._feed, work, place)
+
+    def _with_host(self, node: onnx.NodeProto, inputs: Sequence[Any], made: Sequence[Any], scope: Scope) -> Sequence[Any]:
+        """Results of a device, with the host's way to make them from what it has. A later node may need more bits of whole numbers,
+        and ops of ai.onnx.ml read the host's."""
+        tensors = [one for one in inputs if isinstance(one, Tensor)]
+        is_kept = self._has_learning or all(TYPES[one.type] == "i32" for one in [*tensors, *made] if isinstance(one, Tensor))
+        if not is_kept or not _is_hosted(node, tensors) or not all(one is None or (isinstance(one, Tensor) and one.hosted is None) for one in made):
+            return made
+        work = self._work(node, inputs, made, scope)
+        return [
+            one if one is None else replace(one, otherwise=self._result_of(work, place, one, node, scope)) for place, one in enumerate(made)
+        ]
+
+    def _has_doubles(self, node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, Any]) -> bool:
+        if self.doubles == "float32":
+            return False
+        return self._cast_to(node, inputs, given) == TensorProto.DOUBLE or TensorProto.DOUBLE in map(self._element_type, inputs)
+
+    def _has_whole_type(self, node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, Any]) -> bool:
+        """Whether int64 comes or goes."""
+        types = [self._cast_to(node, inputs, given), *map(self._element_type, inputs)]
+        return TensorProto.INT64 in types or node.op_type in ("ArgMax", "ArgMin")
+
+    def _has_wholes(self, node: onnx.NodeProto, inputs: Sequence[Any], tensors: Sequence[Tensor], given: Mapping[str, Any],
+                    limits: host.Limits) -> bool:  # fmt: skip
+        """Whether whole numbers come or go that 32 bits may not hold. An input of the model that is an index, or is only moved, must
+        fit them in each step."""
+        whole = [one for one in tensors if one.type == TensorProto.INT64]
+        to = self._cast_to(node, inputs, given)
+        if to == TensorProto.INT64 and not whole:
+            return True
+        if not whole:
+            return False
+        are_of_model = [isinstance(one.made, Hosted) and one.made.work is None for one in whole]
+        if any(not host.fits(self.ranges.of(one)) and (not is_input or node.op_type in host.COMPUTES) for one, is_input in zip(whole, are_of_model, strict=True)):
+            return True
+        makes_wholes = to is None and self._element_type(inputs[0]) == TensorProto.INT64
+        return makes_wholes and node.op_type not in host.MOVES and not host.fits(limits)
+
+    @staticmethod
+    def _element_type(x: Any) -> int | None:
+        return None if x is None else x.type if isinstance(x, Tensor) else TensorProto.INT64 if are_sizes(x) else helper.np_dtype_to_tensor_dtype(x.dtype)
+
+    def _cast_to(self, node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, Any]) -> int | None:
+        return given["to"] if node.op_type == "Cast" else self._element_type(inputs[1]) if node.op_type == "CastLike" else None
+
+    def _sketched(self, make: Callable[..., Any], node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, Any], scope: Scope) -> Any:
+        """The results of a node by shape and type. What a device has for floats alone the host has for whole numbers, too."""
+
+        def attempt(as_floats: bool) -> Any:
+            def stand_in(x: Any) -> Any:
+                if isinstance(x, np.ndarray):
+                    return x.astype(np.float32) if as_floats and x.dtype.kind in "iu" else x
+                if not isinstance(x, Tensor):
+                    return x
+                kind = TensorProto.FLOAT if as_floats else x.type
+                shape = (product(x.shape),) if x.wide is not None else x.shape
+                return Tensor(self._sketch.placeholder(shape, TYPES[kind]), kind, x.sources, x.wide)
+
+            return make(Node(self._sketch, node, scope), *map(stand_in, inputs), **given)
+
+        try:
+            return attempt(False)
+        except UnsupportedError:
+            if self._element_type(inputs[0]) != TensorProto.INT64:
+                raise
+            try:
+                made = attempt(True)
+            except (Error, ValueError, TypeError):
+                made = None
+            if made is None:
+                raise
+        first = made[0] if isinstance(made, (list, tuple)) else made
+        return first if first is NotImplemented else Tensor(getattr(first, "made", first), TensorProto.INT64, wide=getattr(first, "wide", None))
+
+    def _check_doubles(self, node: onnx.NodeProto, inputs: Sequence[Any], made: Sequence[Any], scope: Scope) -> None:
+        """Takes down, or refuses, what a device computes in fewer digits than doubles have."""
+        types = [self._element_type(one) for one in (*inputs, *made)]
+        if self.doubles == "float32" or TensorProto.DOUBLE not in types:
+            return
+        doubles = [one for one, kind in zip(inputs, types, strict=False) if kind == TensorProto.DOUBLE]
+        are_exact = all(host.is_single(one) if isinstance(one, np.ndarray) else not isinstance(one.made, Hosted) for one in doubles)
+        if node.op_type in host.EXACT and are_exact:
+            return
+        if self.doubles == "refuse":
+            raise UnsupportedError("weft computes its doubles in 32 bits; doubles=\"float32\" allows that")
+        self.narrowed.append(scope.prefix + _place(node))
+
+    def _checked_wholes(self, make: Callable[..., Any], node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, Any],
+                        made: Sequence[Any], limits: host.Limits, scope: Scope) -> Sequence[Any]:  # fmt: skip
+        """The results. Where the limits do not prove that int64 fits 32 bits, an output of the graph shows it in each step."""
+        if host.fits(limits) or node.op_type in host.MOVES or not any(isinstance(one, Tensor) and one.type == TensorProto.INT64 for one in made):
+            return made
+        place = scope.prefix + _place(node)
+        if node.op_type in ("Cast", "CastLike"):  # What does not fit is the largest or the least that does.
+            size = ops.cast(made[0].value, "f32")
+        else:
+            floats = [_as_floats(one) for one in inputs]
+            result = make(Node(self, node, scope), *floats, **given)
+            size = ops.cast(result.value if isinstance(result, Tensor) else result, "f32")
+        name = self._free(f"{place}.most")
+        self.graph.output(name, ops.max(ops.abs(size)))
+        self.checks[name] = f"{place} ({node.op_type})"
+        return [replace(one, limits=host.DEVICE) if isinstance(one, Tensor) else one for one in made]
+
+    def _results(self, made: Results, node: onnx.NodeProto, inputs: Sequence[Any], sources: frozenset[str], scope: Scope,
+                 limits: host.Limits) -> list[Any]:  # fmt: skip
         all_made = list(made) if isinstance(made, (list, tuple)) else [made]
         first = Node(self, node, scope).type(inputs[0]) if inputs and inputs[0] is not None else TensorProto.INT64
         results: list[Any] = []
@@ -414,7 +631,10 @@ class Builder:
                 tensor = replace(one, sources=sources) if isinstance(one, Tensor) else Tensor(one, first, sources)
                 if tensor.type not in TYPES:
                     raise UnsupportedError(f"weft has no {type_name(tensor.type)}")
-                self._name(tensor.value, scope.prefix + name)
+                if not isinstance(tensor.made, Hosted):
+                    self._name(tensor.value, scope.prefix + name)
+                    if tensor.type == TensorProto.INT64:
+                        tensor = replace(tensor, limits=_within(limits))
                 one = tensor
             results.append(one)
         return results
@@ -486,21 +706,14 @@ class Builder:
     # What is read.
 
     def _outputs(self, outputs: Sequence[onnx.ValueInfoProto], scope: Scope) -> None:
-        read: set[str] = set()
         for one in outputs:
             made = scope.find(one.name)
             if made is None or isinstance(made, Broken):
                 continue
-            if isinstance(made, np.ndarray) and not are_sizes(made):
-                self.outputs[one.name] = made
-                continue
-            tensor = made if isinstance(made, Tensor) else Tensor(self.constant(made), TensorProto.INT64)
-            value = tensor.value
-            if value.name in read or value.name in self.inputs or value.name in self.weights or value.name in self.fixed:
-                value = _copy(value)
-            name = one.name if value.name == one.name else self._free(one.name)
-            self.outputs[one.name] = replace(tensor, value=self.graph.output(name, value))
-            read.add(name)
+            if isinstance(made, Tensor) and not isinstance(made.made, Hosted):
+                name = one.name if made.value.name == one.name else self._free(one.name)
+                made = replace(made, made=self.graph.output(name, made.value))
+            self.outputs[one.name] = made
 
     def _problem(self, what: str, why: str, place: str, is_hopeless: bool = True) -> Broken:
         self.is_hopeless |= is_hopeless
@@ -571,9 +784,20 @@ def _prefix(scope: Scope, place: str) -> str:
     return f"{scope.prefix}{place}"[:MOST_OF_PREFIX] + "/"
 
 
-def _copy(value: _weft.Value) -> _weft.Value:
-    """The same under another name."""
-    return ops.reshape(value, value.shape)
+def _is_hosted(node: onnx.NodeProto, tensors: Sequence[Tensor]) -> bool:
+    """Whether the host has all that a node needs, and can compute it."""
+    return bool(tensors) and node.op_type not in host.SLOW and all(one.hosted is not None for one in tensors)
+
+
+def _within(limits: host.Limits) -> host.Limits:
+    """As a device has them, which is told where they do not fit."""
+    return max(limits[0], host.DEVICE[0]), min(limits[1], host.DEVICE[1])
+
+
+def _as_floats(x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        return x.astype(np.float32)
+    return replace(x, made=ops.cast(x.value, "f32"), type=TensorProto.FLOAT, limits=None) if isinstance(x, Tensor) else x
 
 
 @cache

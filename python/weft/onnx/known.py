@@ -229,16 +229,24 @@ def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int])
         results = made if isinstance(made, tuple) else (made,)
         # What has lost its symbols are numbers again.
         return tuple(np.asarray(one) if are_sizes(np.asarray(one)) else as_numbers(np.asarray(one)) for one in results)
-    names = [name for name in node.input if name]
-    known = dict(zip(names, (one for name, one in zip(node.input, inputs, strict=False) if name), strict=True))
     try:
-        with np.errstate(all="ignore"):
-            results = tuple(ReferenceEvaluator(node, opsets=dict(opsets)).run(None, known))
+        results = evaluator(node, opsets)(inputs)
     except Exception as error:
         raise UnsupportedError(f"onnx cannot work out what it makes of constants: {error}") from error
     if not all(isinstance(one, np.ndarray) for one in results):
         raise UnsupportedError("weft has no sequences")
     return results
+
+
+def evaluator(node: onnx.NodeProto, opsets: Mapping[str, int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """The node as the package onnx computes it, with NumPy: a function of its inputs."""
+    one = ReferenceEvaluator(node, opsets=dict(opsets))
+
+    def run(inputs: Sequence[Any]) -> tuple[Any, ...]:
+        with np.errstate(all="ignore"):
+            return tuple(one.run(None, {name: array for name, array in zip(node.input, inputs, strict=False) if name}))
+
+    return run
 
 
 def as_numbers(x: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,10 +26,45 @@ def check(what: str, model: onnx.ModelProto) -> None:
                 one.ClearField("external_data")
                 one.ClearField("data_location")
                 one.dims[:] = [0]
+    with _completed(model):
+        try:
+            onnx.checker.check_model(model)
+        except onnx.checker.ValidationError as error:
+            raise InvalidFileError(f"{what}: {error}") from error
+
+
+@contextlib.contextmanager
+def _completed(model: onnx.ModelProto) -> Iterator[None]:
+    """Adds what only the checker needs: types and shapes of results, names of graphs. Old models need not have weights among
+    their inputs. The model is as before in the end."""
+    version, unnamed, untyped, unshaped = model.ir_version, [], [], []
+    if 0 < version < 4:
+        model.ir_version = 4
+    for body in (model.graph, *model.functions):
+        for graph in graphs(body):
+            if not isinstance(graph, onnx.GraphProto):
+                continue
+            if not graph.name:
+                graph.name = "graph"
+                unnamed.append(graph)
+            for one in (*graph.input, *graph.output):
+                if one.type.WhichOneof("value") is None:
+                    one.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+                    one.type.tensor_type.shape.SetInParent()
+                    untyped.append(one)
+                elif one.type.HasField("tensor_type") and not one.type.tensor_type.HasField("shape"):
+                    one.type.tensor_type.shape.SetInParent()
+                    unshaped.append(one)
     try:
-        onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
-        raise InvalidFileError(f"{what}: {error}") from error
+        yield
+    finally:
+        model.ir_version = version
+        for graph in unnamed:
+            graph.name = ""
+        for one in untyped:
+            one.ClearField("type")
+        for one in unshaped:
+            one.type.tensor_type.ClearField("shape")
 
 
 def is_outside(tensor: onnx.TensorProto) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
@@ -37,28 +37,6 @@ def reduction(make: Callable[..., Value], before: Callable[[Value], Value] | Non
         return after(v) if after is not None else v
 
     return convert
-
-
-def flat_axes(v: Value, over: Sequence[int]) -> Value:
-    """With these axes as one behind the others."""
-    kept = [axis for axis in range(v.ndim) if axis not in over]
-    shape = [v.shape[axis] for axis in kept] + [product(v.shape[axis] for axis in over)]
-    return ops.reshape(ops.permute(v, kept + list(over)), shape)
-
-
-def of_whole(make: Callable[[Value], Value]) -> Callable[..., Value]:
-    """A reduction of whole numbers by what orders or adds them exactly: the last of a row."""
-
-    def reduce(v: Value, over: Sequence[int], keep: bool) -> Value:
-        row = make(flat_axes(v, over))
-        shape = [1 if axis in over else size for axis, size in enumerate(v.shape) if keep or axis not in over]
-        return ops.reshape(ops.slice(row, -1, row.shape[-1] - 1, row.shape[-1]), shape)
-
-    return reduce
-
-
-def by_kind(of_numbers: Callable[..., Value], of_whole_ones: Callable[..., Value]) -> Callable[..., Value]:
-    return lambda v, over, keep: (of_numbers if v.dtype == "f32" else of_whole_ones)(v, over, keep)
 
 
 REDUCES = signature(reduction(ops.sum))
