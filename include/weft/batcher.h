@@ -36,7 +36,7 @@ struct Logprob {
 
 struct OutputToken {
   Token id = 0;
-  float logprob = 0.0f;           ///< With n_logprobs >= 0 only.
+  float logprob = 0.0f;           ///< Of the prompt, or with n_logprobs >= 0.
   std::vector<Logprob> top = {};  ///< The n_logprobs most probable ones, most probable first.
 };
 
@@ -114,8 +114,8 @@ struct RequestParams {
   /// The mean needs all of the prompt computed, whatever is cached. kCls is refused.
   Pooling pooling = Pooling::kNone;
   int n_logprobs = -1;  ///< The most probable tokens told beside each one, with logprobs. < 0: no logprobs.
-  /// With n_logprobs >= 0: of the prompt's tokens too. Each completion computes all of the prompt
-  /// then, whatever is cached.
+  /// Logprobs of the prompt's tokens too, with the n_logprobs most probable ones where that is more than 0.
+  /// Each completion then computes the whole prompt, whatever is cached.
   bool prompt_logprobs = false;
   /// Higher goes first. Who waits long comes up, so nobody waits for ever.
   int priority = 0;

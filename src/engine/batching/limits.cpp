@@ -57,7 +57,7 @@ namespace {
 void check_source(std::span<const Token> source, const RequestParams& p, const Context& context) {
   const auto unsupported = [](const char* why) { throw Error(ErrorCode::kUnsupported, why); };
   if (!p.parts.empty()) unsupported("a source is text alone: this model has no place for pictures or sounds");
-  if (p.prompt_logprobs && p.n_logprobs >= 0)
+  if (p.prompt_logprobs)
     unsupported(
         "this model reads the prompt as a source and predicts none of its tokens: there are no logprobs of "
         "them; ask without prompt_logprobs");
@@ -94,12 +94,13 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
     refuse(
         "the first token of a text that is read in order knows nothing of the rest: pool by the mean or the "
         "last one");
-  if (p.n_min < 0) refuse("n_min is " + std::to_string(p.n_min) + ", expected 0 or more tokens");
+  if (p.n_min < 0)
+    refuse("the least number of tokens is " + std::to_string(p.n_min) + ", expected 0 or more");
   if (p.n_predict >= 0 && p.n_min > p.n_predict)
-    refuse("n_min asks for " + std::to_string(p.n_min) + " tokens and n_predict for at most " +
-           std::to_string(p.n_predict) + "; make n_min the smaller one");
+    refuse("the request asks for at least " + std::to_string(p.n_min) + " tokens and at most " +
+           std::to_string(p.n_predict) + "; make the least number the smaller one");
   for (const double ms : {p.queue_timeout_ms, p.first_token_timeout_ms, p.timeout_ms})
-    if (!(ms >= 0.0)) refuse("deadlines must be 0 (none) or more milliseconds");
+    if (!(ms >= 0.0)) refuse("a deadline must be 0 (none) or later than now");
   std::size_t stop_bytes = 0;
   for (const std::string& stop : p.stop) {
     if (stop.empty()) refuse("a stop string is empty");
@@ -119,8 +120,7 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   const int limit = max_text(p, context);
   if (!reads_source && prompt.size() > static_cast<std::size_t>(limit))
     refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
-           std::to_string(limit) +
-           "; make the context with a larger n_ctx (-c of the program), or the prompt shorter");
+           std::to_string(limit) + "; make the context larger (n_ctx), or the prompt shorter");
   if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);
   const Sampler checked(p.sampler, n_vocab);  // Refuses what makes no sense.
 }

@@ -88,7 +88,7 @@ OutputToken Stream::drawn(const Context& context, int item, bool from_best, Toke
 void Stream::read_prompt(const Context& context, int item, bool from_best) {
   const Token token = request_->prompt[static_cast<std::size_t>(n_prompt_told_ + 1)];
   new_prompt_.push_back(with_logprobs(token, context.logit(item), context.log_sum_exp(item),
-                                      best_of(context, item, from_best, params().n_logprobs)));
+                                      best_of(context, item, from_best, std::max(params().n_logprobs, 0))));
   ++n_prompt_told_;
 }
 

@@ -86,7 +86,7 @@ class Stream {
   bool wants_prompt() const { return wants_prompt(stats.n_prompt - 1) || params().pooling == Pooling::kMean; }
   /// Whether that of token n of the text is.
   bool wants_prompt(int n) const {
-    return params().prompt_logprobs && params().n_logprobs >= 0 && n > n_prompt_told_ && n < stats.n_prompt;
+    return params().prompt_logprobs && n > n_prompt_told_ && n < stats.n_prompt;
   }
   TokenConstraint* constraint() const { return constraint_.get(); }
   /// Whether the token ends it.
