@@ -799,7 +799,7 @@ typedef struct weft_request_params {
   void* user_data;                 ///< Given to it.
   bool ignore_end;                 ///< End tokens are tokens like others.
   bool special;                    ///< Control tokens stand in the text, too.
-  bool prompt_logprobs;            ///< With n_logprobs >= 0: of the prompt, too.
+  bool prompt_logprobs;            ///< Logprobs of the prompt's tokens.
   bool context_shift;              ///< When the text has filled the cache, forget its older half, and go on.
   bool speculate;                  ///< Tokens may be written ahead.
   const weft_prompt* media;        ///< As weft_generate_params::media.

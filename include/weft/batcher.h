@@ -38,7 +38,7 @@ struct Logprob {
 
 struct OutputToken {
   Token id = 0;
-  float logprob = 0.0f;           ///< With n_logprobs >= 0 only.
+  float logprob = 0.0f;           ///< Of the prompt, or with n_logprobs >= 0.
   std::vector<Logprob> top = {};  ///< The n_logprobs most probable ones, most probable first.
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,16 @@ std::vector<std::string_view> convertible_architectures();
 /// adapter without ConvertParams::base. Also kNotFound, kIo, kCancelled.
 ConvertResult convert(const std::filesystem::path& folder, const std::filesystem::path& to,
                       const ConvertParams& params = {});
+
+struct ConvertedModel {
+  std::filesystem::path file = {};
+  std::optional<ConvertResult> made = {};  ///< Nothing where the file was there already.
+};
+/// The folder's model as a GGUF file in the folder `cache`, which is made where it is missing. The file is
+/// written again where files of the model's folder have changed; it may be deleted at any time. `progress` as
+/// ConvertParams has it. Throws Error as convert() does.
+ConvertedModel converted(const std::filesystem::path& folder, const std::filesystem::path& cache,
+                         const std::function<bool(double)>& progress = {});
 
 }  // namespace weft
 

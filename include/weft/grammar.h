@@ -25,7 +25,7 @@ struct GrammarLimits {
   std::size_t source_bytes = std::size_t{1} << 20;
   int depth = 128;                ///< Of nested schemas, brackets, groups.
   std::int64_t states = 1 << 20;  ///< Of what is compiled, repetitions written out.
-  double compile_ms = 250.0;     ///< For making one, and for compiling one: of the processor's time.
+  double compile_ms = 250.0;      ///< For making one, and for compiling one: of the processor's time.
 };
 
 struct JsonSchemaOptions {
@@ -47,7 +47,7 @@ class Grammar {
   /// JSON values that the schema (draft 2020-12) allows. Keywords that would allow too much if they were
   /// ignored are refused with their JSON pointer; annotations are ignored, and so are formats that are none
   /// of JSON Schema's. Properties are written in the schema's order. Where nothing is said about others, an
-  /// object that names properties has no others, and an array with prefixItems nothing behind them. oneOf is
+  /// object with `properties` has no others, and an array with prefixItems nothing behind them. oneOf is
   /// read as anyOf. Numbers with bounds are written without exponent, strings with bounds without \u.
   static Grammar json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
   static Grammar json_object();  ///< Any JSON object.

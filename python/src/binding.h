@@ -102,6 +102,20 @@ class CacheFull : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The process that made an object. The child of a fork has none of the threads and devices that it may need.
+class Home {
+ public:
+  bool is_here() const { return process_ == getpid(); }
+  void check(const char* what) const {
+    if (!is_here())
+      refuse(std::string(what) +
+             " belongs to the process that this one was forked from; make a new one after the fork");
+  }
+
+ private:
+  const pid_t process_ = getpid();
+};
+
 /// For objects that one thread may use at a time: a second one gets an error, not a race, as does the child
 /// of a fork.
 class OneUser {
@@ -109,9 +123,7 @@ class OneUser {
   class Hold {
    public:
     Hold(OneUser& user, const char* what) : user_(user) {
-      if (!user.is_at_home())
-        refuse(std::string(what) +
-               " belongs to the process that this one was forked from; make a new one after the fork");
+      user.home_.check(what);
       if (user.taken_.test_and_set(std::memory_order_acquire))
         refuse(std::string(what) + " is at work in another thread; use it from one at a time");
     }
@@ -123,11 +135,10 @@ class OneUser {
     OneUser& user_;
   };
   Hold hold(const char* what) { return Hold(*this, what); }
-  /// False in the child of a fork, which has none of the threads and devices that an object may need.
-  bool is_at_home() const { return process_ == getpid(); }
+  bool is_at_home() const { return home_.is_here(); }
 
  private:
-  const pid_t process_ = getpid();
+  Home home_;
   std::atomic_flag taken_;
 };
 
@@ -136,6 +147,7 @@ template <typename T>
 struct Field {
   std::string_view name;
   void (*set)(T&, nb::handle);
+  nb::object (*get)(const T&) = nullptr;  ///< Null where Python has other values than the struct.
 };
 
 template <typename Owner, typename V>
@@ -146,12 +158,14 @@ using OwnerOf = decltype(owner_of(kMember));
 /// The option whose value is a member as it is.
 template <auto kMember>
 constexpr Field<OwnerOf<kMember>> field(std::string_view name) {
-  return {name, [](OwnerOf<kMember>& into, nb::handle value) {
+  return {name,
+          [](OwnerOf<kMember>& into, nb::handle value) {
             into.*kMember = nb::cast<std::remove_reference_t<decltype(into.*kMember)>>(value);
-          }};
+          },
+          [](const OwnerOf<kMember>& from) { return nb::cast(from.*kMember); }};
 }
 
-[[noreturn]] void unknown_option(std::string_view name, std::span<const std::string_view> known);
+[[noreturn]] void unknown_option(std::string_view name);
 [[noreturn]] void wrong_type(std::string_view name, nb::handle value);
 
 /// For classes that are made of nothing: nanobind lists signatures where there is something.
@@ -188,8 +202,15 @@ template <typename T>
 void set_fields(T& into, std::span<const Field<T>> fields, const nb::dict& values) {
   for (const auto& [key, value] : values) {
     const auto name = nb::cast<std::string>(key);
-    if (!set_field(into, fields, name, value)) unknown_option(name, names_of(fields));
+    if (!set_field(into, fields, name, value)) unknown_option(name);
   }
+}
+
+/// Adds what options are where they are not given.
+template <typename T>
+void add_defaults(Dict& defaults, std::span<const Field<T>> fields) {
+  for (const Field<T>& one : fields)
+    if (one.get != nullptr) defaults[nb::cast(one.name)] = one.get(T{});
 }
 
 /// An array of Python's own with these numbers.

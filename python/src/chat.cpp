@@ -27,6 +27,37 @@ PyGrammar compile(const ModelPtr& model, const Grammar& grammar) {
   return {.model = model, .compiled = model->grammars().compile(grammar)};
 }
 
+/// Where a sequence stands in a grammar. Used by one thread at a time.
+class PyConstraint {
+ public:
+  explicit PyConstraint(const PyGrammar& grammar)
+      : grammar_(grammar), constraint_(grammar.compiled->constraint()) {}
+
+  /// A byte for each token: whether it may follow.
+  nb::ndarray<nb::numpy, bool> allowed() {
+    const auto hold = user_.hold("the constraint");
+    const auto n_vocab = static_cast<std::size_t>(grammar_.model->model()->info().n_vocab);
+    std::vector<std::uint32_t> words((n_vocab + 31) / 32);
+    constraint_->fill({}, words);
+    auto bytes = std::make_unique<bool[]>(n_vocab);
+    for (std::size_t i = 0; i < n_vocab; ++i) bytes[i] = (words[i / 32] >> (i % 32) & 1) != 0;
+    bool* const data = bytes.release();
+    const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<bool*>(p); });
+    return nb::ndarray<nb::numpy, bool>(data, {n_vocab}, owner);
+  }
+  void accept(Token token) {
+    const auto hold = user_.hold("the constraint");
+    if (!constraint_->allows({}, token))
+      refuse("token " + std::to_string(token) + " is not allowed here; draw one that allowed() has");
+    constraint_->accept(token);
+  }
+
+ private:
+  PyGrammar grammar_;
+  std::unique_ptr<TokenConstraint> constraint_;
+  OneUser user_;
+};
+
 std::string_view name(AnswerEvent::Kind kind) {
   switch (kind) {
     case AnswerEvent::Kind::kContent:
@@ -65,9 +96,9 @@ class Opening {
     const auto hold = user_.hold("the answer's reader");
     return list(reader_.push(text));
   }
-  std::vector<Event> finish() {
+  std::vector<Event> finish(bool was_cut) {
     const auto hold = user_.hold("the answer's reader");
-    return list(reader_.finish());
+    return list(reader_.finish(was_cut));
   }
 
  private:
@@ -98,16 +129,19 @@ class PyChat {
  public:
   PyChat(ModelPtr model, const std::optional<std::string>& chat_template)
       : model_(std::move(model)),
-        chat_(chat_template ? ChatTemplate(*chat_template, model_->model()->tokenizer())
-                            : own_template(*model_)) {}
+        template_(chat_template ? ChatTemplate(*chat_template, model_->model()->tokenizer())
+                                : own_template(*model_)),
+        chat_(template_) {}
 
   std::unique_ptr<Opening> open(const std::string& messages, const std::string& tools,
-                                const std::string& choice, const std::string& effort,
-                                const std::string& variables, bool add_generation_prompt,
+                                const std::string& choice, bool parallel_tool_calls,
+                                const std::string& effort, const std::string& variables,
+                                bool add_generation_prompt,
                                 const std::optional<std::pair<std::string, std::string>>& grammar) const {
     ChatTurn turn{.messages_json = messages,
                   .tools_json = tools,
                   .tool_choice = tool_choice(choice),
+                  .parallel_tool_calls = parallel_tool_calls,
                   .reasoning_effort = effort,
                   .variables_json = variables,
                   .add_generation_prompt = add_generation_prompt};
@@ -118,6 +152,7 @@ class PyChat {
   bool has_tools() const { return chat_.has_tools(); }
   bool has_reasoning() const { return chat_.has_reasoning(); }
   std::string_view format() const { return chat_.format(); }
+  nb::str source() const { return to_str(template_.source()); }
 
  private:
   static const ChatTemplate& own_template(const LoadedModel& model) {
@@ -129,23 +164,38 @@ class PyChat {
   }
 
   ModelPtr model_;
+  ChatTemplate template_;
   Chat chat_;
 };
 
 }  // namespace
 
 void bind_chat(nb::module_& m) {
-  nb::class_<PyGrammar>(m, "Grammar")
+  nb::class_<PyGrammar>(m, "Grammar", "What a completion may be, over the tokens of a model.")
       .def_static(
           "compile",
-          [](const ModelPtr& model, std::string_view kind, std::string_view source) {
+          [](nb::handle given, std::string_view kind, std::string_view source) {
+            ModelPtr model;  // A weft.Model has it as its own.
+            if (!nb::try_cast(nb::getattr(given, "_model", given), model)) wrong_type("model", given);
+            const Unlocked unlocked;
             return compile(model, parse_grammar(kind, source));
           },
-          nb::arg("model"), nb::arg("kind"), nb::arg("source"), WithoutLock())
+          nb::arg("model"), nb::arg("kind"), nb::arg("source"),
+          "Of the kind gbnf, regex, json_schema or json_object, for the vocabulary of a model. "
+          "Model.grammar() does the "
+          "same.")
       .def(
           "allows",
           [](const PyGrammar& self, std::string_view text) { return self.compiled->allows_text(text); },
-          nb::arg("text"));
+          nb::arg("text"), "Whether a whole text is allowed.")
+      .def(
+          "constraint", [](const PyGrammar& self) { return std::make_unique<PyConstraint>(self); },
+          "The beginning of a sequence that is held to the grammar.");
+
+  nb::class_<PyConstraint>(m, "Constraint", "Where a sequence stands in a grammar.")
+      .def("allowed", &PyConstraint::allowed,
+           "An array with True for each token that may follow. Sampler.sample() takes it.")
+      .def("accept", &PyConstraint::accept, nb::arg("token"), "The sequence goes on with this token.");
 
   nb::class_<Opening>(m, "Opening")
       .def_prop_ro("tokens", &Opening::tokens)
@@ -153,7 +203,7 @@ void bind_chat(nb::module_& m) {
       .def_prop_ro("stop", &Opening::stop)
       .def_prop_ro("grammar", &Opening::grammar)
       .def("push", &Opening::push, nb::arg("text"))
-      .def("finish", &Opening::finish);
+      .def("finish", &Opening::finish, nb::arg("was_cut"));
 
   nb::class_<PyChat>(m, "Chat")
       .def_static(
@@ -163,9 +213,10 @@ void bind_chat(nb::module_& m) {
           },
           nb::arg("model"), nb::arg("chat_template").none())
       .def("open", &PyChat::open, nb::arg("messages"), nb::arg("tools"), nb::arg("tool_choice"),
-           nb::arg("reasoning_effort"), nb::arg("variables"), nb::arg("add_generation_prompt"),
-           nb::arg("grammar").none(), WithoutLock())
+           nb::arg("parallel_tool_calls"), nb::arg("reasoning_effort"), nb::arg("variables"),
+           nb::arg("add_generation_prompt"), nb::arg("grammar").none(), WithoutLock())
       .def_prop_ro("format", &PyChat::format)
+      .def_prop_ro("source", &PyChat::source)
       .def_prop_ro("has_tools", &PyChat::has_tools)
       .def_prop_ro("has_reasoning", &PyChat::has_reasoning);
 }

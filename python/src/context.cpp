@@ -1,8 +1,10 @@
 // Contexts: batches in, logits out, and what is done with sequences. And samplers, which choose from logits.
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/variant.h>
 
+#include <tuple>
 #include <variant>
 
 #include "binding.h"
@@ -15,6 +17,7 @@ namespace {
 
 using LogitsRow = nb::ndarray<nb::numpy, const float, nb::ndim<1>>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Mask = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 /// A batch that nobody changes while it is computed.
 class PyBatch {
@@ -33,12 +36,13 @@ class PyBatch {
 class PyContext {
  public:
   PyContext(const ModelPtr& model, const ContextParams& params)
-      : model_(model), context_(model->model(), params) {}
+      : context_(std::make_shared<Context>(model->model(), params)) {}
 
   template <typename F>
   auto with(const F& use) {
     const auto hold = user_.hold("the context");
-    return use(context_);
+    if (context_ == nullptr) refuse("the context was closed");
+    return use(*context_);
   }
   /// What tells whether the cache had room for it.
   template <typename F>
@@ -47,12 +51,31 @@ class PyContext {
       if (!use(context)) throw CacheFull(context.why_full());
     });
   }
-  void cancel() { context_.cancel(); }
-  int n_vocab() const { return model_->model()->info().n_vocab; }
+  /// Any thread that has the interpreter's lock.
+  void cancel() {
+    if (const std::shared_ptr<Context> context = context_) context->cancel();
+  }
+  /// Frees its memory, once no array of logits uses it any more.
+  void close() {
+    const auto hold = user_.hold("the context");
+    std::shared_ptr<Context> dying =
+        std::move(context_);  // With the interpreter's lock, as cancel() reads it.
+    const Unlocked unlocked;
+    dying.reset();
+  }
+  const std::shared_ptr<Context>& shared() const { return context_; }
+  std::string text() {
+    if (context_ == nullptr) return "<weft.Context closed>";
+    return with([](const Context& context) {
+      return "<weft.Context n_ctx=" + std::to_string(context.params().n_ctx) +
+             " n_sequences=" + std::to_string(context.params().n_sequences) + ", " +
+             std::to_string(context.cells_used()) + " of " + std::to_string(context.cells_total()) +
+             " cells used>";
+    });
+  }
 
  private:
-  ModelPtr model_;
-  Context context_;
+  std::shared_ptr<Context> context_;  // Null: closed. Holds the model.
   OneUser user_;
 };
 
@@ -60,6 +83,7 @@ class PySampler {
  public:
   PySampler(const SamplerParams& params, const ModelPtr& model)
       : model_(model), sampler_(params, model->model()->tokenizer()) {}
+  int n_vocab() const { return model_->model()->info().n_vocab; }
   template <typename F>
   auto with(const F& use) {
     const auto hold = user_.hold("the sampler");
@@ -122,10 +146,12 @@ void decode(PyContext& self, PyBatch& items) {
 
 /// The context's own memory, which stays where it is as long as the array lives: its numbers are those of the
 /// last batch.
-LogitsRow logits(nb::handle_t<PyContext> self, int item) {
-  const std::span<const float> row =
-      nb::cast<PyContext&>(self).with([&](const Context& context) { return context.logits(item); });
-  return LogitsRow(row.data(), {row.size()}, self);
+LogitsRow logits(PyContext& self, int item) {
+  const std::span<const float> row = self.with([&](const Context& context) { return context.logits(item); });
+  auto shared = std::make_unique<std::shared_ptr<Context>>(self.shared());
+  const nb::capsule owner(shared.release(),
+                          [](void* p) noexcept { delete static_cast<std::shared_ptr<Context>*>(p); });
+  return LogitsRow(row.data(), {row.size()}, owner);
 }
 
 nb::ndarray<nb::numpy, float> embedding(PyContext& self, int item) {
@@ -158,9 +184,29 @@ void restore(PyContext& self, const nb::bytes& state, std::optional<SeqId> seq) 
       [&](Context& context) { return seq ? context.restore(bytes, *seq) : context.restore(bytes); });
 }
 
-Token sample(PySampler& self, const Floats& row) {
+Token sample(PySampler& self, const Floats& row, const std::optional<Mask>& allowed) {
+  std::vector<std::uint32_t> words;
+  if (allowed) {
+    if (static_cast<int>(allowed->size()) != self.n_vocab())
+      refuse("allowed has " + std::to_string(allowed->size()) + " elements for a vocabulary of " +
+             std::to_string(self.n_vocab()));
+    words.resize((allowed->size() + 31) / 32);
+    for (std::size_t i = 0; i < allowed->size(); ++i)
+      words[i / 32] |= static_cast<std::uint32_t>(allowed->data()[i]) << (i % 32);
+  }
   const Unlocked unlocked;
-  return self.with([&](Sampler& sampler) { return sampler.sample(std::span(row.data(), row.size())); });
+  const std::span logits(row.data(), row.size());
+  return self.with(
+      [&](Sampler& sampler) { return allowed ? sampler.sample(logits, words) : sampler.sample(logits); });
+}
+
+/// Tokens with their logits and probabilities.
+std::vector<std::tuple<Token, float, float>> candidates(PySampler& self) {
+  std::vector<std::tuple<Token, float, float>> result;
+  self.with([&](const Sampler& sampler) {
+    for (const Candidate& one : sampler.candidates()) result.emplace_back(one.id, one.logit, one.probability);
+  });
+  return result;
 }
 
 void bind_batch(nb::module_& m) {
@@ -174,6 +220,11 @@ void bind_batch(nb::module_& m) {
       .def("clear", [](PyBatch& self) { self.with([](Batch& batch) { batch.clear(); }); })
       .def("add", &add, nb::arg("tokens"), nb::arg("seq") = Sequences(0), nb::arg("logits") = false,
            nb::arg("pos") = nb::none(),
+           nb::sig("def add(self, tokens: int | collections.abc.Sequence[int] | "
+                   "numpy.typing.NDArray[numpy.integer], "
+                   "seq: int | collections.abc.Sequence[int] = 0, logits: bool = False, pos: int | None = "
+                   "None) -> "
+                   "int"),
            "Adds a token, or several that follow one another, to a sequence, or to several that share it.\n"
            "Logits are those of the last one; its number is returned, for Context.logits().")
       .def(
@@ -217,7 +268,12 @@ void bind_batch(nb::module_& m) {
 
 void bind_context(nb::module_& m) {
   bind_batch(m);
-  nb::class_<PyContext>(m, "Context")
+  nb::class_<PyContext>(m, "Context", "Sequences over one cache, and a plan that computes batches of them.")
+      .def("close", &PyContext::close,
+           "Frees the context's memory. Arrays of logits that are still in use keep it until they are gone.")
+      .def("__enter__", [](nb::handle_t<PyContext> self) { return self; })
+      .def("__exit__", [](PyContext& self, const nb::args&) { self.close(); })
+      .def("__repr__", &PyContext::text)
       .def_static("make", &make_context, nb::arg("model"), nb::arg("options"))
       .def("decode", &decode, nb::arg("batch"), WithoutLock(),
            "Computes a batch. CacheFullError where there is no room for it; nothing has changed then.")
@@ -233,13 +289,15 @@ void bind_context(nb::module_& m) {
           [](PyContext& self, int item) {
             return self.with([&](const Context& c) { return c.log_sum_exp(item); });
           },
-          nb::arg("item"))
+          nb::arg("item"),
+          "The logarithm of the sum of e^logit over the vocabulary. A logit less this is the token's "
+          "log-probability.")
       .def(
           "logit",
           [](PyContext& self, int item) {
             return self.with([&](const Context& c) { return c.logit(item); });
           },
-          nb::arg("item"))
+          nb::arg("item"), "The logit of the token that Batch.want_log_sum_exp() named.")
       .def("embedding", &embedding, nb::arg("item"), "The last hidden state of an item of the last batch.")
       .def(
           "remove",
@@ -254,9 +312,10 @@ void bind_context(nb::module_& m) {
             self.with_room([&](Context& c) { return c.copy(from, to, begin, end); });
           },
           nb::arg("source"), nb::arg("target"), nb::arg("begin") = 0, nb::arg("end") = -1, WithoutLock(),
-          "Target gets what source holds there, in place of its own; it keeps its own positions outside the "
-          "range. "
-          "Cells are shared. A last page of 64 cells that is not full is copied when one of the two goes on.")
+          "Positions begin to end of target become those of source (-1: to the end); target keeps its "
+          "others.\n"
+          "Both share the cells. A sequence that then goes on copies the page of 64 cells that it shares in "
+          "part.")
       .def(
           "keep", [](PyContext& self, SeqId seq) { self.with([&](Context& c) { c.keep(seq); }); },
           nb::arg("seq"), "Removes all other sequences.")
@@ -326,9 +385,12 @@ void bind_context(nb::module_& m) {
         return self.with([](const Context& c) { return c.cells_total(); });
       });
 
-  nb::class_<PySampler>(m, "Sampler")
+  nb::class_<PySampler>(m, "Sampler", "Chooses tokens from logits.")
       .def_static("make", &make_sampler, nb::arg("model"), nb::arg("options"))
-      .def("sample", &sample, nb::arg("logits"), "Draws a token from a row of logits.")
+      .def("sample", &sample, nb::arg("logits"), nb::arg("allowed") = nb::none(),
+           "Draws a token from a row of logits, of those that allowed has True for (None: of all).")
+      .def("candidates", &candidates,
+           "What the last sample() could draw, most probable first: (token, logit, probability).")
       .def(
           "accept", [](PySampler& self, Token token) { self.with([&](Sampler& s) { s.accept(token); }); },
           nb::arg("token"), "Tells what was appended to the text.")

@@ -4,8 +4,11 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <mutex>
+
 #include "binding.h"
 #include "model.h"
+#include "options.h"
 
 namespace weft::python {
 
@@ -18,6 +21,7 @@ Pooling pooling_of(const std::string& name) {
   refuse("pooling is '" + name + "'; it must be one of mean, cls, last");
 }
 
+/// Any thread; each waits for its turn.
 class PyEmbedder {
  public:
   PyEmbedder(const ModelPtr& model, const EmbedderParams& params)
@@ -45,7 +49,7 @@ class PyEmbedder {
   }
   std::vector<std::pair<int, float>> rank_texts(const std::string& query,
                                                 const std::vector<std::string>& documents) {
-    const auto hold = user_.hold("the embedder");
+    const auto turn = wait();
     std::vector<std::pair<int, float>> result;
     for (const Ranked& one : rank(embedder_, query, documents).ranked)
       result.emplace_back(one.index, one.score);
@@ -55,8 +59,13 @@ class PyEmbedder {
   int max_tokens() const { return embedder_.max_tokens(); }
 
  private:
+  /// The calling thread must not have the interpreter's lock: the thread that has the turn may need it.
+  std::unique_lock<std::mutex> wait() {
+    home_.check("the embedder");
+    return std::unique_lock(mutex_);
+  }
   std::vector<float> compute(const std::vector<std::string>& texts, std::optional<Pooling> pooling) {
-    const auto hold = user_.hold("the embedder");
+    const auto turn = wait();
     std::vector<std::vector<Token>> tokens;
     for (const std::string& text : texts)
       tokens.push_back(
@@ -78,7 +87,8 @@ class PyEmbedder {
 
   ModelPtr model_;
   Embedder embedder_;
-  OneUser user_;
+  Home home_;
+  std::mutex mutex_;
 };
 
 }  // namespace
@@ -87,16 +97,20 @@ void bind_embedder(nb::module_& m) {
   nb::class_<PyEmbedder>(m, "Embedder")
       .def_static(
           "make",
-          [](const ModelPtr& model, int n_tokens, int n_threads) {
-            return std::make_unique<PyEmbedder>(model,
-                                                EmbedderParams{.n_tokens = n_tokens, .n_threads = n_threads});
+          [](const ModelPtr& model, const Dict& options) {
+            EmbedderParams params;
+            set_fields(params, embedder_fields(), options);
+            const Unlocked unlocked;
+            return std::make_unique<PyEmbedder>(model, params);
           },
-          nb::arg("model"), nb::arg("n_tokens"), nb::arg("n_threads"), WithoutLock())
+          nb::arg("model"), nb::arg("options"))
       .def("embed", &PyEmbedder::embed, nb::arg("texts"), nb::arg("normalize"), nb::arg("pooling").none(),
            nb::arg("dimensions").none())
       .def("rank", &PyEmbedder::rank_texts, nb::arg("query"), nb::arg("documents"), WithoutLock())
       .def_prop_ro("dimensions", &PyEmbedder::dimensions)
       .def_prop_ro("max_tokens", &PyEmbedder::max_tokens);
+
+  m.def("embedder_options", [] { return names_of(embedder_fields()); });
 }
 
 }  // namespace weft::python

@@ -161,9 +161,7 @@ std::unique_ptr<Answer> submit(Engine& self, std::vector<Token> prompt, const Di
     if (set_field(params.sampler, sampler_fields(), name, value) ||
         set_field(params, request_fields(), name, value))
       continue;
-    std::vector<std::string_view> known = names_of(sampler_fields());
-    for (const Field<RequestParams>& one : request_fields()) known.push_back(one.name);
-    unknown_option(name, known);
+    unknown_option(name);
   }
   if (grammar != nullptr)
     params.constraint = [compiled = grammar->compiled](int) { return compiled->constraint(); };
@@ -277,6 +275,16 @@ void bind_engine(nb::module_& m) {
       .def("shutdown", [](Engine& self) { self.service().shutdown(); }, WithoutLock());
 
   m.def("service_options", [] { return names_of(service_fields()); });
+  m.def("defaults", [] {
+    Dict defaults;
+    add_defaults(defaults, model_fields());
+    add_defaults(defaults, service_fields());
+    add_defaults(defaults, embedder_fields());
+    add_defaults(defaults, sampler_fields());
+    add_defaults(defaults, request_fields());
+    add_defaults(defaults, context_fields());
+    return defaults;
+  });
   m.def("request_options", [] {
     std::vector<std::string_view> names = names_of(sampler_fields());
     for (const Field<RequestParams>& one : request_fields()) names.push_back(one.name);

@@ -7,35 +7,74 @@
 
 #include "binding.h"
 #include "options.h"
+#include "weft/convert.h"
 
 namespace weft::python {
 
 namespace {
 
-ModelPtr load(const std::filesystem::path& path, const Dict& options, const nb::object& progress) {
-  ModelParams params;
-  set_fields(params, model_fields(), options);
-  // What Python throws on the way (Ctrl-C, or the callback itself) is thrown on when loading has ended.
-  std::optional<nb::python_error> thrown;
-  params.progress = [&](float done) {
+/// Calls back into Python with a fraction. False where that said False, or threw.
+class Progress {
+ public:
+  explicit Progress(nb::object callback) : callback_(std::move(callback)) {}
+  /// In any thread that does not have the interpreter's lock.
+  bool operator()(double done) {
     const Locked lock;
     try {
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      return progress.is_none() || !progress(done).is(nb::handle(Py_False));
+      return callback_.is_none() || !callback_(done).is(nb::handle(Py_False));
     } catch (nb::python_error& error) {
-      thrown.emplace(std::move(error));
+      thrown_.emplace(std::move(error));
       return false;
     }
-  };
-  std::shared_ptr<const Model> model;
-  try {
-    const Unlocked unlocked;
-    model = Model::load(path, params);
-  } catch (const Error&) {
-    if (thrown) throw std::move(*thrown);
-    throw;
   }
-  return std::make_shared<LoadedModel>(std::move(model));
+  /// Calls f without the interpreter's lock. An exception of the callback is thrown after f.
+  template <typename F>
+  auto run(const F& f) {
+    try {
+      const Unlocked unlocked;
+      return f();
+    } catch (const Error&) {
+      if (thrown_) throw std::move(*thrown_);
+      throw;
+    }
+  }
+
+ private:
+  nb::object callback_;
+  std::optional<nb::python_error> thrown_;
+};
+
+ModelPtr load(const std::filesystem::path& path, const Dict& options, const nb::object& callback) {
+  ModelParams params;
+  set_fields(params, model_fields(), options);
+  Progress progress(callback);
+  params.progress = [&](float done) { return progress(done); };
+  return std::make_shared<LoadedModel>(progress.run([&] { return Model::load(path, params); }));
+}
+
+std::filesystem::path convert_cached(const std::filesystem::path& folder, const std::filesystem::path& cache,
+                                     const nb::object& callback) {
+  Progress progress(callback);
+  return progress.run(
+      [&] { return converted(folder, cache, [&](double done) { return progress(done); }).file; });
+}
+
+Dict convert_folder(const std::filesystem::path& folder, const std::filesystem::path& to,
+                    const std::string& type, const std::string& pre_tokenizer, bool mmproj,
+                    const nb::object& callback) {
+  Progress progress(callback);
+  const ConvertParams params{
+      .type = type, .pre_tokenizer = pre_tokenizer, .mmproj = mmproj, .progress = [&](double done) {
+        return progress(done);
+      }};
+  const ConvertResult made = progress.run([&] { return convert(folder, to, params); });
+  Dict result;
+  result["architecture"] = to_str(made.architecture);
+  result["type"] = to_str(made.type);
+  result["n_tensors"] = made.n_tensors;
+  result["bytes"] = made.bytes;
+  return result;
 }
 
 Dict info(const LoadedModel& loaded) {
@@ -111,7 +150,11 @@ void bind_model(nb::module_& m) {
         return to_str(source->source());
       });
 
-  m.def("devices", &device_list);
+  m.def("devices", &device_list, "The devices that models and plans can be on.");
+  m.def("is_model_folder", &is_model_folder, nb::arg("path"));
+  m.def("converted", &convert_cached, nb::arg("folder"), nb::arg("cache"), nb::arg("progress").none());
+  m.def("convert", &convert_folder, nb::arg("folder"), nb::arg("to"), nb::arg("type"),
+        nb::arg("pre_tokenizer"), nb::arg("mmproj"), nb::arg("progress").none());
   m.def("model_options", [] { return names_of(model_fields()); });
 }
 

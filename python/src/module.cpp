@@ -55,10 +55,8 @@ nb::str to_str(std::string_view text) {
   return nb::steal<nb::str>(str);
 }
 
-void unknown_option(std::string_view name, std::span<const std::string_view> known) {
-  std::string text = "there is no option '" + std::string(name) + "'; there are";
-  for (const std::string_view one : known) text += (one == known.front() ? " " : ", ") + std::string(one);
-  throw nb::type_error(text.c_str());
+void unknown_option(std::string_view name) {
+  throw nb::type_error(("there is no option '" + std::string(name) + "'").c_str());
 }
 
 void wrong_type(std::string_view name, nb::handle value) {

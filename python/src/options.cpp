@@ -13,10 +13,12 @@ namespace {
 /// The option whose value is a member of a member.
 template <auto kOuter, auto kInner>
 constexpr Field<OwnerOf<kOuter>> inner(std::string_view name) {
-  return {name, [](OwnerOf<kOuter>& into, nb::handle value) {
+  return {name,
+          [](OwnerOf<kOuter>& into, nb::handle value) {
             auto& member = into.*kOuter.*kInner;
             member = nb::cast<std::remove_reference_t<decltype(member)>>(value);
-          }};
+          },
+          [](const OwnerOf<kOuter>& from) { return nb::cast(from.*kOuter.*kInner); }};
 }
 
 template <typename E>
@@ -127,6 +129,16 @@ std::span<const Field<ServiceParams>> service_fields() {
       Field<S>{"n_waiting",
                [](S& params, nb::handle value) { params.batcher.limits.n_waiting = nb::cast<int>(value); }},
       field<&S::n_unread>("n_unread"),
+  };
+  return kFields;
+}
+
+std::span<const Field<EmbedderParams>> embedder_fields() {
+  using E = EmbedderParams;
+  static constexpr std::array kFields = {
+      field<&E::n_tokens>("n_tokens"),
+      field<&E::n_threads>("n_threads"),
+      Field<E>{"use_adapters", [](E& params, nb::handle value) { params.adapters = adapter_uses(value); }},
   };
   return kFields;
 }

@@ -6,6 +6,7 @@
 #include "binding.h"
 #include "weft/batcher.h"
 #include "weft/context.h"
+#include "weft/embedder.h"
 #include "weft/model.h"
 #include "weft/sampler.h"
 #include "weft/service.h"
@@ -15,6 +16,7 @@ namespace weft::python {
 std::span<const Field<ModelParams>> model_fields();
 std::span<const Field<ContextParams>> context_fields();
 std::span<const Field<ServiceParams>> service_fields();
+std::span<const Field<EmbedderParams>> embedder_fields();
 std::span<const Field<SamplerParams>> sampler_fields();
 /// Of requests, besides those of their samplers.
 std::span<const Field<RequestParams>> request_fields();

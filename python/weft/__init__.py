@@ -10,8 +10,8 @@ from importlib.metadata import version as _version
 
 from . import arguments as _arguments  # Before all that uses what it wraps.
 from . import ops
-from ._weft import Batch, Context, Dim, Grammar, Graph, Sampler, Value, devices
-from .chats import ChatAnswer, ChatEvent, ChatStream, ToolCall
+from ._weft import Batch, Constraint, Context, Dim, Grammar, Graph, Sampler, Value, devices
+from .chats import ChatAnswer, ChatEvent, ChatPrompt, ChatStream, ToolCall
 from .embedder import Embedder, Ranked
 from .errors import (
     CacheFullError,
@@ -27,15 +27,16 @@ from .errors import (
     UnavailableError,
     UnsupportedError,
 )
-from .model import Model
+from .model import Model, convert
 from .plan import Plan
 from .streams import Completion, Stream, TokenLogprob
 
 __version__ = _version("weft")
 
 __all__ = [
-    "Batch", "CacheFullError", "CancelledError", "ChatAnswer", "ChatEvent", "ChatStream", "Completion", "Context", "DeviceError",
-    "Dim", "Embedder", "Error", "Grammar", "Graph", "InvalidArgumentError", "InvalidFileError", "IoError", "Model",
-    "NotFoundError", "OutOfMemoryError", "OverloadedError", "Plan", "Ranked", "Sampler", "Stream", "TokenLogprob", "ToolCall",
-    "UnavailableError", "UnsupportedError", "Value", "devices", "ops",
+    "Batch", "CacheFullError", "CancelledError", "ChatAnswer", "ChatEvent", "ChatPrompt", "ChatStream", "Completion",
+    "Constraint", "Context", "DeviceError", "Dim", "Embedder", "Error", "Grammar", "Graph", "InvalidArgumentError",
+    "InvalidFileError", "IoError", "Model", "NotFoundError", "OutOfMemoryError", "OverloadedError", "Plan", "Ranked",
+    "Sampler", "Stream", "TokenLogprob", "ToolCall",
+    "UnavailableError", "UnsupportedError", "Value", "convert", "devices", "ops",
 ]  # fmt: skip

@@ -6,19 +6,26 @@ what reads that list, and says which argument fits none of them."""
 from __future__ import annotations
 
 import ast
+import difflib
 import functools
+import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _weft
+from .errors import InvalidArgumentError
+from .options import OTHER_NAMES, About
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _FAILED = "incompatible function arguments"
 _NUMBERS = {"int": "__index__", "float": "__float__"}
@@ -61,6 +68,8 @@ def items(name: str, value: object, expected: str) -> list[Any]:
 def path(name: str, value: object) -> Path:
     """A file's name."""
     need((str, os.PathLike), name, value, "a path")
+    if not os.fspath(value):  # type: ignore[call-overload]
+        raise InvalidArgumentError(f"{name} is empty; it must be a path")
     return Path(value).expanduser()  # type: ignore[arg-type]
 
 
@@ -102,6 +111,150 @@ def written_as_json(name: str, value: object) -> str:
         raise TypeError(f"{name} cannot be written as JSON: {_one_line(error)}") from None
 
 
+# Options: by the tables of weft.options.
+
+
+@functools.lru_cache(maxsize=None)
+def known(table: type) -> dict[str, tuple[Any, About]]:
+    """The type of each option, and its About."""
+    found = {}
+    for name, kind in typing.get_type_hints(table, include_extras=True).items():
+        about = next((one for one in getattr(kind, "__metadata__", ()) if isinstance(one, About)), About(""))
+        found[name] = (typing.get_args(kind)[0] if hasattr(kind, "__metadata__") else kind, about)
+    return found
+
+
+_LARGEST = {int: 2**31 - 1, float: float(np.finfo(np.float32).max)}  # As C++ has them.
+_VAST = 1e9  # A bound that is not worth saying.
+_NOUNS = {int: ("an int", "ints"), float: ("a number", "numbers"), str: ("a str", "strs"), Path: ("a path", "paths"),
+          bool: ("True or False", "True or False"), Any: ("anything", "anything")}  # fmt: skip
+
+
+def _bounds(kind: type, about: About) -> tuple[float, float]:
+    largest = _LARGEST[kind]
+    return -largest - (kind is int) if about.least is None else about.least, largest if about.most is None else about.most
+
+
+def _is_of(kind: Any, value: object) -> bool:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Union:
+        return any(_is_of(one, value) for one in inner)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin is Sequence:
+        return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes)) and all(
+            _is_of(inner[0], one) for one in value
+        )
+    if origin is tuple:
+        return isinstance(value, (tuple, list)) and len(value) == len(inner) and all(map(_is_of, inner, value))
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_is_of(inner[0], k) and _is_of(inner[1], v) for k, v in value.items())
+    if kind is bool or isinstance(value, (bool, np.bool_)):
+        return kind in (bool, Any) and isinstance(value, (bool, np.bool_))
+    if kind in _LARGEST:
+        return hasattr(type(value), _NUMBERS[kind.__name__]) and not isinstance(value, (np.ndarray, np.complexfloating))
+    if kind is Path:
+        return isinstance(value, os.PathLike)
+    return kind is Any or (isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value))
+
+
+def _is_in_range(kind: Any, value: Any, about: About) -> bool:
+    """Of a value that is of the kind: whether its numbers are in the range."""
+    inner = typing.get_args(kind)
+    if typing.get_origin(kind) is Union:
+        return any(_is_of(one, value) and _is_in_range(one, value, about) for one in inner)
+    if typing.get_origin(kind) is Sequence:
+        return all(_is_in_range(inner[0], one, about) for one in value)
+    if typing.get_origin(kind) is tuple:
+        return all(_is_in_range(one, v, about) for one, v in zip(inner, value))
+    if typing.get_origin(kind) is Mapping:
+        return all(_is_in_range(inner[1], one, about) for one in value.values())
+    if kind not in _LARGEST:
+        return True
+    least, most = _bounds(kind, about)
+    return bool(least <= (value.__index__() if kind is int else float(value)) <= most)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else f"{value:g}"
+
+
+def described(kind: Any, about: About, plural: bool = False) -> str:
+    """What an option may be, in words."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Union:
+        return " or ".join(described(one, about, plural) for one in inner)
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, inner))
+    if origin is Sequence:
+        return ("lists of " if plural else "a list of ") + described(inner[0], about, True)
+    if origin is tuple:
+        return ("pairs (" if plural else "a pair (") + ", ".join(described(one, about) for one in inner) + ")"
+    if origin is Mapping:
+        of = "" if inner[1] is Any else f" of {described(inner[0], about, True)} to {described(inner[1], about, True)}"
+        return ("dictionaries" if plural else "a dictionary") + of
+    noun = _NOUNS[kind][plural]
+    least, most = about.least, about.most
+    if kind not in _LARGEST or least is None or least <= -_VAST:
+        return noun
+    return f"{noun} >= {_number(least)}" if most is None or most >= _VAST else f"{noun} from {_number(least)} to {_number(most)}"
+
+
+def similar(name: str, names: Iterable[str]) -> str:
+    """The name that is probably meant, for the end of a message; else all of them."""
+    names = list(names)
+    other = OTHER_NAMES.get(name.lower())
+    close = [other] if other in names else difflib.get_close_matches(name.lower(), names, 1, 0.7)
+    return f"did you mean '{close[0]}'?" if close else "there are " + ", ".join(sorted(names))
+
+
+def options(given: Mapping[str, Any], table: type) -> dict[str, Any]:
+    """Options as C++ takes them; None leaves an option out. TypeError for one that is unknown or of another type,
+    InvalidArgumentError for a number that is out of range."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known(table):
+            raise TypeError(f"there is no option '{name}'; {similar(name, known(table))}")
+        if value is None:
+            continue
+        kind, about = known(table)[name]
+        if not _is_of(kind, value):
+            raise wrong(name, value, described(kind, about) + ", or None for the default")
+        if not _is_in_range(kind, value, about):
+            bits = " of 32 bits" if about.most is None and isinstance(value, int) and value.bit_length() > 31 else ""
+            expected = described(kind, about) + bits
+            raise InvalidArgumentError(f"{name} is {_shown(value)}; it must be {expected}, or None for the default")
+        try:
+            made = value if about.made is None else about.made(value)
+        except ValueError:
+            raise wrong(name, value, described(kind, about) + ", or None for the default") from None
+        if made is not None:
+            found[name] = bool(made) if isinstance(made, np.bool_) else made
+    return found
+
+
+def listed(table: type) -> str:
+    """The options of a table, for a docstring."""
+    defaults = {name: f"{value:.6g}" if isinstance(value, float) else repr(value) for name, value in _weft.defaults().items()}
+    return "\n".join(
+        f"    {name}: {described(kind, about)} (default {about.default or defaults.get(name, 'none')}). {about.meaning}"
+        for name, (kind, about) in known(table).items()
+    )
+
+
+def takes(table: type) -> Callable[[_Function], _Function]:
+    """Lists the options that a function takes in its docstring."""
+
+    def document(function: _Function) -> _Function:
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nOptions:\n{listed(table)}"
+        return function
+
+    return document
+
+
+# Functions of C++.
+
+
 def _name(kind: ast.expr) -> str:
     return kind.attr if isinstance(kind, ast.Attribute) else kind.id if isinstance(kind, ast.Name) else ""
 
@@ -127,7 +280,7 @@ def _fits(kind: ast.expr, value: object, bits: int) -> bool:
             return isinstance(value, Mapping) and all(
                 _fits(inner[0], k, bits) and _fits(inner[1], v, bits) for k, v in value.items()
             )
-        return True
+        return _name(kind.value) != "NDArray" or isinstance(value, np.ndarray)
     name = _name(kind)
     if name in _NUMBERS:
         return hasattr(type(value), _NUMBERS[name]) and not (isinstance(value, int) and value.bit_length() > bits)
@@ -190,6 +343,24 @@ def _explain(error: TypeError, given: tuple[Any, ...], named: dict[str, Any]) ->
     return TypeError(f"{function}() takes ({types}), and not these ({told})")
 
 
+def _signature(function: Any) -> inspect.Signature:
+    """For inspect and help(): of several signatures, the longest."""
+    found: list[list[inspect.Parameter]] = []
+    for text, _, defaults in function.__nb_signature__:
+        # nanobind writes the defaults as \\0, \\1 and so on, and their values apart.
+        line = re.sub(r"ndarray\[[^\[\]]*\]", "ndarray", text).replace("\\", "_")
+        arguments = ast.parse(f"{line}: ...").body[0].args  # type: ignore[attr-defined]
+        names = [*arguments.posonlyargs, *arguments.args]
+        said = [defaults[int(one.id[1:])] if isinstance(one, ast.Name) else ast.literal_eval(one) for one in arguments.defaults]
+        values = [inspect.Parameter.empty] * (len(names) - len(said)) + said
+        found.append([
+            inspect.Parameter(name.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value,
+                              annotation=_readable(name.annotation) if name.annotation else inspect.Parameter.empty)
+            for name, value in zip(names, values)
+        ])  # fmt: skip
+    return inspect.Signature(max(found, key=len))
+
+
 def _clear(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*given: Any, **named: Any) -> Any:
@@ -201,6 +372,7 @@ def _clear(function: Callable[..., Any]) -> Callable[..., Any]:
             explained = _explain(error, given, named)
         raise explained
 
+    call.__signature__ = _signature(function)  # type: ignore[attr-defined]
     return call
 
 

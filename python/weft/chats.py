@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
-from . import _weft
-from .streams import Stream
+from . import _weft, arguments
+from .streams import Stream, TokenLogprob
+
+# The stops of whole responses.
+_WHOLE = ("end", "stop")
+
+
+def tool_name(choice: Union[str, Mapping[str, Any]]) -> str:
+    """A tool_choice: "auto", "none", "required" or the name of a tool, which may be given in OpenAI's form."""
+    if isinstance(choice, Mapping):
+        function = choice.get("function", choice)
+        name = function.get("name") if isinstance(function, Mapping) else None
+        if not isinstance(name, str):
+            raise arguments.wrong("tool_choice", choice, 'a tool: {"type": "function", "function": {"name": ...}}')
+        return name
+    arguments.need(str, "tool_choice", choice, "a str or a dictionary")
+    return choice
+
+
+@dataclass
+class ChatPrompt:
+    """A conversation as the model's template writes it."""
+
+    text: str
+    tokens: list[int]
+    stop: list[str]  # Texts that end the answer, besides end tokens.
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class ChatEvent(NamedTuple):
@@ -25,8 +52,9 @@ class ChatEvent(NamedTuple):
 @dataclass
 class ToolCall:
     name: str
-    arguments: str = ""  # JSON
+    arguments: str = ""  # JSON; the beginning of it where `whole` is False.
     id: str = ""
+    whole: bool = False  # False while it is generated, and where the answer was cut off in it.
 
 
 @dataclass
@@ -38,19 +66,21 @@ class ChatAnswer:
     tool_calls: list[ToolCall] = field(default_factory=list)
     stop: str = ""  # As weft.Completion's.
     stats: dict[str, Any] = field(default_factory=dict)
+    tokens: list[int] = field(default_factory=list)  # All that were generated, of reasoning and calls too.
+    logprobs: list[TokenLogprob] = field(default_factory=list)  # Of `tokens`, where they were asked for.
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # Where they were asked for.
 
     def __str__(self) -> str:
         return self.content
 
     def message(self) -> dict[str, Any]:
-        """As the next message of the conversation."""
+        """The response as the next message of the conversation, without a tool call that was cut off."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.reasoning:
             message["reasoning_content"] = self.reasoning
-        if self.tool_calls:
+        if calls := [call for call in self.tool_calls if call.whole]:
             message["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in self.tool_calls
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in calls
             ]
         return message
 
@@ -63,13 +93,16 @@ class ChatAnswer:
             self.tool_calls.append(ToolCall(name=event.name, id=event.id or f"call_{event.call}"))
         elif event.kind == "tool_arguments":
             self.tool_calls[event.call].arguments += event.text
+        elif event.kind == "tool_call_end":
+            self.tool_calls[event.call].whole = True
 
 
 class ChatStream(Iterator[ChatEvent], AsyncIterator[ChatEvent]):
     """An answer as it is written: events, for `for` and `async for`. `answer` has what was told so far. Ends as Stream does."""
 
     def __init__(self, stream: Stream, opening: _weft.Opening) -> None:
-        self.answer = ChatAnswer()
+        done = stream.completion
+        self.answer = ChatAnswer(tokens=done.tokens, logprobs=done.logprobs, prompt_logprobs=done.prompt_logprobs)
         self._stream = stream
         self._opening = opening
         self._events: deque[ChatEvent] = deque()
@@ -123,13 +156,17 @@ class ChatStream(Iterator[ChatEvent], AsyncIterator[ChatEvent]):
 
     def _push(self, text: str | None) -> None:
         self._ended = text is None
-        events = self._opening.finish() if text is None else self._opening.push(text)
+        stop = self._stream.completion.stop
+        events = self._opening.finish(stop not in _WHOLE) if text is None else self._opening.push(text)
         self._events.extend(ChatEvent(*event) for event in events)
         if self._ended:
-            self.answer.stop = self._stream.completion.stop
+            self.answer.stop = stop
             self.answer.stats = self._stream.completion.stats
 
     def _pop(self) -> ChatEvent:
         event = self._events.popleft()
         self.answer.add(event)
         return event
+
+    def __repr__(self) -> str:
+        return f"<weft.ChatStream {self.answer.stop or 'open'}, {len(self.answer.tokens)} tokens>"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Literal, NamedTuple, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _weft, arguments
-from .model import Model
-from .options import FilePath
+from .model import Model, check_adapters
+from .options import EmbedderOptions, FilePath
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Ranked(NamedTuple):
@@ -21,15 +25,21 @@ class Ranked(NamedTuple):
 
 
 class Embedder:
-    """Vectors of texts, by an encoder or a decoder. Used by one thread at a time.
+    @arguments.takes(EmbedderOptions)
+    def __init__(self, model: Union[Model, FilePath], **options: Unpack[EmbedderOptions]) -> None:
+        """Computes vectors of documents, with an encoder or a decoder. Any thread may use it; each waits for its turn.
 
-    `n_tokens`: of a text at most, the rest is cut off (0: what the model was trained for, at most 8192)."""
-
-    def __init__(self, model: Union[Model, FilePath], *, n_tokens: int = 0, n_threads: int = 0, **options: Any) -> None:
-        if isinstance(model, Model) and options:
-            raise TypeError(f"the model is loaded already: {', '.join(options)} cannot be said here")
-        self.model = model if isinstance(model, Model) else Model(model, n_threads=n_threads, **options)
-        self._embedder = _weft.Embedder.make(self.model._model, n_tokens, n_threads)
+        `model`: a weft.Model, or a path, whose model is loaded with the options of LoadOptions."""
+        given = arguments.options(options, EmbedderOptions)
+        own = {name: value for name, value in given.items() if name in _weft.embedder_options()}
+        if not isinstance(model, Model):
+            load = {name: value for name, value in given.items() if name == "n_threads" or name not in own}
+            model = Model(model, **load)  # type: ignore[arg-type]
+        elif more := given.keys() - own.keys():
+            raise TypeError(f"the model is loaded already: {', '.join(sorted(more))} cannot be said here")
+        check_adapters(own.setdefault("use_adapters", model.default_adapters), model.n_adapters)
+        self.model = model
+        self._embedder = _weft.Embedder.make(model._model, own)
 
     @property
     def dimensions(self) -> int:
@@ -39,6 +49,9 @@ class Embedder:
     def max_tokens(self) -> int:
         """Of a text."""
         return self._embedder.max_tokens
+
+    def __repr__(self) -> str:
+        return f"<weft.Embedder of {self.model!r}, {self.dimensions} dimensions>"
 
     def embed(
         self,
@@ -50,10 +63,20 @@ class Embedder:
     ) -> npt.NDArray[np.float32]:
         """A row for each text; of one text, given as such, the row alone. `pooling`: as the model's file says. `dimensions`:
         only so many, for models that were trained for it."""
-        rows: npt.NDArray[np.float32] = self._embedder.embed(
-            [texts] if isinstance(texts, str) else arguments.items("texts", texts, "a text or a list of texts"), normalize, pooling, dimensions
-        )
+        documents = [texts] if isinstance(texts, str) else arguments.items("texts", texts, "a text or a list of texts")
+        rows: npt.NDArray[np.float32] = self._embedder.embed(documents, normalize, pooling, dimensions)
         return rows[0] if isinstance(texts, str) else rows
+
+    async def embed_async(
+        self,
+        texts: Union[str, Sequence[str]],
+        *,
+        normalize: bool = True,
+        pooling: Optional[Literal["mean", "cls", "last"]] = None,
+        dimensions: Optional[int] = None,
+    ) -> npt.NDArray[np.float32]:
+        """The same for event loops, in another thread."""
+        return await asyncio.to_thread(self.embed, texts, normalize=normalize, pooling=pooling, dimensions=dimensions)
 
     def rank(self, query: str, documents: Sequence[str]) -> list[Ranked]:
         """Documents by how well they answer, the best first: with models that rank."""

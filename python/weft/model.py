@@ -5,22 +5,52 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Literal, Optional, TypedDict, Union, overload
+
+import numpy as np
 
 from . import _weft, arguments
-from .chats import ChatAnswer, ChatStream
-from .errors import InvalidArgumentError
-from .options import ContextOptions, FilePath, ModelOptions, RequestOptions, SamplingOptions
-from .streams import Completion, LoopQueues, Stream
+from .chats import ChatAnswer, ChatPrompt, ChatStream, tool_name
+from .errors import InvalidArgumentError, NotFoundError
+from .options import (
+    AnswerOptions,
+    ConstraintOptions,
+    ContextOptions,
+    FilePath,
+    LoadOptions,
+    ModelOptions,
+    RequestOptions,
+    SamplingOptions,
+    ServiceOptions,
+)
+from .streams import Completion, LoopQueues, Stream, in_turn
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Prompt = Union[str, Sequence[int]]
 Messages = Union[str, Sequence[Mapping[str, Any]]]
+
+
+class ConversationOptions(TypedDict, total=False):
+    """The parameters of Model.apply_chat_template(), except the messages."""
+
+    tools: Optional[Sequence[Mapping[str, Any]]]
+    tool_choice: Union[str, Mapping[str, Any]]
+    parallel_tool_calls: bool
+    reasoning_effort: str
+    chat_template: Optional[str]
+    template_variables: Optional[Mapping[str, Any]]
+    continue_answer: bool
+
+
+class ChatOptions(ConversationOptions, AnswerOptions, total=False):
+    """Of Model.chat() and Model.chat_stream()."""
+
 
 # Of an engine, unless the options say otherwise: so many requests are computed at once.
 _N_SEQUENCES = 32
@@ -52,21 +82,82 @@ def cache_folder(name: str) -> Optional[Path]:
     return None
 
 
-def _split_options(options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Those of loading, of contexts and of services; some belong to several."""
-    tables = [_weft.model_options(), _weft.context_options(), _weft.service_options()]
-    known = {name for table in tables for name in table}
-    for name in options:
-        if name not in known:
-            raise TypeError(f"there is no option '{name}'; there are {', '.join(sorted(known))}")
-    return [{name: value for name, value in options.items() if name in table} for table in tables]
+def _engine_options(options: dict[str, Any], n_adapters: int, has_draft: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those of contexts and of services, with the defaults that a model's engine has. Refuses what contradicts itself."""
+    context = {name: value for name, value in options.items() if name in arguments.known(ContextOptions)}
+    service = {name: value for name, value in options.items() if name in arguments.known(ServiceOptions)}
+    n_running = service.get("n_running", 0)
+    if n_running > context.setdefault("n_sequences", max(_N_SEQUENCES, n_running)):
+        raise InvalidArgumentError(f"n_running is {n_running} and n_sequences {context['n_sequences']}; make n_sequences as large")
+    speculation = service.setdefault("speculation", "model" if has_draft else "none")
+    if has_draft != (speculation == "model"):
+        given = "a draft model is given" if has_draft else "there is no draft model"
+        raise InvalidArgumentError(f"speculation is {speculation!r} and {given}; 'model' goes with draft=weft.Model(...)")
+    check_adapters(context.setdefault("use_adapters", [(i, 1.0) for i in range(n_adapters)]), n_adapters)
+    return context, service
+
+
+def check_adapters(uses: Sequence[tuple[int, float]], n_adapters: int) -> None:
+    """Refuses a use of adapters that a model does not have."""
+    for number, _ in uses:
+        if not 0 <= number < n_adapters:
+            there = "the model was loaded without adapters=[...]" if n_adapters == 0 else f"the model has 0 to {n_adapters - 1}"
+            raise InvalidArgumentError(f"use_adapters names the adapter {number}; {there}")
+
+
+def _file_of(path: Path, progress: Optional[Callable[[float], Any]]) -> Path:
+    """The GGUF file of a model. A folder as Hugging Face has them is converted when it is first loaded. A bare name may be the
+    name of a model in the cache of the program `weft`."""
+    if not _weft.is_model_folder(path):
+        if path.is_dir():
+            raise NotFoundError(f"{path} is a folder without a config.json; give a GGUF file, or a folder of Hugging Face's form")
+        models = cache_folder("models") if path.name == str(path) and not path.exists() else None
+        found = [file for name in (path.name, path.name + ".gguf") if models and (file := models / name).is_file()]
+        return found[0] if found else path
+    cache = cache_folder("converted")
+    if cache is None:
+        raise NotFoundError(f"{path} is a folder, whose converted model has no place: set WEFT_CACHE, or use weft.convert()")
+    return Path(_weft.converted(path, cache, progress))
+
+
+def _warn_of_unused(chat: _weft.Chat, reasoning_effort: str, variables: Mapping[str, Any]) -> None:
+    """Warns of variables that the template's source does not name."""
+    unused = [f"the variable {name!r}" for name in variables if str(name) not in chat.source]
+    if reasoning_effort and not chat.has_reasoning and "reasoning_effort" not in chat.source:
+        unused.append("reasoning_effort")
+    for what in unused:
+        warnings.warn(f"the model's chat template does not use {what}: it has no effect", stacklevel=5)
+
+
+def convert(
+    folder: FilePath,
+    to: FilePath,
+    *,
+    type: Literal["auto", "f32", "f16", "bf16", "q8_0"] = "auto",
+    pre_tokenizer: str = "",
+    mmproj: bool = False,
+    progress: Optional[Callable[[float], Any]] = None,
+) -> dict[str, Any]:
+    """Writes the model of a folder, as Hugging Face has them, as a GGUF file. `type` is the type of matrices ("auto": as most of
+    the folder's weights). `mmproj`: writes the image encoder instead of the language model. `progress` is called with 0 to 1;
+    returning False cancels. Returns the architecture, the type, the number of tensors and their bytes."""
+    paths = arguments.path("folder", folder), arguments.path("to", to)
+    if progress is not None and not callable(progress):
+        raise arguments.wrong("progress", progress, "a callable")
+    return dict(_weft.convert(*paths, type, pre_tokenizer, mmproj, progress))
+
+
+def _is_batch(prompts: object) -> bool:
+    """Whether it is a list of prompts or conversations, and not one."""
+    return isinstance(prompts, (list, tuple)) and len(prompts) > 0 and isinstance(prompts[0], (str, list, tuple, np.ndarray))
 
 
 def _constraint(options: dict[str, Any]) -> Optional[tuple[str, str]]:
     """Takes what a text is held to out of the options: a kind of grammar, and its source."""
-    found = [(name, value) for name in ("grammar", "regex", "json_schema") if (value := options.pop(name, None)) not in (None, False)]
+    given = [(name, options.pop(name, None)) for name in arguments.known(ConstraintOptions)]
+    found = [(name, value) for name, value in given if value is not None and value is not False]
     if len(found) > 1:
-        raise InvalidArgumentError("a text is held to one of grammar, regex and json_schema")
+        raise InvalidArgumentError(f"{' and '.join(name for name, _ in found)} are given; a completion is held to one of them")
     if not found:
         return None
     name, value = found[0]
@@ -74,18 +165,13 @@ def _constraint(options: dict[str, Any]) -> Optional[tuple[str, str]]:
         return "json_object", ""
     if name == "json_schema" and not isinstance(value, str):
         return name, arguments.written_as_json(name, value)
-    arguments.need(str, name, value, "a text")
     return {"grammar": "gbnf"}.get(name, name), value
 
 
 class Model:
-    """A model of a GGUF file. What it writes is computed by one engine, made when it is first asked for, that serves all
-    threads and tasks in common steps.
+    """A model that is loaded. One engine, made for the first request, serves all threads and tasks in common steps."""
 
-    `progress` is called with 0 to 1 while weights load; returning False cancels. `draft`: a smaller model with the same
-    vocabulary, which writes ahead. Weights that were packed are kept where the program `weft` keeps them, unless
-    `pack_cache` says otherwise ("": nowhere)."""
-
+    @arguments.takes(ModelOptions)
     def __init__(
         self,
         path: FilePath,
@@ -94,19 +180,24 @@ class Model:
         draft: Optional[Model] = None,
         **options: Unpack[ModelOptions],
     ) -> None:
+        """`path`: a GGUF file, the name of one in the cache of the program `weft`, or a folder with config.json and safetensors
+        as Hugging Face has them, which is converted once. `progress` is called with 0 to 1 while a folder is converted and
+        while weights load; returning False cancels. `draft`: a smaller model with the same vocabulary, which drafts tokens."""
         file = arguments.path("path", path)
         if draft is not None:
             arguments.need(Model, "draft", draft, "a weft.Model")
         if progress is not None and not callable(progress):
-            raise arguments.wrong("progress", progress, "what can be called")
-        load, self._context_options, self._service_options = _split_options(options)
-        self._context_options.setdefault("n_sequences", _N_SEQUENCES)
-        load.setdefault("n_sequences", self._context_options["n_sequences"])
-        load.setdefault("pack_cache", cache_folder("packed"))
-        if load.get("pack_cache") is not None:
-            arguments.need((str, os.PathLike), "pack_cache", load["pack_cache"], "a path")
-            load["pack_cache"] = os.fspath(load["pack_cache"])
-        self._model = _weft.Model.load(file, load, progress)
+            raise arguments.wrong("progress", progress, "a callable")
+        given = arguments.options(options, ModelOptions)
+        self.n_adapters = len(given.get("adapters", ()))
+        self._context_options, self._service_options = _engine_options(given, self.n_adapters, draft is not None)
+        sizes = {name: value for name, value in self._context_options.items() if name in _weft.model_options()}
+        load = {name: value for name, value in given.items() if name in arguments.known(LoadOptions)} | sizes
+        if cache := load.setdefault("pack_cache", cache_folder("packed") or ""):
+            load["pack_cache"] = os.fspath(cache)
+        self.path = file
+        self.options = given
+        self._model = _weft.Model.load(_file_of(file, progress), load, progress)
         self._draft = draft
         self._lock = threading.Lock()
         self._engine: Optional[_weft.Engine] = None
@@ -141,6 +232,11 @@ class Model:
         """Its source, in Jinja."""
         return self._model.chat_template
 
+    @property
+    def default_adapters(self) -> list[tuple[int, float]]:
+        """(number, scale) of the LoRA adapters that apply unless a request says otherwise."""
+        return list(self._context_options["use_adapters"])
+
     def __repr__(self) -> str:
         info = self.info
         return f"<weft.Model {info['name']!r} {info['architecture']} {info['quantisation']}>"
@@ -167,74 +263,122 @@ class Model:
         """Whether the token ends texts."""
         return self._model.is_end(token)
 
-    # Writing.
+    # Completions.
 
-    def generate(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Completion:
-        """Goes on with a text, or with tokens, to the end."""
+    @overload
+    def generate(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Completion: ...
+    @overload
+    def generate(self, prompt: Sequence[Prompt], **options: Unpack[RequestOptions]) -> list[Completion]: ...
+    @arguments.takes(RequestOptions)
+    def generate(self, prompt: Union[Prompt, Sequence[Prompt]], **options: Unpack[RequestOptions]) -> Any:
+        """Completes a prompt, which is a str or a list of tokens. A list of prompts gives a list of completions in its order;
+        they share the engine's steps."""
+        if _is_batch(prompt):
+            return self._in_turn(prompt, lambda one: self.stream(one, **options))
         return self.stream(prompt, **options).read()
 
+    @arguments.takes(RequestOptions)
+    async def generate_async(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Completion:
+        """The same for event loops, of one prompt."""
+        return await self.stream(prompt, **options).read_async()
+
+    @arguments.takes(RequestOptions)
     def stream(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Stream:
-        """The same as it is written. The request runs from here on."""
+        """The completion as it is generated. The request runs from here on."""
         if isinstance(prompt, (bytes, bytearray, memoryview)):  # Its numbers would be taken for tokens.
             raise TypeError("a prompt is text or tokens; bytes are neither: decode them")
+        given = arguments.options(options, RequestOptions)
         tokens = self.tokenize(prompt) if isinstance(prompt, str) else arguments.items("prompt", prompt, "text or tokens")
-        given: dict[str, Any] = dict(options)
         constraint = _constraint(given)
         return self._submit(tokens, given, self._grammar(*constraint) if constraint else None)
 
-    def chat(self, messages: Messages, **options: Any) -> ChatAnswer:
-        """Answers a conversation. Parameters as chat_stream() has them."""
+    # Conversations.
+
+    @overload
+    def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatAnswer: ...
+    @overload
+    def chat(self, messages: Sequence[Messages], **options: Unpack[ChatOptions]) -> list[ChatAnswer]: ...
+    @arguments.takes(AnswerOptions)
+    def chat(self, messages: Union[Messages, Sequence[Messages]], **options: Unpack[ChatOptions]) -> Any:
+        """Responds to a conversation. A list of conversations gives a list of responses in its order; they share the engine's
+        steps. The parameters are explained at chat_stream()."""
+        if _is_batch(messages):
+            return self._in_turn(messages, lambda one: self.chat_stream(one, **options))
         return self.chat_stream(messages, **options).read()
 
+    @arguments.takes(AnswerOptions)
+    async def chat_async(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatAnswer:
+        """The same for event loops, of one conversation."""
+        return await self.chat_stream(messages, **options).read_async()
+
+    @arguments.takes(AnswerOptions)
     def chat_stream(
         self,
         messages: Messages,
         *,
         tools: Optional[Sequence[Mapping[str, Any]]] = None,
-        tool_choice: str = "auto",
+        tool_choice: Union[str, Mapping[str, Any]] = "auto",
+        parallel_tool_calls: bool = True,
         reasoning_effort: str = "",
         chat_template: Optional[str] = None,
         template_variables: Optional[Mapping[str, Any]] = None,
         continue_answer: bool = False,
-        **options: Unpack[RequestOptions],
+        **options: Unpack[AnswerOptions],
     ) -> ChatStream:
-        """An answer as it is written. Messages and tools are as OpenAI's chat API has them; one text is a user's message.
-        `tool_choice` is "auto", "none", "required" or the name of a tool. With `continue_answer` the last message is the
-        beginning of the answer. A grammar or schema holds the content, not the reasoning before it."""
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
-        messages = arguments.items("messages", messages, "a text or a list of messages")
-        for message in messages:
-            arguments.need(Mapping, "a message", message, "a dictionary")
-        for name, text in (("tool_choice", tool_choice), ("reasoning_effort", reasoning_effort)):
-            arguments.need(str, name, text, "a text")
-        if template_variables is not None:
-            arguments.need(Mapping, "template_variables", template_variables, "names and values")
-        known = [] if tools is None else arguments.items("tools", tools, "a list of tools")
-        given: dict[str, Any] = dict(options)
-        opening = self._chat(chat_template).open(
-            messages=arguments.written_as_json("messages", messages),
-            tools=arguments.written_as_json("tools", known) if known else "",
-            tool_choice=tool_choice,
-            reasoning_effort=reasoning_effort,
-            variables=arguments.written_as_json("template_variables", dict(template_variables)) if template_variables else "",
-            add_generation_prompt=not continue_answer,
-            grammar=_constraint(given),
-        )
-        stop = given.pop("stop", None)
-        own = [stop] if isinstance(stop, str) else arguments.items("stop", stop, "a text or a list of texts") if stop is not None else []
-        given["stop"] = [*own, *opening.stop]
+        """Streams the response to a conversation. Messages and tools are as OpenAI's chat API has them; a str is a user's
+        message. `tool_choice` is "auto", "none", "required", the name of a tool, or a tool in OpenAI's form. With
+        `parallel_tool_calls=False` a response has one call at most. With `continue_answer` the response continues the last
+        message. A grammar or schema constrains the content, not the reasoning before it."""
+        given = arguments.options(options, AnswerOptions)
+        opening = self._open(
+            messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, chat_template, template_variables, continue_answer,
+            _constraint(given),
+        )  # fmt: skip
+        stop = given.pop("stop", [])
+        given["stop"] = [*([stop] if isinstance(stop, str) else stop), *opening.stop]
         given["special"] = True  # Marks of calls and reasoning may be control tokens.
         return ChatStream(self._submit(opening.tokens, given, opening.grammar), opening)
 
+    def apply_chat_template(
+        self,
+        messages: Messages,
+        *,
+        tools: Optional[Sequence[Mapping[str, Any]]] = None,
+        tool_choice: Union[str, Mapping[str, Any]] = "auto",
+        parallel_tool_calls: bool = True,
+        reasoning_effort: str = "",
+        chat_template: Optional[str] = None,
+        template_variables: Optional[Mapping[str, Any]] = None,
+        continue_answer: bool = False,
+    ) -> ChatPrompt:
+        """The prompt of a conversation, as a string and as tokens, up to the beginning of the response. The parameters are
+        explained at chat_stream()."""
+        opening = self._open(
+            messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, chat_template, template_variables, continue_answer,
+            None,
+        )  # fmt: skip
+        return ChatPrompt(opening.prompt, opening.tokens, opening.stop)
+
     # One's own loop.
 
+    @arguments.takes(ContextOptions)
     def context(self, **options: Unpack[ContextOptions]) -> _weft.Context:
         """Sequences over a cache of their own, to be computed batch by batch."""
-        return _weft.Context.make(self._model, dict(options))
+        given = arguments.options(options, ContextOptions)
+        check_adapters(given.setdefault("use_adapters", self.default_adapters), self.n_adapters)
+        return _weft.Context.make(self._model, given)
 
+    @arguments.takes(SamplingOptions)
     def sampler(self, **options: Unpack[SamplingOptions]) -> _weft.Sampler:
-        return _weft.Sampler.make(self._model, dict(options))
+        """Chooses tokens from logits, with a random number generator and a history of its own."""
+        return _weft.Sampler.make(self._model, arguments.options(options, SamplingOptions))
+
+    def grammar(self, **constraint: Unpack[ConstraintOptions]) -> _weft.Grammar:
+        """A grammar, regex or json_schema, compiled for the model's vocabulary: for a loop of one's own, and for tests."""
+        found = _constraint(arguments.options(constraint, ConstraintOptions))
+        if found is None:
+            raise TypeError("grammar() needs one of grammar, regex and json_schema")
+        return self._grammar(*found)
 
     # The engine.
 
@@ -279,12 +423,55 @@ class Model:
             return self._engine
 
     def _submit(self, tokens: list[int], options: dict[str, Any], grammar: Optional[_weft.Grammar]) -> Stream:
-        logprobs = options.get("logprobs")
-        if isinstance(logprobs, int) and logprobs < 0:
-            raise InvalidArgumentError(f"logprobs is {logprobs}; it is how many are told beside each token's own, or None")
+        least, most = options.get("min_tokens", 0), options.get("max_tokens", -1)
+        if 0 <= most < least:
+            raise InvalidArgumentError(f"min_tokens is {least} and max_tokens {most}; make min_tokens the smaller one")
+        check_adapters(options.get("use_adapters", ()), self.n_adapters)
         engine = self._the_engine()
         answer = engine.submit(tokens, options, grammar)
-        return Stream(engine, answer, self._loops, logprobs is not None)
+        return Stream(engine, answer, self._loops, "logprobs" in options)
+
+    def _in_turn(self, requests: Sequence[Any], start: Callable[[Any], Any]) -> list[Any]:
+        """Enough of them at the same time for the engine to fill its steps."""
+        return list(in_turn(requests, 2 * self._context_options["n_sequences"], start, lambda stream: stream.read()))
+
+    def _open(
+        self,
+        messages: Messages,
+        tools: Optional[Sequence[Mapping[str, Any]]],
+        tool_choice: Union[str, Mapping[str, Any]],
+        parallel_tool_calls: bool,
+        reasoning_effort: str,
+        chat_template: Optional[str],
+        template_variables: Optional[Mapping[str, Any]],
+        continue_answer: bool,
+        grammar: Optional[tuple[str, str]],
+    ) -> _weft.Opening:
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        messages = arguments.items("messages", messages, "a text or a list of messages")
+        for message in messages:
+            arguments.need(Mapping, "a message", message, "a dictionary")
+        known = [] if tools is None else arguments.items("tools", tools, "a list of tools")
+        if continue_answer and grammar is not None:
+            raise InvalidArgumentError("a response that is continued cannot be held to a grammar, regex or json_schema")
+        arguments.need(str, "reasoning_effort", reasoning_effort, "a text")
+        for name, flag in (("parallel_tool_calls", parallel_tool_calls), ("continue_answer", continue_answer)):
+            arguments.need(bool, name, flag, "True or False")
+        if template_variables is not None:
+            arguments.need(Mapping, "template_variables", template_variables, "names and values")
+        chat = self._chat(chat_template)
+        _warn_of_unused(chat, reasoning_effort, template_variables or {})
+        return chat.open(
+            messages=arguments.written_as_json("messages", messages),
+            tools=arguments.written_as_json("tools", known) if known else "",
+            tool_choice=tool_name(tool_choice),
+            parallel_tool_calls=parallel_tool_calls,
+            reasoning_effort=reasoning_effort,
+            variables=arguments.written_as_json("template_variables", dict(template_variables)) if template_variables else "",
+            add_generation_prompt=not continue_answer,
+            grammar=grammar,
+        )
 
     def _chat(self, template: Optional[str]) -> _weft.Chat:
         if template is not None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from . import _weft
 from .errors import DeviceError, InvalidArgumentError
+
+_Request = TypeVar("_Request")
+_Opened = TypeVar("_Opened")
+_Read = TypeVar("_Read")
 
 
 class TokenLogprob(NamedTuple):
@@ -41,9 +46,9 @@ class Completion:
         text = chunk.text
         self.text += text
         self.tokens += chunk.tokens
+        self.prompt_logprobs += [TokenLogprob(*one) for one in chunk.prompt_logprobs]  # Empty unless asked for.
         if with_logprobs:
             self.logprobs += [TokenLogprob(*one) for one in chunk.logprobs]
-            self.prompt_logprobs += [TokenLogprob(*one) for one in chunk.prompt_logprobs]
         if chunk.done:
             self.stop = chunk.stop
             self.stats = chunk.stats
@@ -214,3 +219,20 @@ class Stream(Iterator[str], AsyncIterator[str]):
         if chunk.done:
             self._answer = None
         return self.completion.add(chunk, self._with_logprobs)
+
+    def __repr__(self) -> str:
+        state = self.completion.stop or ("open" if self._answer is not None else "closed")
+        return f"<weft.Stream {state}, {len(self.completion.tokens)} tokens>"
+
+
+def in_turn(
+    requests: Iterable[_Request], n_at_once: int, start: Callable[[_Request], _Opened], read: Callable[[_Opened], _Read]
+) -> Iterator[_Read]:
+    """The results of many requests in their order. So many run at the same time."""
+    opened: deque[_Opened] = deque()
+    for request in requests:
+        opened.append(start(request))
+        if len(opened) == n_at_once:
+            yield read(opened.popleft())
+    while opened:
+        yield read(opened.popleft())

@@ -77,8 +77,7 @@ class Generator {
     const auto room = static_cast<std::size_t>(context_.cells_total() - context_.cells_used());
     if (prompt.size() > room)
       refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
-             std::to_string(room) +
-             "; make the context with a larger n_ctx (-c of the program), or the prompt shorter");
+             std::to_string(room) + "; make the context larger (n_ctx), or the prompt shorter");
   }
 
   void check_shift() const {

@@ -73,6 +73,32 @@ TEST(BatcherLogprobs, AreThoseOfTheWholeRows) {
   }
 }
 
+TEST(BatcherLogprobs, PromptLogprobsNeedNoLogprobsOfTheResponse) {
+  const auto model = golden("llama");
+  const std::vector<Token> prompt = {3, 1, 4, 1, 5, 9, 2, 6};
+  for (const int n_best : {0, 64}) {
+    std::vector<std::vector<float>> read(2);
+    for (const int n_logprobs : {-1, 0}) {
+      Context context(model, {.n_ctx = 512, .n_threads = 1, .n_best = n_best});
+      Batcher batcher(context);
+      RequestParams params{.n_predict = 3, .n_logprobs = n_logprobs, .prompt_logprobs = true};
+      params.on_output = [&](const Output& output) {
+        for (const OutputToken& token : output.prompt) {
+          read[static_cast<std::size_t>(n_logprobs + 1)].push_back(token.logprob);
+          EXPECT_TRUE(token.top.empty());
+        }
+        if (n_logprobs < 0)
+          for (const OutputToken& token : output.tokens) EXPECT_EQ(token.logprob, 0.0f);
+        return true;
+      };
+      batcher.submit(prompt, params);
+      batcher.run();
+    }
+    ASSERT_EQ(read[0].size(), prompt.size() - 1);
+    EXPECT_EQ(read[0], read[1]);
+  }
+}
+
 /// A text that is only scored.
 TEST(BatcherLogprobs, OfAPromptWithoutAnAnswer) {
   const auto model = golden("llama");

@@ -92,6 +92,18 @@ TEST(JsonSchema, WhiteSpaceOnRequest) {
   EXPECT_FALSE(fits(schema, "{   \"a\": [1]}", options));
 }
 
+TEST(JsonSchema, AnEmptyListOfPropertiesIsTheWholeList) {
+  EXPECT_TRUE(fits(R"({"type":"object","properties":{}})", "{}"));
+  EXPECT_FALSE(fits(R"({"type":"object","properties":{}})", R"({"a": 1})"));
+  // Unless the schema says otherwise.
+  EXPECT_TRUE(fits(R"({"type":"object"})", R"({"a": 1})"));
+  for (const std::string more :
+       {R"("additionalProperties":true)", R"("additionalProperties":{"type":"integer"})",
+        R"("minProperties":1)", R"("unevaluatedProperties":{"type":"integer"})",
+        R"("propertyNames":{"pattern":"^a$"})"})
+    EXPECT_TRUE(fits(R"({"type":"object","properties":{},)" + more + "}", R"({"a": 1})")) << more;
+}
+
 TEST(JsonSchema, AdditionalKeysAreNoneOfTheNames) {
   const std::string schema =
       R"({"type":"object","properties":{"ab":{"type":"integer"}},"additionalProperties":{"type":"string"}})";

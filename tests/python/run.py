@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """run.py BUILD FOLDER [PYTEST ARGUMENTS...]: the tests of the Python package, from a wheel in an empty environment.
 
-The wheel is made of the library in BUILD. --plugins, --lm-eval, --onnx or --ray as the first argument: those of the plugins,
-of models in ONNX's format, or of a cluster, instead, in an environment that has the packages that they are for."""
+The wheel is made of the library in BUILD. --plugins, --lm-eval, --onnx, --types or --ray as the first argument: the tests of
+the plugins, of models in ONNX's format, of the types, or of a cluster, in an environment with the packages that they need."""
 import os
 import subprocess
 import sys
@@ -19,6 +19,7 @@ PLUGINS = {
     "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"], []),
     "--lm-eval": ("test_lm_eval.py", ["lm-eval"], []),
     "--onnx": ("test_onnx.py", ["onnx", "onnxruntime"], ["rapidocr-onnxruntime==1.4.4", "silero-vad==6.2.3"]),
+    "--types": ("test_types.py", ["mypy", "typing_extensions"], []),
     "--ray": ("test_ray.py", ["ray[serve,data]", "psutil"], []),
 }
 

@@ -71,6 +71,7 @@ def functions(model):
     yield lambda place: x[place], [0], []
 
 
+@pytest.mark.filterwarnings("ignore:the model.s chat template does not use")
 def test_odd_arguments_are_readable_errors(model):
     n = 0
     for function, given, names in functions(model):
@@ -111,8 +112,8 @@ def test_errors_name_the_argument(model, chat_file):
         r"Graph\(\) takes no arguments": lambda: weft.Graph(5),
         r"temperature cannot be 'hot'": lambda: model.generate("hello", temperature="hot"),
         r"json_schema cannot be written as JSON": lambda: model.generate("hello", json_schema={"a": {1, 2}}),
-        r"grammar cannot be True; it must be a text": lambda: model.generate("hello", grammar=True),
-        r"a message cannot be 'hello'": lambda: model.chat(["hello"]),
+        r"grammar cannot be True; it must be a str, or None for the default": lambda: model.generate("hello", grammar=True),
+        r"a message cannot be 5": lambda: model.chat([5]),
         r"devices cannot be 'cpu'; it must be a list": lambda: weft.Plan(graph, devices="cpu"),
         r"relu\(\): x cannot be 5; it must be Value": lambda: weft.ops.relu(5),
         r"a place in a value cannot be 1\.5": lambda: x[1.5],

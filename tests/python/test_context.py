@@ -1,5 +1,6 @@
 """Contexts: batches, sequences, logits without a copy."""
 import gc
+import inspect
 import threading
 
 import numpy as np
@@ -208,3 +209,76 @@ def test_samplers(model):
     assert model.sampler(temperature=0, logit_bias={42: float("-inf"), 7: 1.0}).sample(logits) == 7
     with pytest.raises(ValueError):
         sampler.sample(logits[:10])
+
+
+def test_a_closed_context_is_an_error_and_its_logits_stay(model):
+    with model.context(n_ctx=64) as context:
+        decode(context, [5, 6, 7])
+        row = context.logits(2)
+        before = row.copy()
+        assert repr(context) == "<weft.Context n_ctx=64 n_sequences=1, 3 of 64 cells used>"
+    assert np.array_equal(row, before) and repr(context) == "<weft.Context closed>"
+    context.close()
+    context.cancel()
+    for use in (lambda: context.next_pos(), lambda: context.logits(0), lambda: context.save(), lambda: decode(context, [5])):
+        with pytest.raises(weft.InvalidArgumentError, match="the context was closed"):
+            use()
+
+
+def test_a_loop_of_ones_own_is_held_to_a_grammar(model):
+    for asked in ({"regex": "[ab]{3}"}, {"json_schema": {"enum": [12, "x"]}}, {"grammar": 'root ::= "yes" | "no"'}):
+        grammar = model.grammar(**asked)
+        context, sampler, constraint = model.context(n_ctx=64), model.sampler(seed=1), grammar.constraint()
+        written, following = [], model.tokenize("hello")
+        while not written or not model.is_end(written[-1]):
+            allowed = constraint.allowed()
+            assert allowed.dtype == bool and len(allowed) == model.n_vocab and allowed.any()
+            row = decode(context, following)
+            token = sampler.sample(row, allowed)
+            assert allowed[token] and all(allowed[one] for one, _, _ in sampler.candidates())
+            constraint.accept(token)
+            sampler.accept(token)
+            written.append(token)
+            following = [token]
+        text = model.detokenize(written)
+        assert grammar.allows(text) and not grammar.allows(text + "!")
+        # The engine's own constraint gives the same tokens.
+        assert model.generate("hello", seed=1, **asked).text == text
+    constraint = model.grammar(regex="a").constraint()
+    with pytest.raises(weft.InvalidArgumentError, match="token 5 is not allowed here"):
+        constraint.accept(5)
+    assert constraint.allowed().sum() > 0
+    compiled = weft.Grammar.compile(model, "regex", "[ab]{3}")
+    assert compiled.allows("aba") and not compiled.allows("abc")
+    with pytest.raises(TypeError, match="model cannot be 5"):
+        weft.Grammar.compile(5, "regex", "a")
+    with pytest.raises(TypeError, match="one of grammar, regex and json_schema"):
+        model.grammar()
+
+
+def test_candidates_of_a_sampler(model):
+    sampler = model.sampler(top_k=3, temperature=1.0, top_p=1.0, min_p=0.0)
+    row = np.random.default_rng(3).standard_normal(model.n_vocab).astype(np.float32)
+    token = sampler.sample(row)
+    found = sampler.candidates()
+    assert [one for one, _, _ in found] == list(np.argsort(-row)[:3]) and token in [one for one, _, _ in found]
+    assert sum(probability for _, _, probability in found) == pytest.approx(1.0, abs=1e-6)
+    only = np.zeros(model.n_vocab, bool)
+    only[[7, 100]] = True
+    assert {sampler.sample(row, only) for _ in range(50)} <= {7, 100}
+    with pytest.raises(weft.InvalidArgumentError, match="allowed has 5 elements for a vocabulary of"):
+        sampler.sample(row, np.ones(5, bool))
+    with pytest.raises(weft.InvalidArgumentError):
+        sampler.sample(row, np.zeros(model.n_vocab, bool))
+
+
+def test_native_functions_have_signatures():
+    assert str(inspect.signature(weft.Batch.add)).startswith("(self, tokens: 'int | Sequence[int] | NDArray[numpy.integer]', seq: 'int | Sequence[int]' = 0, logits:")
+    for kind in (weft.Batch, weft.Context, weft.Sampler, weft.Grammar, weft.Constraint, weft.Graph):
+        assert kind.__doc__
+        for name, function in vars(kind).items():
+            if callable(function) and not name.startswith("__"):
+                inspect.signature(function)
+    for name, function in vars(weft.ops).items():
+        if callable(function) and not name.startswith("_"):
+            inspect.signature(function)

@@ -1,10 +1,13 @@
 """Models, texts, chats, vectors."""
+import asyncio
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -97,7 +100,7 @@ def test_texts_are_held_to_what_they_must_be(model):
         assert 0 <= json.loads(model.generate("hello", json_schema=given, seed=1).text)["n"] <= 9
     assert model.generate("hello", grammar='root ::= "yes" | "no"', seed=1).text in ("yes", "no")
     assert model.generate("hello", regex="[ab]{3}", seed=1).text.strip("ab") == ""
-    with pytest.raises(weft.InvalidArgumentError, match="one of grammar"):
+    with pytest.raises(weft.InvalidArgumentError, match="grammar and regex are given"):
         model.generate("hello", regex="a", grammar='root ::= "a"')
     with pytest.raises(ValueError, match="line 1, column 7"):
         model.generate("hello", grammar="broken")
@@ -114,8 +117,8 @@ def test_chat(model, chat_file):
     # The prompt is the template's.
     prompt = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
     assert CHATML and model.chat_template.startswith(CHATML[:40])
-    opening = _weft.Chat.make(model._model, None).open(json.dumps(messages), "", "auto", "", "", True, None)
-    assert opening.prompt.endswith(prompt)
+    opening = model.apply_chat_template(messages)
+    assert opening.text.endswith(prompt) and opening.tokens == model.apply_chat_template("hello").tokens
     held = model.chat("hello", json_schema={"enum": ["up", "down"]}, seed=1)
     assert json.loads(held.content) in ("up", "down")
 
@@ -132,6 +135,82 @@ def test_calls_of_tools(model):
     assert kinds[0] == "tool_call" and kinds[-1] == "tool_call_end" and "tool_arguments" in kinds
 
 
+LONG = {"type": "function", "function": {"name": "write", "parameters": {
+    "type": "object", "properties": {"text": {"type": "string", "minLength": 200}}, "required": ["text"]}}}
+
+
+def test_a_call_that_is_cut_off_is_not_whole(model):
+    answer = model.chat("hello", tools=[LONG], tool_choice="write", seed=1, max_tokens=80)
+    assert answer.stop == "length" and [call.whole for call in answer.tool_calls] == [False]
+    # The conversation continues without it.
+    assert "tool_calls" not in answer.message()
+    assert model.chat([{"role": "user", "content": "hello"}, answer.message(), {"role": "user", "content": "go on"}], max_tokens=1)
+
+
+def test_lists_of_prompts_and_conversations(model):
+    ask = {"max_tokens": 6, "temperature": 0}
+    prompts = ["hello", "hello world", [5, 6, 7], "hello", np.array([5, 6])]
+    assert [one.tokens for one in model.generate(prompts, **ask)] == [model.generate(one, **ask).tokens for one in prompts]
+    chats = ["hello", [{"role": "system", "content": "s"}, {"role": "user", "content": "hello"}]]
+    assert [one.content for one in model.chat(chats, **ask)] == [model.chat(one, **ask).content for one in chats]
+    assert len(model.generate(["hello"] * 200, max_tokens=1)) == 200  # More than run at the same time.
+    with pytest.raises(weft.InvalidArgumentError, match="top_p"):
+        model.generate(prompts, top_p=2.0)
+    with pytest.raises(TypeError, match="a message cannot be 'hello'"):
+        model.chat([[{"role": "user", "content": "hi"}, "hello"]])
+
+
+def test_a_conversation_as_a_prompt(model):
+    messages = [{"role": "user", "content": "hello"}]
+    prompt = model.apply_chat_template(messages)
+    assert str(prompt) == prompt.text and prompt.text.endswith("<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n")
+    assert model.chat(messages, max_tokens=1).stats["n_prompt"] == len(prompt.tokens)
+    answer = model.chat(messages, max_tokens=6, temperature=0)
+    assert model.generate(prompt.tokens, max_tokens=6, temperature=0, stop=prompt.stop).tokens == answer.tokens
+    assert "weather" in model.apply_chat_template(messages, tools=[{"type": "function", "function": {"name": "weather"}}]).text
+
+
+def test_folders_are_models(tmp_path, monkeypatch):
+    folder = tmp_path / "hf"
+    shutil.copytree(GOLDEN.parent / "convert/qwen2moe", folder)
+    told = []
+    result = weft.convert(folder, tmp_path / "model.gguf", type="f32", progress=told.append)
+    assert result["architecture"] == "qwen2moe" and result["type"] == "f32" and told[-1] == 1.0
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
+    ask = {"max_tokens": 8, "temperature": 0, "ignore_end": True}
+    with weft.Model(folder, pack_cache="") as model, weft.Model(tmp_path / "model.gguf", pack_cache="") as same:
+        assert model.generate([5, 6, 7], **ask).tokens == same.generate([5, 6, 7], **ask).tokens
+    (made,) = (tmp_path / "cache/converted").iterdir()
+    written = made.stat().st_mtime_ns
+    weft.Model(folder, pack_cache="")  # Converted once.
+    assert made.stat().st_mtime_ns == written and len(list(made.parent.iterdir())) == 1
+    with pytest.raises(weft.CancelledError):
+        weft.convert(folder, tmp_path / "other.gguf", progress=lambda done: False)
+    with pytest.raises(ZeroDivisionError):
+        weft.convert(folder, tmp_path / "other.gguf", progress=lambda done: 1 / 0)
+    assert not (tmp_path / "other.gguf").exists()
+    with pytest.raises(weft.InvalidArgumentError, match="q2_9"):
+        weft.convert(folder, tmp_path / "other.gguf", type="q2_9")
+    with pytest.raises(weft.Error):
+        weft.convert(tmp_path / "cache", tmp_path / "other.gguf")
+
+
+def test_a_model_of_the_cache_has_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    shutil.copy(GOLDEN / "llama/model.gguf", tmp_path / "models/tiny.gguf")
+    for name in ("tiny", "tiny.gguf"):
+        assert weft.Model(name, pack_cache="").info["name"] == "golden-llama"
+    for wrong in ("none", "models/tiny"):
+        with pytest.raises(FileNotFoundError, match=wrong):
+            weft.Model(wrong)
+    with pytest.raises(ValueError, match="path is empty"):
+        weft.Model("")
+    with pytest.raises(FileNotFoundError, match="models is a folder without a config.json"):
+        weft.Model("models")
+
+
 def test_errors_are_exceptions(model, tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         weft.Model(tmp_path / "none.gguf")
@@ -142,13 +221,13 @@ def test_errors_are_exceptions(model, tmp_path):
         weft.Model(broken)
     with pytest.raises(ValueError, match="top_p"):
         model.generate("hello", top_p=2.0)
-    with pytest.raises(TypeError, match="temperatur'; there are temperature"):
+    with pytest.raises(TypeError, match="temperatur'; did you mean 'temperature'"):
         model.generate("hello", temperatur=1)
     with pytest.raises(TypeError, match="max_tokens cannot be 'ten'"):
         model.generate("hello", max_tokens="ten")
-    with pytest.raises(TypeError, match="n_contexts"):
+    with pytest.raises(TypeError, match="no option 'n_contexts'"):
         weft.Model(GOLDEN / "llama/model.gguf", n_contexts=3)
-    with pytest.raises(ValueError, match="k_type is 'f8'"):
+    with pytest.raises(TypeError, match="k_type cannot be 'f8'; it must be one of 'auto', 'f32'"):
         model.context(k_type="f8")
     with pytest.raises(weft.Error):
         model.generate([10**6], max_tokens=1)
@@ -160,7 +239,9 @@ def test_errors_are_exceptions(model, tmp_path):
 
 
 def test_every_option_has_a_type():
-    assert set(_weft.model_options()) == set(options.LoadOptions.__annotations__)
+    sizes = {"n_ctx", "n_sequences", "n_ubatch", "n_source"}
+    assert set(_weft.model_options()) == set(options.LoadOptions.__annotations__) | sizes
+    assert set(_weft.embedder_options()) == {"n_tokens", "n_threads", "use_adapters"}
     assert set(_weft.context_options()) == set(options.ContextOptions.__annotations__)
     assert set(_weft.service_options()) == set(options.ServiceOptions.__annotations__)
     assert set(_weft.sampler_options()) == set(options.SamplingOptions.__annotations__)
@@ -287,6 +368,21 @@ def test_vectors_are_those_of_the_reference():
         embedder.embed("hello", pooling="middle")
     with pytest.raises(ValueError, match="dimensions"):
         embedder.embed("hello", dimensions=0)
+
+
+def test_any_thread_may_embed():
+    embedder = weft.Embedder(ENCODERS / "bert/model.gguf", pack_cache="")
+    ranker = weft.Embedder(ENCODERS / "bert-rank/model.gguf", pack_cache="")
+    expected, ranked = embedder.embed("hello world"), ranker.rank("hello", ["a", "b"])
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(embedder.embed, ["hello world"] * 64))
+        ranks = list(pool.map(lambda _: ranker.rank("hello", ["a", "b"]), range(32)))
+    assert all(np.array_equal(one, expected) for one in found) and ranks == [ranked] * 32
+
+    async def main():
+        return await asyncio.gather(*(embedder.embed_async(["hello world"]) for _ in range(16)))
+
+    assert all(np.array_equal(one[0], expected) for one in asyncio.run(main()))
 
 
 def test_ranks():

@@ -1,15 +1,14 @@
 """LlamaIndex's LLM.
 
     from weft.plugins.llama_index import WeftLLM
-    WeftLLM(model="model.gguf", options={"temperature": 0.2}).complete("Hello")
+    WeftLLM(model="model.gguf", temperature=0.2).complete("Hello")
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any
 
-import weft
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
@@ -22,21 +21,12 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
-from pydantic import ConfigDict, Field, field_validator
 from weft.chats import ChatStream
+from weft.plugins.fields import RequestFields
 
 
-class WeftLLM(CustomLLM):
-    """`model`: a weft.Model, or the path of one. `options`: of each request, as weft.Model.chat has them."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    model: Any
-    options: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("model", mode="before")
-    @classmethod
-    def _load(cls, model: Union[weft.Model, str]) -> weft.Model:
-        return model if isinstance(model, weft.Model) else weft.Model(model)
+class WeftLLM(RequestFields, CustomLLM):
+    """A model for completions and chats: see RequestFields for its parameters."""
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -46,13 +36,13 @@ class WeftLLM(CustomLLM):
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        return CompletionResponse(text=self.model.generate(prompt, **{**self.options, **kwargs}).text)
+        return CompletionResponse(text=self.model.generate(prompt, **{**self.request_options, **kwargs}).text)
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         def pieces() -> CompletionResponseGen:
             text = ""
-            with self.model.stream(prompt, **{**self.options, **kwargs}) as stream:
+            with self.model.stream(prompt, **{**self.request_options, **kwargs}) as stream:
                 for piece in stream:
                     text += piece
                     yield CompletionResponse(text=text, delta=piece)
@@ -89,7 +79,7 @@ class WeftLLM(CustomLLM):
 
     def _open(self, messages: Sequence[ChatMessage], kwargs: dict[str, Any]) -> ChatStream:
         plain = [{"role": message.role.value, "content": message.content or ""} for message in messages]
-        return self.model.chat_stream(plain, **{**self.options, **kwargs})
+        return self.model.chat_stream(plain, **{**self.request_options, **kwargs})
 
     def _response(self, content: str, delta: Any) -> ChatResponse:
         return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=content), delta=delta)

@@ -6,21 +6,19 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Optional, TypeVar, Union
+from typing import Any, Optional, Union
 
 import weft
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
-from weft.streams import Stream
-
-Request = TypeVar("Request")
+from weft.streams import Stream, in_turn
 
 # Requests that wait at the engine: enough for it to fill its steps.
 _AT_ONCE = 64
+# What a task says of generation that is read here; other options go to weft.Model.stream.
+_OWN = ("until", "max_gen_toks", "do_sample", "temperature")
 
 
 @register_model("weft")
@@ -60,7 +58,7 @@ class WeftLM(TemplateLM):
             told = stream.read().prompt_logprobs[-n:]
             return sum(one.logprob for one in told), all(one.top[0][0] == one.token for one in told)
 
-        return list(_in_turn(requests, ask, read))
+        return list(in_turn(requests, _AT_ONCE, ask, read))
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         totals = []
@@ -78,19 +76,9 @@ class WeftLM(TemplateLM):
             until = arguments.get("until") or []
             n = arguments.get("max_gen_toks", self._max_gen_toks)
             sampled = arguments.get("do_sample", False) or arguments.get("temperature", 0) > 0
+            others = {name: value for name, value in arguments.items() if name not in _OWN}
             tokens = self.model.tokenize(prompt)[-(self._max_length - n) :]
             return self.model.stream(tokens, max_tokens=n, stop=[until] if isinstance(until, str) else until,
-                                     temperature=arguments.get("temperature", 1.0) if sampled else 0)
+                                     temperature=arguments.get("temperature", 1.0) if sampled else 0, **others)
 
-        return list(_in_turn(requests, ask, lambda stream: stream.read().text))
-
-
-def _in_turn(requests: Iterable[Request], ask: Callable[[Request], Any], read: Callable[[Any], Any]) -> Iterator[Any]:
-    """Answers in the order of the requests, of which some are always under way."""
-    asked: deque[Any] = deque()
-    for request in requests:
-        asked.append(ask(request))
-        if len(asked) == _AT_ONCE:
-            yield read(asked.popleft())
-    while asked:
-        yield read(asked.popleft())
+        return list(in_turn(requests, _AT_ONCE, ask, lambda stream: stream.read().text))

@@ -101,12 +101,13 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
         "last one");
   if (p.pooling > Pooling::kLast)
     refuse("there is no pooling " + std::to_string(static_cast<int>(p.pooling)));
-  if (p.n_min < 0) refuse("n_min is " + std::to_string(p.n_min) + ", expected 0 or more tokens");
+  if (p.n_min < 0)
+    refuse("the least number of tokens is " + std::to_string(p.n_min) + ", expected 0 or more");
   if (p.n_predict >= 0 && p.n_min > p.n_predict)
-    refuse("n_min asks for " + std::to_string(p.n_min) + " tokens and n_predict for at most " +
-           std::to_string(p.n_predict) + "; make n_min the smaller one");
+    refuse("the request asks for at least " + std::to_string(p.n_min) + " tokens and at most " +
+           std::to_string(p.n_predict) + "; make the least number the smaller one");
   for (const double ms : {p.queue_timeout_ms, p.first_token_timeout_ms, p.timeout_ms})
-    if (!(ms >= 0.0)) refuse("deadlines must be 0 (none) or more milliseconds");
+    if (!(ms >= 0.0)) refuse("a deadline must be 0 (none) or later than now");
   std::size_t stop_bytes = 0;
   for (const std::string& stop : p.stop) {
     if (stop.empty()) refuse("a stop string is empty");
@@ -120,8 +121,7 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   if (p.context_shift) check_forgets(context, p.parts, p.n_keep, limit);
   if (!reads_source && prompt.size() > static_cast<std::size_t>(limit))
     refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
-           std::to_string(limit) +
-           "; make the context with a larger n_ctx (-c of the program), or the prompt shorter");
+           std::to_string(limit) + "; make the context larger (n_ctx), or the prompt shorter");
   if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);
   const Sampler checked(p.sampler, context.model().tokenizer());  // Refuses what makes no sense.
 }

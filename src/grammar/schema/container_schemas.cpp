@@ -154,8 +154,15 @@ SchemaWriter::Others SchemaWriter::pattern_properties(const ObjectKeywords& obje
   return result;
 }
 
+/// Whether an empty `properties` is the whole list: so the arguments of a tool without parameters are {}.
+bool SchemaWriter::lists_none(const Keywords& k) const {
+  const auto has_list = [](const ObjectKeywords& object) { return object.properties != kNoValue; };
+  return k.min_properties == 0 && k.others.empty() && k.names.empty() &&
+         std::any_of(k.objects.begin(), k.objects.end(), has_list);
+}
+
 /// Whether there may be properties that are not named, and what they are. Where nothing is said, an object
-/// that names some has no others.
+/// that names some, or lists none, has no others.
 SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<Property>& named) {
   Others result;
   bool said = false;
@@ -169,7 +176,7 @@ SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<P
       result.allowed = false;
     result.schema.push_back({object.additional});
   }
-  if (!said && !named.empty()) result.allowed = false;
+  if (!said && (!named.empty() || lists_none(k))) result.allowed = false;
   if (!result.allowed) return result;
   for (const ValueId schema : k.others) result.schema.push_back({schema});
   if (k.names.empty()) {

@@ -66,6 +66,7 @@ class SchemaWriter {
   NodeId array(const Keywords& keywords);
   NodeId object(const Keywords& keywords);
   std::vector<Property> properties(const Keywords& keywords);
+  bool lists_none(const Keywords& keywords) const;
   Others others(const Keywords& keywords, const std::vector<Property>& named);
   Others pattern_properties(const ObjectKeywords& object, const Keywords& keywords);
   NodeId key_besides(const std::vector<Property>& named);

@@ -1,0 +1,65 @@
+// Folders that are converted when they are first asked for.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "convert/folder_testing.h"
+#include "weft/convert.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Converted : public testing::Test {
+ protected:
+  Converted() {
+    fs::remove_all(scratch_);
+    fs::create_directories(scratch_);
+    fs::copy(fs::path(WEFT_TEST_DATA) / "convert/phi2", folder_, fs::copy_options::recursive);
+  }
+  ~Converted() override { fs::remove_all(scratch_); }
+
+  int n_files() const {
+    return fs::exists(cache_) ? static_cast<int>(std::distance(fs::directory_iterator(cache_), {})) : 0;
+  }
+
+  const fs::path scratch_ = fs::path(testing::TempDir()) / (std::to_string(::getpid()) + "-converted");
+  const fs::path folder_ = scratch_ / "phi2", cache_ = scratch_ / "a/cache";
+};
+
+TEST_F(Converted, IsWrittenOnceAndAgainWhereTheFolderChanged) {
+  int n_calls = 0;
+  const auto progress = [&](double) { return ++n_calls > 0; };
+  const ConvertedModel made = converted(folder_, cache_, progress);
+  const fs::path first = made.file;
+  ASSERT_TRUE(made.made);
+  EXPECT_EQ(made.made->architecture, "phi2");
+  EXPECT_TRUE(fs::is_regular_file(first));
+  EXPECT_EQ(first.parent_path(), cache_);
+  EXPECT_TRUE(first.filename().string().starts_with("phi2-"));
+  EXPECT_GT(n_calls, 0);
+  n_calls = 0;
+  EXPECT_EQ(converted(folder_, cache_, progress).file, first);
+  EXPECT_FALSE(converted(folder_, cache_, progress).made);
+  EXPECT_EQ(converted(folder_ / "../phi2", cache_, progress).file, first);
+  EXPECT_EQ(n_calls, 0);
+  test::write_text(folder_ / "notes.txt", "another file");
+  const fs::path second = converted(folder_, cache_, progress).file;
+  EXPECT_NE(second, first);
+  EXPECT_GT(n_calls, 0);
+  EXPECT_EQ(n_files(), 2);
+  fs::remove(second);
+  EXPECT_EQ(converted(folder_, cache_).file, second);
+}
+
+TEST_F(Converted, LeavesNoFileWhereItFails) {
+  EXPECT_THROW(converted(folder_, cache_, [](double) { return false; }), Error);
+  EXPECT_THROW(converted(scratch_ / "none", cache_), Error);
+  fs::remove(folder_ / "model.safetensors");
+  EXPECT_THROW(converted(folder_, cache_), Error);
+  EXPECT_EQ(n_files(), 0);
+}
+
+}  // namespace
+}  // namespace weft
