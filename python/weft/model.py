@@ -141,6 +141,11 @@ class Model:
         """Its source, in Jinja."""
         return self._model.chat_template
 
+    @property
+    def notes(self) -> list[str]:
+        """What of the file was not as it should be, and how it is read."""
+        return self._model.notes
+
     def __repr__(self) -> str:
         info = self.info
         return f"<weft.Model {info['name']!r} {info['architecture']} {info['quantisation']}>"

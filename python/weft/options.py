@@ -30,6 +30,7 @@ class LoadOptions(TypedDict, total=False):
     repack: bool
     pack_cache: FilePath
     pre_tokenizer: str
+    chat_template: str
     adapters: Sequence[FilePath]  # LoRA, in GGUF files.
     control_vectors: Sequence[tuple[FilePath, float]]
 

@@ -13,7 +13,7 @@ namespace weft::text {
 class SpecialMatcher {
  public:
   /// `texts` must outlive the matcher. Texts that are empty or not valid UTF-8 are never found, so that a
-  /// match in valid UTF-8 never cuts a character.
+  /// match in valid UTF-8 never cuts a character. Of equal texts the first in `ids` is found.
   SpecialMatcher(const TokenTexts& texts, std::vector<Token> ids);
 
   struct Match {
