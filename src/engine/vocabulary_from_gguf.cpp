@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "weft/error.h"
 
@@ -163,7 +164,7 @@ void read_special(const gguf::File& file, Vocabulary& v) {
 /// Which special tokens swallow white space beside them stands in no key: it is known of some models by their
 /// name.
 void set_strips(const gguf::File& file, Vocabulary& v) {
-  std::string name = file.get_label("general.name");
+  std::string name(file.get_label("general.name"));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   if (name.find("phi-3") != std::string::npos || name.find("phi3") != std::string::npos) {
