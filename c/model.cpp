@@ -91,6 +91,7 @@ ModelParams model_params(const weft_model_params& p) {
   params.repack = p.repack;
   params.pack_cache = text_or_nothing(p.pack_cache);
   params.pre_tokenizer = text_or_nothing(p.pre_tokenizer);
+  params.chat_template = text_or_nothing(p.chat_template);
   params.first_control_layer = p.first_control_layer;
   params.last_control_layer = p.last_control_layer;
   PlacementParams& placement = params.placement;
@@ -212,6 +213,12 @@ size_t weft_model_n_adapters(const weft_model* model) {
 const char* weft_model_adapter_name(const weft_model* model, size_t place) {
   return place < weft_model_n_adapters(model) ? model->loaded->model->adapters()[place].name.c_str()
                                               : nullptr;
+}
+size_t weft_model_n_notes(const weft_model* model) {
+  return model == nullptr ? 0 : model->loaded->model->notes().size();
+}
+const char* weft_model_note(const weft_model* model, size_t place) {
+  return place < weft_model_n_notes(model) ? model->loaded->model->notes()[place].c_str() : nullptr;
 }
 const char* weft_model_chat_template(const weft_model* model) {
   if (model == nullptr || model->loaded->model->chat_template() == nullptr) return nullptr;

@@ -189,6 +189,7 @@ typedef struct weft_model_params {
   bool fit;                         ///< Refuse what does not fit into a device's free memory.
   bool repack;  ///< Pack weights as kernels like them; otherwise they are used in the file as they are:
                 ///< slower.
+  const char* chat_template;  ///< In Jinja, instead of the file's; NULL: the file's.
 } weft_model_params;
 
 /// What a model is.
@@ -228,6 +229,10 @@ WEFT_API size_t weft_model_n_adapters(const weft_model* model);
 WEFT_API const char* weft_model_adapter_name(const weft_model* model, size_t place);
 /// In Jinja; NULL where the file has none and the model reads no source. Valid as long as the model.
 WEFT_API const char* weft_model_chat_template(const weft_model* model);
+/// What of the file was not as it should be, and how it is read: a sentence each, with the key's name.
+WEFT_API size_t weft_model_n_notes(const weft_model* model);
+/// One of them; NULL where there is none. Valid as long as the model.
+WEFT_API const char* weft_model_note(const weft_model* model, size_t place);
 
 /// A GGUF file's metadata and tensors, without loading it. Any number of threads may read it.
 typedef struct weft_file weft_file;

@@ -454,9 +454,7 @@ class Session {
   bool failed_ = false;
 };
 
-weft::Chat make_chat(const ChatOptions& options, const Model& model) {
-  if (const std::string text = template_text(options.chat_template); !text.empty())
-    return weft::Chat(ChatTemplate(text, model.tokenizer()));
+weft::Chat make_chat(const Model& model) {
   if (model.chat_template() == nullptr)
     throw Error(ErrorCode::kUnsupported,
                 "this model has no chat template; give one with --chat-template-file, or continue a text "
@@ -475,11 +473,12 @@ int run(ChatOptions options) {
                               .grammar = grammar_of(options.constraint),
                               .tool_choice = options.tool_choice};
   InterruptGuard interrupt;
+  options.model.chat_template = template_text(options.chat_template);
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
   // Before the template: for an encoder the context has the better error.
   Context context(loaded.model, context_params(options.context, options.model));
-  weft::Chat chat = make_chat(options, *loaded.model);
+  weft::Chat chat = make_chat(*loaded.model);
   Conversation conversation(context, std::move(chat), sampling, std::move(params));
   const std::string name = loaded.model->info().name;
   if (is_terminal(0) && is_terminal(1)) note(options.talk, fmt::format("{}; /help lists the commands", name));

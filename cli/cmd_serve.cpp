@@ -183,7 +183,6 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   params.context.n_outputs = std::max(options.n_parallel, 64);
   params.service.batcher.n_running = options.n_parallel;
   params.service.batcher.limits.n_waiting = options.max_queue;
-  params.chat_template = template_text(options.chat_template);
   return params;
 }
 
@@ -213,6 +212,7 @@ class OtherProcesses {
 };
 
 server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
+  options->model.chat_template = template_text(options->chat_template);
   server::PoolParams pool;
   pool.models = model_specs(*options);
   // Who names several models, or adapters, wants each by its name.
@@ -257,6 +257,8 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
     std::shared_ptr<const Model> model = Model::load(spec.path, params_now(progress));
+    for (const std::string& what : model->notes())
+      log.write(LogLevel::kWarning, fmt::format("model '{}': {}", spec.name, what));
     if (*n_others > 0) {
       served.devices_lost = [others, n_others] { return others->count() < *n_others; };
       served.reload = [=](const std::function<bool(float)>& progress_again) {

@@ -12,6 +12,7 @@
 #include "hub_models.h"
 #include "json_output.h"
 #include "options.h"
+#include "text_format.h"
 #include "weft/model.h"
 
 namespace weft::cli {
@@ -43,6 +44,7 @@ std::string listing(const Tokenizer& tokenizer, std::string_view text, const Tok
 
 int run(const TokenizeOptions& options) {
   const Tokenizer tokenizer = load_tokenizer(find_model(options.model, options.talk), options.pre_tokenizer);
+  for (const std::string& what : tokenizer.notes()) note(options.talk, "note: " + printable(what));
   const std::string text = read_text(options.file);
   std::string out;
   if (options.null) {

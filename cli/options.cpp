@@ -14,6 +14,7 @@
 #include "interrupt.h"
 #include "lost_devices.h"
 #include "model_cache.h"
+#include "text_format.h"
 #include "weft/cluster.h"
 #include "weft/error.h"
 
@@ -258,6 +259,7 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
   params.isa = options.isa;
   params.repack = options.repack;
   params.pre_tokenizer = options.pre_tokenizer;
+  params.chat_template = options.chat_template;
   if (options.pack_cache) params.pack_cache = packed_cache_dir();
   params.pack_cache_bytes = static_cast<std::uint64_t>(options.pack_cache_gib) << 30;
   load_with(options.adapters, params);
@@ -294,6 +296,7 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
   const std::string why = choose_split(path, options, context.n_texts, params);
   loaded.model = Model::load(path, params);
   bar.done();
+  for (const std::string& what : loaded.model->notes()) note(talk, "note: " + printable(what));
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
   loaded.load_ms = elapsed.count();
   if (talk.verbose) {

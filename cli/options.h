@@ -28,6 +28,7 @@ void add_talk_options(CLI::App& app, Talk& talk);
 struct ModelOptions {
   std::string model;
   std::string pre_tokenizer;
+  std::string chat_template;  ///< In Jinja, instead of the file's; empty: the file's.
   CpuIsa isa = CpuIsa::kBest;
   int n_threads = 0;
   bool repack = true;

@@ -78,6 +78,9 @@ struct ModelParams {
   /// Byte-level BPE: the pre-tokenizer to use instead of the one that the file names ("gpt-2", "llama-bpe",
   /// ...). Empty: the file's.
   std::string pre_tokenizer = {};
+  /// A chat template to use instead of the file's. Its end of an assistant's message ends generations, too.
+  /// Throws Error kInvalidFile where it does not parse. Empty: the file's.
+  std::string chat_template = {};
   /// Adapters that texts can be written with (ContextParams::adapters, Context::set_adapters). Loading them
   /// changes nothing for texts without. They are numbered as they stand here.
   std::vector<AdapterFile> adapters = {};
@@ -168,6 +171,9 @@ class Model {
   /// Null where the file has none. Models that read a source have one: the last question is the source.
   const ChatTemplate* chat_template() const;
   std::span<const AdapterInfo> adapters() const;
+  /// What of the file was not as it should be, and how it is read: a sentence each, with the key's name. For
+  /// the program's log.
+  std::span<const std::string> notes() const;
 
   const engine::ModelImpl& impl() const { return *impl_; }
 
@@ -177,7 +183,7 @@ class Model {
 };
 
 /// The tokenizer alone, also from a file that has a vocabulary and no tensors. `pre_tokenizer` as in
-/// ModelParams.
+/// ModelParams. Its notes() are those of the file.
 Tokenizer load_tokenizer(const std::filesystem::path& path, std::string_view pre_tokenizer = {});
 
 /// What a GGUF file holds, without loading it.

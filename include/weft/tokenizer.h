@@ -31,8 +31,8 @@ struct PromptPiece {
 /// Immutable after creation: any number of threads may use it.
 class Tokenizer {
  public:
-  /// Takes a checked description of the vocabulary (src/text/vocabulary.h). Throws Error kInvalidFile where
-  /// it contradicts itself, kUnsupported for a kind of tokenizer that weft does not know.
+  /// Takes a description of the vocabulary (src/text/vocabulary.h). Throws Error kInvalidFile where it
+  /// contradicts itself, kUnsupported for a kind of tokenizer that weft does not know.
   explicit Tokenizer(text::Vocabulary vocabulary);
   ~Tokenizer();
 
@@ -62,8 +62,13 @@ class Tokenizer {
   Token bos() const;  ///< kNoToken where there is none; the same holds for the others.
   Token eos() const;
   bool adds_bos() const;
-  bool is_end(Token id) const;  ///< Ends a generation (EOS, end of turn, end of message).
-  std::span<const Token> end_tokens() const;
+  /// Ends a generation: EOS, the end of a turn, a message or a file of code, as the file names them, as
+  /// tokens are known by name, and as the chat template ends an assistant's message.
+  bool is_end(Token id) const;
+  std::span<const Token> end_tokens() const;  ///< Ascending.
+  /// What of the vocabulary was not as it should be, and how it is read: a sentence each, with the key's
+  /// name.
+  std::span<const std::string> notes() const;
 
  private:
   struct Impl;

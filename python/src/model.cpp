@@ -144,10 +144,16 @@ void bind_model(nb::module_& m) {
       .def("is_end", [](const LoadedModel& model, Token token) { return model.tokenizer().is_end(token); })
       .def_prop_ro("bos", [](const LoadedModel& model) { return known(model.tokenizer().bos()); })
       .def_prop_ro("eos", [](const LoadedModel& model) { return known(model.tokenizer().eos()); })
-      .def_prop_ro("chat_template", [](const LoadedModel& model) -> std::optional<nb::str> {
-        const ChatTemplate* const source = model.model()->chat_template();
-        if (source == nullptr) return std::nullopt;
-        return to_str(source->source());
+      .def_prop_ro("chat_template",
+                   [](const LoadedModel& model) -> std::optional<nb::str> {
+                     const ChatTemplate* const source = model.model()->chat_template();
+                     if (source == nullptr) return std::nullopt;
+                     return to_str(source->source());
+                   })
+      .def_prop_ro("notes", [](const LoadedModel& model) {
+        nb::typed<nb::list, nb::str> result;
+        for (const std::string& what : model.model()->notes()) result.append(to_str(what));
+        return result;
       });
 
   m.def("devices", &device_list, "The devices that models and plans can be on.");

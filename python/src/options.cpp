@@ -77,6 +77,7 @@ std::span<const Field<ModelParams>> model_fields() {
       field<&M::repack>("repack"),
       field<&M::pack_cache>("pack_cache"),
       field<&M::pre_tokenizer>("pre_tokenizer"),
+      field<&M::chat_template>("chat_template"),
       Field<M>{"adapters",
                [](M& params, nb::handle value) {
                  for (const auto& path : nb::cast<std::vector<std::filesystem::path>>(value))

@@ -237,6 +237,11 @@ class Model:
         """(number, scale) of the LoRA adapters that apply unless a request says otherwise."""
         return list(self._context_options["use_adapters"])
 
+    @property
+    def notes(self) -> list[str]:
+        """What of the file was not as it should be, and how it is read."""
+        return self._model.notes
+
     def __repr__(self) -> str:
         info = self.info
         return f"<weft.Model {info['name']!r} {info['architecture']} {info['quantisation']}>"

@@ -62,6 +62,7 @@ class LoadOptions(TypedDict, total=False):
     repack: Annotated[bool, About("Packs weights into the order that the CPU's kernels read.")]
     pack_cache: Annotated[FilePath, About('A folder for packed weights; "": none.', default="that of the program weft")]
     pre_tokenizer: Annotated[str, About("How texts are cut before tokens are merged.", default="as the file says")]
+    chat_template: Annotated[str, About("The chat template, in Jinja.", default="as the file says")]
     adapters: Annotated[Sequence[FilePath], About("GGUF files of LoRA adapters, which apply at scale 1.", default="none")]
     control_vectors: Annotated[Sequence[tuple[FilePath, float]], About("(GGUF file, scale) of control vectors.", default="none")]
 

@@ -22,8 +22,6 @@ std::int64_t seconds_of(const std::filesystem::path& path) {
 }
 
 std::optional<Chat> chat_of(const Model& model, const ServedModelParams& params) {
-  if (!params.chat_template.empty())
-    return Chat(ChatTemplate(params.chat_template, model.tokenizer()), params.chat_format);
   if (model.chat_template() == nullptr) return std::nullopt;
   return Chat(*model.chat_template(), params.chat_format);
 }

@@ -61,9 +61,8 @@ struct ServedModelParams {
   ServiceParams service = {};
   std::shared_ptr<const VisionModel> vision = nullptr;  ///< Null: it reads no pictures.
   std::shared_ptr<const AudioModel> audio = nullptr;    ///< Null: it reads no sounds.
-  int n_ctx = 0;                   ///< Cells that each completion may hold at most. 0: the whole cache.
-  std::string chat_template = {};  ///< Takes the place of the model's own.
-  std::string chat_format = {};    ///< As Chat knows it; empty: found from the template.
+  int n_ctx = 0;                 ///< Cells that each completion may hold at most. 0: the whole cache.
+  std::string chat_format = {};  ///< As Chat knows it; empty: found from the template.
   std::function<void(const StepRecord&)> on_step = nullptr;
   /// Whether devices of the model have gone. Any thread. Null: none can go.
   std::function<bool()> devices_lost = nullptr;

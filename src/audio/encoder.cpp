@@ -80,7 +80,7 @@ const Family& find_family(std::string_view projector) {
 HParams read_hparams(const gguf::File& file, const WeightFile& weights, const Family& family) {
   HParams h;
   const std::string audio = "clip.audio.";
-  h.name = file.get_string("general.name").value_or("");
+  h.name = file.get_label("general.name");
   h.projector = family.projector;
   h.n_mels = require_int(file, audio + "num_mel_bins", kMaxMels);
   h.width = require_int(file, audio + "embedding_length", kMaxWidth);

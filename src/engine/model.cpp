@@ -57,7 +57,7 @@ const char* feature_of(CpuIsa isa) {
 /// The canonical bytes of a weight's part of its tensor; of parts of several matrices, the tensor's.
 std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector) {
   const gguf::TensorInfo& tensor = *use.tensor;
-  if (tensor.shape.size() == 3) return tensor.data;
+  if (tensor.shape.size() == 3 && !vector) return tensor.data;
   const std::size_t row = vector ? row_bytes(tensor.dtype, 1) : row_bytes(tensor.dtype, tensor.shape.back());
   return tensor.data.subspan(static_cast<std::size_t>(use.row_begin) * row,
                              static_cast<std::size_t>(use.n_rows) * row);
@@ -187,6 +187,21 @@ void place_weights(engine::ModelImpl& impl, const Destination& to, const ModelPa
     impl.weights_mapped = device->finish_weights() && impl.weights_mapped;
 }
 
+/// Matrices are often filled up to a round number of rows: those after the last token's are of no token.
+/// Throws Error kInvalidFile where tokens have no row.
+void fit_vocabulary(text::Vocabulary& vocabulary, int n_rows) {
+  const std::size_t n_tokens = vocabulary.tokens.size(), n = static_cast<std::size_t>(n_rows);
+  if (n_tokens == n) return;
+  const std::string counts = "tensor token_embd.weight has " + std::to_string(n) +
+                             " rows, the vocabulary (tokenizer.ggml.tokens) has " + std::to_string(n_tokens) +
+                             " tokens";
+  if (n_tokens > n || n_tokens == 0) throw Error(ErrorCode::kInvalidFile, counts);
+  vocabulary.tokens.resize(n);
+  if (!vocabulary.kinds.empty()) vocabulary.kinds.resize(n, TokenKind::kUnused);
+  if (!vocabulary.scores.empty()) vocabulary.scores.resize(n);
+  vocabulary.notes.push_back(counts + "; the last rows are of no token");
+}
+
 /// As the file says it; kMean where it does not.
 Pooling pooling_of(const model::HParams& hparams) {
   switch (hparams.pooling.value_or(model::PoolingType::kMean)) {
@@ -229,7 +244,7 @@ model::Additions load_additions(const ModelParams& params, const gguf::File& fil
 ModelInfo model_info(const gguf::File& file, const model::ModelDescription& description) {
   const model::HParams& h = description.hparams;
   ModelInfo info;
-  info.name = std::string(file.get_string("general.name").value_or(""));
+  info.name = file.get_label("general.name");
   info.architecture = h.architecture;
   info.file_bytes = static_cast<std::int64_t>(file.file_bytes());
   info.n_vocab = h.n_vocab;
@@ -277,22 +292,26 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   description.additions = engine::load_additions(params, file, description.hparams);
   ModelInfo info = engine::model_info(file, description);
   const Destination to = destination_of(file, description, info, params);
-  auto tokenizer = std::make_unique<Tokenizer>(engine::vocabulary_from_gguf(file, params.pre_tokenizer));
-  if (tokenizer->n_vocab() != info.n_vocab) {
-    throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight has " + std::to_string(info.n_vocab) +
-                                             " rows, the vocabulary has " +
-                                             std::to_string(tokenizer->n_vocab()) + " tokens");
-  }
+  text::Vocabulary vocabulary = engine::vocabulary_from_gguf(file, params.pre_tokenizer);
+  fit_vocabulary(vocabulary, info.n_vocab);
+  if (!params.chat_template.empty()) vocabulary.chat_template = params.chat_template;
+  std::string source = vocabulary.chat_template;
+  auto tokenizer = std::make_unique<Tokenizer>(std::move(vocabulary));
 
   auto impl = std::unique_ptr<engine::ModelImpl>(new engine::ModelImpl{
-      {path, std::move(file), description, std::move(info), std::move(tokenizer), nullptr}, {}});
-  auto source = impl->file.get_string("tokenizer.chat_template");
-  if (!source && impl->info.reads_source) source = kQuestionAlone;
-  if (source) {
+      {path, std::move(file), description, std::move(info), std::move(tokenizer), nullptr, {}}, {}});
+  for (const std::span<const std::string> notes :
+       {impl->file.notes(), std::span<const std::string>(description.hparams.notes),
+        impl->tokenizer->notes()})
+    impl->notes.insert(impl->notes.end(), notes.begin(), notes.end());
+  if (source.empty() && impl->info.reads_source) source = kQuestionAlone;
+  if (!source.empty()) {
     try {
-      impl->chat_template = std::make_unique<ChatTemplate>(*source, *impl->tokenizer);
-    } catch (const Error&) {
+      impl->chat_template = std::make_unique<ChatTemplate>(source, *impl->tokenizer);
+    } catch (const Error& error) {
+      if (!params.chat_template.empty()) throw;
       // A model with a template that weft cannot read is still a model; chat asks for another template.
+      impl->notes.push_back("tokenizer.chat_template is not read: " + std::string(error.what()));
     }
   }
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
@@ -328,11 +347,16 @@ void Model::settle() const {
   for (const auto& device : impl_->devices.devices) device->settle();
 }
 const Tokenizer& Model::tokenizer() const { return *impl_->tokenizer; }
+std::span<const std::string> Model::notes() const { return impl_->notes; }
 const ChatTemplate* Model::chat_template() const { return impl_->chat_template.get(); }
 
 Tokenizer load_tokenizer(const std::filesystem::path& path, std::string_view pre_tokenizer) {
-  return engine::throwing_errors(
-      [&] { return Tokenizer(engine::vocabulary_from_gguf(gguf::File::open(path), pre_tokenizer)); });
+  return engine::throwing_errors([&] {
+    const gguf::File file = gguf::File::open(path);
+    text::Vocabulary vocabulary = engine::vocabulary_from_gguf(file, pre_tokenizer);
+    vocabulary.notes.insert(vocabulary.notes.begin(), file.notes().begin(), file.notes().end());
+    return Tokenizer(std::move(vocabulary));
+  });
 }
 
 MachineLimits measure_limits(int n_threads, CpuIsa isa) {

@@ -25,6 +25,7 @@ struct ModelFile {
   ModelInfo info;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;
+  std::vector<std::string> notes;  // Model::notes.
   base::Hash128 fingerprint = {};  // See model_fingerprint.
 };
 

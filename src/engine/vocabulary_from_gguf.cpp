@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "text/pre_tokenizer.h"
 #include "weft/error.h"
@@ -34,50 +35,59 @@ VocabularyKind read_kind(const gguf::File& file) {
                                            "\"; weft knows gpt2, gemma4, llama, bert, t5 and rwkv");
 }
 
-/// Kinds are numbered as in SentencePiece, 0 for those that nobody set.
-TokenKind kind_of(std::int64_t type, std::size_t id) {
+/// Kinds are numbered as in SentencePiece, 0 for those that are not set.
+std::optional<TokenKind> kind_of(std::int64_t type) {
   constexpr std::array kKinds = {TokenKind::kNormal,  TokenKind::kNormal,      TokenKind::kUnknown,
                                  TokenKind::kControl, TokenKind::kUserDefined, TokenKind::kUnused,
                                  TokenKind::kByte};
-  if (type < 0 || type >= static_cast<std::int64_t>(kKinds.size()))
-    invalid("tokenizer.ggml.token_type[" + std::to_string(id) + "] is " + std::to_string(type) +
-            ", known are 0 to 6");
+  if (type < 0 || type >= static_cast<std::int64_t>(kKinds.size())) return std::nullopt;
   return kKinds[static_cast<std::size_t>(type)];
 }
 
-Token read_id(const gguf::File& file, std::string_view name) {
-  const auto id = file.get_int(key(name));
-  if (!id) return kNoToken;
-  if (*id < 0 || *id > std::numeric_limits<Token>::max())
-    invalid(key(name) + " is " + std::to_string(*id) + ", which is no token");
-  return static_cast<Token>(*id);
+void read_kinds(const gguf::File& file, Vocabulary& v) {
+  const auto types = file.get_ints(key("token_type"));
+  if (!types) return;
+  std::size_t n_unknown = 0;
+  for (std::size_t i = 0; i < types->size(); ++i) {
+    const auto kind = kind_of((*types)[i]);
+    v.kinds.push_back(kind.value_or(TokenKind::kNormal));
+    if (kind || n_unknown++ > 0) continue;
+    v.notes.push_back(key("token_type") + "[" + std::to_string(i) + "] is " + std::to_string((*types)[i]) +
+                      ", known are 0 to 6; such tokens are read as ordinary ones");
+  }
+  if (types->empty()) invalid(key("token_type") + " is empty");
 }
 
-/// A list with an entry for each token, of the type that the format gives it. Another kind of value is left
-/// to who reads it.
-void check_list(const gguf::File& file, std::string_view name, gguf::ValueType type, std::size_t n_tokens) {
+/// The ids of a key, which has one or a list. What cannot be an id is left out, with a note.
+std::vector<Token> read_ids(const gguf::File& file, std::string_view name, Vocabulary& v) {
+  std::vector<Token> ids;
   const gguf::Value* const value = file.find(key(name));
-  const auto* const list = value == nullptr ? nullptr : std::get_if<gguf::Array>(&value->data);
-  if (list == nullptr) return;
-  if (list->element_type != type)
-    invalid(key(name) + " is a list of " + std::string(gguf::name(list->element_type)) + ", expected " +
-            std::string(gguf::name(type)));
-  if (list->size() != n_tokens)
-    invalid(key(name) + " has " + std::to_string(list->size()) + " entries, expected one for each of " +
-            std::to_string(n_tokens) + " tokens of tokenizer.ggml.tokens");
+  if (value == nullptr) return ids;
+  try {
+    const bool list = value->type == gguf::ValueType::kArray;
+    for (const std::int64_t id : list ? *file.get_ints(key(name)) : std::vector{*file.get_int(key(name))}) {
+      if (id >= 0 && static_cast<std::uint64_t>(id) < v.tokens.size())
+        ids.push_back(static_cast<Token>(id));
+      else
+        v.notes.push_back(key(name) + " is " + std::to_string(id) + ", there are " +
+                          std::to_string(v.tokens.size()) + " tokens; it is not used");
+    }
+  } catch (const Error& error) {
+    v.notes.push_back(std::string(error.what()) + "; it is not used");
+  }
+  return ids;
 }
 
 void read_tokens(const gguf::File& file, Vocabulary& v) {
   const auto* tokens = file.get_strings(key("tokens"));
   if (tokens == nullptr) invalid("tokenizer.ggml.tokens is missing: the file has no vocabulary");
   v.tokens = *tokens;
-  check_list(file, "scores", gguf::ValueType::kF32, v.tokens.size());
-  check_list(file, "token_type", gguf::ValueType::kI32, v.tokens.size());
-  if (const auto scores = file.get_floats(key("scores"))) v.scores.assign(scores->begin(), scores->end());
-  if (const auto types = file.get_ints(key("token_type"))) {
-    v.kinds.reserve(types->size());
-    for (const std::int64_t type : *types) v.kinds.push_back(kind_of(type, v.kinds.size()));
-  }
+  read_kinds(file, v);
+  if (v.kind == VocabularyKind::kSpm || v.kind == VocabularyKind::kUnigram)
+    if (const auto scores = file.get_floats(key("scores"))) {
+      if (scores->empty()) invalid(key("scores") + " is empty");
+      v.scores.assign(scores->begin(), scores->end());
+    }
   if (v.kind != VocabularyKind::kBpe && v.kind != VocabularyKind::kCharacterBpe) return;
   const auto* merges = file.get_strings(key("merges"));
   if (merges == nullptr) invalid("tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
@@ -86,18 +96,23 @@ void read_tokens(const gguf::File& file, Vocabulary& v) {
 
 /// A list of bytes, signed or not; empty where it is missing.
 std::string read_bytes(const gguf::File& file, std::string_view name) {
-  const gguf::Value* const value = file.find(key(name));
+  std::string bytes;
+  const auto numbers = file.get_ints(key(name));
+  if (!numbers) return bytes;
+  for (const std::int64_t number : *numbers) {
+    if (number < -128 || number > 255) invalid(key(name) + " is no list of bytes");
+    bytes += static_cast<char>(number);
+  }
+  return bytes;
+}
+
+std::string chat_template_of(const gguf::File& file, std::vector<std::string>& notes) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  const gguf::Value* const value = file.find(kKey);
   if (value == nullptr) return {};
-  const auto* const list = std::get_if<gguf::Array>(&value->data);
-  const bool is_bytes = list != nullptr && (list->element_type == gguf::ValueType::kU8 ||
-                                            list->element_type == gguf::ValueType::kI8);
-  if (!is_bytes) invalid(key(name) + " is no list of bytes");
-  const auto text = [](const auto& numbers) {
-    return std::string(reinterpret_cast<const char*>(numbers.bytes().data()), numbers.size());
-  };
-  return list->element_type == gguf::ValueType::kU8
-             ? text(std::get<gguf::Numbers<std::uint64_t>>(list->elements))
-             : text(std::get<gguf::Numbers<std::int64_t>>(list->elements));
+  if (const auto* text = std::get_if<std::string>(&value->data)) return *text;
+  notes.push_back(std::string(kKey) + " is no text; the file is read as one without a chat template");
+  return {};
 }
 
 Token find(const Vocabulary& v, std::string_view text) {
@@ -107,13 +122,27 @@ Token find(const Vocabulary& v, std::string_view text) {
 
 void read_special(const gguf::File& file, Vocabulary& v) {
   const std::pair<const char*, Token&> ids[] = {
-      {"bos_token_id", v.bos},     {"eos_token_id", v.eos},
-      {"eot_token_id", v.eot},     {"eom_token_id", v.eom},
-      {"unknown_token_id", v.unk}, {"seperator_token_id", v.sep},  // The format's own spelling.
-      {"padding_token_id", v.pad}, {"cls_token_id", v.cls},
+      {"bos_token_id", v.bos},       {"unknown_token_id", v.unk},
+      {"seperator_token_id", v.sep},  // The format's own spelling.
+      {"padding_token_id", v.pad},   {"cls_token_id", v.cls},
       {"mask_token_id", v.mask},
   };
-  for (const auto& [name, id] : ids) id = read_id(file, name);
+  for (const auto& [name, id] : ids)
+    if (const std::vector<Token> read = read_ids(file, name, v); !read.empty()) id = read.front();
+  Token other = kNoToken;
+  const std::pair<const char*, Token&> ends[] = {
+      {"eos_token_id", v.eos},     {"eos_token_ids", v.eos},
+      {"eot_token_id", v.eot},     {"eot_token_ids", v.eot},
+      {"eom_token_id", v.eom},     {"eom_token_ids", v.eom},
+      {"eog_token_ids", other},    {"stop_token_ids", other},
+      {"fim_pad_token_id", other},  // These end a file of code.
+      {"fim_rep_token_id", other}, {"fim_sep_token_id", other},
+  };
+  for (const auto& [name, first] : ends) {
+    const std::vector<Token> read = read_ids(file, name, v);
+    if (first == kNoToken && !read.empty()) first = read.front();
+    v.ends.insert(v.ends.end(), read.begin(), read.end());
+  }
   if (v.kind == VocabularyKind::kWordPiece) {  // Many BERT files leave these to the reader.
     if (v.cls == kNoToken && v.bos == kNoToken) v.cls = find(v, "[CLS]");
     if (v.sep == kNoToken && v.eos == kNoToken) v.sep = find(v, "[SEP]");
@@ -123,6 +152,7 @@ void read_special(const gguf::File& file, Vocabulary& v) {
     const auto unknown = std::find(v.kinds.begin(), v.kinds.end(), TokenKind::kUnknown);
     if (unknown != v.kinds.end()) v.unk = static_cast<Token>(unknown - v.kinds.begin());
   }
+  v.chat_template = chat_template_of(file, v.notes);
   v.add_bos = file.get_bool(key("add_bos_token"));
   v.add_eos = file.get_bool(key("add_eos_token"));
   v.add_space_prefix = file.get_bool(key("add_space_prefix"));
@@ -156,7 +186,7 @@ bool read_steps(const gguf::File& file, Vocabulary& v) {
 
 /// GGUF has no key for special tokens that take the white space next to them. Some models are known by name.
 void set_strips(const gguf::File& file, Vocabulary& v) {
-  std::string name(file.get_string("general.name").value_or(""));
+  std::string name(file.get_label("general.name"));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   if (name.find("phi-3") != std::string::npos || name.find("phi3") != std::string::npos) {
@@ -181,8 +211,12 @@ text::Vocabulary vocabulary_from_gguf(const gguf::File& file, std::string_view p
     throw Error(ErrorCode::kInvalidArgument, "pre_tokenizer is '" + std::string(pre) +
                                                  "', and the vocabulary is no byte-level BPE: it has none; "
                                                  "leave it out");
-  const auto named = file.get_string(key("pre"));
-  v.pre = pre.empty() ? named.value_or("") : pre;
+  const auto named = pre.empty() ? file.get_string(key("pre")) : pre;
+  v.pre = named.value_or("");
+  if (v.kind == VocabularyKind::kBpe && !named)
+    v.notes.push_back(key("pre") +
+                      " is missing: words are cut as the pre-tokenizer \"default\" does, and tokens may "
+                      "be wrong; --pre (ModelParams::pre_tokenizer) sets another");
   // Some name BPE on characters by its pre-tokenizer. Files of Gemma 4 leave that name out, and some say that
   // they want no BOS, which the model does.
   if (v.kind == VocabularyKind::kBpe && (v.pre == "gemma4" || v.pre == "granite-embed-multi-311m" ||

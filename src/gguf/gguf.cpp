@@ -1,9 +1,12 @@
 #include "gguf/gguf.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -23,17 +26,12 @@ Stored load(const std::byte* at) {
   return value;
 }
 
-// The positions of `names` in their order. Throws where two are equal.
-std::vector<std::uint32_t> index_by_name(const std::vector<std::string_view>& names, const char* what,
-                                         const std::string& source) {
+// The positions of `names` in their order; equal ones in the order in which they stand.
+std::vector<std::uint32_t> index_by_name(const std::vector<std::string_view>& names) {
   std::vector<std::uint32_t> order(names.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::uint32_t>(i);
-  std::sort(order.begin(), order.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return names[a] < names[b]; });
-  for (std::size_t i = 1; i < order.size(); ++i)
-    if (names[order[i]] == names[order[i - 1]])
-      throw Error(ErrorCode::kInvalidFile, (source.empty() ? "" : source + ": ") + what + " " +
-                                               in_quotes(names[order[i]]) + " is there twice");
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return names[a] < names[b]; });
   return order;
 }
 
@@ -47,10 +45,26 @@ const T* find_by_name(const std::vector<T>& elements, std::string T::* name,
   return at != order.end() && elements[*at].*name == wanted ? &elements[*at] : nullptr;
 }
 
+// A number of a file as an integer, where it is one that fits.
 std::optional<std::int64_t> to_int(std::uint64_t value) {
   if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
   return static_cast<std::int64_t>(value);
 }
+std::optional<std::int64_t> to_int(std::int64_t value) { return value; }
+std::optional<std::int64_t> to_int(double value) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53.
+  if (!(value >= -kExact && value <= kExact) || value != std::floor(value)) return std::nullopt;
+  return static_cast<std::int64_t>(value);
+}
+
+std::string text_of(double value) { return std::to_string(value); }
+template <typename Integer>
+std::string text_of(Integer value) {
+  return std::to_string(value);
+}
+
+template <typename T>
+constexpr bool is_number = std::is_arithmetic_v<T>;
 
 }  // namespace
 
@@ -121,14 +135,35 @@ struct File::Impl {
   std::vector<std::uint32_t> key_order;
   std::vector<TensorInfo> tensors;
   std::vector<std::uint32_t> tensor_order;
+  std::vector<std::string> notes;
 
   void index() {
     std::vector<std::string_view> names;
     for (const Entry& entry : metadata) names.push_back(entry.key);
-    key_order = index_by_name(names, "metadata key", source);
+    key_order = index_by_name(names);
+    if (drop_repeated_keys()) return index();
     names.clear();
     for (const TensorInfo& tensor : tensors) names.push_back(tensor.name);
-    tensor_order = index_by_name(names, "tensor", source);
+    tensor_order = index_by_name(names);
+    for (std::size_t i = 1; i < tensor_order.size(); ++i)
+      if (names[tensor_order[i]] == names[tensor_order[i - 1]])
+        throw Error(ErrorCode::kInvalidFile, (source.empty() ? "" : source + ": ") + "tensor " +
+                                                 in_quotes(names[tensor_order[i]]) + " is there twice");
+  }
+
+  // Of entries with one key the first counts. Whether there were any.
+  bool drop_repeated_keys() {
+    std::vector<bool> repeated(metadata.size());
+    bool any = false;
+    for (std::size_t i = 1; i < key_order.size(); ++i) {
+      const std::string& key = metadata[key_order[i]].key;
+      if (key != metadata[key_order[i - 1]].key) continue;
+      repeated[key_order[i]] = any = true;
+      notes.push_back("metadata key " + in_quotes(key) + " is there more than once; the first counts");
+    }
+    std::size_t i = 0;
+    if (any) std::erase_if(metadata, [&](const Entry&) -> bool { return repeated[i++]; });
+    return any;
   }
 
   [[noreturn]] void wrong_type(std::string_view key, const Value& value, const char* expected) const {
@@ -136,6 +171,27 @@ struct File::Impl {
     if (const auto* array = std::get_if<Array>(&value.data))
       found += " of " + std::string(name(array->element_type));
     refuse(key, "it is of type " + found + ", expected " + expected);
+  }
+
+  // The numbers of an array, each as `convert` has it.
+  template <typename T, typename Convert>
+  std::optional<std::vector<T>> numbers(const Value* value, std::string_view key, const char* expected,
+                                        Convert convert) const {
+    if (value == nullptr) return std::nullopt;
+    const auto* array = std::get_if<Array>(&value->data);
+    if (array == nullptr) wrong_type(key, *value, expected);
+    return std::visit(
+        [&](const auto& elements) {
+          std::vector<T> result;
+          if constexpr (is_number<std::decay_t<decltype(elements[0])>>) {
+            result.reserve(elements.size());
+            for (std::size_t i = 0; i < elements.size(); ++i) result.push_back(convert(elements[i], i));
+          } else {
+            wrong_type(key, *value, expected);
+          }
+          return result;
+        },
+        array->elements);
   }
 
   [[noreturn]] void refuse(std::string_view key, const std::string& problem) const {
@@ -158,9 +214,10 @@ File File::open(const std::filesystem::path& path) {
   for (const base::MappedFile& file : impl->files) impl->file_bytes += file.bytes().size();
   impl->version = set.parts.front().version;
   impl->metadata = std::move(set.parts.front().metadata);
-  for (Part& part : set.parts)
-    impl->tensors.insert(impl->tensors.end(), std::make_move_iterator(part.tensors.begin()),
-                         std::make_move_iterator(part.tensors.end()));
+  for (Part& part : set.parts) {
+    std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(impl->tensors));
+    std::move(part.notes.begin(), part.notes.end(), std::back_inserter(impl->notes));
+  }
   impl->index();
   return File(std::move(impl));
 }
@@ -172,6 +229,7 @@ File File::parse(std::span<const std::byte> bytes) {
   impl->version = part.version;
   impl->metadata = std::move(part.metadata);
   impl->tensors = std::move(part.tensors);
+  impl->notes = std::move(part.notes);
   impl->index();
   File file(std::move(impl));
   const std::int64_t n_parts = file.get_int(kSplitCountKey).value_or(1);
@@ -200,29 +258,40 @@ const Value* File::find(std::string_view key) const {
 std::optional<std::int64_t> File::get_int(std::string_view key) const {
   const Value* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (const auto* number = std::get_if<std::int64_t>(&value->data)) return *number;
-  const auto* number = std::get_if<std::uint64_t>(&value->data);
-  if (number == nullptr || value->type == ValueType::kBool) impl_->wrong_type(key, *value, "an integer");
-  const auto result = to_int(*number);
-  if (!result) impl_->refuse(key, "found " + std::to_string(*number) + ", expected less than 2^63");
-  return result;
+  return std::visit(
+      [&](const auto& number) -> std::int64_t {
+        if constexpr (is_number<std::decay_t<decltype(number)>>) {
+          if (const auto result = to_int(number)) return *result;
+          impl_->refuse(key, "found " + text_of(number) + ", expected an integer less than 2^63");
+        }
+        impl_->wrong_type(key, *value, "an integer");
+      },
+      value->data);
 }
 
 std::optional<double> File::get_float(std::string_view key) const {
   const Value* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (const auto* number = std::get_if<double>(&value->data)) return *number;
-  if (const auto* number = std::get_if<std::int64_t>(&value->data)) return static_cast<double>(*number);
-  const auto* number = std::get_if<std::uint64_t>(&value->data);
-  if (number == nullptr || value->type == ValueType::kBool) impl_->wrong_type(key, *value, "a number");
-  return static_cast<double>(*number);
+  return std::visit(
+      [&](const auto& number) -> double {
+        if constexpr (is_number<std::decay_t<decltype(number)>>) return static_cast<double>(number);
+        impl_->wrong_type(key, *value, "a number");
+      },
+      value->data);
 }
 
 std::optional<bool> File::get_bool(std::string_view key) const {
   const Value* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (value->type != ValueType::kBool) impl_->wrong_type(key, *value, "bool");
-  return std::get<std::uint64_t>(value->data) != 0;
+  return std::visit(
+      [&](const auto& number) -> bool {
+        if constexpr (is_number<std::decay_t<decltype(number)>>) {
+          if (number == 0 || number == 1) return number == 1;
+          impl_->refuse(key, "found " + text_of(number) + ", expected true or false");
+        }
+        impl_->wrong_type(key, *value, "bool");
+      },
+      value->data);
 }
 
 std::optional<std::string_view> File::get_string(std::string_view key) const {
@@ -231,6 +300,12 @@ std::optional<std::string_view> File::get_string(std::string_view key) const {
   const auto* text = std::get_if<std::string>(&value->data);
   if (text == nullptr) impl_->wrong_type(key, *value, "string");
   return *text;
+}
+
+std::string_view File::get_label(std::string_view key) const {
+  const Value* value = find(key);
+  const auto* text = value == nullptr ? nullptr : std::get_if<std::string>(&value->data);
+  return text == nullptr ? std::string_view() : *text;
 }
 
 const std::vector<std::string>* File::get_strings(std::string_view key) const {
@@ -243,53 +318,30 @@ const std::vector<std::string>* File::get_strings(std::string_view key) const {
 }
 
 std::optional<std::vector<std::int64_t>> File::get_ints(std::string_view key) const {
-  constexpr const char* kExpected = "array of integers";
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  const auto* array = std::get_if<Array>(&value->data);
-  if (array == nullptr || array->element_type == ValueType::kBool) impl_->wrong_type(key, *value, kExpected);
-  std::vector<std::int64_t> result(array->size());
-  if (const auto* numbers = std::get_if<Numbers<std::int64_t>>(&array->elements)) {
-    for (std::size_t i = 0; i < result.size(); ++i) result[i] = (*numbers)[i];
-    return result;
-  }
-  const auto* numbers = std::get_if<Numbers<std::uint64_t>>(&array->elements);
-  if (numbers == nullptr) impl_->wrong_type(key, *value, kExpected);
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    const auto number = to_int((*numbers)[i]);
-    if (!number) impl_->refuse(key, "element " + std::to_string(i) + " is not less than 2^63");
-    result[i] = *number;
-  }
-  return result;
+  return impl_->numbers<std::int64_t>(find(key), key, "array of integers", [&](auto number, std::size_t i) {
+    const auto result = to_int(number);
+    if (!result)
+      impl_->refuse(key, "element " + std::to_string(i) + " is " + text_of(number) +
+                             ", expected an integer less than 2^63");
+    return *result;
+  });
 }
 
 std::optional<std::vector<double>> File::get_floats(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  const auto* array = std::get_if<Array>(&value->data);
-  if (array == nullptr || array->element_type == ValueType::kBool ||
-      array->element_type == ValueType::kString || array->element_type == ValueType::kArray)
-    impl_->wrong_type(key, *value, "array of numbers");
-  std::vector<double> result(array->size());
-  const auto copy = [&](const auto& elements) {
-    if constexpr (requires { static_cast<double>(elements[0]); })
-      for (std::size_t i = 0; i < result.size(); ++i) result[i] = static_cast<double>(elements[i]);
-  };
-  std::visit(copy, array->elements);
-  return result;
+  return impl_->numbers<double>(find(key), key, "array of numbers",
+                                [](auto number, std::size_t) { return static_cast<double>(number); });
 }
 
 std::optional<std::vector<bool>> File::get_bools(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  const auto* array = std::get_if<Array>(&value->data);
-  if (array == nullptr || array->element_type != ValueType::kBool)
-    impl_->wrong_type(key, *value, "array of bool");
-  const auto& numbers = std::get<Numbers<std::uint64_t>>(array->elements);
-  std::vector<bool> result(numbers.size());
-  for (std::size_t i = 0; i < result.size(); ++i) result[i] = numbers[i] != 0;
-  return result;
+  return impl_->numbers<bool>(find(key), key, "array of bool", [&](auto number, std::size_t i) {
+    if (number != 0 && number != 1)
+      impl_->refuse(key,
+                    "element " + std::to_string(i) + " is " + text_of(number) + ", expected true or false");
+    return number == 1;
+  });
 }
+
+std::span<const std::string> File::notes() const { return impl_->notes; }
 
 std::span<const TensorInfo> File::tensors() const { return impl_->tensors; }
 

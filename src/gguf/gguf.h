@@ -2,6 +2,10 @@
 // Reading GGUF files (versions 2 and 3, one file or a split set). The input is untrusted: every count,
 // length, offset, type, shape and alignment is checked before it is used, work and memory are bounded by the
 // size of the file, and errors (weft::Error, kInvalidFile) name the key or tensor and what was expected.
+//
+// The rule: a file is refused only where what it means would be wrong or unsafe to read. A value of another
+// type is converted where nothing of it is lost. All else that is odd is read as a note says, which names the
+// key or tensor (File::notes).
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -96,16 +100,21 @@ class File {
   std::span<const Entry> metadata() const;
   const Value* find(std::string_view key) const;
 
-  /// Typed access. A missing key gives nullopt; a present one of another type or out of T's range throws.
-  /// Integers convert between widths and signs where the value fits, and to float; bool only from bool.
+  /// Typed access. A missing key gives nullopt. A number or bool of any type converts where the value stays
+  /// the same: 32.0 is an integer, 1 is true. Anything else throws.
   std::optional<std::int64_t> get_int(std::string_view key) const;
   std::optional<double> get_float(std::string_view key) const;
   std::optional<bool> get_bool(std::string_view key) const;
   std::optional<std::string_view> get_string(std::string_view key) const;
+  /// Of a key that only describes the file: empty where it is missing or no string.
+  std::string_view get_label(std::string_view key) const;
   const std::vector<std::string>* get_strings(std::string_view key) const;
   std::optional<std::vector<std::int64_t>> get_ints(std::string_view key) const;
   std::optional<std::vector<double>> get_floats(std::string_view key) const;
   std::optional<std::vector<bool>> get_bools(std::string_view key) const;
+
+  /// What was not as it should be, and how it is read: a sentence each, with the key's or tensor's name.
+  std::span<const std::string> notes() const;
 
   std::span<const TensorInfo> tensors() const;
   const TensorInfo* find_tensor(std::string_view name) const;

@@ -41,12 +41,13 @@ class Cursor {
   void subject_name(std::string_view name) { name_ = name; }
 
   [[noreturn]] void fail(const std::string& problem, ErrorCode code = ErrorCode::kInvalidFile) const {
-    std::string message(source_);
-    if (!message.empty()) message += ": ";
-    if (kind_ != nullptr)
-      message += kind_ + (" " + (name_.empty() ? std::to_string(number_) : in_quotes(name_))) + ": ";
-    throw Error(code, message + problem);
+    const std::string source(source_);
+    throw Error(code, (source.empty() ? "" : source + ": ") + about_subject() + problem);
   }
+
+  // Says what is odd, and how it is read.
+  void note(const std::string& what) { notes_.push_back(about_subject() + what); }
+  std::vector<std::string> take_notes() { return std::move(notes_); }
 
   // Valid until the next call.
   std::span<const std::byte> take(std::uint64_t n, const char* what) {
@@ -91,7 +92,13 @@ class Cursor {
   }
 
  private:
+  std::string about_subject() const {
+    if (kind_ == nullptr) return {};
+    return kind_ + (" " + (name_.empty() ? std::to_string(number_) : in_quotes(name_))) + ": ";
+  }
+
   std::span<const std::byte> bytes_;
+  std::vector<std::string> notes_;
   const base::MappedFile* file_ = nullptr;  // Of the bytes, which are then read from it.
   std::vector<std::byte> window_;           // What was read last ...
   std::size_t window_at_ = 0;               // ... and where it begins.
@@ -119,10 +126,14 @@ ValueType read_value_type(Cursor& cursor, const char* what) {
   return static_cast<ValueType>(id);
 }
 
-void check_bools(std::span<const std::byte> bytes, const Cursor& cursor) {
-  const auto wrong = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
-  if (wrong != bytes.end())
-    cursor.fail("found the bool " + std::to_string(std::to_integer<int>(*wrong)) + ", expected 0 or 1");
+// All that is not 0 becomes 1, which is how a bool is written.
+void mend_bools(std::span<std::byte> bytes, Cursor& cursor) {
+  const auto is_odd = [](std::byte b) { return b > std::byte{1}; };
+  const auto odd = std::find_if(bytes.begin(), bytes.end(), is_odd);
+  if (odd == bytes.end()) return;
+  cursor.note("found the bool " + std::to_string(std::to_integer<int>(*odd)) +
+              ", expected 0 or 1; it is true");
+  std::replace_if(bytes.begin(), bytes.end(), is_odd, std::byte{1});
 }
 
 class MetadataReader {
@@ -152,8 +163,8 @@ class MetadataReader {
       case ValueType::kF64:
         return {type, number<double, double>()};
       case ValueType::kBool: {
-        const auto value = cursor_.read<std::byte>("its value");
-        check_bools({&value, 1}, cursor_);
+        auto value = cursor_.read<std::byte>("its value");
+        mend_bools({&value, 1}, cursor_);
         return {type, std::to_integer<std::uint64_t>(value)};
       }
       case ValueType::kString:
@@ -224,7 +235,7 @@ class MetadataReader {
   Numbers<T> read_numbers(ValueType type, std::size_t n) {
     const auto bytes = cursor_.take(n * least_bytes(type), "the array");
     std::vector<std::byte> copy(bytes.begin(), bytes.end());
-    if (type == ValueType::kBool) check_bools(copy, cursor_);
+    if (type == ValueType::kBool) mend_bools(copy, cursor_);
     return {type, std::move(copy)};
   }
 
@@ -253,17 +264,19 @@ struct Described {
 
 void read_shape(Cursor& cursor, TensorInfo& tensor) {
   const auto n_dims = cursor.read<std::uint32_t>("its number of dimensions");
-  if (n_dims < 1 || n_dims > kMaxDims)
+  if (n_dims > kMaxDims)
     cursor.fail("it has " + std::to_string(n_dims) + " dimensions, expected 1 to " +
                 std::to_string(kMaxDims));
+  if (n_dims == 0) tensor.shape = {1};  // A number.
+  if (n_dims == 0) return;
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::uint64_t n_elements = 1;
   tensor.shape.resize(n_dims);
   // Files have the innermost dimension first.
   for (std::size_t i = n_dims; i-- > 0;) {
     const auto dim = cursor.read<std::uint64_t>("its dimensions");
-    if (dim == 0) cursor.fail("dimension " + std::to_string(n_dims - 1 - i) + " is 0");
-    if (dim > kMax / n_elements) cursor.fail("its dimensions are too large, more than 2^63 elements");
+    if (dim > kMax / std::max<std::uint64_t>(n_elements, 1))
+      cursor.fail("its dimensions are too large, more than 2^63 elements");
     n_elements *= dim;
     tensor.shape[i] = static_cast<std::int64_t>(dim);
   }
@@ -311,9 +324,13 @@ std::uint64_t alignment_of(const std::vector<File::Entry>& metadata, Cursor& cur
     if (entry.key != kAlignmentKey) continue;
     cursor.subject("metadata key", 0);
     cursor.subject_name(entry.key);
-    if (entry.value.type != ValueType::kU32)
-      cursor.fail("it is of type " + std::string(name(entry.value.type)) + ", expected u32");
-    const auto alignment = std::get<std::uint64_t>(entry.value.data);
+    std::uint64_t alignment = 0;
+    if (const auto* number = std::get_if<std::uint64_t>(&entry.value.data))
+      alignment = *number;
+    else if (const auto* with_sign = std::get_if<std::int64_t>(&entry.value.data))
+      alignment = static_cast<std::uint64_t>(*with_sign);  // One below 0 is too large then.
+    else
+      cursor.fail("it is of type " + std::string(name(entry.value.type)) + ", expected an integer");
     if (!std::has_single_bit(alignment) || alignment > kMaxAlignment)
       cursor.fail("found " + std::to_string(alignment) + ", expected a power of two of at most " +
                   std::to_string(kMaxAlignment));
@@ -444,8 +461,13 @@ Part read_part(Cursor& cursor) {
   for (std::uint64_t i = 0; i < header.n_tensors; ++i) {
     cursor.subject("tensor", i);
     described.push_back(read_tensor(cursor, alignment, cursor.bytes().size()));
+    if (described.back().info.n_elements() > 0) continue;
+    cursor.subject_name(described.back().info.name);
+    cursor.note("it has no elements, and is left out");
+    described.pop_back();
   }
   part.tensors = locate(std::move(described), cursor.bytes(), alignment, cursor);
+  part.notes = cursor.take_notes();
   return part;
 }
 

@@ -23,6 +23,7 @@ struct Part {
   std::uint32_t version = 0;
   std::vector<File::Entry> metadata;  ///< In the file's order.
   std::vector<TensorInfo> tensors;    ///< In the file's order; `data` points into the bytes given.
+  std::vector<std::string> notes;     ///< As File has them.
 };
 
 /// Throws Error kInvalidFile (kUnsupported for what the format allows and weft cannot read). Bytes are read

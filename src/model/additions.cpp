@@ -98,7 +98,7 @@ void Adapters::read(int adapter, const AdapterFile& from, const gguf::File& mode
   AdapterInfo& info = infos_.emplace_back();
   info.path = from.path;
   info.alpha = static_cast<float>(alpha);
-  info.name = !from.name.empty() ? from.name : std::string(file.get_string("general.name").value_or(""));
+  info.name = !from.name.empty() ? from.name : std::string(file.get_label("general.name"));
   if (info.name.empty()) info.name = from.path.stem().string();
   for (int other = 0; other < adapter; ++other)
     if (infos_[static_cast<std::size_t>(other)].name == info.name)

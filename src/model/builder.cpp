@@ -36,15 +36,24 @@ bool is_padded_matrix(std::span<const std::int64_t> tensor, const Shape& shape) 
 
 constexpr std::string_view kFactor = ".scale";
 
-/// Whether a tensor has this shape, of which sizes of 1 may be left out.
+/// Whether a tensor has this shape but for sizes of 1, of which either may have more.
 bool is_but_for_ones(std::span<const std::int64_t> tensor, const Shape& shape) {
-  if (tensor.size() > static_cast<std::size_t>(shape.rank())) return false;
   std::vector<std::int64_t> found, expected;
   std::copy_if(tensor.begin(), tensor.end(), std::back_inserter(found),
                [](std::int64_t n) { return n != 1; });
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (const std::int64_t n = shape[axis].constant(); n != 1) expected.push_back(n);
   return found == expected;
+}
+
+/// The same of sizes of 1 before all others alone, which leave rows as they are.
+bool is_but_for_ones_in_front(std::span<const std::int64_t> tensor, const Shape& shape) {
+  while (tensor.size() > 1 && tensor.front() == 1) tensor = tensor.subspan(1);
+  int axis = 0;
+  while (axis + 1 < shape.rank() && shape[axis].constant() == 1) ++axis;
+  if (tensor.size() != static_cast<std::size_t>(shape.rank() - axis)) return false;
+  return std::all_of(tensor.begin(), tensor.end(),
+                     [&](std::int64_t n) { return n == shape[axis++].constant(); });
 }
 
 /// What follows "blk.3." in a name; empty for names of no layer.
@@ -233,12 +242,10 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
     if (++n_missing_ <= kMaxNamed) missing_ += (missing_.empty() ? "" : ", ") + name;
     if (n_missing_ == kMaxNamed + 1) missing_ += ", ...";
   } else {
-    // A vector is a matrix of one row.
-    const bool one_row =
-        shape.rank() == 2 && tensor->shape.size() == 1 && shape[0] == 1 && shape[1] == tensor->shape[0];
-    const bool fits = one_row || (whole && is_padded_matrix(tensor->shape, shape)) ||
-                      (form == Form::kFlat && is_but_for_ones(tensor->shape, shape));
-    if (!(Shape(tensor->shape) == shape) && !fits)
+    const bool fits = is_but_for_ones_in_front(tensor->shape, shape) ||
+                      (whole && is_padded_matrix(tensor->shape, shape)) ||
+                      (flat && is_but_for_ones(tensor->shape, shape));
+    if (!fits)
       throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the shape " + shape_text(tensor->shape) +
                                                ", the model's metadata says " + to_string(shape, {}));
     dtype = tensor->dtype;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "weft/error.h"
@@ -20,7 +21,7 @@ std::string range(double min, double max) {
 }  // namespace
 
 void Metadata::refuse(std::string_view key, const std::string& reason) const {
-  throw Error(ErrorCode::kInvalidFile, "metadata key " + full(key) + ": " + reason);
+  throw Error(ErrorCode::kInvalidFile, about(key, reason));
 }
 
 int Metadata::require_int(std::string_view key, std::int64_t min, std::int64_t max) const {
@@ -123,15 +124,10 @@ bool Metadata::get_bool(std::string_view key, bool otherwise) const {
 std::optional<std::vector<bool>> Metadata::get_bools(std::string_view key, int n_layers) const {
   const gguf::Value* const value = file_.find(full(key));
   if (value == nullptr || value->type != gguf::ValueType::kArray) return std::nullopt;
-  const auto sized = [&](std::vector<bool> flags) {
-    if (flags.size() != static_cast<std::size_t>(n_layers))
-      refuse(key, "expected a truth value for each of " + std::to_string(n_layers) + " layers");
-    return flags;
-  };
-  if (std::get<gguf::Array>(value->data).element_type == gguf::ValueType::kBool)
-    return sized(*file_.get_bools(full(key)));
-  const std::optional<std::vector<std::int64_t>> values = file_.get_ints(full(key));
-  return sized({values->begin(), values->end()});
+  std::optional<std::vector<bool>> flags = file_.get_bools(full(key));
+  if (flags->size() != static_cast<std::size_t>(n_layers))
+    refuse(key, "expected a truth value for each of " + std::to_string(n_layers) + " layers");
+  return flags;
 }
 
 std::string Metadata::get_string(std::string_view key, std::string_view otherwise) const {
@@ -145,9 +141,11 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
   if (rope.n_rot % 2 != 0)
     metadata.refuse("rope.dimension_count", "found an odd number, expected an even one");
   rope.freq_base = metadata.get_float("rope.freq_base", 1.001, 1e12, 10000.0f);
-  rope.n_ctx_orig = metadata.get_int("rope.scaling.original_context_length", 1, kMaxContext, n_ctx_train);
+  rope.n_ctx_orig = metadata.get_int("rope.scaling.original_context_length", 0, kMaxContext, 0);
+  if (rope.n_ctx_orig == 0) rope.n_ctx_orig = n_ctx_train;
 
-  const std::string scaling = metadata.get_string("rope.scaling.type", "none");
+  std::string scaling = metadata.get_string("rope.scaling.type", "none");
+  if (scaling.empty() || scaling == "default") scaling = "none";
   // Files older than the scaling.* keys give the linear factor alone.
   float factor = metadata.get_float("rope.scaling.factor", 0.0, 1e6, 0.0f);
   if (factor == 0.0f) factor = metadata.get_float("rope.scale_linear", 0.0, 1e6, 0.0f);
@@ -228,8 +226,9 @@ void require_experts(const Metadata& metadata, const HParams& h) {
 
 void read_router(const Metadata& metadata, HParams& h) {
   require_experts(metadata, h);
-  // 1: softmax, 2: sigmoid.
-  h.sigmoid_router = metadata.get_int("expert_gating_func", 1, 2, h.sigmoid_router ? 2 : 1) == 2;
+  // 1: softmax, 2: sigmoid; 0 where files leave it to the family.
+  if (const int function = metadata.get_int("expert_gating_func", 0, 2, 0); function != 0)
+    h.sigmoid_router = function == 2;
   h.expert_scale = metadata.get_float("expert_weights_scale", 0.0, 1e6, 1.0f);
   if (h.expert_scale == 0.0f) h.expert_scale = 1.0f;  // Files say so where there is none.
   h.n_dense_layers = metadata.get_int("leading_dense_block_count", 0, h.n_layers, 0);
@@ -257,15 +256,26 @@ void read_unused_layers(const Metadata& metadata, HParams& h) {
 }
 
 void read_scales(const Metadata& metadata, HParams& h) {
-  h.embedding_scale = metadata.get_float("embedding_scale", kMinFactor, kMaxFactor, 1.0f);
-  h.residual_scale = metadata.get_float("residual_scale", kMinFactor, kMaxFactor, 1.0f);
-  h.attention_scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, 0.0f);
-  h.logit_scale = 1.0f / metadata.get_float("logit_scale", kMinFactor, kMaxFactor, 1.0f);
+  // Files say 0 where there is none.
+  const auto scale = [&](std::string_view key, float otherwise) {
+    const float found = metadata.get_float(key, 0.0, kMaxFactor, 0.0f);
+    return found == 0.0f ? otherwise : metadata.get_float(key, kMinFactor, kMaxFactor, otherwise);
+  };
+  h.embedding_scale = scale("embedding_scale", 1.0f);
+  h.residual_scale = scale("residual_scale", 1.0f);
+  h.attention_scale = scale("attention.scale", 0.0f);
+  h.logit_scale = 1.0f / scale("logit_scale", 1.0f);
 }
 
 void read_pooling(const Metadata& metadata, HParams& h) {
+  constexpr std::string_view kKey = "pooling_type";
   constexpr int kLastType = static_cast<int>(PoolingType::kRank);
-  const int type = metadata.get_int("pooling_type", -1, kLastType, -1);
+  int type = metadata.get_int(kKey, std::numeric_limits<int>::min(), std::numeric_limits<int>::max(), -1);
+  if (type < -1 || type > kLastType) {
+    if (h.encoder) metadata.refuse(kKey, "found " + std::to_string(type) + ", expected -1 to 4");
+    h.notes.push_back(metadata.about(kKey, "found " + std::to_string(type) + ", which is not used"));
+    type = -1;
+  }
   if (type >= 0) h.pooling = static_cast<PoolingType>(type);
   if (h.pooling != PoolingType::kRank) return;
   // What a reranker's classifier reads; ModernBERT's files that do not say mean the mean.
@@ -396,7 +406,9 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
     h.n_ff_expert = most(h.n_ff_expert_of);
     h.n_ff_shared = metadata.get_int("expert_shared_feed_forward_length", 0, kMaxFfWidth, 0);
   } else if (const int used = metadata.get_int("expert_used_count", 0, kMaxExperts, 0); used != 0) {
-    metadata.refuse("expert_used_count", "found " + std::to_string(used) + ", but expert_count is 0");
+    h.notes.push_back(
+        metadata.about("expert_used_count",
+                       "found " + std::to_string(used) + ", but expert_count is 0; there are no experts"));
   }
   h.logit_softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 0.0f);
 
@@ -405,9 +417,11 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   if (embedding->shape.size() != 2 || embedding->shape[0] > kMaxVocabulary)
     throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight must be a matrix of at most 2^24 rows");
   h.n_vocab = static_cast<int>(embedding->shape[0]);
-  if (const int stated = metadata.get_int("vocab_size", 1, kMaxVocabulary, h.n_vocab); stated != h.n_vocab)
-    metadata.refuse("vocab_size", "found " + std::to_string(stated) + ", tensor token_embd.weight has " +
-                                      std::to_string(h.n_vocab) + " rows");
+  // Files state it with or without the rows that fill the matrix up.
+  if (const int stated = metadata.get_int("vocab_size", 0, kMaxVocabulary, h.n_vocab); stated != h.n_vocab)
+    h.notes.push_back(metadata.about("vocab_size", "found " + std::to_string(stated) +
+                                                       ", tensor token_embd.weight has " +
+                                                       std::to_string(h.n_vocab) + " rows, which count"));
   return h;
 }
 

@@ -28,7 +28,8 @@ inline constexpr std::int64_t kMaxSsmState = 4096;
 inline constexpr double kMinFactor = 1e-6, kMaxFactor = 1e6;
 
 /// Reads an architecture's keys ("llama.block_count") with bounds. Errors name the key, what was found and
-/// what was expected.
+/// what was expected. As of all that files say, only what would make the model another one is refused; what
+/// has no effect on it costs a note (HParams::notes).
 class Metadata {
  public:
   Metadata(const gguf::File& file, std::string architecture)
@@ -60,6 +61,10 @@ class Metadata {
   bool has_tensor(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
   [[noreturn]] void refuse(std::string_view key, const std::string& reason) const;
+  /// For HParams::notes.
+  std::string about(std::string_view key, const std::string& what) const {
+    return "metadata key " + full(key) + ": " + what;
+  }
 
  private:
   std::string full(std::string_view key) const { return architecture_ + "." + std::string(key); }
@@ -91,6 +96,7 @@ struct Xielu {
 
 struct HParams {
   std::string architecture;
+  std::vector<std::string> notes;  ///< What of the file was odd, and how it is read: a sentence each.
   int n_layers = 0;
   int n_embd = 0;
   int n_vocab = 0;

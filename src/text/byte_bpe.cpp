@@ -1,4 +1,5 @@
 // BPE by a list of merges (Sennrich et al. 2016): on bytes as in GPT-2, or on characters.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -87,7 +88,8 @@ std::vector<Token> findable(const Vocabulary& vocabulary) {
 
 class BpeEncoder final : public Encoder {
  public:
-  BpeEncoder(const Vocabulary& vocabulary, TokenSet tokens, const TokenTexts& pieces)
+  BpeEncoder(const Vocabulary& vocabulary, TokenSet tokens, const TokenTexts& pieces,
+             std::vector<std::string>* notes)
       : how_(find_pre_tokenizer(vocabulary.pre)),
         splitter_(how_.patterns),
         merges_(vocabulary.merges.size()),
@@ -101,7 +103,7 @@ class BpeEncoder final : public Encoder {
     if (characters_ && !how_.words) fallback_.emplace(vocabulary);
     for (unsigned b = 0; b < 256; ++b)
       byte_ids_[b] = tokens.index.find(alphabet_of_byte(static_cast<unsigned char>(b)));
-    for (std::size_t i = 0; i < n_merges_; ++i) add_merge(vocabulary.merges[i], i, tokens);
+    add_merges(vocabulary, tokens, notes);
   }
 
   std::unique_ptr<Encoder::Session> session() const override { return std::make_unique<Session>(*this); }
@@ -117,20 +119,29 @@ class BpeEncoder final : public Encoder {
   /// thread; all find the same, so the order of memory does not matter.
   enum class Whole : std::uint8_t { kUnknown, kYes, kNo };
 
-  void add_merge(std::string_view merge, std::size_t rank, TokenSet tokens) {
-    const std::string name = "the vocabulary is damaged: tokenizer.ggml.merges[" + std::to_string(rank) + "]";
+  void add_merges(const Vocabulary& vocabulary, TokenSet tokens, std::vector<std::string>* notes) {
+    std::size_t n_left_out = 0, first_left_out = 0;
+    for (std::size_t rank = 0; rank < n_merges_; ++rank)
+      if (!add_merge(vocabulary.merges[rank], rank, tokens) && n_left_out++ == 0) first_left_out = rank;
+    if (n_left_out == 0 || notes == nullptr) return;
+    notes->push_back(std::to_string(n_left_out) + " of " + std::to_string(n_merges_) +
+                     " merges name or make no token of tokenizer.ggml.tokens and are left out, first "
+                     "tokenizer.ggml.merges[" +
+                     std::to_string(first_left_out) + "]");
+  }
+
+  /// False where the merge is not two tokens, with a space between, that make a third.
+  bool add_merge(std::string_view merge, std::size_t rank, TokenSet tokens) {
     const std::size_t space = merge.find(' ', 1);
-    if (merge.size() < 3 || space == std::string_view::npos || space + 1 == merge.size())
-      throw Error(ErrorCode::kInvalidFile, name + " is not two tokens with a space between");
+    if (merge.size() < 3 || space == std::string_view::npos || space + 1 == merge.size()) return false;
     const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
-    const std::string joined = std::string(left).append(right);
-    const Token ids[] = {tokens.index.find(left), tokens.index.find(right), tokens.index.find(joined)};
-    for (const Token id : ids)
-      if (id == kNoToken)
-        throw Error(ErrorCode::kInvalidFile,
-                    name + " names or makes a token that tokenizer.ggml.tokens does not have");
+    const Token ids[] = {tokens.index.find(left), tokens.index.find(right),
+                         tokens.index.find(std::string(left).append(right))};
+    if (std::find(std::begin(ids), std::end(ids), kNoToken) != std::end(ids)) return false;
     if (!merges_.add(ids[0], ids[1], {static_cast<std::uint32_t>(rank), ids[2]}))
-      throw Error(ErrorCode::kInvalidFile, name + ": the list is made to collide");
+      throw Error(ErrorCode::kInvalidFile, "the vocabulary is damaged: tokenizer.ggml.merges[" +
+                                               std::to_string(rank) + "]: the list is made to collide");
+    return true;
   }
 
   class Session final : public Encoder::Session {
@@ -235,8 +246,8 @@ std::string alphabet_of_byte(unsigned char byte) {
 }
 
 std::unique_ptr<Encoder> make_bpe_encoder(const Vocabulary& vocabulary, TokenSet tokens,
-                                          const TokenTexts& pieces) {
-  return std::make_unique<BpeEncoder>(vocabulary, tokens, pieces);
+                                          const TokenTexts& pieces, std::vector<std::string>* notes) {
+  return std::make_unique<BpeEncoder>(vocabulary, tokens, pieces, notes);
 }
 
 }  // namespace weft::text

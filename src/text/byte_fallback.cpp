@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/check.h"
 #include "text/encoder.h"
 #include "weft/error.h"
 
@@ -14,10 +15,7 @@ ByteFallback::ByteFallback(const Vocabulary& vocabulary) : unk_(vocabulary.unk) 
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     if (kind_of(vocabulary, i) != TokenKind::kByte) continue;
     const std::optional<unsigned char> byte = byte_of_text(vocabulary.tokens[i]);
-    if (!byte)
-      throw Error(ErrorCode::kInvalidFile, "the vocabulary is damaged: tokenizer.ggml.tokens[" +
-                                               std::to_string(i) +
-                                               "] is of type byte and not written <0x00> to <0xFF>");
+    WEFT_CHECK(byte.has_value());  // As mend() leaves it.
     if (byte_ids_[*byte] == kNoToken) byte_ids_[*byte] = static_cast<Token>(i);
   }
   if (unk_ == kNoToken && std::find(byte_ids_.begin(), byte_ids_.end(), kNoToken) != byte_ids_.end())

@@ -2,6 +2,7 @@
 // What a kind of tokenizer is to the Tokenizer: text between special tokens to ids. One file a kind.
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,10 +36,11 @@ struct TokenSet {
   const TokenIndex& index;
 };
 
-/// Byte-level BPE. `pieces` are the tokens' bytes (piece_of). Throws Error kInvalidFile for a merge of
-/// unknown tokens.
+/// BPE. `pieces` are the tokens' bytes (piece_of). Merges of no tokens, or into none, are left out, with a
+/// note.
 std::unique_ptr<Encoder> make_bpe_encoder(const Vocabulary& vocabulary, TokenSet tokens,
-                                          const TokenTexts& pieces);
+                                          const TokenTexts& pieces,
+                                          std::vector<std::string>* notes = nullptr);
 /// SentencePiece's BPE by score. Throws Error kInvalidFile where a character could become no token at all,
 /// and where the charsmap is damaged.
 std::unique_ptr<Encoder> make_spm_encoder(const Vocabulary& vocabulary, TokenSet tokens);

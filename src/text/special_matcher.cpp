@@ -26,7 +26,9 @@ SpecialMatcher::SpecialMatcher(const TokenTexts& texts, std::vector<Token> ids,
   std::sort(single_words_.begin(), single_words_.end());
   std::erase_if(sorted_,
                 [&](Token id) { return texts[id].empty() || valid_prefix(texts[id]) != texts[id].size(); });
-  std::sort(sorted_.begin(), sorted_.end(), [&](Token a, Token b) { return texts[a] < texts[b]; });
+  const auto same = [&](Token a, Token b) { return texts[a] == texts[b]; };
+  std::stable_sort(sorted_.begin(), sorted_.end(), [&](Token a, Token b) { return texts[a] < texts[b]; });
+  sorted_.erase(std::unique(sorted_.begin(), sorted_.end(), same), sorted_.end());
   for (std::size_t i = 0; i < sorted_.size(); ++i) {
     Range& range = first_byte_[static_cast<unsigned char>(texts[sorted_[i]][0])];
     if (range.end == 0) range.begin = i;

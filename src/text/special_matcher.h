@@ -14,7 +14,7 @@ namespace weft::text {
 class SpecialMatcher {
  public:
   /// `texts` must outlive the matcher. Texts that are empty or not valid UTF-8 are never found, so that a
-  /// match in valid UTF-8 never cuts a character. Tokens in `single_words` count only where no word character
+  /// match in valid UTF-8 never cuts a character. Of equal texts the first in `ids` is found. Tokens in `single_words` count only where no word character
   /// is next to them. The search continues after a match that does not count.
   SpecialMatcher(const TokenTexts& texts, std::vector<Token> ids, std::span<const Token> single_words = {});
 

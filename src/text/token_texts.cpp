@@ -51,6 +51,7 @@ TokenIndex::TokenIndex(const TokenTexts& texts, const std::vector<Token>& ids) :
 bool TokenIndex::build(const std::vector<Token>& ids) {
   slots_.assign(slots_.size(), Slot{});
   duplicate_ = kNoToken;
+  n_duplicates_ = 0;
   const std::size_t mask = slots_.size() - 1;
   for (const Token id : ids) {
     const std::uint64_t h = hash((*texts_)[id], seed_);
@@ -60,10 +61,11 @@ bool TokenIndex::build(const std::vector<Token>& ids) {
       if (slots_[at].tag == tag && (*texts_)[slots_[at].id] == (*texts_)[id]) break;
       if (++probes > kMaxProbes) return false;
     }
-    if (slots_[at].id == kNoToken)
+    if (slots_[at].id == kNoToken) {
       slots_[at] = {tag, id};
-    else if (duplicate_ == kNoToken)
+    } else if (++n_duplicates_ == 1) {
       duplicate_ = id;
+    }
   }
   return true;
 }

@@ -31,11 +31,11 @@ class TokenTexts {
 /// from a file may be made to collide, so long probes change the hash's seed.
 class TokenIndex {
  public:
-  /// Indexes the texts whose position is in `ids`. Of two equal texts the first is found; `duplicate()`
-  /// tells.
+  /// Indexes the texts whose position is in `ids`. Of equal texts the first in `ids` is found.
   TokenIndex(const TokenTexts& texts, const std::vector<Token>& ids);
   Token find(std::string_view text) const;
   Token duplicate() const { return duplicate_; }  ///< An id whose text an earlier one has, or kNoToken.
+  std::size_t n_duplicates() const { return n_duplicates_; }
 
  private:
   struct Slot {
@@ -48,6 +48,7 @@ class TokenIndex {
   std::vector<Slot> slots_;
   std::uint64_t seed_ = 0;
   Token duplicate_ = kNoToken;
+  std::size_t n_duplicates_ = 0;
 };
 
 }  // namespace weft::text

@@ -1,7 +1,6 @@
 #include "weft/tokenizer.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "base/check.h"
 #include "text/characters.h"
 #include "text/encoder.h"
+#include "text/end_tokens.h"
 #include "text/pre_tokenizer.h"
 #include "text/special_matcher.h"
 #include "text/text_steps.h"
@@ -23,24 +23,6 @@ using text::VocabularyKind;
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1}
                                       << 30;  // Three times as many fit 32-bit positions (U+2581).
-
-/// Control tokens that end a generation in the models that have them, whatever their metadata says.
-constexpr std::array<std::string_view, 16> kEndTexts = {"<|im_end|>",
-                                                        "<|eot_id|>",
-                                                        "<|eom_id|>",
-                                                        "<end_of_turn>",
-                                                        "<|endoftext|>",
-                                                        "<|end_of_text|>",
-                                                        "<|end|>",
-                                                        "<|return|>",
-                                                        "<|call|>",
-                                                        "<EOT>",
-                                                        "_<EOT>",
-                                                        "[EOT]",
-                                                        "<|END_OF_TURN_TOKEN|>",
-                                                        "<end_of_utterance>",
-                                                        "<｜end▁of▁sentence｜>",
-                                                        "<eos>"};
 
 bool is_special(TokenKind kind) { return kind == TokenKind::kControl || kind == TokenKind::kUnknown; }
 
@@ -81,15 +63,19 @@ std::string piece_of(const Vocabulary& v, std::size_t id) {
   return result;
 }
 
-Vocabulary checked(Vocabulary v) {
-  text::check(v);
-  return v;
+/// Of tokens with the same text the first is found; one that is in use before one that is not.
+std::vector<Token> ids_to_find(const Vocabulary& v) {
+  std::vector<Token> ids;
+  for (const bool unused : {false, true})
+    for (std::size_t i = 0; i < v.tokens.size(); ++i)
+      if (!v.tokens[i].empty() && (v.kinds[i] == TokenKind::kUnused) == unused)
+        ids.push_back(static_cast<Token>(i));
+  return ids;
 }
 
-std::vector<Token> all_ids(std::size_t n) {
-  std::vector<Token> ids(n);
-  for (std::size_t i = 0; i < n; ++i) ids[i] = static_cast<Token>(i);
-  return ids;
+Vocabulary mended(Vocabulary v) {
+  text::mend(v);
+  return v;
 }
 
 std::vector<Token> ids_of_kind(const Vocabulary& v, bool (*wanted)(TokenKind)) {
@@ -111,12 +97,12 @@ text::TokenTexts pieces_of(const Vocabulary& v) {
   return pieces;
 }
 
-std::unique_ptr<text::Encoder> make_encoder(const Vocabulary& v, text::TokenSet tokens,
+std::unique_ptr<text::Encoder> make_encoder(Vocabulary& v, text::TokenSet tokens,
                                             const text::TokenTexts& pieces) {
   switch (v.kind) {
     case VocabularyKind::kBpe:
     case VocabularyKind::kCharacterBpe:
-      return text::make_bpe_encoder(v, tokens, pieces);
+      return text::make_bpe_encoder(v, tokens, pieces, &v.notes);
     case VocabularyKind::kSpm:
       return text::make_spm_encoder(v, tokens);
     case VocabularyKind::kWordPiece:
@@ -134,34 +120,28 @@ std::unique_ptr<text::Encoder> make_encoder(const Vocabulary& v, text::TokenSet 
 struct Tokenizer::Impl {
   explicit Impl(Vocabulary v)
       : texts(texts_of(v)),
-        index(texts, non_empty(v)),
+        index(texts, ids_to_find(v)),
+        ends(text::find_ends(v, index)),
         pieces(pieces_of(v)),
-        kinds(std::move(v.kinds)),
+        kinds(v.kinds),
         strip(v.tokens.size()),
         bos(v.kind == VocabularyKind::kWordPiece && v.bos == kNoToken ? v.cls : v.bos),
         eos(v.kind == VocabularyKind::kWordPiece && v.eos == kNoToken ? v.sep : v.eos),
         space_prefix(v.kind == VocabularyKind::kWordPiece ||
                      ((v.kind == VocabularyKind::kSpm || v.kind == VocabularyKind::kUnigram) &&
                       v.add_space_prefix.value_or(true))) {
-    if (index.duplicate() != kNoToken)
-      throw Error(ErrorCode::kInvalidFile, "the vocabulary is damaged: tokenizer.ggml.tokens[" +
-                                               std::to_string(index.duplicate()) +
-                                               "] stands there twice, first as [" +
-                                               std::to_string(index.find(texts[index.duplicate()])) + "]");
-    if (kinds.empty()) kinds.assign(texts.size(), TokenKind::kNormal);
-    v.kinds = kinds;
+    if (const Token twice = index.duplicate(); twice != kNoToken)
+      v.notes.push_back("tokenizer.ggml.tokens[" + std::to_string(twice) + "] has the text of [" +
+                        std::to_string(index.find(texts[twice])) + "], which text becomes" +
+                        (index.n_duplicates() > 1
+                             ? "; so have " + std::to_string(index.n_duplicates() - 1) + " more tokens"
+                             : std::string()));
     for (const Token id : v.strip_left) strip[static_cast<std::size_t>(id)].left = true;
     for (const Token id : v.strip_right) strip[static_cast<std::size_t>(id)].right = true;
     set_matchers(v);
     set_frame(v);
-    set_ends(v);
     encoder = make_encoder(v, {texts, index}, pieces);
-  }
-
-  static std::vector<Token> non_empty(const Vocabulary& v) {
-    std::vector<Token> ids = all_ids(v.tokens.size());
-    std::erase_if(ids, [&](Token id) { return v.tokens[static_cast<std::size_t>(id)].empty(); });
-    return ids;
+    notes = std::move(v.notes);
   }
 
   void set_matchers(const Vocabulary& v) {
@@ -217,21 +197,6 @@ struct Tokenizer::Impl {
     if (v.add_bos.value_or(wants_bos)) front = first;
     // BERT's files say add_eos false or nothing at all and mean [CLS] text [SEP].
     if (bert || v.add_eos.value_or(unigram)) back = last;
-  }
-
-  void set_ends(const Vocabulary& v) {
-    for (const Token id : {v.eos, v.eot, v.eom}) add_end(id);
-    // Where <|return|> and <|call|> end a turn, <|end|> ends only one of its messages.
-    const bool harmony = index.find("<|return|>") != kNoToken && index.find("<|call|>") != kNoToken;
-    for (const std::string_view name : kEndTexts) {
-      const Token id = index.find(name);
-      if (id == kNoToken || kinds[static_cast<std::size_t>(id)] != TokenKind::kControl) continue;
-      if (!(harmony && name == "<|end|>")) add_end(id);
-    }
-    std::sort(ends.begin(), ends.end());
-  }
-  void add_end(Token id) {
-    if (id != kNoToken && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   }
 
   std::size_t position(Token id) const {
@@ -307,22 +272,23 @@ struct Tokenizer::Impl {
 
   text::TokenTexts texts;  ///< As the vocabulary writes them.
   text::TokenIndex index;
+  std::vector<Token> ends;  ///< Ascending.
   text::TokenTexts pieces;  ///< The bytes they stand for.
   std::vector<TokenKind> kinds;
   std::vector<Strip> strip;
   Token bos, eos;
   bool space_prefix;                        ///< encode() puts a space before a text, decode() takes it away.
   Token front = kNoToken, back = kNoToken;  ///< Around a text.
-  std::vector<Token> ends;                  ///< Ascending.
   std::optional<text::SpecialMatcher> user_defined, special;
   std::optional<text::Normalizer> normalizer;  ///< Set with the cutter where the file has steps.
   std::optional<text::PieceCutter> cutter;
   text::TokenTexts normalised_texts;  ///< For the next two, which are set where a token needs them.
   std::optional<text::SpecialMatcher> normalised_user, normalised_special;
+  std::vector<std::string> notes;
   std::unique_ptr<text::Encoder> encoder;
 };
 
-Tokenizer::Tokenizer(Vocabulary vocabulary) : impl_(std::make_unique<Impl>(checked(std::move(vocabulary)))) {}
+Tokenizer::Tokenizer(Vocabulary vocabulary) : impl_(std::make_unique<Impl>(mended(std::move(vocabulary)))) {}
 Tokenizer::~Tokenizer() = default;
 
 std::vector<Token> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
@@ -417,5 +383,6 @@ bool Tokenizer::is_end(Token id) const {
   return std::binary_search(impl_->ends.begin(), impl_->ends.end(), id);
 }
 std::span<const Token> Tokenizer::end_tokens() const { return impl_->ends; }
+std::span<const std::string> Tokenizer::notes() const { return impl_->notes; }
 
 }  // namespace weft

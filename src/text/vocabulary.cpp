@@ -12,15 +12,16 @@ namespace {
   throw Error(ErrorCode::kInvalidFile, "the vocabulary is damaged: " + message);
 }
 
-void check_count(const char* key, std::size_t found, std::size_t wanted) {
-  if (found != wanted)
-    invalid(std::string(key) + " has " + std::to_string(found) + " entries, tokenizer.ggml.tokens has " +
-            std::to_string(wanted));
+std::string entry(const char* key, std::size_t i) {
+  return "tokenizer.ggml." + std::string(key) + "[" + std::to_string(i) + "]";
 }
 
-}  // namespace
+bool has_bytes(VocabularyKind kind) {
+  return kind == VocabularyKind::kSpm || kind == VocabularyKind::kUnigram ||
+         kind == VocabularyKind::kCharacterBpe;
+}
 
-void check(const Vocabulary& v) {
+void check_sizes(const Vocabulary& v) {
   const std::size_t n = v.tokens.size();
   if (n == 0) invalid("tokenizer.ggml.tokens is empty");
   if (n > kMaxTokens)
@@ -31,38 +32,116 @@ void check(const Vocabulary& v) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < n; ++i) {
     if (v.tokens[i].size() > kMaxTokenBytes)
-      invalid("tokenizer.ggml.tokens[" + std::to_string(i) + "] has " + std::to_string(v.tokens[i].size()) +
-              " bytes, at most " + std::to_string(kMaxTokenBytes) + " are accepted");
+      invalid(entry("tokens", i) + " has " + std::to_string(v.tokens[i].size()) + " bytes, at most " +
+              std::to_string(kMaxTokenBytes) + " are accepted");
     bytes += v.tokens[i].size();
   }
   if (bytes > 0xFFFF'FFFFu) invalid("tokenizer.ggml.tokens has more than 4 GiB of text");
+}
 
-  if (!v.kinds.empty()) check_count("tokenizer.ggml.token_type", v.kinds.size(), n);
-  if (!v.scores.empty() || v.kind == VocabularyKind::kSpm || v.kind == VocabularyKind::kUnigram)
-    check_count("tokenizer.ggml.scores", v.scores.size(), n);
-  for (std::size_t i = 0; i < v.scores.size(); ++i)
-    if (std::isnan(v.scores[i])) invalid("tokenizer.ggml.scores[" + std::to_string(i) + "] is not a number");
+/// A list may be longer than the tokens: then what comes after them is of no token.
+template <typename T>
+void fit(const char* key, std::vector<T>& list, Vocabulary& v) {
+  const std::size_t n = v.tokens.size();
+  const std::string counts = "tokenizer.ggml." + std::string(key) + " has " + std::to_string(list.size()) +
+                             " entries, tokenizer.ggml.tokens has " + std::to_string(n);
+  if (list.size() < n) invalid(counts);
+  if (list.size() > n) v.notes.push_back(counts + "; the last ones are not used");
+  list.resize(n);
+}
 
-  const std::pair<const char*, Token> ids[] = {
+void mend_ids(Vocabulary& v) {
+  const std::size_t n = v.tokens.size();
+  const auto is_token = [n](Token id) { return id >= 0 && static_cast<std::size_t>(id) < n; };
+  const auto reject = [&](const std::string& name, Token id) {
+    v.notes.push_back("tokenizer.ggml." + name + " is " + std::to_string(id) + ", there are " +
+                      std::to_string(n) + " tokens; it is not used");
+  };
+  const std::pair<const char*, Token&> ids[] = {
       {"bos", v.bos},       {"eos", v.eos},     {"eot", v.eot}, {"eom", v.eom},   {"unknown", v.unk},
       {"seperator", v.sep}, {"padding", v.pad}, {"cls", v.cls}, {"mask", v.mask},
   };
-  for (const auto& [name, id] : ids)
-    if (id != kNoToken && (id < 0 || static_cast<std::size_t>(id) >= n))
-      invalid("tokenizer.ggml." + std::string(name) + "_token_id is " + std::to_string(id) + ", there are " +
-              std::to_string(n) + " tokens");
+  for (const auto& [name, id] : ids) {
+    if (id == kNoToken || is_token(id)) continue;
+    reject(std::string(name) + "_token_id", id);
+    id = kNoToken;
+  }
+  for (const Token id : v.ends)
+    if (!is_token(id)) reject("eos_token_ids", id);
+  std::erase_if(v.ends, [&](Token id) { return !is_token(id); });
   for (const auto* list : {&v.strip_left, &v.strip_right, &v.single_word, &v.normalized})
     for (const Token id : *list)
-      if (id < 0 || static_cast<std::size_t>(id) >= n)
+      if (!is_token(id))
         invalid("an added token has the id " + std::to_string(id) + ", there are " + std::to_string(n) +
                 " tokens");
+}
 
-  const Token front = v.kind == VocabularyKind::kWordPiece && v.cls != kNoToken ? v.cls : v.bos;
-  const Token back = v.kind == VocabularyKind::kWordPiece && v.sep != kNoToken ? v.sep : v.eos;
-  if (v.add_bos.value_or(false) && front == kNoToken)
-    invalid("tokenizer.ggml.add_bos_token is true and there is no tokenizer.ggml.bos_token_id");
-  if (v.add_eos.value_or(false) && back == kNoToken)
-    invalid("tokenizer.ggml.add_eos_token is true and there is no tokenizer.ggml.eos_token_id");
+/// Types that the file does not give follow from the texts and from what ids are for.
+void derive_kinds(Vocabulary& v) {
+  v.kinds.assign(v.tokens.size(), TokenKind::kNormal);
+  if (has_bytes(v.kind))
+    for (std::size_t i = 0; i < v.tokens.size(); ++i)
+      if (byte_of_text(v.tokens[i])) v.kinds[i] = TokenKind::kByte;
+  for (const Token id : {v.bos, v.eos, v.eot, v.eom, v.sep, v.pad, v.cls, v.mask})
+    if (id != kNoToken) v.kinds[static_cast<std::size_t>(id)] = TokenKind::kControl;
+  if (v.unk != kNoToken) v.kinds[static_cast<std::size_t>(v.unk)] = TokenKind::kUnknown;
+  v.notes.emplace_back("tokenizer.ggml.token_type is missing; types follow from the tokens' texts and ids");
+}
+
+void mend_kinds(Vocabulary& v) {
+  if (v.kinds.empty()) return derive_kinds(v);
+  fit("token_type", v.kinds, v);
+  if (!has_bytes(v.kind)) return;
+  for (std::size_t i = 0; i < v.tokens.size(); ++i) {
+    if (v.kinds[i] != TokenKind::kByte || byte_of_text(v.tokens[i])) continue;
+    v.kinds[i] = TokenKind::kNormal;
+    v.notes.push_back(entry("tokens", i) +
+                      " is of type byte and not written <0x00> to <0xFF>; it is read as "
+                      "an ordinary token");
+  }
+}
+
+void mend_scores(Vocabulary& v) {
+  if (v.kind != VocabularyKind::kSpm && v.kind != VocabularyKind::kUnigram) {
+    v.scores.clear();  // No use is made of them.
+    return;
+  }
+  if (v.scores.empty() && v.kind == VocabularyKind::kSpm) {
+    // SentencePiece's BPE scores tokens by the order in which it found them, which is that of their ids.
+    for (std::size_t i = 0; i < v.tokens.size(); ++i) v.scores.push_back(-static_cast<float>(i));
+    v.notes.emplace_back("tokenizer.ggml.scores is missing; tokens are merged in the order of their ids");
+  }
+  fit("scores", v.scores, v);
+  for (std::size_t i = 0; i < v.scores.size(); ++i) {
+    if (!std::isnan(v.scores[i])) continue;
+    const TokenKind kind = v.kinds[i];
+    if (kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kUnused)
+      invalid(entry("scores", i) + " is not a number");
+    v.scores[i] = 0.0f;  // No text becomes this token.
+  }
+}
+
+/// Which tokens stand around a text must be there.
+void mend_frame(Vocabulary& v) {
+  const bool bert = v.kind == VocabularyKind::kWordPiece;
+  const auto need = [&](std::optional<bool>& wanted, Token id, const std::string& name) {
+    if (!wanted.value_or(false) || id != kNoToken) return;
+    wanted = false;
+    v.notes.push_back("tokenizer.ggml.add_" + name + "_token is true and tokenizer.ggml." + name +
+                      "_token_id is no token; none is added");
+  };
+  need(v.add_bos, bert && v.cls != kNoToken ? v.cls : v.bos, "bos");
+  need(v.add_eos, bert && v.sep != kNoToken ? v.sep : v.eos, "eos");
+}
+
+}  // namespace
+
+void mend(Vocabulary& v) {
+  check_sizes(v);
+  mend_ids(v);
+  mend_kinds(v);
+  mend_scores(v);
+  mend_frame(v);
 }
 
 std::optional<unsigned char> byte_of_text(std::string_view text) {

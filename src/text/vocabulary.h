@@ -1,6 +1,10 @@
 #pragma once
-// What a file says about its tokens: plain data, not yet checked. Tokenizer's constructor checks all of it
-// and names the offending entry by its GGUF key.
+// What a file says about its tokens: plain data, not yet checked. Tokenizer's constructor checks all of it.
+//
+// The rule for files: a vocabulary is refused only where its tokens would be wrong or could not be read
+// safely; the error names the entry by its GGUF key. All else is mended, and a note names the key: ids that
+// are no tokens, texts that stand there twice, merges that make no token, types and scores that follow from
+// others.
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -32,6 +36,8 @@ struct Vocabulary {
 
   Token bos = kNoToken, eos = kNoToken, eot = kNoToken, eom = kNoToken, unk = kNoToken;
   Token sep = kNoToken, pad = kNoToken, cls = kNoToken, mask = kNoToken;
+  std::vector<Token> ends;    ///< More tokens that the file says end a generation.
+  std::string chat_template;  ///< In Jinja, for what it ends an assistant's message with; empty: none.
 
   // Absent: what the kind of tokenizer (or its pre-tokenizer) wants.
   std::optional<bool> add_bos, add_eos;     ///< Around a text. WordPiece: [CLS] before and [SEP] after it.
@@ -50,14 +56,16 @@ struct Vocabulary {
   std::vector<Token> strip_left, strip_right;  ///< Take the white space at that side with them.
   std::vector<Token> single_word;              ///< Count only where no word character is next to them.
   std::vector<Token> normalized;               ///< Are looked for, normalised, in the normalised input.
+
+  std::vector<std::string> notes;  ///< What was mended, a sentence each (Tokenizer::notes).
 };
 
 inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
 inline constexpr std::size_t kMaxTokenBytes = 4096;  ///< Of one token's text. Real ones stay below 1024.
 
-/// Throws Error kInvalidFile where sizes, ids or values contradict each other. Does not look into texts and
-/// merges: the parts of the tokenizer that resolve them do.
-void check(const Vocabulary& vocabulary);
+/// Mends what can be mended, with a note, and throws Error kInvalidFile where sizes or values contradict each
+/// other. `kinds` has an entry for each token then. Does not look into merges: the encoder does.
+void mend(Vocabulary& vocabulary);
 
 /// The byte that "<0xHH>" means; nothing for any other text.
 std::optional<unsigned char> byte_of_text(std::string_view text);

