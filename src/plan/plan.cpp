@@ -175,7 +175,8 @@ void Plan::Impl::set_weights(const WeightFile& file) {
   const auto read = [file](std::span<const std::byte> part, std::span<std::byte> to) { file.read(part, to); };
   std::vector<MadeWeight> made;
   for (const auto& [id, tensor] : found) {
-    std::vector<MadeWeight> own = make_weight(id, {.bytes = tensor->bytes, .reader = read, .name = {}});
+    std::vector<MadeWeight> own = make_weight(
+        id, {.bytes = tensor->bytes, .reader = read, .name = {}, .file = file.file_of(tensor->bytes)});
     std::move(own.begin(), own.end(), std::back_inserter(made));
   }
   files.push_back(file);
