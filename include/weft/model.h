@@ -162,11 +162,12 @@ class Model {
   const ModelInfo& info() const;
   /// Throws Error kIo, which names the file, where weights are read from a mapped file (see info()) and are
   /// no longer what they were when it was opened: another process cut the file or wrote to it, or its disk
-  /// failed. From then on all steps of contexts and embedders throw it, and the process goes on; a step that
-  /// did not throw is right. A file that was renamed, removed, replaced by renaming, touched or given other
-  /// permissions stays in use. So does one that was written with the same bytes, a second after loading.
+  /// failed. From then on all steps of contexts and embedders throw it, and the process continues; a step
+  /// that did not throw is right. A file that was renamed, removed, replaced by renaming, touched or given
+  /// other permissions stays in use. So does one that was written with the same bytes, a second after
+  /// loading.
   ///
-  /// reload() helps where the file was one of packed weights, which are packed anew; load() where the
+  /// reload() helps where the file was one of packed weights, which are packed again; load() where the
   /// model's own file is whole again. Not while reload() runs; else from any thread.
   ///
   /// Lost bytes of mapped files are found by a handler of SIGBUS: see guard_mapped_files (weft/weights.h).

@@ -32,7 +32,7 @@ class WeightFile {
     std::vector<std::int64_t> shape;  ///< Outermost first.
     /// Rows as GGUF stores them, where they are mapped. Bytes that the file loses read as zeros
     /// (guard_mapped_files), and bytes that other processes write show: a program that uses them in place
-    /// calls check_unchanged behind each use. `read` copies them and needs no check.
+    /// calls check_unchanged after each use. `read` copies them and needs no check.
     std::span<const std::byte> bytes;
   };
 
@@ -57,7 +57,7 @@ class WeightFile {
 
 /// Files that are mapped may be cut by other processes, and their disks may fail. A thread that touches bytes
 /// that are gone gets SIGBUS then, which ends the process. By default weft handles that signal, from the
-/// first file on that it maps: the thread goes on with zeros, and steps and checks throw Error kIo, which
+/// first file on that it maps: the thread continues with zeros, and steps and checks throw Error kIo, which
 /// names the file.
 ///
 /// Every other SIGBUS goes to the handler that the program had before, or to the system. A handler that a

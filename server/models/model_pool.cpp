@@ -288,7 +288,7 @@ void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
     if (!ended_) renew(*one.slot, one.why_lost, lock);
 }
 
-/// Requests under way wait meanwhile, and go on.
+/// Requests in progress wait, then continue.
 void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::mutex>& lock) {
   std::shared_ptr<ServedModel> model = slot.model;
   slot.progress = 0.0f;

@@ -1,8 +1,8 @@
 #pragma once
 // The models that a server has, by name: loaded when asked for, the least recently used one put out when
 // memory is short. A thread of the pool's own loads. About once a second it asks models whether they are lost
-// (ServedModel::lost), and loads those anew: requests under way wait, and go on. Where that fails they end
-// with the error, and the pool tries again later, and when a request asks for the model.
+// (ServedModel::lost), and loads those again: requests in progress wait, then continue. Where that fails they
+// end with the error, and the pool tries again later, and when a request asks for the model.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>

@@ -65,7 +65,7 @@ struct ServedModelParams {
   std::string chat_template = {};  ///< Takes the place of the model's own.
   std::string chat_format = {};    ///< As Chat knows it; empty: found from the template.
   std::function<void(const StepRecord&)> on_step = nullptr;
-  /// Why the model is of no use until it is loaded anew: devices have gone, or a file of its weights
+  /// Why the model is of no use until it is loaded again: devices have gone, or a file of its weights
   /// (Model::check_weights). Empty: it is of use. Any thread; takes long where a file was touched. Null:
   /// nothing can be lost.
   std::function<std::string()> lost = nullptr;
@@ -100,9 +100,9 @@ class ServedModel {
 
   /// As ServedModelParams has it.
   std::string lost() const { return lost_ ? lost_() : std::string(); }
-  /// Then its weights and its cache are made anew, and requests under way go on. Throws where that cannot be,
-  /// for want of room or since the model's file has changed: requests have ended then, and it is of no more
-  /// use.
+  /// Then its weights and its cache are made again, and requests in progress continue. Throws where that
+  /// cannot be, for want of room or since the model's file has changed: requests have ended then, and it is
+  /// of no more use.
   void renew(const std::function<bool(float)>& progress);
   /// What those requests are to be told, and all that come still; nothing while it is of use.
   std::optional<ApiError> gone() const;

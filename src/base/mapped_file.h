@@ -1,9 +1,9 @@
 #pragma once
 // A whole file, mapped read-only. The bytes stay in place as long as the object lives, also when it is moved.
 //
-// Other processes may change the file meanwhile. Bytes that are gone (the file was cut, its disk failed) read
-// as zeros then, and lost() is true (base/mapping_guard.h). Code that can take a copy uses `read`, which
-// throws in that case. Code that reads the mapping itself checks a FileWatch behind each use.
+// Other processes may change the file at any time. Bytes that are gone (the file was cut, its disk failed)
+// read as zeros then, and lost() is true (base/mapping_guard.h). Code that can take a copy uses `read`, which
+// throws in that case. Code that reads the mapping itself checks a FileWatch after each use.
 #include <cstddef>
 #include <filesystem>
 #include <memory>

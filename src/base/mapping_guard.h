@@ -3,8 +3,8 @@
 // The system sends SIGBUS to a thread that touches such a page, and by default ends the process.
 //
 // The first guard installs a handler, once per process. Where a thread touches a lost page of a guarded
-// range, the handler maps zeros over the whole range and notes the loss. The thread goes on with zeros, so
-// readers ask lost() behind each use and drop their results (base/file_watch.h).
+// range, the handler maps zeros over the whole range and notes the loss. The thread continues with zeros, so
+// readers ask lost() after each use and drop their results (base/file_watch.h).
 //
 // Every other SIGBUS goes to the handler that was installed before, else to the system's default action.
 // A program that installs a handler later gets the signal first and must hand it on. That includes handlers

@@ -127,7 +127,7 @@ struct WeightSource {
   };
   std::span<const std::byte> bytes;  ///< Valid as long as a tensor that reads them (reads_source).
   /// Copies a part of the bytes, from any thread; null: they lie in memory. Throws Error kIo where they lie
-  /// in a file that lost them meanwhile.
+  /// in a file that lost them since.
   std::function<void(std::span<const std::byte> part, std::span<std::byte> to)> reader = {};
   /// Tells weights of a model apart, for devices that keep what they made of them. Empty: not to be kept.
   std::string_view name = {};

@@ -134,7 +134,7 @@ class CpuPlan final : public DevicePlan {
         if (schedule_.tasks_of(i) > 0) recorder_->count(i, program_.launches[i].launch->work());
     }
     failure_.rethrow();
-    // What was computed of weights that changed meanwhile is wrong.
+    // What was computed of changed weights is wrong.
     for (const base::FileWatch* const watch : watches_) watch->check();
   }
 

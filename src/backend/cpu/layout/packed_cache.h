@@ -12,7 +12,7 @@
 //
 // - Each matrix is read and compared with its checksum before it is given out: by the threads that load, and
 //   from the file, not through the mapping. That costs what one step costs that reads all weights, and the
-//   first step then finds them in memory. From then on a FileWatch sees to it that steps fail where another
+//   first step then finds them in memory. From then on a FileWatch makes steps fail where another
 //   process cut the file or wrote to it.
 // - Each matrix has a hash of all the bytes that it was packed from. Where the model's files are the same,
 //   and unchanged since by what the system says of them (base/open_file.h: changing bytes and setting back
