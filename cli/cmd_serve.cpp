@@ -226,7 +226,6 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     return footprint->bytes;
   };
   const auto others = std::make_shared<OtherProcesses>();
-  pool.devices_may_go = others->count() > 0;
   const auto told_lost = std::make_shared<std::vector<std::string>>();
   const auto load = [options, trace, footprint, others, told_lost, &log,
                      default_path = pool.models.front().path](const ModelSpec& spec,
@@ -259,13 +258,19 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     std::shared_ptr<const Model> model = Model::load(spec.path, params_now(progress));
     for (const std::string& what : model->notes())
       log.write(LogLevel::kWarning, fmt::format("model '{}': {}", spec.name, what));
-    if (*n_others > 0) {
-      served.devices_lost = [others, n_others] { return others->count() < *n_others; };
-      served.reload = [=](const std::function<bool(float)>& progress_again) {
-        *n_others = others->count();
-        model->reload(params_now(progress_again));
-      };
-    }
+    served.lost = [others, n_others, model]() -> std::string {
+      if (others->count() < *n_others) return "devices are lost";
+      try {
+        model->check_weights();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return {};
+    };
+    served.reload = [=](const std::function<bool(float)>& progress_again) {
+      *n_others = others->count();
+      model->reload(params_now(progress_again));
+    };
     if (spec.path == default_path) {
       const MediaModels media = load_media(options->mmproj, spec.path, options_now(), *model, options->talk);
       served.vision = media.vision;

@@ -193,11 +193,12 @@ class Context {
   /// Computes a batch. Wrong ids, sequences or positions throw Error kInvalidArgument and change nothing, and
   /// so does a batch that would not fit if the cache were empty.
   ///
-  /// Where a device fails or memory is exhausted, throws Error kDevice or kOutOfMemory. The batch's items are
+  /// Where a device fails or memory is exhausted, throws Error kDevice or kOutOfMemory, and kIo where weights
+  /// changed in a file that they are mapped from (Model::check_weights). The batch's items are
   /// taken back then, and sequences are as before: decode may be tried again. Only those whose cells the
   /// failed step had to move (after copies, shifts and packing) are not intact() any more. A device that is
-  /// lost for good fails in each step from then on, whatever is removed: kDevice comes again then, and the
-  /// model must be loaded anew.
+  /// lost for good fails in each step from then on, whatever is removed, and so does a changed file: the
+  /// error comes again then, and the model must be loaded again.
   [[nodiscard]] DecodeStatus decode(const Batch& batch);
   /// Makes the running decode() return kCancelled soon. Where none is running, the next one does, at once: no
   /// call is lost, and none has an effect on more than one decode(). From any thread or signal handler.

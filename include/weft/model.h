@@ -1,6 +1,6 @@
 #pragma once
 // A model: weights on one or several devices, its vocabulary and its chat template. Immutable after loading,
-// shared by contexts and threads (reload() is for lost devices).
+// shared by contexts and threads (reload() is for lost devices and files).
 #include <compare>
 #include <cstdint>
 #include <filesystem>
@@ -64,12 +64,10 @@ struct ModelParams {
   std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
   /// The CPU packs weights into the order in which its kernels read them. Without packing, weights are used
   /// in the mapped file as they are: loading is instant, takes no memory of its own and gives the same
-  /// results, but steps are much slower. The file must then stay unchanged: where a mapped file was cut, or
-  /// its disk cannot be read, the system ends the process (SIGBUS). Packing gives an error (kIo) in that
-  /// case.
+  /// results, but steps are much slower. The file must then stay as it is: see check_weights().
   bool repack = true;
   /// A folder where packed weights and compiled kernels of GPUs are kept, so that the next start of the same
-  /// model maps them instead of packing (what is mapped must stay, as above). It is made where it is missing;
+  /// model maps them instead of packing (see check_weights()). It is made where it is missing;
   /// empty: none. A folder that cannot be used is no error: the model loads without it.
   std::filesystem::path pack_cache = {};
   /// The folder's size at most: the least recently loaded models are removed first. The last 5 % of a disk
@@ -158,14 +156,27 @@ class Model {
   ~Model();
 
   /// Puts the weights anew onto the devices that there are now, where some that they were on are lost for
-  /// good. What was made of the model (contexts, embedders) must be gone, and none be made until this
-  /// returns; all else may go on, and the model says of itself what it said before. Throws like load(): then
-  /// there are no weights, so contexts and embedders are refused, and reload() may be tried again.
+  /// good, or check_weights() throws. It throws kIo where the model's own file was written to. What was made
+  /// of the model (contexts, embedders) must be gone, and none be made until this returns; all else may go
+  /// on, and the model says of itself what it said before. Throws like load(): then there are no weights, so
+  /// contexts and embedders are refused, and reload() may be tried again.
   void reload(const ModelParams& params) const;
 
   const ModelInfo& info() const;
-  /// Blocks until mapped weights have moved to large pages, which makes the model faster and otherwise
-  /// happens while it is used. For measurements.
+  /// Throws Error kIo, which names the file, where weights are read from a mapped file (see info()) and are
+  /// no longer what they were when it was opened: another process cut the file or wrote to it, or its disk
+  /// failed. From then on all steps of contexts and embedders throw it, and the process continues; a step
+  /// that did not throw is right. A file that was renamed, removed, replaced by renaming, touched or given
+  /// other permissions stays in use. So does one that was written with the same bytes, a second after
+  /// loading.
+  ///
+  /// reload() helps where the file was one of packed weights, which are packed again; load() where the
+  /// model's own file is whole again. Not while reload() runs; else from any thread.
+  ///
+  /// Lost bytes of mapped files are found by a handler of SIGBUS: see guard_mapped_files (weft/weights.h).
+  void check_weights() const;
+  /// Blocks until mapped weights have moved to large pages, which makes the model faster, and until it is
+  /// known what they are (check_weights). Both otherwise happen while it is used.
   void settle() const;
   const Tokenizer& tokenizer() const;
   /// Null where the file has none. Models that read a source have one: the last question is the source.

@@ -26,8 +26,9 @@ struct ServiceParams {
   BatcherParams batcher = {};
   /// Tokens that a completion may have written and its reader not taken yet; then it pauses.
   int n_unread = 256;
-  /// Whether devices of the context are lost for good. Asked when a step has failed, by the service's thread.
-  /// Then nobody is answered with an error: all wait for renew(). Null: none can be lost.
+  /// Whether devices of the context are lost for good, or weights (Model::check_weights). Asked when a step
+  /// has failed, by the service's thread. Then no request ends with an error: all wait for renew(). Null:
+  /// nothing can be lost.
   std::function<bool()> devices_lost = nullptr;
 };
 
@@ -105,7 +106,7 @@ class Service {
   RestoredText restore_text(std::span<const std::byte> state);
   int forget_text(std::span<const Token> tokens);
 
-  /// The devices that the context was on are lost: `make` makes another one, of the same Model
+  /// Devices or weights of the context are lost: `make` makes another one, of the same Model
   /// (Model::reload) and with the same parameters. It is called on the service's thread once the old one is
   /// gone. Requests under way go on where they were, computed again from their texts: with the same tokens,
   /// and nothing is told twice; new ones wait. What finished texts left in the cache is gone, and a request

@@ -48,8 +48,8 @@ std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpReque
 
 }  // namespace
 
-// Of the first model, unless another one can answer. One that was put out comes back when it is asked for;
-// and whoever asks whether the process lives must not end it while a model is loaded once more.
+// Of the first model, unless another one can answer; and which models could not be loaded. One that was put
+// out comes back when a request asks for it. A probe must not end the process while a model is loaded again.
 void Api::health(Job& job) {
   const std::vector<ModelState> states = models_->states();
   const ModelState& first = states.front();
@@ -65,7 +65,10 @@ void Api::health(Job& job) {
     answer.body = to_text({{"status", "error"}, {"error", {{"message", first.error}}}});
   } else {
     answer.status = 200;
-    answer.body = to_text({{"status", "ok"}});
+    Json body = {{"status", "ok"}};
+    for (const ModelState& state : states)
+      if (state.stage == ModelState::Stage::kFailed) body["failed"][state.name] = state.error;
+    answer.body = to_text(body);
   }
   job.exchange->send(std::move(answer));
 }

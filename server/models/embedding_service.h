@@ -41,7 +41,7 @@ class EmbeddingService {
 
   /// Throws OverloadedError, and once nothing runs any more what requests were told then.
   void submit(EmbeddingRequest request);
-  /// The devices that the embedder was on are lost: `make` makes another one of the same model, once the old
+  /// Devices or weights of the embedder are lost: `make` makes another one of the same model, once the old
   /// one is gone; requests go on there. Throws what `make` throws: requests that wait are told that, too, and
   /// nothing runs from then on.
   void renew(const std::function<Embedder()>& make);
@@ -75,7 +75,7 @@ class EmbeddingService {
   std::condition_variable changed_;
   Requests waiting_;
   std::size_t n_in_step_ = 0;
-  bool lost_ = false;  // Its devices are, or it is being renewed: no step begins.
+  bool lost_ = false;  // It waits for renew(), or is being renewed: no step begins.
   bool stopped_ = false;
   std::thread thread_;
 };

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMaxWaiting = 1024;
 /// How often models in use are looked at again, to see whether one has become free.
 constexpr std::chrono::milliseconds kLookAgain{50};
-/// How often it is asked whether devices have gone.
+/// How often models are asked whether they are lost.
 constexpr std::chrono::seconds kLookForLost{1};
 /// A model that could not be loaded is not tried again earlier, lest each request reads its file anew, and
 /// longer each time.
@@ -54,7 +54,7 @@ struct ModelPool::Slot {
   int n_failures = 0;
   std::chrono::steady_clock::time_point try_again_at = {};
   bool was_loaded = false;
-  bool is_wanted = false;  ///< Also where nobody asks: it was there, and its devices went.
+  bool is_wanted = false;  ///< Also without a request: it was there, and was lost.
 
   /// With kFailed.
   ApiError not_loaded() const {
@@ -270,52 +270,63 @@ ModelPool::Slot* ModelPool::wanted_back() {
   return stopped_ || at == slots_.end() ? nullptr : at->get();
 }
 
-/// Requests under way wait meanwhile, and go on.
 void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
-  for (const auto& slot : slots_)  // All of them are told of at once.
-    if (slot->model != nullptr && slot->model->devices_lost()) slot->stage = ModelState::Stage::kLoading;
-  for (const auto& slot : slots_) {
-    std::shared_ptr<ServedModel> model = slot->model;
-    if (ended_ || model == nullptr || !model->devices_lost()) continue;
-    slot->stage = ModelState::Stage::kLoading;
-    slot->progress = 0.0f;
-    lock.unlock();
-    warn(fmt::format("devices are lost: model '{}' is loaded anew without them", slot->spec.name));
-    std::string error;
-    try {
-      model->renew(progress_of(*slot, ended_));
-    } catch (...) {
-      error = to_api_error(std::current_exception()).what();
-    }
-    lock.lock();
-    if (error.empty()) {
-      slot->stage = ModelState::Stage::kLoaded;
-      lock.unlock();
-      if (params_.log) params_.log(fmt::format("model '{}' goes on", slot->spec.name));
-      lock.lock();
-      continue;
-    }
-    slot->model = nullptr;
-    slot->is_wanted = true;
-    fail(*slot, error);
-    const bool is_end = ended_;
-    lock.unlock();
-    if (!is_end) warn(load_failure(slot->spec, error));
-    model.reset();  // To end it takes its time.
-    lock.lock();
+  struct Loaded {
+    Slot* slot;
+    std::shared_ptr<ServedModel> model;
+    std::string why_lost = {};
+  };
+  std::vector<Loaded> all;
+  for (const auto& slot : slots_)
+    if (slot->model != nullptr) all.push_back({slot.get(), slot->model});
+  lock.unlock();  // An answer may take reading a file.
+  for (Loaded& one : all) one.why_lost = std::exchange(one.model, nullptr)->lost();
+  lock.lock();
+  std::erase_if(all, [](const Loaded& one) { return one.why_lost.empty(); });
+  for (const Loaded& one : all) one.slot->stage = ModelState::Stage::kLoading;  // All are told of at once.
+  for (const Loaded& one : all)
+    if (!ended_) renew(*one.slot, one.why_lost, lock);
+}
+
+/// Requests in progress wait, then continue.
+void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::mutex>& lock) {
+  std::shared_ptr<ServedModel> model = slot.model;
+  slot.progress = 0.0f;
+  lock.unlock();
+  warn(fmt::format("model '{}' is loaded anew: {}", slot.spec.name, why));
+  std::string error;
+  try {
+    model->renew(progress_of(slot, ended_));
+  } catch (...) {
+    error = to_api_error(std::current_exception()).what();
   }
+  lock.lock();
+  if (error.empty()) {
+    slot.stage = ModelState::Stage::kLoaded;
+    lock.unlock();
+    if (params_.log) params_.log(fmt::format("model '{}' goes on", slot.spec.name));
+    lock.lock();
+    return;
+  }
+  slot.model = nullptr;
+  slot.is_wanted = true;
+  fail(slot, error);
+  const bool is_end = ended_;
+  lock.unlock();
+  if (!is_end) warn(load_failure(slot.spec, error));
+  model.reset();  // To end it takes its time.
+  lock.lock();
 }
 
 void ModelPool::warn(const std::string& line) const {
   if (params_.warn) params_.warn(line);
 }
 
-/// Waits for a slot that somebody asks for, or that is to be tried again; null: that was all.
+/// Waits for a slot that a request asks for, or that is to be tried again; null: that was all.
 ModelPool::Slot* ModelPool::next() {
   std::unique_lock lock(mutex_);
-  const auto wanted = [&] { return ended_ || !waiting_.empty() || (stopped_ && !params_.devices_may_go); };
-  if (!params_.devices_may_go) changed_.wait(lock, wanted);
-  while (params_.devices_may_go) {
+  const auto wanted = [&] { return ended_ || !waiting_.empty(); };
+  while (true) {
     changed_.wait_for(lock, kLookForLost, wanted);
     renew_lost(lock);
     if (wanted()) break;

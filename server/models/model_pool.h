@@ -1,6 +1,8 @@
 #pragma once
 // The models that a server has, by name: loaded when asked for, the least recently used one put out when
-// memory is short. A thread of the pool's own loads.
+// memory is short. A thread of the pool's own loads. About once a second it asks models whether they are lost
+// (ServedModel::lost), and loads those again: requests in progress wait, then continue. Where that fails they
+// end with the error, and the pool tries again later, and when a request asks for the model.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -30,9 +32,6 @@ struct PoolParams {
   std::function<std::uint64_t(const ModelSpec&)> bytes_of;
   std::function<void(const std::string&)> log;
   std::function<void(const std::string&)> warn;  ///< The same, of what somebody should look after.
-  /// Whether devices can go (ServedModel::devices_lost). It is asked about once a second then, on the thread
-  /// that loads: such a model is loaded anew onto what is left.
-  bool devices_may_go = false;
 };
 
 struct ModelState {
@@ -71,8 +70,8 @@ class ModelPool {
   /// The same, for a request: it is now the one that was used last.
   std::shared_ptr<ServedModel> use(std::string_view name);
 
-  /// No model is loaded any more that is not there. Those that wait are told. What loses its devices is still
-  /// loaded anew, for the sake of requests under way.
+  /// No model is loaded any more that is not there. Those that wait are told. What is lost is still loaded
+  /// anew, for the sake of requests under way.
   void stop();
   /// Nor is that, from now on.
   void end();
@@ -110,6 +109,7 @@ class ModelPool {
   /// Whose loading goes on as long as `flag` is not set.
   std::function<bool(float)> progress_of(Slot& slot, const bool& flag);
   void renew_lost(std::unique_lock<std::mutex>& lock);
+  void renew(Slot& slot, const std::string& why, std::unique_lock<std::mutex>& lock);
   void fail(Slot& slot, const std::string& why);
   Slot* wanted_back();
 

@@ -26,17 +26,23 @@ std::optional<Chat> chat_of(const Model& model, const ServedModelParams& params)
   return Chat(*model.chat_template(), params.chat_format);
 }
 
-ServiceParams complete(ServiceParams params, StepLog& steps, std::function<bool()> devices_lost) {
-  params.batcher.on_step = [&steps](const StepRecord& record) { steps.add(record); };
-  params.devices_lost = std::move(devices_lost);
-  return params;
+std::function<bool()> is_lost(const ServedModelParams& params) {
+  if (!params.lost) return nullptr;
+  return [lost = params.lost] { return !lost().empty(); };
+}
+
+ServiceParams complete(const ServedModelParams& params, StepLog& steps) {
+  ServiceParams service = params.service;
+  service.batcher.on_step = [&steps](const StepRecord& record) { steps.add(record); };
+  service.devices_lost = is_lost(params);
+  return service;
 }
 
 std::unique_ptr<EmbeddingService> embedding_of(const std::shared_ptr<const Model>& model,
                                                const ServedModelParams& params) {
   return std::make_unique<EmbeddingService>(
       Embedder(model, {.n_tokens = params.n_ctx, .n_threads = params.context.n_threads}),
-      params.service.batcher.limits.n_waiting, params.devices_lost);
+      params.service.batcher.limits.n_waiting, is_lost(params));
 }
 
 }  // namespace
@@ -115,10 +121,10 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
             : params.n_ctx > 0   ? std::min(params.n_ctx, context.n_ctx)
                                  : context.n_ctx),
       steps(params.on_step),
-      devices_lost_(params.devices_lost),
+      lost_(params.lost),
       reload_(params.reload),
       usual_adapters_(params.context.adapters) {
-  if (made) service.emplace(std::move(*made), complete(params.service, steps, devices_lost_));
+  if (made) service.emplace(std::move(*made), complete(params, steps));
 }
 
 void ServedModel::renew(const std::function<bool(float)>& progress) {
@@ -128,7 +134,7 @@ void ServedModel::renew(const std::function<bool(float)>& progress) {
         reload_(progress);
         return make();
       } catch (...) {
-        if (devices_lost()) continue;  // More of them, meanwhile.
+        if (!lost().empty()) continue;  // More of it, meanwhile.
         const ApiError error = to_api_error(std::current_exception());
         const std::lock_guard lock(gone_mutex_);
         gone_ = error.code == "cancelled" ? error : not_loaded(spec, error.what());

@@ -64,8 +64,10 @@ struct ServedModelParams {
   int n_ctx = 0;                 ///< Cells that each completion may hold at most. 0: the whole cache.
   std::string chat_format = {};  ///< As Chat knows it; empty: found from the template.
   std::function<void(const StepRecord&)> on_step = nullptr;
-  /// Whether devices of the model have gone. Any thread. Null: none can go.
-  std::function<bool()> devices_lost = nullptr;
+  /// Why the model is of no use until it is loaded again: devices have gone, or a file of its weights
+  /// (Model::check_weights). Empty: it is of use. Any thread; takes long where a file was touched. Null:
+  /// nothing can be lost.
+  std::function<std::string()> lost = nullptr;
   /// Loads the weights anew onto what is left (Model::reload), where that is so.
   std::function<void(const std::function<bool(float)>& progress)> reload = nullptr;
 };
@@ -95,11 +97,11 @@ class ServedModel {
   StepLog steps;
   std::optional<Service> service;  ///< Of a decoder; an encoder has `embedding` in its place.
 
-  /// Whether devices that it is on are lost for good.
-  bool devices_lost() const { return devices_lost_ && devices_lost_(); }
-  /// Then its weights and its cache are made anew on those that are left, and what is under way goes on.
-  /// Throws where that cannot be, for want of room or whatever it is: requests have ended then, and it is of
-  /// no more use.
+  /// As ServedModelParams has it.
+  std::string lost() const { return lost_ ? lost_() : std::string(); }
+  /// Then its weights and its cache are made again, and requests in progress continue. Throws where that
+  /// cannot be, for want of room or since the model's file has changed: requests have ended then, and it is
+  /// of no more use.
   void renew(const std::function<bool(float)>& progress);
   /// What those requests are to be told, and all that come still; nothing while it is of use.
   std::optional<ApiError> gone() const;
@@ -121,7 +123,7 @@ class ServedModel {
   ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in, const ServedModelParams& params,
               std::optional<Context> made);
 
-  const std::function<bool()> devices_lost_;
+  const std::function<std::string()> lost_;
   const std::function<void(const std::function<bool(float)>&)> reload_;
   mutable std::mutex gone_mutex_;
   std::optional<ApiError> gone_;

@@ -26,21 +26,25 @@ MappedFile::MappedFile(const std::filesystem::path& path) : file_(std::make_uniq
   }
   data_ = static_cast<const std::byte*>(mapped);
   size_ = file_->size();
+  guard_ = std::make_unique<const MappingGuard>(bytes());
 }
 
 MappedFile::~MappedFile() {
+  guard_.reset();
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : file_(std::move(other.file_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      guard_(std::move(other.guard_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(file_, other.file_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(guard_, other.guard_);
   return *this;
 }
 
@@ -61,6 +65,16 @@ void MappedFile::read(std::span<const std::byte> part, std::span<std::byte> to) 
                                     " bytes when it was opened and has lost those from byte " +
                                     std::to_string(offset + n) + " on; do not change it while it is in use");
   }
+}
+
+void MappedFile::check_unchanged() const {
+  if (lost()) throw Error(ErrorCode::kIo, loss());
+  file_->check_unchanged();
+}
+
+std::string MappedFile::loss() const {
+  return "cannot read " + file_->path().string() +
+         " any more: it was cut, or its disk failed, while it was in use; open it again once it is whole";
 }
 
 }  // namespace weft::base

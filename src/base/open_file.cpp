@@ -33,6 +33,13 @@ Hash128 identity_of(const struct stat& status) {
   return hasher.result();
 }
 
+OpenFile::Stamp stamp_of(const struct stat& status) {
+  const auto ns = [](const timespec& time) {
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  };
+  return {static_cast<std::size_t>(status.st_size), ns(status.st_mtim), ns(status.st_ctim)};
+}
+
 }  // namespace
 
 // A pipe that nobody writes to would block an open that waits.
@@ -43,8 +50,7 @@ OpenFile::OpenFile(const std::filesystem::path& path)
     struct stat status{};
     if (::fstat(descriptor_, &status) != 0) fail("read");
     if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kIo, path.string() + " is not a regular file");
-    size_ = static_cast<std::size_t>(status.st_size);
-    written_ = status.st_mtim;
+    stamp_ = stamp_of(status);
     identity_ = identity_of(status);
   } catch (...) {
     ::close(descriptor_);
@@ -54,12 +60,16 @@ OpenFile::OpenFile(const std::filesystem::path& path)
 
 OpenFile::~OpenFile() { ::close(descriptor_); }
 
-void OpenFile::check_unchanged() const {
+std::optional<OpenFile::Stamp> OpenFile::stamp_now() const {
   struct stat status{};
-  if (::fstat(descriptor_, &status) != 0) fail("read");
-  if (status.st_mtim.tv_sec == written_.tv_sec && status.st_mtim.tv_nsec == written_.tv_nsec &&
-      static_cast<std::size_t>(status.st_size) == size_)
-    return;
+  if (::fstat(descriptor_, &status) != 0) return std::nullopt;
+  return stamp_of(status);
+}
+
+void OpenFile::check_unchanged() const {
+  const std::optional<Stamp> now = stamp_now();
+  if (!now) fail("read");
+  if (now->size == stamp_.size && now->written_ns == stamp_.written_ns) return;
   throw Error(ErrorCode::kIo,
               path_.string() + " was written to since it was opened; do not change a file while it is in " +
                   "use, but put another one in its place");

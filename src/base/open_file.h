@@ -1,8 +1,9 @@
 #pragma once
 // A regular file, open for reading.
 #include <cstddef>
-#include <ctime>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "base/hash.h"
@@ -20,7 +21,19 @@ class OpenFile {
 
   const std::filesystem::path& path() const { return path_; }
   int descriptor() const { return descriptor_; }
-  std::size_t size() const { return size_; }
+  std::size_t size() const { return stamp_.size; }
+
+  /// What the system says of a file's bytes. They are the same as long as the stamp is; a file that was
+  /// renamed, removed or given other permissions has another stamp and the same bytes.
+  struct Stamp {
+    std::size_t size = 0;
+    std::int64_t written_ns = 0;  ///< When its bytes were written last. Programs may set it.
+    std::int64_t changed_ns = 0;  ///< When anything of it was changed last. No program sets it.
+    friend bool operator==(const Stamp&, const Stamp&) = default;
+  };
+  const Stamp& stamp() const { return stamp_; }  ///< When it was opened.
+  std::optional<Stamp> stamp_now() const;        ///< Nothing where the system cannot say.
+
   /// Changes with the file's bytes: made of what the system knew of the file when it was opened, with the
   /// time of its last change, which nobody sets back. The same for a file that was moved, another one for a
   /// copy. Zero, which is nobody's, of a file that was changed in the two seconds before: clocks of file
@@ -39,8 +52,7 @@ class OpenFile {
  private:
   const std::filesystem::path path_;
   int descriptor_ = -1;
-  std::size_t size_ = 0;
-  timespec written_ = {};  // When it was, last.
+  Stamp stamp_;
   Hash128 identity_;
 };
 

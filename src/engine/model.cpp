@@ -144,8 +144,9 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
       for (const int place : places) {
         const auto device = static_cast<std::size_t>(place);
         auto& weight = impl.weights[device][value.name];
-        weight = impl.devices.devices[device]->create_weight(dtype, value.shape.dims({}),
-                                                             {bytes, read, value.name});
+        weight = impl.devices.devices[device]->create_weight(
+            dtype, value.shape.dims({}),
+            {.bytes = bytes, .reader = read, .name = value.name, .file = impl.file.file_of(bytes)});
         impl.weight_bytes += static_cast<std::int64_t>(weight->bytes());
       }
     }
@@ -329,6 +330,7 @@ void Model::reload(const ModelParams& params) const try {
   drop();  // First: their memory is needed.
   try {
     impl_->file.check_unchanged();
+    if (const auto& adapters = impl_->description.additions.adapters) adapters->check_unchanged();
     place_weights(*impl_, destination_of(impl_->file, impl_->description, impl_->info, params), params);
   } catch (...) {
     drop();
@@ -342,6 +344,9 @@ const ModelInfo& Model::info() const { return impl_->info; }
 std::span<const AdapterInfo> Model::adapters() const {
   const auto& adapters = impl_->description.additions.adapters;
   return adapters != nullptr ? adapters->infos() : std::span<const AdapterInfo>();
+}
+void Model::check_weights() const {
+  for (const auto& device : impl_->devices.devices) device->check_weights();
 }
 void Model::settle() const {
   for (const auto& device : impl_->devices.devices) device->settle();

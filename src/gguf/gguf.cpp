@@ -127,7 +127,7 @@ std::int64_t TensorInfo::n_elements() const {
 
 struct File::Impl {
   std::string source;  // For messages.
-  std::vector<base::MappedFile> files;
+  std::vector<std::shared_ptr<const base::MappedFile>> files;
   std::size_t file_bytes = 0;
   int n_parts = 1;
   std::uint32_t version = 0;
@@ -209,9 +209,10 @@ File File::open(const std::filesystem::path& path) {
   auto impl = std::make_unique<Impl>();
   impl->source = path.string();
   SplitSet set = open_split_set(path);
-  impl->files = std::move(set.files);
+  for (base::MappedFile& file : set.files)
+    impl->files.push_back(std::make_shared<const base::MappedFile>(std::move(file)));
   impl->n_parts = static_cast<int>(set.parts.size());
-  for (const base::MappedFile& file : impl->files) impl->file_bytes += file.bytes().size();
+  for (const auto& file : impl->files) impl->file_bytes += file->bytes().size();
   impl->version = set.parts.front().version;
   impl->metadata = std::move(set.parts.front().metadata);
   for (Part& part : set.parts) {
@@ -354,13 +355,13 @@ std::size_t File::file_bytes() const { return impl_->file_bytes; }
 int File::n_parts() const { return impl_->n_parts; }
 
 void File::check_unchanged() const {
-  for (const base::MappedFile& file : impl_->files) file.file().check_unchanged();
+  for (const auto& file : impl_->files) file->check_unchanged();
 }
 
 base::Hash128 File::identity() const {
   base::Hasher hasher;
-  for (const base::MappedFile& file : impl_->files) {
-    const base::Hash128 identity = file.file().identity();
+  for (const auto& file : impl_->files) {
+    const base::Hash128 identity = file->file().identity();
     if (identity == base::Hash128()) return {};
     hasher.add_value(identity.low);
     hasher.add_value(identity.high);
@@ -369,9 +370,14 @@ base::Hash128 File::identity() const {
 }
 
 void File::read(std::span<const std::byte> part, std::span<std::byte> to) const {
-  for (const base::MappedFile& file : impl_->files)
-    if (file.holds(part)) return file.read(part, to);
-  std::copy(part.begin(), part.end(), to.begin());  // Of bytes that were given to `parse`.
+  if (const auto file = file_of(part)) return file->read(part, to);
+  std::copy(part.begin(), part.end(), to.begin());
+}
+
+std::shared_ptr<const base::MappedFile> File::file_of(std::span<const std::byte> part) const {
+  for (const auto& file : impl_->files)
+    if (file->holds(part)) return file;
+  return nullptr;
 }
 
 }  // namespace weft::gguf

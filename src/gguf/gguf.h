@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/mapped_file.h"
 #include "weft/dtype.h"
 
 namespace weft::gguf {
@@ -125,12 +126,14 @@ class File {
   /// Of all parts, as base::OpenFile has it: equal only where no byte was changed. Zero where that is not
   /// known.
   base::Hash128 identity() const;
-  /// Throws Error kIo where somebody has written to a part since it was opened.
+  /// Throws Error kIo where another process has written to a part since it was opened.
   void check_unchanged() const;
 
   /// Copies a part of a tensor's bytes. Throws Error kIo where the file has been cut since it was opened, or
-  /// cannot be read: whoever touches the mapped bytes themselves is ended by the system then.
+  /// cannot be read.
   void read(std::span<const std::byte> part, std::span<std::byte> to) const;
+  /// The file that a part of a tensor's bytes is mapped from; null of bytes that were given to `parse`.
+  std::shared_ptr<const base::MappedFile> file_of(std::span<const std::byte> part) const;
 
  private:
   struct Impl;

@@ -183,6 +183,10 @@ const AdapterStack* Adapters::find(const std::string& tensor) const {
   return found != stacks_.end() ? &found->second : nullptr;
 }
 
+void Adapters::check_unchanged() const {
+  for (const gguf::File& file : files_) file.check_unchanged();
+}
+
 void Adapters::unpack(int adapter, const gguf::TensorInfo& tensor, std::int64_t row,
                       std::span<float> to) const {
   const std::size_t bytes = row_bytes(tensor.dtype, tensor.shape.back());

@@ -58,6 +58,9 @@ class Adapters {
   /// Throws Error kUnsupported that names a matrix that is not among these.
   void check_all_used(const std::set<std::string>& matrices) const;
 
+  /// Throws Error kIo where another process has written to a file since it was opened.
+  void check_unchanged() const;
+
  private:
   void read(int adapter, const AdapterFile& from, const gguf::File& model);
   void add_pair(int adapter, const gguf::TensorInfo& a, const gguf::TensorInfo& b, const std::string& matrix,

@@ -181,7 +181,8 @@ void Plan::Impl::set_weights(const WeightFile& file) {
   const auto read = [file](std::span<const std::byte> part, std::span<std::byte> to) { file.read(part, to); };
   std::vector<MadeWeight> made;
   for (const auto& [id, tensor] : found)
-    made.push_back(make_weight(id, {.bytes = tensor->bytes, .reader = read, .name = {}}));
+    made.push_back(make_weight(
+        id, {.bytes = tensor->bytes, .reader = read, .name = {}, .file = file.file_of(tensor->bytes)}));
   files.push_back(file);
   take(std::move(made));
 }

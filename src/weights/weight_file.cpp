@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/mapped_file.h"
+#include "base/mapping_guard.h"
 #include "base/open_file.h"
 #include "gguf/gguf.h"
 #include "weft/error.h"
@@ -23,9 +24,9 @@ struct WeightFile::Impl {
       for (const gguf::TensorInfo& tensor : gguf->tensors())
         tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data});
     } else {
-      mapped = base::MappedFile(path);
+      mapped = std::make_shared<const base::MappedFile>(path);
       try {
-        tensors = read_safetensors(mapped);
+        tensors = read_safetensors(*mapped);
       } catch (const Error& error) {
         throw Error(error.code(),
                     path.string() + ": " + error.what() + " (GGUF and safetensors can be read)");
@@ -57,7 +58,7 @@ struct WeightFile::Impl {
   };
 
   std::optional<gguf::File> gguf;
-  base::MappedFile mapped;
+  std::shared_ptr<const base::MappedFile> mapped;  // Of safetensors.
   std::vector<Tensor> tensors;
   std::unordered_map<std::string_view, std::size_t> places;
   std::vector<Reach> reach;  // By where they begin.
@@ -75,7 +76,17 @@ const WeightFile::Tensor* WeightFile::find(std::string_view name) const {
 void WeightFile::read(std::span<const std::byte> part, std::span<std::byte> to) const {
   if (!impl_->holds(part) || part.size() != to.size())
     throw Error(ErrorCode::kInvalidArgument, "these are no bytes of a tensor of the file, or not as many");
-  impl_->gguf ? impl_->gguf->read(part, to) : impl_->mapped.read(part, to);
+  impl_->gguf ? impl_->gguf->read(part, to) : impl_->mapped->read(part, to);
 }
+
+void WeightFile::check_unchanged() const {
+  impl_->gguf ? impl_->gguf->check_unchanged() : impl_->mapped->check_unchanged();
+}
+
+std::shared_ptr<const base::MappedFile> WeightFile::file_of(std::span<const std::byte> part) const {
+  return impl_->gguf ? impl_->gguf->file_of(part) : impl_->mapped;
+}
+
+void guard_mapped_files(bool guarded) { base::allow_mapping_guards(guarded); }
 
 }  // namespace weft

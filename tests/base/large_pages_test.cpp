@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -25,7 +28,8 @@ TEST(LargePages, TakeTheFilesPlaceUnderItsReaders) {
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i * 2654435761u);
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(words.data()), static_cast<std::streamsize>(words.size() * 4));
-  const MappedFile file(path);
+  const auto watch = std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path));
+  const MappedFile& file = watch->file();
   std::filesystem::remove(path);
   ASSERT_EQ(file.bytes().size(), words.size() * 4);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(file.bytes().data()) % kLargePage, 0u);
@@ -38,7 +42,7 @@ TEST(LargePages, TakeTheFilesPlaceUnderItsReaders) {
       for (std::size_t i = 0; i < words.size(); i += 997)
         if (mapped[i] != words[i]) ++n_wrong;
   });
-  LargePages pages(file);
+  LargePages pages(watch);
   pages.wait();
   stop = true;
   reader.join();
@@ -50,10 +54,11 @@ TEST(LargePages, MayBeGivenUpInTheMiddle) {
   const auto path = std::filesystem::temp_directory_path() / ("weft_large_pages_" + std::to_string(getpid()));
   std::ofstream(path) << "x";
   std::filesystem::resize_file(path, std::size_t{128} << 20);
-  const MappedFile file(path);
+  const auto watch = std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path));
+  const MappedFile& file = watch->file();
   std::filesystem::remove(path);
   {
-    const LargePages pages(file);
+    const LargePages pages(watch);
   }
   EXPECT_EQ(static_cast<char>(file.bytes()[0]), 'x');
   EXPECT_EQ(static_cast<char>(file.bytes().back()), '\0');
@@ -64,17 +69,53 @@ TEST(LargePages, AreLeftAloneWhereNoThreadCanBeMade) {
   const auto path = std::filesystem::temp_directory_path() / ("weft_large_pages_" + std::to_string(getpid()));
   std::ofstream(path) << "x";
   std::filesystem::resize_file(path, std::size_t{8} << 20);
-  const MappedFile file(path);
+  const auto watch = std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path));
+  const MappedFile& file = watch->file();
   std::filesystem::remove(path);
   const test::ThreadLimit limit(0);
-  LargePages pages(file);
+  LargePages pages(watch);
   pages.wait();
   EXPECT_EQ(static_cast<char>(file.bytes()[0]), 'x');
 }
 
+/// Once all is moved, nothing that becomes of the file matters.
+TEST(LargePages, MakeTheProcessIndependentOfTheFile) {
+  const auto path = std::filesystem::temp_directory_path() / ("weft_large_pages_" + std::to_string(getpid()));
+  constexpr std::size_t kBytes = (std::size_t{10} << 20) + 12345;
+  std::ofstream(path, std::ios::binary) << std::string(kBytes, 'x');
+  const auto watch = std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path));
+  watch->add(watch->file().bytes());
+  watch->learn({});
+  LargePages pages(watch);
+  pages.wait();
+  std::filesystem::resize_file(path, 0);
+  std::filesystem::remove(path);
+  const auto bytes = watch->file().bytes();
+  const bool is_whole =
+      std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{'x'}; });
+  if (!is_whole) GTEST_SKIP() << "this system has no large pages, or too little memory";
+  EXPECT_FALSE(watch->file().lost());
+  watch->check();
+}
+
+TEST(LargePages, LeaveAFileThatHasChanged) {
+  const auto path = std::filesystem::temp_directory_path() / ("weft_large_pages_" + std::to_string(getpid()));
+  std::ofstream(path, std::ios::binary) << std::string(std::size_t{20} << 20, 'x');
+  const auto watch = std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path));
+  watch->add(watch->file().bytes());
+  watch->learn({});
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary) << "y";
+  LargePages pages(watch);
+  pages.wait();
+  EXPECT_THROW(watch->check(), std::exception);
+  std::filesystem::remove(path);
+}
+
 TEST(LargePages, OfNothingAreNothing) {
-  const MappedFile no_file;
-  LargePages none, empty{no_file};
+  const auto path = std::filesystem::temp_directory_path() / ("weft_large_pages_" + std::to_string(getpid()));
+  std::ofstream(path).close();
+  LargePages none, empty{std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path))};
+  std::filesystem::remove(path);
   none.wait();
   empty.wait();
 }

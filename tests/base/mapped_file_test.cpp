@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -78,9 +79,10 @@ TEST_F(MappedFileTest, WhatWasWrittenToIsTold) {
 
 TEST_F(MappedFileTest, LargePagesLeaveWhatWasCut) {
   write(std::size_t{32} << 20);
-  const MappedFile file(path_);
+  const auto watch = std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path_));
+  const MappedFile& file = watch->file();
   fs::resize_file(path_, std::size_t{20} << 20);
-  LargePages pages(file);
+  LargePages pages(watch);
   pages.wait();
   EXPECT_EQ(static_cast<char>(file.bytes()[0]), 'f');
   EXPECT_EQ(file.bytes()[(std::size_t{20} << 20) - 1], std::byte{0});

@@ -2,10 +2,15 @@
 #include "models/model_pool.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <future>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "weft/error.h"
 
@@ -81,6 +86,80 @@ TEST(ModelPool, ALoadThatIsBrokenOffByTheEndIsNoFailure) {
   EXPECT_EQ(pool.states().front().stage, ModelState::Stage::kIdle);
   EXPECT_STREQ(error_of(pool, "one").what(), "the server is shutting down");
   EXPECT_TRUE(warnings.empty());
+}
+
+/// A model "one" of golden weights that are read where they are mapped, and "two", which is never loaded.
+class LostModel : public testing::Test {
+ protected:
+  LostModel() {
+    std::filesystem::copy_file(std::filesystem::path(WEFT_TEST_DATA) / "golden" / "llama" / "model.gguf",
+                               path_, std::filesystem::copy_options::overwrite_existing);
+    PoolParams params = params_of({"one", "two"});
+    params.models.front().path = path_;
+    params.load = [this](const ModelSpec& spec, const std::function<bool(float)>&) {
+      const ModelParams how = {.n_threads = 1, .repack = false};
+      std::shared_ptr<const Model> model = Model::load(spec.path, how);
+      ServedModelParams served;
+      served.context.n_ctx = 64;
+      served.lost = [this] { return why_lost_; };
+      served.reload = [this, model, how](const std::function<bool(float)>&) {
+        why_lost_.clear();
+        model->reload(how);
+      };
+      return std::make_shared<ServedModel>(spec, model, served);
+    };
+    params.warn = [this](const std::string& line) { warnings_.push_back(line); };
+    pool_.emplace(params);
+  }
+  ~LostModel() override {
+    pool_.reset();
+    std::filesystem::remove(path_);
+  }
+
+  std::shared_ptr<ServedModel> get(std::string_view name) {
+    std::promise<std::shared_ptr<ServedModel>> told;
+    pool_->get(name, [&](std::shared_ptr<ServedModel> model, const std::exception_ptr&) {
+      told.set_value(std::move(model));
+    });
+    return told.get_future().get();
+  }
+  /// Before the pool loads a model it asks those that it has.
+  void lose(const std::string& why) {
+    why_lost_ = why;
+    EXPECT_EQ(get("two"), nullptr);
+  }
+  ModelState state() const { return pool_->states().front(); }
+
+  const std::filesystem::path path_ =
+      std::filesystem::temp_directory_path() / ("weft_lost_" + std::to_string(::getpid()) + ".gguf");
+  std::string why_lost_;
+  std::vector<std::string> warnings_;
+  std::optional<ModelPool> pool_;
+};
+
+TEST_F(LostModel, IsLoadedAnewAndStays) {
+  const std::shared_ptr<ServedModel> model = get("one");
+  ASSERT_NE(model, nullptr);
+  lose("one.packed was cut");
+  EXPECT_EQ(state().stage, ModelState::Stage::kLoaded);
+  EXPECT_EQ(state().model, model);
+  ASSERT_FALSE(warnings_.empty());
+  EXPECT_EQ(warnings_.front(), "model 'one' is loaded anew: one.packed was cut");
+}
+
+TEST_F(LostModel, WhoseFileChangedFailsWithTheFilesName) {
+  const std::shared_ptr<ServedModel> model = get("one");
+  ASSERT_NE(model, nullptr);
+  std::filesystem::resize_file(path_, 1000);
+  lose("its file was cut");
+  EXPECT_EQ(state().stage, ModelState::Stage::kFailed);
+  EXPECT_EQ(state().model, nullptr);
+  EXPECT_NE(state().error.find(path_.filename().string()), std::string::npos) << state().error;
+  const auto gone = model->gone();
+  ASSERT_TRUE(gone);
+  EXPECT_EQ(gone->status, 503);
+  EXPECT_NE(std::string(gone->what()).find(path_.filename().string()), std::string::npos) << gone->what();
+  EXPECT_EQ(get("one"), nullptr);
 }
 
 TEST(ModelPool, FoldersAreNotForClients) {

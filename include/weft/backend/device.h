@@ -27,8 +27,9 @@
 #include "weft/profile.h"
 
 namespace weft::base {
+class MappedFile;
 class Pool;
-}
+}  // namespace weft::base
 
 #pragma GCC visibility push(default)
 
@@ -91,11 +92,12 @@ class DevicePlan {
   /// beside the host this returns as soon as the work is on its way, and the inputs' memory may not be
   /// written before `wait`.
   ///
-  /// A device that fails throws Error kDevice from either call, and kOutOfMemory or std::bad_alloc where
-  /// memory is exhausted; the caller waits for what it has submitted all the same. Nothing of the step goes
-  /// on then. What it was to write is undefined: outputs, rows that it stores, cells that it moves; all else
-  /// is as before. Another step may be submitted, which declares all that may differ from the last that was
-  /// done; a device that is lost for good fails in that, too.
+  /// A device that fails throws Error kDevice from either call, kOutOfMemory or std::bad_alloc where memory
+  /// is exhausted, and kIo where weights that it reads in a mapped file have changed there; the caller waits
+  /// for what it has submitted all the same. Nothing of the step goes on then. What it was to write is
+  /// undefined: outputs, rows that it stores, cells that it moves; all else is as before. Another step may be
+  /// submitted, which declares all that may differ from the last that was done; a device that is lost for
+  /// good fails in that, too.
   virtual void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
                       const Changes& actual) = 0;
   /// Blocks until the outputs of the last submitted step can be read. Returns at once where none is on its
@@ -125,12 +127,15 @@ struct WeightSource {
   };
   std::span<const std::byte> bytes;  ///< Valid as long as a tensor that reads them (reads_source).
   /// Copies a part of the bytes, from any thread; null: they lie in memory. Throws Error kIo where they lie
-  /// in a file that lost them meanwhile, whose mapped bytes would end the process.
+  /// in a file that lost them since.
   std::function<void(std::span<const std::byte> part, std::span<std::byte> to)> reader = {};
   /// Tells weights of a model apart, for devices that keep what they made of them. Empty: not to be kept.
   std::string_view name = {};
   /// What the bytes were copied from, where they do not lie in one piece there.
   Pieces copied_from = {};
+  /// The file that the bytes are mapped from, for weft's own devices: what reads them in place keeps it, and
+  /// watches it (DevicePlan::submit). Null: they lie in memory.
+  std::shared_ptr<const base::MappedFile> file = nullptr;
 
   void read(std::span<const std::byte> part, std::span<std::byte> to) const {
     if (reader) return reader(part, to);
@@ -214,6 +219,10 @@ class Device {
   /// The graph and the bindings need not outlive the call; the tensors outlive the plan, or are bound anew.
   virtual std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                               const CompileOptions& options) = 0;
+
+  /// Throws Error kIo where weights lie in a mapped file, and have changed there since it was opened: another
+  /// process cut the file or wrote to it, or its disk failed. Steps throw it, too.
+  virtual void check_weights() const {}
 };
 
 }  // namespace weft

@@ -16,6 +16,7 @@
 #include "backend/cpu/tensors.h"
 #include "base/check.h"
 #include "base/cores.h"
+#include "base/late_thread.h"
 #include "base/pool.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
@@ -55,8 +56,8 @@ std::size_t MatrixShape::matrix_bytes(MatrixForm form) const {
 }
 
 MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, MatrixForm form,
-                           std::shared_ptr<const void> owner)
-    : dtype_(shape.dtype), bytes_(bytes), owner_(std::move(owner)) {
+                           std::shared_ptr<const void> owner, std::shared_ptr<const base::FileWatch> watch)
+    : dtype_(shape.dtype), bytes_(bytes), owner_(std::move(owner)), watch_(std::move(watch)) {
   const std::size_t each = shape.matrix_bytes(form);
   WEFT_CHECK(bytes.size() == each * static_cast<std::size_t>(shape.n_matrices));
   for (std::int64_t i = 0; i < shape.n_matrices; ++i) {
@@ -165,13 +166,21 @@ class CpuDevice final : public Device {
   }
 
   bool finish_weights() override {
+    learn_sources();
     if (packed_cache_ == nullptr) return !repack_;
     packed_cache_->commit();
     return packed_cache_->found();
   }
 
   void settle() override {
+    const std::lock_guard lock(loader_mutex_);
+    learning_.wait();
     if (packed_cache_ != nullptr) packed_cache_->settle();
+  }
+
+  void check_weights() const override {
+    if (packed_cache_ != nullptr && packed_cache_->file() != nullptr) packed_cache_->file()->check();
+    for (const auto& watch : watched_sources()) watch->check();
   }
 
   std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
@@ -208,6 +217,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
     const int n_threads = threads_of(options);
+    learn_sources();
     return compile_plan(graph, bindings, kernels(isa_), n_threads, cores_.helpers(n_threads), options);
   }
 
@@ -237,8 +247,9 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<DeviceTensor> create_matrices(const MatrixShape& m, std::span<const std::int64_t> shape,
                                                 const WeightSource& source) {
-    if (!repack_) return std::make_unique<MatrixTensor>(m, source.bytes, MatrixForm::kCanonical, nullptr);
     const std::lock_guard lock(loader_mutex_);
+    if (!repack_)
+      return std::make_unique<MatrixTensor>(m, source.bytes, MatrixForm::kCanonical, nullptr, watch(source));
     const bool keep = packed_cache_ != nullptr && !source.name.empty();
     // Convolutions read panels themselves.
     const bool try_compact = shape.size() < 4 && may_be_compact(m.dtype, m.columns);
@@ -248,11 +259,47 @@ class CpuDevice final : public Device {
       const std::size_t bytes = m.matrix_bytes(form) * static_cast<std::size_t>(m.n_matrices);
       const std::span<const std::byte> packed =
           packed_cache_->find(source.name, m.dtype, shape, bytes, loader_, source_hash);
-      if (!packed.empty()) return std::make_unique<MatrixTensor>(m, packed, form, packed_cache_->file());
+      if (packed.empty()) continue;
+      const auto file = packed_cache_->file();
+      return std::make_unique<MatrixTensor>(m, packed, form, file, file);
     }
     std::unique_ptr<MatrixTensor> tensor;
     if (try_compact) tensor = pack(m, shape, source, MatrixForm::kCompact, keep);
     return tensor != nullptr ? std::move(tensor) : pack(m, shape, source, MatrixForm::kPacked, keep);
+  }
+
+  /// Of a weight that is read where it is mapped; null where it lies in memory. With loader_mutex_ held.
+  std::shared_ptr<const base::FileWatch> watch(const WeightSource& source) {
+    if (source.file == nullptr) return nullptr;
+    std::erase_if(sources_, [](const auto& one) { return one.expired(); });
+    for (const auto& one : sources_)
+      if (const auto found = one.lock(); found != nullptr && &found->file() == source.file.get()) {
+        found->add(source.bytes);
+        return found;
+      }
+    const auto made = std::make_shared<base::FileWatch>(source.file);
+    made->add(source.bytes);
+    sources_.push_back(made);
+    return made;
+  }
+
+  std::vector<std::shared_ptr<base::FileWatch>> watched_sources() const {
+    const std::lock_guard lock(loader_mutex_);
+    std::vector<std::shared_ptr<base::FileWatch>> watches;
+    for (const auto& one : sources_)
+      if (auto watch = one.lock()) watches.push_back(std::move(watch));
+    return watches;
+  }
+
+  /// Weights are used from now on: what they are is learned beside that.
+  void learn_sources() const {
+    std::vector<std::shared_ptr<base::FileWatch>> watches = watched_sources();
+    std::erase_if(watches, [](const auto& watch) { return watch->knows_all(); });
+    if (watches.empty()) return;
+    const std::lock_guard lock(loader_mutex_);
+    learning_ = base::LateThread([watches = std::move(watches)](const std::stop_token& stop) {
+      for (const auto& watch : watches) watch->learn(stop);
+    });
   }
 
   /// Null where the matrices do not fit into the form.
@@ -325,9 +372,11 @@ class CpuDevice final : public Device {
   bool repack_;
   std::shared_ptr<PackedCache> packed_cache_;
   DeviceInfo info_;
-  std::mutex loader_mutex_;
+  mutable std::mutex loader_mutex_;
   WeightMemory memory_;
   base::Pool loader_;
+  std::vector<std::weak_ptr<base::FileWatch>> sources_;  // Files that weights are read from in place.
+  mutable base::LateThread learning_;                    // Of their bytes.
 };
 
 }  // namespace

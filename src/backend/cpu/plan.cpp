@@ -134,6 +134,8 @@ class CpuPlan final : public DevicePlan {
         if (schedule_.tasks_of(i) > 0) recorder_->count(i, program_.launches[i].launch->work());
     }
     failure_.rethrow();
+    // What was computed of changed weights is wrong.
+    for (const base::FileWatch* const watch : watches_) watch->check();
   }
 
   void set_profile(Profile* profile) override {
@@ -247,11 +249,14 @@ class CpuPlan final : public DevicePlan {
       const auto& [value, form] = layout_.temporaries[i];
       addresses_.set(value, form, workspace_->data() + layout_.offsets[i]);
     }
+    watches_.clear();
     for (std::size_t v = 0; v < bindings.size(); ++v) {
       if (bindings[v] == nullptr) continue;
       const auto value = static_cast<ValueId>(v);
       if (auto* matrix = dynamic_cast<MatrixTensor*>(bindings[v])) {
         addresses_.set_matrix(value, matrix);
+        if (matrix->watch() != nullptr && std::ranges::find(watches_, matrix->watch()) == watches_.end())
+          watches_.push_back(matrix->watch());
       } else {
         auto* plain = dynamic_cast<PlainTensor*>(bindings[v]);
         WEFT_CHECK(plain != nullptr);
@@ -281,6 +286,7 @@ class CpuPlan final : public DevicePlan {
   std::byte* scratch_ = nullptr;
   Schedule schedule_;
   std::vector<std::size_t> next_;                  // By launch that follows: what its thread runs behind it.
+  std::vector<const base::FileWatch*> watches_;    // Of the files that bound weights are mapped from.
   StepFailure failure_;                            // Of the step.
   std::vector<std::span<const std::byte>> ahead_;  // See Pool::run.
   std::optional<Recorder> recorder_;               // While steps are profiled.

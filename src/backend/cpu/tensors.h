@@ -7,6 +7,7 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/layout/cache_rows.h"
+#include "base/file_watch.h"
 #include "base/memory.h"
 #include "weft/backend/device.h"
 
@@ -55,20 +56,23 @@ class WeightMemory {
 /// The matrices of a weight, packed or canonical.
 class MatrixTensor final : public DeviceTensor {
  public:
-  /// All matrices, one after another, in memory that `owner` keeps; null: in that of the source.
+  /// All matrices, one after another, in memory that `owner` keeps; null: in that of the source. `watch` is
+  /// that of the file that they are mapped from; null: of none.
   MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, MatrixForm form,
-               std::shared_ptr<const void> owner);
+               std::shared_ptr<const void> owner, std::shared_ptr<const base::FileWatch> watch = nullptr);
 
   DType dtype() const override { return dtype_; }
   std::size_t bytes() const override { return bytes_.size(); }
   bool reads_source() const override { return owner_ == nullptr; }
   std::span<const PackedMatrix> matrices() const { return matrices_; }
+  const base::FileWatch* watch() const { return watch_.get(); }
 
  private:
   DType dtype_;
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> owner_;
   std::vector<PackedMatrix> matrices_;
+  std::shared_ptr<const base::FileWatch> watch_;
 };
 
 /// Plain memory: vectors of weights (as floats), inputs, outputs and caches.

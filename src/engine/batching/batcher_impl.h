@@ -168,7 +168,7 @@ struct Batcher::Impl {
 
   Context& context;
   const BatcherParams params;
-  std::function<bool()> devices_lost = nullptr;  // Asked when a step fails. Null: none can be.
+  std::function<bool()> devices_lost = nullptr;  // As ServiceParams has it.
   bool suspended = false;                        // They are: until renew().
   std::optional<Lease> lease;
   const Lease draft_lease;

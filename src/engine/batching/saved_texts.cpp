@@ -30,7 +30,7 @@ auto Batcher::Impl::or_recover(F f) {
     const std::string why = engine::what_is_thrown();
     if (suspend_if_lost(why))
       throw Error(ErrorCode::kUnavailable,
-                  "the model is about to be loaded onto other devices; try again then (" + why + ")");
+                  "the model is about to be loaded anew; try again then (" + why + ")");
     recover(why, unsure || cache.is_broken());
     throw;
   }

@@ -22,8 +22,8 @@ constexpr std::string_view kExtension = ".packed";
 constexpr std::string_view kTemporary = ".packed.tmp-";  // Of base/atomic_file.h.
 constexpr std::uint64_t kAlignment =
     4096;  // A page, so that a matrix is aligned as memory of its own would be.
-constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // What a thread reads and hashes at once.
-constexpr std::size_t kMaxNameBytes = 100;                   // Of the model, in the file's name.
+constexpr std::size_t kPieceBytes = base::FileWatch::kPieceBytes;  // What a thread reads and hashes at once.
+constexpr std::size_t kMaxNameBytes = 100;                         // Of the model, in the file's name.
 
 using Trailer = PackedCache::Trailer;
 static_assert(sizeof(Trailer) == 80 && std::has_unique_object_representations_v<Trailer>);
@@ -39,32 +39,39 @@ base::Hash128 entry_name(std::string_view name, DType dtype, std::span<const std
   return hasher.result();
 }
 
-/// Of bytes in pieces; `read(piece, thread)` gives a piece as it is now.
+/// Of bytes in pieces, in order; `read(piece, thread)` gives a piece as it is now.
 template <typename Read>
-std::uint64_t hash_pieces(std::span<const std::byte> bytes, base::Pool& pool, const Read& read) {
+std::vector<std::uint64_t> piece_hashes(std::span<const std::byte> bytes, base::Pool& pool,
+                                        const Read& read) {
   std::vector<std::uint64_t> hashes((bytes.size() + kPieceBytes - 1) / kPieceBytes);
   pool.parallel_for(static_cast<std::int32_t>(hashes.size()), [&](std::int32_t piece, int thread) {
     const std::size_t at = static_cast<std::size_t>(piece) * kPieceBytes;
     hashes[static_cast<std::size_t>(piece)] =
         base::hash64(read(bytes.subspan(at, std::min(kPieceBytes, bytes.size() - at)), thread));
   });
-  return base::hash64(std::as_bytes(std::span(hashes)), bytes.size());
+  return hashes;
 }
 
 /// The same of a part of a file. What cannot be read is not what it was.
-std::uint64_t hash_pieces(const base::MappedFile& file, std::span<const std::byte> bytes, base::Pool& pool) {
+std::vector<std::uint64_t> piece_hashes(const base::MappedFile& file, std::span<const std::byte> bytes,
+                                        base::Pool& pool) {
   std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(pool.n_threads()));
-  return hash_pieces(bytes, pool,
-                     [&](std::span<const std::byte> piece, int thread) -> std::span<const std::byte> {
-                       try {
-                         std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(thread)];
-                         buffer.resize(piece.size());
-                         file.read(piece, buffer);
-                         return buffer;
-                       } catch (const std::exception&) {
-                         return {};
-                       }
-                     });
+  return piece_hashes(bytes, pool,
+                      [&](std::span<const std::byte> piece, int thread) -> std::span<const std::byte> {
+                        try {
+                          std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(thread)];
+                          buffer.resize(piece.size());
+                          file.read(piece, buffer);
+                          return buffer;
+                        } catch (const std::exception&) {
+                          return {};
+                        }
+                      });
+}
+
+/// Of `n_bytes` bytes with these pieces.
+std::uint64_t checksum_of(std::span<const std::uint64_t> pieces, std::size_t n_bytes) {
+  return base::hash64(std::as_bytes(pieces), n_bytes);
 }
 
 struct Contents {
@@ -117,15 +124,16 @@ PackedCache::PackedCache(const PackedCacheOptions& options, const PackedModel& m
       model_(model),
       path_(options.folder /
             (model.name.substr(0, kMaxNameBytes) + "-" + hex(model.key) + std::string(kExtension))) {
+  // Before the file is opened: from then on only other processes write to it.
+  std::error_code ignored;
+  fs::last_write_time(path_, fs::file_time_type::clock::now(), ignored);
   try {
-    auto file = std::make_shared<File>(base::MappedFile(path_), base::LargePages());
-    if (std::optional<Contents> contents = read_contents(file->mapped, model_.key)) {
+    auto file = std::make_shared<const base::MappedFile>(path_);
+    if (std::optional<Contents> contents = read_contents(*file, model_.key)) {
       entries_ = std::move(contents->entries);
       trailer_ = contents->trailer;
       unchanged_ = contents->trailer.identity == model_.identity && model_.identity != base::Hash128();
-      file_ = std::move(file);
-      std::error_code ignored;
-      fs::last_write_time(path_, fs::file_time_type::clock::now(), ignored);
+      file_ = std::make_shared<base::FileWatch>(std::move(file));
       return;
     }
   } catch (const Error&) {
@@ -195,12 +203,18 @@ std::span<const std::byte> PackedCache::find(std::string_view name, DType dtype,
   const auto entry = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& e) { return e.name == wanted && e.bytes == n_bytes; });
   if (entry == entries_.end()) return {};
-  const std::span<const std::byte> packed = file_->mapped.bytes().subspan(entry->offset, entry->bytes);
-  if (hash_pieces(file_->mapped, packed, pool) == entry->checksum &&
-      (unchanged_ || source_hash() == entry->source_hash))
-    return packed;
-  drop();
-  return {};
+  const std::span<const std::byte> packed = file_->file().bytes().subspan(entry->offset, entry->bytes);
+  const std::vector<std::uint64_t> hashes = piece_hashes(file_->file(), packed, pool);
+  if (checksum_of(hashes, packed.size()) != entry->checksum ||
+      (!unchanged_ && source_hash() != entry->source_hash)) {
+    drop();
+    return {};
+  }
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    const std::size_t at = i * kPieceBytes;
+    file_->add(packed.subspan(at, std::min(kPieceBytes, packed.size() - at)), hashes[i]);
+  }
+  return packed;
 }
 
 /// The next start writes another. What was given out stays mapped.
@@ -225,20 +239,19 @@ void PackedCache::add(std::string_view name, DType dtype, std::span<const std::i
   if (writer_ == nullptr) return;
   static constexpr std::array<std::byte, kAlignment> kPadding{};
   write(std::span(kPadding).first((kAlignment - written_ % kAlignment) % kAlignment));
-  const std::uint64_t checksum =
-      hash_pieces(packed, pool, [](std::span<const std::byte> piece, int /*thread*/) { return piece; });
+  const std::uint64_t checksum = checksum_of(
+      piece_hashes(packed, pool, [](std::span<const std::byte> piece, int /*thread*/) { return piece; }),
+      packed.size());
   entries_.push_back({entry_name(name, dtype, shape), written_, packed.size(), checksum, source_hash});
   write(packed);
 }
 
-void PackedCache::settle() {
-  if (file_ != nullptr) file_->pages.wait();
-}
+void PackedCache::settle() { pages_.wait(); }
 
 /// All was read and compared: the next start need not. The trailer is written over where it is; one that was
 /// written by half counts as no file.
 void PackedCache::note_identity() {
-  const std::string same_file = "/proc/self/fd/" + std::to_string(file_->mapped.file().descriptor());
+  const std::string same_file = "/proc/self/fd/" + std::to_string(file_->file().file().descriptor());
   const int fd = ::open(same_file.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
   trailer_.identity = model_.identity;
@@ -251,7 +264,7 @@ void PackedCache::note_identity() {
 
 void PackedCache::commit() {
   if (found() && !unchanged_ && model_.identity != base::Hash128()) note_identity();
-  if (file_ != nullptr) file_->pages = base::LargePages(file_->mapped);
+  if (file_ != nullptr) pages_ = base::LargePages(file_);
   if (writer_ == nullptr) return;
   Trailer& trailer = trailer_;
   trailer.n_entries = static_cast<std::uint32_t>(entries_.size());

@@ -11,9 +11,9 @@
 // What a start is given from it is what packing the model's files as they are now would give:
 //
 // - Each matrix is read and compared with its checksum before it is given out: by the threads that load, and
-//   from the file, not through the mapping, so that a disk that fails is no end of the process. That costs
-//   what one step costs that reads all weights, and the first step then finds them in memory. Bits that
-//   change later, behind a mapping, are the machine's matter.
+//   from the file, not through the mapping. That costs what one step costs that reads all weights, and the
+//   first step then finds them in memory. From then on a FileWatch makes steps fail where another
+//   process cut the file or wrote to it.
 // - Each matrix has a hash of all the bytes that it was packed from. Where the model's files are the same,
 //   and unchanged since by what the system says of them (base/open_file.h: changing bytes and setting back
 //   the time is seen), nothing of them is read. Where they are not, or that is not known, they are read and
@@ -39,9 +39,9 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/file_watch.h"
 #include "base/hash.h"
 #include "base/large_pages.h"
-#include "base/mapped_file.h"
 #include "base/pool.h"
 #include "weft/dtype.h"
 
@@ -78,8 +78,8 @@ class PackedCache {
   std::span<const std::byte> find(std::string_view name, DType dtype, std::span<const std::int64_t> shape,
                                   std::size_t n_bytes, base::Pool& pool,
                                   const std::function<std::uint64_t()>& source_hash);
-  /// Keeps what `find` gave alive.
-  std::shared_ptr<const void> file() const { return file_; }
+  /// Keeps what `find` gave alive, and says whether it is still what it was. Null where it gave nothing.
+  std::shared_ptr<const base::FileWatch> file() const { return file_; }
 
   void add(std::string_view name, DType dtype, std::span<const std::int64_t> shape,
            std::span<const std::byte> packed, std::uint64_t source_hash, base::Pool& pool);
@@ -120,15 +120,12 @@ class PackedCache {
   std::filesystem::path path_;
   bool unchanged_ = false;  // The model's files are those that were packed, as far as the system knows.
   bool dropped_ = false;
-  struct File {
-    base::MappedFile mapped;
-    base::LargePages pages;
-  };
-  std::shared_ptr<File> file_;
+  std::shared_ptr<base::FileWatch> file_;
   std::unique_ptr<base::AtomicFile> writer_;
   std::uint64_t written_ = 0;
   Trailer trailer_;  // As it was checked.
   std::vector<Entry> entries_;
+  base::LargePages pages_;
 };
 
 }  // namespace weft::cpu
