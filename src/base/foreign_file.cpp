@@ -17,12 +17,15 @@ struct Beginning {
 };
 
 constexpr Beginning kBeginnings[] = {
-    {"version https://git-lfs"sv, "a Git LFS pointer, not the file itself; fetch the file with 'git lfs pull'"},
+    {"version https://git-lfs"sv,
+     "a Git LFS pointer, not the file itself; fetch the file with 'git lfs pull'"},
     {"PK\003\004"sv, "a ZIP archive or a PyTorch checkpoint; weft reads GGUF, and converts safetensors"},
     {"\x80\x02"sv, "a PyTorch checkpoint; weft reads GGUF, and converts safetensors"},
     {"\x1f\x8b"sv, "compressed with gzip; unpack it first"},
     {"\x28\xb5\x2f\xfd"sv, "compressed with zstd; unpack it first"},
-    {"\xfd" "7zXZ"sv, "compressed with xz; unpack it first"},
+    {"\xfd"
+     "7zXZ"sv,
+     "compressed with xz; unpack it first"},
     {"BZh"sv, "compressed with bzip2; unpack it first"},
     {"\x89HDF"sv, "an HDF5 file; weft reads GGUF, and converts safetensors"},
     {"tjgg"sv, "a file of llama.cpp from before GGUF; convert the original model again"},
@@ -61,7 +64,8 @@ std::string foreign_file_text(std::span<const std::byte> begin) {
            "convert_lora_to_gguf.py an adapter's";
   const std::string markup = markup_of(bytes);
   if (markup.starts_with("<!doctype") || markup.starts_with("<html") || markup.starts_with("<head"))
-    return "an HTML page; a server sent a page in place of the file: download it again, perhaps after a login";
+    return "an HTML page; a server sent a page in place of the file: download it again, perhaps after a "
+           "login";
   if (markup.starts_with("<?xml") || markup.starts_with("<error"))
     return "an XML text; a server sent a message in place of the file: download it again";
   if (markup.starts_with('{') || markup.starts_with('['))

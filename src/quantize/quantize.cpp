@@ -144,8 +144,9 @@ class Plan {
     for (const Kept& kept : kept_) {
       const bool is_packed = info(kept.to.to).kind == DTypeKind::kQuantised && kept.to.to != kept.to.from;
       // Files of importances have the head and the embeddings only where that was asked for.
-      const bool expected = is_packed && kept.tensor->shape.size() >= 2 && uses_importance(kept.tensor->name) &&
-                            !is_output(kept.to.name, shape_) && !is_embedding(kept.to.name);
+      const bool expected = is_packed && kept.tensor->shape.size() >= 2 &&
+                            uses_importance(kept.tensor->name) && !is_output(kept.to.name, shape_) &&
+                            !is_embedding(kept.to.name);
       if (expected && columns_of(*kept.tensor).empty()) missing.push_back(kept.tensor->name);
     }
     if (!missing.empty())

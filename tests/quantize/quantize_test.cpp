@@ -374,13 +374,16 @@ TEST_F(Quantize, SaysWhatImportancesLackAndWhatTheyFitNot) {
     return plan_quantize(model, params).notes;
   };
   // One layer of sixteen; the output matrix and the embeddings are usually missing.
-  EXPECT_THAT(notes_with({.mix = "Q4_0"}, "blk.3.attn_q.weight"),
-              testing::ElementsAre(testing::AllOf(HasSubstr("lack"), HasSubstr("blk.0."), HasSubstr("alike"))));
-  EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q"}}, "blk.3.attn_q.weight"), testing::IsEmpty());
+  EXPECT_THAT(
+      notes_with({.mix = "Q4_0"}, "blk.3.attn_q.weight"),
+      testing::ElementsAre(testing::AllOf(HasSubstr("lack"), HasSubstr("blk.0."), HasSubstr("alike"))));
+  EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q"}}, "blk.3.attn_q.weight"),
+              testing::IsEmpty());
   EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q", "nosuch"}}, "blk.3.attn_q.weight"),
               testing::ElementsAre(HasSubstr("'nosuch'")));
-  EXPECT_THAT(notes_with({.mix = "F16"}, "blk.99.attn_q.weight"),
-              testing::ElementsAre(HasSubstr("1 tensor (blk.99.attn_q.weight), which this model does not have")));
+  EXPECT_THAT(
+      notes_with({.mix = "F16"}, "blk.99.attn_q.weight"),
+      testing::ElementsAre(HasSubstr("1 tensor (blk.99.attn_q.weight), which this model does not have")));
 }
 
 }  // namespace
