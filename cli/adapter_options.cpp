@@ -57,25 +57,26 @@ void add_files(CLI::App& app, const char* name, std::vector<std::string>& values
 
 void add_adapter_files(CLI::App& app, AdapterOptions& options, const std::string& group) {
   add_files(app, "--lora", options.adapters, "FILE", group, "a LoRA adapter (GGUF); may be given again");
-  add_files(app, "--lora-scaled", options.scaled_adapters, "FILE SCALE", group, "the same, so many times");
+  add_files(app, "--lora-scaled", options.scaled_adapters, "FILE SCALE", group,
+            "the same with a scale factor, e.g. 0.5");
 }
 
 void add_adapter_options(CLI::App& app, AdapterOptions& options) {
   const std::string group = "Adapters";
   add_files(app, "--lora", options.adapters, "FILE", group,
-            "a LoRA adapter (GGUF) for all texts; NAME=FILE: for requests that name it in place of the "
-            "model. May be "
-            "given again");
-  add_files(app, "--lora-scaled", options.scaled_adapters, "FILE SCALE", group, "the same, so many times");
+            "a LoRA adapter (GGUF); may be given again. With 'weft serve', NAME=FILE adapts only requests "
+            "that name it as their model");
+  add_files(app, "--lora-scaled", options.scaled_adapters, "FILE SCALE", group,
+            "the same with a scale factor, e.g. 0.5");
   add_switch(app, "--lora-init-without-apply", options.unused,
-             "adapters are for requests that ask for them only")
+             "load the adapters without applying them; requests may ask for them")
       ->group(group);
   add_files(app, "--control-vector", options.vectors, "FILE", group,
-            "vectors (GGUF) that are added behind layers; may be given again");
+            "a control vector (GGUF); may be given again");
   add_files(app, "--control-vector-scaled", options.scaled_vectors, "FILE SCALE", group,
-            "the same, so many times");
+            "the same with a scale factor, e.g. 0.5");
   app.add_option("--control-vector-layer-range", options.vector_layers,
-                 "the layers behind which they are added (default: all)")
+                 "the first and the last layer that control vectors are added to (default: all)")
       ->type_name("FIRST LAST")
       ->group(group);
 }

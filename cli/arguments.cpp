@@ -160,7 +160,7 @@ class Words {
   static void check_flag(const std::string& name, std::string_view value) {
     static constexpr std::string_view kWords[] = {"true", "false", "on", "off", "yes", "no", "1", "0"};
     if (std::find(std::begin(kWords), std::end(kWords), value) == std::end(kWords))
-      throw UsageError(fmt::format("{}: '{}' is none of true, false", name, value));
+      throw UsageError(fmt::format("{}: '{}' is neither true nor false", name, value));
   }
 
   Arguments skip_foreign(const std::string& word, bool has_value, Arguments arguments) {
@@ -253,7 +253,7 @@ void check_environment() {
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string suggestion = did_you_mean(name, known);
-    throw UsageError(fmt::format("the environment has {}, which is no option{}", name,
+    throw UsageError(fmt::format("the environment has {}, which is not an option{}", name,
                                  suggestion.empty() ? "; unset it" : suggestion));
   }
 }
@@ -267,14 +267,14 @@ void check_configs(const std::vector<ConfigFile>& files) {
       names.clear();
       for (const Command& command : commands()) names.emplace_back(command.name);
       if (std::find(names.begin(), names.end(), table.name) == names.end())
-        throw UsageError(fmt::format("{}: [{}] is no command{}", file.place(table.line), table.name,
+        throw UsageError(fmt::format("{}: [{}] is not a command{}", file.place(table.line), table.name,
                                      did_you_mean(table.name, names)));
       known[table.name] = configurable_names(table.name);
     }
     for (const ConfigEntry& entry : file.entries) {
       const std::vector<std::string>& keys = known[entry.table];
       if (std::find(keys.begin(), keys.end(), entry.key) != keys.end()) continue;
-      throw UsageError(fmt::format("{}: {} is no option{}{}", file.place(entry.line), entry.key,
+      throw UsageError(fmt::format("{}: {} is not an option{}{}", file.place(entry.line), entry.key,
                                    entry.table.empty() ? "" : fmt::format(" of 'weft {}'", entry.table),
                                    did_you_mean(entry.key, keys)));
     }
@@ -329,7 +329,7 @@ std::int64_t parse_size(std::string_view text) {
     if (factor != 1) ++tail;
   }
   if (error != std::errc{} || tail != end) {
-    throw UsageError(fmt::format("'{}' is no number; write e.g. 4096, 8k or 1M", text));
+    throw UsageError(fmt::format("'{}' is not a number; write e.g. 4096, 8k or 1M", text));
   }
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();
   if (value > kMax / factor || value < -kMax / factor) throw UsageError(fmt::format("{} is too large", text));
@@ -361,7 +361,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, float& value, R
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data() + (text.starts_with('+') ? 1 : 0), end, value);
     if (error != std::errc{} || rest != end || !std::isfinite(value))
-      throw UsageError(fmt::format("{}: '{}' is no number", name, text));
+      throw UsageError(fmt::format("{}: '{}' is not a number", name, text));
     check_range(name, text, value, range);
   };
   return app.add_option_function<std::string>(names, set, fmt::format("{} (default {})", help, value))

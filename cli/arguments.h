@@ -66,7 +66,7 @@ std::string words_of(const std::map<std::string, T>& choices) {
 template <typename T>
 T parse_choice(const std::string& option, const std::string& text, const std::map<std::string, T>& choices) {
   const auto found = choices.find(text);
-  if (found == choices.end()) throw UsageError(option + ": '" + text + "' is none of " + words_of(choices));
+  if (found == choices.end()) throw UsageError(option + ": '" + text + "' is not one of " + words_of(choices));
   return found->second;
 }
 

@@ -50,7 +50,7 @@ std::vector<ChoiceTask> read_hellaswag(std::string_view file) {
   for (std::size_t begin = 0; begin < lines.size(); begin += kLines) {
     const int right = digit_of(lines[begin + 1], kEndings - 1);
     if (right < 0)
-      invalid(fmt::format("line {}: '{}' is no number of an ending, 0 to 3", begin + 2, lines[begin + 1]));
+      invalid(fmt::format("line {}: '{}' is not the number of an ending, 0 to 3", begin + 2, lines[begin + 1]));
     ChoiceTask& task = tasks.emplace_back();
     for (std::size_t i = 0; i < kEndings; ++i)
       task.push_back({.text = fmt::format("{} {}", lines[begin], lines[begin + 2 + i]),

@@ -290,7 +290,8 @@ int run(BenchOptions options, const LoadOptions& load, const OpsOptions& ops) {
   if (options.json) options.format = "json";
   const std::vector<std::string> formats = {"md", "json", "jsonl", "csv"};
   if (std::find(formats.begin(), formats.end(), options.format) == formats.end())
-    throw UsageError(fmt::format("--output: '{}' is none of {}", options.format, fmt::join(formats, ", ")));
+    throw UsageError(
+        fmt::format("--output: '{}' is not one of {}", options.format, fmt::join(formats, ", ")));
   if (!options.plot.empty() && options.plot == options.trace)
     throw UsageError("--plot and --trace want files of their own");
   if (ops.ops) return run_ops(ops, options);
@@ -319,50 +320,51 @@ std::function<int()> prepare(CLI::App& app) {
     return app.add_option(names, value, help)->type_name("N,...")->group(group);
   };
   add_list("-p,--prompt-size,--n-prompt,--prompt-tokens", options->prompt_sizes,
-           "tokens of a prompt to read, or several: 128,512; 0: none (default 512; 128 with streams)");
+           "prompt tokens, one or several lengths: 128,512; 0: none (default 512; 128 with streams)");
   add_list("-n,--generate-size,--n-gen,--predict", options->generate_sizes,
-           "tokens to generate one by one, or several; 0: none (default 128; 32 with streams)");
+           "tokens to generate, one or several lengths; 0: none (default 128; 32 with streams)");
   app.add_option("--prompt-generate", options->mixed,
-                 "read PP tokens and generate TG behind them, as one test; may be given again")
+                 "prefill PP tokens, then generate TG, as one test; may be given again")
       ->type_name("PP,TG")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
   add_list("-d,--depth,--n-depth", options->depths,
-           "tokens that are in the cache before a test begins, or several (default 0)");
+           "tokens in the cache before a test begins, one or several numbers (default 0)");
   add_size(app, "-r,--repetitions", options->repetitions, {1},
-           "how often, after one round to warm up (default 5)")
+           "repetitions of each test, after one to warm up (default 5)")
       ->group(group);
   app.add_option_function<std::string>(
          "--parallel", [options](const std::string& text) { set_parallel(options->n_parallel, text); },
-         "serve 1, 2, 4, ... up to N texts at the same time (default 32), each with its own prompt and all "
-         "with one")
+         "generate 1, 2, 4, ... up to N sequences at the same time (default 32), with separate prompts and "
+         "with a shared one")
       ->type_name("[N]")
       ->expected(0, 1)
       ->group(group);
-  add_list("--streams", options->streams, "serve exactly so many texts at the same time, or several: 8,32");
+  add_list("--streams", options->streams,
+           "generate this many sequences at the same time, one or several numbers: 8,32");
   add_switch(app, "--shared-prompt", options->shared_prompt, "all streams have the same prompt")
       ->group(group);
 
   add_switch(app, "--ops", ops->ops, "measure single ops of usual shapes instead, without a model")
       ->group(group);
-  app.add_option("--filter", ops->filter, "of --ops those in whose line this regular expression is found")
+  app.add_option("--filter", ops->filter, "with --ops: only ops whose line matches this regular expression")
       ->type_name("REGEX")
       ->group(group);
 
   add_switch(app, "--plans", options->plans,
-             "say how often plans were compiled and reused, and what steps cost")
+             "print how often plans were compiled and reused, and the host's time per step")
       ->group("Output");
-  add_switch(app, "--profile", options->profile, "one more round of each test, and where its time went")
+  add_switch(app, "--profile", options->profile, "run each test once more, and print where its time went")
       ->group("Output");
   app.add_option("--trace", options->trace,
-                 "write what each thread did in that round, for chrome://tracing or ui.perfetto.dev")
+                 "write what each thread did as a Chrome trace, for ui.perfetto.dev")
       ->type_name("FILE")
       ->group("Output");
-  app.add_option("--plot", options->plot, "draw the speeds beside the roofline, as SVG")
+  app.add_option("--plot", options->plot, "plot the speeds and the roofline as SVG")
       ->type_name("FILE")
       ->group("Output");
-  app.add_option("-o,--output", options->format, "md, json, jsonl or csv (default md)")
+  app.add_option("-o,--output", options->format, "format: md, json, jsonl or csv (default md)")
       ->type_name("FORMAT")
       ->group("Output");
   add_switch(app, "--json", options->json, "the same as -o json")->group("Output");
@@ -377,6 +379,7 @@ std::function<int()> prepare(CLI::App& app) {
   for (const char* name : {"--model", "--ctx-size", "--threads", "--batch-size", "--ubatch-size",
                            "--cache-type-k", "--cache-type-v"})
     app.remove_option(app.get_option(name));
+  app.remove_option(app.get_option("--source-size"));  // Models that read a source are refused.
   app.add_option("-m,--model", options->models,
                  "a GGUF file, or a name in the model cache or a part of it; may be given again")
       ->type_name("FILE")
@@ -384,28 +387,29 @@ std::function<int()> prepare(CLI::App& app) {
       ->allow_extra_args(false)
       ->group("Model");
   add_size(app, "-c,--ctx-size", options->context.n_ctx, {0},
-           "tokens that fit (default: as many as the tests need)")
+           "context size in tokens (default: as the tests need)")
       ->group("Context");
-  add_list("-t,--threads", options->threads, "threads to compute with, or several: 1,2 (default: all cores)");
+  add_list("-t,--threads", options->threads, "threads, one or several numbers: 1,2 (default: all cores)");
   add_list("-b,--batch-size", options->batch_sizes,
-           "tokens of the prompt that are computed together, or several (default 512)");
-  add_list("--ubatch-size", options->ubatch_sizes, "the same; the smaller of the two holds");
+           "prompt tokens per step, one or several numbers (default 512)");
+  add_list("--ubatch-size", options->ubatch_sizes, "the same; weft uses the smaller of the two");
   for (const auto& [name, value] :
        {std::pair{"--cache-type-k", &options->k_types}, std::pair{"--cache-type-v", &options->v_types}}) {
     app.add_option(name, *value,
-                   fmt::format("how {} are kept, or several (default auto: bf16 or f16)",
+                   fmt::format("type of the cache for {}, one or several (default auto: bf16 or f16)",
                                value == &options->k_types ? "keys" : "values"))
         ->type_name("TYPE,...")
         ->group(group);
   }
   add_talk_options(app, options->talk);
+  add_verbose_option(app, options->talk);
   return [options, load, ops] { return run(*options, *load, *ops); };
 }
 
 }  // namespace
 
 const Command kBenchCommand = {
-    "bench", "[options]", "how fast this machine reads and writes",
+    "bench", "[options]", "measure the speed of prompts and generation",
     "pp512 is a prompt of 512 tokens, tg128 the generation of 128 tokens one after another, pp512+tg128 one\n"
     "behind the other, '@ d4096' any of them behind 4,096 tokens that are in the cache already. Prompts are\n"
     "random tokens, as llama-bench has them; what is generated is a text's. Options that take several "

@@ -16,6 +16,7 @@
 #include "command.h"
 #include "constraint_options.h"
 #include "conversation.h"
+#include "escapes.h"
 #include "interrupt.h"
 #include "json_input.h"
 #include "line_editor.h"
@@ -35,18 +36,20 @@ namespace {
 
 constexpr std::string_view kHelp =
     "  /help           this list\n"
-    "  /regen          another answer to the last question\n"
-    "  /clear          begin anew (the system prompt stays)\n"
-    "  /image FILE     a picture for the next question, PNG or JPEG; needs --mmproj\n"
-    "  /audio FILE     a sound for the next question; needs --mmproj\n"
-    "  /tools FILE     functions that the model may call, as JSON like OpenAI's; without a file: none\n"
-    "  /system TEXT    set the system prompt and begin anew; without a text: none\n"
-    "  /save FILE      write the conversation as JSON, with its pictures, sounds and calls\n"
-    "  /load FILE      go on with a conversation that was saved\n"
+    "  /regen          generate the last response again\n"
+    "  /clear          begin a new conversation (the system prompt stays)\n"
+    "  /image FILE     an image for the next message, PNG or JPEG; needs --mmproj\n"
+    "  /audio FILE     audio for the next message; needs --mmproj\n"
+    "  /tools FILE     functions that the model may call (JSON as in OpenAI's API); without a file: none\n"
+    "  /system TEXT    set the system prompt and begin a new conversation; without a text: none\n"
+    "  /save FILE      write the conversation as JSON, with its images, audio and calls\n"
+    "  /load FILE      continue a saved conversation\n"
     "  /exit           leave (so does Ctrl-D)\n"
-    "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one; lines between \"\"\" and "
-    "\"\"\"\n"
-    "are one question, and so is what you paste.\n"
+    "Ctrl-C stops a response, or clears the line; in an empty line it leaves when pressed twice. A line "
+    "that\n"
+    "ends in \\ continues in the next one. Lines between \"\"\" and \"\"\" are one message, and so is a "
+    "paste.\n"
+    "Alt-Enter begins a new line, Ctrl-R searches the history.\n"
     "When the model calls a function you are asked for its result, as name = ; Ctrl-D takes the question\n"
     "back. With --tool-command CMD that program answers instead; no other is ever run.\n";
 
@@ -176,9 +179,10 @@ class Session {
       std::string input;
       const LineEditor::Result result = read_input("> ", input);
       if (result == LineEditor::Result::kInterrupted) {
-        if (interrupted_before) return kExitInterrupted;
+        // In a question that was begun it gives that up; only in an empty one it leaves.
+        if (interrupted_before && input.empty()) return kExitInterrupted;
         interrupted_before = true;
-        note(options_.talk, "\n(Ctrl-C again, Ctrl-D or /exit to leave)");
+        note(options_.talk, "(Ctrl-C again, Ctrl-D or /exit to leave)");
         continue;
       }
       interrupted_before = false;
@@ -205,7 +209,8 @@ class Session {
     return failed_ ? kExitFailure : kExitOk;
   }
 
-  // One question or command: a line, lines that end in \, or lines between """ and """.
+  // One question or command: a line, lines that end in \, or lines between """ and """. After an
+  // interrupt `input` has the typed text.
   LineEditor::Result read_input(const std::string& prompt, std::string& input) {
     constexpr std::string_view kQuotes = "\"\"\"";
     bool quoted = false;
@@ -213,7 +218,10 @@ class Session {
       std::string line;
       const bool first = input.empty() && !quoted;
       const LineEditor::Result result = editor_.read(first ? prompt : ". ", color_, line);
-      if (result == LineEditor::Result::kInterrupted) return result;
+      if (result == LineEditor::Result::kInterrupted) {
+        input += line;
+        return result;
+      }
       if (result == LineEditor::Result::kEnd) return first ? result : LineEditor::Result::kLine;
       if (first && line.starts_with(kQuotes)) {
         quoted = true;
@@ -242,7 +250,7 @@ class Session {
     if (stands) {
       media_.clear();
     } else if (!media_.empty()) {
-      note(options_.talk, "(the next question has the pictures and sounds of this one; /clear drops them)");
+      note(options_.talk, "(the images and audio stay for the next message; /clear drops them)");
     }
     keep_session();
   }
@@ -467,7 +475,11 @@ int run(ChatOptions options) {
     if (!options.system.empty())
       throw UsageError("--system-prompt and --system-prompt-file both set it; give one of them");
     options.system = read_text(options.system_file);
+  } else {
+    options.system = read_escapes(options.system, options.sampling.escape);
   }
+  if (options.prompt) options.prompt = read_escapes(*options.prompt, options.sampling.escape);
+  replace_escapes(options.sampling);
   Conversation::Params params{.variables = template_variables(options),
                               .system = options.system,
                               .grammar = grammar_of(options.constraint),
@@ -491,47 +503,45 @@ std::optional<bool> parse_reasoning(const std::string& text) {
   if (text == "on") return true;
   if (text == "off") return false;
   if (text == "auto") return std::nullopt;
-  throw UsageError(fmt::format("--reasoning: '{}' is none of on, off, auto", text));
+  throw UsageError(fmt::format("--reasoning: '{}' is not one of on, off, auto", text));
 }
 
 void add_tool_options(CLI::App& app, ChatOptions& options) {
   const std::string group = "Tools";
   app.add_option("--tools", options.tools,
-                 "functions that the model may call: a JSON array of OpenAI's tools")
+                 "functions that the model may call: a JSON array of tools as in OpenAI's API")
       ->type_name("FILE")
       ->group(group);
   app.add_option(
          "--tool-command", options.tool_command,
-         "run by the shell for each call, which it gets as JSON (id, name, arguments) on stdin; what it "
-         "prints is the result (default: you are asked for it)")
+         "shell command that handles a call: it reads the call as JSON (id, name, arguments) on stdin and "
+         "prints the result (default: you type the result)")
       ->type_name("CMD")
       ->group(group);
   add_choice<ToolChoice>(
       app, "--tool-choice", options.tool_choice,
       {{"auto", ToolChoice::kAuto}, {"none", ToolChoice::kNone}, {"required", ToolChoice::kRequired}},
-      "whether the first answer to a question must be a call (default auto: as the model likes)")
+      "whether the model must call a tool first (default auto: the model decides)")
       ->group(group);
 }
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<ChatOptions>();
   const std::string group = "Conversation";
-  app.add_option("--system-prompt", options->system, "what the model is told first")
-      ->type_name("TEXT")
-      ->group(group);
-  app.add_option("--system-prompt-file", options->system_file, "the same from a file")
+  app.add_option("--system-prompt", options->system, "the system prompt")->type_name("TEXT")->group(group);
+  app.add_option("--system-prompt-file", options->system_file, "the system prompt from a file")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("-p,--prompt", options->prompt, "the first question")->type_name("TEXT")->group(group);
+  app.add_option("-p,--prompt", options->prompt, "the first user message")->type_name("TEXT")->group(group);
   add_image_option(app, options->images, group);
   add_audio_option(app, options->sounds, group);
   add_mmproj_option(app, options->mmproj, group);
-  add_switch(app, "--single-turn", options->single_turn, "leave after one answer")->group(group);
+  add_switch(app, "--single-turn", options->single_turn, "exit after one response")->group(group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
-           "tokens of an answer at most (default -1: no limit)")
+           "most tokens of a response (default -1: no limit)")
       ->group(group);
   app.add_option("--session", options->session,
-                 "go on with the conversation of this file, if it is there, and keep it there")
+                 "continue the conversation in this file, if it exists, and save it there")
       ->type_name("FILE")
       ->group(group);
   add_template_options(app, options->chat_template, group);
@@ -542,25 +552,21 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   app.add_option_function<std::string>(
          "--reasoning", [options](const std::string& text) { options->reasoning = parse_reasoning(text); },
-         "whether the model thinks before it answers, where its template has a choice (default auto: as the "
-         "template likes)")
+         "whether the model thinks before it responds, if its template has the choice (default auto: the "
+         "template decides)")
       ->type_name("on|off|auto")
       ->group(group);
   app.add_option("--reasoning-effort", options->reasoning_effort,
-                 "how much it thinks, as the template names it: low, medium, high")
+                 "how much the model thinks, in the template's words: low, medium, high")
       ->type_name("WORD")
       ->group(group);
   add_tool_options(app, *options);
   add_constraint_options(app, options->constraint);
-  add_switch(
-      app, "--markdown", options->markdown,
-      "show headings, lists, bold and code on a terminal with colour (default); --no-markdown: as written")
+  add_switch(app, "--markdown", options->markdown,
+             "render Markdown on a terminal with colour (default); --no-markdown prints it as it is")
       ->group("Output");
-  add_switch(app, "--wrap", options->wrap,
-             "break lines at words on a terminal (default); --no-wrap leaves them as they come")
-      ->group("Output");
-  add_switch(app, "--history", options->history,
-             "keep typed lines in ~/.local/state/weft/history; --no-history: don't")
+  add_switch(app, "--wrap", options->wrap, "wrap lines at words on a terminal (default)")->group("Output");
+  add_switch(app, "--history", options->history, "keep typed lines in ~/.local/state/weft/history (default)")
       ->group(group);
   add_generation_options(app, *options);
   return [options] { return run(*options); };
@@ -569,7 +575,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kChatCommand = {
-    "chat", "[options]", "talk to a model",
+    "chat", "[options]", "chat with a model",
     "Lines from a pipe are questions, too. In the conversation /help lists its commands.\n"
     "\n"
     "Examples:\n"

@@ -32,7 +32,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kCompletionCommand = {
-    "completion", "bash|zsh|fish", "completions for a shell",
+    "completion", "bash|zsh|fish", "print completions for a shell",
     "Prints what the shell reads. Packages of weft install it; without one:\n"
     "\n"
     "Examples:\n"

@@ -1,4 +1,4 @@
-// weft convert: a folder of Hugging Face to a GGUF file.
+// weft convert: convert a Hugging Face folder to GGUF.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -54,20 +54,21 @@ int run(const ConvertOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<ConvertOptions>();
   app.add_option("FOLDER", options->folder, "the model's folder")->type_name("FOLDER");
-  app.add_option("-o,--output", options->output, "the result (default: the folder's name with .gguf, here)")
+  app.add_option("-o,--output", options->output,
+                 "the GGUF file to write (default: the folder's name with .gguf, in the current folder)")
       ->type_name("FILE");
   app.add_option("--type", options->params.type,
-                 "of matrices: f32, f16, bf16, q8_0, or auto, that of the folder (default auto)")
+                 "type of the matrices: f32, f16, bf16, q8_0 or auto, the folder's own (default auto)")
       ->type_name("TYPE");
   app.add_option("--pre", options->params.pre_tokenizer,
-                 "how the tokenizer cuts texts, where tokenizer.json is not understood")
+                 "the pre-tokenizer, where weft does not know that of tokenizer.json, e.g. llama-bpe")
       ->type_name("NAME");
   app.add_option("--base", options->params.base,
                  "the model's folder, where FOLDER is an adapter of PEFT: its config.json is read")
       ->type_name("FOLDER");
   add_switch(app, "--mmproj", options->params.mmproj,
-             "the folder's encoder of pictures, as the file for --mmproj, instead of the text model");
-  add_switch(app, "--list", options->list, "print the architectures that are converted, and stop");
+             "write the folder's image encoder (for --mmproj) instead of the text model");
+  add_switch(app, "--list", options->list, "print the architectures that weft converts, and exit");
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
 }
@@ -75,7 +76,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kConvertCommand = {
-    "convert", "[options] FOLDER", "a folder of Hugging Face to a GGUF file",
+    "convert", "[options] FOLDER", "convert a Hugging Face folder to GGUF",
     "Writes the model of a folder (config.json, safetensors in one file or several, tokenizer.json) as "
     "GGUF.\n"
     "A folder with adapter_config.json (a LoRA adapter of PEFT) gives a file for --lora.\n"

@@ -60,16 +60,17 @@ std::function<int()> prepare(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   add_switch(app, "--json", options->json, "print one JSON array")->group("Output");
-  add_switch(app, "--measure", options->measured, "measure how fast they are, which takes a moment")
+  add_switch(app, "--measure", options->measured, "measure their speed (takes some seconds)")
       ->group("Output");
   add_talk_options(app, options->talk);
+  app.remove_option(app.get_option("--progress"));
   return [options] { return run(options->json, options->measured, options->talk); };
 }
 
 }  // namespace
 
 const Command kDevicesCommand = {
-    "devices", "[options]", "what weft can compute on here",
+    "devices", "[options]", "list the devices of this machine",
     "Names that --device and --pin take. Backends are found beside the program, in lib/weft and\n"
     "in the folders of WEFT_BACKENDS.\n"
     "\nExamples:\n  weft devices\n  weft devices --measure\n",

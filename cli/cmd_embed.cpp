@@ -142,12 +142,12 @@ std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<EmbedOptions>();
   const std::string group = "Texts";
   add_text_options(app, options->input, "TEXT", "the texts", group);
-  add_switch(app, "--truncate", options->truncate, "cut what is longer than the model reads")->group(group);
-  add_size(app, "-c,--ctx-size", options->n_tokens, {0},
-           "tokens of a text at most (default 0: what the model was trained for, at most 8192)")
+  add_switch(app, "--truncate", options->truncate, "truncate texts that are longer than the model's limit")
       ->group(group);
-  add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
-           "texts that are handed over together (default 64)")
+  add_size(app, "-c,--ctx-size", options->n_tokens, {0},
+           "most tokens of a text (default 0: the model's limit, at most 8192)")
+      ->group(group);
+  add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20}, "texts per batch (default 64)")
       ->group(group);
   const std::string vectors = "Vectors";
   const auto set_pooling = [options = options.get()](const std::string& word) {
@@ -155,29 +155,30 @@ std::function<int()> prepare(CLI::App& app) {
         {"none", Pooling::kNone}, {"mean", Pooling::kMean}, {"cls", Pooling::kCls}, {"last", Pooling::kLast}};
     options->pooling = parse_choice("--pooling", word, kWords);
   };
-  app.add_option_function<std::string>("--pooling", set_pooling,
-                                       "what becomes of a text's tokens: their mean, the first one's vector "
-                                       "(cls), the last one's, or none: "
-                                       "all of them (default: as the model's file says, else mean)")
+  app.add_option_function<std::string>(
+         "--pooling", set_pooling,
+         "pooling of a text's token vectors: their mean, the first (cls) or the "
+         "last one, or none: print all of "
+         "them (default: the model file's, else mean)")
       ->type_name("none|mean|cls|last")
       ->group(vectors);
   add_size(app, "--dimensions", options->n_dimensions, {0},
-           "keep the first N numbers, which a model may be trained for (default 0: all)")
+           "keep the first N dimensions, for models trained for that (default 0: all)")
       ->group(vectors);
-  add_switch(app, "--normalize", options->normalize,
-             "scale each vector to the length 1 (default); --no-normalize leaves it as it is")
+  add_switch(app, "--normalize", options->normalize, "scale each vector to length 1 (default)")
       ->group(vectors);
   add_switch(app, "--json", options->json, "print one JSON object, as /v1/embeddings of a server has it")
       ->group("Output");
   add_model_options(app, options->model);
   add_talk_options(app, options->talk);
+  add_verbose_option(app, options->talk);
   return [options] { return run(*options); };
 }
 
 }  // namespace
 
 const Command kEmbedCommand = {
-    "embed", "[options] [TEXT ...]", "texts to vectors",
+    "embed", "[options] [TEXT ...]", "compute embeddings of texts",
     "Prints a vector a line for each text (with --pooling none for each of its tokens), or JSON. Models made "
     "for\n"
     "that (BERT's kind) read each text both ways; of others the hidden states are taken. A text may be "

@@ -61,19 +61,19 @@ std::function<int()> prepare(CLI::App& app) {
   const std::string group = "Server";
   app.add_option("URL", options->url, "the server, instead of --host and --port");
   app.add_option("--host", options->host,
-                 "where it listens: an address, or the path of a Unix socket (default 127.0.0.1)")
+                 "address, or path of a Unix socket, of the server (default 127.0.0.1)")
       ->type_name("HOST")
       ->group(group);
-  add_size(app, "--port", options->port, {1, kPorts}, "and at which port (default 8080)")->group(group);
+  add_size(app, "--port", options->port, {1, kPorts}, "port of the server (default 8080)")->group(group);
   add_size(app, "--max-time", options->max_time, {1, kMaxSeconds},
-           "seconds to wait for an answer (default 5)")
+           "seconds to wait for the response (default 5)")
       ->group(group);
   return [options] { return run(*options); };
 }
 
 }  // namespace
 
-const Command kHealthCommand = {"health", "[options] [URL]", "whether a server is ready",
+const Command kHealthCommand = {"health", "[options] [URL]", "check whether a server is ready",
                                 "Asks for /health. Exits with 0 where the answer is 200, with 1 where it is "
                                 "another (503: the model is being\n"
                                 "loaded) or there is none. A file or the environment that says where 'weft "

@@ -1,4 +1,4 @@
-// weft imatrix: how much the columns of a model's matrices matter, from texts.
+// weft imatrix: compute the importance matrix of a model, from texts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -184,53 +184,54 @@ int run(const ImatrixOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<ImatrixOptions>();
   const std::string group = "Text";
-  app.add_option("-f,--file", options->file, "the text, - for the standard input")
+  app.add_option("-f,--file", options->file, "the text; - for standard input")
       ->type_name("FILE")
       ->group(group);
-  add_size(app, "-c,--ctx-size", options->chunks.n_ctx, {4, kMaxChunk}, "tokens of a chunk (default 512)")
+  add_size(app, "-c,--ctx-size", options->chunks.n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")
       ->group(group);
   add_size(app, "--chunks", options->chunks.most, {-1}, "chunks to read (default -1: all)")->group(group);
-  add_size(app, "--chunk,--from-chunk", options->chunks.skip, {0}, "leave out so many of the first chunks")
+  add_size(app, "--chunk,--from-chunk", options->chunks.skip, {0}, "skip the first N chunks (default 0)")
       ->group(group);
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
-           "tokens that are computed together, in as many chunks (default 2048)")
+           "tokens per step, over several chunks (default 2048)")
       ->group(group);
-  add_switch(app, "--parse-special", options->chunks.parse_special, "recognise control tokens in the text")
+  add_switch(app, "--parse-special", options->chunks.parse_special, "parse control tokens in the text")
       ->group(group);
   const std::string files = "Files";
-  app.add_option("-o,--output,--output-file", options->output, "the result (default imatrix.gguf)")
+  app.add_option("-o,--output,--output-file", options->output, "the file to write (default imatrix.gguf)")
       ->type_name("FILE")
       ->group(files);
   add_choice<ImportanceForm>(app, "--output-format", options->form,
                              {{"gguf", ImportanceForm::kGguf}, {"dat", ImportanceForm::kOlder}},
-                             "its form (default gguf); dat is llama.cpp's older one")
+                             "file format (default gguf); dat: llama.cpp's older format")
       ->group(files);
-  app.add_option("--in-file", options->in_files, "add what this file has; may be given several times")
+  app.add_option("--in-file", options->in_files, "add the data of this file; may be given again")
       ->type_name("FILE")
       ->allow_extra_args(false)
       ->group(files);
   add_size(app, "--output-frequency", options->output_frequency, {0},
-           "write the result after so many chunks, too (default 10)")
+           "write the result after every N chunks (default 10; 0: only at the end)")
       ->group(files);
   add_size(app, "--save-frequency", options->save_frequency, {0},
-           "keep a copy FILE.at_N after so many chunks (default 0: never)")
+           "keep a copy FILE.at_N after every N chunks (default 0: never)")
       ->group(files);
-  add_switch(app, "--process-output", options->process_output, "collect for the head, too")->group(group);
+  add_switch(app, "--process-output", options->process_output, "include the output matrix")->group(group);
   const std::string output = "Output";
   add_switch(app, "--show-statistics", options->show_statistics,
-             "read no text: show how the files of --in-file weigh columns")
+             "read no text: print statistics of the files of --in-file")
       ->group(output);
   add_switch(app, "--json", options->json, "print one JSON object")->group(output);
   add_cache_type_options(app, options->context, "Cache");
   add_model_options(app, options->model);
   add_talk_options(app, options->talk);
+  add_verbose_option(app, options->talk);
   return [options] { return run(*options); };
 }
 
 }  // namespace
 
 const Command kImatrixCommand = {
-    "imatrix", "[options] -f FILE", "how much the columns of a model's matrices matter",
+    "imatrix", "[options] -f FILE", "compute the importance matrix of a model",
     "Reads a text chunk by chunk, and adds up the squares of what each matrix is multiplied with, column by\n"
     "column, of experts each for itself. 'weft quantize --imatrix' spends its bits where they matter by "
     "that;\n"

@@ -250,8 +250,10 @@ int run_cluster_plan(const InspectOptions& options, const std::filesystem::path&
 
 int run(const InspectOptions& options) {
   if (!options.nodes.empty() && !options.plan) throw UsageError("--nodes needs --plan");
-  if (!options.nodes.empty() && !options.drawing.empty()) throw UsageError("--svg draws no clusters");
-  if (!options.file.empty() && !options.model.empty()) throw UsageError("name the file once");
+  if (!options.nodes.empty() && !options.drawing.empty())
+    throw UsageError("--svg and --nodes cannot be used together");
+  if (!options.file.empty() && !options.model.empty())
+    throw UsageError("FILE and --model both name a file; give one of them");
   const std::filesystem::path path =
       find_model(options.file.empty() ? options.model : options.file, options.talk);
   if (!options.nodes.empty()) return run_cluster_plan(options, path);
@@ -270,22 +272,25 @@ int run(const InspectOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
   app.add_option("FILE", options->file, "the file");
-  app.add_option("-m,--model", options->model, "the same: a GGUF file or a name in the model cache")
+  app.add_option("-m,--model", options->model, "the file, or a name in the model cache")
       ->type_name("FILE")
       ->group("Options");
   add_size(app, "-c,--ctx-size", options->context.n_ctx, {0},
-           "tell the memory need for this many tokens (default: the model's length, at most 8k)")
+           "print the memory needed for this many tokens (default: the model's context, at most 8k)")
       ->group("Options");
   add_cache_type_options(app, options->context, "Options");
   add_switch(app, "--tensors", options->tensors, "list every tensor, shapes outermost first")
       ->group("Output");
-  add_switch(app, "--plan", options->plan, "tell how it is spread over devices: memory, splits, copies")
+  add_switch(app, "--plan", options->plan,
+             "print how weft places the model on devices: memory, splits, copies")
       ->group("Output");
   app.add_option("--nodes", options->nodes,
-                 "with --plan: seconds on the cluster that this file describes (JSON)")
+                 "with --plan: estimate times on the cluster that this file describes (JSON)")
       ->type_name("FILE")
       ->group("Output");
-  app.add_option("--svg", options->drawing, "draw that with Graphviz")->type_name("FILE")->group("Output");
+  app.add_option("--svg", options->drawing, "draw the plan as SVG (needs Graphviz)")
+      ->type_name("FILE")
+      ->group("Output");
   add_device_options(app, options->devices);
   add_switch(app, "--json", options->json, "print one JSON object with everything")->group("Output");
   add_talk_options(app, options->talk);
@@ -295,7 +300,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kInspectCommand = {"inspect", "[options] FILE",
-                                 "what a GGUF file holds, and the memory it needs",
+                                 "show what a GGUF file contains and the memory it needs",
                                  "Reads the description only, not the weights.\n"
                                  "\n"
                                  "Examples:\n"

@@ -1,4 +1,4 @@
-// weft lora-merge: a model's file with adapters made a part of it.
+// weft lora-merge: merge LoRA adapters into a model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,7 +54,8 @@ MergeAdaptersParams params_of(const LoraMergeOptions& options) {
   if (params.adapters.empty()) throw UsageError("which adapters? --lora FILE, or --lora-scaled FILE SCALE");
   if (options.type.empty()) return params;
   params.type = dtype_from_name(options.type);
-  if (!params.type) throw UsageError(fmt::format("--type: '{}' is no type, as f16 or q8_0", options.type));
+  if (!params.type)
+    throw UsageError(fmt::format("--type: unknown type '{}'; write e.g. f16 or q8_0", options.type));
   return params;
 }
 
@@ -83,8 +84,8 @@ int run(const LoraMergeOptions& options) {
   }
   if (n_repacked > 0)
     print(
-        fmt::format("{} matrices were quantised already and packed again, which loses more; --type f16 "
-                    "does not\n",
+        fmt::format("{} matrices were quantized before and are quantized again, which loses accuracy; "
+                    "--type f16 avoids that\n",
                     n_repacked));
   print(fmt::format("wrote {}: {} matrices of {} adapters added to\n", options.output, changed.size(),
                     params.adapters.size()));
@@ -97,15 +98,13 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("FILE")
       ->group("Files");
   add_adapter_files(app, options->adapters, "Files");
-  app.add_option("-o,--output,--output-file", options->output, "the result")
+  app.add_option("-o,--output,--output-file", options->output, "the GGUF file to write")
       ->type_name("FILE")
       ->group("Files");
-  app.add_option("--type", options->type,
-                 "of the matrices that change (default: each keeps its own, and is packed anew)")
+  app.add_option("--type", options->type, "type of the matrices that change (default: each keeps its type)")
       ->type_name("TYPE")
       ->group("Work");
-  add_size(app, "-t,--threads", options->n_threads, {0, kMaxThreads},
-           "threads (default 0: as many as there are cores)")
+  add_size(app, "-t,--threads", options->n_threads, {0, kMaxThreads}, "threads (default 0: all cores)")
       ->group("Work");
   add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
   add_talk_options(app, options->talk);
@@ -115,7 +114,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kLoraMergeCommand = {
-    "lora-merge", "[options] -m FILE --lora FILE -o FILE", "a model's file with adapters made a part of it",
+    "lora-merge", "[options] -m FILE --lora FILE -o FILE", "merge LoRA adapters into a model",
     "Adds scale * alpha / rank * B A of each LoRA adapter to the model's matrices, and writes the model "
     "anew:\n"
     "what it gives with the adapters beside it, at the cost of the model alone. The result appears whole or "

@@ -66,7 +66,7 @@ int run(const Options& options) {
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("COMMAND", options->command, "the page of this command (default: that of weft itself)");
+  app.add_option("COMMAND", options->command, "print the page of this command (default: weft's own page)");
   app.add_option("--install", options->folder,
                  "write all pages and the completions of all shells below this folder, as share/ has them")
       ->type_name("FOLDER")
@@ -76,7 +76,7 @@ std::function<int()> prepare(CLI::App& app) {
 
 }  // namespace
 
-const Command kManCommand = {"man", "[COMMAND]", "the manual",
+const Command kManCommand = {"man", "[COMMAND]", "print the manual",
                              "Prints a manual page for man.\n"
                              "\n"
                              "Examples:\n"

@@ -144,9 +144,9 @@ std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::Option* const packed =
       add_switch(app, "--packed", options->packed,
-                 "list the packed weights that are kept for fast starts, and what they take");
+                 "list the packed weights that are kept for fast starts, and their size");
   add_switch(app, "--clear-packed", options->clear_packed,
-             "remove them; the next start of a model packs again")
+             "remove all packed weights; the next start packs them again")
       ->excludes(packed);
   app.add_option("--remove", options->removed, "remove a model, by its whole name; may be given again")
       ->type_name("NAME")
@@ -160,7 +160,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kModelsCommand = {
-    "models", "[--packed | --clear-packed | --remove NAME] [--json]", "what is in the model cache",
+    "models", "[--packed | --clear-packed | --remove NAME] [--json]", "list the models in the cache",
     "The cache is ${WEFT_CACHE:-$HOME/.cache/weft}/models. -m takes a name from "
     "here, or a part that only one has.\n"
     "Packed weights of models that were run are kept beside it, in "

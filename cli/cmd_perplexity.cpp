@@ -1,4 +1,4 @@
-// weft perplexity: how well a model foretells a text, and how far it is from another one.
+// weft perplexity: compute the perplexity of a model on a text, and how far it is from another one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -271,51 +271,49 @@ int run(const PerplexityOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<PerplexityOptions>();
   const std::string group = "Text";
-  app.add_option("-f,--file", options->file, "the text, - for the standard input")
+  app.add_option("-f,--file", options->file, "the text; - for standard input")
       ->type_name("FILE")
       ->group(group);
-  add_size(app, "-c,--ctx-size", options->n_ctx, {4, kMaxChunk}, "tokens of a chunk (default 512)")
+  add_size(app, "-c,--ctx-size", options->n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")
       ->group(group);
   add_size(app, "--chunks", options->n_chunks, {0}, "chunks to read (default 0: all)")->group(group);
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
-           "tokens that are computed together, in as many chunks (default 2048)")
+           "tokens per step, over several chunks (default 2048)")
       ->group(group);
   const std::string tasks = "Tasks";
-  add_switch(app, "--hellaswag", options->hellaswag, "the file has stories, each with four endings")
-      ->group(tasks);
+  add_switch(app, "--hellaswag", options->hellaswag, "the file has HellaSwag tasks")->group(tasks);
   add_size(app, "--hellaswag-tasks", options->hellaswag_tasks, {0, kMostTasks, "0: all"},
-           "so many of them, chosen by chance (default 400)")
+           "number of tasks, chosen at random (default 400; 0: all)")
       ->group(tasks);
-  add_switch(app, "--winogrande", options->winogrande, "the file has sentences, each with two words for a _")
-      ->group(tasks);
+  add_switch(app, "--winogrande", options->winogrande, "the file has WinoGrande tasks")->group(tasks);
   add_size(app, "--winogrande-tasks", options->winogrande_tasks, {0, kMostTasks, "0: all"},
-           "so many of them, chosen by chance (default 0: all)")
+           "number of tasks, chosen at random (default 0: all)")
       ->group(tasks);
-  add_switch(app, "--multiple-choice", options->multiple_choice, "the file has questions with answers")
+  add_switch(app, "--multiple-choice", options->multiple_choice, "the file has multiple-choice tasks")
       ->group(tasks);
   add_size(app, "--multiple-choice-tasks", options->multiple_choice_tasks, {0, kMostTasks, "0: all"},
-           "so many of them, chosen by chance (default 0: all)")
+           "number of tasks, chosen at random (default 0: all)")
       ->group(tasks);
   const std::string reference = "Reference";
   app.add_option("--save-all-logits", options->save_logits,
-                 "write what the model holds of each token, to compare others with")
+                 "write the model's logits, as a reference for --kl-divergence-base")
       ->type_name("FILE")
       ->group(reference);
-  app.add_option("--kl-divergence-base", options->base,
-                 "compare with what another model held, on the text that is in that file")
+  app.add_option("--kl-divergence-base", options->base, "compare with the logits in this file, on its text")
       ->type_name("FILE")
       ->group(reference);
   add_cache_type_options(app, options->context, "Cache");
   add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
   add_model_options(app, options->model);
   add_talk_options(app, options->talk);
+  add_verbose_option(app, options->talk);
   return [options] { return run(*options); };
 }
 
 }  // namespace
 
 const Command kPerplexityCommand = {
-    "perplexity", "[options] -f FILE", "how well a model foretells a text",
+    "perplexity", "[options] -f FILE", "compute the perplexity of a model on a text",
     "Cuts a text into chunks, each read anew, and scores the second half of each: e to the mean of\n"
     "-log(probability) of its tokens, with the standard error. llama-perplexity finds the same number. A "
     "file of\n"

@@ -52,9 +52,9 @@ int run(const Options& options) {
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("NAME", options->names, "the models");
+  app.add_option("NAME", options->names, "names of models");
   add_size(app, "--connections", options->download.n_connections, {1, kMaxConnections},
-           "parts of a file that are fetched at the same time (default 4)");
+           "connections per file (default 4)");
   add_switch(app, "--json", options->json, "print JSON")->group("Output");
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
@@ -63,7 +63,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kPullCommand = {
-    "pull", "NAME...", "fetch models by their names into the model cache",
+    "pull", "NAME...", "download models into the model cache",
     "Names are\n"
     "  USER/REPO[:TYPE]               of Hugging Face; without a type Q4_K_M, or what is nearest to it\n"
     "  USER/REPO:FILE.gguf            one file of it\n"

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <map>
@@ -16,6 +17,7 @@
 #include "hub_models.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "option_table.h"
 #include "options.h"
 #include "text_format.h"
 #include "weft/error.h"
@@ -40,13 +42,13 @@ DType type_of(const std::string& option, const std::string& word) {
   std::string known;
   for (const DTypeInfo& type : all_dtypes())
     if (type.kind != DTypeKind::kInteger) known += (known.empty() ? "" : ", ") + std::string(type.name);
-  throw UsageError(fmt::format("{}: '{}' is no type; known are {}", option, word, known));
+  throw UsageError(fmt::format("{}: unknown type '{}'; known are {}", option, word, known));
 }
 
 QuantizeRule rule_of(const std::string& option, const std::string& text) {
   const auto at = text.rfind('=');
   if (at == std::string::npos || at == 0)
-    throw UsageError(fmt::format("{}: '{}' is no PATTERN=TYPE, as ffn_down=q6_K", option, text));
+    throw UsageError(fmt::format("{}: '{}' is not PATTERN=TYPE, e.g. ffn_down=q6_K", option, text));
   return {text.substr(0, at), type_of(option, text.substr(at + 1))};
 }
 
@@ -62,7 +64,8 @@ std::vector<int> layers_of(const std::string& text) {
   std::vector<int> layers;
   for (const std::string& word : CLI::detail::split(text, ',')) {
     const std::optional<int> layer = number_of<int>(CLI::detail::trim_copy(word));
-    if (!layer) throw UsageError(fmt::format("--prune-layers: '{}' is no list of layers, as 4,5,9", text));
+    if (!layer)
+      throw UsageError(fmt::format("--prune-layers: '{}' is not a list of layers, e.g. 4,5,9", text));
     layers.push_back(*layer);
   }
   return layers;
@@ -80,7 +83,7 @@ MetadataChange change_of(const std::string& text) {
     if (const auto number = number_of<double>(value); type == "float" && number) return {key, *number};
   }
   throw UsageError(
-      fmt::format("--override-kv: '{}' is no KEY=TYPE:VALUE with a type int, float, bool or str", text));
+      fmt::format("--override-kv: '{}' is not KEY=TYPE:VALUE with a type int, float, bool or str", text));
 }
 
 struct Words {
@@ -89,6 +92,11 @@ struct Words {
   bool copy = false;
   std::optional<int> n_threads = {};
 };
+
+std::string upper(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
+  return text;
+}
 
 bool is_copy(const std::string& word) { return CLI::detail::to_lower(word) == "copy"; }
 
@@ -105,7 +113,8 @@ Words words_of(const QuantizeOptions& options) {
   if (!is_mix(words.back())) {
     std::vector<std::string> names;
     for (const QuantizeMix& mix : quantize_mixes()) names.emplace_back(mix.name);
-    throw UsageError(fmt::format("'{}' is no mix; known are {}", words.back(), fmt::join(names, ", ")));
+    throw UsageError(fmt::format("unknown quantization type '{}'{}; known are {}", words.back(),
+                                 did_you_mean(upper(words.back()), names), fmt::join(names, ", ")));
   }
   Words result{
       .from = find_model(words[0], options.talk), .copy = is_copy(words.back()), .n_threads = n_threads};
@@ -168,6 +177,7 @@ Json to_json(const QuantizeResult& result, const Words& words, bool dry_run) {
           {"bytes_from", result.bytes_from},
           {"bytes_to", result.bytes_to},
           {"bits_per_weight", result.bits_per_weight},
+          {"notes", result.notes},
           {"tensors", std::move(tensors)}};
 }
 
@@ -193,9 +203,9 @@ std::string to_report(const QuantizeResult& result, bool all) {
   out += fmt::format("{}: {} to {}, {:.2f} bits a weight\n", result.mix, bytes_text(result.bytes_from),
                      bytes_text(result.bytes_to), result.bits_per_weight);
   if (n_fallbacks > 0)
-    out +=
-        fmt::format("{} tensors have rows that are no multiple of their type's block, and got another type\n",
-                    n_fallbacks);
+    out += fmt::format(
+        "{} tensors got another type: the length of their rows is not a multiple of the type's block\n",
+        n_fallbacks);
   return out;
 }
 
@@ -203,7 +213,7 @@ int run(const QuantizeOptions& options) {
   const Words words = words_of(options);
   QuantizeParams params = params_of(options, words);
   if (!words.copy && find_quantize_mix(words.mix)->wants_importance && params.importance.empty())
-    note(options.talk, fmt::format("weft: {} without --imatrix loses much more than with one", words.mix));
+    note(options.talk, fmt::format("weft: note: {} loses much less accuracy with --imatrix", words.mix));
   QuantizeResult result;
   if (options.dry_run) {
     result = plan_quantize(words.from, params, words.to);
@@ -216,6 +226,7 @@ int run(const QuantizeOptions& options) {
     };
     result = quantize(words.from, words.to, params);
   }
+  for (const std::string& text : result.notes) note(options.talk, "weft: note: " + text);
   if (options.json) {
     print(to_text(to_json(result, words, options.dry_run), 2));
   } else {
@@ -228,77 +239,81 @@ int run(const QuantizeOptions& options) {
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<QuantizeOptions>();
-  app.add_option("FILE", options->words, "the model, perhaps the result's file, the mix, and perhaps threads")
+  app.add_option("FILE", options->words,
+                 "the model, the result's file (optional), the quantization type, and threads (optional)")
       ->type_name("FILE");
   const std::string group = "Types";
   app.add_option("--imatrix", options->params.importance,
-                 "how much columns matter: a file of weft imatrix, or llama-imatrix")
+                 "importance matrix: a file of 'weft imatrix' or llama-imatrix")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--include-weights", options->params.important,
-                 "use it for tensors whose names contain this only; may be given several times")
+                 "use the importance matrix only for tensors whose names contain TEXT; may be given again")
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->group(group);
   app.add_option("--exclude-weights", options->params.unimportant,
-                 "use it for all others; may be given several times")
+                 "do not use the importance matrix for tensors whose names contain TEXT; may be given again")
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->group(group);
   app.add_option(
          "--tensor-type", options->rules,
-         "PATTERN=TYPE: matrices whose names the regular expression is found in; the first that fits wins")
+         "type of matrices whose names match the regular expression; may be given again, the first match "
+         "counts")
       ->type_name("PATTERN=TYPE")
       ->allow_extra_args(false)
       ->group(group);
   app.add_option("--tensor-type-file", options->rules_file,
-                 "such rules, a word each; lines that begin with # are none")
+                 "a file of such rules, separated by spaces or newlines; # begins a comment line")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--output-tensor-type", options->output_type, "the head's type")
+  app.add_option("--output-tensor-type", options->output_type, "type of the output matrix")
       ->type_name("TYPE")
       ->group(group);
-  app.add_option("--token-embedding-type", options->embedding_type, "the type of the table of embeddings")
+  app.add_option("--token-embedding-type", options->embedding_type, "type of the token embeddings")
       ->type_name("TYPE")
       ->group(group);
-  add_switch(app, "--leave-output-tensor", options->params.keep_output, "leave the head as it is")
+  add_switch(app, "--leave-output-tensor", options->params.keep_output, "keep the output matrix as it is")
       ->group(group);
-  add_switch(app, "--pure", options->params.pure, "all matrices in the mix's type")->group(group);
+  add_switch(app, "--pure", options->params.pure, "give all matrices the same type")->group(group);
   add_switch(app, "--allow-requantize", options->params.requantize,
-             "pack again what is quantised already, which loses more")
+             "quantize tensors that are quantized already; this loses more accuracy")
       ->group(group);
   const std::string model = "Model";
   app.add_option("--prune-layers", options->left_out_layers,
-                 "leave out these layers (4,5,9), and number those behind them anew")
+                 "leave out these layers (4,5,9); later layers get new numbers")
       ->type_name("LAYERS")
       ->group(model);
   app.add_option("--override-kv", options->metadata,
-                 "set a key of the metadata: int, float, bool or str; may be given several times")
+                 "set a metadata key; TYPE is int, float, bool or str; may be given again")
       ->type_name("KEY=TYPE:VALUE")
       ->allow_extra_args(false)
       ->group(model);
-  add_switch(app, "--keep-split", options->params.keep_split, "of a split set: write one, part for part")
+  add_switch(app, "--keep-split", options->params.keep_split,
+             "write a split model again as a split model, part for part")
       ->group(model);
   const std::string work = "Work";
-  add_switch(app, "--dry-run", options->dry_run, "show types and sizes, and write nothing")->group(work);
-  add_size(app, "-t,--threads", options->params.n_threads, {0, kMaxThreads},
-           "threads (default 0: as many as there are cores)")
+  add_switch(app, "--dry-run", options->dry_run, "print types and sizes, and write nothing")->group(work);
+  add_size(app, "-t,--threads", options->params.n_threads, {0, kMaxThreads}, "threads (default 0: all cores)")
       ->group(work);
   add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
   add_talk_options(app, options->talk);
+  add_verbose_option(app, options->talk);
   return [options] { return run(*options); };
 }
 
 }  // namespace
 
 const Command kQuantizeCommand = {
-    "quantize", "[options] FILE [RESULT] MIX [THREADS]", "a model's file in smaller types",
-    "Writes the model with its matrices in other types: Q4_K_M is the usual choice, Q8_0 loses next to "
-    "nothing,\n"
-    "and types below three bits need --imatrix to be of use. The result appears whole or not at all.\n"
-    "COPY in place of a mix keeps all types but those that a rule names.\n"
+    "quantize", "[options] FILE [RESULT] MIX [THREADS]", "quantize a model to smaller types",
+    "Writes the model with its matrices in other types. Q4_K_M is the usual choice, and Q8_0 loses almost "
+    "nothing.\n"
+    "Types below three bits need --imatrix. The result is written completely or not at all. COPY keeps all "
+    "types\n"
+    "except those that a rule sets.\n"
     "\n"
-    "Mixes: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q5_1, Q5_K_S, Q5_0, Q4_K_M, Q4_1, Q4_K_S, Q4_0, IQ4_NL, "
+    "Types: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q5_1, Q5_K_S, Q5_0, Q4_K_M, Q4_1, Q4_K_S, Q4_0, IQ4_NL, "
     "NVFP4,\n"
     "IQ4_XS, MXFP4, Q3_K_L, Q3_K_M, IQ3_M, IQ3_S, Q3_K_S, IQ3_XS, IQ3_XXS, Q2_K, Q2_K_S, IQ2_M, IQ2_S, "
     "IQ2_XS,\n"

@@ -46,7 +46,8 @@ int run(const RerankOptions& options) {
   const std::vector<std::string> documents = texts_of(options.input);
   const InterruptGuard interrupt;
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt);
-  Embedder embedder(loaded.model, {.n_threads = options.model.n_threads});
+  Embedder embedder(loaded.model, {.n_threads = options.model.n_threads,
+                                   .adapters = usual_adapters(options.model.adapters)});
   const RankedTexts result = rank(embedder, options.query, documents);
   std::vector<Ranked> ranked = result.ranked;
   if (options.n_best > 0) ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(options.n_best)));
@@ -65,23 +66,24 @@ int run(const RerankOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<RerankOptions>();
   const std::string group = "Texts";
-  app.add_option("-p,--prompt,--query", options->query, "the query that documents are held against")
+  app.add_option("-p,--prompt,--query", options->query, "the query to rank documents for")
       ->type_name("TEXT")
       ->group(group);
   add_text_options(app, options->input, "DOCUMENT", "the documents", group);
-  add_size(app, "-n,--top-n", options->n_best, {0}, "print the best N only (default 0: all)")
+  add_size(app, "-n,--top-n", options->n_best, {0}, "print only the best N (default 0: all)")
       ->group("Output");
   add_switch(app, "--json", options->json, "print one JSON object, as /v1/rerank of a server has it")
       ->group("Output");
   add_model_options(app, options->model);
   add_talk_options(app, options->talk);
+  add_verbose_option(app, options->talk);
   return [options] { return run(*options); };
 }
 
 }  // namespace
 
 const Command kRerankCommand = {
-    "rerank", "-p QUERY [options] [DOCUMENT ...]", "order documents by how well they answer a query",
+    "rerank", "-p QUERY [options] [DOCUMENT ...]", "rank documents by how well they match a query",
     "Prints a line for each document, the best one first: its score from 0 to 1, its number from 0, and "
     "itself; or\n"
     "JSON. The model must be a reranker, one with a classifier: it reads the query and a document together.\n"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "constraint_options.h"
+#include "escapes.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "media_options.h"
@@ -62,7 +64,7 @@ std::vector<Token> parse_tokens(const std::string& argument, int n_vocab) {
     const auto [rest, error] = std::from_chars(at, end, id);
     if (error != std::errc{}) {
       throw UsageError(
-          fmt::format("--tokens: '{}' is no token id",
+          fmt::format("--tokens: '{}' is not a token id",
                       std::string_view(at, std::min<std::size_t>(12, static_cast<std::size_t>(end - at)))));
     }
     if (id < 0 || id >= n_vocab) {
@@ -95,6 +97,11 @@ PromptWithMedia read_prompt(const RunOptions& options, const LoadedModel& loaded
       return place_media(tokenizer, pieces, media, mark);
     }
     tokens = tokenizer.encode(text, {.add_special = true, .parse_special = options.parse_special});
+    if (tokens.size() > 1 && tokens[0] == tokenizer.bos() && tokens[1] == tokenizer.bos())
+      note(options.talk,
+           fmt::format("weft: note: the prompt begins with two {} tokens: weft adds one, so leave it out of "
+                       "the text",
+                       tokenizer.piece(tokenizer.bos(), true)));
     // Nothing to go on from, and this vocabulary adds nothing by itself.
     if (tokens.empty() && tokenizer.bos() != kNoToken) tokens.push_back(tokenizer.bos());
   }
@@ -257,6 +264,12 @@ RunResult generate_cached(const PromptCacheOptions& cache, Context& context, Sam
   return result;
 }
 
+void replace_escapes(RunOptions& options) {
+  if (options.prompt) options.prompt = read_escapes(*options.prompt, options.sampling.escape);
+  options.stop = read_escapes(options.stop, options.sampling.escape);
+  cli::replace_escapes(options.sampling);
+}
+
 int run(const RunOptions& options) {
   check(options);
   const std::optional<Grammar> grammar = grammar_of(options.constraint);
@@ -279,7 +292,7 @@ int run(const RunOptions& options) {
   params.n_predict = options.n_predict;
   params.ignore_end = options.ignore_eos;
   params.context_shift = options.context_shift;
-  params.n_keep = options.n_keep;
+  params.n_keep = options.n_keep < 0 ? static_cast<int>(prompt.size()) : options.n_keep;
   params.stop = options.stop;
   params.special = options.special;
   std::unique_ptr<TokenConstraint> constraint;
@@ -322,54 +335,58 @@ int run(const RunOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   const std::string group = "Text";
-  app.add_option("-p,--prompt", options->prompt, "the text to continue")->type_name("TEXT")->group(group);
-  app.add_option("-f,--file", options->prompt_file, "the same from a file; '-': standard input")
+  app.add_option("-p,--prompt", options->prompt, "the prompt")->type_name("TEXT")->group(group);
+  app.add_option("-f,--file", options->prompt_file, "the prompt from a file; -: standard input")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--tokens", options->tokens, "the same as token ids: 1,2,3 or @FILE or '-'")
+  app.add_option("--tokens", options->tokens,
+                 "the prompt as token ids: 1,2,3, @FILE, or - for standard input")
       ->type_name("IDS")
       ->group(group);
   add_image_option(app, options->images, group);
   add_audio_option(app, options->sounds, group);
   add_mmproj_option(app, options->mmproj, group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
-           "tokens to generate at most (default -1: until the text ends or the context is full)")
+           "most tokens to generate (default -1: until the model ends the text or the context is full)")
       ->group(group);
-  add_switch(app, "--ignore-eos", options->ignore_eos, "go on where the model would end the text")
-      ->group(group);
+  add_switch(app, "--ignore-eos", options->ignore_eos, "continue after end tokens")->group(group);
   add_switch(app, "--context-shift", options->context_shift,
-             "when the context is full, forget the older half of the text and go on")
+             "when the context is full, forget the older half of the text and continue")
       ->group(group);
-  add_size(app, "--keep", options->n_keep, {0}, "tokens at the beginning that --context-shift keeps")
+  add_size(app, "--keep", options->n_keep, {-1, std::numeric_limits<int>::max(), "-1: the whole prompt"},
+           "tokens at the beginning that --context-shift keeps; -1: the whole prompt (default 4)")
       ->group(group);
-  app.add_option("--stop,-r,--reverse-prompt", options->stop, "end before this text; may be given again")
+  app.add_option("--stop,-r,--reverse-prompt", options->stop, "stop before this string; may be given again")
       ->type_name("TEXT")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
   add_switch(app, "--parse-special", options->parse_special,
-             "read control tokens such as <|im_end|> in the prompt")
+             "parse control tokens such as <|im_end|> in the prompt")
       ->group(group);
-  add_switch(app, "--special", options->special, "write control tokens such as <|im_end|> into the text")
-      ->group(group);
+  add_switch(app, "--special", options->special, "print control tokens such as <|im_end|>")->group(group);
   add_prompt_cache_options(app, options->cache, group);
   add_constraint_options(app, options->constraint);
-  add_size(app, "--chunk", options->n_chunk, {1}, "compute the prompt in pieces of N tokens")->group(group);
+  add_size(app, "--chunk", options->n_chunk, {1},
+           "prefill the prompt in chunks of N tokens (default: as the batch size)")
+      ->group(group);
   app.add_option(
          "--logits", options->logits_file,
-         "write the logits of every position as raw float32 [tokens][vocabulary] and generate nothing")
+         "write the logits of all prompt positions as raw float32 [tokens][vocabulary], and generate nothing")
       ->type_name("FILE")
       ->group(group);
-  add_switch(app, "--json", options->json, "print one JSON object at the end instead of the text")
-      ->group("Output");
+  add_switch(app, "--json", options->json, "print one JSON object instead of the text")->group("Output");
   add_generation_options(app, *options);
-  return [options] { return run(*options); };
+  return [options] {
+    replace_escapes(*options);
+    return run(*options);
+  };
 }
 
 }  // namespace
 
 const Command kRunCommand = {
-    "run", "-p TEXT [options]", "continue a text",
+    "run", "-p TEXT [options]", "generate text from a prompt",
     "The text goes to stdout as it comes; everything else to stderr. The prompt is taken as it is: for a\n"
     "conversation by the model's template see 'weft help chat'. Models with an encoder and a decoder (T5) "
     "read\n"

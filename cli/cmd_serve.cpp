@@ -138,7 +138,8 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
     own.insert(own.end(), spec.adapters.begin(), spec.adapters.end());
     for (const std::string_view name : own)
       if (!names.insert(name).second)
-        throw UsageError(fmt::format("two models or adapters are called '{}'; give them other names", name));
+        throw UsageError(
+            fmt::format("two models or adapters have the name '{}'; give them other names", name));
   }
   return specs;
 }
@@ -365,15 +366,19 @@ class SignalThread {
   std::thread thread_;
 };
 
-void check(const ServeOptions& options, Log& log) {
-  if (!options.sampling.logit_biases.empty())
-    throw UsageError("--logit-bias: requests bring their own (logit_bias)");
+// Before anything is loaded: what later steps would refuse as well.
+void check(const ServeOptions& options) {
+  (void)placement_params(options.model);
+  (void)template_text(options.chat_template);
+}
+
+void warn_if_open(const ServeOptions& options, Log& log) {
   if (!is_loopback(options.host) && !is_unix_socket(options.host) && options.keys.empty() &&
       options.key_file.empty())
-    log.write(
-        LogLevel::kWarning,
-        "other machines can reach this address and there is no API key (--api-key): whoever does can use it",
-        {{"host", options.host}});
+    log.write(LogLevel::kWarning,
+              "other machines can reach this address, and any client can use the server: set a key "
+              "(--api-key-file)",
+              {{"host", options.host}});
 }
 
 void print_welcome(const ServeOptions& options, const std::string& address, Log& log) {
@@ -398,13 +403,14 @@ void reload(const ServeOptions& options, server::Server& server, Log& log) {
 int run(const std::shared_ptr<ServeOptions>& options) {
   SignalThread signals;
   Log log(options->log, options->talk);
-  check(*options, log);
+  check(*options);
   std::unique_ptr<server::Trace> trace;
   if (!options->trace.empty()) trace = std::make_unique<server::Trace>(options->trace);
   ServiceNotifier systemd;
   std::atomic<bool> failed{false}, stopping{false};
 
   server::Server server(server_params(options, trace.get(), log));
+  warn_if_open(*options, log);
   print_welcome(*options, server.address(), log);
   systemd.status("loading the model");
   server.on_ready([&](const std::string& error) {
@@ -440,58 +446,59 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
       ->group(group);
   add_size(app, "--port", options.port, {0, 65535}, "port (default 8080; 0: any that is free)")->group(group);
   add_size(app, "--parallel", options.n_parallel, {1, 1024},
-           "completions computed at the same time, at most (default 64); others wait")
+           "most requests computed at the same time (default 64); others wait")
       ->group(group);
   add_size(app, "--max-queue", options.max_queue, {1, 1 << 20},
-           "completions that may wait (default 1024); more are told to come back (429)")
+           "most waiting requests (default 1024); more get status 429")
       ->group(group);
   add_size(app, "--timeout", options.timeout_s, {0, 1 << 20, "0: no limit"},
-           "seconds that a request may take (default 600); what it has written until then is its answer")
+           "most seconds per request (default 600); the response has what was generated until then")
       ->group(group);
-  app.add_option("--api-key", options.keys, "a key that clients must send; may be given again")
+  app.add_option(
+         "--api-key", options.keys,
+         "a key that clients must send; may be given again. Other users of this machine can read it in the "
+         "process list: prefer --api-key-file")
       ->type_name("KEY")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--api-key-file", options.key_file, "a file with a key a line")
+  app.add_option("--api-key-file", options.key_file, "a file with one key per line")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("-a,--alias", options.aliases,
-                 "name of the first model, as clients see it; may be given again")
+  app.add_option("-a,--alias", options.aliases, "name of the first model for clients; may be given again")
       ->type_name("NAME")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
   add_size(app, "--models-max", options.models_max, {0},
-           "models in memory at the same time, at most (default 0: as many as fit)")
+           "most models in memory at the same time (default 0: as many as fit)")
       ->group(group);
-  add_switch(
-      app, "--cors", options.cors,
-      "let pages of other origins use the server from a browser (default: only where there is an API key)")
+  add_switch(app, "--cors", options.cors,
+             "allow web pages of other origins to use the server (default: only with an API key)")
       ->group(group);
-  add_switch(app, "--metrics", options.metrics, "numbers for Prometheus at /metrics (default)")->group(group);
+  add_switch(app, "--metrics", options.metrics, "Prometheus metrics at /metrics (default)")->group(group);
   add_switch(app, "--webui", options.web_page, "the web page at / (default)")->group(group);
-  app.add_option("--slot-save-path", options.save_folder,
-                 "folder for saved sessions (default: none are saved)")
+  app.add_option("--slot-save-path", options.save_folder, "folder for saved slots (default: none)")
       ->type_name("DIR")
       ->group(group);
-  app.add_option("--access-log", options.access_log,
-                 "a line of JSON for each request; '-': standard error. Texts are never logged")
+  app.add_option(
+         "--access-log", options.access_log,
+         "log each request as a line of JSON; -: standard error. Prompts and responses are never logged")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--trace", options.trace, "steps and requests as a Chrome trace, for ui.perfetto.dev")
+  app.add_option("--trace", options.trace, "write steps and requests as a Chrome trace, for ui.perfetto.dev")
       ->type_name("FILE")
       ->group(group);
   add_size(app, "--shutdown-timeout", options.shutdown_timeout_s, {0, 1 << 20},
-           "seconds that answers may go on after SIGTERM (default 30)")
+           "most seconds that responses continue after SIGTERM (default 30)")
       ->group(group);
   add_size(app, "--drain-delay", options.drain_delay_s, {0, 1 << 20},
-           "seconds after SIGTERM in which requests are still taken while /ready says no (default 0)")
+           "seconds after SIGTERM in which the server accepts requests while /ready fails (default 0)")
       ->group(group);
   add_mmproj_option(app, options.mmproj, group);
   add_template_options(app, options.chat_template, group);
   add_size(app, "-n,--predict,--n-predict", options.n_predict, kPredictRange,
-           "tokens of an answer, at most, where a request does not say (default -1: no limit)")
+           "most tokens of a response, unless the request says (default -1: no limit)")
       ->group(group);
 }
 
@@ -502,15 +509,24 @@ std::function<int()> prepare(CLI::App& app) {
   app.remove_option(app.get_option("--model"));
   app.add_option(
          "-m,--model", options->models,
-         "a GGUF file, or a name in the model cache; may be given again, the first one is the default. "
-         "Without: the default model, and all others of the cache when they are asked for")
+         "a GGUF file, a model's folder, or a name in the model cache; may be given again, the first is the "
+         "default. Without it: the default model, and all others of the cache on request")
       ->type_name("FILE")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group("Model");
   add_context_options(app, options->context);
+  app.remove_option(app.get_option("--ctx-size"));
+  add_size(
+      app, "-c,--ctx-size", options->context.n_ctx, {0},
+      "tokens in the KV cache, which all requests share (default: by the model and the machine's memory, at "
+      "most 128k)")
+      ->group("Context");
   add_sampling_options(app, options->sampling);
+  // Tokens are those of one model, and requests bring their own (logit_bias, dry_sequence_breakers).
+  for (const char* name : {"--logit-bias", "--dry-sequence-breaker"}) app.remove_option(app.get_option(name));
   add_talk_options(app, options->talk);
+  add_verbose_option(app, options->talk);
   add_log_options(app, options->log);
   return [options] { return run(options); };
 }

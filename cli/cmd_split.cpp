@@ -34,7 +34,7 @@ std::uint64_t bytes_of(const std::string& text) {
   const std::string digits = text.substr(0, text.size() - 1);
   if (unit == 0 || digits.empty() || digits.size() > 9 ||
       digits.find_first_not_of("0123456789") != std::string::npos || std::stoull(digits) == 0)
-    throw UsageError(fmt::format("--split-max-size: '{}' is no size; write it as 2G or 500M", text));
+    throw UsageError(fmt::format("--split-max-size: '{}' is not a size; write e.g. 2G or 500M", text));
   return std::stoull(digits) * unit;
 }
 
@@ -74,15 +74,15 @@ int run_split(const SplitOptions& options) {
 
 std::function<int()> prepare_split(CLI::App& app) {
   auto options = std::make_shared<SplitOptions>();
-  app.add_option("FILE", options->words, "the model, and how the parts' names begin")->type_name("FILE");
+  app.add_option("FILE", options->words, "the model, and the prefix of the parts' names")->type_name("FILE");
   const std::string group = "Parts";
   add_size(app, "--split-max-tensors", options->max_tensors, {0},
-           "tensors of a part (default 128, unless a size is given)")
+           "most tensors per part (default 128, unless a size is given)")
       ->group(group);
-  app.add_option("--split-max-size", options->max_size, "bytes of a part: 2G, 500M")
+  app.add_option("--split-max-size", options->max_size, "most bytes per part: 2G, 500M")
       ->type_name("SIZE")
       ->group(group);
-  add_switch(app, "--dry-run", options->dry_run, "show the parts, and write nothing")->group(group);
+  add_switch(app, "--dry-run", options->dry_run, "print the parts, and write nothing")->group(group);
   add_switch(app, "--json", options->json, "print JSON")->group("Output");
   add_talk_options(app, options->talk);
   return [options] { return run_split(*options); };
@@ -102,14 +102,14 @@ int run_merge(const SplitOptions& options) {
 
 std::function<int()> prepare_merge(CLI::App& app) {
   auto options = std::make_shared<SplitOptions>();
-  app.add_option("FILE", options->words, "any part, and the result's file")->type_name("FILE");
+  app.add_option("FILE", options->words, "any part, and the file to write")->type_name("FILE");
   add_talk_options(app, options->talk);
   return [options] { return run_merge(*options); };
 }
 
 }  // namespace
 
-const Command kSplitCommand = {"split", "[options] FILE PREFIX", "a model's file in several",
+const Command kSplitCommand = {"split", "[options] FILE PREFIX", "split a model into several files",
                                "Writes PREFIX-00001-of-00003.gguf and so on, each whole or not at all. Every "
                                "command reads the set by any of\n"
                                "its parts.\n"
@@ -119,7 +119,7 @@ const Command kSplitCommand = {"split", "[options] FILE PREFIX", "a model's file
                                "  weft split --dry-run --split-max-tensors 100 model.gguf model\n",
                                prepare_split};
 
-const Command kMergeCommand = {"merge", "[options] FILE RESULT", "a split model as one file",
+const Command kMergeCommand = {"merge", "[options] FILE RESULT", "merge a split model into one file",
                                "Reads a set by any of its parts, and writes one file: whole, or not at all.\n"
                                "\n"
                                "Example:\n"

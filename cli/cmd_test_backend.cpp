@@ -70,7 +70,7 @@ int run(const TestOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<TestOptions>();
   app.add_option("DEVICE", options->device, "a device, as 'weft devices' names it (default: cpu)");
-  app.add_option("--op", options->op, "this op alone")->type_name("OP")->group("Options");
+  app.add_option("--op", options->op, "test only this op")->type_name("OP")->group("Options");
   add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
@@ -79,7 +79,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kTestBackendCommand = {
-    "test-backend", "[options] [DEVICE]", "whether a device computes what it should",
+    "test-backend", "[options] [DEVICE]", "test whether a device computes correctly",
     "Runs every op with every type on the device and compares with plain sums in double. Cases that a "
     "device\n"
     "does not support are left to the CPU when a model runs. Exits with 1 where a case fails.\n"

@@ -45,7 +45,7 @@ std::string listing(const Tokenizer& tokenizer, std::string_view text, const Tok
 int run(const TokenizeOptions& options) {
   const Tokenizer tokenizer = load_tokenizer(find_model(options.model, options.talk), options.pre_tokenizer);
   for (const std::string& what : tokenizer.notes()) note(options.talk, "note: " + printable(what));
-  const std::string text = read_text(options.file);
+  const std::string text = read_bytes(options.file);
   std::string out;
   if (options.null) {
     for (std::size_t begin = 0; begin < text.size();) {
@@ -71,14 +71,16 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("FILE")
       ->group(group);
   add_pre_tokenizer_option(app, options->pre_tokenizer, group);
-  add_switch(app, "--null", options->null, "the file holds several texts, each ended by a zero byte")
+  add_switch(app, "--null", options->null, "the input has several texts, each ended by a zero byte")
       ->group(group);
-  add_switch(app, "--json", options->json, "print one array of ids for each text, a line each")
+  add_switch(app, "--json", options->json, "print a JSON array of ids for each text, one per line")
       ->group("Output");
-  add_switch(app, "--bos", options->bos, "add what the model wants around a text; --no-bos leaves it out")
+  add_switch(app, "--bos", options->bos,
+             "add the special tokens that the model expects around a text (default)")
       ->group(group);
-  add_switch(app, "--special", options->special,
-             "read control tokens such as <|im_end|> in the text; --no-special takes them as plain text")
+  add_switch(
+      app, "--special", options->special,
+      "parse control tokens such as <|im_end|> in the text (default); --no-special takes them as plain text")
       ->group(group);
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
@@ -87,7 +89,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kTokenizeCommand = {
-    "tokenize", "[options] < TEXT", "text to token ids",
+    "tokenize", "[options] < TEXT", "convert text to token ids",
     "Prints one token a line, its id and its text as a JSON string; with --json one array of ids.\n"
     "\n"
     "Examples:\n"

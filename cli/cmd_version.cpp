@@ -41,7 +41,7 @@ std::function<int()> prepare(CLI::App& app) {
 
 }  // namespace
 
-const Command kVersionCommand = {"version", "[--json]", "which weft this is",
+const Command kVersionCommand = {"version", "[--json]", "print the version",
                                  "Example:\n  weft version --json\n", prepare};
 
 }  // namespace weft::cli

@@ -18,18 +18,18 @@ const GrammarLimits kLimits = {
 }  // namespace
 
 void add_constraint_options(CLI::App& app, ConstraintOptions& options) {
-  const std::string group = "Form of the answer";
-  app.add_option("--grammar", options.grammar, "hold the text to a grammar (GBNF, begins at the rule root)")
+  const std::string group = "Constraints";
+  app.add_option("--grammar", options.grammar, "constrain the output to a grammar (GBNF; starts at the rule root)")
       ->type_name("GBNF")
       ->group(group);
-  app.add_option("--grammar-file", options.grammar_file, "the same from a file")
+  app.add_option("--grammar-file", options.grammar_file, "the grammar from a file")
       ->type_name("FILE")
       ->group(group);
   app.add_option("-j,--json-schema", options.schema,
-                 "hold the text to JSON that this schema allows; '{}': any JSON")
+                 "constrain the output to JSON that matches this schema; '{}': any JSON")
       ->type_name("SCHEMA")
       ->group(group);
-  app.add_option("--json-schema-file", options.schema_file, "the same from a file")
+  app.add_option("--json-schema-file", options.schema_file, "the JSON schema from a file")
       ->type_name("FILE")
       ->group(group);
 }
@@ -51,7 +51,7 @@ std::optional<Grammar> grammar_of(const ConstraintOptions& options) {
     if (source.value.empty()) continue;
     if (given != nullptr)
       throw UsageError(
-          fmt::format("{} and {} both say what the text must be; give one of them", given, source.option));
+          fmt::format("{} and {} both constrain the output; give one of them", given, source.option));
     given = source.option;
     const std::string text = source.is_file ? read_text(source.value) : source.value;
     const std::string where =

@@ -41,10 +41,10 @@ std::string overview() {
   out += fmt::format(
       "  help          explain a command: weft help run\n"
       "\nExamples:\n"
-      "  weft run -p \"Once upon a time\" -n 64     continue a text\n"
-      "  weft chat -m gemma                       talk to a model of the cache\n"
+      "  weft run -p \"Once upon a time\" -n 64     generate text from a prompt\n"
+      "  weft chat -m gemma                       chat with a model of the cache\n"
       "  weft serve                               an OpenAI-compatible server with a web page\n"
-      "  weft inspect model.gguf                  what a file holds\n"
+      "  weft inspect model.gguf                  show what a file contains\n"
       "\nModels are looked for in ${{WEFT_CACHE:-$HOME/.cache/weft}}/models.\n"
       "Exit codes: {}\n",
       kExitCodes);

@@ -90,22 +90,23 @@ void add_hub_options(CLI::App& app, std::string& model, const std::string& group
       throw UsageError(fmt::format("--hf-repo: '{}' is not like USER/REPO or USER/REPO:Q4_K_M",
                                    fetch::shown_address(text)));
   };
-  CLI::Option* const repo = app.add_option_function<std::string>(
-                                   "--hf-repo", add_name,
-                                   "a model of Hugging Face, fetched once (Q4_K_M unless a type is named); "
-                                   "ollama:NAME as well")
-                                ->type_name("USER/REPO[:TYPE]")
-                                ->group(group);
+  CLI::Option* const repo =
+      app.add_option_function<std::string>("--hf-repo", add_name,
+                                           "a model on Hugging Face, downloaded once (default type: Q4_K_M); "
+                                           "ollama:NAME is also accepted")
+          ->type_name("USER/REPO[:TYPE]")
+          ->group(group);
   app.add_option_function<std::string>(
          "--hf-file",
          [&model](const std::string& file) {
            const auto name = parsed(model);
            if (!name || !name->tag.empty() || !parsed(model + ":" + file) || !file.ends_with(".gguf"))
-             throw UsageError(
-                 fmt::format("--hf-file: '{}' is no GGUF file of a repository without a type", file));
+             throw UsageError(fmt::format(
+                 "--hf-file: '{}' is not a GGUF file; give it with --hf-repo USER/REPO without a type",
+                 file));
            model += ":" + file;
          },
-         "that file of it")
+         "the file of that repository")
       ->needs(repo)
       ->type_name("FILE")
       ->group(group);
@@ -113,11 +114,11 @@ void add_hub_options(CLI::App& app, std::string& model, const std::string& group
          "--model-url",
          [&model](const std::string& url) {
            if (url.find("://") == std::string::npos || !parsed(url))
-             throw UsageError(
-                 fmt::format("--model-url: '{}' is no address of a GGUF file", fetch::shown_address(url)));
+             throw UsageError(fmt::format("--model-url: '{}' is not an address of a GGUF file",
+                                          fetch::shown_address(url)));
            model = url;
          },
-         "a GGUF file's address, fetched once")
+         "address of a GGUF file, downloaded once")
       ->excludes(repo)
       ->type_name("URL")
       ->group(group);

@@ -15,7 +15,7 @@ Json parse_json(std::string_view text) {
     });
   } catch (const Json::parse_error& error) {
     throw Error(ErrorCode::kInvalidFile,
-                fmt::format("this is no JSON: byte {} cannot stand there", error.byte));
+                fmt::format("this is not JSON: unexpected byte {}", error.byte));
   } catch (const Json::out_of_range&) {
     throw Error(ErrorCode::kInvalidFile, "it has a number that is out of range");
   }

@@ -1,183 +1,354 @@
 #include "line_editor.h"
 
-#include <histedit.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cwchar>
-#include <iostream>
+#include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "edit_buffer.h"
+#include "graphemes.h"
+#include "line_history.h"
+#include "screen_lines.h"
 #include "terminal.h"
+#include "text_format.h"
 
 namespace weft::cli {
 namespace {
 
-constexpr int kHistorySize = 1000;
-constexpr char kEscapeMark = '\1';  // around what takes no room in a prompt
-constexpr std::wstring_view kPasteEnd = L"\033[201~";
+constexpr std::string_view kPasteBegin = "\033[200~";
+constexpr std::string_view kPasteEnd = "\033[201~";
+constexpr std::string_view kInterrupt = "\003", kEnd = "\004", kSearch = "\022", kCancel = "\007";
+constexpr std::string_view kClear = "\014", kSuspend = "\032";
+constexpr char kEscape = '\033';
+
+/// What keys do to the text. A key is what the terminal sends for it.
+const std::map<std::string_view, void (EditBuffer::*)()>& edits() {
+  static const std::map<std::string_view, void (EditBuffer::*)()> kEdits = {
+      {"\001", &EditBuffer::move_home},
+      {"\033[H", &EditBuffer::move_home},
+      {"\033OH", &EditBuffer::move_home},
+      {"\033[1~", &EditBuffer::move_home},
+      {"\033[7~", &EditBuffer::move_home},
+      {"\005", &EditBuffer::move_end},
+      {"\033[F", &EditBuffer::move_end},
+      {"\033OF", &EditBuffer::move_end},
+      {"\033[4~", &EditBuffer::move_end},
+      {"\033[8~", &EditBuffer::move_end},
+      {"\002", &EditBuffer::move_left},
+      {"\033[D", &EditBuffer::move_left},
+      {"\033OD", &EditBuffer::move_left},
+      {"\006", &EditBuffer::move_right},
+      {"\033[C", &EditBuffer::move_right},
+      {"\033OC", &EditBuffer::move_right},
+      {"\033b", &EditBuffer::move_word_left},
+      {"\033[1;5D", &EditBuffer::move_word_left},
+      {"\033[1;3D", &EditBuffer::move_word_left},
+      {"\033f", &EditBuffer::move_word_right},
+      {"\033[1;5C", &EditBuffer::move_word_right},
+      {"\033[1;3C", &EditBuffer::move_word_right},
+      {"\010", &EditBuffer::erase_before},
+      {"\177", &EditBuffer::erase_before},
+      {"\004", &EditBuffer::erase_after},
+      {"\033[3~", &EditBuffer::erase_after},
+      {"\027", &EditBuffer::kill_word_before},
+      {"\033\177", &EditBuffer::kill_word_before},
+      {"\033d", &EditBuffer::kill_word_after},
+      {"\025", &EditBuffer::kill_before},
+      {"\013", &EditBuffer::kill_after},
+      {"\031", &EditBuffer::yank},
+      {"\024", &EditBuffer::transpose},
+  };
+  return kEdits;
+}
+
+bool is_enter(std::string_view key) { return key == "\r" || key == "\n"; }
+bool is_text(std::string_view key) {
+  const auto lead = static_cast<unsigned char>(key[0]);
+  return key == "\t" || (lead >= 0x20 && lead != 0x7f);
+}
+
+/// While it lives, each key reaches the program at once, Ctrl-C and Ctrl-Z too, and pastes are marked.
+class RawMode {
+ public:
+  RawMode() { enter(); }
+  ~RawMode() { leave(); }
+  RawMode(const RawMode&) = delete;
+  RawMode& operator=(const RawMode&) = delete;
+
+  /// As Ctrl-Z does outside: returns when the program goes on.
+  void suspend() {
+    leave();
+    ::raise(SIGTSTP);
+    enter();
+  }
+
+ private:
+  void enter() {
+    ::tcgetattr(STDIN_FILENO, &before_);
+    termios raw = before_;
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG | IEXTEN);
+    raw.c_iflag &= ~static_cast<tcflag_t>(ICRNL | INLCR | IGNCR | IXON | ISTRIP);
+    raw.c_cc[VMIN] = 1;
+    raw.c_cc[VTIME] = 0;
+    ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+    print("\033[?2004h");
+  }
+  void leave() const {
+    std::fputs("\033[?2004l", stdout);
+    std::fflush(stdout);
+    ::tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
+  }
+
+  termios before_{};
+};
+
+std::string line_of_paste(std::string_view pasted) {
+  std::string text;
+  for (std::size_t i = 0; i < pasted.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(pasted[i]);
+    // Terminals send the ends of lines as the Enter key would.
+    if (byte == '\r' && pasted.substr(i + 1).starts_with('\n')) continue;
+    if (byte == '\r' || byte == '\n')
+      text += '\n';
+    else if (byte == '\t' || (byte >= 0x20 && byte != 0x7f))
+      text += pasted[i];
+  }
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+// Ends where a line ends. Another signal than those that are handled may end the read as well.
+LineEditor::Result read_plain(std::string& line) {
+  char c = 0;
+  while (true) {
+    const int next = std::fgetc(stdin);
+    if (next == EOF) {
+      const bool interrupted = std::ferror(stdin) != 0 && errno == EINTR;
+      std::clearerr(stdin);
+      if (interrupted) return LineEditor::Result::kInterrupted;
+      return line.empty() ? LineEditor::Result::kEnd : LineEditor::Result::kLine;
+    }
+    c = static_cast<char>(next);
+    if (c == '\n') break;
+    line += c;
+  }
+  if (line.ends_with('\r')) line.pop_back();
+  return LineEditor::Result::kLine;
+}
 
 }  // namespace
 
-struct LineEditor::Terminal {
-  explicit Terminal(std::filesystem::path file) : history_file(std::move(file)) {
-    use_utf8();
-    HistEvent event;
-    history = ::history_init();
-    ::history(history, &event, H_SETSIZE, kHistorySize);
-    ::history(history, &event, H_SETUNIQUE, 1);
-    if (!history_file.empty()) ::history(history, &event, H_LOAD, history_file.c_str());
-    editor = ::el_init("weft", stdin, stdout, stderr);
-    ::el_set(editor, EL_CLIENTDATA, this);
-    ::el_set(editor, EL_PROMPT_ESC, &Terminal::prompt_of, kEscapeMark);
-    ::el_set(editor, EL_EDITOR, "emacs");
-    ::el_set(editor, EL_HIST, ::history, history);
-    ::el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    ::el_source(editor, nullptr);  // ~/.editrc
-    // The wide form keeps these literals; the narrow one leaks its copies of them.
-    ::el_wset(editor, EL_ADDFN, L"weft-interrupt", L"give the line up", &Terminal::on_interrupt);
-    ::el_set(editor, EL_BIND, "^C", "weft-interrupt", nullptr);
-    ::el_wset(editor, EL_ADDFN, L"weft-paste", L"insert what is pasted", &Terminal::on_paste);
-    ::el_set(editor, EL_BIND, "\\e[200~", "weft-paste", nullptr);
-    ::el_wset(editor, EL_GETCFN, &Terminal::read_character);
-    columns = columns_of(STDOUT_FILENO);
+class LineEditor::Terminal {
+ public:
+  explicit Terminal(std::filesystem::path history_file) : history_(std::move(history_file)) {}
+
+  Result read(const std::string& prompt, bool color, std::string& line) {
+    prompt_ = prompt;
+    color_ = color;
+    buffer_ = {};
+    screen_.forget();
+    columns_ = columns_of(STDOUT_FILENO);
+    position_ = history_.lines().size();
+    RawMode raw;
+    const Result result = edit(raw);
+    buffer_.move_to_end();
+    draw();
+    if (result != Result::kEnd) print(screen_.leave());
+    line = buffer_.text();
+    if (result == Result::kLine) history_.add(line);
+    return result;
   }
-  ~Terminal() {
-    HistEvent event;
-    if (!history_file.empty()) {
-      std::error_code ignored;
-      std::filesystem::create_directories(history_file.parent_path(), ignored);
-      ::history(history, &event, H_SAVE, history_file.c_str());
-      // What was typed is nobody else's business.
-      std::filesystem::permissions(
-          history_file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, ignored);
+
+ private:
+  Result edit(RawMode& raw) {
+    draw();
+    while (true) {
+      const std::optional<std::string> key = next_key();
+      if (!key) return errno == EINTR ? Result::kInterrupted : Result::kEnd;
+      if (const std::optional<Result> result = handle(*key, raw)) return *result;
+      if (!has_input()) draw();
     }
-    ::el_end(editor);
-    ::history_end(history);
-  }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
-
-  static Terminal* of(EditLine* editor) {
-    Terminal* self = nullptr;
-    ::el_get(editor, EL_CLIENTDATA, &self);
-    return self;
-  }
-  static char* prompt_of(EditLine* editor) { return of(editor)->prompt.data(); }
-  static unsigned char on_interrupt(EditLine* editor, int /*key*/) {
-    of(editor)->interrupted = true;
-    return CC_EOF;
   }
 
-  // A pasted text is one text, whatever lines it has: the terminal puts kPasteEnd behind it.
-  static unsigned char on_paste(EditLine* editor, int /*key*/) {
-    std::wstring text;
-    wchar_t c = 0;
+  // Nothing: the line goes on.
+  std::optional<Result> handle(const std::string& key, RawMode& raw) {
+    if (is_enter(key)) return Result::kLine;
+    if (key == kInterrupt) return Result::kInterrupted;
+    if (key == kEnd && buffer_.empty()) return Result::kEnd;
+    if (key == kSearch) return search(raw);
+    if (key == kSuspend) {
+      print(screen_.leave());
+      raw.suspend();
+    } else if (key == kClear) {
+      print("\033[H\033[2J");
+      screen_.forget();
+    } else if (key == kPasteBegin) {
+      buffer_.insert(line_of_paste(read_paste()));
+    } else if (key == "\033\r" || key == "\033\n") {
+      buffer_.insert("\n");
+    } else if (key == "\020" || key == "\033[A" || key == "\033OA") {
+      show_history(-1);
+    } else if (key == "\016" || key == "\033[B" || key == "\033OB") {
+      show_history(1);
+    } else if (is_text(key)) {
+      buffer_.insert(key);
+    } else if (const auto edit = edits().find(key); edit != edits().end()) {
+      (buffer_.*edit->second)();
+    }
+    return std::nullopt;
+  }
+
+  // The line that is being typed follows the last line of the history.
+  void show_history(int step) {
+    const std::vector<std::string>& lines = history_.lines();
+    if (step < 0 ? position_ == 0 : position_ == lines.size()) return;
+    if (position_ == lines.size()) typed_ = buffer_.text();
+    position_ = step < 0 ? position_ - 1 : position_ + 1;
+    buffer_.set(position_ == lines.size() ? typed_ : lines[position_]);
+  }
+
+  // Backwards through the history, for the text that is typed meanwhile.
+  std::optional<Result> search(RawMode& raw) {
+    const EditBuffer before = buffer_;
+    EditBuffer wanted;
+    std::size_t found = history_.lines().size();
+    const auto look = [&](std::size_t below) {
+      for (std::size_t i = std::min(below, history_.lines().size()); i-- > 0;)
+        if (history_.lines()[i].find(wanted.text()) != std::string::npos) {
+          found = i;
+          buffer_.set(history_.lines()[i]);
+          return;
+        }
+    };
+    while (true) {
+      search_ = wanted.text();
+      draw();
+      const std::optional<std::string> key = next_key();
+      if (key == kSearch) {
+        look(found);
+      } else if (key && is_text(*key)) {
+        wanted.insert(*key);
+        look(found + 1);
+      } else if (key == "\177" || key == "\010") {
+        wanted.erase_before();
+        look(history_.lines().size());
+      } else {
+        search_.reset();
+        if (key == kCancel) buffer_ = before;
+        if (!key) return Result::kEnd;
+        return key == kCancel ? std::nullopt : handle(*key, raw);
+      }
+    }
+  }
+
+  void draw() {
+    std::string text = prompt_;
+    if (search_) text = fmt::format("(search '{}') ", printable(*search_));
+    int n_columns = 0;
+    const std::vector<std::size_t> starts = grapheme_starts(text);
+    for (std::size_t i = 0; i + 1 < starts.size(); ++i)
+      n_columns += grapheme_columns(std::string_view(text).substr(starts[i], starts[i + 1] - starts[i]));
+    print(screen_.draw({color_ ? fmt::format("\033[1;32m{}\033[0m", text) : text, n_columns}, buffer_.text(),
+                       buffer_.cursor(), columns_, rows_of(STDOUT_FILENO)));
+  }
+
+  // What the terminal sends for one key: a character, or an escape sequence. Nothing at the end, or after a
+  // signal (errno is EINTR).
+  std::optional<std::string> next_key() {
+    std::string key;
+    const auto take = [&] {
+      const std::optional<char> byte = next_byte();
+      if (byte) key += *byte;
+      return byte.has_value();
+    };
+    if (!take()) return std::nullopt;
+    if (key[0] == kEscape) {
+      if (!take()) return std::nullopt;
+      if (key[1] == 'O') {
+        if (!take()) return std::nullopt;
+      } else if (key[1] == '[') {
+        do {
+          if (!take()) return std::nullopt;
+        } while (key.back() < '@' || key.back() > '~');
+      }
+      return key;
+    }
+    const auto lead = static_cast<unsigned char>(key[0]);
+    const std::size_t n_bytes = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    while (key.size() < n_bytes)
+      if (!take()) return std::nullopt;
+    return key;
+  }
+
+  // A paste is one insertion, whatever lines it has: the terminal ends it with kPasteEnd.
+  std::string read_paste() {
+    std::string text;
     while (!text.ends_with(kPasteEnd)) {
-      if (::el_wgetc(editor, &c) != 1) return CC_EOF;
-      // Terminals send lines as the return key would.
-      if (c == L'\n' && text.ends_with(L'\r')) continue;
-      text += c;
+      const std::optional<char> byte = next_byte();
+      if (!byte) return text;
+      text += *byte;
     }
     text.resize(text.size() - kPasteEnd.size());
-    std::replace(text.begin(), text.end(), L'\r', L'\n');
-    std::erase_if(text, [](wchar_t at) { return at < L' ' && at != L'\n' && at != L'\t'; });
-    while (text.ends_with(L'\n')) text.pop_back();
-    return ::el_winsertstr(editor, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+    return text;
   }
 
-  // While a line is typed Ctrl-C is a key, not a signal: a signal between two reads would be lost. (libedit's
-  // own setting for this is undone when it copies what the terminal had before.)
-  static void take_interrupt_as_key() {
-    termios mode{};
-    if (::tcgetattr(STDIN_FILENO, &mode) != 0 || mode.c_cc[VINTR] == _POSIX_VDISABLE) return;
-    mode.c_cc[VINTR] = _POSIX_VDISABLE;
-    ::tcsetattr(STDIN_FILENO, TCSANOW, &mode);
-  }
-
-  // As libedit's own, but it sees that the window changed its size.
-  static int read_character(EditLine* editor, wchar_t* character) {
+  // Meanwhile the window may get another size.
+  std::optional<char> next_byte() {
     constexpr int kLook = 200;  // ms
-    std::mbstate_t state{};
-    take_interrupt_as_key();
-    while (true) {
-      pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-      const int ready = ::poll(&input, 1, kLook);
-      if (ready < 0 && errno != EINTR) return -1;
-      if (ready <= 0) {
-        of(editor)->follow_window();
-        continue;
-      }
-      char byte = 0;
-      const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return static_cast<int>(n);
-      const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
-      if (used == static_cast<std::size_t>(-1)) {
-        state = {};  // No UTF-8: it is left out.
-      } else if (used != static_cast<std::size_t>(-2)) {
-        return 1;
-      }
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    while (::poll(&input, 1, kLook) == 0) {
+      const int now = columns_of(STDOUT_FILENO);
+      if (std::exchange(columns_, now) == now) continue;
+      screen_.resize(now);
+      draw();
     }
+    char byte = 0;
+    errno = 0;
+    return ::read(STDIN_FILENO, &byte, 1) == 1 ? std::optional(byte) : std::nullopt;
   }
 
-  void follow_window() {
-    const int now = columns_of(STDOUT_FILENO);
-    if (std::exchange(columns, now) == now) return;
-    ::el_resize(editor);
-    ::el_set(editor, EL_REFRESH);
+  static bool has_input() {
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    return ::poll(&input, 1, 0) > 0;
   }
 
-  std::filesystem::path history_file;
-  std::string prompt;
-  int columns = 0;
-  bool interrupted = false;
-  History* history = nullptr;
-  EditLine* editor = nullptr;
+  LineHistory history_;
+  EditBuffer buffer_;
+  ScreenLines screen_;
+  std::string prompt_;
+  bool color_ = false;
+  int columns_ = 0;
+  std::size_t position_ = 0;           // Of the line shown, in the history.
+  std::string typed_;                  // While another line is shown.
+  std::optional<std::string> search_;  // What is searched for.
 };
 
 LineEditor::LineEditor(std::filesystem::path history_file) {
-  if (is_terminal(STDIN_FILENO) && is_terminal(STDOUT_FILENO)) {
+  shows_prompt_ = is_terminal(STDIN_FILENO) && is_terminal(STDOUT_FILENO);
+  if (shows_prompt_ && moves_cursor(STDOUT_FILENO))
     terminal_ = std::make_unique<Terminal>(std::move(history_file));
-  }
 }
 
 LineEditor::~LineEditor() = default;
 
 LineEditor::Result LineEditor::read(const std::string& prompt, bool color, std::string& line) {
   line.clear();
-  if (!terminal_) return std::getline(std::cin, line) ? Result::kLine : Result::kEnd;
-
-  const auto mark = [](std::string_view escape) { return kEscapeMark + std::string(escape) + kEscapeMark; };
-  // The colour ends before the last character: libedit loses an escape sequence at the prompt's end.
-  const std::string_view visible = prompt, sign = visible.substr(0, visible.size() - 1);
-  terminal_->prompt =
-      color ? mark("\033[1;32m") + std::string(sign) + mark("\033[0m") + prompt.back() : prompt;
-  terminal_->interrupted = false;
-  terminal_->follow_window();
-  int n = 0;
-  const bool marks_pastes = moves_cursor(STDOUT_FILENO);
-  if (marks_pastes) print("\033[?2004h");
-  const char* text = ::el_gets(terminal_->editor, &n);
-  const int error = errno;
-  if (marks_pastes) print("\033[?2004l");
-  if (terminal_->interrupted) return Result::kInterrupted;
-  // Another signal may end the read as well; it has had its effect.
-  if (n < 0 && error == EINTR) return Result::kInterrupted;
-  if (text == nullptr || n <= 0) return Result::kEnd;
-  line.assign(text, static_cast<std::size_t>(n));
-  while (line.ends_with('\n') || line.ends_with('\r')) line.pop_back();
-  if (!line.empty()) {
-    HistEvent event;
-    ::history(terminal_->history, &event, H_ENTER, line.c_str());
-  }
-  return Result::kLine;
+  if (terminal_) return terminal_->read(prompt, color, line);
+  if (shows_prompt_) print(prompt);
+  const Result result = read_plain(line);
+  if (shows_prompt_ && result == Result::kInterrupted) print("\n");
+  if (std::exchange(is_first_line_, false)) drop_byte_order_mark(line);
+  return result;
 }
 
 std::filesystem::path default_history_file() {

@@ -1,8 +1,11 @@
 #pragma once
-// Lines from the user: with editing and history on a terminal, plain lines from a file or a pipe.
+// Lines from the user: with editing and history on a terminal, plain lines from a file, a pipe, or a terminal
+// that cannot move its cursor.
+//
+// Keys are those of Emacs, as shells have them: arrows, Home, End, Delete, Ctrl-A E B F H D K U W Y T L P N
+// R, Alt-B F D; Alt-Enter begins a new line in the text.
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace weft::cli {
@@ -15,16 +18,18 @@ class LineEditor {
 
   enum class Result {
     kLine,
-    kInterrupted,  ///< Ctrl-C; what was typed is gone.
-    kEnd,          ///< Ctrl-D, or the end of the file.
+    kInterrupted,  ///< Ctrl-C; `line` has what was typed.
+    kEnd,          ///< Ctrl-D in an empty line, or the end of the file.
   };
-  /// Reads a line, without its newline; what was pasted on a terminal may have several. `prompt`, which must
-  /// not be empty, is shown on a terminal only.
+  /// Reads a line, without its newline; what was pasted on a terminal may have several. `prompt` is shown on
+  /// a terminal only.
   Result read(const std::string& prompt, bool color, std::string& line);
 
  private:
-  struct Terminal;
-  std::unique_ptr<Terminal> terminal_;  // null off a terminal
+  class Terminal;
+  std::unique_ptr<Terminal> terminal_;  // Null where the cursor cannot be moved.
+  bool shows_prompt_ = false;           // Without a Terminal.
+  bool is_first_line_ = true;
 };
 
 /// ${XDG_STATE_HOME:-$HOME/.local/state}/weft/history

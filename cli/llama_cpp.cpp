@@ -50,10 +50,10 @@ constexpr Alias kAliases[] = {
 constexpr std::string_view kAttention = "attention is always computed this way";
 constexpr std::string_view kMapping = "weft maps the file and keeps packed weights on large pages";
 constexpr std::string_view kWarmup = "there is nothing to warm up";
-constexpr std::string_view kTimes = "-v tells times";
+constexpr std::string_view kTimes = "-v prints times";
 constexpr std::string_view kTemplates = "templates are always Jinja";
 constexpr std::string_view kModes = "'weft chat' talks, 'weft run' continues a text";
-constexpr std::string_view kPlainText = "texts are taken as they are; in a shell, $'a\\nb' has a newline";
+constexpr std::string_view kPlainText = "this command takes texts as they are";
 constexpr std::string_view kLogs = "messages go to stderr; -q leaves them out";
 constexpr std::string_view kTerminal =
     "colour and line editing are for terminals only; --color never, --no-wrap";
@@ -64,7 +64,8 @@ constexpr std::string_view kChecked = "files are always checked";
 constexpr std::string_view kNoPerplexity = "'weft perplexity' finds perplexities";
 constexpr std::string_view kChatOnly = "use 'weft chat'";
 constexpr std::string_view kRope = "weft takes the scaling of positions from the file";
-constexpr std::string_view kNoDraft = "the program does not draft; the library does (weft/batcher.h)";
+constexpr std::string_view kNoDraft =
+    "speculative decoding is in the library only (weft/batcher.h); leave the option out";
 constexpr std::string_view kThoughts = "what a model thinks is printed as it comes";
 constexpr std::string_view kSeveralLines = "lines that end in \\, or stand between \"\"\", are one question";
 constexpr std::string_view kTemplateDecides = "the chat template decides what stands around a message";
@@ -147,7 +148,8 @@ constexpr ForeignOption kOptions[] = {
     {"--rope-freq-base", kOne, false, kRope},
     {"--rope-freq-scale", kOne, false, kRope},
     {"--yarn-orig-ctx", kOne, false, kRope},
-    {"--rpc", kOne, false, "weft uses the devices of one machine"},
+    {"--rpc", kOne, false,
+     "weft uses several machines through MPI: mpirun starts it on each (docs/machines.md)"},
 };
 
 struct Variable {

@@ -55,13 +55,13 @@ double parse_rate(const std::string& text) {
   double rate = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rate);
   if (error != std::errc() || end != text.data() + text.size() || !(rate > 0.0) || rate > 1e6)
-    throw UsageError(fmt::format("--rate: '{}' is no number of requests a second, e.g. 2.5", text));
+    throw UsageError(fmt::format("--rate: '{}' is not a number of requests per second, e.g. 2.5", text));
   return rate;
 }
 
 Json parse_json(const std::string& what, const std::string& text) {
   Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw Error(ErrorCode::kInvalidFile, what + " is no JSON");
+  if (json.is_discarded()) throw Error(ErrorCode::kInvalidFile, what + " is not JSON");
   return json;
 }
 
@@ -77,10 +77,10 @@ RecordedRequest parse_recorded(const std::string& where, const std::string& line
   RecordedRequest request;
   const Json at = json.value("at", Json(0.0)), tokens = json.value("max_tokens", Json(n_predict));
   if (!at.is_number() || !(at.get<double>() >= 0.0) || at.get<double>() > 1e6)
-    throw wrong("'at' is no time in seconds");
+    throw wrong("'at' is not a time in seconds");
   if (!tokens.is_number_integer() || tokens.get<std::int64_t>() < 1 ||
       tokens.get<std::int64_t>() > kMaxTokens)
-    throw wrong("'max_tokens' is no number of tokens");
+    throw wrong("'max_tokens' is not a number of tokens");
   request.at = at.get<double>();
   request.n_predict = tokens.get<int>();
   if (json.contains("messages") && json["messages"].is_array()) {
@@ -117,7 +117,7 @@ std::uint64_t parse_seed(const std::string& text) {
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (error != std::errc() || end != text.data() + text.size())
-    throw UsageError(fmt::format("--seed: '{}' is no whole number", text));
+    throw UsageError(fmt::format("--seed: '{}' is not a whole number", text));
   return seed;
 }
 

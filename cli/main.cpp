@@ -17,6 +17,7 @@
 #include "command.h"
 #include "help.h"
 #include "option_table.h"
+#include "options.h"
 #include "terminal.h"
 #include "text_format.h"
 #include "weft/device.h"
@@ -48,8 +49,13 @@ const Command& find_command(const std::string& name) {
                                suggestion.empty() ? "" : fmt::format(" (did you mean {}?)", suggestion)));
 }
 
-// `context` takes the command's name once it is known, for the hint after a wrong command line.
-int dispatch(std::vector<std::string> arguments, std::string& context) {
+/// What the report of an error takes from the command line, as far as that was read.
+struct Context {
+  std::string hint;  ///< After a wrong command line: the command's help.
+  ColorMode color = ColorMode::kAuto;
+};
+
+int dispatch(std::vector<std::string> arguments, Context& context) {
   if (arguments.empty()) {
     fmt::print(stderr, "{}", overview());
     return kExitUsage;
@@ -62,7 +68,7 @@ int dispatch(std::vector<std::string> arguments, std::string& context) {
     return kExitOk;
   }
   const Command& command = find_command(first);
-  context = fmt::format(" (weft help {})", command.name);
+  context.hint = fmt::format(" (weft help {})", command.name);
   arguments.erase(arguments.begin());
 
   CLI::App app;
@@ -71,34 +77,35 @@ int dispatch(std::vector<std::string> arguments, std::string& context) {
     print(help_text(command));
     return kExitOk;
   }
+  if (const CLI::Option* color = app.get_option_no_throw("--color"); color != nullptr && !color->empty())
+    context.color = color_modes().at(color->results().back());
   return run();
 }
 
-void report(std::string_view text) {
-  const bool color = use_color(ColorMode::kAuto, 2);
-  fmt::print(stderr, "{} {}\n", styled("weft: error:", kRed, color), one_line(text));
+void report(std::string_view text, ColorMode color) {
+  fmt::print(stderr, "{} {}\n", styled("weft: error:", kRed, use_color(color, 2)), one_line(text));
 }
 
 int run_program(std::vector<std::string> arguments) {
-  std::string context;
+  Context context;
   try {
     if (follow()) return kExitOk;
     return dispatch(std::move(arguments), context);
   } catch (const UsageError& error) {
-    report(error.what() + context);
+    report(error.what() + context.hint, context.color);
     return kExitUsage;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCancelled) {
       fmt::print(stderr, "weft: interrupted\n");
       return kExitInterrupted;
     }
-    report(error.what());
+    report(error.what(), context.color);
     return kExitFailure;
   } catch (const std::bad_alloc&) {
-    report("out of memory; a smaller context (-c) or model needs less");
+    report("out of memory; a smaller context (-c) or model needs less", context.color);
     return kExitFailure;
   } catch (const std::exception& error) {
-    report(fmt::format("{} (unexpected: please report this)", error.what()));
+    report(fmt::format("{} (unexpected: please report this)", error.what()), context.color);
     return kExitFailure;
   }
 }

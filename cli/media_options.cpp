@@ -18,16 +18,16 @@ constexpr std::string_view kNoMmproj = "none";
 }  // namespace
 
 void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& group) {
-  app.add_option(
-         "--mmproj", mmproj,
-         "the model's encoders (GGUF), to read pictures and sounds; none: not even those fetched with it")
+  app.add_option("--mmproj", mmproj,
+                 "the encoder of images and audio (GGUF); none: do not use the one that was downloaded with "
+                 "the model")
       ->type_name("FILE")
       ->group(group);
 }
 
 void add_image_option(CLI::App& app, std::vector<std::string>& images, const std::string& group) {
   app.add_option("--image", images,
-                 "a picture in front of the text, PNG or JPEG; with --mmproj; may be given again")
+                 "an image before the text, PNG or JPEG; needs --mmproj; may be given again")
       ->type_name("FILE")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
@@ -36,7 +36,7 @@ void add_image_option(CLI::App& app, std::vector<std::string>& images, const std
 
 void add_audio_option(CLI::App& app, std::vector<std::string>& sounds, const std::string& group) {
   app.add_option("--audio", sounds,
-                 "a sound in front of the text, WAV, FLAC, Ogg or MP3; with --mmproj; may be given again")
+                 "audio before the text, WAV, FLAC, Ogg or MP3; needs --mmproj; may be given again")
       ->type_name("FILE")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
@@ -109,9 +109,9 @@ MediaFile read_media(const MediaModels& models, const std::string& file, bool is
 std::vector<MediaFile> read_media_files(const MediaModels& models, const std::vector<std::string>& images,
                                         const std::vector<std::string>& sounds) {
   if (!images.empty() && models.vision == nullptr)
-    throw UsageError("pictures need the model's vision file: give it with --mmproj FILE");
+    throw UsageError("--image: the model needs its image encoder; give it with --mmproj FILE");
   if (!sounds.empty() && models.audio == nullptr)
-    throw UsageError("sounds need the model's audio file: give it with --mmproj FILE");
+    throw UsageError("--audio: the model needs its audio encoder; give it with --mmproj FILE");
   std::vector<MediaFile> media;
   for (const std::string& file : images) media.push_back(read_media(models, file, false));
   for (const std::string& file : sounds) media.push_back(read_media(models, file, true));

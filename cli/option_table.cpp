@@ -56,11 +56,11 @@ std::function<int()> set_up(const Command& command, CLI::App& app) {
   std::function<int()> run = command.prepare(app);
   app.add_option_function<std::string>(
          fmt::format("--{}", kConfigOption), [](const std::string&) {},
-         "read options from this file; '': from none (default: WEFT_CONFIG, or ~/.config/weft/config.toml "
+         "read options from this file; '': from no file (default: WEFT_CONFIG, or ~/.config/weft/config.toml "
          "and /etc/weft/config.toml)")
       ->type_name("FILE")
       ->group("Configuration");
-  app.set_help_flag("-h,--help", "this text")->group("Output");
+  app.set_help_flag("-h,--help", "print this help")->group("Output");
   return run;
 }
 

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "arguments.h"
+#include "escapes.h"
 #include "hub_models.h"
 #include "interrupt.h"
 #include "lost_devices.h"
@@ -79,19 +80,25 @@ std::vector<SamplerStep> parse_step_letters(const std::string& letters) {
 
 }  // namespace
 
+const std::map<std::string, ColorMode>& color_modes() {
+  static const std::map<std::string, ColorMode> modes = {{"auto", ColorMode::kAuto},
+                                                         {"always", ColorMode::kAlways},
+                                                         {"never", ColorMode::kNever},
+                                                         {"on", ColorMode::kAlways},
+                                                         {"off", ColorMode::kNever}};
+  return modes;
+}
+
 void add_talk_options(CLI::App& app, Talk& talk) {
-  add_switch(app, "-q,--quiet", talk.quiet, "nothing but results and errors")->group("Output");
-  add_switch(app, "-v,--verbose", talk.verbose, "tell more on stderr: the model, speeds, plans")
+  add_switch(app, "-q,--quiet", talk.quiet, "print only results and errors")->group("Output");
+  add_switch(app, "--progress", talk.progress, "show progress bars on a terminal (default)")->group("Output");
+  add_choice(app, "--color", talk.color, color_modes(),
+             "colour of the output and of errors; auto: on a terminal, unless NO_COLOR is set")
       ->group("Output");
-  add_switch(app, "--progress", talk.progress, "progress bars on a terminal; --no-progress leaves them out")
-      ->group("Output");
-  add_choice<ColorMode>(app, "--color", talk.color,
-                        {{"auto", ColorMode::kAuto},
-                         {"always", ColorMode::kAlways},
-                         {"never", ColorMode::kNever},
-                         {"on", ColorMode::kAlways},
-                         {"off", ColorMode::kNever}},
-                        "colour; auto: on a terminal, unless NO_COLOR is set")
+}
+
+void add_verbose_option(CLI::App& app, Talk& talk) {
+  add_switch(app, "-v,--verbose", talk.verbose, "print more on stderr: the model, speeds, plans")
       ->group("Output");
 }
 
@@ -99,25 +106,24 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   options.n_threads = threads_from_environment();
   app.add_option(
          "-m,--model", options.model,
-         "a GGUF file, or a name in the model cache or a part of it ('weft models' lists them; without: "
-         "the default model)")
+         "a GGUF file, a model's folder, or a name (or part of a name) in the model cache, see 'weft models' "
+         "(default: the default model)")
       ->type_name("FILE")
       ->group("Model");
   add_hub_options(app, options.model, "Model");
   add_size(app, "-t,--threads", options.n_threads, {0, kMaxThreads, "0: all cores"},
-           "threads to compute with (default: OMP_NUM_THREADS or all cores)")
+           "threads (default: OMP_NUM_THREADS, or all cores)")
       ->group("Model");
   add_switch(
       app, "--repack", options.repack,
-      "pack weights for the CPU's kernels (default); --no-repack uses them as they lie in the file: the same "
-      "results, no second copy, much slower")
+      "repack weights for the CPU's kernels (default); --no-repack uses them as they are in the file: same "
+      "results, less memory, much slower")
       ->group("Model");
   add_switch(app, "--pack-cache", options.pack_cache,
-             "keep packed weights beside the model cache, for a fast start the next time (default); "
-             "--no-pack-cache leaves the disk alone")
+             "keep repacked weights on disk next to the model cache, for faster starts (default)")
       ->group("Model");
   add_size(app, "--pack-cache-size", options.pack_cache_gib, {0, kMaxGib, "0: none are kept"},
-           "GiB that packed weights may take; what was used least recently goes first (default 64)")
+           "most GiB of repacked weights on disk; the least recently used are removed first (default 64)")
       ->group("Model");
   add_choice<CpuIsa>(app, "--isa", options.isa,
                      {{"best", CpuIsa::kBest},
@@ -129,7 +135,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                       {"amx", CpuIsa::kAmx},
                       {"neon", CpuIsa::kNeon},
                       {"i8mm", CpuIsa::kI8mm}},
-                     "the CPU's instructions to compute with, for tests and comparisons")
+                     "the CPU's instruction set, for tests and comparisons (default best)")
       ->group("Model");
   add_pre_tokenizer_option(app, options.pre_tokenizer, "Model");
   add_adapter_options(app, options.adapters);
@@ -137,9 +143,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
 }
 
 void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::string& group) {
-  app.add_option(
-         "--pre", name,
-         "the pre-tokenizer to use instead of the one that the file names, e.g. gpt-2, llama-bpe, qwen2")
+  app.add_option("--pre", name,
+                 "the pre-tokenizer instead of the one that the file names, e.g. gpt-2, llama-bpe, qwen2")
       ->type_name("NAME")
       ->group(group);
 }
@@ -147,41 +152,39 @@ void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::strin
 void add_device_options(CLI::App& app, ModelOptions& options) {
   const std::string group = "Devices";
   app.add_option("--device", options.devices,
-                 "devices to use beside the CPU, as 'weft devices' names them, cpu for none; NAME=DEVICE "
-                 "opens one once "
-                 "more (default: all GPUs)")
+                 "devices to use with the CPU, as 'weft devices' lists them; cpu: only the CPU; NAME=DEVICE "
+                 "opens a device a second time (default: all GPUs)")
       ->type_name("A,B,...")
       ->group(group);
-  app.add_option(
-         "--gpu-layers,--n-gpu-layers", options.n_layers,
-         "layers, from the last, that go to those devices; all, or 0 for none (default: as many as fit)")
+  app.add_option("--gpu-layers,--n-gpu-layers", options.n_layers,
+                 "layers on those devices, counted from the last; all; 0: none (default: as many as fit)")
       ->type_name("N")
       ->group(group);
   app.add_option("--tensor-split", options.shares,
-                 "the devices' parts of them (default: as their memory, of CPUs as their "
-                 "speed, of rows equal ones)")
+                 "share of each device, e.g. 3,1 (default: by memory; CPUs by speed; rows evenly)")
       ->type_name("A,B,...")
       ->group(group);
   add_choice<std::optional<bool>>(app, "--split,--split-mode", options.split_rows,
                                   {{"auto", std::nullopt}, {"layer", false}, {"row", true}, {"tensor", true}},
-                                  "spread whole layers, or heads and rows of each, for which row and tensor "
-                                  "are two words; auto: of several processes' CPUs what would be faster by "
-                                  "their speeds and links (default: layer)")
+                                  "layer: whole layers per device; row or tensor: shard every layer; auto: "
+                                  "the faster of the two for CPUs of several processes, by measured speed "
+                                  "(default: layer)")
       ->group(group);
   app.add_option(
          "--pin", options.pins,
-         "place tensors whose name the pattern is found in, e.g. 'ffn_up=cpu'; may be given again, the last "
-         "that fits holds")
+         "place tensors whose names match the regular expression, e.g. 'ffn_up=cpu'; may be given again, the "
+         "last match counts")
       ->type_name("REGEX=DEVICE")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
-  add_switch(app, "--cpu-moe", options.placement.experts_on_cpu, "leave the experts' weights to the CPU")
+  add_switch(app, "--cpu-moe", options.placement.experts_on_cpu, "keep the experts' weights on the CPU")
       ->group(group);
-  add_size(app, "--n-cpu-moe", options.n_cpu_moe, {0, std::numeric_limits<int>::max(), "0: of none"},
-           "leave the experts' weights of the first N layers to the CPU")
+  add_size(app, "--n-cpu-moe", options.n_cpu_moe, {0, std::numeric_limits<int>::max(), "0: none"},
+           "keep the experts' weights of the first N layers on the CPU (default 0)")
       ->group(group);
-  add_switch(app, "--fit", options.placement.fit, "refuse what does not fit into a device's memory (default)")
+  add_switch(app, "--fit", options.placement.fit,
+             "refuse a model that does not fit into a device's memory (default)")
       ->group(group);
 }
 
@@ -202,7 +205,7 @@ PlacementParams placement_params(const ModelOptions& options) {
     float share = 0.0f;
     const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), share);
     if (error != std::errc{} || rest != word.data() + word.size() || !(share >= 0.0f))
-      throw UsageError(fmt::format("--tensor-split: '{}' is no part; expected numbers as in 3,1", word));
+      throw UsageError(fmt::format("--tensor-split: '{}' is not a share; write numbers, e.g. 3,1", word));
     params.shares.push_back(share);
   }
   if (!options.n_layers.empty() && options.n_layers != "auto" && options.n_layers != "-1") {
@@ -211,7 +214,7 @@ PlacementParams placement_params(const ModelOptions& options) {
     if (text == "all") {
       params.n_layers = std::numeric_limits<int>::max();
     } else if (error != std::errc{} || rest != text.data() + text.size() || params.n_layers < 0) {
-      throw UsageError(fmt::format("--gpu-layers: '{}' is no number of layers, nor all or auto", text));
+      throw UsageError(fmt::format("--gpu-layers: '{}' is not a number of layers, all or auto", text));
     }
   }
   for (const std::string& text : options.pins) {
@@ -311,30 +314,30 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
 
 void add_cache_type_options(CLI::App& app, ContextOptions& options, const std::string& group) {
   add_choice(app, "--cache-type-k", options.k_type, cache_types(),
-             "how keys are kept (default: bf16 where the processor multiplies that faster, else f16)")
+             "type of the cache for keys (default auto: bf16 where the CPU multiplies it faster, else f16)")
       ->group(group);
-  add_choice(app, "--cache-type-v", options.v_type, cache_types(), "how values are kept (the same default)")
+  add_choice(app, "--cache-type-v", options.v_type, cache_types(),
+             "type of the cache for values (default auto)")
       ->group(group);
 }
 
 void add_context_options(CLI::App& app, ContextOptions& options) {
   const std::string group = "Context";
   add_size(app, "-c,--ctx-size", options.n_ctx, {0},
-           "tokens that fit (default: the model's length, at most 8k)")
+           "context size in tokens (default: the model's context, at most 8k)")
       ->group(group);
-  add_size(app, "-b,--batch-size", options.n_batch, {0},
-           "tokens of the prompt that are computed together (default 512)")
+  add_size(app, "-b,--batch-size", options.n_batch, {0}, "prompt tokens per step (default 512)")
       ->group(group);
-  add_size(app, "--ubatch-size", options.n_ubatch, {0}, "the same; the smaller of the two holds")
+  add_size(app, "--ubatch-size", options.n_ubatch, {0}, "the same; weft uses the smaller of the two")
       ->group(group);
   add_cache_type_options(app, options, group);
   add_size(app, "--window-rewind", options.window_rewind, {.otherwise = "--swa-full keeps everything"},
-           "tokens by which texts can be cut back where layers keep a sliding window only (default 256)")
+           "tokens that a sequence can be cut back by in sliding-window layers (default 256)")
       ->group(group);
   add_size(app, "--source-size", options.n_source, {0},
-           "tokens of the prompt at most, of models that read it as a source (T5; default 512)")
+           "most tokens of the encoder's input, for models with an encoder and a decoder (T5; default 512)")
       ->group(group);
-  app.add_flag("--swa-full", options.full_windows, "sliding-window layers keep all text")->group(group);
+  app.add_flag("--swa-full", options.full_windows, "sliding-window layers keep all tokens")->group(group);
 }
 
 CacheType parse_cache_type(const std::string& option, const std::string& text) {
@@ -368,18 +371,17 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
 void add_sampling_options(CLI::App& app, SamplingOptions& options) {
   SamplerParams& p = options.params;
   const std::string group = "Sampling";
-  app.add_option("-s,--seed", options.seed, "of the random numbers; -1: another one each time (default)")
-      ->type_name("N")
-      ->group(group);
+  app.add_option("-s,--seed", options.seed, "RNG seed (default -1: random)")->type_name("N")->group(group);
   add_number(app, "--temp,--temperature", p.temperature,
-             {0, kLarge, "0 always takes the most probable token"}, "0: always the most probable token")
+             {0, kLarge, "0 always takes the most probable token"},
+             "temperature; 0: always the most probable token")
       ->group(group);
   add_int(app, "--top-k", p.top_k, {-1}, "keep the K most probable tokens; 0: all")->group(group);
   add_number(app, "--top-p", p.top_p, {0, 1},
-             "keep the most probable tokens that make up this probability; 1: all")
+             "keep the most probable tokens with this total probability; 1: all")
       ->group(group);
   add_number(app, "--min-p", p.min_p, {0, 1},
-             "keep tokens at least this probable, relative to the first; 0: all")
+             "keep tokens with at least this probability relative to the most probable; 0: all")
       ->group(group);
   add_number(app, "--typical,--typical-p", p.typical_p, {0, 1}, "keep locally typical tokens; 1: all")
       ->group(group);
@@ -387,49 +389,54 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
              "keep logits within N standard deviations of the highest; -1: all")
       ->group(group);
   add_number(app, "--xtc-probability", p.xtc_probability, {0, 1},
-             "chance to leave out the most probable tokens; 0: off")
+             "XTC: chance to remove the most probable tokens; 0: off")
       ->group(group);
-  add_number(app, "--xtc-threshold", p.xtc_threshold, {0, 1}, "how probable those must be")->group(group);
+  add_number(app, "--xtc-threshold", p.xtc_threshold, {0, 1}, "XTC: minimum probability of removed tokens")
+      ->group(group);
   add_number(app, "--dynatemp-range", p.dynamic_temperature_range, {0, kLarge},
-             "temperature varies by this with the entropy; 0: off")
+             "dynamic temperature: range around the temperature; 0: off")
       ->group(group);
   add_number(app, "--dynatemp-exp", p.dynamic_temperature_exponent, {0, kLarge},
-             "exponent of dynamic temperature")
+             "dynamic temperature: exponent")
       ->group(group);
-  add_int(app, "--mirostat", p.mirostat, {0, 2}, "1 or 2: mirostat instead of the truncating steps; 0: off")
+  add_int(app, "--mirostat", p.mirostat, {0, 2},
+          "Mirostat version 1 or 2, instead of the truncation samplers; 0: off")
       ->group(group);
-  add_number(app, "--mirostat-ent,--mirostat-tau", p.mirostat_tau, {0, kLarge}, "mirostat's target surprise")
+  add_number(app, "--mirostat-ent,--mirostat-tau", p.mirostat_tau, {0, kLarge},
+             "Mirostat: target entropy (tau)")
       ->group(group);
-  add_number(app, "--mirostat-lr,--mirostat-eta", p.mirostat_eta, {0, kLarge}, "mirostat's learning rate")
+  add_number(app, "--mirostat-lr,--mirostat-eta", p.mirostat_eta, {0, kLarge},
+             "Mirostat: learning rate (eta)")
       ->group(group);
   add_int(app, "--repeat-last-n", p.penalty_last_n, {-1},
-          "tokens that penalties look back at; 0: off, -1: all")
+          "last N tokens that penalties apply to; 0: off, -1: all")
       ->group(group);
   add_number(app, "--repeat-penalty", p.repetition_penalty, {1e-6f, kLarge},
-             "divides the logits of what was said; 1: off")
+             "penalty for tokens already in the context; 1: off")
       ->group(group);
   add_number(app, "--presence-penalty", p.presence_penalty, {-kLarge, kLarge},
-             "subtracted from what was said; 0: off")
+             "subtracted from the logits of tokens already in the context; 0: off")
       ->group(group);
   add_number(app, "--frequency-penalty", p.frequency_penalty, {-kLarge, kLarge},
-             "subtracted for each time it was said; 0: off")
+             "subtracted for each occurrence of a token in the context; 0: off")
       ->group(group);
-  add_number(app, "--dry-multiplier", p.dry_multiplier, {0, kLarge},
-             "DRY: strength against repeated runs; 0: off")
+  add_number(app, "--dry-multiplier", p.dry_multiplier, {0, kLarge}, "DRY: strength of the penalty; 0: off")
       ->group(group);
-  add_number(app, "--dry-base", p.dry_base, {0, kLarge}, "DRY: growth with the run's length")->group(group);
-  add_int(app, "--dry-allowed-length", p.dry_allowed_length, {0}, "DRY: runs up to this length are free")
+  add_number(app, "--dry-base", p.dry_base, {0, kLarge}, "DRY: base of the penalty's growth")->group(group);
+  add_int(app, "--dry-allowed-length", p.dry_allowed_length, {0},
+          "DRY: repetitions up to this length have no penalty")
       ->group(group);
-  add_int(app, "--dry-penalty-last-n", p.dry_penalty_last_n, {-1}, "DRY: tokens to look back at; -1: all")
+  add_int(app, "--dry-penalty-last-n", p.dry_penalty_last_n, {-1}, "DRY: last N tokens to search; -1: all")
       ->group(group);
-  app.add_option("--dry-sequence-breaker", options.dry_breakers,
-                 R"(DRY: text that ends a run, may be given again; 'none': no text (default: newline : " *))")
+  app.add_option(
+         "--dry-sequence-breaker", options.dry_breakers,
+         R"(DRY: string that ends a repetition; may be given again; 'none': no string (default: newline : " *))")
       ->type_name("TEXT")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
   app.add_option("--logit-bias", options.logit_biases,
-                 "add to a token's logit, e.g. 15043-1.5 or 2-inf; may be given again")
+                 "added to a token's logit, e.g. 15043-1.5 or 2-inf; may be given again")
       ->type_name("ID+BIAS")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
@@ -437,19 +444,29 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
   std::vector<std::string> names;
   for (const SamplerStep step : p.steps) names.emplace_back(name(step));
   app.add_option("--samplers", options.steps,
-                 fmt::format("the steps and their order (default \"{}\")", fmt::join(names, ";")))
+                 fmt::format("the samplers and their order (default \"{}\")", fmt::join(names, ";")))
       ->type_name("NAMES")
       ->group(group);
-  app.add_option("--sampler-seq,--sampling-seq", options.step_letters, "the same in letters, e.g. edskypmxt")
+  app.add_option("--sampler-seq,--sampling-seq", options.step_letters,
+                 "the samplers as letters, e.g. edskypmxt")
       ->type_name("LETTERS")
       ->group(group);
 }
 
 void add_generation_options(CLI::App& app, GenerationOptions& options) {
+  add_switch(app, "-e,--escape", options.sampling.escape,
+             "read the escapes \\n \\r \\t \\\\ \\' \\\" \\xHH in prompts and strings of the command line "
+             "(default); files are taken as they are")
+      ->group("Text");
   add_model_options(app, options.model);
   add_context_options(app, options.context);
   add_sampling_options(app, options.sampling);
   add_talk_options(app, options.talk);
+  add_verbose_option(app, options.talk);
+}
+
+void replace_escapes(SamplingOptions& options) {
+  options.dry_breakers = read_escapes(options.dry_breakers, options.escape);
 }
 
 SamplerParams sampler_params(const SamplingOptions& options) try {
@@ -458,7 +475,7 @@ SamplerParams sampler_params(const SamplingOptions& options) try {
     const char* end = options.seed.data() + options.seed.size();
     const auto [rest, error] = std::from_chars(options.seed.data(), end, params.seed);
     if (error != std::errc{} || rest != end) {
-      throw UsageError(fmt::format("--seed '{}' is no number from 0 to 2^64-2, nor -1", options.seed));
+      throw UsageError(fmt::format("--seed: '{}' is not a number from 0 to 2^64-2, or -1", options.seed));
     }
   }
   for (const std::string& text : options.logit_biases) params.logit_bias.push_back(parse_logit_bias(text));
@@ -466,13 +483,11 @@ SamplerParams sampler_params(const SamplingOptions& options) try {
     throw UsageError("--samplers and --sampler-seq both set the order; give one of them");
   }
   if (!options.step_letters.empty()) params.steps = parse_step_letters(options.step_letters);
-
+  if (!options.steps.empty()) params.steps = parse_sampler_steps(options.steps);
   if (!options.dry_breakers.empty()) {
     params.dry_breakers = options.dry_breakers;
     std::erase(*params.dry_breakers, "none");
   }
-
-  if (!options.steps.empty()) params.steps = parse_sampler_steps(options.steps);
   return params;
 } catch (const Error& error) {
   throw UsageError(error.what());
@@ -487,6 +502,16 @@ SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& to
 }
 
 std::string read_text(const std::string& path) {
+  std::string text = read_bytes(path);
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    throw Error(ErrorCode::kInvalidFile,
+                fmt::format("{} is UTF-16; write it as UTF-8, e.g. with: iconv -f UTF-16 -t UTF-8",
+                            path == "-" ? "the standard input" : path));
+  drop_byte_order_mark(text);
+  return text;
+}
+
+std::string read_bytes(const std::string& path) {
   std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
   if (file == nullptr) throw Error(ErrorCode::kNotFound, fmt::format("cannot open '{}'", path));
   std::string text;

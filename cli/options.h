@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,8 +23,12 @@ class InterruptGuard;
 /// More threads than any machine has cores are a slip.
 inline constexpr int kMaxThreads = 1024;
 
-/// -q, -v, --color, --progress. Every command has them.
+/// The words of --color.
+const std::map<std::string, ColorMode>& color_modes();
+/// -q, --progress and --color, for commands that load or write files.
 void add_talk_options(CLI::App& app, Talk& talk);
+/// -v, for commands that have more to say with it.
+void add_verbose_option(CLI::App& app, Talk& talk);
 
 struct ModelOptions {
   std::string model;
@@ -94,6 +99,7 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
 ModelParams model_params(const ModelOptions& options, const ContextOptions& context, const Talk& talk);
 
 struct SamplingOptions {
+  bool escape = true;  ///< Of texts of the command line (escapes.h).
   SamplerParams params;
   std::string seed;
   std::string steps;         ///< Names.
@@ -102,6 +108,8 @@ struct SamplingOptions {
   std::vector<std::string> logit_biases;  ///< "ID+1.5", "ID-inf"
 };
 void add_sampling_options(CLI::App& app, SamplingOptions& options);
+/// Replaces the escapes in their texts, where they are to be read.
+void replace_escapes(SamplingOptions& options);
 /// Throws UsageError for values that make no sense.
 SamplerParams sampler_params(const SamplingOptions& options);
 /// The same, checked against a vocabulary.
@@ -120,6 +128,8 @@ void add_generation_options(CLI::App& app, GenerationOptions& options);
 inline constexpr Range<int> kPredictRange = {-2, std::numeric_limits<int>::max(), "-1: no limit"};
 
 /// A file's bytes, "-" for the standard input. Throws Error.
+std::string read_bytes(const std::string& path);
+/// A text file: the same without a byte order mark. Throws Error kInvalidFile for UTF-16.
 std::string read_text(const std::string& path);
 
 }  // namespace weft::cli

@@ -28,7 +28,7 @@ std::optional<long> number_in(const char* variable) {
   long value = 0;
   const auto [rest, error] = std::from_chars(text, end, value);
   if (error != std::errc{} || rest != end)
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is '{}', which is no number", variable, text));
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is '{}', which is not a number", variable, text));
   return value;
 }
 

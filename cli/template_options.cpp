@@ -8,10 +8,10 @@
 namespace weft::cli {
 
 void add_template_options(CLI::App& app, TemplateOptions& options, const std::string& group) {
-  app.add_option("--chat-template", options.text, "a chat template (Jinja) in place of the model's own")
+  app.add_option("--chat-template", options.text, "a chat template (Jinja) instead of the model's own")
       ->type_name("TEXT")
       ->group(group);
-  app.add_option("--chat-template-file", options.file, "the same from a file")
+  app.add_option("--chat-template-file", options.file, "the chat template from a file")
       ->type_name("FILE")
       ->group(group);
 }

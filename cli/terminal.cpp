@@ -31,6 +31,12 @@ int columns_of(int descriptor) {
   return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
 }
 
+int rows_of(int descriptor) {
+  constexpr int kUsual = 24;
+  winsize size{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : kUsual;
+}
+
 bool moves_cursor(int descriptor) {
   const char* term = std::getenv("TERM");
   return is_terminal(descriptor) && term != nullptr && std::string_view(term) != "dumb";

@@ -27,6 +27,8 @@ inline constexpr std::string_view kRed = "\033[31m";
 inline constexpr std::string_view kGreen = "\033[32m";
 /// The terminal's width, 80 where it does not tell.
 int columns_of(int descriptor);
+/// Its height, 24 where it does not tell.
+int rows_of(int descriptor);
 /// Whether escape sequences that move the cursor work there.
 bool moves_cursor(int descriptor);
 /// Makes the C library read characters as UTF-8, whatever the user's locale.

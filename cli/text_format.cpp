@@ -30,6 +30,11 @@ std::string count_text(std::int64_t count) {
   return fmt::format("{}", count);
 }
 
+void drop_byte_order_mark(std::string& text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.erase(0, kMark.size());
+}
+
 std::string printable(std::string_view text) {
   std::string out(text);
   for (char& c : out) {

@@ -16,6 +16,8 @@ std::string count_text(std::int64_t count);
 /// Columns of the width that they need, two spaces between; the last one may be of any length. Control
 /// characters become '?': cells may hold what files say.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
+/// Removes the mark that Windows writes at the beginning of UTF-8.
+void drop_byte_order_mark(std::string& text);
 /// `text` without control characters.
 std::string printable(std::string_view text);
 /// `text` as one line without control characters that a terminal obeys: messages may hold what a hostile file

@@ -90,6 +90,9 @@ struct QuantizeResult {
   std::uint64_t bytes_to = 0;
   double bits_per_weight = 0.0;
   std::vector<std::filesystem::path> files = {};  ///< What was written, or would be.
+  /// What the caller asked for without effect, a sentence each: rules that fit no matrix, importances that
+  /// fit no tensor, matrices without importances.
+  std::vector<std::string> notes = {};
 };
 
 /// What quantize would do. Reads no tensor. Throws as quantize does.

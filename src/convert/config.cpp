@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/lfs_pointer.h"
+#include "base/foreign_file.h"
 #include "base/read_file.h"
 #include "weft/error.h"
 
@@ -60,7 +60,7 @@ void forget_infinities(std::string& text) {
 Json read_json(const std::filesystem::path& path, Shape shape) {
   const std::vector<std::byte> bytes = base::read_file(path, kMaxJson);
   std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (base::is_lfs_pointer(text)) refuse(path.string() + ": " + std::string(base::kLfsAdvice));
+  if (base::is_lfs_pointer(text)) refuse(path.string() + " is " + std::string(base::kLfsPointer));
   if (text.size() < kMaxOfConfig) forget_infinities(text);
   const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
     if (depth > kMaxDepth) refuse(path.string() + " is nested too deeply");

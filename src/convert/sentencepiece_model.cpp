@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "base/lfs_pointer.h"
+#include "base/foreign_file.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
@@ -103,7 +103,7 @@ SentencePieceModel::Piece read_piece(std::span<const std::byte> bytes) {
 }  // namespace
 
 SentencePieceModel read_sentencepiece(std::span<const std::byte> bytes) {
-  if (base::is_lfs_pointer(bytes)) refuse("is not there: " + std::string(base::kLfsAdvice));
+  if (base::is_lfs_pointer(bytes)) refuse("is " + std::string(base::kLfsPointer));
   constexpr std::uint64_t kPieces = 1, kTrainer = 2, kNormaliser = 3;
   SentencePieceModel model;
   const auto trainer = [&](const Field& field) {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/lfs_pointer.h"
+#include "base/foreign_file.h"
 #include "gguf/limits.h"
 #include "weft/error.h"
 
@@ -345,18 +345,22 @@ struct Header {
   std::uint64_t n_keys;
 };
 
+[[noreturn]] void refuse_foreign(std::uint32_t magic, Cursor& cursor) {
+  std::vector<std::byte> begin(sizeof(magic));
+  std::memcpy(begin.data(), &magic, sizeof(magic));
+  const auto rest = cursor.take(std::min(cursor.remaining(), base::kSniffedBytes), "its beginning");
+  begin.insert(begin.end(), rest.begin(), rest.end());
+  const std::string known = base::foreign_file_text(begin);
+  cursor.fail("not a GGUF file: it " + (known.empty() ? "does not begin with \"GGUF\"" : "is " + known));
+}
+
 Header read_header(Cursor& cursor) {
   if (cursor.remaining() < kHeaderBytes)
-    cursor.fail("no GGUF file: it has " + std::to_string(cursor.remaining()) + " bytes, a header has " +
+    cursor.fail("not a GGUF file: it has " + std::to_string(cursor.remaining()) + " bytes, a header has " +
                 std::to_string(kHeaderBytes));
   Header header{};
-  if (const auto magic = cursor.read<std::uint32_t>("the magic number"); magic != kMagic) {
-    std::string begin(reinterpret_cast<const char*>(&magic), sizeof magic);
-    const auto rest = cursor.take(std::min<std::size_t>(cursor.remaining(), 64), "the beginning");
-    begin.append(reinterpret_cast<const char*>(rest.data()), rest.size());
-    if (base::is_lfs_pointer(begin)) cursor.fail("no GGUF file: " + std::string(base::kLfsAdvice));
-    cursor.fail("no GGUF file: it does not begin with \"GGUF\"");
-  }
+  const auto magic = cursor.read<std::uint32_t>("the magic number");
+  if (magic != kMagic) refuse_foreign(magic, cursor);
   header.version = cursor.read<std::uint32_t>("the version");
   if (header.version != 0 && (header.version & 0xffff) == 0)
     cursor.fail("a big-endian GGUF file, expected little-endian; convert it with gguf_convert_endian.py");

@@ -3,8 +3,10 @@
 #include <cstdio>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include "base/foreign_file.h"
 #include "gguf/limits.h"
 #include "weft/error.h"
 
@@ -46,6 +48,9 @@ std::string split_file_name(const std::string& prefix, std::int64_t number, std:
 }
 
 SplitSet open_split_set(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error(ErrorCode::kInvalidFile, path.string() + ": not a GGUF file: it is " + base::folder_text(path));
   base::MappedFile file(path);
   Part part = read_part(file, path.string());
   SplitSet set;

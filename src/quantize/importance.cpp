@@ -35,4 +35,10 @@ std::span<const float> ColumnImportance::of(std::string_view tensor, std::int64_
   return found->second;
 }
 
+std::vector<std::string> ColumnImportance::tensors() const {
+  std::vector<std::string> names;
+  for (const auto& [name, columns] : columns_) names.push_back(name);
+  return names;
+}
+
 }  // namespace weft::quantize_impl

@@ -21,6 +21,7 @@ class ColumnImportance {
   std::span<const float> of(std::string_view tensor, std::int64_t n_matrices, std::int64_t n_columns) const;
 
   std::size_t size() const { return columns_.size(); }
+  std::vector<std::string> tensors() const;  ///< Their names, sorted.
   const std::string& dataset() const { return dataset_; }
   std::int64_t n_chunks() const { return n_chunks_; }
   const std::filesystem::path& path() const { return path_; }

@@ -35,7 +35,7 @@ const QuantizeMix& mix_of(const std::string& name) {
   std::string known;
   for (const QuantizeMix& mix : quantize_mixes())
     known += (known.empty() ? "" : ", ") + std::string(mix.name);
-  refuse("there is no mix '" + name + "'; known are " + known);
+  refuse("unknown quantization mix '" + name + "'; known are " + known);
 }
 
 ModelShape shape_of(const gguf::File& file) {
@@ -97,7 +97,69 @@ class Plan {
     return importance_->of(tensor.name, n_matrices, tensor.shape.back());
   }
 
+  /// What was asked for without effect.
+  std::vector<std::string> notes(const gguf::File& file) const {
+    std::vector<std::string> notes;
+    add_notes_of_rules(notes);
+    if (importance_) {
+      add_notes_of_words(params_.important, file, notes);
+      add_notes_of_words(params_.unimportant, file, notes);
+      add_notes_of_importance(file, notes);
+    }
+    return notes;
+  }
+
  private:
+  void add_notes_of_rules(std::vector<std::string>& notes) const {
+    for (std::size_t i = 0; i < patterns_.size(); ++i) {
+      bool fits = false, decides = false;
+      for (const Kept& kept : kept_) {
+        if (!takes_rules(*kept.tensor, kept.to.name)) continue;
+        const std::optional<std::size_t> rule = rule_of(kept.to.name);
+        decides = decides || rule == i;
+        fits = fits || patterns_[i].found_in(kept.to.name);
+      }
+      if (!decides)
+        notes.push_back("the rule '" + params_.rules[i].pattern + "' " +
+                        (fits ? "has no effect: rules before it fit the same matrices" : "fits no matrix"));
+    }
+  }
+
+  static void add_notes_of_words(const std::vector<std::string>& words, const gguf::File& file,
+                                 std::vector<std::string>& notes) {
+    for (const std::string& word : words)
+      if (std::none_of(file.tensors().begin(), file.tensors().end(), [&](const gguf::TensorInfo& tensor) {
+            return tensor.name.find(word) != std::string::npos;
+          }))
+        notes.push_back("no tensor's name contains '" + word + "', which says where importances are used");
+  }
+
+  void add_notes_of_importance(const gguf::File& file, std::vector<std::string>& notes) const {
+    std::vector<std::string> unknown;
+    for (const std::string& name : importance_->tensors())
+      if (file.find_tensor(name) == nullptr) unknown.push_back(name);
+    if (!unknown.empty())
+      notes.push_back("the importances have " + list_of(unknown) + ", which this model does not have");
+    std::vector<std::string> missing;
+    for (const Kept& kept : kept_) {
+      const bool is_packed = info(kept.to.to).kind == DTypeKind::kQuantised && kept.to.to != kept.to.from;
+      // Files of importances have the head and the embeddings only where that was asked for.
+      const bool expected = is_packed && kept.tensor->shape.size() >= 2 &&
+                            uses_importance(kept.tensor->name) && !is_output(kept.to.name, shape_) &&
+                            !is_embedding(kept.to.name);
+      if (expected && columns_of(*kept.tensor).empty()) missing.push_back(kept.tensor->name);
+    }
+    if (!missing.empty())
+      notes.push_back("the importances lack " + list_of(missing) + ": all columns there count alike");
+  }
+
+  static std::string list_of(const std::vector<std::string>& names) {
+    constexpr std::size_t kShown = 3;
+    std::string text = std::to_string(names.size()) + (names.size() == 1 ? " tensor (" : " tensors (");
+    for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) text += (i == 0 ? "" : ", ") + names[i];
+    return text + (names.size() > kShown ? ", ...)" : ")");
+  }
+
   /// What goes along, under which names and in which parts.
   void choose(const gguf::File& file, const std::filesystem::path& from) {
     std::vector<std::size_t> ends;  // Of the file's parts, as numbers of tensors.
@@ -146,11 +208,20 @@ class Plan {
     return result;
   }
 
-  DType type_for(const gguf::TensorInfo& tensor, const std::string& name) const {
-    if (!is_quantizable(name, tensor.shape.size())) return tensor.dtype;
-    if (info(tensor.dtype).kind == DTypeKind::kInteger) return tensor.dtype;
+  static bool takes_rules(const gguf::TensorInfo& tensor, const std::string& name) {
+    return is_quantizable(name, tensor.shape.size()) && info(tensor.dtype).kind != DTypeKind::kInteger;
+  }
+
+  /// The first that fits.
+  std::optional<std::size_t> rule_of(const std::string& name) const {
     for (std::size_t i = 0; i < patterns_.size(); ++i)
-      if (patterns_[i].found_in(name)) return params_.rules[i].type;
+      if (patterns_[i].found_in(name)) return i;
+    return std::nullopt;
+  }
+
+  DType type_for(const gguf::TensorInfo& tensor, const std::string& name) const {
+    if (!takes_rules(tensor, name)) return tensor.dtype;
+    if (const std::optional<std::size_t> rule = rule_of(name)) return params_.rules[*rule].type;
     const bool output = is_output(name, shape_);
     if (params_.keep_output && output) return tensor.dtype;
     if (params_.output_type && output) return *params_.output_type;
@@ -182,7 +253,8 @@ std::vector<std::filesystem::path> files_of(const Plan& plan, const QuantizePara
   return files;
 }
 
-QuantizeResult result_of(const Plan& plan, const QuantizeParams& params, const std::filesystem::path& to) {
+QuantizeResult result_of(const Plan& plan, const gguf::File& file, const QuantizeParams& params,
+                         const std::filesystem::path& to) {
   QuantizeResult result{.mix = std::string(params.keep_types ? kKeptTypes : plan.mix().name)};
   std::uint64_t n_elements = 0;
   for (const Kept& kept : plan.kept()) {
@@ -194,6 +266,7 @@ QuantizeResult result_of(const Plan& plan, const QuantizeParams& params, const s
   if (n_elements > 0)
     result.bits_per_weight = 8.0 * static_cast<double>(result.bytes_to) / static_cast<double>(n_elements);
   if (!to.empty()) result.files = files_of(plan, params, to);
+  result.notes = plan.notes(file);
   return result;
 }
 
@@ -260,7 +333,7 @@ QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizePa
                              const std::filesystem::path& to) {
   check_threads(params.n_threads);
   const gguf::File file = gguf::File::open(from);
-  return result_of(Plan(file, from, params), params, to);
+  return result_of(Plan(file, from, params), file, params, to);
 }
 
 QuantizeResult quantize(const std::filesystem::path& from, const std::filesystem::path& to,
@@ -269,7 +342,7 @@ QuantizeResult quantize(const std::filesystem::path& from, const std::filesystem
   if (to.empty()) refuse("the result's file has no name");
   const gguf::File file = gguf::File::open(from);
   const Plan plan(file, from, params);
-  QuantizeResult result = result_of(plan, params, to);
+  QuantizeResult result = result_of(plan, file, params, to);
   for (const std::filesystem::path& path : result.files) {
     refuse_overwriting(file, from, path);
     std::error_code ignored;

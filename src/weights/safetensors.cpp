@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/lfs_pointer.h"
+#include "base/foreign_file.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -164,7 +164,7 @@ std::vector<StoredTensor> list_safetensors(const base::MappedFile& mapped) {
   const auto n_header = std::bit_cast<std::uint64_t>(length);
   if (std::array<std::byte, 64> begin; file.size() >= begin.size()) {
     mapped.read(file.first(begin.size()), begin);
-    if (base::is_lfs_pointer(begin)) refuse(std::string(base::kLfsAdvice));
+    if (base::is_lfs_pointer(begin)) refuse("it is " + std::string(base::kLfsPointer));
   }
   if (n_header > kMaxHeader || n_header > file.size() - length.size())
     refuse("the header would have " + std::to_string(n_header) + " bytes, and the file has " +

@@ -100,7 +100,8 @@ class Usage(Case):
         """-fa is not -f a, nor -hf the help."""
         for words, part in (
             (["-hf", "user/model"], "both name a model"),
-            (["-md", "draft.gguf"], "does not draft"),
+            (["-md", "draft.gguf"], "in the library only"),
+            (["--rpc", "host:1"], "through MPI"),
             (["-mg", "1"], "--device"),
             (["-ncmoe", "-1"], "--n-cpu-moe"),
             (["-nkvo"], "--pin"),
@@ -122,7 +123,7 @@ class Usage(Case):
         plain = ["run", "-m", LLAMA, "-p", "x", "-n", "2", "--temp", "0", "-t", "1", "-c", "64"]
         expected = self.succeed(*plain)
         flags = ["-fa", "on", "-fa", "--flash-attn=auto", "--jinja", "--no-mmap", "--mlock", "--no-warmup", "--perf"]
-        flags += ["--no-perf", "-no-cnv", "-e", "--simple-io", "--log-disable", "-tb", "2", "--numa", "distribute"]
+        flags += ["--no-perf", "-no-cnv", "--simple-io", "--log-disable", "-tb", "2", "--numa", "distribute"]
         result = weft(*plain, *flags)
         self.assertEqual((result.returncode, result.stdout.decode()), (0, expected), result.stderr)
         notes = result.stderr.decode().splitlines()
@@ -180,7 +181,7 @@ class Usage(Case):
         ):
             message = self.fail_with(2, "run", "-m", LLAMA, "-p", "x", *words)
             self.assertNotIn("000000", message)
-        self.assertIn("--temp: 'abc' is no number", self.fail_with(2, "run", "-p", "x", "--temp", "abc"))
+        self.assertIn("--temp: 'abc' is not a number", self.fail_with(2, "run", "-p", "x", "--temp", "abc"))
         message = self.fail_with(2, "run", "-p", "x", "--temp", "-1")
         self.assertIn("0 always takes the most probable token", message)
         self.assertIn("from 0 to 1024", self.fail_with(2, "bench", "-t", "1,4096"))
@@ -333,11 +334,11 @@ class Config(Case):
         for text, line, *parts in (
             ("ctx-sise = 3", 1, "did you mean ctx-size?"),
             ("\n[rnu]\nx = 1", 2, "[rnu]", "did you mean run?"),
-            ("[run]\n\nshared-prompt = true", 3, "no option of 'weft run'"),
+            ("[run]\n\nshared-prompt = true", 3, "not an option of 'weft run'"),
             ("[bench]\nparalel = 1", 2, "did you mean parallel?"),
-            ("config = 'x'", 1, "config is no option"),
-            ("help = true", 1, "help is no option"),
-            ("\ntemp = 'hot'", 2, "'hot' is no number"),
+            ("config = 'x'", 1, "config is not an option"),
+            ("help = true", 1, "help is not an option"),
+            ("\ntemp = 'hot'", 2, "'hot' is not a number"),
             ("temp = [1, 2]", 1, "not a list"),
             ("stop = [\n1979-05-27]", 2, "a text, a number"),
             ("fit = 3", 1, "'3'"),
@@ -345,7 +346,7 @@ class Config(Case):
             ("temp = 1\ntemp = 2", 2, "temp"),
             ("temp = = 1", 1, ""),
             ("predict = 10000000000", 1, "too large"),
-            ("cache-type-k = true", 1, "none of"),
+            ("cache-type-k = true", 1, "not one of"),
             ("run.temp.x = 1", 1, "a text, a number"),
             ("x = " + "[" * 10000, 1, "depth"),
         ):
@@ -967,8 +968,7 @@ class Terminal:
         self.output = self.output[self.output.index(text) + len(text) :]
 
     def prompt(self) -> None:
-        self.expect(b"\x1b[?2004h")  # Written once a line; the prompt itself also as it is typed.
-        time.sleep(0.3)  # The prompt comes a moment before Ctrl-C and Ctrl-D become keys.
+        self.expect(b"\x1b[?2004h")  # Written once a line, when all keys reach the program.
 
     def exit_code(self) -> int:
         end = time.monotonic() + 60
@@ -983,6 +983,89 @@ class Terminal:
         self.case.assertEqual(status[0], self.pid, "it did not end")
         self.pid = 0
         return os.waitstatus_to_exitcode(status[1])
+
+
+class Texts(Case):
+    """How texts of the command line and of files are read. The tokens of prompts tell."""
+
+    RUN = ["run", "-m", LLAMA, "-n", "1", "--temp", "0", "-t", "1"]
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def tokens(self, *words, **options) -> int:
+        return json.loads(self.succeed(*self.RUN, "--json", *words, **options))["prompt_tokens"]
+
+    def file(self, content: bytes, name: str = "file") -> Path:
+        path = self.folder / name
+        path.write_bytes(content)
+        return path
+
+    def test_escapes(self):
+        plain = self.tokens("-p", "a\nb\tc")
+        self.assertEqual(self.tokens("-p", r"a\nb\tc"), plain)
+        self.assertEqual(self.tokens("-e", "-p", r"a\x0ab\x09c"), plain)
+        self.assertGreater(self.tokens("--no-escape", "-p", r"a\nb\tc"), plain)
+        self.assertGreater(self.tokens("-f", self.file(rb"a\nb\tc")), plain)
+        self.assertEqual(self.tokens("-p", r"C:\Users"), self.tokens("--no-escape", "-p", r"C:\Users"))
+        # Where it goes on, and where it stops.
+        text = self.succeed(*self.RUN, "-n", "16", "-p", "a")
+        stop = text.strip()[3:5]
+        escaped = "".join(f"\\x{byte:02x}" for byte in stop.encode())
+        self.assertEqual(self.succeed(*self.RUN, "-n", "16", "-p", "a", "--stop", escaped),
+                         self.succeed(*self.RUN, "-n", "16", "-p", "a", "--stop", stop, "--no-escape"))  # fmt: skip
+        result = weft("embed", "-m", LLAMA, r"a\nb", "-e", "--no-escape")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"takes texts as they are", result.stderr)
+
+    def test_byte_order_marks(self):
+        mark = b"\xef\xbb\xbf"
+        self.assertEqual(self.tokens("-f", self.file(mark + b"Hello")), self.tokens("-p", "Hello"))
+        self.assertEqual(self.tokens("-f", "-", stdin=mark + b"Hello"), self.tokens("-p", "Hello"))
+        for option, content in (("--grammar-file", b'root ::= "a"\r\n'), ("--json-schema-file", b'{"enum": ["a"]}\r\n')):
+            self.succeed(*self.RUN, "-p", "x", option, self.file(mark + content))
+        config = self.file(mark + b"n-predict = 3\r\nignore-eos = true\r\n", "config.toml")
+        result = json.loads(self.succeed("run", "-m", LLAMA, "-p", "x", "--json", "-t", "1", "--config", config))
+        self.assertEqual(result["generated_tokens"], 3)
+        for encoding in ("utf-16", "utf-16-be"):
+            content = "\ufeffHello" if encoding == "utf-16-be" else "Hello"
+            self.assertIn("is UTF-16", self.fail_with(1, *self.RUN, "-f", self.file(content.encode(encoding))))
+        # Bytes are bytes to the tokenizer.
+        self.assertGreater(len(self.succeed("tokenize", "-m", LLAMA, stdin=mark + b"a").splitlines()),
+                           len(self.succeed("tokenize", "-m", LLAMA, stdin=b"a").splitlines()))  # fmt: skip
+
+    def test_keep(self):
+        base = [*self.RUN, "-p", "one two three four", "-n", "100", "-c", "32", "--context-shift", "--ignore-eos"]
+        n = self.tokens("-p", "one two three four")
+        self.assertEqual(self.succeed(*base, "--keep", "-1"), self.succeed(*base, "--keep", n))
+        self.assertNotEqual(self.succeed(*base, "--keep", "-1"), self.succeed(*base, "--keep", "0"))
+        self.assertIn("-1: the whole prompt", self.fail_with(2, *base, "--keep", "-2"))
+
+    def test_a_second_bos_is_said(self):
+        words = [*self.RUN, "--parse-special", "-p"]
+        self.assertIn(b"begins with two <s> tokens", weft(*words, "<s>Hello").stderr)
+        self.assertEqual(weft(*words, "<s>Hello", "-q").stderr, b"")
+        self.assertNotIn(b"two", weft(*words, "Hello <s>").stderr)
+        self.assertNotIn(b"two", weft(*self.RUN, "-p", "<s>Hello").stderr)
+
+    def test_files_that_are_no_models_are_named(self):
+        pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 1\n"
+        folder = self.folder / "adapter"
+        folder.mkdir()
+        (folder / "adapter_config.json").write_text("{}")
+        cases = [(self.file(pointer, "lfs.gguf"), "git lfs pull"), (self.file(b"<!doctype html><html>" + b" " * 99, "page.gguf"), "HTML page"),
+                 (self.file(b"\x10\0\0\0\0\0\0\0{}" + b" " * 99, "model.safetensors"), "safetensors"), (folder, "convert_lora_to_gguf.py")]  # fmt: skip
+        for path, part in cases:
+            self.assertIn(part, self.fail_with(1, "run", "-p", "x", "-m", path))
+            self.assertIn(part, self.fail_with(1, *self.RUN, "-p", "x", "--lora", path))
+            self.assertIn(part, self.fail_with(1, *self.RUN, "-p", "x", "--mmproj", path, "--image", "x.png"))
+            self.assertIn(part, self.fail_with(1, "quantize", path, self.folder / "out.gguf", "Q8_0"))
+
+    def test_color_of_errors(self):
+        self.assertTrue(weft("run", "-p", "x", "-m", "nosuch", "--color", "always").stderr.startswith(b"\x1b[31m"))
+        self.assertNotIn(b"\x1b", weft("run", "-p", "x", "-m", "nosuch").stderr)
 
 
 class Chat(Case):
@@ -1125,7 +1208,7 @@ class Chat(Case):
             chat.expect(b"\r\n")
             chat.prompt()
             chat.send(b"\x12first")  # A search, and Ctrl-C in it: the line is given up, the chat goes on.
-            chat.expect(b"bck")
+            chat.expect(b"(search 'first')")
             chat.send(b"\x03")
             chat.expect(b"Ctrl-C again")
             chat.prompt()
@@ -1140,6 +1223,59 @@ class Chat(Case):
             self.assertEqual(chat.exit_code(), 0)
         messages = json.loads((Path(self.folder.name) / "saved").read_text())["messages"]
         self.assertEqual(messages[0]["content"], "first line\n  second")
+
+    def typed(self, *keys: bytes) -> list[str]:
+        """The questions of a chat in which these are typed, each after a prompt."""
+        with Terminal(self, *self.base, TERM="xterm", XDG_STATE_HOME=self.folder.name) as chat:
+            for key in (*keys, f"/save {self.folder.name}/saved\n".encode()):
+                chat.prompt()
+                chat.send(key)
+            chat.expect(b"(saved ")
+            chat.prompt()
+            chat.send(b"\x04")
+            self.assertEqual(chat.exit_code(), 0)
+        messages = json.loads((Path(self.folder.name) / "saved").read_text())["messages"]
+        return [message["content"] for message in messages if message["role"] == "user"]
+
+    def test_terminal_edits_whole_characters(self):
+        joined = ["\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1f0\U0001f1f7", "e\u0301", "\u1112\u1161\u11ab",
+                  "\U0001f44d\U0001f3fd", "\u2764\ufe0f", "\u6f22"]  # fmt: skip
+        for cluster in joined:
+            backspace, left, delete = b"\x7f", b"\x1b[D", b"\x1b[3~"
+            keys = f"a{cluster}b{cluster}c".encode()
+            questions = self.typed(keys + left + backspace + b"\r", keys + left * 2 + delete + b"\r",
+                                   b"x" + cluster.encode() + backspace + b"y\r")  # fmt: skip
+            self.assertEqual(questions, [f"a{cluster}bc", f"a{cluster}bc", "xy"], cluster)
+
+    def test_terminal_keys(self):
+        self.assertEqual(self.typed(b"b\x01a\x05c\r", b"\x1b[A\x7fd\r", b"one two\x17\x19!\r", b"x\x1b\ry\r", b"q\x12ne\x1b[F\r"),
+                         ["abc", "abd", "one two!", "x\ny", "one two!"])  # fmt: skip
+
+    def test_interrupt_clears_the_line_and_leaves_in_an_empty_one(self):
+        with Terminal(self, *self.base, TERM="xterm", XDG_STATE_HOME=self.folder.name) as chat:
+            for keys in (b"\x03", b"a question\x03", b"another\x03", b"continued \\\r\x03"):
+                chat.prompt()
+                chat.send(keys)
+                if keys.startswith(b"continued"):
+                    break
+                chat.expect(b"Ctrl-C again")
+            chat.expect(b"Ctrl-C again")
+            chat.prompt()
+            chat.send(b"\x03")
+            self.assertEqual(chat.exit_code(), 130)
+
+    def test_a_terminal_that_cannot_move_its_cursor(self):
+        with Terminal(self, *self.base, TERM="dumb", XDG_STATE_HOME=self.folder.name) as chat:
+            chat.expect(b"> ")
+            chat.send(b"Hello\n")
+            chat.expect(b"> ")
+            self.assertNotIn(b"\x1b", chat.seen)
+            chat.send(b"/exit\n")
+            self.assertEqual(chat.exit_code(), 0)
+
+    def test_windows_line_ends_and_marks(self):
+        messages = self.conversation("\ufeffHello\r\nAgain\r")
+        self.assertEqual([m["content"] for m in messages if m["role"] == "user"], ["Hello", "Again"])
 
 
 class Weights(Case):

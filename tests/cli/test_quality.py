@@ -77,7 +77,7 @@ class Quantize(FileCase):
         mixes = message[message.index("known are ") + len("known are ") : message.index(" (weft help")].split(", ")
         self.assertGreater(len(mixes), 30)
         text = self.succeed("help", "quantize")
-        named = text[text.index("Mixes: ") + len("Mixes: ") : text.index("Examples:")].replace("\n", " ").split(",")
+        named = text[text.index("Types: ") + len("Types: ") : text.index("Examples:")].replace("\n", " ").split(",")
         self.assertEqual([name.strip() for name in named], mixes)
 
     def test_a_dry_run_says_what_a_real_one_does(self):
@@ -101,7 +101,7 @@ class Quantize(FileCase):
         self.assertIn("Q4_K_M", self.fail_with(2, "quantize", self.model, "Q4_X"))
         self.assertIn("give a model", self.fail_with(2, "quantize", self.model))
         self.assertIn("PATTERN=TYPE", self.fail_with(2, "quantize", "--tensor-type", "x", self.model, "Q4_0"))
-        self.assertIn("is no type", self.fail_with(2, "quantize", "--tensor-type", "x=q9", self.model, "Q4_0"))
+        self.assertIn("unknown type 'q9'", self.fail_with(2, "quantize", "--tensor-type", "x=q9", self.model, "Q4_0"))
         self.assertIn("none.gguf", self.fail_with(1, "quantize", self.folder / "none.gguf", "Q4_0"))
         self.assertIn("overwrite", self.fail_with(1, "quantize", self.model, self.model, "Q4_0"))
         self.succeed("quantize", self.model, "Q4_0")
@@ -248,7 +248,7 @@ class LoraMerge(Case):
         one = ADAPTERS / "one.gguf"
         self.assertIn("--lora FILE", self.fail_with(2, "lora-merge", "-m", LLAMA, "-o", self.out))
         self.assertIn("-o FILE", self.fail_with(2, "lora-merge", "-m", LLAMA, "--lora", one))
-        self.assertIn("is no type", self.fail_with(2, "lora-merge", "-m", LLAMA, "--lora", one, "-o", self.out, "--type", "q9"))
+        self.assertIn("unknown type 'q9'", self.fail_with(2, "lora-merge", "-m", LLAMA, "--lora", one, "-o", self.out, "--type", "q9"))
         self.assertIn("general.type", self.fail_with(1, "lora-merge", "-m", LLAMA, "--lora", LLAMA, "-o", self.out))
         self.assertIn("overwrite", self.fail_with(1, "lora-merge", "-m", LLAMA, "--lora", one, "-o", LLAMA))
         self.assertFalse(self.out.exists())

@@ -144,7 +144,7 @@ TEST_F(Malformed, EveryTruncationIsRefused) {
 }
 
 TEST_F(Malformed, Header) {
-  refuses_each(FieldKind::kMagic, {0, kMax, 0x47475546, 0x46554746, 0x6c6d6767}, "no GGUF file");
+  refuses_each(FieldKind::kMagic, {0, kMax, 0x47475546, 0x46554746, 0x6c6d6767}, "not a GGUF file");
   refuses_each(FieldKind::kVersion, {0, 4, 100, 0x7fffffff, 0xffffffff}, "expected 2 or 3");
   refuses_each(FieldKind::kVersion, {1}, "version 1");
   refuses_each(FieldKind::kVersion, {0x02000000, 0x03000000}, "big-endian");

@@ -513,8 +513,8 @@ TEST(Gguf, MissingAndEmptyFiles) {
   expect_error([&] { File::open(folder / "none.gguf"); }, ErrorCode::kNotFound, "none.gguf");
   write_bytes(folder / "empty.gguf", {});
   expect_error([&] { File::open(folder / "empty.gguf"); }, ErrorCode::kInvalidFile,
-               "empty.gguf: no GGUF file");
-  expect_error([&] { File::parse({}); }, ErrorCode::kInvalidFile, "no GGUF file: it has 0 bytes");
+               "empty.gguf: not a GGUF file");
+  expect_error([&] { File::parse({}); }, ErrorCode::kInvalidFile, "not a GGUF file: it has 0 bytes");
 }
 
 TEST(Gguf, PointersOfGitLfsAreToldWithTheWayOut) {

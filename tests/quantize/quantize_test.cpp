@@ -352,5 +352,39 @@ TEST_F(Quantize, WhoCancelsLeavesNothing) {
   EXPECT_EQ(told.back(), 1.0);
 }
 
+TEST_F(Quantize, SaysWhichRulesHaveNoEffect) {
+  const auto notes = [&](const QuantizeParams& params) { return plan_quantize(model, params).notes; };
+  EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"ffn_down", DType::kQ8_0}, {"attn_(q|v)", DType::kF16}}}),
+              testing::IsEmpty());
+  EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"nosuch", DType::kQ8_0}}}),
+              testing::ElementsAre(HasSubstr("'nosuch' fits no matrix")));
+  // Norms are no matrices, so a rule of theirs does nothing.
+  EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"attn_norm", DType::kQ8_0}}}),
+              testing::ElementsAre(HasSubstr("'attn_norm' fits no matrix")));
+  EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"blk", DType::kQ8_0}, {"ffn_down", DType::kF16}}}),
+              testing::ElementsAre(HasSubstr("'ffn_down' has no effect")));
+  EXPECT_THAT(notes({.keep_types = true, .rules = {{"FFN_DOWN", DType::kQ8_0}}}),
+              testing::ElementsAre(HasSubstr("'FFN_DOWN'")));
+}
+
+TEST_F(Quantize, SaysWhatImportancesLackAndWhatTheyFitNot) {
+  const std::vector<float> ones(kWidth, 1.0f);
+  const auto notes_with = [&](QuantizeParams params, const char* tensor) {
+    params.importance = importances(tensor, {1, kWidth}, ones);
+    return plan_quantize(model, params).notes;
+  };
+  // One layer of sixteen; the output matrix and the embeddings are usually missing.
+  EXPECT_THAT(
+      notes_with({.mix = "Q4_0"}, "blk.3.attn_q.weight"),
+      testing::ElementsAre(testing::AllOf(HasSubstr("lack"), HasSubstr("blk.0."), HasSubstr("alike"))));
+  EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q"}}, "blk.3.attn_q.weight"),
+              testing::IsEmpty());
+  EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q", "nosuch"}}, "blk.3.attn_q.weight"),
+              testing::ElementsAre(HasSubstr("'nosuch'")));
+  EXPECT_THAT(
+      notes_with({.mix = "F16"}, "blk.99.attn_q.weight"),
+      testing::ElementsAre(HasSubstr("1 tensor (blk.99.attn_q.weight), which this model does not have")));
+}
+
 }  // namespace
 }  // namespace weft

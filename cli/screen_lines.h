@@ -1,0 +1,40 @@
+#pragma once
+// A text that is being typed, drawn on a terminal that may be narrower than it.
+//
+// Terminals disagree about the columns of joined characters. So no column is counted: rows end before the
+// terminal would break them, and the cursor gets its place by writing what stands before it once more.
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::cli {
+
+class ScreenLines {
+ public:
+  struct Prompt {
+    std::string text;   ///< With its escape sequences.
+    int n_columns = 0;  ///< That it takes.
+  };
+
+  /// Returns what draws `text` over the last drawing, with the cursor at byte `cursor` of it.
+  std::string draw(const Prompt& prompt, std::string_view text, std::size_t cursor, int n_columns,
+                   int n_rows);
+  /// Returns what moves the cursor to a new line after the last row. The next draw() begins there.
+  std::string leave();
+  /// The terminal has a new width, and breaks the rows that are too long for it.
+  void resize(int n_columns);
+  /// The screen is empty, the cursor at its top.
+  void forget() { drawn_ = {}; }
+
+ private:
+  struct Drawn {
+    std::vector<int> widths;  ///< Of the rows.
+    std::size_t cursor_row = 0;
+    int cursor_column = 0;
+  };
+  Drawn drawn_;
+  std::size_t first_row_ = 0;  ///< The first row shown, if the screen has fewer rows.
+};
+
+}  // namespace weft::cli
