@@ -6,8 +6,8 @@
 
 namespace weft::cli {
 
-/// Throws Error kInvalidFile that says where it stops being JSON, or that it is nested too deep or has a
-/// number that no double holds.
+/// Throws Error kInvalidFile that says where the text stops being JSON, that it is nested too deep, or that no
+/// double holds one of its numbers.
 Json parse_json(std::string_view text);
 
 }  // namespace weft::cli

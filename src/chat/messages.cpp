@@ -48,7 +48,7 @@ std::string read_content(const ordered_json& message, const std::string& where) 
   return text;
 }
 
-HistoryCall read_call(const ordered_json& item, const std::string& where) {
+HistoryCall read_call(const ordered_json& item, const std::string& where, base::JsonBudget& budget) {
   if (!item.is_object() || !item.contains("function") || !item["function"].is_object()) {
     refuse(where + " must be an object with id, type \"function\" and function");
   }
@@ -64,12 +64,12 @@ HistoryCall read_call(const ordered_json& item, const std::string& where) {
   const std::string what = where + ".function.arguments";
   if (!arguments->is_string()) refuse(what + " must be a JSON object in a string");
   const std::string& text = arguments->get_ref<const std::string&>();
-  if (!text.empty()) call.arguments = parse_request_json(text, what);
+  if (!text.empty()) call.arguments = parse_request_json(text, what, budget);
   if (!call.arguments.is_object()) refuse(what + " must be a JSON object in a string");
   return call;
 }
 
-Message read_message(const ordered_json& item, const std::string& where) {
+Message read_message(const ordered_json& item, const std::string& where, base::JsonBudget& budget) {
   if (!item.is_object()) refuse(where + " must be an object with role and content");
   Message message{.role = text_of(item, "role", where), .content = read_content(item, where)};
   if (message.role == "developer") message.role = "system";
@@ -93,7 +93,8 @@ Message read_message(const ordered_json& item, const std::string& where) {
         refuse(where + ".tool_calls must have at most " + std::to_string(kMaxCalls) + " calls");
       }
       for (std::size_t i = 0; i < calls->size(); ++i) {
-        message.calls.push_back(read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]"));
+        message.calls.push_back(
+            read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]", budget));
       }
     }
   } else if (has_calls) {
@@ -269,11 +270,12 @@ void complete_calls(std::vector<Message>& messages, bool short_ids) {
 }  // namespace
 
 std::vector<Message> read_messages(std::string_view messages_json) {
-  const ordered_json all = parse_request_json(messages_json, "messages");
+  base::JsonBudget budget = request_budget();
+  const ordered_json all = parse_request_json(messages_json, "messages", budget);
   if (!all.is_array() || all.empty()) refuse("messages must be an array of at least one message");
   std::vector<Message> messages;
   for (const ordered_json& item : all) {
-    messages.push_back(read_message(item, "messages[" + std::to_string(messages.size()) + "]"));
+    messages.push_back(read_message(item, "messages[" + std::to_string(messages.size()) + "]", budget));
   }
   return messages;
 }

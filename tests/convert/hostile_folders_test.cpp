@@ -29,7 +29,7 @@ TEST_F(HostileFolders, BadFoldersAreRefusedInWords) {
   write(folder / "config.json", "{\"architectures\": [");
   expect_refused(folder, ErrorCode::kInvalidFile, "no valid JSON");
   write(folder / "config.json", std::string(100000, '['));
-  expect_refused(folder, ErrorCode::kInvalidFile, "nested too deeply");
+  expect_refused(folder, ErrorCode::kInvalidFile, "nested more than 64 levels deep");
   write(folder / "config.json", "{}");
   expect_refused(folder, ErrorCode::kInvalidFile, "architectures");
   restore();
