@@ -10,7 +10,7 @@
 namespace weft::chat {
 
 /// Of one request: its messages and the arguments of all their calls share it.
-inline base::JsonBudget request_budget() { return {.depth = 100, .n_comparisons = std::size_t{1} << 25}; }
+inline base::JsonBudget request_budget() { return {.depth = 100, .n_comparisons = std::size_t{1} << 27}; }
 
 /// Throws Error kInvalidArgument where the text is no JSON or exceeds the budget. `what` names the text.
 nlohmann::ordered_json parse_request_json(std::string_view text, std::string_view what,
