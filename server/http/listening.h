@@ -39,6 +39,9 @@ class ListeningSockets {
 
 /// "127.0.0.1:50412", "[::1]:50412", or "unix": the other end of a connection.
 std::string peer_name(int socket);
+/// The other end as limits count it: its address without the port, the first 64 bits of an IPv6 address, which
+/// one client may choose from freely, and nothing for a Unix socket.
+std::string client_of(int socket);
 /// The family of a socket's address: AF_INET, AF_INET6, AF_UNIX.
 int family_of(int socket);
 
