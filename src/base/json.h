@@ -1,6 +1,6 @@
 #pragma once
-// Parses JSON of strangers in linear time: the text is checked against a budget before anything is built from
-// it. nlohmann's own callback parser is quadratic in the length of arrays.
+// Parses JSON of strangers in linear time. A check against a budget comes first, then a plain parse: nlohmann's
+// callback parser is quadratic in the length of arrays.
 #include <cstddef>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -11,21 +11,21 @@
 
 namespace weft::base {
 
-/// What parsing may cost. Texts that share a budget spend it together; no limit counts time.
+/// Limits of what parsing costs. Documents that share a budget spend it together. No limit counts time.
 struct JsonBudget {
-  std::size_t depth = 64;                                               ///< Of each text.
+  std::size_t depth = 64;                                               ///< Of each document.
   std::size_t n_values = std::numeric_limits<std::size_t>::max();       ///< That are left.
   std::size_t n_comparisons = std::numeric_limits<std::size_t>::max();  ///< Of keys, that are left.
 };
 
-/// Says what is wrong with a text: "invalid JSON at byte 12".
+/// The reason why a document is refused: "invalid JSON at byte 12".
 struct JsonError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 namespace json_impl {
 
-/// Walks a text and builds nothing. Ordered objects compare a new key with each earlier one.
+/// Walks a document and builds nothing. Ordered objects compare a new key with each earlier one.
 template <typename Json>
 class Check final : public nlohmann::json_sax<Json> {
  public:
@@ -51,10 +51,11 @@ class Check final : public nlohmann::json_sax<Json> {
     budget_.n_comparisons -= n_earlier;
     return true;
   }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+  bool parse_error(std::size_t position, const std::string& token,
+                   const nlohmann::detail::exception& error) override {
     const bool is_number = dynamic_cast<const nlohmann::detail::out_of_range*>(&error) != nullptr;
-    throw JsonError((is_number ? "a number is out of range at byte " : "invalid JSON at byte ") +
-                    std::to_string(position));
+    throw JsonError((is_number ? "the number " + token.substr(0, 40) + " is out of range" : "invalid JSON") +
+                    " at byte " + std::to_string(position));
   }
 
  private:
@@ -80,8 +81,8 @@ class Check final : public nlohmann::json_sax<Json> {
 
 }  // namespace json_impl
 
-/// Throws JsonError where the text is no JSON in UTF-8, or costs more than `budget` has left. Of equal keys
-/// the last value counts.
+/// Throws JsonError if the document is not JSON in UTF-8, or costs more than `budget` has left. The last of
+/// equal keys counts.
 template <typename Json>
 Json parse_json(std::string_view text, JsonBudget& budget) {
   json_impl::Check<Json> check(budget);

@@ -36,7 +36,7 @@ TEST(Json, NamesTheByteOfAnError) {
   EXPECT_EQ(error_of("{\"a\": 1,}"), "invalid JSON at byte 9");
   EXPECT_EQ(error_of(""), "invalid JSON at byte 1");
   EXPECT_EQ(error_of("{} x"), "invalid JSON at byte 4");
-  EXPECT_EQ(error_of("[1e999]"), "a number is out of range at byte 6");
+  EXPECT_EQ(error_of("[1e999]"), "the number 1e999 is out of range at byte 6");
 }
 
 TEST(Json, RefusesTextThatIsNotUtf8) {

@@ -240,7 +240,7 @@ TEST(Chat, BoundsWhatWouldTakeTooLong) {
   std::string object = "{";
   for (int i = 0; i < 100'000; ++i) object += "\"k" + std::to_string(i) + "\": 1, ";
   EXPECT_THAT(error_of(chat, turn_of("[" + object + "\"role\": \"user\", \"content\": \"\"}]")),
-              HasSubstr("more than 4096 members"));
+              HasSubstr("too many members"));
   std::string calls;
   for (int i = 0; i < 2000; ++i) calls += R"({"id": "1", "function": {"name": "f"}}, )";
   EXPECT_THAT(error_of(chat, turn_of(R"([{"role": "assistant", "tool_calls": [)" + calls +

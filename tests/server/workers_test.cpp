@@ -12,14 +12,18 @@ namespace {
 
 TEST(Workers, ClientsTakeTurns) {
   Workers workers(1, 100);
-  std::promise<void> begin, all;
-  ASSERT_TRUE(workers.run("a", [&] { begin.get_future().wait(); }));
+  std::promise<void> began, go, all;
+  ASSERT_TRUE(workers.run("a", [&] {
+    began.set_value();
+    go.get_future().wait();
+  }));
+  began.get_future().wait();
   std::string order;
   for (const std::string client : {"a", "a", "a", "a", "b", "c", "b"})
     ASSERT_TRUE(workers.run(client, [&order, client] { order += client; }));
   ASSERT_TRUE(workers.run("z", [] {}));
   ASSERT_TRUE(workers.run("a", [&] { all.set_value(); }));
-  begin.set_value();
+  go.set_value();
   all.get_future().wait();
   EXPECT_EQ(order, "abcabaa");
 }
