@@ -64,8 +64,8 @@ Workers::Workers(int n_threads, std::size_t n_waiting_max) : impl_(std::make_uni
 Workers::~Workers() { stop(); }
 
 void Workers::stop() {
-  std::unordered_map<std::string, std::deque<Work>> dropped;  // Freed without the lock.
   {
+    std::unordered_map<std::string, std::deque<Work>> dropped;  // Freed without the lock.
     const std::lock_guard lock(impl_->mutex);
     impl_->stopping = true;
     dropped.swap(impl_->queues);
