@@ -6,8 +6,7 @@
 
 namespace weft::cli {
 
-/// Throws Error kInvalidFile that says where the text stops being JSON, that it is nested too deep, or that no
-/// double holds one of its numbers.
+/// Throws Error kInvalidFile that names the byte of the error. Nesting and numbers have limits.
 Json parse_json(std::string_view text);
 
 }  // namespace weft::cli

@@ -9,7 +9,7 @@ namespace weft::server {
 
 using Json = nlohmann::ordered_json;
 
-/// Throws ApiError 400 that says where the text stops being JSON, or what it has too much of.
+/// Throws ApiError 400 that names the byte of the error, or the limit that is exceeded.
 Json parse_json(std::string_view text);
 
 /// On one line; bytes that are no UTF-8 become U+FFFD.

@@ -33,7 +33,7 @@ HttpParams complete(HttpParams params, Api& api) {
         error_json({status, "invalid_request_error", "", "", std::string(reason)}, ErrorShape::kOpenAi));
   };
   params.headers.emplace_back("X-Content-Type-Options", "nosniff");
-  if (origins.all) {  // Also of answers to what never became a request.
+  if (origins.all) {  // Common headers are also sent with refusals of the parser.
     for (auto& header : cors_headers({}, origins)) params.headers.push_back(std::move(header));
   } else {
     params.headers_for = [origins](const HttpRequest& request) { return cors_headers(request, origins); };
@@ -56,7 +56,7 @@ struct Server::Impl {
     http.after(kTrimPeriod, [this] { trim(); });
   }
 
-  // The allocator keeps what bodies and answers took. Given back once requests have ended and none is there.
+  // The allocator keeps freed memory. Returns it to the system after requests, at a moment without any.
   void trim() {
     const HttpCounts counts = http.counts();
     if (counts.n_busy == 0 && std::exchange(n_trimmed, counts.n_requests) != counts.n_requests)

@@ -126,7 +126,7 @@ class Api {
   std::atomic<bool> leaving_{false};
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<Workers> workers_;
-  /// Of requests with large bodies, so that small ones do not wait for them.
+  /// Parses large bodies, so that small requests do not wait for them.
   std::unique_ptr<Workers> large_workers_;
   /// Of requests with pictures or sounds: encoders take seconds, and texts are not to wait behind them.
   std::unique_ptr<Workers> media_workers_;

@@ -35,7 +35,7 @@ struct Job {
   std::chrono::steady_clock::time_point start;
   std::function<void(const Outcome&)> done;
 
-  /// Throws where the client has gone: what is left would be computed for no one.
+  /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
   void check_wanted() const;
   HttpHeaders headers() const { return {{"X-Request-Id", id}}; }
   void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }

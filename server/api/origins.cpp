@@ -65,7 +65,7 @@ HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules) {
 }
 
 HttpAnswer preflight_answer(const HttpRequest& request) {
-  // "*" does not stand for Authorization, and older browsers do not know it.
+  // Browsers do not include Authorization in "*", and older browsers do not know "*".
   std::string headers(request.header("Access-Control-Request-Headers"));
   if (headers.empty()) headers = "*, Authorization, Content-Type, X-Api-Key, X-Request-Id";
   HttpAnswer answer{.status = 204};

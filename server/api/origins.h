@@ -12,18 +12,18 @@ namespace weft::server {
 struct OriginRules {
   /// Any host and any page: --cors, or a key protects what matters.
   bool all = false;
-  /// Names that are trusted beside addresses, localhost and names without a dot, which no stranger's DNS
-  /// serves. ".example.com": also all names below it.
+  /// Further trusted names. Addresses, localhost and names without a dot are trusted anyway: no public DNS
+  /// serves them. ".example.com" includes all names below it.
   std::vector<std::string> hosts = {};
 };
 
 /// 403 where the request was sent to an unknown host, or by a page of an unknown origin.
 std::optional<ApiError> refuse_stranger(const HttpRequest& request, const OriginRules& rules);
 
-/// What lets the request's page read the answer; nothing for requests without an origin and for strangers.
+/// Headers that let a trusted page read the response. Empty without an origin, and for other pages.
 HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules);
 
-/// The answer to OPTIONS: a browser asks what a page may send.
+/// The response to OPTIONS, by which a browser asks whether a page may send a request.
 HttpAnswer preflight_answer(const HttpRequest& request);
 
 }  // namespace weft::server

@@ -42,7 +42,7 @@ std::string file_of(const std::string& owner, const std::string& name) {
   return owner.empty() ? name : owner + "@" + name;
 }
 
-/// What the name stands for decides whose error it is.
+/// Errors that the client's name causes are 4xx.
 int status_of(int error) {
   switch (error) {
     case ENOENT:

@@ -212,7 +212,7 @@ asio::awaitable<void> Connection::refuse(Refusal refusal) {
   (void)written;  // Who does not take it gets no other.
 }
 
-/// What a refused request is logged with, too.
+/// Refused requests are logged with these fields, too.
 void Connection::note_head(Target target) {
   std::string path = std::move(target.path);
   const std::string& prefix = params().prefix;

@@ -16,10 +16,10 @@ struct Host {
   bool is_loopback = false;
 };
 
-/// "localhost:8080", "[::1]:80", "::1", "Example.com." Nothing where the text is no host.
+/// "localhost:8080", "[::1]:80", "::1", "Example.com." Nullopt for anything else.
 std::optional<Host> parse_host(std::string_view text);
 
-/// The host of "https://example.com:8443". Nothing for "null", and where there is no host.
+/// The host of "https://example.com:8443". Nullopt for "null" and other origins without a host.
 std::optional<Host> parse_origin(std::string_view origin);
 
 /// Whether only this machine reaches a socket that listens there.

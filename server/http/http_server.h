@@ -61,7 +61,7 @@ class Exchange {
 
   /// Bytes written and not yet taken by the client's side of the socket.
   virtual std::size_t n_unsent() const = 0;
-  /// Bytes written since the answer began, with its head.
+  /// Size of the response so far, with its head.
   virtual std::size_t n_written() const = 0;
   /// The client has gone, or took nothing for HttpParams::write_timeout.
   virtual bool closed() const = 0;
@@ -97,9 +97,9 @@ struct HttpParams {
   std::chrono::seconds first_timeout{30};  ///< Until the first byte of a connection's first request.
   std::chrono::seconds idle_timeout{600};  ///< Between requests.
   std::chrono::seconds write_timeout{60};  ///< A client that takes nothing for so long has gone.
-  std::string prefix = {};                 ///< Of paths, "/llm": taken off where a request has it.
+  std::string prefix = {};                 ///< "/llm". Removed from paths that begin with it.
   HttpHeaders headers = {};                ///< Of every answer.
-  /// More of them, for the answer to this request. Called on the server's thread.
+  /// Further headers of the response to a request. Called on the server's thread.
   std::function<HttpHeaders(const HttpRequest&)> headers_for = nullptr;
   /// Called on the server's thread, for logs.
   std::function<void(const RefusedRequest&)> on_refused = nullptr;

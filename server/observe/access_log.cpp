@@ -21,7 +21,7 @@ std::string time_text() {
                      ms);
 }
 
-/// Unbuffered, so that a line that cannot be written leaves nothing behind for the next one.
+/// Unbuffered: stdio would keep a line that failed and write it before the next one.
 std::FILE* open_log(const std::string& path) {
   std::FILE* const file = std::fopen(path.c_str(), "ae");
   if (file != nullptr) std::setvbuf(file, nullptr, _IONBF, 0);

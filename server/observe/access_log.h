@@ -16,7 +16,7 @@ struct AccessRecord {
   std::string key = {};  ///< The name of the client's key.
   std::string model = {};
   double ms = 0.0;
-  std::size_t n_bytes = 0;  ///< Of the answer, with its head.
+  std::size_t n_bytes = 0;  ///< Size of the response, with its head.
   Outcome outcome;
 };
 
@@ -25,8 +25,8 @@ class AccessLog {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  /// "-": standard error. `warn` may be empty; it gets one text when lines begin to be lost, a full disk for
-  /// example. Throws Error kIo where the file cannot be opened.
+  /// "-": standard error. `warn` may be empty. It is called once when lines begin to be lost, as on a full
+  /// disk. Throws Error kIo where the file cannot be opened.
   explicit AccessLog(const std::string& path, Warn warn = nullptr);
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;

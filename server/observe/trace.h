@@ -14,13 +14,13 @@
 
 namespace weft::server {
 
-/// Any number of threads. The file is valid JSON after each event, also when the process is killed then, and is
-/// bounded: one that is full becomes PATH.old in place of the one before, and a new one begins.
+/// Any number of threads. The file is valid JSON after each event, also if the process is killed. A full file
+/// replaces PATH.old, and a new file begins.
 class Trace {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  /// `warn` may be empty; it gets one text when events begin to be lost. Throws Error kIo.
+  /// `warn` may be empty. It is called once when events begin to be lost. Throws Error kIo.
   explicit Trace(std::string path, Warn warn = nullptr, std::int64_t max_bytes = std::int64_t{256} << 20);
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;

@@ -14,8 +14,8 @@ namespace weft::base {
 /// Limits of what parsing costs. Documents that share a budget spend it together. No limit counts time.
 struct JsonBudget {
   std::size_t depth = 64;                                               ///< Of each document.
-  std::size_t n_values = std::numeric_limits<std::size_t>::max();       ///< That are left.
-  std::size_t n_comparisons = std::numeric_limits<std::size_t>::max();  ///< Of keys, that are left.
+  std::size_t n_values = std::numeric_limits<std::size_t>::max();       ///< Values that are left.
+  std::size_t n_comparisons = std::numeric_limits<std::size_t>::max();  ///< Comparisons of keys that are left.
 };
 
 /// The reason why a document is refused: "invalid JSON at byte 12".

@@ -9,10 +9,10 @@
 
 namespace weft::chat {
 
-/// Of one request: its messages and the arguments of all their calls share it.
+/// The budget of one request. Its messages and the arguments of all calls share it.
 inline base::JsonBudget request_budget() { return {.depth = 100, .n_comparisons = std::size_t{1} << 27}; }
 
-/// Throws Error kInvalidArgument where the text is no JSON or exceeds the budget. `what` names the text.
+/// Throws Error kInvalidArgument for invalid JSON and an exceeded budget. `what` names the document.
 nlohmann::ordered_json parse_request_json(std::string_view text, std::string_view what,
                                           base::JsonBudget& budget);
 nlohmann::ordered_json parse_request_json(std::string_view text, std::string_view what);

@@ -386,7 +386,7 @@ TEST(HttpClients, OneAddressDoesNotShutOutOthers) {
     EXPECT_THAT(answer.body, HasSubstr("from this address"));
     EXPECT_TRUE(third.at_end());
   }
-  EXPECT_EQ(server->counts().n_open, 2);  // A refused connection takes nobody's place.
+  EXPECT_EQ(server->counts().n_open, 2);  // Refused connections do not count.
   RawClient other(server.port(), 0, "127.0.0.2");
   other.send(get("/"));
   held.take()->send({});

@@ -1,4 +1,4 @@
-// The access log and the trace: what they write, and what they do when a file cannot be written.
+// The access log and the trace, also on a full disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
