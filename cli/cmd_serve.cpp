@@ -332,16 +332,20 @@ std::vector<std::string> known_hosts(const ServeOptions& options) {
   std::vector<std::string> hosts;
   std::array<char, 256> own{};
   if (::gethostname(own.data(), own.size() - 1) == 0)
-    if (const auto host = server::parse_host(own.data())) hosts.insert(hosts.end(), {host->name, host->name + ".local"});
-  if (const auto host = server::parse_host(options.host); host && !host->is_address) hosts.push_back(host->name);
+    if (const auto host = server::parse_host(own.data()))
+      hosts.insert(hosts.end(), {host->name, host->name + ".local"});
+  if (const auto host = server::parse_host(options.host); host && !host->is_address)
+    hosts.push_back(host->name);
   for (const std::string& given : options.allowed_hosts) {
     const bool is_suffix = given.starts_with('.');
-    const auto host = given.find("://") != std::string::npos ? server::parse_origin(given)
-                                                             : server::parse_host(given.substr(is_suffix ? 1 : 0));
+    const auto host = given.find("://") != std::string::npos
+                          ? server::parse_origin(given)
+                          : server::parse_host(given.substr(is_suffix ? 1 : 0));
     if (!host)
-      throw UsageError(fmt::format("--allowed-host: '{}' is no host; '.example.com' allows all names below it, "
-                                   "--cors all pages",
-                                   given));
+      throw UsageError(
+          fmt::format("--allowed-host: '{}' is no host; '.example.com' allows all names below it, "
+                      "--cors all pages",
+                      given));
     hosts.push_back((is_suffix ? "." : "") + host->name);
   }
   return hosts;
@@ -462,7 +466,8 @@ int run(const std::shared_ptr<ServeOptions>& options) {
   Log log(options->log, options->talk);
   check(*options);
   std::unique_ptr<server::Trace> trace;
-  if (!options->trace.empty()) trace = std::make_unique<server::Trace>(
+  if (!options->trace.empty())
+    trace = std::make_unique<server::Trace>(
         options->trace, [&log](const std::string& line) { log.write(LogLevel::kWarning, line); });
   ServiceNotifier systemd;
   std::atomic<bool> failed{false}, stopping{false};
@@ -512,12 +517,14 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
   add_size(app, "--timeout", options.timeout_s, {0, 1 << 20, "0: no limit"},
            "seconds that a request may take (default 600); what it has written until then is its answer")
       ->group(group);
-  app.add_option("--api-key", options.keys, "a key that clients must send, hidden from the list of processes; may be given again")
+  app.add_option("--api-key", options.keys,
+                 "a key that clients must send, hidden from the list of processes; may be given again")
       ->type_name("KEY")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--api-key-file", options.key_file, "a file with a key a line; after it may stand a name for logs: KEY NAME")
+  app.add_option("--api-key-file", options.key_file,
+                 "a file with a key a line; after it may stand a name for logs: KEY NAME")
       ->type_name("FILE")
       ->group(group);
   app.add_option("-a,--alias", options.aliases,
@@ -549,9 +556,10 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
   add_size(app, "--max-connections-per-address", options.max_connections_each, {0, 1 << 20, "0: no limit"},
            "open connections of one address (default 4096)")
       ->group(group);
-  add_size(app, "--max-requests-per-client", options.max_requests_each, {-1, 1 << 20, "0: no limit"},
-           "requests under way of one API key, or of one address where there are no keys (default -1: half of "
-           "--parallel and --max-queue together); more are refused (429)")
+  add_size(
+      app, "--max-requests-per-client", options.max_requests_each, {-1, 1 << 20, "0: no limit"},
+      "requests under way of one API key, or of one address where there are no keys (default -1: half of "
+      "--parallel and --max-queue together); more are refused (429)")
       ->group(group);
   add_switch(app, "--share-slots", options.share_slots,
              "let API keys see each other's requests (/slots, /live) and saved sessions (default: not where "

@@ -7,9 +7,8 @@ namespace weft::server {
 
 Json parse_json(std::string_view text) {
   try {
-    return base::parse_json<Json>(text, {.depth = 128,
-                                         .n_values = std::size_t{1} << 22,
-                                         .n_comparisons = std::size_t{1} << 25});
+    return base::parse_json<Json>(
+        text, {.depth = 128, .n_values = std::size_t{1} << 22, .n_comparisons = std::size_t{1} << 25});
   } catch (const base::JsonError& error) {
     throw bad_request("", std::string("the body: ") + error.what());
   }

@@ -123,8 +123,7 @@ Api::Api(ApiSetup setup, ModelPool& models)
       workers_(std::make_unique<Workers>(setup_.n_workers, kMaxQueued)),
       large_workers_(std::make_unique<Workers>(1, kMaxQueued)),
       media_workers_(std::make_unique<Workers>(1, kMaxQueued)) {
-  if (!setup_.access_log.empty())
-    access_log_ = std::make_unique<AccessLog>(setup_.access_log, setup_.warn);
+  if (!setup_.access_log.empty()) access_log_ = std::make_unique<AccessLog>(setup_.access_log, setup_.warn);
 }
 
 Api::~Api() = default;
@@ -215,7 +214,8 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   job.http = http_;
   job.sessions = &sessions_;
   job.start = std::chrono::steady_clock::now();
-  if (const auto error = refuse_stranger(request, setup_.origins)) return fail(job, ErrorShape::kOpenAi, *error);
+  if (const auto error = refuse_stranger(request, setup_.origins))
+    return fail(job, ErrorShape::kOpenAi, *error);
   if (request.method == "OPTIONS") return exchange->send(preflight_answer(request));
   if (serve_page(exchange)) return;
   route_request(std::move(job));

@@ -202,8 +202,7 @@ void chat_completions(Job& job) {
   Json texts = *messages;
   const Media media = take_media(texts, job);
   turn.messages_json = to_text(texts);
-  if (const Json* tools = find_tools(fields))
-    turn.tools_json = to_text(*tools);
+  if (const Json* tools = find_tools(fields)) turn.tools_json = to_text(*tools);
   read_tool_choice(fields, turn);
   if (turn.tools_json.empty() &&
       (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))

@@ -26,7 +26,8 @@ ChatOrder make_order(const Job& job, ChatTurn turn, CommonFields common, const M
 
 /// The bounds of a conversation: messages, parts of all their contents, tools.
 inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536, kMostTools = 2048;
-/// The messages of a request, or the items of its input. Throws ApiError for too many of them, or of their parts.
+/// The messages of a request, or the items of its input. Throws ApiError for too many of them, or of their
+/// parts.
 const Json* read_conversation(Fields& fields, std::string_view name);
 /// The tools of a request; null where there are none. Throws ApiError for too many.
 const Json* find_tools(Fields& fields);

@@ -178,8 +178,7 @@ ChatTurn read_turn(Fields& fields, MediaTaker& media) {
   // An answer that is begun is continued.
   turn.add_generation_prompt = list.empty() || list.back()["role"] != "assistant";
   turn.messages_json = to_text(list);
-  if (const Json* tools = find_tools(fields))
-    turn.tools_json = read_tools(*tools);
+  if (const Json* tools = find_tools(fields)) turn.tools_json = read_tools(*tools);
   read_choice(fields, turn);
   if (const Json* thinking = fields.object("thinking")) {
     Fields inner(*thinking, "thinking");

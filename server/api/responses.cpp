@@ -366,8 +366,7 @@ void responses(Job& job) {
   if (const std::string instructions = fields.string("instructions"); !instructions.empty())
     list.insert(list.begin(), Json{{"role", "system"}, {"content", instructions}});
   turn.messages_json = to_text(list);
-  if (const Json* tools = find_tools(fields))
-    turn.tools_json = read_tools(*tools);
+  if (const Json* tools = find_tools(fields)) turn.tools_json = read_tools(*tools);
   read_tool_choice(fields, turn);
   turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
   if (const Json* reasoning = fields.object("reasoning")) {

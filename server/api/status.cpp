@@ -177,7 +177,8 @@ namespace {
 class LiveStream : public std::enable_shared_from_this<LiveStream> {
  public:
   LiveStream(HttpServer& http, Workers& workers, std::shared_ptr<Exchange> exchange,
-             std::weak_ptr<ServedModel> model, std::string client, std::chrono::steady_clock::time_point start)
+             std::weak_ptr<ServedModel> model, std::string client,
+             std::chrono::steady_clock::time_point start)
       : http_(&http),
         workers_(&workers),
         exchange_(std::move(exchange)),

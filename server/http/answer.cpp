@@ -91,7 +91,10 @@ bool BodyShare::grow(std::size_t bytes) {
 }
 
 Answer::Answer(HttpRequest request, BodyShare body, AnswerTerms terms, std::shared_ptr<Mailbox> mailbox)
-    : request_(std::move(request)), body_(std::move(body)), terms_(std::move(terms)), mailbox_(std::move(mailbox)) {}
+    : request_(std::move(request)),
+      body_(std::move(body)),
+      terms_(std::move(terms)),
+      mailbox_(std::move(mailbox)) {}
 
 void Answer::announce() {
   if (!std::exchange(announced_, true)) mailbox_->add(shared_from_this());

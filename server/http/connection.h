@@ -88,7 +88,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   Answer::Next next_ = Answer::Next::kMore;
   std::string sending_;
   std::size_t n_sent_ = 0;  ///< Of sending_.
-  bool is_first_ = true;  ///< No request has come yet.
+  bool is_first_ = true;    ///< No request has come yet.
   bool redirects_ = false;  ///< The path is the prefix without its slash.
   bool busy_ = false, writing_ = false, closing_ = false, timed_out_ = false;
   bool input_ended_ = false;  ///< The client has closed its side, behind the end of its answer.

@@ -48,7 +48,9 @@ std::optional<Host> parse_name(std::string name) {
   for (char& c : name)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   if (name.ends_with('.')) name.pop_back();
-  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || is_digit(c) || c == '-' || c == '_' || c == '.'; };
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || is_digit(c) || c == '-' || c == '_' || c == '.';
+  };
   if (name.empty() || name.starts_with('.') || name.ends_with('.') || name.find("..") != name.npos ||
       !std::all_of(name.begin(), name.end(), fits))
     return std::nullopt;

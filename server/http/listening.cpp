@@ -206,7 +206,8 @@ std::string client_of(int socket) {
                        text.size());
   if (address.ss_family != AF_INET6) return {};
   in6_addr network = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  if (IN6_IS_ADDR_V4MAPPED(&network)) return ::inet_ntop(AF_INET, network.s6_addr + 12, text.data(), text.size());
+  if (IN6_IS_ADDR_V4MAPPED(&network))
+    return ::inet_ntop(AF_INET, network.s6_addr + 12, text.data(), text.size());
   std::memset(network.s6_addr + 8, 0, 8);
   return ::inet_ntop(AF_INET6, &network, text.data(), text.size());
 }

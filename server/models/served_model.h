@@ -35,8 +35,8 @@ struct ModelSpec {
   bool is_adapted = false;                 ///< Adapters and control vectors are loaded with it.
 };
 
-/// Grammars that requests send again and again, compiled once. Grammars grow while they are used, so each get()
-/// measures all of them. Any number of threads.
+/// Grammars that requests send again and again, compiled once. Grammars grow while they are used, so each
+/// get() measures all of them. Any number of threads.
 class GrammarCache {
  public:
   explicit GrammarCache(const Tokenizer& tokenizer, std::size_t max_bytes = std::size_t{256} << 20)

@@ -36,10 +36,8 @@ void Trace::begin() {
   end_ = 0;
   std::string names;
   for (const auto& [process, name] : {std::pair(kSteps, "steps"), std::pair(kRequests, "requests")})
-    names += (names.empty() ? "[\n" : ",\n") + to_text({{"name", "process_name"},
-                                                        {"ph", "M"},
-                                                        {"pid", process},
-                                                        {"args", {{"name", name}}}});
+    names += (names.empty() ? "[\n" : ",\n") +
+             to_text({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"args", {{"name", name}}}});
   if (!append(names)) throw Error(ErrorCode::kIo, fmt::format("cannot write the trace '{}'", path_));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Parses JSON of strangers in linear time. A check against a budget comes first, then a plain parse: nlohmann's
-// callback parser is quadratic in the length of arrays.
+// Parses JSON of strangers in linear time. A check against a budget comes first, then a plain parse:
+// nlohmann's callback parser is quadratic in the length of arrays.
 #include <cstddef>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -13,9 +13,10 @@ namespace weft::base {
 
 /// Limits of what parsing costs. Documents that share a budget spend it together. No limit counts time.
 struct JsonBudget {
-  std::size_t depth = 64;                                               ///< Of each document.
-  std::size_t n_values = std::numeric_limits<std::size_t>::max();       ///< Values that are left.
-  std::size_t n_comparisons = std::numeric_limits<std::size_t>::max();  ///< Comparisons of keys that are left.
+  std::size_t depth = 64;                                          ///< Of each document.
+  std::size_t n_values = std::numeric_limits<std::size_t>::max();  ///< Values that are left.
+  std::size_t n_comparisons =
+      std::numeric_limits<std::size_t>::max();  ///< Comparisons of keys that are left.
 };
 
 /// The reason why a document is refused: "invalid JSON at byte 12".

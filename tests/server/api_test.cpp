@@ -60,8 +60,8 @@ class ApiTest : public testing::Test {
     api_->stop();
   }
 
-  static std::shared_ptr<FakeExchange> exchange(std::string path, std::string body = "", HttpHeaders headers = {},
-                                                std::string client = "127.0.0.1") {
+  static std::shared_ptr<FakeExchange> exchange(std::string path, std::string body = "",
+                                                HttpHeaders headers = {}, std::string client = "127.0.0.1") {
     return std::make_shared<FakeExchange>(HttpRequest{.method = body.empty() ? "GET" : "POST",
                                                       .path = std::move(path),
                                                       .body = std::move(body),
@@ -120,7 +120,8 @@ TEST_F(ApiTest, TenantsDoNotSeeEachOthersRequests) {
 
 TEST_F(ApiTest, TenantsSeeEachOthersRequestsWhereAsked) {
   const std::vector<ApiKey> keys = {{"a", "alice"}, {"b", "bob"}};
-  EXPECT_EQ(status(start({.keys = keys, .share_slots = true}), exchange("/live", "", {{"X-Api-Key", "a"}})), 503);
+  EXPECT_EQ(status(start({.keys = keys, .share_slots = true}), exchange("/live", "", {{"X-Api-Key", "a"}})),
+            503);
 }
 
 TEST(RequestCounts, BoundEachClient) {

@@ -52,10 +52,27 @@ TEST(Host, ParsesNamesAndAddresses) {
 }
 
 TEST(Host, RefusesWhatIsNoHost) {
-  for (const char* text :
-       {"", ".", "a..b", ".a", "127.0.0.1@evil.com", "localhost@evil.com", "localhost:80:80", "localhost:x",
-        "localhost:99999", "[::1", "[::1]x", "[127.0.0.1]", "[localhost]", "1.2.3.4.5", "300.1.1.1",
-        "127.0.0.1 evil.com", "localhost/evil", "evil.com#localhost", "a b", "[::1%25eth0]", "\xC3\xA4.com"})
+  for (const char* text : {"",
+                           ".",
+                           "a..b",
+                           ".a",
+                           "127.0.0.1@evil.com",
+                           "localhost@evil.com",
+                           "localhost:80:80",
+                           "localhost:x",
+                           "localhost:99999",
+                           "[::1",
+                           "[::1]x",
+                           "[127.0.0.1]",
+                           "[localhost]",
+                           "1.2.3.4.5",
+                           "300.1.1.1",
+                           "127.0.0.1 evil.com",
+                           "localhost/evil",
+                           "evil.com#localhost",
+                           "a b",
+                           "[::1%25eth0]",
+                           "\xC3\xA4.com"})
     EXPECT_FALSE(parse_host(text)) << text;
 }
 

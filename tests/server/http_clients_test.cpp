@@ -319,9 +319,10 @@ TEST(HttpClients, AnswersMayTakeLongerThanAnyTimeout) {
 
 TEST(HttpClients, RequestsThatComeTooSlowlyAreRefused) {
   HeldExchanges held;
-  RunningServer server(
-      held.handler(), {.header_timeout = seconds(1), .body_timeout = seconds(1), .first_timeout = seconds(1),
-                       .idle_timeout = seconds(1)});
+  RunningServer server(held.handler(), {.header_timeout = seconds(1),
+                                        .body_timeout = seconds(1),
+                                        .first_timeout = seconds(1),
+                                        .idle_timeout = seconds(1)});
   RawClient head(server.port()), body(server.port()), idle(server.port()), late(server.port());
   head.send(get("/").substr(0, 20));
   body.send(post("/", "body").substr(0, 50));
@@ -373,10 +374,11 @@ TEST(HttpClients, TooManyConnectionsAreRefused) {
 TEST(HttpClients, OneAddressDoesNotShutOutOthers) {
   HeldExchanges held;
   std::vector<int> refused;
-  RunningServer server(held.handler(), {.n_connections = 16, .n_connections_each = 2,
-                                        .on_refused = [&](const RefusedRequest& request) {
-                                          refused.push_back(request.status);
-                                        }});
+  RunningServer server(
+      held.handler(),
+      {.n_connections = 16, .n_connections_each = 2, .on_refused = [&](const RefusedRequest& request) {
+         refused.push_back(request.status);
+       }});
   RawClient first(server.port()), second(server.port());
   EXPECT_TRUE(eventually([&] { return server->counts().n_open == 2; }));
   {

@@ -26,10 +26,9 @@ class Observe : public testing::Test {
   }
 
  private:
-  const std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() /
-      ("weft_observe_" + std::to_string(::getpid()) + "_" +
-       testing::UnitTest::GetInstance()->current_test_info()->name());
+  const std::filesystem::path folder_ = std::filesystem::temp_directory_path() /
+                                        ("weft_observe_" + std::to_string(::getpid()) + "_" +
+                                         testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(Observe, AccessLogTellsClientsApart) {
@@ -79,8 +78,10 @@ TEST_F(Observe, TraceIsBounded) {
 
 TEST_F(Observe, TraceThatCannotBeContinuedIsReportedOnce) {
   std::vector<std::string> warnings;
-  Trace trace(path("trace"), [&](const std::string& text) { warnings.push_back(text); }, 1024);
-  std::filesystem::create_directories(path("trace.old") + "/x");  // A folder: the full file cannot take its place.
+  Trace trace(
+      path("trace"), [&](const std::string& text) { warnings.push_back(text); }, 1024);
+  std::filesystem::create_directories(path("trace.old") +
+                                      "/x");  // A folder: the full file cannot take its place.
   for (int i = 0; i < 20; ++i) trace.step("m", {});
   EXPECT_EQ(warnings.size(), 1U);
   EXPECT_NO_THROW((void)Json::parse(content(path("trace"))));

@@ -28,8 +28,9 @@ std::string header(const HttpHeaders& headers, const std::string& name) {
 }
 
 TEST(Origins, NamesOfStrangersAreRefused) {
-  for (const char* host : {"127.evil.com:18401", "127.0.0.1.nip.io", "127.0.0.1@evil.com", "rebound.evil.com:8080",
-                           "localhost.evil.com", "evil.com.", "EVIL.com", "example.com", "bad host"})
+  for (const char* host :
+       {"127.evil.com:18401", "127.0.0.1.nip.io", "127.0.0.1@evil.com", "rebound.evil.com:8080",
+        "localhost.evil.com", "evil.com.", "EVIL.com", "example.com", "bad host"})
     EXPECT_EQ(refusal(host, std::string("http://") + host), "unknown_host") << host;
 }
 
@@ -40,8 +41,9 @@ TEST(Origins, AddressesAndLocalNamesAreServed) {
 }
 
 TEST(Origins, PagesOfStrangersAreRefused) {
-  for (const char* origin : {"http://127.evil.com", "https://evil.com", "null", "abc", "http://6.6.6.6",
-                             "ollama.example.com", "chrome-extension://abcdefgh", "http://localhost@evil.com"})
+  for (const char* origin :
+       {"http://127.evil.com", "https://evil.com", "null", "abc", "http://6.6.6.6", "ollama.example.com",
+        "chrome-extension://abcdefgh", "http://localhost@evil.com"})
     EXPECT_EQ(refusal("localhost:8080", origin), "foreign_origin") << origin;
 }
 
@@ -57,7 +59,8 @@ TEST(Origins, AllowedHostsAreServed) {
   const OriginRules rules{.hosts = {"chat.example.com", ".team.example.org"}};
   EXPECT_EQ(refusal("chat.example.com", "https://chat.example.com", rules), "");
   EXPECT_EQ(refusal("Chat.Example.com.:443", "", rules), "");
-  EXPECT_EQ(refusal("127.0.0.1:8080", "https://chat.example.com", rules), "");  // The proxy sets its own Host.
+  EXPECT_EQ(refusal("127.0.0.1:8080", "https://chat.example.com", rules),
+            "");  // The proxy sets its own Host.
   EXPECT_EQ(refusal("a.team.example.org", "", rules), "");
   EXPECT_EQ(refusal("team.example.org", "", rules), "");
   EXPECT_EQ(refusal("evilteam.example.org", "", rules), "unknown_host");
