@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cctype>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -18,6 +22,7 @@
 #include "arguments.h"
 #include "base/memory.h"
 #include "command.h"
+#include "http/host.h"
 #include "hub_models.h"
 #include "log_options.h"
 #include "lost_devices.h"
@@ -60,6 +65,12 @@ struct ServeOptions {
   int max_queue = 1024;
   int models_max = 0;
   bool cors = false;
+  std::vector<std::string> allowed_hosts;
+  std::string api_prefix;
+  int max_connections = 16384;
+  int max_connections_each = 4096;
+  int max_requests_each = -1;
+  bool share_slots = false;
   bool metrics = true;
   bool web_page = true;
   std::string save_folder;
@@ -71,13 +82,26 @@ struct ServeOptions {
   int drain_delay_s = 0;
 };
 
+/// "KEY" or "KEY NAME", as a line of the file has it.
+server::ApiKey named_key(const std::string& text, std::size_t number) {
+  const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
+  const std::size_t begin = std::min(text.find_first_not_of(" \t", end), text.size());
+  server::ApiKey key{text.substr(0, end), text.substr(begin)};
+  if (key.name.empty()) key.name = fmt::format("key-{}", number);
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
+  if (!std::all_of(key.name.begin(), key.name.end(), fits))
+    throw UsageError(fmt::format("the name of key {} may have letters, digits, '-' and '_' only", number));
+  return key;
+}
+
 // One key a line; empty lines and comments are left out.
-std::vector<std::string> read_keys(const ServeOptions& options) {
-  std::vector<std::string> keys;
+std::vector<server::ApiKey> read_keys(const ServeOptions& options) {
+  std::vector<server::ApiKey> keys;
+  const auto add = [&](const std::string& text) { keys.push_back(named_key(text, keys.size() + 1)); };
   for (const std::string& text : options.keys) {
     for (std::size_t begin = 0; begin <= text.size();) {  // llama.cpp takes several with commas
       const std::size_t comma = std::min(text.find(',', begin), text.size());
-      if (comma > begin) keys.push_back(text.substr(begin, comma - begin));
+      if (comma > begin) add(text.substr(begin, comma - begin));
       begin = comma + 1;
     }
   }
@@ -89,9 +113,9 @@ std::vector<std::string> read_keys(const ServeOptions& options) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string line = text.substr(begin, end - begin);
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    line.erase(0, std::min(line.find_first_not_of(' '), line.size()));
-    if (!line.empty() && line.front() != '#') keys.push_back(line);
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
+    line.erase(0, std::min(line.find_first_not_of(" \t"), line.size()));
+    if (!line.empty() && line.front() != '#') add(line);
     begin = end + 1;
   }
   if (keys.size() == before)
@@ -295,9 +319,50 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   return pool;
 }
 
-bool is_unix_socket(const std::string& host) { return host.find('/') != std::string::npos; }
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+/// "/llm", from whatever slashes it is given with.
+std::string path_prefix(const std::string& given) {
+  std::string prefix;
+  for (const char c : given + "/") {
+    if (c == '/' && prefix.ends_with('/')) continue;
+    const bool fits = std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("/-._~", c) != nullptr;
+    if (!fits) throw UsageError(fmt::format("--api-prefix: '{}' is no path such as /llm", given));
+    prefix += prefix.empty() && c != '/' ? std::string("/") + c : std::string(1, c);
+  }
+  prefix.pop_back();
+  for (const char* up : {"/./", "/../"})
+    if ((prefix + "/").find(up) != std::string::npos)
+      throw UsageError(fmt::format("--api-prefix: '{}' is no path such as /llm", given));
+  return prefix;
+}
+
+/// The names that browsers may know this server by.
+std::vector<std::string> known_hosts(const ServeOptions& options) {
+  std::vector<std::string> hosts;
+  std::array<char, 256> own{};
+  if (::gethostname(own.data(), own.size() - 1) == 0)
+    if (const auto host = server::parse_host(own.data()))
+      hosts.insert(hosts.end(), {host->name, host->name + ".local"});
+  if (const auto host = server::parse_host(options.host); host && !host->is_address)
+    hosts.push_back(host->name);
+  for (const std::string& given : options.allowed_hosts) {
+    const bool is_suffix = given.starts_with('.');
+    const auto host = given.find("://") != std::string::npos
+                          ? server::parse_origin(given)
+                          : server::parse_host(given.substr(is_suffix ? 1 : 0));
+    if (!host)
+      throw UsageError(
+          fmt::format("--allowed-host: '{}' is no host; '.example.com' allows all names below it, "
+                      "--cors all pages",
+                      given));
+    hosts.push_back((is_suffix ? "." : "") + host->name);
+  }
+  return hosts;
+}
+
+/// Requests that one client may have under way: half of what runs and waits, unless the user says.
+int max_requests_each(const ServeOptions& options) {
+  return options.max_requests_each >= 0 ? options.max_requests_each
+                                        : (options.n_parallel + options.max_queue + 1) / 2;
 }
 
 server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace,
@@ -310,8 +375,13 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
   params.pool = pool_params(options, trace, log);
   params.api.keys = read_keys(*options);
   // Who has a key was let in by somebody.
-  params.api.cors = options->cors || !params.api.keys.empty();
-  params.api.only_local = !options->cors && is_loopback(options->host) && params.http.listening.empty();
+  params.api.origins = {.all = options->cors || !params.api.keys.empty(), .hosts = known_hosts(*options)};
+  params.api.n_requests_each = max_requests_each(*options);
+  params.api.share_slots = options->share_slots;
+  params.api.warn = [&log](const std::string& line) { log.write(LogLevel::kWarning, line); };
+  params.http.prefix = path_prefix(options->api_prefix);
+  params.http.n_connections = options->max_connections;
+  params.http.n_connections_each = options->max_connections_each;
   params.api.metrics = options->metrics;
   params.api.web_page = options->web_page;
   params.api.save_folder = options->save_folder;
@@ -372,13 +442,13 @@ void check(const ServeOptions& options) {
   (void)template_text(options.chat_template);
 }
 
-void warn_if_open(const ServeOptions& options, Log& log) {
-  if (!is_loopback(options.host) && !is_unix_socket(options.host) && options.keys.empty() &&
-      options.key_file.empty())
-    log.write(LogLevel::kWarning,
-              "other machines can reach this address, and any client can use the server: set a key "
-              "(--api-key-file)",
-              {{"host", options.host}});
+void warn_of_strangers(const ServeOptions& options, const std::string& address, Log& log) {
+  const auto host = server::parse_origin(address);
+  if (!host || host->is_loopback || !options.keys.empty() || !options.key_file.empty()) return;
+  log.write(LogLevel::kWarning,
+            "other machines can reach this address and there is no API key (--api-key-file): all of them can "
+            "use it",
+            {{"address", address}});
 }
 
 void print_welcome(const ServeOptions& options, const std::string& address, Log& log) {
@@ -405,12 +475,14 @@ int run(const std::shared_ptr<ServeOptions>& options) {
   Log log(options->log, options->talk);
   check(*options);
   std::unique_ptr<server::Trace> trace;
-  if (!options->trace.empty()) trace = std::make_unique<server::Trace>(options->trace);
+  if (!options->trace.empty())
+    trace = std::make_unique<server::Trace>(
+        options->trace, [&log](const std::string& line) { log.write(LogLevel::kWarning, line); });
   ServiceNotifier systemd;
   std::atomic<bool> failed{false}, stopping{false};
 
   server::Server server(server_params(options, trace.get(), log));
-  warn_if_open(*options, log);
+  warn_of_strangers(*options, server.address(), log);
   print_welcome(*options, server.address(), log);
   systemd.status("loading the model");
   server.on_ready([&](const std::string& error) {
@@ -420,7 +492,7 @@ int run(const std::shared_ptr<ServeOptions>& options) {
       log.write(LogLevel::kInfo, "ready", {{"model", model}, {"address", server.address()}});
       systemd.ready("serving " + model);
     } else if (!stopping) {
-      log.write(LogLevel::kError, "the model cannot be loaded", {{"model", model}, {"error", error}});
+      log.write(LogLevel::kError, "stopping, as there is no model to serve", {{"model", model}});
       failed = true;
       server.stop();
     }
@@ -454,15 +526,14 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
   add_size(app, "--timeout", options.timeout_s, {0, 1 << 20, "0: no limit"},
            "most seconds per request (default 600); the response has what was generated until then")
       ->group(group);
-  app.add_option(
-         "--api-key", options.keys,
-         "a key that clients must send; may be given again. Other users of this machine can read it in the "
-         "process list: prefer --api-key-file")
+  app.add_option("--api-key", options.keys,
+                 "a key that clients must send, hidden from the list of processes; may be given again")
       ->type_name("KEY")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--api-key-file", options.key_file, "a file with one key per line")
+  app.add_option("--api-key-file", options.key_file,
+                 "a file with one key per line, optionally with a name for the logs: KEY NAME")
       ->type_name("FILE")
       ->group(group);
   app.add_option("-a,--alias", options.aliases, "name of the first model for clients; may be given again")
@@ -475,6 +546,31 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
       ->group(group);
   add_switch(app, "--cors", options.cors,
              "allow web pages of other origins to use the server (default: only with an API key)")
+      ->group(group);
+  app.add_option("--allowed-host", options.allowed_hosts,
+                 "a host name that browsers may use for the server, as behind a proxy; '.example.com': all "
+                 "names below it. Not needed with an API key; may be given again")
+      ->type_name("NAME")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--api-prefix", options.api_prefix, "path before all paths, such as /llm (default: none)")
+      ->type_name("PATH")
+      ->group(group);
+  add_size(app, "--max-connections", options.max_connections, {1, 1 << 20},
+           "open connections (default 16384); more are refused (503)")
+      ->group(group);
+  add_size(app, "--max-connections-per-address", options.max_connections_each, {0, 1 << 20, "0: no limit"},
+           "open connections of one address (default 4096)")
+      ->group(group);
+  add_size(
+      app, "--max-requests-per-client", options.max_requests_each, {-1, 1 << 20, "0: no limit"},
+      "requests under way of one API key, or of one address where there are no keys (default -1: half of "
+      "--parallel and --max-queue together); more are refused (429)")
+      ->group(group);
+  add_switch(app, "--share-slots", options.share_slots,
+             "let API keys see each other's requests (/slots, /live) and saved sessions (default: not where "
+             "there are several keys)")
       ->group(group);
   add_switch(app, "--metrics", options.metrics, "Prometheus metrics at /metrics (default)")->group(group);
   add_switch(app, "--webui", options.web_page, "the web page at / (default)")->group(group);
@@ -523,8 +619,6 @@ std::function<int()> prepare(CLI::App& app) {
       "most 128k)")
       ->group("Context");
   add_sampling_options(app, options->sampling);
-  // Tokens are those of one model, and requests bring their own (logit_bias, dry_sequence_breakers).
-  for (const char* name : {"--logit-bias", "--dry-sequence-breaker"}) app.remove_option(app.get_option(name));
   add_talk_options(app, options->talk);
   add_verbose_option(app, options->talk);
   add_log_options(app, options->log);

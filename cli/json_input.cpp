@@ -1,23 +1,15 @@
 #include "json_input.h"
 
-#include <fmt/format.h>
-
+#include "base/json.h"
 #include "weft/error.h"
 
 namespace weft::cli {
 
 Json parse_json(std::string_view text) {
-  constexpr int kMaxDepth = 64;
   try {
-    return Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
-      if (depth > kMaxDepth) throw Error(ErrorCode::kInvalidFile, "it is nested too deep");
-      return true;
-    });
-  } catch (const Json::parse_error& error) {
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("this is not JSON: unexpected byte {}", error.byte));
-  } catch (const Json::out_of_range&) {
-    throw Error(ErrorCode::kInvalidFile, "it has a number that is out of range");
+    return base::parse_json<Json>(text);
+  } catch (const base::JsonError& error) {
+    throw Error(ErrorCode::kInvalidFile, error.what());
   }
 }
 

@@ -6,8 +6,7 @@
 
 namespace weft::cli {
 
-/// Throws Error kInvalidFile that says where it stops being JSON, or that it is nested too deep or has a
-/// number that no double holds.
+/// Throws Error kInvalidFile that names the byte of the error. Nesting and numbers have limits.
 Json parse_json(std::string_view text);
 
 }  // namespace weft::cli

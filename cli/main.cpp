@@ -8,9 +8,11 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arguments.h"
@@ -86,6 +88,19 @@ void report(std::string_view text, ColorMode color) {
   fmt::print(stderr, "{} {}\n", styled("weft: error:", kRed, use_color(color, 2)), one_line(text));
 }
 
+/// Other users of the machine may read a program's arguments while it runs.
+void hide_keys(char** arguments) {
+  constexpr std::string_view kOption = "--api-key";
+  for (; *arguments != nullptr; ++arguments) {
+    const std::string_view given = *arguments;
+    char* value = nullptr;
+    if (given == kOption && arguments[1] != nullptr) value = *++arguments;
+    if (given.starts_with(kOption) && given.substr(kOption.size()).starts_with('='))
+      value = *arguments + kOption.size() + 1;
+    if (value != nullptr) std::fill(value, value + std::strlen(value), '*');
+  }
+}
+
 int run_program(std::vector<std::string> arguments) {
   Context context;
   try {
@@ -124,7 +139,9 @@ int main(int argc, char** argv) {
   // A file that grows beyond what a process may write (ulimit -f) is an error like a full disk, not the end.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    return weft::cli::run_program(std::vector<std::string>(argv + 1, argv + argc));
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    weft::cli::hide_keys(argv);
+    return weft::cli::run_program(std::move(arguments));
   } catch (const std::bad_alloc&) {  // None for an error's words, either.
     std::fputs("weft: error: out of memory\n", stderr);
     return weft::cli::kExitFailure;

@@ -9,13 +9,8 @@ namespace weft::server {
 
 using Json = nlohmann::ordered_json;
 
-struct JsonLimits {
-  int depth = 128;
-  std::size_t n_values = std::size_t{1} << 22;
-};
-
-/// Throws ApiError 400 that says where the text stops being JSON.
-Json parse_json(std::string_view text, const JsonLimits& limits = {});
+/// Throws ApiError 400 that names the byte of the error, or the limit that is exceeded.
+Json parse_json(std::string_view text);
 
 /// On one line; bytes that are no UTF-8 become U+FFFD.
 std::string to_text(const Json& json);

@@ -1,5 +1,9 @@
 #include "server.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -14,17 +18,27 @@ namespace {
 /// What remains of answers when the services have ended: their last bytes.
 constexpr std::chrono::milliseconds kLastBytes{2000};
 constexpr std::chrono::milliseconds kLookAgain{10};
+constexpr std::chrono::milliseconds kTrimPeriod{5000};
 
-HttpParams complete(HttpParams params, bool cors) {
+void release_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
+
+HttpParams complete(HttpParams params, Api& api) {
+  const OriginRules& origins = api.origins();
   params.error_body = [](int status, std::string_view reason) {
     return to_text(
         error_json({status, "invalid_request_error", "", "", std::string(reason)}, ErrorShape::kOpenAi));
   };
-  if (cors) {
-    params.headers.emplace_back("Access-Control-Allow-Origin", "*");
-    params.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
-  }
   params.headers.emplace_back("X-Content-Type-Options", "nosniff");
+  if (origins.all) {  // Common headers are also sent with refusals of the parser.
+    for (auto& header : cors_headers({}, origins)) params.headers.push_back(std::move(header));
+  } else {
+    params.headers_for = [origins](const HttpRequest& request) { return cors_headers(request, origins); };
+  }
+  params.on_refused = [&api](const RefusedRequest& refused) { api.log_refused(refused); };
   return params;
 }
 
@@ -35,11 +49,19 @@ struct Server::Impl {
       : shutdown_timeout(params.shutdown_timeout),
         drain_delay(params.drain_delay),
         pool(std::move(params.pool)),
-        cors(params.api.cors),
         api(std::move(params.api), pool),
-        http(complete(std::move(params.http), cors),
+        http(complete(std::move(params.http), api),
              [this](std::shared_ptr<Exchange> exchange) { api.handle(exchange); }) {
     api.serve_on(http);
+    http.after(kTrimPeriod, [this] { trim(); });
+  }
+
+  // The allocator keeps freed memory. Returns it to the system after requests, at a moment without any.
+  void trim() {
+    const HttpCounts counts = http.counts();
+    if (counts.n_busy == 0 && std::exchange(n_trimmed, counts.n_requests) != counts.n_requests)
+      release_memory();
+    http.after(kTrimPeriod, [this] { trim(); });
   }
 
   // On a thread of its own: HTTP goes on meanwhile.
@@ -81,9 +103,9 @@ struct Server::Impl {
   const std::chrono::milliseconds drain_delay;
   // In the order in which they need each other. The API's handlers end with the HTTP server's thread.
   ModelPool pool;
-  const bool cors;
   Api api;
   HttpServer http;
+  std::int64_t n_trimmed = 0;  ///< Requests that there had been when memory was given back last.
 
   std::mutex mutex;
   std::condition_variable hurry;
@@ -118,7 +140,7 @@ void Server::on_ready(std::function<void(const std::string& error)> call) {
                   });
 }
 
-void Server::set_keys(std::vector<std::string> keys) { impl_->api.set_keys(std::move(keys)); }
+void Server::set_keys(std::vector<ApiKey> keys) { impl_->api.set_keys(std::move(keys)); }
 
 bool Server::reopen_log() { return impl_->api.reopen_log(); }
 

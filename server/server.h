@@ -41,7 +41,7 @@ class Server {
   /// The access log's file may have been moved away. Any thread.
   bool reopen_log();
   /// In place of those that there were. Any thread.
-  void set_keys(std::vector<std::string> keys);
+  void set_keys(std::vector<ApiKey> keys);
   /// Serves until stop().
   void run();
   /// From any thread: no more connections; requests that are under way end by themselves within the time

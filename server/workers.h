@@ -1,9 +1,10 @@
 #pragma once
-// A few threads for what would hold up the HTTP thread: reading JSON, rendering templates, cutting texts into
-// tokens, compiling grammars.
+// A few threads for what would hold up the HTTP thread: parsing JSON, rendering templates, tokenizing,
+// compiling grammars. Clients take turns, so a client with much work delays others by one piece at most.
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace weft::server {
 
@@ -15,7 +16,7 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   /// From any thread. False where too much waits already.
-  bool run(std::function<void()> work);
+  bool run(const std::string& client, std::function<void()> work);
   /// Waits for what has begun; what waits is dropped, and nothing runs from then on.
   void stop();
 

@@ -21,11 +21,8 @@ namespace {
 
 constexpr std::size_t kMaxQueued = 4096;
 
-/// What a browser of another page may send and see.
-const HttpHeaders kPreflight = {
-    {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
-    {"Access-Control-Allow-Headers", "*, Authorization, Content-Type, X-Api-Key, X-Request-Id"},
-    {"Access-Control-Max-Age", "86400"}};
+/// Bodies from this size on are parsed by a thread of their own.
+constexpr std::size_t kLargeBody = 256 << 10;
 
 // In a time that depends on the lengths alone.
 bool equal(std::string_view a, std::string_view b) {
@@ -42,17 +39,6 @@ bool is_bearer(std::string_view header) {
          std::equal(kBearer.begin(), kBearer.end(), header.begin(), [](char expected, char c) {
            return std::tolower(static_cast<unsigned char>(c)) == expected;
          });
-}
-
-// "localhost:8080" to "localhost", "[::1]:8080" to "[::1]".
-std::string_view without_port(std::string_view host) {
-  const std::size_t colon = host.rfind(':');
-  return colon == std::string_view::npos || host.ends_with(']') ? host : host.substr(0, colon);
-}
-
-bool is_this_machine(std::string_view host) {
-  const std::string_view name = without_port(host);
-  return name == "localhost" || name.ends_with(".localhost") || name == "[::1]" || name.starts_with("127.");
 }
 
 // The client's own id, where it is one that logs can hold.
@@ -133,45 +119,66 @@ Api::Api(ApiSetup setup, ModelPool& models)
     : setup_(std::move(setup)),
       models_(&models),
       sessions_(setup_.save_folder),
+      counts_(std::make_shared<RequestCounts>(setup_.n_requests_each)),
       workers_(std::make_unique<Workers>(setup_.n_workers, kMaxQueued)),
+      large_workers_(std::make_unique<Workers>(1, kMaxQueued)),
       media_workers_(std::make_unique<Workers>(1, kMaxQueued)) {
-  if (!setup_.access_log.empty()) access_log_ = std::make_unique<AccessLog>(setup_.access_log);
+  if (!setup_.access_log.empty()) access_log_ = std::make_unique<AccessLog>(setup_.access_log, setup_.warn);
 }
 
 Api::~Api() = default;
 
 void Api::stop() {
   workers_->stop();
+  large_workers_->stop();
   media_workers_->stop();
 }
 
-void Api::set_keys(std::vector<std::string> keys) {
+std::shared_ptr<Exchange> RequestCounts::add(const std::string& client, std::shared_ptr<Exchange> exchange) {
+  if (most_ == 0 || client.empty()) return exchange;
+  {
+    const std::lock_guard lock(mutex_);
+    int& n = n_of_[client];
+    if (n >= most_) return nullptr;
+    ++n;
+  }
+  struct Counted {
+    ~Counted() { counts->remove(client); }
+    const std::shared_ptr<RequestCounts> counts;
+    const std::string client;
+    const std::shared_ptr<Exchange> exchange;
+  };
+  const std::shared_ptr<Counted> counted(new Counted{shared_from_this(), client, std::move(exchange)});
+  return {counted, counted->exchange.get()};
+}
+
+void RequestCounts::remove(const std::string& client) {
+  const std::lock_guard lock(mutex_);
+  const auto found = n_of_.find(client);
+  if (found != n_of_.end() && --found->second == 0) n_of_.erase(found);
+}
+
+void Api::set_keys(std::vector<ApiKey> keys) {
   const std::lock_guard lock(keys_mutex_);
   setup_.keys = std::move(keys);
 }
 
-bool Api::is_open_to(const HttpRequest& request) const {
+std::optional<std::string> Api::key_of(const HttpRequest& request) const {
   const std::lock_guard lock(keys_mutex_);
-  if (setup_.keys.empty()) return true;
+  if (setup_.keys.empty()) return "";
   // Anthropic's clients send one, OpenAI's the other; some send both.
   const std::string_view key = request.header("X-Api-Key");
   std::string_view token = request.header("Authorization");
   token = is_bearer(token) ? token.substr(7) : std::string_view();
-  bool known = false;
-  for (const std::string& mine : setup_.keys) known |= equal(key, mine) | equal(token, mine);
-  return known;
+  std::optional<std::string> name;
+  for (const ApiKey& mine : setup_.keys)
+    if (equal(key, mine.key) | equal(token, mine.key)) name = mine.name;
+  return name;
 }
 
-// A page in a browser that is not the server's own: it would use the machine of whoever looks at it.
-bool Api::is_from_elsewhere(const HttpRequest& request) const {
-  const std::string_view host = request.header("Host");
-  if (setup_.only_local && !host.empty() && !is_this_machine(host)) return true;
-  std::string_view origin = request.header("Origin");
-  if (origin.empty() || setup_.cors) return false;
-  const std::size_t slashes = origin.find("://");
-  if (slashes == std::string_view::npos) return true;  // "null": a file, a frame of nobody.
-  origin.remove_prefix(slashes + 3);
-  return origin != host && !is_this_machine(origin);
+bool Api::keeps_apart() const {
+  const std::lock_guard lock(keys_mutex_);
+  return !setup_.share_slots && setup_.keys.size() > 1;
 }
 
 bool Api::serve_page(const std::shared_ptr<Exchange>& exchange) const {
@@ -207,13 +214,15 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   job.http = http_;
   job.sessions = &sessions_;
   job.start = std::chrono::steady_clock::now();
-  if (is_from_elsewhere(request))
-    return fail(job, ErrorShape::kOpenAi,
-                {403, "invalid_request_error", "foreign_origin", "",
-                 "pages of other origins may use this server only if it was started with --cors"});
-  if (request.method == "OPTIONS") return exchange->send({.status = 204, .headers = kPreflight});
+  if (const auto error = refuse_stranger(request, setup_.origins))
+    return fail(job, ErrorShape::kOpenAi, *error);
+  if (request.method == "OPTIONS") return exchange->send(preflight_answer(request));
   if (serve_page(exchange)) return;
+  route_request(std::move(job));
+}
 
+void Api::route_request(Job job) {
+  const HttpRequest& request = job.exchange->request();
   const Route* found = nullptr;
   std::string allowed;
   for (const Route& route : routes()) {
@@ -236,18 +245,34 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
                  fmt::format("{} takes {}", request.path.substr(0, 200), allowed)},
                 {{"Allow", allowed}});
   }
-  if (!found->open && !is_open_to(request))
+  const std::optional<std::string> key = key_of(request);
+  if (!found->open && !key)
     return fail(job, shape,
                 {401, "invalid_request_error", "invalid_api_key", "",
                  "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'"});
+  job.key = key.value_or("");
+  if (keeps_apart()) job.owner = job.key;
+  job.client = job.key.empty() ? request.client : "key " + job.key;
+  if (found->where == Route::Where::kHere && !found->generates) return run(*found, job);
+  auto counted = counts_->add(job.client, job.exchange);
+  if (counted == nullptr) {
+    ApiError error(429, "rate_limit_error", "too_many_requests", "",
+                   fmt::format("this client has {} requests under way already; wait until one has ended",
+                               setup_.n_requests_each));
+    error.retry_after_ms = 1000.0;
+    return fail(job, shape, error);
+  }
+  job.exchange = std::move(counted);
   start(*found, std::move(job));
 }
 
 void Api::start(const Route& route, Job job) {
   if (route.where == Route::Where::kHere) return run(route, job);
   auto shared = std::make_shared<Job>(std::move(job));
-  work_on(*workers_, route, shared, [this, &route, shared] {
+  const bool is_large = shared->exchange->request().body.size() >= kLargeBody;
+  work_on(is_large ? *large_workers_ : *workers_, route, shared, [this, &route, shared] {
     try {
+      shared->check_wanted();
       if (route.method == "POST") {
         const std::string& body = shared->exchange->request().body;
         shared->body = body.empty() && route.path.ends_with('/') ? Json::object() : parse_json(body);
@@ -264,7 +289,7 @@ void Api::start(const Route& route, Job job) {
 
 void Api::work_on(Workers& workers, const Route& route, const std::shared_ptr<Job>& job,
                   std::function<void()> work) {
-  if (!workers.run(std::move(work)))
+  if (!workers.run(job->client, std::move(work)))
     fail(*job, route.shape, unavailable("overloaded", "too many requests are being read; try again"));
 }
 
@@ -284,7 +309,9 @@ void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
   models_->get(name, [this, &route, job](std::shared_ptr<ServedModel> model, std::exception_ptr error) {
     if (error != nullptr) return fail(*job, route.shape, to_api_error(error));
     job->model = std::move(model);
-    work_on(*workers_, route, job, [this, &route, job] { run_with_model(route, job); });
+    const bool is_large = job->exchange->request().body.size() >= kLargeBody;
+    work_on(is_large ? *large_workers_ : *workers_, route, job,
+            [this, &route, job] { run_with_model(route, job); });
   });
 }
 
@@ -296,8 +323,10 @@ void Api::run_with_model(const Route& route, const std::shared_ptr<Job>& job) {
 
 void Api::run(const Route& route, Job& job) noexcept {
   try {
+    job.check_wanted();
     if (route.generates)
       job.done = [this, copy = Job{.exchange = job.exchange,
+                                   .key = job.key,
                                    .id = job.id,
                                    .body = {},
                                    .model = job.model,
@@ -317,7 +346,19 @@ void Api::finish(const Job& job, const Outcome& outcome) {
     setup_.trace->request(job.id, request.path, model, job.start, outcome);
   if (access_log_ == nullptr) return;
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - job.start;
-  access_log_->add({job.id, request.method, request.path, request.peer, model, time.count(), outcome});
+  access_log_->add({.request = request,
+                    .id = job.id,
+                    .key = job.key,
+                    .model = model,
+                    .ms = time.count(),
+                    .n_bytes = job.exchange->n_written(),
+                    .outcome = outcome});
+}
+
+void Api::log_refused(const RefusedRequest& refused) {
+  if (access_log_ == nullptr) return;
+  access_log_->add(
+      {.request = refused.request, .outcome = {.status = refused.status, .error = refused.reason}});
 }
 
 void Api::fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHeaders& headers) noexcept {

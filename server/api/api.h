@@ -7,10 +7,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "api/job.h"
+#include "api/origins.h"
 #include "api/sessions.h"
 #include "models/model_pool.h"
 #include "observe/access_log.h"
@@ -19,19 +22,41 @@
 
 namespace weft::server {
 
+struct ApiKey {
+  std::string key;
+  std::string name;  ///< For logs, limits and saved sessions: letters, digits, '-' and '_'.
+};
+
 struct ApiSetup {
   ApiParams params = {};
-  std::vector<std::string> keys = {};  ///< Any of them opens everything; none: everything is open.
-  /// Pages of other origins may use the server from a browser.
-  bool cors = false;
-  /// It listens to this machine alone, so who calls it by another machine's name was misled (DNS rebinding).
-  bool only_local = false;
+  std::vector<ApiKey> keys = {};  ///< Any of them opens everything; none: everything is open.
+  OriginRules origins = {};
+  /// Requests of one key (of one address where there are no keys) under way, at most; 0: no limit.
+  int n_requests_each = 0;
+  /// Keys see each other's requests at /slots and /live and share saved sessions.
+  bool share_slots = false;
   bool metrics = false;
   bool web_page = true;
   std::filesystem::path save_folder = {};
   std::string access_log = {};  ///< A file, "-" for standard error, empty for none.
   Trace* trace = nullptr;       ///< May be null; must outlive the API.
+  std::function<void(const std::string&)> warn = nullptr;  ///< A file that cannot be written. Any thread.
   int n_workers = 2;
+};
+
+/// Requests under way of each client, and their bound. Any number of threads.
+class RequestCounts : public std::enable_shared_from_this<RequestCounts> {
+ public:
+  explicit RequestCounts(int most) : most_(most) {}
+  /// Counts the exchange until all that hold it let it go. Null where the client has too many.
+  std::shared_ptr<Exchange> add(const std::string& client, std::shared_ptr<Exchange> exchange);
+
+ private:
+  void remove(const std::string& client);
+
+  const int most_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, int> n_of_;
 };
 
 class Api {
@@ -44,10 +69,13 @@ class Api {
   void serve_on(HttpServer& http) { http_ = &http; }
   /// The handler of the HTTP server.
   void handle(const std::shared_ptr<Exchange>& exchange);
+  const OriginRules& origins() const { return setup_.origins; }
   /// As AccessLog has it; true where there is none. Any thread.
   bool reopen_log() { return access_log_ == nullptr || access_log_->reopen(); }
   /// In place of those that there were. Any thread.
-  void set_keys(std::vector<std::string> keys);
+  void set_keys(std::vector<ApiKey> keys);
+  /// Logs what the HTTP server answered itself.
+  void log_refused(const RefusedRequest& refused);
   /// From now on /ready and /health say that the server is leaving.
   void leave() { leaving_ = true; }
   /// Waits for the workers: nothing is submitted any more.
@@ -58,6 +86,7 @@ class Api {
   static const std::vector<Route>& routes();
   friend struct Route;
 
+  void route_request(Job job);
   void start(const Route& route, Job job);
   /// On a worker; the job fails where too much waits for them.
   void work_on(Workers& workers, const Route& route, const std::shared_ptr<Job>& job,
@@ -66,8 +95,10 @@ class Api {
   /// On this worker, or on that of pictures and sounds, once the job has its model.
   void run_with_model(const Route& route, const std::shared_ptr<Job>& job);
   void with_model(const Route& route, std::shared_ptr<Job> job);
-  bool is_open_to(const HttpRequest& request) const;
-  bool is_from_elsewhere(const HttpRequest& request) const;
+  /// The name of the request's key, empty where the server has none; nothing for a wrong key.
+  std::optional<std::string> key_of(const HttpRequest& request) const;
+  /// Whether each key has slots and sessions of its own.
+  bool keeps_apart() const;
   void finish(const Job& job, const Outcome& outcome);
   void fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHeaders& headers = {}) noexcept;
   bool serve_page(const std::shared_ptr<Exchange>& exchange) const;
@@ -90,10 +121,13 @@ class Api {
   HttpServer* http_ = nullptr;
   Sessions sessions_;
   std::unique_ptr<AccessLog> access_log_;
+  std::shared_ptr<RequestCounts> counts_;
   mutable std::mutex keys_mutex_;
   std::atomic<bool> leaving_{false};
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<Workers> workers_;
+  /// Parses large bodies, so that small requests do not wait for them.
+  std::unique_ptr<Workers> large_workers_;
   /// Of requests with pictures or sounds: encoders take seconds, and texts are not to wait behind them.
   std::unique_ptr<Workers> media_workers_;
 };

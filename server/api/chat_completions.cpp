@@ -24,7 +24,7 @@ class ChatWriter : public AnswerWriter {
  public:
   ChatWriter(Style style, std::shared_ptr<ServedModel> model, const AnswerReader& reader, int n)
       : style_(std::move(style)), model_(std::move(model)), answers_(static_cast<std::size_t>(n)) {
-    for (Answer& answer : answers_) answer.reader = reader;
+    for (ReadAnswer& answer : answers_) answer.reader = reader;
   }
 
   bool streams() const override { return style_.stream; }
@@ -36,7 +36,7 @@ class ChatWriter : public AnswerWriter {
 
   void add(int choice, const Chunk& chunk, std::string& out) override {
     const auto at = static_cast<std::size_t>(choice);
-    Answer& answer = answers_[at];
+    ReadAnswer& answer = answers_[at];
     Json logprobs = Json::array();
     if (style_.logprobs)
       for (const OutputToken& token : chunk.tokens)
@@ -129,7 +129,7 @@ class ChatWriter : public AnswerWriter {
   }
 
   void add_end(std::string& out, std::size_t choice) const {
-    const Answer& answer = answers_[choice];
+    const ReadAnswer& answer = answers_[choice];
     Json json = head("chat.completion.chunk");
     json["choices"] = Json::array({{{"index", choice},
                                     {"delta", Json::object()},
@@ -140,7 +140,7 @@ class ChatWriter : public AnswerWriter {
   }
 
   Json whole(std::size_t choice) {
-    Answer& answer = answers_[choice];
+    ReadAnswer& answer = answers_[choice];
     const bool called = !answer.calls.empty();
     Json message = {{"role", "assistant"}};
     message["content"] = called && answer.content.empty() ? Json() : Json(std::move(answer.content));
@@ -163,7 +163,7 @@ class ChatWriter : public AnswerWriter {
 
   const Style style_;
   const std::shared_ptr<ServedModel> model_;
-  std::vector<Answer> answers_;
+  std::vector<ReadAnswer> answers_;
   Usage usage_;
 };
 
@@ -196,14 +196,13 @@ void chat_completions(Job& job) {
   RequestParams& params = common.params;
 
   ChatTurn turn;
-  const Json* messages = fields.array("messages");
-  if (messages == nullptr || messages->empty())
+  const Json* messages = read_conversation(fields, "messages");
+  if (messages == nullptr || !messages->is_array() || messages->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
   Json texts = *messages;
   const Media media = take_media(texts, job);
   turn.messages_json = to_text(texts);
-  if (const Json* tools = fields.array("tools"); tools != nullptr && !tools->empty())
-    turn.tools_json = to_text(*tools);
+  if (const Json* tools = find_tools(fields)) turn.tools_json = to_text(*tools);
   read_tool_choice(fields, turn);
   if (turn.tools_json.empty() &&
       (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))
@@ -238,7 +237,7 @@ void chat_completions(Job& job) {
                     .return_tokens = common.return_tokens};
   const int slot = common.slot;
   check_logprobs(params, 1, common.stream, *job.model);
-  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), media);
+  ChatOrder order = make_order(job, std::move(turn), std::move(common), media);
   auto writer = std::make_unique<ChatWriter>(style, job.model, order.reader, order.params.n);
   std::vector<std::vector<Token>> prompts;
   prompts.push_back(std::move(order.prompt));

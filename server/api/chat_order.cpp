@@ -9,6 +9,36 @@
 
 namespace weft::server {
 
+namespace {
+
+void check_count(const std::string& path, std::string_view what, std::size_t n, std::size_t most) {
+  if (n > most)
+    throw bad_request(path, fmt::format("'{}' may have {} {} at most, not {}", path, most, what, n));
+}
+
+}  // namespace
+
+const Json* read_conversation(Fields& fields, std::string_view name) {
+  const Json* const list = fields.find(name);
+  if (list == nullptr || !list->is_array()) return list;
+  const std::string path = fields.path_of(name);
+  check_count(path, "entries", list->size(), kMostMessages);
+  std::size_t n_parts = 0;
+  for (const Json& entry : *list) {
+    const auto content = entry.is_object() ? entry.find("content") : entry.end();
+    if (content != entry.end() && content->is_array()) n_parts += content->size();
+  }
+  check_count(path, "parts of content", n_parts, kMostParts);
+  return list;
+}
+
+const Json* find_tools(Fields& fields) {
+  const Json* const tools = fields.array("tools");
+  if (tools == nullptr || tools->empty()) return nullptr;
+  check_count(fields.path_of("tools"), "entries", tools->size(), kMostTools);
+  return tools;
+}
+
 void read_tool_choice(Fields& fields, ChatTurn& turn) {
   const Json* value = fields.find("tool_choice");
   if (value == nullptr) return;
@@ -48,7 +78,8 @@ ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
   return model.chat->open(turn);
 }
 
-ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, const Media& media) {
+ChatOrder make_order(const Job& job, ChatTurn turn, CommonFields common, const Media& media) {
+  ServedModel& model = *job.model;
   ChatOrder order;
   order.params = std::move(common.params);
   // All that the answer's grammar depends on.
@@ -59,7 +90,9 @@ ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, con
                       turn.parallel_tool_calls, json_text(turn.reasoning_effort), turn.tools_json,
                       common.grammar ? common.grammar->key : "");
   if (common.grammar) turn.content_grammar = common.grammar->make();
+  job.check_wanted();
   ChatOpening opening = open_chat(model, turn);
+  job.check_wanted();
   PromptWithMedia prompt = with_media(opening.prompt, media, model);
   order.prompt = std::move(prompt.tokens);
   order.params.parts = std::move(prompt.parts);
@@ -75,12 +108,13 @@ ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, con
       const std::string& last = opening.prompt.back().text;
       key += ":" + last.substr(last.size() - std::min<std::size_t>(last.size(), 256));
     }
+    job.check_wanted();
     hold_to(order.params, model, key, [&] { return *opening.grammar; });
   }
   return order;
 }
 
-std::vector<AnswerEvent> Answer::read(const Chunk& chunk, std::string_view call_id_prefix) {
+std::vector<AnswerEvent> ReadAnswer::read(const Chunk& chunk, std::string_view call_id_prefix) {
   std::vector<AnswerEvent> events = reader.push(chunk.text);
   if (chunk.done) {
     done = true;

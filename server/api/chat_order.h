@@ -22,7 +22,15 @@ struct ChatOrder {
 ChatOpening open_chat(const ServedModel& model, ChatTurn turn);
 /// Renders the turn, cuts it into tokens, and holds the answer to what it must be. Throws ApiError where the
 /// conversation does not fit. `media` were taken out of the turn's messages.
-ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, const Media& media = {});
+ChatOrder make_order(const Job& job, ChatTurn turn, CommonFields common, const Media& media = {});
+
+/// The bounds of a conversation: messages, parts of all their contents, tools.
+inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536, kMostTools = 2048;
+/// The messages of a request, or the items of its input. Throws ApiError for too many of them, or of their
+/// parts.
+const Json* read_conversation(Fields& fields, std::string_view name);
+/// The tools of a request; null where there are none. Throws ApiError for too many.
+const Json* find_tools(Fields& fields);
 
 /// The choice of tools as OpenAI's API writes it: "none", "auto", "required", {"type": "function", ...}.
 void read_tool_choice(Fields& fields, ChatTurn& turn);
@@ -30,7 +38,7 @@ void read_tool_choice(Fields& fields, ChatTurn& turn);
 using ToolCall = ChatAnswer::Call;
 
 /// What one completion has written so far.
-struct Answer : ChatAnswer {
+struct ReadAnswer : ChatAnswer {
   AnswerReader reader;
   Json logprobs = Json::array();
   std::vector<Token> tokens;

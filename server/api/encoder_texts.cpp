@@ -28,8 +28,7 @@ std::size_t check_texts(const ServedModel& model, const std::vector<TokenPair>& 
 }
 
 void submit(Job& job, EncoderTexts texts) {
-  // Nobody to answer, so nobody to compute for.
-  if (job.exchange->closed()) return;
+  job.check_wanted();
   EmbeddingRequest request;
   request.texts = std::move(texts.texts);
   request.scores = texts.scores;

@@ -43,6 +43,10 @@ void check_length(const ServedModel& model, std::size_t n_tokens, std::string_vi
   throw error;
 }
 
+void Job::check_wanted() const {
+  if (exchange->closed()) throw ApiError(499, "invalid_request_error", "", "", "the client has gone");
+}
+
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
             std::unique_ptr<AnswerWriter> writer, int slot) {
   check_writes(*job.model);
@@ -59,13 +63,12 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
   if (slot >= 0 && job.sessions->enabled() && prompts.size() == 1 && params.n == 1) {
     parts.text = prompts.front();
     parts.keep_text =
-        [sessions = job.sessions, name = job.model->spec.name, slot,
+        [sessions = job.sessions, owner = job.owner, name = job.model->spec.name, slot,
          adapters = params.adapters.value_or(std::vector<AdapterUse>())](std::vector<Token> text) mutable {
-          sessions->remember(name, slot, {std::move(text), std::move(adapters)});
+          sessions->remember(owner, name, slot, {std::move(text), std::move(adapters)});
         };
   }
-  // Nobody to answer, so nobody to compute for.
-  if (job.exchange->closed()) return;
+  job.check_wanted();
   // The choices' numbers are known by the order of the prompts.
   const std::size_t n_first = std::min(
       prompts.size(), std::max<std::size_t>(1, kCompletionsAtOnce / static_cast<std::size_t>(params.n)));

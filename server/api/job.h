@@ -22,6 +22,9 @@ class Sessions;
 
 struct Job {
   std::shared_ptr<Exchange> exchange;
+  std::string key;     ///< The name of the client's key; empty where there are none.
+  std::string owner;   ///< Of saved sessions and slots: a key's name; empty where all clients share them.
+  std::string client;  ///< Whose request it is, for limits: of the key, else of the address.
   std::string id;  ///< Told to the client as X-Request-Id.
   Json body;
   std::string model_name = {};  ///< That the client asks for: a model's, or that of an adapter of it.
@@ -32,6 +35,8 @@ struct Job {
   std::chrono::steady_clock::time_point start;
   std::function<void(const Outcome&)> done;
 
+  /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
+  void check_wanted() const;
   HttpHeaders headers() const { return {{"X-Request-Id", id}}; }
   void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }
 };

@@ -170,16 +170,15 @@ ChatTurn read_turn(Fields& fields, MediaTaker& media) {
   Json list = Json::array();
   if (const Json* system = fields.find("system"))
     list.push_back({{"role", "system"}, {"content", text_of(*system, "system", media)}});
-  const Json* given = fields.array("messages");
-  if (given == nullptr || given->empty())
+  const Json* given = read_conversation(fields, "messages");
+  if (given == nullptr || !given->is_array() || given->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
   MessageReader reader(list, media);
   for (std::size_t i = 0; i < given->size(); ++i) reader.read((*given)[i], element("messages", i));
   // An answer that is begun is continued.
   turn.add_generation_prompt = list.empty() || list.back()["role"] != "assistant";
   turn.messages_json = to_text(list);
-  if (const Json* tools = fields.array("tools"); tools != nullptr && !tools->empty())
-    turn.tools_json = read_tools(*tools);
+  if (const Json* tools = find_tools(fields)) turn.tools_json = read_tools(*tools);
   read_choice(fields, turn);
   if (const Json* thinking = fields.object("thinking")) {
     Fields inner(*thinking, "thinking");
@@ -362,7 +361,7 @@ class MessageWriter : public AnswerWriter {
   const bool stream_;
   const int n_prompt_;
   const std::vector<std::string> stops_;
-  Answer answer_;
+  ReadAnswer answer_;
   int stop_string_ = -1;
   std::optional<Kind> open_;
   int n_blocks_ = 0;
@@ -388,7 +387,7 @@ void messages(Job& job) {
 
   const bool stream = common.stream;
   std::vector<std::string> stops = params.stop;
-  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), media.finish());
+  ChatOrder order = make_order(job, std::move(turn), std::move(common), media.finish());
   auto writer =
       std::make_unique<MessageWriter>(job.model_name, stream, static_cast<int>(order.prompt.size()),
                                       std::move(stops), std::move(order.reader));

@@ -312,7 +312,7 @@ class ResponseWriter : public AnswerWriter {
   const bool stream_;
   const bool logprobs_;
   Json pending_logprobs_ = Json::array();
-  Answer answer_;
+  ReadAnswer answer_;
   std::optional<Kind> open_;
   int n_events_ = 0;
 };
@@ -359,15 +359,14 @@ void responses(Job& job) {
   RequestParams& params = common.params;
 
   ChatTurn turn;
-  const Json* input = fields.find("input");
+  const Json* input = read_conversation(fields, "input");
   if (input == nullptr) throw bad_request("input", "'input' is missing");
   MediaTaker taker(job);
   Json list = ItemReader(taker).read(*input);
   if (const std::string instructions = fields.string("instructions"); !instructions.empty())
     list.insert(list.begin(), Json{{"role", "system"}, {"content", instructions}});
   turn.messages_json = to_text(list);
-  if (const Json* tools = fields.array("tools"); tools != nullptr && !tools->empty())
-    turn.tools_json = read_tools(*tools);
+  if (const Json* tools = find_tools(fields)) turn.tools_json = read_tools(*tools);
   read_tool_choice(fields, turn);
   turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
   if (const Json* reasoning = fields.object("reasoning")) {
@@ -399,7 +398,7 @@ void responses(Job& job) {
 
   Json frame = frame_of(job.body, job.model_name, params.sampler);
   const bool stream = common.stream;
-  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), taker.finish());
+  ChatOrder order = make_order(job, std::move(turn), std::move(common), taker.finish());
   auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, stream, logprobs,
                                                  std::move(order.reader));
   std::vector<std::vector<Token>> prompts;

@@ -37,9 +37,37 @@ void check_name(const std::string& name) {
                     "the last");
 }
 
+/// A name of a client has no "@".
+std::string file_of(const std::string& owner, const std::string& name) {
+  return owner.empty() ? name : owner + "@" + name;
+}
+
+/// Errors that the client's name causes are 4xx.
+int status_of(int error) {
+  switch (error) {
+    case ENOENT:
+      return 404;
+    case ELOOP:   // A symbolic link, which is never followed.
+    case EISDIR:  // No file of a session either.
+    case ENOTDIR:
+    case ENOTEMPTY:
+    case EEXIST:
+    case ENXIO:
+    case ENAMETOOLONG:
+      return 400;
+    case ENOSPC:
+    case EDQUOT:
+      return 507;
+    default:
+      return 500;
+  }
+}
+
 [[noreturn]] void fail(const std::string& name, const char* action) {
-  throw ApiError(errno == ENOENT ? 404 : 500, errno == ENOENT ? "invalid_request_error" : "server_error", "",
-                 "filename", fmt::format("cannot {} '{}': {}", action, name, std::strerror(errno)));
+  const int status = status_of(errno);
+  throw ApiError(status, status < 500 ? "invalid_request_error" : "server_error", "", "filename",
+                 errno == ELOOP ? fmt::format("'{}' is a symbolic link, which is not followed", name)
+                                : fmt::format("cannot {} '{}': {}", action, name, std::strerror(errno)));
 }
 
 // Whole or not at all, and never through a link.
@@ -103,14 +131,14 @@ Sessions::~Sessions() {
   if (folder_ >= 0) ::close(folder_);
 }
 
-void Sessions::remember(const std::string& model, int slot, Text text) {
+void Sessions::remember(const std::string& owner, const std::string& model, int slot, Text text) {
   const std::lock_guard lock(mutex_);
-  texts_[{model, slot}] = std::move(text);
+  texts_[{owner, model, slot}] = std::move(text);
 }
 
-Sessions::Text Sessions::text_of(const std::string& model, int slot) const {
+Sessions::Text Sessions::text_of(const std::string& owner, const std::string& model, int slot) const {
   const std::lock_guard lock(mutex_);
-  const auto found = texts_.find({model, slot});
+  const auto found = texts_.find({owner, model, slot});
   if (found == texts_.end())
     throw bad_request(
         "id_slot",
@@ -119,12 +147,12 @@ Sessions::Text Sessions::text_of(const std::string& model, int slot) const {
 }
 
 void Sessions::save(Job& job, int slot, const std::string& name) {
-  const Text text = text_of(job.model->spec.name, slot);
+  const Text text = text_of(job.owner, job.model->spec.name, slot);
   const SavedText saved = job.model->service->save_text(text.tokens, text.adapters);
   if (saved.n_tokens == 0)
     throw ApiError(409, "invalid_request_error", "not_cached", "id_slot",
                    fmt::format("the cache holds nothing of slot {}'s text any more", slot));
-  write_file(folder_, name, saved.state);
+  write_file(folder_, file_of(job.owner, name), saved.state);
   job.send({{"id_slot", slot},
             {"filename", name},
             {"n_saved", saved.n_tokens},
@@ -132,7 +160,7 @@ void Sessions::save(Job& job, int slot, const std::string& name) {
 }
 
 void Sessions::restore(Job& job, int slot, const std::string& name) {
-  const std::vector<std::byte> bytes = read_file(folder_, name);
+  const std::vector<std::byte> bytes = read_file(folder_, file_of(job.owner, name));
   RestoredText text;
   try {
     text = job.model->service->restore_text(bytes);
@@ -141,7 +169,7 @@ void Sessions::restore(Job& job, int slot, const std::string& name) {
     throw bad_request("filename", fmt::format("'{}': {}", name, error.what()));
   }
   const std::size_t n = text.tokens.size();
-  remember(job.model->spec.name, slot, {std::move(text.tokens), std::move(text.adapters)});
+  remember(job.owner, job.model->spec.name, slot, {std::move(text.tokens), std::move(text.adapters)});
   job.send({{"id_slot", slot}, {"filename", name}, {"n_restored", n}, {"n_read", bytes.size()}});
 }
 
@@ -150,10 +178,10 @@ void Sessions::act(Job& job, int slot, const std::string& action) {
     throw ApiError(501, "not_supported_error", "", "", "the server was started without --slot-save-path");
   check_writes(*job.model);
   if (action == "erase") {
-    const std::vector<Token> text = text_of(job.model->spec.name, slot).tokens;
+    const std::vector<Token> text = text_of(job.owner, job.model->spec.name, slot).tokens;
     job.model->service->forget_text(text);
     const std::lock_guard lock(mutex_);
-    texts_.erase({job.model->spec.name, slot});
+    texts_.erase({job.owner, job.model->spec.name, slot});
     return job.send({{"id_slot", slot}, {"n_erased", text.size()}});
   }
   Fields fields(job.body);

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "api/job.h"
@@ -27,18 +28,19 @@ class Sessions {
   };
 
   bool enabled() const { return folder_ >= 0; }
-  void remember(const std::string& model, int slot, Text text);
+  /// `owner`: as Job has it. Owners have slots and files of their own.
+  void remember(const std::string& owner, const std::string& model, int slot, Text text);
   /// Answers POST /slots/`slot`?action=...
   void act(Job& job, int slot, const std::string& action);
 
  private:
-  Text text_of(const std::string& model, int slot) const;
+  Text text_of(const std::string& owner, const std::string& model, int slot) const;
   void save(Job& job, int slot, const std::string& name);
   void restore(Job& job, int slot, const std::string& name);
 
   int folder_ = -1;
   mutable std::mutex mutex_;
-  std::map<std::pair<std::string, int>, Text> texts_;
+  std::map<std::tuple<std::string, std::string, int>, Text> texts_;  ///< By owner, model and slot.
 };
 
 }  // namespace weft::server

@@ -138,7 +138,20 @@ void Api::props(Job& job) {
 
 void Api::list_adapters(Job& job) { job.send(adapters_json(*any_loaded(*models_, job.exchange->request()))); }
 
+namespace {
+
+/// What shows the requests of all keys.
+void check_may_look(const Job& job) {
+  if (job.owner.empty()) return;
+  throw ApiError(403, "invalid_request_error", "not_shared", "",
+                 fmt::format("{} shows requests of all keys; start the server with --share-slots to allow it",
+                             job.exchange->request().path));
+}
+
+}  // namespace
+
 void Api::slots(Job& job) {
+  check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
   job.send(streams_json(*model->picture()));
 }
@@ -167,18 +180,20 @@ namespace {
 class LiveStream : public std::enable_shared_from_this<LiveStream> {
  public:
   LiveStream(HttpServer& http, Workers& workers, std::shared_ptr<Exchange> exchange,
-             std::weak_ptr<ServedModel> model, std::chrono::steady_clock::time_point start)
+             std::weak_ptr<ServedModel> model, std::string client,
+             std::chrono::steady_clock::time_point start)
       : http_(&http),
         workers_(&workers),
         exchange_(std::move(exchange)),
         model_(std::move(model)),
+        client_(std::move(client)),
         start_(start) {}
 
   void next() {
     if (over_ || exchange_->closed()) return;
     // A client that does not read gets no more until it does.
     if (exchange_->n_unsent() == 0 && !telling_.exchange(true) &&
-        !workers_->run([self = shared_from_this()] { self->tell(); }))
+        !workers_->run(client_, [self = shared_from_this()] { self->tell(); }))
       telling_ = false;
     http_->after(kPeriod, [self = shared_from_this()] { self->next(); });
   }
@@ -207,6 +222,7 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
   Workers* workers_;
   const std::shared_ptr<Exchange> exchange_;
   const std::weak_ptr<ServedModel> model_;  ///< Looking on keeps no model in memory.
+  const std::string client_;
   const std::chrono::steady_clock::time_point start_;
   std::atomic<bool> over_{false};
   std::atomic<bool> telling_{false};  ///< A worker is at it.
@@ -216,13 +232,14 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
 }  // namespace
 
 void Api::live(Job& job) {
+  check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
   HttpHeaders headers = job.headers();
   headers.emplace_back("Cache-Control", "no-cache");
   headers.emplace_back("X-Accel-Buffering", "no");
   job.exchange->begin(200, "text/event-stream; charset=utf-8", std::move(headers));
   if (job.exchange->request().method == "HEAD") return job.exchange->end();
-  std::make_shared<LiveStream>(*http_, *workers_, job.exchange, model, start_)->next();
+  std::make_shared<LiveStream>(*http_, *workers_, job.exchange, model, job.client, start_)->next();
 }
 
 }  // namespace weft::server

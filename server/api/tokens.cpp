@@ -52,11 +52,10 @@ void detokenize(Job& job) {
 void apply_template(Job& job) {
   Fields fields(job.body);
   ChatTurn turn;
-  const Json* messages = fields.array("messages");
+  const Json* messages = read_conversation(fields, "messages");
   if (messages == nullptr) throw bad_request("messages", "'messages' is missing");
   turn.messages_json = to_text(*messages);
-  if (const Json* tools = fields.array("tools"); tools != nullptr && !tools->empty())
-    turn.tools_json = to_text(*tools);
+  if (const Json* tools = find_tools(fields)) turn.tools_json = to_text(*tools);
   read_tool_choice(fields, turn);
   turn.reasoning_effort = fields.string("reasoning_effort");
   if (const Json* variables = fields.object("chat_template_kwargs"))

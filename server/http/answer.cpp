@@ -26,6 +26,7 @@ class HeldExchange final : public Exchange {
   void end() override { answer_->end(); }
   void abort() override { answer_->abort(); }
   std::size_t n_unsent() const override { return answer_->n_unsent(); }
+  std::size_t n_written() const override { return answer_->n_written(); }
   bool closed() const override { return answer_->closed(); }
   void on_closed(std::function<void()> call) override { answer_->on_closed(std::move(call)); }
   void on_drained(std::function<void()> call) override { answer_->on_drained(std::move(call)); }
@@ -90,7 +91,10 @@ bool BodyShare::grow(std::size_t bytes) {
 }
 
 Answer::Answer(HttpRequest request, BodyShare body, AnswerTerms terms, std::shared_ptr<Mailbox> mailbox)
-    : request_(std::move(request)), body_(std::move(body)), terms_(terms), mailbox_(std::move(mailbox)) {}
+    : request_(std::move(request)),
+      body_(std::move(body)),
+      terms_(std::move(terms)),
+      mailbox_(std::move(mailbox)) {}
 
 void Answer::announce() {
   if (!std::exchange(announced_, true)) mailbox_->add(shared_from_this());
@@ -104,6 +108,7 @@ void Answer::add_head(int status, std::string_view content_type, const HttpHeade
                        .content_type = content_type,
                        .headers = &headers,
                        .common = &mailbox_->headers,
+                       .own = &terms_.headers,
                        .framing = framing_,
                        .length = length,
                        .keep_alive = keep_alive_,
@@ -112,6 +117,7 @@ void Answer::add_head(int status, std::string_view content_type, const HttpHeade
 
 void Answer::add_bytes(std::string_view bytes) {
   bytes_ += bytes;
+  n_written_ += bytes.size();
   if ((n_unsent_ += bytes.size()) > terms_.high_water) high_ = true;
 }
 

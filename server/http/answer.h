@@ -77,6 +77,7 @@ struct AnswerTerms {
   bool keep_alive = true;   ///< As the client wishes.
   std::size_t low_water = 0;
   std::size_t high_water = 0;
+  HttpHeaders headers = {};  ///< HttpParams::headers_for.
 };
 
 /// The connection, as its answer sees it.
@@ -101,6 +102,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   /// Nobody holds the exchange any more: what is unanswered gets a 500, what has begun is aborted.
   void let_go();
   std::size_t n_unsent() const { return n_unsent_.load(); }
+  std::size_t n_written() const { return n_written_.load(); }
   bool closed() const { return closed_.load(); }
   void on_closed(std::function<void()> call);
   void on_drained(std::function<void()> call);
@@ -148,7 +150,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   bool high_ = false;       ///< Above high_water since it was last below low_water.
   std::string bytes_;       ///< Written, and not yet taken.
   std::function<void()> on_closed_, on_drained_;
-  std::atomic<std::size_t> n_unsent_ = 0;
+  std::atomic<std::size_t> n_unsent_ = 0, n_written_ = 0;
   std::atomic<bool> closed_ = false;
   AnswerSender* sender_ = nullptr;
 };

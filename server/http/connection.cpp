@@ -24,16 +24,17 @@ HttpAnswer Shared::error_answer(int status, std::string_view reason) const {
   return {.status = status, .body = std::string(reason) + "\n", .content_type = "text/plain"};
 }
 
-Connection::Connection(Shared& shared, Socket socket, bool refused)
+Connection::Connection(Shared& shared, Socket socket, std::string client, std::string refusal)
     : shared_(shared),
       socket_(std::move(socket)),
-      refused_(refused),
+      client_(std::move(client)),
+      refusal_(std::move(refusal)),
       peer_(peer_name(socket_.native_handle())),
       buffer_(shared.params.header_bytes + kReadBytes) {}
 
 asio::awaitable<void> Connection::serve() {
-  if (refused_) {
-    Refusal refusal{503, "too many connections; try again later"};
+  if (!refusal_.empty()) {
+    Refusal refusal{503, refusal_};
     co_await refuse(std::move(refusal));
   }
   while (!closing_) {
@@ -111,7 +112,7 @@ asio::awaitable<bool> Connection::read_request() {
   parser_->header_limit(static_cast<std::uint32_t>(params().header_bytes));
   parser_->body_limit(params().body_bytes);
   parser_->get().body().share = BodyShare(shared_.bodies);
-  set_deadline(params().idle_timeout);
+  set_deadline(is_first_ ? params().first_timeout : params().idle_timeout);
   const bool has_head = co_await read_head();
   if (!has_head) co_return false;
   const bool has_body = co_await read_body();
@@ -154,7 +155,8 @@ asio::awaitable<bool> Connection::read_head() {
     const std::string_view text(parser_->get().target().data(), parser_->get().target().size());
     std::optional<Target> target = parse_target(text);
     refusal = check_head(parser_->get(), target);
-    if (!refusal) take_head(std::move(*target));
+    if (target) note_head(std::move(*target));
+    if (!refusal) take_head();
   }
   if (refusal) co_await refuse(std::move(*refusal));
   co_return !refusal;
@@ -193,10 +195,13 @@ asio::awaitable<bool> Connection::read_body() {
 
 /// Answers what is no request; the connection ends with it.
 asio::awaitable<void> Connection::refuse(Refusal refusal) {
-  ++(refused_ ? shared_.n_refused : shared_.n_malformed);
+  ++(refusal_.empty() ? shared_.n_malformed : shared_.n_refused);
   closing_ = true;
   set_deadline(kLinger);
   const HttpAnswer answer = shared_.error_answer(refusal.status, refusal.reason);
+  request_.peer = peer_;
+  if (params().on_refused)
+    call_guarded([&] { params().on_refused({request_, refusal.status, refusal.reason}); });
   const std::string text = head_text({.status = answer.status,
                                       .content_type = answer.content_type,
                                       .common = &shared_.params.headers,
@@ -207,13 +212,22 @@ asio::awaitable<void> Connection::refuse(Refusal refusal) {
   (void)written;  // Who does not take it gets no other.
 }
 
-/// Behind the body the message holds the fields of its trailer too, which are no headers.
-void Connection::take_head(Target target) {
-  const auto& message = parser_->get();
-  request_ = {.method = std::string(message.method_string()),
-              .path = std::move(target.path),
+/// Refused requests are logged with these fields, too.
+void Connection::note_head(Target target) {
+  std::string path = std::move(target.path);
+  const std::string& prefix = params().prefix;
+  redirects_ = !prefix.empty() && path == prefix;
+  if (!prefix.empty() && path.starts_with(prefix) && path[prefix.size()] == '/') path.erase(0, prefix.size());
+  request_ = {.method = std::string(parser_->get().method_string()),
+              .path = std::move(path),
               .query = std::move(target.query),
-              .peer = peer_};
+              .peer = peer_,
+              .client = client_};
+}
+
+/// Behind the body the message holds the fields of its trailer too, which are no headers.
+void Connection::take_head() {
+  const auto& message = parser_->get();
   for (const auto& field : message)
     request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   terms_ = {.head_only = message.method() == http::verb::head,
@@ -221,6 +235,7 @@ void Connection::take_head(Target target) {
             .keep_alive = message.keep_alive(),
             .low_water = params().low_water,
             .high_water = params().high_water};
+  if (params().headers_for) terms_.headers = params().headers_for(request_);
 }
 
 void Connection::start_answer() {
@@ -231,6 +246,9 @@ void Connection::start_answer() {
   parser_.reset();
   request_ = {};
   ++shared_.n_requests;
+  is_first_ = false;
+  // Links of the page are relative to the prefix with its slash.
+  if (redirects_) return answer_->send({.status = 308, .headers = {{"Location", params().prefix + "/"}}});
   try {
     shared_.handler(make_exchange(answer_));
   } catch (const std::exception&) {

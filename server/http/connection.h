@@ -41,7 +41,8 @@ struct Shared {
 /// still there. Answers are written by calls (flush) as they come.
 class Connection final : public std::enable_shared_from_this<Connection>, public AnswerSender {
  public:
-  Connection(Shared& shared, Socket socket, bool refused);
+  /// With a `refusal` the connection sends it with status 503 and closes.
+  Connection(Shared& shared, Socket socket, std::string client, std::string refusal);
 
   asio::awaitable<void> serve();
   void flush() override;
@@ -66,7 +67,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   asio::awaitable<void> watch_client();
   asio::awaitable<void> linger();
   void skip_empty_lines();
-  void take_head(Target target);
+  void note_head(Target target);
+  void take_head();
   void start_answer();
   void send_written();
   void write_some();
@@ -75,7 +77,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
 
   Shared& shared_;
   Socket socket_;
-  const bool refused_;
+  const std::string client_;
+  const std::string refusal_;
   const std::string peer_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
@@ -85,6 +88,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   Answer::Next next_ = Answer::Next::kMore;
   std::string sending_;
   std::size_t n_sent_ = 0;  ///< Of sending_.
+  bool is_first_ = true;    ///< No request has come yet.
+  bool redirects_ = false;  ///< The path is the prefix without its slash.
   bool busy_ = false, writing_ = false, closing_ = false, timed_out_ = false;
   bool input_ended_ = false;  ///< The client has closed its side, behind the end of its answer.
   bool input_full_ = false;   ///< Nothing is read before the answer has ended.

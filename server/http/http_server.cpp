@@ -13,6 +13,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <list>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -29,7 +30,7 @@ constexpr int kSendBufferBytes = 128 << 10;
 /// Timeouts are looked for so often; a client that goes is noticed by then even where nothing is read from
 /// it.
 constexpr auto kSweep = std::chrono::milliseconds(250);
-/// Connections beyond the bound that may wait for their 503.
+/// Connections beyond a limit that may wait for their 503.
 constexpr int kRefusedConnections = 256;
 /// Between attempts to accept where descriptors are used up.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
@@ -54,6 +55,7 @@ class Server {
   void start_accepting(Acceptor& acceptor);
   asio::awaitable<void> accept_from(Acceptor& acceptor);
   void admit(Socket socket);
+  std::string why_refused(const std::string& client) const;
   void open_mail();
   void start_sweeping();
 
@@ -63,6 +65,8 @@ class Server {
   ListeningSockets listening_;
   std::list<Acceptor> acceptors_;
   std::unordered_set<std::shared_ptr<Connection>> connections_;
+  std::unordered_map<std::string, int> n_open_of_;  ///< Connections of each client.
+  int n_refusing_ = 0;                              ///< Connections that get a 503 and no more.
   asio::steady_timer sweep_timer_{io_};
   bool sweeping_ = false, stopped_ = false;
 };
@@ -162,23 +166,47 @@ void Server::admit(Socket socket) {
       static_cast<int>(
           std::chrono::duration_cast<std::chrono::milliseconds>(shared_.params.write_timeout).count()));
   ++shared_.n_accepted;
-  const bool refused = shared_.n_open >= shared_.params.n_connections;
-  if (stopped_ || shared_.n_open >= shared_.params.n_connections + kRefusedConnections) {
+  std::string client = client_of(descriptor);
+  std::string refusal = why_refused(client);
+  const bool refused = !refusal.empty();
+  if (stopped_ || (refused && n_refusing_ >= kRefusedConnections)) {
     ++shared_.n_refused;
     return;
   }
   error_code error;
   socket.non_blocking(true, error);
-  const auto connection = std::make_shared<Connection>(shared_, std::move(socket), refused);
+  const auto connection =
+      std::make_shared<Connection>(shared_, std::move(socket), client, std::move(refusal));
   connections_.insert(connection);
-  ++shared_.n_open;
+  if (refused) {
+    ++n_refusing_;
+  } else {
+    ++shared_.n_open;
+    ++n_open_of_[client];
+  }
   start_sweeping();
-  asio::co_spawn(io_, connection->serve(), [this, connection](std::exception_ptr) {
+  asio::co_spawn(io_, connection->serve(), [this, connection, client, refused](std::exception_ptr) {
     connection->lost();
     connections_.erase(connection);
-    --shared_.n_open;
+    if (refused) {
+      --n_refusing_;
+    } else {
+      --shared_.n_open;
+      if (--n_open_of_[client] == 0) n_open_of_.erase(client);
+    }
     if (stopped_ && connections_.empty()) io_.stop();
   });
+}
+
+/// Empty where one more connection of the client may be open.
+std::string Server::why_refused(const std::string& client) const {
+  const HttpParams& params = shared_.params;
+  if (shared_.n_open >= params.n_connections) return "too many connections; try again later";
+  const auto found = n_open_of_.find(client);
+  if (client.empty() || params.n_connections_each == 0 || found == n_open_of_.end() ||
+      found->second < params.n_connections_each)
+    return {};
+  return "too many connections from this address; close some of them first";
 }
 
 void Server::start_sweeping() {

@@ -26,7 +26,8 @@ struct HttpRequest {
   std::string path;   ///< Decoded, without the query; begins with "/".
   std::string query;  ///< As sent.
   std::string body;
-  std::string peer;  ///< "127.0.0.1:50412", for logs.
+  std::string peer;    ///< "127.0.0.1:50412", for logs.
+  std::string client;  ///< The peer as limits count it: client_of().
   std::vector<std::pair<std::string, std::string>> headers;
 
   std::string_view header(std::string_view name) const;  ///< In any case; empty where there is none.
@@ -60,6 +61,8 @@ class Exchange {
 
   /// Bytes written and not yet taken by the client's side of the socket.
   virtual std::size_t n_unsent() const = 0;
+  /// Size of the response so far, with its head.
+  virtual std::size_t n_written() const = 0;
   /// The client has gone, or took nothing for HttpParams::write_timeout.
   virtual bool closed() const = 0;
   /// Called once when the client goes before the answer has ended (at once, if it has gone), on the server's
@@ -68,6 +71,13 @@ class Exchange {
   /// Called on the server's thread each time n_unsent() has fallen below HttpParams::low_water after it was
   /// above high_water.
   virtual void on_drained(std::function<void()> call) = 0;
+};
+
+/// A request that the server answered itself. What was not read is empty.
+struct RefusedRequest {
+  const HttpRequest& request;
+  int status;
+  const std::string& reason;
 };
 
 struct HttpParams {
@@ -80,12 +90,19 @@ struct HttpParams {
   std::size_t all_bodies_bytes = std::size_t{1} << 30;  ///< Of all requests together; more get a 503.
   std::size_t low_water = 64 << 10;
   std::size_t high_water = 256 << 10;
-  int n_connections = 16384;                ///< More are closed at once with a 503.
+  int n_connections = 16384;                ///< More are closed at once with a 503 ...
+  int n_connections_each = 4096;            ///< ... and more of one client (client_of); 0: no such limit.
   std::chrono::seconds header_timeout{30};  ///< From the first byte of a request to the end of its head.
   std::chrono::seconds body_timeout{120};
+  std::chrono::seconds first_timeout{30};  ///< Until the first byte of a connection's first request.
   std::chrono::seconds idle_timeout{600};  ///< Between requests.
   std::chrono::seconds write_timeout{60};  ///< A client that takes nothing for so long has gone.
+  std::string prefix = {};                 ///< "/llm". Removed from paths that begin with it.
   HttpHeaders headers = {};                ///< Of every answer.
+  /// Further headers of the response to a request. Called on the server's thread.
+  std::function<HttpHeaders(const HttpRequest&)> headers_for = nullptr;
+  /// Called on the server's thread, for logs.
+  std::function<void(const RefusedRequest&)> on_refused = nullptr;
   /// The body of an answer of the server's own, as JSON. Called on the server's thread. Without it: plain
   /// text.
   std::function<std::string(int status, std::string_view reason)> error_body = nullptr;
@@ -97,7 +114,7 @@ struct HttpCounts {
   std::int64_t n_accepted = 0;
   std::int64_t n_requests = 0;
   std::int64_t n_malformed = 0;  ///< Answered by the server itself.
-  std::int64_t n_refused = 0;    ///< Connections beyond n_connections.
+  std::int64_t n_refused = 0;    ///< Connections beyond a limit.
 };
 
 class HttpServer {

@@ -163,7 +163,7 @@ std::string head_text(const AnswerHead& head) {
   } else if (head.old_client) {
     add_header(text, "Connection", "keep-alive");
   }
-  for (const HttpHeaders* headers : {head.common, head.headers})
+  for (const HttpHeaders* headers : {head.common, head.own, head.headers})
     if (headers != nullptr)
       for (const auto& [name, value] : *headers)
         if (is_name(name) && !is_framing(name)) add_header(text, name, value);

@@ -37,6 +37,7 @@ struct AnswerHead {
   std::string_view content_type;
   const HttpHeaders* headers = nullptr;
   const HttpHeaders* common = nullptr;  ///< Of every answer.
+  const HttpHeaders* own = nullptr;     ///< From HttpParams::headers_for.
   Framing framing = Framing::kLength;
   std::size_t length = 0;  ///< With kLength.
   bool keep_alive = true;

@@ -39,6 +39,9 @@ class ListeningSockets {
 
 /// "127.0.0.1:50412", "[::1]:50412", or "unix": the other end of a connection.
 std::string peer_name(int socket);
+/// The other end as limits count it: an address without the port. IPv6 addresses count by their first 64
+/// bits, since one client has all addresses below. Empty for a Unix socket.
+std::string client_of(int socket);
 /// The family of a socket's address: AF_INET, AF_INET6, AF_UNIX.
 int family_of(int socket);
 

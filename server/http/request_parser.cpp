@@ -36,6 +36,9 @@ std::optional<Refusal> check_head(const http::request_header<>& head, const std:
         !same_word(head[http::field::transfer_encoding], "chunked"))
       return Refusal{501, "the only Transfer-Encoding that is understood is chunked"};
   }
+  if (head.count(http::field::content_encoding) > 0 &&
+      !same_word(head[http::field::content_encoding], "identity"))
+    return Refusal{415, "a body with Content-Encoding is not understood; send it as it is"};
   if (head.count(http::field::expect) > 0 && !same_word(head[http::field::expect], "100-continue"))
     return Refusal{417, "the only Expect that is understood is 100-continue"};
   return std::nullopt;

@@ -11,7 +11,8 @@
 namespace weft::server {
 namespace {
 
-constexpr std::size_t kGrammarBytes = std::size_t{256} << 20;
+/// Each get() measures all grammars.
+constexpr std::size_t kMostGrammars = 1024;
 
 std::int64_t seconds_of(const std::filesystem::path& path) {
   std::error_code error;
@@ -76,6 +77,7 @@ std::shared_ptr<const CompiledGrammar> GrammarCache::get(const std::string& key,
     const std::lock_guard lock(mutex_);
     if (const auto found = by_key_.find(key); found != by_key_.end()) {
       entries_.splice(entries_.begin(), entries_, found->second);
+      shrink();
       return entries_.front().grammar;
     }
   }
@@ -85,18 +87,24 @@ std::shared_ptr<const CompiledGrammar> GrammarCache::get(const std::string& key,
   if (by_key_.contains(key)) return grammar;
   entries_.push_front({key, grammar});
   by_key_.emplace(entries_.front().key, entries_.begin());
-  bytes_ += grammar->bytes() + key.size();
   shrink();
   return grammar;
 }
 
 void GrammarCache::shrink() {
-  while (bytes_ > kGrammarBytes && entries_.size() > 1) {
-    const Entry& last = entries_.back();
-    bytes_ -= last.grammar->bytes() + last.key.size();
-    by_key_.erase(last.key);
-    entries_.pop_back();
+  std::size_t bytes = 0;
+  auto last = entries_.begin();
+  for (std::size_t n = 0; last != entries_.end() && n < kMostGrammars; ++last, ++n) {
+    bytes += last->grammar->bytes() + last->key.size();
+    if (n > 0 && bytes > max_bytes_) break;
   }
+  for (auto entry = last; entry != entries_.end(); ++entry) by_key_.erase(entry->key);
+  entries_.erase(last, entries_.end());
+}
+
+std::size_t GrammarCache::size() {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
 }
 
 ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in,

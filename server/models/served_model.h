@@ -35,25 +35,29 @@ struct ModelSpec {
   bool is_adapted = false;                 ///< Adapters and control vectors are loaded with it.
 };
 
-/// Grammars that requests send again and again, compiled once. Any number of threads.
+/// Grammars that requests send again and again, compiled once. Grammars grow while they are used, so each
+/// get() measures all of them. Any number of threads.
 class GrammarCache {
  public:
-  explicit GrammarCache(const Tokenizer& tokenizer) : compiler_(tokenizer) {}
+  explicit GrammarCache(const Tokenizer& tokenizer, std::size_t max_bytes = std::size_t{256} << 20)
+      : compiler_(tokenizer), max_bytes_(max_bytes) {}
   /// `key` says all that `make` depends on. What make or the compiler throws is not kept.
   std::shared_ptr<const CompiledGrammar> get(const std::string& key, const std::function<Grammar()>& make);
+  std::size_t size();
 
  private:
   struct Entry {
     std::string key;
     std::shared_ptr<const CompiledGrammar> grammar;
   };
+  /// With the lock: drops those used least recently until the rest fits. The most recent one stays.
   void shrink();
 
   GrammarCompiler compiler_;
+  const std::size_t max_bytes_;
   std::mutex mutex_;
   std::list<Entry> entries_;  ///< Used last comes first.
   std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;
-  std::size_t bytes_ = 0;
 };
 
 struct ServedModelParams {

@@ -21,10 +21,17 @@ std::string time_text() {
                      ms);
 }
 
+/// Unbuffered: stdio would keep a line that failed and write it before the next one.
+std::FILE* open_log(const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "ae");
+  if (file != nullptr) std::setvbuf(file, nullptr, _IONBF, 0);
+  return file;
+}
+
 }  // namespace
 
-AccessLog::AccessLog(const std::string& path)
-    : path_(path), file_(path == "-" ? stderr : std::fopen(path.c_str(), "ae")) {
+AccessLog::AccessLog(const std::string& path, Warn warn)
+    : path_(path), warn_(std::move(warn)), file_(path == "-" ? stderr : open_log(path)) {
   if (file_ == nullptr) throw Error(ErrorCode::kIo, fmt::format("cannot write the access log '{}'", path));
 }
 
@@ -34,7 +41,7 @@ AccessLog::~AccessLog() {
 
 bool AccessLog::reopen() {
   if (file_ == stderr) return true;
-  std::FILE* const file = std::fopen(path_.c_str(), "ae");
+  std::FILE* const file = open_log(path_);
   if (file == nullptr) return false;
   const std::lock_guard lock(mutex_);
   std::fclose(std::exchange(file_, file));
@@ -42,13 +49,21 @@ bool AccessLog::reopen() {
 }
 
 void AccessLog::add(const AccessRecord& record) {
+  constexpr std::size_t kMostForwarded = 256;
+  const HttpRequest& request = record.request;
   Json json = {{"time", time_text()},
                {"id", record.id},
-               {"peer", record.peer},
-               {"method", record.method},
-               {"path", record.path},
+               {"peer", request.peer},
+               {"method", request.method},
+               {"path", request.path},
                {"status", record.outcome.status},
+               {"bytes_in", request.body.size()},
+               {"bytes_out", record.n_bytes},
                {"ms", std::round(record.ms * 1000.0) / 1000.0}};
+  // What a proxy says, or a client that pretends to be one.
+  if (const std::string_view chain = request.header("X-Forwarded-For"); !chain.empty())
+    json["forwarded_for"] = chain.substr(0, kMostForwarded);
+  if (!record.key.empty()) json["key"] = record.key;
   if (!record.model.empty()) json["model"] = record.model;
   if (!record.outcome.error.empty()) json["error"] = record.outcome.error;
   if (!record.outcome.completions.empty()) {
@@ -61,10 +76,18 @@ void AccessLog::add(const AccessRecord& record) {
     json["queue_ms"] = first.queue_ms;
     json["first_token_ms"] = first.first_token_ms;
   }
-  const std::string line = to_text(json) + "\n";
-  const std::lock_guard lock(mutex_);
-  std::fwrite(line.data(), 1, line.size(), file_);
-  std::fflush(file_);
+  std::string line = to_text(json) + "\n";
+  bool begins_to_lose = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (loses_lines_) line.insert(0, "\n");  // Behind what there was room for.
+    const bool lost = std::fwrite(line.data(), 1, line.size(), file_) != line.size();
+    if (lost) std::clearerr(file_);
+    begins_to_lose = lost && !loses_lines_;
+    loses_lines_ = lost;
+  }
+  if (begins_to_lose && warn_)
+    warn_(fmt::format("the access log '{}' cannot be written; lines are lost", path_));
 }
 
 }  // namespace weft::server

@@ -1,6 +1,7 @@
 #pragma once
 // One line of JSON a request: who, what, how long. Never what was asked or answered.
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,20 +11,23 @@
 namespace weft::server {
 
 struct AccessRecord {
-  std::string id;
-  std::string method;
-  std::string path;
-  std::string peer;
-  std::string model;
+  const HttpRequest& request;
+  std::string id = {};
+  std::string key = {};  ///< The name of the client's key.
+  std::string model = {};
   double ms = 0.0;
+  std::size_t n_bytes = 0;  ///< Size of the response, with its head.
   Outcome outcome;
 };
 
 /// Any number of threads.
 class AccessLog {
  public:
-  /// "-": standard error. Throws Error kIo where the file cannot be opened.
-  explicit AccessLog(const std::string& path);
+  using Warn = std::function<void(const std::string&)>;
+
+  /// "-": standard error. `warn` may be empty. It is called once when lines begin to be lost, as on a full
+  /// disk. Throws Error kIo where the file cannot be opened.
+  explicit AccessLog(const std::string& path, Warn warn = nullptr);
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
@@ -34,8 +38,10 @@ class AccessLog {
 
  private:
   const std::string path_;
+  const Warn warn_;
   std::mutex mutex_;
   std::FILE* file_;
+  bool loses_lines_ = false;
 };
 
 }  // namespace weft::server

@@ -1,6 +1,11 @@
 #include "observe/trace.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
 
 #include "json.h"
 #include "weft/error.h"
@@ -10,6 +15,7 @@ namespace {
 
 constexpr int kSteps = 1;  // "processes" of the drawing
 constexpr int kRequests = 2;
+constexpr std::string_view kEnd = "\n]\n";  ///< Of the file.
 /// Requests are drawn in so many rows.
 constexpr int kRows = 64;
 
@@ -19,17 +25,32 @@ Json span(std::string_view name, int process, int row, double at_us, double us) 
 
 }  // namespace
 
-Trace::Trace(const std::string& path) : file_(std::fopen(path.c_str(), "we")) {
-  if (file_ == nullptr) throw Error(ErrorCode::kIo, fmt::format("cannot write the trace '{}'", path));
-  std::fputs("[\n", file_);
-  for (const auto& [process, name] : {std::pair(kSteps, "steps"), std::pair(kRequests, "requests")})
-    write(to_text({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"args", {{"name", name}}}}));
+Trace::Trace(std::string path, Warn warn, std::int64_t max_bytes)
+    : path_(std::move(path)), warn_(std::move(warn)), max_bytes_(max_bytes) {
+  begin();
 }
 
-Trace::~Trace() {
-  // Strict JSON has no comma behind the last one.
-  if (std::fseek(file_, -2, SEEK_END) == 0) std::fputs("\n]\n", file_);
-  std::fclose(file_);
+void Trace::begin() {
+  file_.emplace(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file_->get() < 0) throw Error(ErrorCode::kIo, fmt::format("cannot write the trace '{}'", path_));
+  end_ = 0;
+  std::string names;
+  for (const auto& [process, name] : {std::pair(kSteps, "steps"), std::pair(kRequests, "requests")})
+    names += (names.empty() ? "[\n" : ",\n") +
+             to_text({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"args", {{"name", name}}}});
+  if (!append(names)) throw Error(ErrorCode::kIo, fmt::format("cannot write the trace '{}'", path_));
+}
+
+/// In one call, with the end of the array. What a full disk cuts off is taken back.
+bool Trace::append(std::string_view text) {
+  const std::string whole = std::string(text).append(kEnd);
+  if (::pwrite(file_->get(), whole.data(), whole.size(), end_) == static_cast<ssize_t>(whole.size())) {
+    end_ += static_cast<std::int64_t>(text.size());
+    return true;
+  }
+  if (end_ > 0 && ::pwrite(file_->get(), kEnd.data(), kEnd.size(), end_) == static_cast<ssize_t>(kEnd.size()))
+    (void)!::ftruncate(file_->get(), end_ + static_cast<std::int64_t>(kEnd.size()));
+  return false;
 }
 
 double Trace::us(std::chrono::steady_clock::time_point time) const {
@@ -37,9 +58,19 @@ double Trace::us(std::chrono::steady_clock::time_point time) const {
 }
 
 void Trace::write(const std::string& event) {
-  const std::lock_guard lock(mutex_);
-  std::fwrite(event.data(), 1, event.size(), file_);
-  std::fputs(",\n", file_);
+  bool begins_to_lose = false;
+  {
+    const std::lock_guard lock(mutex_);
+    bool written = false;
+    try {
+      if (end_ >= max_bytes_ && ::rename(path_.c_str(), (path_ + ".old").c_str()) == 0) begin();
+      written = end_ < max_bytes_ && append(",\n" + event);
+    } catch (const Error&) {  // Neither the new file nor the old one: a later event tries again.
+    }
+    begins_to_lose = !written && !loses_events_;
+    loses_events_ = !written;
+  }
+  if (begins_to_lose && warn_) warn_(fmt::format("the trace '{}' cannot be written; events are lost", path_));
 }
 
 void Trace::step(const std::string& model, const StepRecord& record) {

@@ -1,7 +1,10 @@
 #include "chat/messages.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "chat/call_writer.h"
@@ -48,7 +51,7 @@ std::string read_content(const ordered_json& message, const std::string& where) 
   return text;
 }
 
-HistoryCall read_call(const ordered_json& item, const std::string& where) {
+HistoryCall read_call(const ordered_json& item, const std::string& where, base::JsonBudget& budget) {
   if (!item.is_object() || !item.contains("function") || !item["function"].is_object()) {
     refuse(where + " must be an object with id, type \"function\" and function");
   }
@@ -64,12 +67,12 @@ HistoryCall read_call(const ordered_json& item, const std::string& where) {
   const std::string what = where + ".function.arguments";
   if (!arguments->is_string()) refuse(what + " must be a JSON object in a string");
   const std::string& text = arguments->get_ref<const std::string&>();
-  if (!text.empty()) call.arguments = parse_request_json(text, what);
+  if (!text.empty()) call.arguments = parse_request_json(text, what, budget);
   if (!call.arguments.is_object()) refuse(what + " must be a JSON object in a string");
   return call;
 }
 
-Message read_message(const ordered_json& item, const std::string& where) {
+Message read_message(const ordered_json& item, const std::string& where, base::JsonBudget& budget) {
   if (!item.is_object()) refuse(where + " must be an object with role and content");
   Message message{.role = text_of(item, "role", where), .content = read_content(item, where)};
   if (message.role == "developer") message.role = "system";
@@ -93,7 +96,8 @@ Message read_message(const ordered_json& item, const std::string& where) {
         refuse(where + ".tool_calls must have at most " + std::to_string(kMaxCalls) + " calls");
       }
       for (std::size_t i = 0; i < calls->size(); ++i) {
-        message.calls.push_back(read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]"));
+        message.calls.push_back(
+            read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]", budget));
       }
     }
   } else if (has_calls) {
@@ -136,6 +140,39 @@ void write_as_text(std::vector<Message>& messages, const CallFormat& format, boo
   }
 }
 
+/// Which results belong to which calls, without comparing each with each.
+class ResultQueues {
+ public:
+  ResultQueues(const std::vector<std::string>& ids, const std::vector<Message>& results) {
+    for (const std::string& id : ids) of_call_[id];
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const auto found = of_call_.find(results[i].call_id);
+      (found == of_call_.end() ? of_none_ : found->second).push_back(i);
+    }
+  }
+
+  /// The first result that names the call, else the first one that names no call.
+  std::optional<std::size_t> take(const std::string& id) {
+    std::deque<std::size_t>& named = of_call_.at(id);
+    std::deque<std::size_t>& queue = named.empty() ? of_none_ : named;
+    if (queue.empty()) return std::nullopt;
+    const std::size_t first = queue.front();
+    queue.pop_front();
+    return first;
+  }
+  /// Those that were not taken, in their order.
+  std::vector<std::size_t> rest() const {
+    std::vector<std::size_t> left(of_none_.begin(), of_none_.end());
+    for (const auto& [id, queue] : of_call_) left.insert(left.end(), queue.begin(), queue.end());
+    std::sort(left.begin(), left.end());
+    return left;
+  }
+
+ private:
+  std::unordered_map<std::string, std::deque<std::size_t>> of_call_;
+  std::deque<std::size_t> of_none_;
+};
+
 /// Calls one after another, each with its result.
 std::vector<Message> without_parallel_calls(std::vector<Message> messages) {
   std::vector<Message> all;
@@ -150,21 +187,14 @@ std::vector<Message> without_parallel_calls(std::vector<Message> messages) {
     while (i < messages.size() && messages[i].role == "tool") results.push_back(std::move(messages[i++]));
     std::vector<std::string> ids;
     for (const HistoryCall& call : calls) ids.push_back(call.id);
+    ResultQueues queues(ids, results);
     for (std::size_t k = 0; k < calls.size(); ++k) {
       Message single = k == 0 ? std::move(message) : Message{.role = "assistant"};
       single.calls.push_back(std::move(calls[k]));
       all.push_back(std::move(single));
-      auto result =
-          std::find_if(results.begin(), results.end(), [&](const Message& r) { return r.call_id == ids[k]; });
-      if (result == results.end())  // The first one that names no call.
-        result = std::find_if(results.begin(), results.end(), [&](const Message& r) {
-          return std::find(ids.begin(), ids.end(), r.call_id) == ids.end();
-        });
-      if (result == results.end()) continue;
-      all.push_back(std::move(*result));
-      results.erase(result);
+      if (const auto result = queues.take(ids[k])) all.push_back(std::move(results[*result]));
     }
-    std::move(results.begin(), results.end(), std::back_inserter(all));
+    for (const std::size_t left : queues.rest()) all.push_back(std::move(results[left]));
   }
   return all;
 }
@@ -269,11 +299,12 @@ void complete_calls(std::vector<Message>& messages, bool short_ids) {
 }  // namespace
 
 std::vector<Message> read_messages(std::string_view messages_json) {
-  const ordered_json all = parse_request_json(messages_json, "messages");
+  base::JsonBudget budget = request_budget();
+  const ordered_json all = parse_request_json(messages_json, "messages", budget);
   if (!all.is_array() || all.empty()) refuse("messages must be an array of at least one message");
   std::vector<Message> messages;
   for (const ordered_json& item : all) {
-    messages.push_back(read_message(item, "messages[" + std::to_string(messages.size()) + "]"));
+    messages.push_back(read_message(item, "messages[" + std::to_string(messages.size()) + "]", budget));
   }
   return messages;
 }

@@ -4,12 +4,17 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "weft/error.h"
 
 namespace weft::chat {
 
-/// Throws Error kInvalidArgument where it is no JSON, is nested too deep or has objects too large. `what`
-/// names it.
+/// The budget of one request. Its messages and the arguments of all calls share it.
+inline base::JsonBudget request_budget() { return {.depth = 100, .n_comparisons = std::size_t{1} << 27}; }
+
+/// Throws Error kInvalidArgument for invalid JSON and an exceeded budget. `what` names the document.
+nlohmann::ordered_json parse_request_json(std::string_view text, std::string_view what,
+                                          base::JsonBudget& budget);
 nlohmann::ordered_json parse_request_json(std::string_view text, std::string_view what);
 
 [[noreturn]] inline void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidArgument, what); }

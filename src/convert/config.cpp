@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/foreign_file.h"
+#include "base/json.h"
 #include "base/read_file.h"
 #include "weft/error.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 constexpr std::uint64_t kMaxJson = 256 << 20;  // The largest tokenizers have some 30 MB.
 constexpr std::size_t kMaxOfConfig = 1 << 20;  // Only configurations are looked through.
-constexpr int kMaxDepth = 64;
 
 // What older classes call sizes, and others.
 constexpr std::pair<const char*, const char*> kOtherNames[] = {
@@ -41,18 +41,23 @@ constexpr std::pair<const char*, const char*> kOtherNames[] = {
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidFile, reason); }
 
 /// Python writes numbers that JSON has not; they become null.
-void forget_infinities(std::string& text) {
+std::string without_infinities(std::string_view text) {
+  std::string result;
   bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && quoted) {
-      ++i;
-    } else if (text[i] == '"') {
-      quoted = !quoted;
-    } else if (!quoted && (text[i] == 'I' || text[i] == 'N' || text[i] == '-')) {
-      for (const std::string_view number : {"-Infinity", "Infinity", "NaN"})
-        if (text.compare(i, number.size(), number) == 0) text.replace(i, number.size(), "null");
-    }
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t n = 1;
+    if (text[i] == '\\' && quoted) n = std::min<std::size_t>(2, text.size() - i);
+    if (text[i] == '"') quoted = !quoted;
+    std::string_view kept = text.substr(i, n);
+    for (const std::string_view number : {"-Infinity", "Infinity", "NaN"})
+      if (!quoted && text.substr(i).starts_with(number)) {
+        n = number.size();
+        kept = "null";
+      }
+    result += kept;
+    i += n;
   }
+  return result;
 }
 
 }  // namespace
@@ -61,21 +66,14 @@ Json read_json(const std::filesystem::path& path, Shape shape) {
   const std::vector<std::byte> bytes = base::read_file(path, kMaxJson);
   std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (base::is_lfs_pointer(text)) refuse(path.string() + " is " + std::string(base::kLfsPointer));
-  if (text.size() < kMaxOfConfig) forget_infinities(text);
-  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) refuse(path.string() + " is nested too deeply");
-    return true;
-  };
+  if (text.size() < kMaxOfConfig) text = without_infinities(text);
   try {
-    Json json = Json::parse(text, shallow);
+    Json json = base::parse_json<Json>(text);
     if (shape == Shape::kObject ? !json.is_object() : !json.is_array())
       refuse(path.string() + " is no JSON " + (shape == Shape::kObject ? "object" : "list"));
     return json;
-  } catch (const Json::parse_error& error) {
-    refuse(path.string() + " is no valid JSON: byte " + std::to_string(error.byte) + " cannot stand there");
-  } catch (const Json::out_of_range& error) {
-    const std::string_view what = error.what();  // "[json.exception.out_of_range.406] number overflow ..."
-    refuse(path.string() + " is no valid JSON: " + std::string(what.substr(what.find(']') + 2)));
+  } catch (const base::JsonError& error) {
+    refuse(path.string() + ": " + error.what());
   }
 }
 

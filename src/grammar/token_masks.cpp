@@ -95,7 +95,7 @@ TokenMask TokenMasks::make(StateId state) const {
       for (std::uint32_t rest = mask.bits[word]; rest != 0; rest &= rest - 1)
         mask.tokens.push_back(
             static_cast<Token>(word * 32 + static_cast<std::size_t>(std::countr_zero(rest))));
-    mask.bits = {};
+    mask.bits = std::vector<std::uint32_t>();  // An assignment of {} would keep the memory.
   }
   return mask;
 }

@@ -36,6 +36,7 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) {
   nodes_[0].behind = static_cast<std::uint32_t>(nodes_.size());
   nodes_.push_back(
       {static_cast<std::uint32_t>(nodes_.size()) + 1, static_cast<std::uint32_t>(tokens_.size()), 0, 0});
+  nodes_.shrink_to_fit();  // Many are kept, and bytes() counts no room beyond the nodes.
 }
 
 std::size_t TokenTrie::child(std::size_t n, std::uint8_t byte) const {

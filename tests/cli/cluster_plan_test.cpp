@@ -32,7 +32,7 @@ TEST(ClusterDescription, WhatIsWrongIsSaid) {
   const std::string node = R"("memory_bytes": 7, "bytes_per_second": 1, "flops": 2)";
   const auto with_nodes = [](const std::string& nodes) { return R"({"nodes": [)" + nodes + "]}"; };
   const std::pair<std::string, std::string> cases[] = {
-      {"[", "no JSON"},
+      {"[", "invalid JSON at byte 2"},
       {"[]", "no object"},
       {"{}", "a list 'nodes'"},
       {with_nodes(""), "at least one"},

@@ -16,6 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::HasSubstr;
 using testing::StartsWith;
 
 /// How a client goes.
@@ -318,8 +319,10 @@ TEST(HttpClients, AnswersMayTakeLongerThanAnyTimeout) {
 
 TEST(HttpClients, RequestsThatComeTooSlowlyAreRefused) {
   HeldExchanges held;
-  RunningServer server(
-      held.handler(), {.header_timeout = seconds(1), .body_timeout = seconds(1), .idle_timeout = seconds(1)});
+  RunningServer server(held.handler(), {.header_timeout = seconds(1),
+                                        .body_timeout = seconds(1),
+                                        .first_timeout = seconds(1),
+                                        .idle_timeout = seconds(1)});
   RawClient head(server.port()), body(server.port()), idle(server.port()), late(server.port());
   head.send(get("/").substr(0, 20));
   body.send(post("/", "body").substr(0, 50));
@@ -366,6 +369,45 @@ TEST(HttpClients, TooManyConnectionsAreRefused) {
   next.send(get("/"));
   held.take()->send({});
   EXPECT_EQ(next.read_answer().status, 200);
+}
+
+TEST(HttpClients, OneAddressDoesNotShutOutOthers) {
+  HeldExchanges held;
+  std::vector<int> refused;
+  RunningServer server(
+      held.handler(),
+      {.n_connections = 16, .n_connections_each = 2, .on_refused = [&](const RefusedRequest& request) {
+         refused.push_back(request.status);
+       }});
+  RawClient first(server.port()), second(server.port());
+  EXPECT_TRUE(eventually([&] { return server->counts().n_open == 2; }));
+  {
+    RawClient third(server.port());
+    const RawClient::Answer answer = third.read_answer();
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_THAT(answer.body, HasSubstr("from this address"));
+    EXPECT_TRUE(third.at_end());
+  }
+  EXPECT_EQ(server->counts().n_open, 2);  // Refused connections do not count.
+  RawClient other(server.port(), 0, "127.0.0.2");
+  other.send(get("/"));
+  held.take()->send({});
+  EXPECT_EQ(other.read_answer().status, 200);
+  first.close();
+  EXPECT_TRUE(eventually([&] { return server->counts().n_open == 2; }));
+  RawClient next(server.port());
+  next.send(get("/"));
+  held.take()->send({});
+  EXPECT_EQ(next.read_answer().status, 200);
+  server.stop();
+  EXPECT_EQ(refused, std::vector<int>{503});
+}
+
+TEST(HttpClients, ConnectionsWithoutARequestEndEarly) {
+  HeldExchanges held;
+  RunningServer server(held.handler(), {.first_timeout = seconds(0), .idle_timeout = seconds(600)});
+  RawClient silent(server.port());
+  EXPECT_TRUE(silent.at_end());
 }
 
 TEST(HttpClients, BodiesAreBoundedTogether) {

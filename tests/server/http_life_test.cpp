@@ -243,7 +243,8 @@ TEST(HttpLife, WithoutDescriptorsConnectionsWait) {
 TEST(HttpLife, ThousandsOfStreamsBesideThousandsOfIdleConnections) {
   constexpr int kIdle = 4000, kStreams = 1000, kPieces = 20, kThreads = 4;
   HeldExchanges held;
-  RunningServer server(held.handler());  // Raises the limit.
+  RunningServer server(held.handler(), {.n_connections_each = 0,
+                                        .first_timeout = std::chrono::seconds(600)});  // Raises the limit.
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur < 2 * (kIdle + kStreams) + 100)

@@ -1,5 +1,6 @@
 #include "server/raw_client.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -25,7 +26,14 @@ RawClient::RawClient() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
   ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
 }
 
-RawClient::RawClient(std::uint16_t port, int receive_bytes) : RawClient() {
+RawClient::RawClient(std::uint16_t port, int receive_bytes, const char* from) : RawClient() {
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  if (from != nullptr && (::inet_pton(AF_INET, from, &own.sin_addr) != 1 ||
+                          ::bind(socket_, reinterpret_cast<const sockaddr*>(&own), sizeof(own)) != 0)) {
+    close();
+    return;
+  }
   if (receive_bytes > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
   if (!connect(port)) close();
 }

@@ -10,8 +10,9 @@ namespace weft::server {
 
 class RawClient {
  public:
-  /// To 127.0.0.1. With `receive_bytes` the kernel holds little for a client that does not read.
-  explicit RawClient(std::uint16_t port, int receive_bytes = 0);
+  /// To 127.0.0.1, from the address `from` of this machine. With `receive_bytes` the kernel holds little for
+  /// a client that does not read.
+  explicit RawClient(std::uint16_t port, int receive_bytes = 0, const char* from = nullptr);
   explicit RawClient(const std::string& unix_path);
   /// A socket that is not connected yet.
   RawClient();

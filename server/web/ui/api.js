@@ -1,6 +1,12 @@
 // The server's API as the page uses it: JSON answers, event streams, errors, and the key.
 
 const kKeyName = 'weft.key';
+/** Where the page lies; below a prefix where a proxy or --api-prefix put it there. */
+const kRoot = new URL('../', import.meta.url);
+
+function url_of(path) {
+  return new URL(path.replace(/^\//, ''), kRoot);
+}
 
 /** What went wrong, for people. status 0: the server was not reached; retry_after in seconds, if it said so. */
 export class ApiError extends Error {
@@ -12,7 +18,7 @@ export class ApiError extends Error {
   }
 
   get needs_key() {
-    return this.status === 401 || this.status === 403;
+    return this.status === 401;
   }
 }
 
@@ -36,7 +42,7 @@ export async function request(path, {method = 'GET', body, signal, accept} = {})
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   let response;
   try {
-    response = await fetch(path, {method, headers, signal, cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body)});
+    response = await fetch(url_of(path), {method, headers, signal, cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body)});
   } catch (error) {
     if (error.name === 'AbortError') throw error;
     throw new ApiError('The server cannot be reached. Is it still running?');
@@ -75,7 +81,7 @@ export async function get_json(path, options) {
 /** The state of /health: {ready, progress (0 to 1 or null), reached, problem (why there is no model)}. Never throws. */
 export async function health() {
   try {
-    const response = await fetch('/health', {cache: 'no-store'});
+    const response = await fetch(url_of('/health'), {cache: 'no-store'});
     if (response.ok) return {ready: true, progress: 1, reached: true};
     const body = await response.json().catch(() => null);
     const progress = typeof body?.progress === 'number' ? Math.min(1, Math.max(0, body.progress)) : null;

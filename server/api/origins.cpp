@@ -1,0 +1,82 @@
+#include "api/origins.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "http/host.h"
+
+namespace weft::server {
+namespace {
+
+bool is_named(const std::string& name, const std::vector<std::string>& hosts) {
+  return std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+    return host.starts_with('.') ? name.ends_with(host) || name == std::string_view(host).substr(1)
+                                 : name == host;
+  });
+}
+
+bool is_trusted_host(const Host& host, const OriginRules& rules) {
+  return host.is_address || host.is_loopback || host.name.find('.') == std::string::npos ||
+         is_named(host.name, rules.hosts);
+}
+
+/// Unlike a host, an address may be a stranger's page. Ports are not compared: proxies drop them.
+bool is_trusted_origin(const HttpRequest& request, const OriginRules& rules) {
+  const std::optional<Host> origin = parse_origin(request.header("Origin"));
+  if (!origin) return false;
+  const std::optional<Host> own = parse_host(request.header("Host"));
+  return origin->is_loopback || is_named(origin->name, rules.hosts) || (own && origin->name == own->name);
+}
+
+ApiError stranger(std::string code, const std::string& message) {
+  return {403, "invalid_request_error", std::move(code), "", message};
+}
+
+}  // namespace
+
+std::optional<ApiError> refuse_stranger(const HttpRequest& request, const OriginRules& rules) {
+  if (rules.all) return std::nullopt;
+  if (const std::string_view text = request.header("Host"); !text.empty()) {
+    const std::optional<Host> host = parse_host(text);
+    if (!host)
+      return stranger("unknown_host", fmt::format("the Host header '{}' is no host", text.substr(0, 200)));
+    if (!is_trusted_host(*host, rules))
+      return stranger("unknown_host",
+                      fmt::format("the Host header names '{}', which this server does not know; start the "
+                                  "server with --allowed-host {}, or with an API key",
+                                  host->name, host->name));
+  }
+  const std::string_view origin = request.header("Origin");
+  if (origin.empty() || is_trusted_origin(request, rules)) return std::nullopt;
+  return stranger("foreign_origin",
+                  fmt::format("the page's origin '{}' may not use this server; start the server with "
+                              "--allowed-host and the origin's host, with an API key, or with --cors for "
+                              "all pages",
+                              origin.substr(0, 200)));
+}
+
+HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules) {
+  const std::string_view origin = request.header("Origin");
+  if (!rules.all && (origin.empty() || !is_trusted_origin(request, rules))) return {};
+  HttpHeaders headers = {{"Access-Control-Allow-Origin", rules.all ? "*" : std::string(origin)},
+                         {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms"}};
+  if (!rules.all) headers.emplace_back("Vary", "Origin");
+  return headers;
+}
+
+HttpAnswer preflight_answer(const HttpRequest& request) {
+  // Browsers do not include Authorization in "*", and older browsers do not know "*".
+  std::string headers(request.header("Access-Control-Request-Headers"));
+  if (headers.empty()) headers = "*, Authorization, Content-Type, X-Api-Key, X-Request-Id";
+  HttpAnswer answer{.status = 204};
+  answer.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS"},
+                    {"Access-Control-Allow-Headers", std::move(headers)},
+                    {"Access-Control-Max-Age", "86400"},
+                    {"Vary", "Access-Control-Request-Headers"}};
+  if (request.header("Access-Control-Request-Private-Network") == "true")
+    answer.headers.emplace_back("Access-Control-Allow-Private-Network", "true");
+  return answer;
+}
+
+}  // namespace weft::server

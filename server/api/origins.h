@@ -1,0 +1,29 @@
+#pragma once
+// Which hosts and pages may use a server that has no keys. A page of a stranger reaches it by DNS rebinding,
+// where the Host header names the stranger's host, or across origins, where the Origin header does.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/error.h"
+
+namespace weft::server {
+
+struct OriginRules {
+  /// Any host and any page: --cors, or a key protects what matters.
+  bool all = false;
+  /// Further trusted names. Addresses, localhost and names without a dot are trusted anyway: no public DNS
+  /// serves them. ".example.com" includes all names below it.
+  std::vector<std::string> hosts = {};
+};
+
+/// 403 where the request was sent to an unknown host, or by a page of an unknown origin.
+std::optional<ApiError> refuse_stranger(const HttpRequest& request, const OriginRules& rules);
+
+/// Headers that let a trusted page read the response. Empty without an origin, and for other pages.
+HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules);
+
+/// The response to OPTIONS, by which a browser asks whether a page may send a request.
+HttpAnswer preflight_answer(const HttpRequest& request);
+
+}  // namespace weft::server

@@ -1,0 +1,147 @@
+// What the API decides before a model is needed: hosts, keys, limits, clients that have gone.
+#include "api/api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+namespace weft::server {
+namespace {
+
+using testing::HasSubstr;
+
+/// An exchange without a socket.
+class FakeExchange final : public Exchange {
+ public:
+  explicit FakeExchange(HttpRequest request) : request_(std::move(request)) {}
+
+  const HttpRequest& request() const override { return request_; }
+  void send(HttpAnswer answer) override { answer_.set_value(std::move(answer)); }
+  void begin(int, std::string, HttpHeaders) override {}
+  void write(std::string) override {}
+  void end() override {}
+  void abort() override {}
+  std::size_t n_unsent() const override { return 0; }
+  std::size_t n_written() const override { return 0; }
+  bool closed() const override { return closed_; }
+  void on_closed(std::function<void()>) override {}
+  void on_drained(std::function<void()>) override {}
+
+  void close() { closed_ = true; }
+  HttpAnswer answer() { return answer_.get_future().get(); }
+
+ private:
+  const HttpRequest request_;
+  std::promise<HttpAnswer> answer_;
+  std::atomic<bool> closed_ = false;
+};
+
+class ApiTest : public testing::Test {
+ protected:
+  /// With a model that cannot be loaded, and whose loads are counted.
+  Api& start(ApiSetup setup = {}) {
+    PoolParams pool;
+    pool.models.push_back({.name = "m", .path = "/m.gguf"});
+    pool.load = [this](const ModelSpec&, const std::function<bool(float)>&) -> std::shared_ptr<ServedModel> {
+      ++n_loads_;
+      throw Error(ErrorCode::kIo, "there is no file");
+    };
+    pool_ = std::make_unique<ModelPool>(std::move(pool));
+    api_ = std::make_unique<Api>(std::move(setup), *pool_);
+    return *api_;
+  }
+  ~ApiTest() override {
+    if (api_ == nullptr) return;
+    pool_->stop();
+    pool_->end();
+    pool_->join();
+    api_->stop();
+  }
+
+  static std::shared_ptr<FakeExchange> exchange(std::string path, std::string body = "",
+                                                HttpHeaders headers = {}, std::string client = "127.0.0.1") {
+    return std::make_shared<FakeExchange>(HttpRequest{.method = body.empty() ? "GET" : "POST",
+                                                      .path = std::move(path),
+                                                      .body = std::move(body),
+                                                      .client = std::move(client),
+                                                      .headers = std::move(headers)});
+  }
+  static int status(Api& api, const std::shared_ptr<FakeExchange>& exchange) {
+    api.handle(exchange);
+    return exchange->answer().status;
+  }
+
+  std::atomic<int> n_loads_ = 0;
+
+ private:
+  std::unique_ptr<ModelPool> pool_;
+  std::unique_ptr<Api> api_;
+};
+
+TEST_F(ApiTest, RightKeyMakesTheHostIrrelevant) {
+  Api& api = start({.keys = {{"secret", "alice"}}, .origins = {.all = true}});
+  const HttpHeaders headers = {{"Host", "chat.example.com"}, {"Authorization", "Bearer secret"}};
+  EXPECT_EQ(status(api, exchange("/v1/models", "", headers)), 200);
+  EXPECT_EQ(status(api, exchange("/v1/models", "", {{"Authorization", "Bearer wrong"}})), 401);
+}
+
+TEST_F(ApiTest, StrangersReachNoRoute) {
+  Api& api = start();
+  for (const char* path : {"/", "/health", "/v1/models", "/props", "/v1/chat/completions", "/nothing"})
+    EXPECT_EQ(status(api, exchange(path, "", {{"Host", "127.evil.com"}})), 403) << path;
+}
+
+TEST_F(ApiTest, ClientsThatHaveGoneCostNothing) {
+  Api& api = start();
+  const auto gone = exchange("/v1/completions", "{\"prompt\": \"a\"}");
+  gone->close();
+  EXPECT_EQ(status(api, gone), 499);
+  EXPECT_EQ(n_loads_, 0);
+}
+
+TEST_F(ApiTest, LargeBodiesAreBoundedByWork) {
+  Api& api = start();
+  std::string members;
+  for (int i = 0; i < 20'000; ++i) members += ",\"k" + std::to_string(i) + "\":0";
+  const auto large = exchange("/v1/completions", "{\"prompt\":\"a\"" + members + "}");
+  api.handle(large);
+  const HttpAnswer answer = large->answer();
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_THAT(answer.body, HasSubstr("too many members"));
+}
+
+TEST_F(ApiTest, TenantsDoNotSeeEachOthersRequests) {
+  const std::vector<ApiKey> keys = {{"a", "alice"}, {"b", "bob"}};
+  const HttpHeaders alice = {{"X-Api-Key", "a"}};
+  EXPECT_EQ(status(start({.keys = keys}), exchange("/live", "", alice)), 403);
+}
+
+TEST_F(ApiTest, TenantsSeeEachOthersRequestsWhereAsked) {
+  const std::vector<ApiKey> keys = {{"a", "alice"}, {"b", "bob"}};
+  EXPECT_EQ(status(start({.keys = keys, .share_slots = true}), exchange("/live", "", {{"X-Api-Key", "a"}})),
+            503);
+}
+
+TEST(RequestCounts, BoundEachClient) {
+  const auto counts = std::make_shared<RequestCounts>(2);
+  const auto any = std::make_shared<FakeExchange>(HttpRequest{});
+  auto first = counts->add("a", any);
+  auto copy = first;
+  auto second = counts->add("a", any);
+  EXPECT_EQ(counts->add("a", any), nullptr);
+  EXPECT_NE(counts->add("b", any), nullptr);
+  first.reset();
+  EXPECT_EQ(counts->add("a", any), nullptr);  // The copy is under way still.
+  copy.reset();
+  EXPECT_NE(counts->add("a", any), nullptr);
+}
+
+TEST(RequestCounts, WithoutABoundCountNothing) {
+  const auto any = std::make_shared<FakeExchange>(HttpRequest{});
+  EXPECT_EQ(std::make_shared<RequestCounts>(0)->add("a", any), any);
+}
+
+}  // namespace
+}  // namespace weft::server
