@@ -36,11 +36,11 @@ constexpr std::array<std::string_view, 22> kEnds = {"<|im_end|>",
                                                     "<end_of_utterance>",
                                                     "<｜end▁of▁sentence｜>"};
 
-/// The same, but ordinary text may be written so: they count unless plain text becomes them.
+/// The same, but ordinary prompts may hold these words: a token that merges produce does not count.
 constexpr std::array<std::string_view, 5> kLikelyEnds = {"<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]"};
 
-/// End a file of code in models that fill in code. Their type stays: prompts of such models are often written
-/// out as text, which only user-defined tokens are found in.
+/// End a file in fill-in-the-middle models. User-defined ones keep their type: clients write such prompts
+/// out, and the tokenizer finds only user-defined tokens there.
 constexpr std::array<std::string_view, 9> kFileEnds = {"<|file_sep|>", "<|repo_name|>", "<|fim_repo|>",
                                                        "<|fim_pad|>",  "<fim_pad>",     "<fim-pad>",
                                                        "<fim-repo>",   "<reponame>",    "<REPO>"};
@@ -106,7 +106,7 @@ class Ends {
     // Where <|return|> or <|flush|> ends a turn, <|end|> ends only one of its messages.
     const bool has_call = has("<|call|>") || has("<|calls|>");
     ends_message_ = has_call && (has("<|return|>") || has("<|flush|>")) ? "<|end|>" : "";
-    std::vector<Token> doubtful;  // Ordinary text, or of a wrong type.
+    std::vector<Token> doubtful;  // Ordinary words, or special tokens of a wrong type.
     for (std::size_t i = 0; i < v_.tokens.size(); ++i) {
       const auto id = static_cast<Token>(i);
       const std::string_view name = v_.tokens[i];
@@ -135,7 +135,7 @@ class Ends {
     add(id);
   }
 
-  /// Keeps the ids that no plain text becomes.
+  /// Keeps the ids of tokens that merges never produce.
   void remove_pieces_of_text(std::vector<Token>& ids) const {
     if (ids.empty()) return;
     if (v_.kind == VocabularyKind::kBpe || v_.kind == VocabularyKind::kCharacterBpe) {
@@ -178,7 +178,7 @@ class Ends {
     }
   }
 
-  /// The first special token of a text at `at` or later; of a text that is written at `at`, it alone.
+  /// The first special token of a string; if `at_front`, only one that the string begins with.
   Token special_in(std::string_view text, bool at_front) const {
     constexpr std::size_t kLongest = 256;
     for (std::size_t at = 0; at < text.size(); ++at) {
@@ -202,8 +202,8 @@ class Ends {
     return text == std::string_view::npos ? std::string_view() : prompt.substr(text);
   }
 
-  /// Of a conversation whose last message is the assistant's; where nothing is written after that, of one
-  /// that goes on.
+  /// First renders a conversation that ends with the assistant's message. If no special token follows that
+  /// message, renders one with a further user message.
   Token ends_answer(const ChatTemplate& chat, bool parts) const {
     const std::string user = message("user", "probe_user", parts) + ',',
                       answer = message("assistant", kAnswer, parts);
