@@ -473,6 +473,7 @@ void reload(const ServeOptions& options, server::Server& server, Log& log) {
 int run(const std::shared_ptr<ServeOptions>& options) {
   SignalThread signals;
   Log log(options->log, options->talk);
+  replace_escapes(options->sampling);
   check(*options);
   std::unique_ptr<server::Trace> trace;
   if (!options->trace.empty())

@@ -53,27 +53,34 @@ ModelPtr load(const std::filesystem::path& path, const Dict& options, const nb::
   return std::make_shared<LoadedModel>(progress.run([&] { return Model::load(path, params); }));
 }
 
-std::filesystem::path convert_cached(const std::filesystem::path& folder, const std::filesystem::path& cache,
-                                     const nb::object& callback) {
+nb::typed<nb::list, nb::str> to_list(const std::vector<std::string>& lines) {
+  nb::typed<nb::list, nb::str> list;
+  for (const std::string& line : lines) list.append(to_str(line));
+  return list;
+}
+
+/// The file, and notes on the conversion where it took place.
+std::pair<std::filesystem::path, nb::typed<nb::list, nb::str>> convert_cached(
+    const std::filesystem::path& folder, const std::filesystem::path& cache, const nb::object& callback) {
   Progress progress(callback);
-  return progress.run(
-      [&] { return converted(folder, cache, [&](double done) { return progress(done); }).file; });
+  const ConvertedModel model =
+      progress.run([&] { return converted(folder, cache, [&](double done) { return progress(done); }); });
+  return {model.file, to_list(model.made ? model.made->notes : std::vector<std::string>())};
 }
 
 Dict convert_folder(const std::filesystem::path& folder, const std::filesystem::path& to,
                     const std::string& type, const std::string& pre_tokenizer, bool mmproj,
-                    const nb::object& callback) {
+                    const std::filesystem::path& base, const nb::object& callback) {
   Progress progress(callback);
-  const ConvertParams params{
-      .type = type, .pre_tokenizer = pre_tokenizer, .mmproj = mmproj, .progress = [&](double done) {
-        return progress(done);
-      }};
+  ConvertParams params{.type = type, .pre_tokenizer = pre_tokenizer, .mmproj = mmproj, .base = base};
+  params.progress = [&](double done) { return progress(done); };
   const ConvertResult made = progress.run([&] { return convert(folder, to, params); });
   Dict result;
   result["architecture"] = to_str(made.architecture);
   result["type"] = to_str(made.type);
   result["n_tensors"] = made.n_tensors;
   result["bytes"] = made.bytes;
+  result["notes"] = to_list(made.notes);
   return result;
 }
 
@@ -150,17 +157,13 @@ void bind_model(nb::module_& m) {
                      if (source == nullptr) return std::nullopt;
                      return to_str(source->source());
                    })
-      .def_prop_ro("notes", [](const LoadedModel& model) {
-        nb::typed<nb::list, nb::str> result;
-        for (const std::string& what : model.model()->notes()) result.append(to_str(what));
-        return result;
-      });
+      .def_prop_ro("notes", [](const LoadedModel& model) { return to_list(model.model()->notes()); });
 
   m.def("devices", &device_list, "The devices that models and plans can be on.");
   m.def("is_model_folder", &is_model_folder, nb::arg("path"));
   m.def("converted", &convert_cached, nb::arg("folder"), nb::arg("cache"), nb::arg("progress").none());
   m.def("convert", &convert_folder, nb::arg("folder"), nb::arg("to"), nb::arg("type"),
-        nb::arg("pre_tokenizer"), nb::arg("mmproj"), nb::arg("progress").none());
+        nb::arg("pre_tokenizer"), nb::arg("mmproj"), nb::arg("base"), nb::arg("progress").none());
   m.def("model_options", [] { return names_of(model_fields()); });
 }
 

@@ -117,7 +117,10 @@ def _file_of(path: Path, progress: Optional[Callable[[float], Any]]) -> Path:
     cache = cache_folder("converted")
     if cache is None:
         raise NotFoundError(f"{path} is a folder, whose converted model has no place: set WEFT_CACHE, or use weft.convert()")
-    return Path(_weft.converted(path, cache, progress))
+    file, notes = _weft.converted(path, cache, progress)
+    for note in notes:
+        warnings.warn(note, stacklevel=4)
+    return Path(file)
 
 
 def _warn_of_unused(chat: _weft.Chat, reasoning_effort: str, variables: Mapping[str, Any]) -> None:
@@ -136,15 +139,18 @@ def convert(
     type: Literal["auto", "f32", "f16", "bf16", "q8_0"] = "auto",
     pre_tokenizer: str = "",
     mmproj: bool = False,
+    base: Optional[FilePath] = None,
     progress: Optional[Callable[[float], Any]] = None,
 ) -> dict[str, Any]:
-    """Writes the model of a folder, as Hugging Face has them, as a GGUF file. `type` is the type of matrices ("auto": as most of
-    the folder's weights). `mmproj`: writes the image encoder instead of the language model. `progress` is called with 0 to 1;
-    returning False cancels. Returns the architecture, the type, the number of tensors and their bytes."""
+    """Writes the model or PEFT adapter of a folder, as Hugging Face has them, as a GGUF file. `type` is the type of matrices
+    ("auto": as most of the folder's weights). `mmproj`: writes the image encoder instead of the language model. `base`: the
+    folder of the adapter's base model. `progress` is called with 0 to 1; returning False cancels. Returns the architecture,
+    the type, the number of tensors, their bytes, and notes on the result."""
     paths = arguments.path("folder", folder), arguments.path("to", to)
+    base_path = "" if base is None else arguments.path("base", base)
     if progress is not None and not callable(progress):
         raise arguments.wrong("progress", progress, "a callable")
-    return dict(_weft.convert(*paths, type, pre_tokenizer, mmproj, progress))
+    return dict(_weft.convert(*paths, type, pre_tokenizer, mmproj, base_path, progress))
 
 
 def _is_batch(prompts: object) -> bool:

@@ -452,7 +452,7 @@ def served(folder: Path, words: list) -> tuple:
 
 
 SERVED = {name: Effect(row.words, row.among[2:] if row.among[:2] == REPEATED else row.among)
-          for name, row in SAMPLING.items() if name not in ("logit-bias", "dry-sequence-breaker")}
+          for name, row in SAMPLING.items()}
 SERVE_ROWS = SERVED | {name: row for name, row in MODEL.items() if name != "model"} | {
     "lora-init-without-apply": Effect(["--lora-init-without-apply"], among=("--lora", LORA)),
     "repack": Untested("see run"),
@@ -468,6 +468,12 @@ SERVE_ROWS = SERVED | {name: row for name, row in MODEL.items() if name != "mode
     "alias": Effect(["--alias", "name"]),
     "models-max": Refused(["--models-max", "-1"]),
     "cors": Effect(["--cors"]),
+    "allowed-host": Refused(["--allowed-host", "a b"]),
+    "api-prefix": Effect(["--api-prefix", "/llm"]),
+    "max-connections": Refused(["--max-connections", "0"]),
+    "max-connections-per-address": Refused(["--max-connections-per-address", "-1"]),
+    "max-requests-per-client": Refused(["--max-requests-per-client", "-2"]),
+    "share-slots": Untested("tests/clients has tenants with two keys"),
     "metrics": Effect(["--no-metrics"]),
     "webui": Effect(["--no-webui"]),
     "slot-save-path": Effect(["--slot-save-path", "."]),

@@ -54,6 +54,7 @@ SAMPLING = {
     "dry_base": (GREEDY | {"dry_allowed_length": 1, "dry_multiplier": 1.0, "logit_bias": {7: 9.0, 8: 9.0, 9: 9.0, 10: 9.0}}, 1.0, 100.0),
     "dry_allowed_length": (GREEDY | {"dry_multiplier": 100.0}, 0, 50),
     "dry_penalty_last_n": (GREEDY | {"dry_allowed_length": 0, "dry_multiplier": 100.0}, 0, -1),
+    "dry_breakers": (GREEDY | {"dry_allowed_length": 0, "dry_multiplier": 100.0}, [], [*"abcdefghijklmnopqrstuvwxyz "]),
     "logit_bias": ({}, {5: 100.0}, {"6": 100.0}),
     "samplers": ({"top_k": 1}, "temperature", ["top_k", "temperature"]),
 }
@@ -253,6 +254,7 @@ LOAD = {
     "repack": None,
     "pack_cache": lambda load, adapter: load(pack_cache=adapter.parent / "packed") and any((adapter.parent / "packed").iterdir()),
     "pre_tokenizer": lambda load: raises(weft.Error, "none-such", load, GOLDEN / "qwen2/model.gguf", pre_tokenizer="none-such"),
+    "chat_template": lambda load: load(chat_template="{{ messages[0]['content'] }}!").apply_chat_template("hi").text == "hi!",
     "adapters": lambda load, adapter: tokens(load(), **GREEDY) != tokens(load(adapters=[adapter]), **GREEDY),
     "control_vectors": lambda load: raises(weft.NotFoundError, "none.gguf", load, control_vectors=[("none.gguf", 1.0)]),
 }
