@@ -22,7 +22,7 @@ std::filesystem::path converted_model(const std::filesystem::path& folder, const
     bar.update(fraction);
     return keep_going();
   };
-  const Converted made = converted(folder, cache, progress);
+  const ConvertedModel made = converted(folder, cache, progress);
   if (made.made)
     for (const std::string& line : made.made->notes) note(talk, line);
   return made.file;

@@ -58,7 +58,12 @@ struct Workers::Impl {
 };
 
 Workers::Workers(int n_threads, std::size_t n_waiting_max) : impl_(std::make_unique<Impl>(n_waiting_max)) {
-  for (int i = 0; i < n_threads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->serve(); });
+  try {
+    for (int i = 0; i < n_threads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->serve(); });
+  } catch (...) {  // The system has no more threads.
+    stop();
+    throw;
+  }
 }
 
 Workers::~Workers() { stop(); }

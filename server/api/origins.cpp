@@ -16,8 +16,14 @@ bool is_named(const std::string& name, const std::vector<std::string>& hosts) {
   });
 }
 
+/// Names that no public DNS serves: of containers, clusters and local networks.
+bool is_private_name(const std::string& name) {
+  return name.find('.') == std::string::npos || name.ends_with(".internal") || name.ends_with(".local") ||
+         name.ends_with(".home.arpa");
+}
+
 bool is_trusted_host(const Host& host, const OriginRules& rules) {
-  return host.is_address || host.is_loopback || host.name.find('.') == std::string::npos ||
+  return host.is_address || host.is_loopback || is_private_name(host.name) ||
          is_named(host.name, rules.hosts);
 }
 

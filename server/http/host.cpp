@@ -25,8 +25,9 @@ std::optional<Host> from_ipv4(const in_addr& address) {
   return Host{text.data(), true, (ntohl(address.s_addr) >> 24) == 127};
 }
 
-std::optional<Host> parse_ipv6(const std::string& text) {
+std::optional<Host> parse_ipv6(std::string text) {
   in6_addr address{};
+  text.resize(std::min(text.find('%'), text.size()));  // Some clients send the zone.
   if (::inet_pton(AF_INET6, text.c_str(), &address) != 1) return std::nullopt;
   if (IN6_IS_ADDR_V4MAPPED(&address)) {
     in_addr inner{};

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <utility>
 
@@ -63,7 +64,11 @@ void Trace::write(const std::string& event) {
     const std::lock_guard lock(mutex_);
     bool written = false;
     try {
-      if (end_ >= max_bytes_ && ::rename(path_.c_str(), (path_ + ".old").c_str()) == 0) begin();
+      const auto is_moved = [&] {
+        return ::rename(path_.c_str(), (path_ + ".old").c_str()) == 0 || errno == ENOENT;
+      };
+      if (end_ >= max_bytes_ && is_moved()) end_ = 0;
+      if (end_ == 0) begin();
       written = end_ < max_bytes_ && append(",\n" + event);
     } catch (const Error&) {  // Neither the new file nor the old one: a later event tries again.
     }

@@ -79,8 +79,8 @@ void FileWatch::set_own(std::size_t n_bytes) {
 
 void FileWatch::check() const {
   const std::lock_guard lock(mutex_);
-  if (n_own_ >= file_->bytes().size()) return;
-  if (problem_.empty()) problem_ = find_problem();
+  const bool depends = n_own_ < file_->bytes().size();
+  if (problem_.empty() && (depends || file_->lost())) problem_ = find_problem();
   if (!problem_.empty()) throw Error(ErrorCode::kIo, problem_);
 }
 

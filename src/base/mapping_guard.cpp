@@ -55,7 +55,7 @@ bool holds(const Slot& slot, std::uintptr_t address) {
 /// A system call of its own, as sanitizers take note of mmap in ways that a handler must not.
 bool map_zeros(std::uintptr_t begin, std::size_t size) {
   return ::syscall(SYS_mmap, begin, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-                   -1, 0) != -1;
+                   -1L, 0L) != -1;
 }
 
 bool replace_lost(std::uintptr_t address) {
@@ -74,8 +74,10 @@ void hand_on(int signal, siginfo_t* info, void* context) {
                           (previous.sa_handler == SIG_IGN && is_fault);  // As the system has it.
   if (!is_default) {
     if (previous.sa_handler == SIG_IGN) return;
-    if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(signal, info, context);
-    return previous.sa_handler(signal);
+    const struct sigaction handler = previous;
+    if ((handler.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) previous = {};  // It is called once.
+    if ((handler.sa_flags & SA_SIGINFO) != 0) return handler.sa_sigaction(signal, info, context);
+    return handler.sa_handler(signal);
   }
   // A later handler that could not mend a fault raises the signal. The faulting instruction runs again when
   // it returns, and the fault comes here.

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/notes.h"
 #include "text/pre_tokenizer.h"
 #include "weft/error.h"
 
@@ -69,8 +70,8 @@ std::vector<Token> read_ids(const gguf::File& file, std::string_view name, Vocab
       if (id >= 0 && static_cast<std::uint64_t>(id) < v.tokens.size())
         ids.push_back(static_cast<Token>(id));
       else
-        v.notes.push_back(key(name) + " is " + std::to_string(id) + ", there are " +
-                          std::to_string(v.tokens.size()) + " tokens; it is not used");
+        base::add_note(v.notes, key(name) + " is " + std::to_string(id) + ", there are " +
+                                    std::to_string(v.tokens.size()) + " tokens; it is not used");
     }
   } catch (const Error& error) {
     v.notes.push_back(std::string(error.what()) + "; it is not used");

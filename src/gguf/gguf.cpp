@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/mapped_file.h"
+#include "base/notes.h"
 #include "gguf/limits.h"
 #include "gguf/reader.h"
 #include "gguf/split.h"
@@ -159,7 +160,7 @@ struct File::Impl {
       const std::string& key = metadata[key_order[i]].key;
       if (key != metadata[key_order[i - 1]].key) continue;
       repeated[key_order[i]] = any = true;
-      notes.push_back("metadata key " + in_quotes(key) + " is there more than once; the first counts");
+      base::add_note(notes, "metadata key " + in_quotes(key) + " is there more than once; the first counts");
     }
     std::size_t i = 0;
     if (any) std::erase_if(metadata, [&](const Entry&) -> bool { return repeated[i++]; });

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/foreign_file.h"
+#include "base/notes.h"
 #include "gguf/limits.h"
 #include "weft/error.h"
 
@@ -46,7 +47,7 @@ class Cursor {
   }
 
   // Says what is odd, and how it is read.
-  void note(const std::string& what) { notes_.push_back(about_subject() + what); }
+  void note(const std::string& what) { base::add_note(notes_, about_subject() + what); }
   std::vector<std::string> take_notes() { return std::move(notes_); }
 
   // Valid until the next call.

@@ -75,7 +75,8 @@ bool can_begin_name(std::string_view text) {
 
 class Ends {
  public:
-  Ends(Vocabulary& vocabulary, const TokenIndex& index) : v_(vocabulary), index_(index) {}
+  Ends(Vocabulary& vocabulary, const TokenIndex& index)
+      : v_(vocabulary), index_(index), is_end_(vocabulary.tokens.size()) {}
 
   std::vector<Token> find() && {
     for (const Token id : {v_.eos, v_.eot, v_.eom}) add(id);
@@ -93,7 +94,9 @@ class Ends {
   bool has(std::string_view name) const { return index_.find(name) != kNoToken; }
 
   void add(Token id) {
-    if (id != kNoToken && std::find(ends_.begin(), ends_.end(), id) == ends_.end()) ends_.push_back(id);
+    if (id == kNoToken || is_end_[static_cast<std::size_t>(id)]) return;
+    is_end_[static_cast<std::size_t>(id)] = true;
+    ends_.push_back(id);
   }
 
   void make_control(Token id) {
@@ -139,12 +142,14 @@ class Ends {
   void remove_pieces_of_text(std::vector<Token>& ids) const {
     if (ids.empty()) return;
     if (v_.kind == VocabularyKind::kBpe || v_.kind == VocabularyKind::kCharacterBpe) {
+      std::vector<bool> is_made(v_.tokens.size());
       for (const std::string& merge : v_.merges) {
         const std::size_t space = merge.find(' ', 1);
         if (space == std::string::npos || !can_begin_name(merge)) continue;
         const Token made = index_.find(merge.substr(0, space) + merge.substr(space + 1));
-        std::erase(ids, made);
+        if (made != kNoToken) is_made[static_cast<std::size_t>(made)] = true;
       }
+      std::erase_if(ids, [&](Token id) { return is_made[static_cast<std::size_t>(id)]; });
     } else if (v_.kind == VocabularyKind::kSpm) {
       std::erase_if(ids, [&](Token id) {
         const std::string_view whole = text(id);
@@ -207,8 +212,12 @@ class Ends {
   Token ends_answer(const ChatTemplate& chat, bool parts) const {
     const std::string user = message("user", "probe_user", parts) + ',',
                       answer = message("assistant", kAnswer, parts);
-    if (const auto last = render(chat, user + answer))
-      if (const Token id = special_in(after(*last, kAnswer), false); id != kNoToken) return id;
+    if (const auto last = render(chat, user + answer)) {
+      const std::string_view rest = after(*last, kAnswer);
+      for (const Token end : ends_)  // A token in front of a known end only ends a part of the message.
+        if (!text(end).empty() && rest.find(text(end)) != std::string_view::npos) return end;
+      if (const Token id = special_in(rest, false); id != kNoToken) return id;
+    }
     const auto goes_on = render(chat, user + answer + ',' + message("user", "probe_more", parts));
     return goes_on ? special_in(after(*goes_on, kAnswer), true) : kNoToken;
   }
@@ -258,6 +267,7 @@ class Ends {
   Vocabulary& v_;
   const TokenIndex& index_;
   std::vector<Token> ends_, changed_;
+  std::vector<bool> is_end_;  ///< By token: whether it is in `ends_`.
   std::string_view ends_message_;
 };
 

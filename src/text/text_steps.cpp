@@ -3,13 +3,13 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <array>
 #include <memory>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "base/json.h"
 #include "text/characters.h"
 #include "text/charsmap.h"
 #include "text/pattern.h"
@@ -26,8 +26,15 @@ using Cut = std::function<std::vector<Piece>(const Piece&)>;
 
 constexpr int kMaxDepth = 8;
 constexpr std::size_t kMaxSteps = 64;
+constexpr std::size_t kMaxValues = 4096;  // Of all steps.
 /// Limit of a normalised string: replacements may be longer than their originals.
-constexpr std::size_t kMaxBytes = std::size_t{1} << 32;
+constexpr std::size_t kMaxBytes = 0xFFFF'FFFF;  // Positions have 32 bits.
+
+/// Steps make strings longer. `n_bytes` is the length so far.
+void check_size(std::size_t n_bytes) {
+  if (n_bytes > kMaxBytes)
+    throw Error(ErrorCode::kInvalidArgument, "the text is too long: normalised, it has more than 4 GiB");
+}
 
 [[noreturn]] void refuse(const Json& step, const std::string& reason) {
   throw Error(ErrorCode::kInvalidFile,
@@ -43,14 +50,11 @@ constexpr std::size_t kMaxBytes = std::size_t{1} << 32;
 
 Json parse(std::string_view steps, const char* key) {
   const std::string name = "the metadata key weft.tokenizer." + std::string(key);
-  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) throw Error(ErrorCode::kInvalidFile, name + " is nested too deeply");
-    return true;
-  };
   try {
-    Json list = Json::parse(steps, shallow);
+    base::JsonBudget budget{.depth = kMaxDepth, .n_values = kMaxValues};
+    Json list = base::parse_json<Json>(steps, budget);
     if (list.is_array() && list.size() <= kMaxSteps) return list;
-  } catch (const Json::exception&) {
+  } catch (const base::JsonError&) {
     // Reported below.
   }
   throw Error(ErrorCode::kInvalidFile,
@@ -84,17 +88,45 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
+std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_t flags) {
+  std::vector<utf8proc_int32_t> codes;
+  codes.reserve(text.size());
+  std::array<utf8proc_int32_t, 32> part{};  // The longest decomposition has 18.
+  int state = UTF8PROC_BOUNDCLASS_START;
+  while (!text.empty()) {
+    const Utf8Char c = first_char(text);
+    text.remove_prefix(c.size);
+    const utf8proc_ssize_t n =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.code), part.data(),
+                                static_cast<utf8proc_ssize_t>(part.size()), flags, &state);
+    codes.insert(codes.end(), part.begin(), part.begin() + n);
+  }
+  return codes;
+}
+
+/// The canonical order of combining marks. utf8proc_map() takes quadratic time for a run of them.
+void order_marks(std::vector<utf8proc_int32_t>& codes) {
+  const auto rank = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
+  for (auto at = codes.begin(); at != codes.end();) {
+    const auto end = std::find_if(at, codes.end(), [&](auto c) { return rank(c) == 0; });
+    std::stable_sort(at, end, [&](auto a, auto b) { return rank(a) < rank(b); });
+    at = end == codes.end() ? end : end + 1;
+  }
+}
+
 /// One of Unicode's normal forms.
 Change normal_form(int options) {
   return [options](std::string_view text) -> std::string {
     if (is_ascii(text)) return std::string(text);
-    utf8proc_uint8_t* mapped = nullptr;
-    const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                               static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options));
-    const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owned(mapped, &std::free);
-    if (size < 0) throw std::bad_alloc();  // The input is valid UTF-8, so memory ran out.
-    return {reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)};
+    const auto flags = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options);
+    std::vector<utf8proc_int32_t> codes = decomposed(text, flags);
+    order_marks(codes);
+    const utf8proc_ssize_t n =
+        utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), flags);
+    std::string result;
+    for (utf8proc_ssize_t i = 0; i < n; ++i)
+      append_utf8(result, static_cast<char32_t>(codes[static_cast<std::size_t>(i)]));
+    return result;
   };
 }
 
@@ -126,8 +158,7 @@ Change replace(Pattern pattern, std::string content) {
     for (const Place& place : pattern.find(text)) {
       result.append(text, done, place.begin - done).append(content);
       done = place.end;
-      if (result.size() > kMaxBytes)
-        throw Error(ErrorCode::kInvalidArgument, "the text is too long: normalised, it has more than 4 GiB");
+      check_size(result.size());
     }
     return result.append(text.substr(done));
   };
@@ -170,6 +201,7 @@ Change charsmap(std::string_view bytes) {
     while (!text.empty()) {
       const Charsmap::Step step = map->front(text);
       result += step.text;
+      check_size(result.size());
       text.remove_prefix(step.size);
     }
     return result;
@@ -361,7 +393,10 @@ Normalizer::Normalizer(std::string_view steps, std::string_view charsmap) {
 
 std::string Normalizer::apply(std::string_view text) const {
   std::string result(text);
-  for (const Change& step : steps_) result = step(result);
+  for (const Change& step : steps_) {
+    result = step(result);
+    check_size(result.size());
+  }
   return result;
 }
 
@@ -373,8 +408,12 @@ std::vector<PieceCutter::Piece> PieceCutter::cut(Piece whole) const {
   std::vector<Piece> pieces = {std::move(whole)};
   for (const Cut& step : steps_) {
     std::vector<Piece> next;
+    std::size_t n_bytes = 0;
     for (const Piece& piece : pieces)
-      for (Piece& part : step(piece)) next.push_back(std::move(part));
+      for (Piece& part : step(piece)) {
+        check_size(n_bytes += part.text.size());
+        next.push_back(std::move(part));
+      }
     pieces = std::move(next);
   }
   std::erase_if(pieces, [](const Piece& piece) { return piece.text.empty(); });

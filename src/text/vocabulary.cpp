@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/notes.h"
 #include "weft/error.h"
 
 namespace weft::text {
@@ -54,8 +55,8 @@ void mend_ids(Vocabulary& v) {
   const std::size_t n = v.tokens.size();
   const auto is_token = [n](Token id) { return id >= 0 && static_cast<std::size_t>(id) < n; };
   const auto reject = [&](const std::string& name, Token id) {
-    v.notes.push_back("tokenizer.ggml." + name + " is " + std::to_string(id) + ", there are " +
-                      std::to_string(n) + " tokens; it is not used");
+    base::add_note(v.notes, "tokenizer.ggml." + name + " is " + std::to_string(id) + ", there are " +
+                                std::to_string(n) + " tokens; it is not used");
   };
   const std::pair<const char*, Token&> ids[] = {
       {"bos", v.bos},       {"eos", v.eos},     {"eot", v.eot}, {"eom", v.eom},   {"unknown", v.unk},
@@ -95,9 +96,9 @@ void mend_kinds(Vocabulary& v) {
   for (std::size_t i = 0; i < v.tokens.size(); ++i) {
     if (v.kinds[i] != TokenKind::kByte || byte_of_text(v.tokens[i])) continue;
     v.kinds[i] = TokenKind::kNormal;
-    v.notes.push_back(entry("tokens", i) +
-                      " is of type byte and not written <0x00> to <0xFF>; it is read as "
-                      "an ordinary token");
+    base::add_note(v.notes, entry("tokens", i) +
+                                " is of type byte and not written <0x00> to <0xFF>; it is read as "
+                                "an ordinary token");
   }
 }
 

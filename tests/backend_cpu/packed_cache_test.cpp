@@ -213,11 +213,11 @@ TEST_F(PackedCacheTest, RangesOutsideTheFileAreRefused) {
 
 TEST_F(PackedCacheTest, WhatWasUsedLeastRecentlyGoes) {
   const std::uint64_t limit = 1300000;  // Two files of 600000 and a little.
-  const auto age = [&](base::Hash128 key, int hours) {
+  const auto age = [&](base::Hash128 key, int days) {
     write(options(limit), key);
     for (const fs::path& path : files()) {
       if (path.filename().string().find(std::to_string(key.low) + ".") == std::string::npos) continue;
-      fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
+      fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(24 * days));
     }
   };
   age({1, 0}, 3);

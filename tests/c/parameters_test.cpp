@@ -361,6 +361,7 @@ TEST(CParameters, OfModelsAndChatsActOrAreRefused) {
         refused(&P::n_ubatch, 0),
         unseen(&P::pack_cache, "the second start"),
         refused(&P::pre_tokenizer, "gpt-2"),
+        unseen(&P::chat_template, "of chats (test_model.c)"),
         refused(&P::progress, [](float, void*) { return false; }),
         unseen(&P::progress_data, "given to it (test_model.c)"),
         unseen(&P::split_rows, "of several devices"),

@@ -370,6 +370,7 @@ TEST(Parameters, OfModelsActOrAreRefused) {
         refused(&P::n_cpu_moe, -1), unseen(&P::registry, "which backends there are"), acts(&P::repack, false),
         unseen(&P::pack_cache, "the second start (packed_cache_test.cpp)"),
         unseen(&P::pack_cache_bytes, "what the folder keeps"), refused(&P::pre_tokenizer, "gpt-2"),
+        unseen(&P::chat_template, "of chats, and what ends a turn (end_tokens_test.cpp)"),
         refused(&P::adapters, {{.path = "nothing"}}), refused(&P::control_vectors, {{.path = "nothing"}}),
         refused(&P::first_control_layer, 1), refused(&P::last_control_layer, 1),
         refused(&P::progress, [](float) { return false; })},

@@ -231,6 +231,11 @@ TEST(EndTokens, TheEndOfAPartOfAnAnswerIsNone) {
       "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}"
       "{{ m.reasoning_content }}<|part|>{% endif %}{{ m.content }}<|part|>{% endfor %}";
   EXPECT_THAT(end_texts(with_template(parts, {"<|part|>"})), ElementsAre("<|stop|>"));
+  // A token that closes the content; calls follow it, then the known end.
+  EXPECT_THAT(end_texts(with_template(
+                  "{% for m in messages %}<response>{{ m.content }}</response>\n<|im_end|>{% endfor %}",
+                  {"<response>", "</response>", "<|im_end|>"})),
+              ElementsAre("<|stop|>", "<|im_end|>"));
 }
 
 TEST(EndTokens, TemplatesThatSayNothingChangeNothing) {

@@ -124,9 +124,12 @@ PackedCache::PackedCache(const PackedCacheOptions& options, const PackedModel& m
       model_(model),
       path_(options.folder /
             (model.name.substr(0, kMaxNameBytes) + "-" + hex(model.key) + std::string(kExtension))) {
-  // Before the file is opened: from then on only other processes write to it.
+  // The time of last use, for prune(). At most once a day, since each change makes other processes read the
+  // file again. Before the file is opened: from then on only other processes write to it.
   std::error_code ignored;
-  fs::last_write_time(path_, fs::file_time_type::clock::now(), ignored);
+  const auto now = fs::file_time_type::clock::now();
+  if (now - fs::last_write_time(path_, ignored) > std::chrono::hours(24))
+    fs::last_write_time(path_, now, ignored);
   try {
     auto file = std::make_shared<const base::MappedFile>(path_);
     if (std::optional<Contents> contents = read_contents(*file, model_.key)) {
