@@ -48,7 +48,7 @@ ApiError from_error(const Error& error) {
     case ErrorCode::kUnavailable:
       return unavailable("unavailable", error.what());
     case ErrorCode::kOutOfMemory:
-      return {503, "server_error", "out_of_memory", "", "the server has no memory for that now"};
+      return {503, "server_error", "out_of_memory", "", error.what()};
     default:
       return {500, "server_error", "internal_error", "", error.what()};
   }

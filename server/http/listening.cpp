@@ -10,9 +10,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -214,11 +216,12 @@ std::string client_of(int socket) {
 
 int family_of(int socket) { return address_of(socket, false).first.ss_family; }
 
-void raise_descriptor_limit() {
+int raise_descriptor_limit() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<int>::max();
+  const rlimit most{limit.rlim_max, limit.rlim_max};
+  if (limit.rlim_cur < limit.rlim_max && ::setrlimit(RLIMIT_NOFILE, &most) == 0) limit = most;
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int>::max()));
 }
 
 }  // namespace weft::server

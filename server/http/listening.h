@@ -45,7 +45,7 @@ std::string client_of(int socket);
 /// The family of a socket's address: AF_INET, AF_INET6, AF_UNIX.
 int family_of(int socket);
 
-/// As many descriptors as the system lets this process have.
-void raise_descriptor_limit();
+/// Lets this process open as many files as the system allows, and returns that number.
+int raise_descriptor_limit();
 
 }  // namespace weft::server

@@ -239,8 +239,8 @@ class Vocabulary {
     }
     for (std::size_t i = 0; i < n_tokens_; ++i) {
       if (!seen[i] && kinds_[i] == kNormal) scores[i] = next--;  // Characters: no merge gives them.
-      if (kinds_[i] == kNormal && is_byte(tokens_[i])) kinds_[i] = kByte;
-      if (tokens_[i] == unknown) kinds_[i] = kUnknown;
+      if (is_byte(tokens_[i])) kinds_[i] = kByte;  // Also where a tokenizer.json adds them as special tokens.
+      if (tokens_[i] == unknown) mark_unknown(i);
     }
     set("model", std::string("llama"));
     set("pre", std::string("default"));
@@ -267,7 +267,7 @@ class Vocabulary {
     const Json* const fallback = find(model, "byte_fallback");
     if (fallback != nullptr && fallback->is_boolean() && fallback->get<bool>())
       for (std::size_t i = 0; i < n_tokens_; ++i)
-        if (kinds_[i] == kNormal && is_byte(tokens_[i])) kinds_[i] = kByte;
+        if (is_byte(tokens_[i])) kinds_[i] = kByte;
     if (const Json* const unknown = find(model, "unk_id");
         unknown != nullptr && unknown->is_number_unsigned() && unknown->get<std::uint64_t>() < n_tokens_)
       mark_unknown(unknown->get<std::size_t>());

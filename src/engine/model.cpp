@@ -55,10 +55,11 @@ const char* feature_of(CpuIsa isa) {
 }
 
 /// The canonical bytes of a weight's part of its tensor; of parts of several matrices, the tensor's.
-std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector) {
+std::span<const std::byte> source_bytes(const model::WeightUse& use, const Shape& shape) {
   const gguf::TensorInfo& tensor = *use.tensor;
-  if (tensor.shape.size() == 3 && !vector) return tensor.data;
-  const std::size_t row = vector ? row_bytes(tensor.dtype, 1) : row_bytes(tensor.dtype, tensor.shape.back());
+  if (shape.rank() == 3) return tensor.data;
+  // By the value's shape: the tensor's may have sizes of 1 besides.
+  const std::size_t row = row_bytes(tensor.dtype, shape.rank() == 1 ? 1 : shape[1].constant());
   return tensor.data.subspan(static_cast<std::size_t>(use.row_begin) * row,
                              static_cast<std::size_t>(use.n_rows) * row);
 }
@@ -66,7 +67,7 @@ std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector
 /// Of the model's file.
 std::size_t bytes_to_read(const model::WeightUse& use, const ValueInfo& value) {
   if (use.tensor == nullptr) return 0;
-  if (!use.of_each) return source_bytes(use, value.shape.rank() == 1).size();
+  if (!use.of_each) return source_bytes(use, value.shape).size();
   const std::size_t row = row_bytes(use.tensor->dtype, use.tensor->shape.back());
   return row * static_cast<std::size_t>(use.tensor->shape[0] * use.n_rows);
 }
@@ -139,7 +140,7 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
       const auto from = use.make ? WeightSource::Pieces() : rows_of_each(use);
       load_made(impl, value, use.make ? use.make() : copy_of(from, impl.file), from, places);
     } else {
-      const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
+      const std::span<const std::byte> bytes = source_bytes(use, value.shape);
       const DType dtype = value.shape.rank() == 1 ? use.tensor->dtype : value.dtype;
       for (const int place : places) {
         const auto device = static_cast<std::size_t>(place);

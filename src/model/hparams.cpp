@@ -414,9 +414,11 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
 
   const gguf::TensorInfo* embedding = file.find_tensor("token_embd.weight");
   if (embedding == nullptr) throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight is missing");
-  if (embedding->shape.size() != 2 || embedding->shape[0] > kMaxVocabulary)
+  std::span<const std::int64_t> table = embedding->shape;
+  while (table.size() > 2 && table.front() == 1) table = table.subspan(1);
+  if (table.size() != 2 || table[0] > kMaxVocabulary)
     throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight must be a matrix of at most 2^24 rows");
-  h.n_vocab = static_cast<int>(embedding->shape[0]);
+  h.n_vocab = static_cast<int>(table[0]);
   // Files state it with or without the rows that fill the matrix up.
   if (const int stated = metadata.get_int("vocab_size", 0, kMaxVocabulary, h.n_vocab); stated != h.n_vocab)
     h.notes.push_back(metadata.about("vocab_size", "found " + std::to_string(stated) +

@@ -1,5 +1,6 @@
 #include "weights/safetensors.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -162,13 +163,15 @@ std::vector<StoredTensor> list_safetensors(const base::MappedFile& mapped) {
   if (file.size() < length.size()) refuse("the file is too short for a header");
   mapped.read(file.first(length.size()), length);
   const auto n_header = std::bit_cast<std::uint64_t>(length);
-  if (std::array<std::byte, 64> begin; file.size() >= begin.size()) {
+  if (n_header > kMaxHeader || n_header > file.size() - length.size()) {
+    std::vector<std::byte> begin(std::min(base::kSniffedBytes, file.size()));
     mapped.read(file.first(begin.size()), begin);
-    if (base::is_lfs_pointer(begin)) refuse("it is " + std::string(base::kLfsPointer));
-  }
-  if (n_header > kMaxHeader || n_header > file.size() - length.size())
+    const bool has_header = begin.size() > length.size() && begin[length.size()] == std::byte{'{'};
+    const std::string known = has_header ? std::string() : base::foreign_file_text(begin);
+    if (!known.empty()) refuse("it is " + known);
     refuse("the header would have " + std::to_string(n_header) + " bytes, and the file has " +
            std::to_string(file.size()));
+  }
   std::string text(static_cast<std::size_t>(n_header), '\0');
   mapped.read(file.subspan(length.size(), text.size()), std::as_writable_bytes(std::span(text)));
   Header header(file.subspan(length.size() + text.size()));

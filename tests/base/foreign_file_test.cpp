@@ -50,7 +50,7 @@ TEST(ForeignFile, FoldersAreNamedByWhatTheyHold) {
   std::ofstream(folder / "config.json");
   EXPECT_THAT(folder_text(folder), HasSubstr("weft convert"));
   std::ofstream(folder / "adapter_config.json");
-  EXPECT_THAT(folder_text(folder), HasSubstr("convert_lora_to_gguf.py"));
+  EXPECT_THAT(folder_text(folder), HasSubstr("weft convert --base"));
 }
 
 }  // namespace

@@ -191,6 +191,17 @@ TEST_F(FolderFiles, PointersOfGitLfsAreToldWithTheWayOut) {
   expect_refused(folder, ErrorCode::kInvalidFile, "git lfs pull");
 }
 
+TEST_F(FolderFiles, NamesPagesInPlaceOfFiles) {
+  const auto folder = copy_of("phi2");
+  const std::string page = "<!DOCTYPE html><html><body>Please log in to download this file.</body></html>";
+  write(folder / "model.safetensors", page);
+  expect_refused(folder, ErrorCode::kInvalidFile, "HTML page");
+  write(folder / "config.json", page);
+  expect_refused(folder, ErrorCode::kInvalidFile, "HTML page");
+  write(folder / "config.json", "{");
+  expect_refused(folder, ErrorCode::kInvalidFile, "invalid JSON");
+}
+
 TEST_F(FolderFiles, MlxIsRefusedByItsName) {
   const auto folder = copy_of("mixtral");
   const std::string config = read(folder / "config.json");

@@ -39,7 +39,6 @@ class MalformedVocabulary : public testing::TestWithParam<const char*> {
   void refused_as_list(const char* key) {
     trials_.refused(with(key, "text"), "string", {key});
     trials_.refused(with(key, std::uint32_t{1}), "number", {key});
-    refused(key, std::vector<bool>(tokens_.size()), "of bool");
   }
 
   const Draft good_{GetParam()};
@@ -54,6 +53,7 @@ class MalformedVocabulary : public testing::TestWithParam<const char*> {
 TEST_P(MalformedVocabulary, Tokens) {
   trials_.refused(Draft(good_).drop(kTokens), "missing", {kTokens});
   refused_as_list(kTokens);
+  refused(kTokens, std::vector<bool>(tokens_.size()), "of bool");
   refused(kTokens, std::vector<std::uint32_t>(n_), "of numbers");
   refused(kTokens, Strings{}, "empty");
   Strings changed = tokens_;
@@ -71,13 +71,16 @@ TEST_P(MalformedVocabulary, Tokens) {
     changed[n_ - 1] = text;
     trials_.runs(with_array(kTokens, changed), "a strange text");
   }
-  // Characters of a byte that has no token are unknown.
+  // Characters of a byte without a token are unknown: the file must have a token for those.
   const auto byte = std::find(tokens_.begin(), tokens_.end(), "<0x41>") - tokens_.begin();
   ASSERT_LT(static_cast<std::size_t>(byte), n_);
   for (const char* text : {"<0x-1>", "<0xZZ>", "<0x100>", "<0x4>", "<0x", "0x41", "", "<0x+4>", "<0x 4>"}) {
     changed = tokens_;
     changed[static_cast<std::size_t>(byte)] = text;
-    trials_.runs(with_array(kTokens, changed), std::string("byte ") + text);
+    const Draft draft = with_array(kTokens, changed);
+    trials_.refused(draft, std::string("byte ") + text, {"unknown_token_id"});
+    trials_.runs(Draft(draft).set("tokenizer.ggml.unknown_token_id", std::uint32_t{0}),
+                 "with an unknown one");
   }
 }
 

@@ -390,7 +390,7 @@ TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
     EXPECT_THAT(refusal({.devices = {"a=cpu", "b=cpu"}, .shares = {1.0f, wrong}}), HasSubstr("0 or more"));
   EXPECT_THAT(refusal({.devices = {"a=cpu", "b=cpu"}, .shares = {0.0f, 0.0f}}), HasSubstr("share of 0"));
   EXPECT_THAT(refusal({.devices = {"a=cpu"}, .shares = {1.0f, 1.0f}}), HasSubstr("2 shares for 1 devices"));
-  EXPECT_THAT(refusal({.n_ctx = -1}), HasSubstr("the context length is -1"));
+  EXPECT_THAT(refusal({.n_ctx = -1}), HasSubstr("n_ctx is -1"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Spread,
