@@ -285,6 +285,13 @@ int run(const RunOptions& options) {
   Sampler sampler(sampler_params(options.sampling, tokenizer), tokenizer);
   Context context(loaded.model, context_params(options.context, options.model));
   interrupt.watch(context);
+  if (!loaded.model->info().reads_source && prompt.size() > static_cast<std::size_t>(context.cells_total()))
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "the prompt has {} tokens and the context has room for {}: give a larger one with -c, or a "
+            "shorter prompt",
+            prompt.size(), context.cells_total()));
 
   Progress bar(options.talk, "reading the prompt");
   GenerateParams params;

@@ -4,6 +4,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <optional>
+#include <span>
 
 #include "binding.h"
 #include "options.h"
@@ -53,7 +54,7 @@ ModelPtr load(const std::filesystem::path& path, const Dict& options, const nb::
   return std::make_shared<LoadedModel>(progress.run([&] { return Model::load(path, params); }));
 }
 
-nb::typed<nb::list, nb::str> to_list(const std::vector<std::string>& lines) {
+nb::typed<nb::list, nb::str> to_list(std::span<const std::string> lines) {
   nb::typed<nb::list, nb::str> list;
   for (const std::string& line : lines) list.append(to_str(line));
   return list;

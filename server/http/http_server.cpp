@@ -71,20 +71,24 @@ class Server {
   bool sweeping_ = false, stopped_ = false;
 };
 
+/// Connections leave descriptors for files: models are loaded while clients wait.
+HttpParams within_descriptors(HttpParams params) {
+  const int n_files = raise_descriptor_limit();
+  const int most = std::max(1, n_files - std::min(256, n_files / 4));
+  if (most >= params.n_connections) return params;
+  params.n_connections = most;
+  params.n_connections_each = std::min(params.n_connections_each, std::max(1, most / 2));
+  return params;
+}
+
 Server::Server(HttpParams params, HttpServer::Handler handler)
-    : shared_{.params = params,
+    : shared_{.params = within_descriptors(params),
               .handler = std::move(handler),
               .mailbox = std::make_shared<Mailbox>([this] { asio::post(io_, [this] { open_mail(); }); },
                                                    params.headers),
               .bodies = std::make_shared<BodyBudget>(params.all_bodies_bytes)},
       listening_(params.listening.empty() ? ListeningSockets(params.host, params.port)
                                           : ListeningSockets(params.listening)) {
-  // Connections leave descriptors for files: models are loaded while clients wait.
-  const int n_files = raise_descriptor_limit(), most = std::max(1, n_files - std::min(256, n_files / 4));
-  if (most < params.n_connections) {
-    shared_.params.n_connections = most;
-    shared_.params.n_connections_each = std::min(params.n_connections_each, std::max(1, most / 2));
-  }
   for (const int socket : listening_.release()) {
     acceptors_.emplace_back(io_, Protocol(family_of(socket), 0), socket);
     acceptors_.back().non_blocking(true);

@@ -1056,7 +1056,7 @@ class Texts(Case):
         folder.mkdir()
         (folder / "adapter_config.json").write_text("{}")
         cases = [(self.file(pointer, "lfs.gguf"), "git lfs pull"), (self.file(b"<!doctype html><html>" + b" " * 99, "page.gguf"), "HTML page"),
-                 (self.file(b"\x10\0\0\0\0\0\0\0{}" + b" " * 99, "model.safetensors"), "safetensors"), (folder, "convert_lora_to_gguf.py")]  # fmt: skip
+                 (self.file(b"\x10\0\0\0\0\0\0\0{}" + b" " * 99, "model.safetensors"), "safetensors"), (folder, "weft convert --base")]  # fmt: skip
         for path, part in cases:
             self.assertIn(part, self.fail_with(1, "run", "-p", "x", "-m", path))
             self.assertIn(part, self.fail_with(1, *self.RUN, "-p", "x", "--lora", path))

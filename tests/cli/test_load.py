@@ -122,7 +122,7 @@ class Load(unittest.TestCase):
             contents = [r[2]["messages"][-1]["content"] for r in self.server.requests]
             self.assertEqual(contents, ["first", "second"])
             trace.write_text('{"at": -1, "prompt": "x"}\n')
-            self.assertIn("line 1: 'at' is no time", self.weft("--replay", trace, code=1))
+            self.assertIn("line 1: 'at' is not a time", self.weft("--replay", trace, code=1))
 
     def test_errors_are_shown(self):
         self.server.status = 404
