@@ -285,6 +285,7 @@ COMMANDS = {
         "output": Effect(["-o", "other.gguf"]),
         "type": Effect(["--type", "f32"]),
         "pre": Untested("test_convert.py: it needs a folder whose tokenizer is not known"),
+        "base": Refused(["--base", "nosuch"]),
         "mmproj": Effect(["--mmproj"]),
         "list": Effect(["--list"]),
         "color": Effect(["--color", "always"], among=("--type", "nosuch")),
@@ -442,7 +443,7 @@ def served(folder: Path, words: list) -> tuple:
                           {"messages": [{"role": "user", "content": "x"}], "max_tokens": 4, "seed": 1})
         chat_text = json.loads(chat[2]).get("choices") if chat[0] == 200 else chat[0]
         own = {"Origin": f"http://{server.address}"}
-        statuses = [server.ask("GET", path, **own)[0] for path in ("/", "/metrics", "/v1/models", "/slots")]
+        statuses = [server.ask("GET", path, **own)[0] for path in ("/", "/metrics", "/v1/models", "/slots", "/llm/health")]
         models = [model["id"] for model in json.loads(server.ask("GET", "/v1/models")[2]).get("data", [])]
         props = json.loads(server.ask("GET", "/props")[2])
         saved = server.ask("POST", "/slots/0?action=save", {"filename": "slot"})[0]

@@ -238,7 +238,7 @@ def test_constants_are_copied_and_follow_their_graph():
 
 @pytest.mark.parametrize("device", ["second=cpu", "vulkan0"])
 def test_another_graph_keeps_weights_wherever_they_move(device):
-    if device not in [one.name for one in weft.devices()] and "=" not in device:
+    if device not in [one["name"] for one in weft.devices()] and "=" not in device:
         pytest.skip("there is no such device")
 
     def net(stem):
