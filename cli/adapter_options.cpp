@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "arguments.h"
-#include "weft/convert.h"
 
 namespace weft::cli {
 namespace {
@@ -35,11 +34,6 @@ NamedAdapter adapter_of(const std::string& text, float scale) {
   const bool named =
       equals != std::string::npos && equals > 0 && text.find('/') > equals && !std::filesystem::exists(text);
   const std::string path = named ? text.substr(equals + 1) : text;
-  if (is_adapter_folder(path))
-    throw UsageError(
-        fmt::format("--lora '{}': a folder with an adapter of PEFT; make a file of it first: weft "
-                    "convert --base MODEL_FOLDER {}",
-                    path, path));
   if (!named) return {{.path = text, .name = {}}, scale, false};
   return {{.path = path, .name = text.substr(0, equals)}, scale, true};
 }

@@ -184,7 +184,7 @@ def test_real_models(place, sizes):
 
 def test_the_page_says_what_happens(tmp_path, monkeypatch, capsys):
     """Its part on ONNX, which the page's own test leaves out, for it has no package onnx."""
-    ((program, printed),) = re.findall(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    ((program, printed),) = re.findall(r"^```py\n([^`]*)^```\n\n```text\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "model.onnx").write_bytes((NETS / "pictures.onnx").read_bytes())
     monkeypatch.chdir(tmp_path)
     exec(compile(program, str(PAGE), "exec"), {})
