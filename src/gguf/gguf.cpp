@@ -31,8 +31,10 @@ Stored load(const std::byte* at) {
 std::vector<std::uint32_t> index_by_name(const std::vector<std::string_view>& names) {
   std::vector<std::uint32_t> order(names.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::uint32_t>(i);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return names[a] < names[b]; });
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    const int difference = names[a].compare(names[b]);
+    return difference != 0 ? difference < 0 : a < b;
+  });
   return order;
 }
 
