@@ -41,34 +41,41 @@ std::string markup_of(std::string_view text) {
   return lower;
 }
 
-// A length in 8 bytes, and a JSON object so long.
+// A length in 8 bytes, then a JSON object.
+bool has_header(std::string_view begin) {
+  return begin.size() > sizeof(std::uint64_t) && begin[sizeof(std::uint64_t)] == '{';
+}
+
 bool is_safetensors(std::string_view begin) {
   constexpr std::uint64_t kMostHeader = std::uint64_t{1} << 30;
+  if (!has_header(begin)) return false;
   std::uint64_t n_bytes = 0;
-  if (begin.size() <= sizeof(n_bytes)) return false;
   std::memcpy(&n_bytes, begin.data(), sizeof(n_bytes));
-  return begin[sizeof(n_bytes)] == '{' && n_bytes < kMostHeader;
+  return n_bytes < kMostHeader;
 }
+
+bool is_json(std::string_view markup) { return markup.starts_with('{') || markup.starts_with('['); }
 
 }  // namespace
 
-std::string foreign_file_text(std::span<const std::byte> begin) {
+std::string foreign_file_text(std::span<const std::byte> begin, FileKind expected) {
   const std::string_view bytes(reinterpret_cast<const char*>(begin.data()),
                                std::min(begin.size(), kSniffedBytes));
+  const std::string markup = markup_of(bytes);
+  if (expected == FileKind::kSafetensors && has_header(bytes)) return "";
+  if (expected == FileKind::kJson && is_json(markup)) return "";
   if (is_lfs_pointer(begin)) return std::string(kLfsPointer);
   for (const Beginning& known : kBeginnings)
     if (bytes.starts_with(known.bytes)) return std::string(known.text);
   if (is_safetensors(bytes))
     return "a safetensors file; 'weft convert FOLDER' converts a model's folder, and "
            "'weft convert --base MODEL FOLDER' an adapter's";
-  const std::string markup = markup_of(bytes);
   if (markup.starts_with("<!doctype") || markup.starts_with("<html") || markup.starts_with("<head"))
     return "an HTML page; a server sent a page in place of the file: download it again, perhaps after a "
            "login";
   if (markup.starts_with("<?xml") || markup.starts_with("<error"))
     return "an XML text; a server sent a message in place of the file: download it again";
-  if (markup.starts_with('{') || markup.starts_with('['))
-    return "a JSON text; name the model's file, or its folder";
+  if (is_json(markup)) return "a JSON text; name the model's file, or its folder";
   const bool all_zero = !bytes.empty() && bytes.find_first_not_of('\0') == std::string_view::npos;
   return all_zero ? "empty at its beginning; the download is not complete" : "";
 }
@@ -79,7 +86,8 @@ std::string folder_text(const std::filesystem::path& folder) {
     return std::filesystem::exists(folder / name, ignored);
   };
   if (has("adapter_config.json"))
-    return "a folder with a PEFT adapter; 'weft convert --base MODEL FOLDER' writes it as a GGUF file for --lora";
+    return "a folder with a PEFT adapter; 'weft convert --base MODEL FOLDER' writes it as a GGUF file for "
+           "--lora";
   if (has("config.json")) return "a model's folder; 'weft convert' writes it as a GGUF file";
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))

@@ -20,12 +20,15 @@ inline bool is_lfs_pointer(std::span<const std::byte> begin) {
   return is_lfs_pointer(std::string_view(reinterpret_cast<const char*>(begin.data()), begin.size()));
 }
 
+enum class FileKind { kGguf, kSafetensors, kJson };
+
 /// Bytes of a file's beginning that foreign_file_text() looks at.
 inline constexpr std::size_t kSniffedBytes = 512;
 
 /// What a file is that begins so, and what to do about it: "a Git LFS pointer; fetch the file ...". Empty
 /// where that is not known, and for GGUF.
-std::string foreign_file_text(std::span<const std::byte> begin);
+/// A file that looks like the `expected` kind is not foreign.
+std::string foreign_file_text(std::span<const std::byte> begin, FileKind expected = FileKind::kGguf);
 
 /// The same of a folder that is given where a file is expected.
 std::string folder_text(const std::filesystem::path& folder);

@@ -74,9 +74,7 @@ Json read_json(const std::filesystem::path& path, Shape shape) {
       refuse(path.string() + " is no JSON " + (shape == Shape::kObject ? "object" : "list"));
     return json;
   } catch (const base::JsonError& error) {
-    const std::size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-    const bool is_json = text.substr(first, 1) == "{" || text.substr(first, 1) == "[";
-    const std::string known = is_json ? "" : base::foreign_file_text(std::as_bytes(std::span(text)));
+    const std::string known = base::foreign_file_text(std::as_bytes(std::span(text)), base::FileKind::kJson);
     refuse(path.string() + (known.empty() ? std::string(": ") + error.what() : " is " + known));
   }
 }

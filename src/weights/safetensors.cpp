@@ -166,8 +166,7 @@ std::vector<StoredTensor> list_safetensors(const base::MappedFile& mapped) {
   if (n_header > kMaxHeader || n_header > file.size() - length.size()) {
     std::vector<std::byte> begin(std::min(base::kSniffedBytes, file.size()));
     mapped.read(file.first(begin.size()), begin);
-    const bool has_header = begin.size() > length.size() && begin[length.size()] == std::byte{'{'};
-    const std::string known = has_header ? std::string() : base::foreign_file_text(begin);
+    const std::string known = base::foreign_file_text(begin, base::FileKind::kSafetensors);
     if (!known.empty()) refuse("it is " + known);
     refuse("the header would have " + std::to_string(n_header) + " bytes, and the file has " +
            std::to_string(file.size()));

@@ -12,7 +12,9 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string text_of(const std::string& begin) { return foreign_file_text(std::as_bytes(std::span(begin))); }
+std::string text_of(const std::string& begin, FileKind expected = FileKind::kGguf) {
+  return foreign_file_text(std::as_bytes(std::span(begin)), expected);
+}
 
 TEST(ForeignFile, IsNamedByItsBeginning) {
   const std::string header = "{\"__metadata__\":{\"format\":\"pt\"}}";
@@ -38,6 +40,15 @@ TEST(ForeignFile, OthersAreNotNamed) {
   for (const std::string& begin : {std::string("GGUF\3\0\0\0", 8), std::string("some text"), std::string(),
                                    std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{", 9)})
     EXPECT_EQ(text_of(begin), "") << begin;
+}
+
+TEST(ForeignFile, ExpectedFilesAreNotForeign) {
+  const std::string damaged("\xff\xff\xff\xff\xff\xff\xff\x7f{", 9);
+  EXPECT_EQ(text_of(std::string(8, '\1') + "{}", FileKind::kSafetensors), "");
+  EXPECT_EQ(text_of(damaged, FileKind::kSafetensors), "");
+  EXPECT_EQ(text_of(" \n[1,", FileKind::kJson), "");
+  for (const FileKind expected : {FileKind::kSafetensors, FileKind::kJson})
+    EXPECT_THAT(text_of("<html>", expected), HasSubstr("HTML page"));
 }
 
 TEST(ForeignFile, FoldersAreNamedByWhatTheyHold) {
