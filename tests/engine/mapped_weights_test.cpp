@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "engine/error_testing.h"
 #include "engine/test_support.h"
 #include "weft/embedder.h"
 #include "weft/service.h"
@@ -41,17 +42,7 @@ void replace(const fs::path& file, const std::string& bytes) {
   fs::rename(file.string() + ".new", file);
 }
 
-/// `f` throws an Error of that code whose message has that part.
-void expect_error(ErrorCode code, const std::string& part, const std::function<void()>& f) {
-  try {
-    f();
-    ADD_FAILURE() << "no error, expected one with '" << part << "'";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
-
+using test::expect_error;
 using Changes = std::map<std::string, std::function<void(const fs::path&)>>;
 
 /// After which nothing right can be computed from the mapping.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/error_testing.h"
 #include "engine/test_support.h"
 #include "weft/error.h"
 
@@ -13,18 +14,6 @@ namespace weft::test {
 
 /// The golden models: forms of T5.
 inline constexpr const char* kSourceReaders[] = {"t5", "flan-t5", "umt5"};
-
-/// `f` throws an Error of that code whose message has that part.
-template <typename F>
-void expect_error(ErrorCode code, const char* part, F f) {
-  try {
-    f();
-    ADD_FAILURE() << "no error, expected one with '" << part << "'";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
 
 struct GoldenSources {
   /// The logits are those of every so many tokens of each text, from the first on.
