@@ -173,9 +173,13 @@ class CpuDevice final : public Device {
   }
 
   void settle() override {
-    const std::lock_guard lock(loader_mutex_);
-    learning_.wait();
-    if (packed_cache_ != nullptr) packed_cache_->settle();
+    base::LateThread learning;
+    {
+      const std::lock_guard lock(loader_mutex_);
+      learning = std::move(learning_);
+      if (packed_cache_ != nullptr) packed_cache_->settle();
+    }
+    learning.wait();  // Without the lock: it may read a whole file.
   }
 
   void check_weights() const override {
