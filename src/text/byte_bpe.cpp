@@ -149,7 +149,7 @@ class BpeEncoder final : public Encoder {
     explicit Session(const BpeEncoder& encoder)
         : encoder_(encoder), splitter_(encoder.splitter_), merger_(encoder) {}
 
-    void encode(std::string_view text, bool, std::vector<Token>& out) override {
+    void encode(std::string_view text, std::vector<Token>& out) override {
       const bool words = encoder_.characters_ && encoder_.how_.words;
       if (words && encoder_.lowercase_) text = normalised_ = lowered(text);
       if (encoder_.fallback_) text = normalised_ = with_space_marks(text);

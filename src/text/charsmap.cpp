@@ -78,10 +78,10 @@ SentencePieceForm::SentencePieceForm(const Vocabulary& v)
       add_space_prefix_(!v.normalizers && v.add_space_prefix.value_or(true)),
       remove_extra_spaces_(!v.normalizers && v.remove_extra_spaces.value_or(false)) {}
 
-void SentencePieceForm::apply(std::string_view text, bool first, std::string& to) const {
+void SentencePieceForm::apply(std::string_view text, std::string& to) const {
   to.clear();
   const bool remove = remove_extra_spaces_;
-  bool after_space = remove, prefix = first && add_space_prefix_;
+  bool after_space = remove, prefix = add_space_prefix_;
   while (!text.empty()) {
     Charsmap::Step step = charsmap_.front(text);
     text.remove_prefix(step.size);

@@ -53,9 +53,8 @@ class SentencePieceForm {
   /// kInvalidFile where the table is damaged.
   explicit SentencePieceForm(const Vocabulary& vocabulary);
 
-  /// `first`: the input begins here or follows a token. Throws Error kInvalidArgument where the
-  /// result has more than 4 GiB.
-  void apply(std::string_view text, bool first, std::string& to) const;
+  /// Replaces `to`. Throws Error kInvalidArgument where the result has more than 4 GiB.
+  void apply(std::string_view text, std::string& to) const;
 
  private:
   Charsmap charsmap_;

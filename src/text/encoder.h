@@ -21,9 +21,9 @@ class Encoder {
   class Session {
    public:
     virtual ~Session() = default;
-    /// Appends the ids of `text`, which is valid UTF-8 and not empty. `first`: it begins the text or follows
-    /// a special token.
-    virtual void encode(std::string_view text, bool first, std::vector<Token>& out) = 0;
+    /// Appends the ids of `text`, which is valid UTF-8 and not empty. It begins the input or follows a
+    /// special token.
+    virtual void encode(std::string_view text, std::vector<Token>& out) = 0;
     /// Units of work done so far (pairs looked up, places visited): what tests of linear time compare.
     virtual std::uint64_t steps() const = 0;
   };

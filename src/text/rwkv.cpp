@@ -42,7 +42,7 @@ class RwkvEncoder final : public Encoder {
    public:
     explicit Session(const TokenTrie& trie) : trie_(trie) {}
 
-    void encode(std::string_view text, bool, std::vector<Token>& out) override {
+    void encode(std::string_view text, std::vector<Token>& out) override {
       while (!text.empty()) {
         Token token = kNoToken;
         std::size_t size = 0;

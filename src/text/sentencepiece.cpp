@@ -61,8 +61,8 @@ class SpmEncoder final : public Encoder {
    public:
     explicit Session(const SpmEncoder& encoder) : encoder_(encoder), merger_(encoder) {}
 
-    void encode(std::string_view text, bool first, std::vector<Token>& out) override {
-      encoder_.form_.apply(text, first, marked_);
+    void encode(std::string_view text, std::vector<Token>& out) override {
+      encoder_.form_.apply(text, marked_);
       const std::string_view marked = marked_;
       // No merge crosses the front of a space unless some token has such a place inside: words can go one by
       // one.

@@ -245,7 +245,7 @@ struct Tokenizer::Impl {
       if (normalizer)
         encode_part(part, begin == 0, takes_special(begin, end), *session, out);
       else
-        session->encode(part, true, out);
+        session->encode(part, out);
     };
     each_part(text, find, between, out);
   }
@@ -261,7 +261,7 @@ struct Tokenizer::Impl {
     const auto between = [&](std::size_t begin, std::size_t end) {
       for (const text::PieceCutter::Piece& piece :
            cutter->cut({text.substr(begin, end - begin), begins_text && begin == 0}))
-        session.encode(piece.text, true, out);
+        session.encode(piece.text, out);
     };
     each_part(text, find, between, out);
   }

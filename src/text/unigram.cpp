@@ -49,8 +49,8 @@ class UnigramEncoder final : public Encoder {
    public:
     explicit Session(const UnigramEncoder& encoder) : encoder_(encoder) {}
 
-    void encode(std::string_view text, bool first, std::vector<Token>& out) override {
-      encoder_.form_.apply(text, first, normalised_);
+    void encode(std::string_view text, std::vector<Token>& out) override {
+      encoder_.form_.apply(text, normalised_);
       const std::string_view line = normalised_;
       after_unknown_ = false;
       begin_part(0);

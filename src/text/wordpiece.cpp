@@ -78,7 +78,7 @@ class WordPieceEncoder final : public Encoder {
    public:
     explicit Session(const WordPieceEncoder& encoder) : encoder_(encoder) { start_word(); }
 
-    void encode(std::string_view text, bool, std::vector<Token>& out) override {
+    void encode(std::string_view text, std::vector<Token>& out) override {
       while (!text.empty() && encoder_.normalised_) {  // A word.
         const Utf8Char c = first_char(text);
         text.remove_prefix(c.size);
