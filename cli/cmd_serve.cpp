@@ -14,14 +14,13 @@
 #include <limits>
 #include <memory>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "api_keys.h"
 #include "arguments.h"
-#include "base/hash.h"
 #include "base/memory.h"
 #include "command.h"
 #include "http/host.h"
@@ -83,53 +82,6 @@ struct ServeOptions {
   int shutdown_timeout_s = 30;
   int drain_delay_s = 0;
 };
-
-/// The name of a key without one. It follows from the key, so that a key keeps its sessions when others come
-/// and go, and does not show it.
-std::string name_of(const std::string& key) {
-  return fmt::format("key-{:016x}", base::hash64(std::as_bytes(std::span(key))));
-}
-
-/// "KEY" or "KEY NAME", as a line of the file has it.
-server::ApiKey named_key(const std::string& text, std::size_t number) {
-  const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
-  const std::size_t begin = std::min(text.find_first_not_of(" \t", end), text.size());
-  server::ApiKey key{text.substr(0, end), text.substr(begin)};
-  if (key.name.empty()) key.name = name_of(key.key);
-  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
-  if (!std::all_of(key.name.begin(), key.name.end(), fits))
-    throw UsageError(fmt::format("the name of key {} may have letters, digits, '-' and '_' only", number));
-  return key;
-}
-
-// One key a line; empty lines and comments are left out.
-std::vector<server::ApiKey> read_keys(const ServeOptions& options) {
-  std::vector<server::ApiKey> keys;
-  for (const std::string& text : options.keys) {
-    for (std::size_t begin = 0; begin <= text.size();) {  // llama.cpp takes several with commas
-      const std::size_t comma = std::min(text.find(',', begin), text.size());
-      const std::string key = text.substr(begin, comma - begin);
-      if (!key.empty()) keys.push_back({key, name_of(key)});
-      begin = comma + 1;
-    }
-  }
-  if (keys.empty() && !options.keys.empty())
-    throw UsageError("--api-key: the key is empty; leave the option out to let everybody in");
-  if (options.key_file.empty()) return keys;
-  const std::string text = read_text(options.key_file);
-  const std::size_t before = keys.size();
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
-    line.erase(0, std::min(line.find_first_not_of(" \t"), line.size()));
-    if (!line.empty() && line.front() != '#') keys.push_back(named_key(line, keys.size() + 1));
-    begin = end + 1;
-  }
-  if (keys.size() == before)
-    throw UsageError(fmt::format("--api-key-file: '{}' has no key", options.key_file));
-  return keys;
-}
 
 // Those that were named, or the default one with all others of the model cache behind it.
 std::vector<ModelSpec> model_specs(const ServeOptions& options) {
@@ -381,7 +333,7 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
   for (const PassedSocket& socket : take_listening_sockets())
     params.http.listening.push_back(socket.descriptor);
   params.pool = pool_params(options, trace, log);
-  params.api.keys = read_keys(*options);
+  params.api.keys = read_keys(options->keys, options->key_file);
   // Who has a key was let in by somebody.
   params.api.origins = {.all = options->cors || !params.api.keys.empty(), .hosts = known_hosts(*options)};
   params.api.n_requests_each = max_requests_each(*options);
@@ -470,7 +422,7 @@ void reload(const ServeOptions& options, server::Server& server, Log& log) {
   if (!log.reopen() || !server.reopen_log())
     log.write(LogLevel::kWarning, "a log file cannot be opened again");
   try {
-    server.set_keys(read_keys(options));
+    server.set_keys(read_keys(options.keys, options.key_file));
     log.write(LogLevel::kInfo, "keys read again");
   } catch (const std::exception& error) {
     log.write(LogLevel::kError, "the keys cannot be read again; the old ones stay",
