@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # bare.sh [TARGET...]: runs make targets (default: run test) in a fresh Debian 12 system that has make and git only.
 #
-# debootstrap makes the system in build/bare, where HEAD is cloned. A target passes only if the Makefile installs all
-# that it needs. Prints the exit status and the seconds of each target; exit status 1 if one failed. Output goes to
+# debootstrap makes the system in build/bare. The script clones HEAD there, at the path of this tree. A target passes only
+# if the Makefile installs all that it needs. Prints the exit status and the seconds of each target; exit status 1 if one failed. Output goes to
 # build/bare/TARGET.log.
 #
 # Needs root and debootstrap. Mounts live in a namespace of their own and end with the script. Settings of apt's and
@@ -29,7 +29,7 @@ mkdir -p "$bare"
 rm -rf --one-file-system "$tree"
 echo "bare: debootstrap of Debian 12 with make and git" >&2
 debootstrap --variant=minbase --include=make,git bookworm "$tree" >"$bare/debootstrap.log"
-git clone -q --no-hardlinks "$root" "$tree/root/weft"
+git clone -q --no-hardlinks "$root" "$tree$root"
 
 mount -t proc proc "$tree/proc"
 mount --rbind /dev "$tree/dev"
@@ -51,7 +51,7 @@ fi
 failed=0
 for target in "$@"; do
   begin=$SECONDS status=0
-  chroot "$tree" env -i "${environment[@]}" make -C /root/weft "$target" >"$bare/$target.log" 2>&1 </dev/null || status=$?
+  chroot "$tree" env -i "${environment[@]}" make -C "$root" "$target" >"$bare/$target.log" 2>&1 </dev/null || status=$?
   echo "bare: make $target: exit status $status after $((SECONDS - begin)) s; its last lines:"
   tail -n 5 "$bare/$target.log"
   ((status == 0)) || failed=1
