@@ -418,8 +418,9 @@ class Server:
         connection = http.client.HTTPConnection(self.address, timeout=60)
         connection.request(method, path, json.dumps(body) if body is not None else None,
                            {"Content-Type": "application/json"} | headers)
-        response = connection.getresponse()
-        text = response.read().decode(errors="replace")
+        with connection.getresponse() as response:
+            text = response.read().decode(errors="replace")
+        connection.close()
         return response.status, response.getheader("Access-Control-Allow-Origin"), text
 
     def __enter__(self):
