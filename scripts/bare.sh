@@ -45,7 +45,8 @@ fi
 if [[ -n "${WEFT_BARE_CCACHE:-}" ]]; then
   mkdir -p "$tree/root/ccache"
   mount --bind "$WEFT_BARE_CCACHE" "$tree/root/ccache"
-  environment+=(CCACHE_DIR=/root/ccache CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=time_macros,pch_defines)
+  environment+=(CCACHE_DIR=/root/ccache CCACHE_BASEDIR=/ CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS="time_macros,pch_defines"
+    ${LANG:+LANG="$LANG"})
 fi
 
 failed=0
