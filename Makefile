@@ -142,7 +142,7 @@ define configure
 [[ -f build/$(1)/build.ninja ]] || cmake --preset $(1) --log-level=WARNING
 endef
 
-# Configures anew each time: libraries that were installed after `make build` add parts (MPI).
+# Configures again each time: libraries that were installed after `make build` add parts (MPI).
 define run_tests
 cmake --preset $(1) --log-level=WARNING; \
 cmake --build --preset $(1) -j $(JOBS); \
