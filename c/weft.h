@@ -174,9 +174,9 @@ typedef struct weft_model_params {
   size_t n_adapters;
   const weft_control_vector* control_vectors;
   size_t n_control_vectors;
-  int32_t first_control_layer;  ///< The layers behind which they are added, first and last; -1: all.
+  int32_t first_control_layer;  ///< The first and last layer that they are added after; -1: all.
   int32_t last_control_layer;
-  int32_t n_cpu_moe;          ///< Of the first so many layers, experts stay with the CPU.
+  int32_t n_cpu_moe;          ///< Experts of the first n_cpu_moe layers stay with the CPU.
   int32_t n_ctx;              ///< Expected of contexts, where layers must fit. 0: a context's default.
   int32_t n_sequences;        ///< Expected, too.
   int32_t n_ubatch;           ///< Expected, too.
@@ -186,8 +186,8 @@ typedef struct weft_model_params {
   void* progress_data;              ///< Given to it.
   bool split_rows;                  ///< Heads and rows of matrices are divided, not layers.
   bool experts_on_cpu;              ///< All experts stay with the CPU.
-  bool fit;                         ///< Refuse what does not fit into a device's free memory.
-  bool repack;  ///< Pack weights as kernels like them; otherwise they are used in the file as they are:
+  bool fit;                         ///< Refuse a model that exceeds a device's free memory.
+  bool repack;  ///< Pack weights for the kernels; otherwise they are used in the file as they are:
                 ///< slower.
   const char* chat_template;  ///< In Jinja, instead of the file's; NULL: the file's.
 } weft_model_params;
@@ -579,8 +579,9 @@ typedef struct weft_sampler_params {
   const weft_logit_bias* logit_bias;
   size_t n_logit_bias;
   const char* steps;  ///< "top_k;top_p;temperature": the chain, by llama.cpp's names. NULL: the usual one.
-  /// Strings that end a repetition for DRY. They match inside a token and across tokens. NULL: newline, colon,
-  /// quotation mark and asterisk, if the sampler has a tokenizer. A pointer with n_dry_breakers 0: none.
+  /// Strings that end a repetition for DRY. They match inside a token and across tokens. NULL: newline,
+  /// colon, quotation mark and asterisk, if the sampler has a tokenizer. A pointer with n_dry_breakers 0:
+  /// none.
   const char* const* dry_breakers;
   size_t n_dry_breakers;
 } weft_sampler_params;
@@ -790,27 +791,27 @@ typedef struct weft_request_params {
   int32_t n;                ///< Completions.
   int32_t n_predict;        ///< Tokens of each; < 0: until an end token or the context is full.
   int32_t n_min;            ///< Tokens before an end token may be drawn.
-  int32_t n_logprobs;       ///< The most probable tokens told beside each one. < 0: no logprobs.
+  int32_t n_logprobs;       ///< Most probable tokens to return per token. < 0: no logprobs.
   int32_t priority;         ///< Higher goes first.
   int32_t n_ctx;            ///< Cells that a completion may hold at most; 0: the whole cache.
   int32_t n_keep;           ///< With context_shift: the first tokens, which stay.
-  weft_pooling pooling;     ///< Else than none: nothing is written, and the prompt's vector is told.
+  weft_pooling pooling;     ///< Not none: generate nothing, return the prompt's embedding.
   double queue_timeout_ms;  ///< Deadlines since it was submitted: to run first. 0: none, as below.
   double first_token_timeout_ms;
   double timeout_ms;
-  const weft_adapter_use* adapters;  ///< NULL: as the context's texts; n_adapters 0 behind a pointer: none.
+  const weft_adapter_use* adapters;  ///< NULL: the context's default; non-NULL and n_adapters 0: none.
   size_t n_adapters;
   weft_output_callback on_output;  ///< Of a batcher; a service's must be NULL.
   void* user_data;                 ///< Given to it.
   bool ignore_end;                 ///< End tokens are tokens like others.
-  bool special;                    ///< Control tokens stand in the text, too.
+  bool special;                    ///< Completions contain control tokens, too.
   bool prompt_logprobs;            ///< Logprobs of the prompt's tokens.
-  bool context_shift;              ///< When the text has filled the cache, forget its older half, and go on.
-  bool speculate;                  ///< Tokens may be written ahead.
+  bool context_shift;              ///< When the sequence fills the cache, drop its older half and continue.
+  bool speculate;                  ///< Tokens may be drafted.
   const weft_prompt* media;        ///< As weft_generate_params::media.
 } weft_request_params;
 
-/// Counts since the beginning, and how things stand.
+/// Counts since the start, and the current state.
 typedef struct weft_batcher_stats {
   size_t struct_size;
   int64_t n_steps;

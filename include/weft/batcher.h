@@ -38,7 +38,7 @@ struct Logprob {
 
 struct OutputToken {
   Token id = 0;
-  float logprob = 0.0f;           ///< Of the prompt, or with n_logprobs >= 0.
+  float logprob = 0.0f;           ///< Set for prompt tokens, and with n_logprobs >= 0.
   std::vector<Logprob> top = {};  ///< The n_logprobs most probable ones, most probable first.
 };
 
@@ -116,14 +116,14 @@ struct RequestParams {
   /// needs the whole prompt computed, whatever is cached. kCls is refused. So are n > 1, n_min, stop,
   /// n_logprobs, prompt_logprobs, context_shift and a constraint.
   Pooling pooling = Pooling::kNone;
-  int n_logprobs = -1;  ///< The most probable tokens told beside each one, with logprobs. < 0: no logprobs.
+  int n_logprobs = -1;  ///< Most probable tokens to return per token, with logprobs. < 0: no logprobs.
   /// Logprobs of the prompt's tokens too, with the n_logprobs most probable ones where that is more than 0.
   /// Each completion then computes the whole prompt, whatever is cached.
   bool prompt_logprobs = false;
   /// Higher goes first. Who waits long comes up, so nobody waits for ever.
   int priority = 0;
   // Deadlines, in milliseconds since submit; 0: none. A completion that misses one ends with
-  // StopReason::kTimeout and keeps what it has written.
+  // StopReason::kTimeout and keeps its tokens.
   double queue_timeout_ms = 0.0;        ///< To run first.
   double first_token_timeout_ms = 0.0;  ///< To its first token.
   double timeout_ms = 0.0;              ///< To its end.

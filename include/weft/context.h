@@ -193,12 +193,11 @@ class Context {
   /// Computes a batch. Wrong ids, sequences or positions throw Error kInvalidArgument and change nothing, and
   /// so does a batch that would not fit if the cache were empty.
   ///
-  /// Where a device fails or memory is exhausted, throws Error kDevice or kOutOfMemory, and kIo where weights
-  /// changed in a file that they are mapped from (Model::check_weights). The batch's items are
-  /// taken back then, and sequences are as before: decode may be tried again. Only those whose cells the
-  /// failed step had to move (after copies, shifts and packing) are not intact() any more. A device that is
-  /// lost for good fails in each step from then on, whatever is removed, and so does a changed file: the
-  /// error comes again then, and the model must be loaded again.
+  /// Throws Error kDevice where a device fails, kOutOfMemory where memory is exhausted, and kIo where weights
+  /// changed in their mapped file (Model::check_weights). Then the batch's items are taken back and sequences
+  /// are as before: decode may be tried again. Only sequences whose cells the failed step had to move (after
+  /// copies, shifts and packing) are no longer intact(). A device that is lost for good, or a changed file,
+  /// fails each further step, even after sequences are removed. The model must then be loaded again.
   [[nodiscard]] DecodeStatus decode(const Batch& batch);
   /// Makes the running decode() return kCancelled soon. Where none is running, the next one does, at once: no
   /// call is lost, and none has an effect on more than one decode(). From any thread or signal handler.

@@ -53,9 +53,9 @@ std::vector<std::string_view> convertible_architectures();
 
 /// Writes one file: whole, or not at all. Holds one tensor of the result in memory at a time. The folder is
 /// an untrusted input. A folder with an adapter gives a GGUF adapter (ModelParams::adapters). Throws Error
-/// kUnsupported for architectures, tokenizers, weights and adapters that weft cannot convert. kInvalidFile:
-/// the folder is damaged, lacks a weight or contradicts itself. kInvalidArgument: an unknown type, or an
-/// adapter without ConvertParams::base. Also kNotFound, kIo, kCancelled.
+/// kUnsupported for architectures, tokenizers, weights and adapters that weft cannot convert. It throws
+/// kInvalidFile where the folder is damaged, lacks a weight or contradicts itself. It throws kInvalidArgument
+/// for an unknown type, and for an adapter without ConvertParams::base. Also kNotFound, kIo, kCancelled.
 ConvertResult convert(const std::filesystem::path& folder, const std::filesystem::path& to,
                       const ConvertParams& params = {});
 

@@ -45,9 +45,9 @@ struct GenerateParams {
   /// (Context::forget). Error kUnsupported where the model cannot, and where parts have skipped positions.
   bool context_shift = false;
   int n_keep = 4;  ///< From 0. With context_shift less than the cells of the context.
-  /// What the text is held to, from its beginning; told of each token that is written, and used by the
-  /// calling thread alone. The text ends where the constraint allows nothing but its end, also with
-  /// ignore_end. Null: nothing. What it throws ends the generation.
+  /// Constrains the generation from its first token. It accepts each generated token, on the calling thread
+  /// only. The generation ends where the constraint allows only end tokens, also with ignore_end. Null: no
+  /// constraint. An exception of the constraint ends the generation.
   TokenConstraint* constraint = nullptr;
   /// Control tokens stand in the text too, as the vocabulary writes them; end tokens never do.
   bool special = false;

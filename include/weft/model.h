@@ -63,12 +63,12 @@ struct ModelParams {
   int n_cpu_moe = 0;
   std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
   /// The CPU packs weights into the order in which its kernels read them. Without packing, weights are used
-  /// in the mapped file as they are: loading is instant, takes no memory of its own and gives the same
-  /// results, but steps are much slower. The file must then stay as it is: see check_weights().
+  /// in the mapped file as they are. Loading is then instant and takes no memory of its own. Results are the
+  /// same, but steps are much slower. The file must not change: see check_weights().
   bool repack = true;
-  /// A folder where packed weights and compiled kernels of GPUs are kept, so that the next start of the same
-  /// model maps them instead of packing (see check_weights()). It is made where it is missing;
-  /// empty: none. A folder that cannot be used is no error: the model loads without it.
+  /// A folder for packed weights and compiled GPU kernels: the next start of the same model maps them instead
+  /// of packing (see check_weights()). It is made where it is missing; empty: none. If the folder cannot be
+  /// used, the model loads without it.
   std::filesystem::path pack_cache = {};
   /// The folder's size at most: the least recently loaded models are removed first. The last 5 % of a disk
   /// stay free, too.
@@ -155,28 +155,28 @@ class Model {
   static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelParams& params = {});
   ~Model();
 
-  /// Puts the weights anew onto the devices that there are now, where some that they were on are lost for
-  /// good, or check_weights() throws. It throws kIo where the model's own file was written to. What was made
-  /// of the model (contexts, embedders) must be gone, and none be made until this returns; all else may go
-  /// on, and the model says of itself what it said before. Throws like load(): then there are no weights, so
-  /// contexts and embedders are refused, and reload() may be tried again.
+  /// Loads the weights again onto the present devices. Use it where devices are lost for good or
+  /// check_weights() throws. Throws kIo where the model's own file was written to. Contexts and embedders of
+  /// the model must be destroyed first, and none may be made until this returns. Other uses may continue;
+  /// info() and the like do not change. Throws like load(). After that the model has no weights: it refuses
+  /// contexts and embedders, and reload() may be tried again.
   void reload(const ModelParams& params) const;
 
   const ModelInfo& info() const;
-  /// Throws Error kIo, which names the file, where weights are read from a mapped file (see info()) and are
-  /// no longer what they were when it was opened: another process cut the file or wrote to it, or its disk
-  /// failed. From then on all steps of contexts and embedders throw it, and the process continues; a step
-  /// that did not throw is right. A file that was renamed, removed, replaced by renaming, touched or given
-  /// other permissions stays in use. So does one that was written with the same bytes, a second after
-  /// loading.
+  /// Throws Error kIo, which names the file, where weights are read from a mapped file (see info()) whose
+  /// bytes have changed since it was opened. Another process cut the file or wrote to it, or its disk failed.
+  /// From then on all steps of contexts and embedders throw it, and the process continues. The results of a
+  /// step that did not throw are right. A file that was renamed, removed, replaced by renaming, touched or
+  /// given other permissions stays in use. So does a file that was written with the same bytes, from a second
+  /// after loading on.
   ///
-  /// reload() helps where the file was one of packed weights, which are packed again; load() where the
-  /// model's own file is whole again. Not while reload() runs; else from any thread.
+  /// If the file had packed weights, reload() packs them again. If the model's own file is whole again,
+  /// load() reads it. Any thread may call this, but not while reload() runs.
   ///
-  /// Lost bytes of mapped files are found by a handler of SIGBUS: see guard_mapped_files (weft/weights.h).
+  /// A SIGBUS handler finds lost bytes of mapped files: see guard_mapped_files (weft/weights.h).
   void check_weights() const;
-  /// Blocks until mapped weights have moved to large pages, which makes the model faster, and until it is
-  /// known what they are (check_weights). Both otherwise happen while it is used.
+  /// Blocks until mapped weights have moved to large pages, which makes the model faster, and until their
+  /// bytes are hashed for check_weights(). Otherwise both happen while the model is used.
   void settle() const;
   const Tokenizer& tokenizer() const;
   /// Null where the file has none. Models that read a source have one: the last question is the source.
@@ -194,7 +194,7 @@ class Model {
 };
 
 /// The tokenizer alone, also from a file that has a vocabulary and no tensors. `pre_tokenizer` as in
-/// ModelParams. Its notes() are those of the file.
+/// ModelParams. Its notes() are about the file.
 Tokenizer load_tokenizer(const std::filesystem::path& path, std::string_view pre_tokenizer = {});
 
 /// What a GGUF file holds, without loading it.

@@ -143,8 +143,8 @@ class Plan {
   ~Plan();
 
   /// The rows of a weight in its type, as GGUF stores them: bytes, or elements of that type. The caller keeps
-  /// them, unchanged, as long as the plan: a device may read them where they lie, and set_graph reads them
-  /// for a device that had not the weight. So a temporary container does not compile. A weight that is set
+  /// them, unchanged, as long as the plan. A device may read them in place, and set_graph reads them for a
+  /// device that did not have the weight. So a temporary container does not compile. A weight that is set
   /// again after a step is a changed tensor, which the plan must allow. Throws Error kNotFound, and
   /// kInvalidArgument that names the weight for another number of bytes or another type of elements.
   void set_weight(std::string_view name, std::span<const std::byte> bytes);

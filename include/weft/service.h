@@ -106,13 +106,13 @@ class Service {
   RestoredText restore_text(std::span<const std::byte> state);
   int forget_text(std::span<const Token> tokens);
 
-  /// Devices or weights of the context are lost: `make` makes another one, of the same Model
+  /// Replaces a context whose devices or weights are lost. `make` returns another one, of the same Model
   /// (Model::reload) and with the same parameters. It is called on the service's thread once the old one is
-  /// gone. Requests under way go on where they were, computed again from their texts: with the same tokens,
-  /// and nothing is told twice; new ones wait. What finished texts left in the cache is gone, and a request
-  /// that has forgotten some of its text (RequestParams::context_shift) ends with an error. A draft's context
-  /// stays as it is: where its devices are lost, too, nothing is drafted any more. Throws what
-  /// `make` throws: requests end with that error, too, and the service takes no more.
+  /// gone. Requests under way continue: their tokens are computed again, with the same results, and no output
+  /// is delivered twice. New requests wait. Cached prefixes of finished sequences are lost. A request that
+  /// has dropped some of its sequence (RequestParams::context_shift) ends with an error. A draft's context
+  /// stays as it is; where its devices are lost, too, nothing is drafted any more. Throws what `make` throws.
+  /// Requests then end with that error, too, and the service takes no more.
   void renew(const std::function<Context()>& make);
 
   /// Takes no more requests, and waits until those that it has are done, at most so long; those that remain

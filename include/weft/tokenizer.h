@@ -62,8 +62,8 @@ class Tokenizer {
   Token bos() const;  ///< kNoToken where there is none; the same holds for the others.
   Token eos() const;
   bool adds_bos() const;
-  /// Ends a generation: EOS, the end of a turn, a message or a file of code, as the file names them, as
-  /// tokens are known by name, and as the chat template ends an assistant's message.
+  /// Whether a token ends a generation: EOS, or the end of a turn, a message or a file of code. The file
+  /// names these, weft knows some by name, and the chat template ends an assistant's message with one.
   bool is_end(Token id) const;
   std::span<const Token> end_tokens() const;  ///< Ascending.
   /// What of the vocabulary was not as it should be, and how it is read: a sentence each, with the key's

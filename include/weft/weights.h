@@ -30,14 +30,14 @@ class WeightFile {
     std::string name;
     DType dtype = DType::kF32;
     std::vector<std::int64_t> shape;  ///< Outermost first.
-    /// Rows as GGUF stores them, where they are mapped. Bytes that the file loses read as zeros
-    /// (guard_mapped_files), and bytes that other processes write show: a program that uses them in place
+    /// Rows as GGUF stores them, in the mapped file. Bytes that the file loses read as zeros
+    /// (guard_mapped_files), and writes of other processes show. So a program that uses the bytes in place
     /// calls check_unchanged after each use. `read` copies them and needs no check.
     std::span<const std::byte> bytes;
   };
 
-  /// What it is shows in its first bytes. Throws Error kNotFound, kIo, and kInvalidFile that says what is
-  /// wrong. Tensors of types that weft has not are left out of safetensors, and are kUnsupported in GGUF.
+  /// The first bytes give the format. Throws Error kNotFound, kIo, and kInvalidFile with the reason. Tensors
+  /// of types that weft lacks are left out of safetensors, and are kUnsupported in GGUF.
   explicit WeightFile(const std::filesystem::path& path);
 
   std::span<const Tensor> tensors() const;
@@ -55,14 +55,13 @@ class WeightFile {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Files that are mapped may be cut by other processes, and their disks may fail. A thread that touches bytes
-/// that are gone gets SIGBUS then, which ends the process. By default weft handles that signal, from the
-/// first file on that it maps: the thread continues with zeros, and steps and checks throw Error kIo, which
-/// names the file.
+/// Other processes may cut mapped files, and disks may fail. A thread that touches lost bytes gets SIGBUS,
+/// which ends the process. By default weft handles that signal from its first mapped file on. The thread
+/// continues with zeros, and steps and checks throw Error kIo, which names the file.
 ///
 /// Every other SIGBUS goes to the handler that the program had before, or to the system. A handler that a
-/// program installs later must hand on to weft's what is not its own. False, before the first file is opened:
-/// weft installs no handler, and such a thread ends the process. Any thread.
+/// program installs later must pass other signals than its own to weft's. False, before the first file is
+/// opened: weft installs no handler, and such a thread ends the process. Any thread.
 void guard_mapped_files(bool guarded);
 
 }  // namespace weft

@@ -92,12 +92,12 @@ class DevicePlan {
   /// beside the host this returns as soon as the work is on its way, and the inputs' memory may not be
   /// written before `wait`.
   ///
-  /// A device that fails throws Error kDevice from either call, kOutOfMemory or std::bad_alloc where memory
-  /// is exhausted, and kIo where weights that it reads in a mapped file have changed there; the caller waits
-  /// for what it has submitted all the same. Nothing of the step goes on then. What it was to write is
-  /// undefined: outputs, rows that it stores, cells that it moves; all else is as before. Another step may be
-  /// submitted, which declares all that may differ from the last that was done; a device that is lost for
-  /// good fails in that, too.
+  /// Either call throws Error kDevice where the device fails, and kOutOfMemory or std::bad_alloc where memory
+  /// is exhausted. It throws kIo where weights that the step reads in a mapped file have changed. The caller
+  /// still waits for the submitted step; after that nothing of the step runs. All that the step was to write
+  /// is undefined: outputs, rows that it stores, cells that it moves. Everything else is as before. Another
+  /// step may be submitted, which declares all that may differ from the last completed step. A device that is
+  /// lost for good fails in that step, too.
   virtual void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
                       const Changes& actual) = 0;
   /// Blocks until the outputs of the last submitted step can be read. Returns at once where none is on its
@@ -126,15 +126,15 @@ struct WeightSource {
     std::size_t stride = 0;
   };
   std::span<const std::byte> bytes;  ///< Valid as long as a tensor that reads them (reads_source).
-  /// Copies a part of the bytes, from any thread; null: they lie in memory. Throws Error kIo where they lie
-  /// in a file that lost them since.
+  /// Copies a part of the bytes, from any thread. Null: the bytes are in memory. Throws Error kIo where a
+  /// mapped file has lost them.
   std::function<void(std::span<const std::byte> part, std::span<std::byte> to)> reader = {};
   /// Tells weights of a model apart, for devices that keep what they made of them. Empty: not to be kept.
   std::string_view name = {};
   /// What the bytes were copied from, where they do not lie in one piece there.
   Pieces copied_from = {};
-  /// The file that the bytes are mapped from, for weft's own devices: what reads them in place keeps it, and
-  /// watches it (DevicePlan::submit). Null: they lie in memory.
+  /// The file that the bytes are mapped from, for weft's own devices. A tensor that reads the bytes in place
+  /// keeps the file and watches it (DevicePlan::submit). Null: the bytes are in memory.
   std::shared_ptr<const base::MappedFile> file = nullptr;
 
   void read(std::span<const std::byte> part, std::span<std::byte> to) const {
@@ -220,8 +220,8 @@ class Device {
   virtual std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                               const CompileOptions& options) = 0;
 
-  /// Throws Error kIo where weights lie in a mapped file, and have changed there since it was opened: another
-  /// process cut the file or wrote to it, or its disk failed. Steps throw it, too.
+  /// Throws Error kIo where weights in a mapped file have changed since it was opened. Another process cut
+  /// the file or wrote to it, or its disk failed. Steps throw it, too.
   virtual void check_weights() const {}
 };
 

@@ -233,13 +233,13 @@ Value where(Value condition, Value a, float b, Where where = Where::current());
 Value where(Value condition, float a, Value b, Where where = Where::current());
 Value where(Value condition, float a, float b, Where where = Where::current());
 
-// Over some axes, or all if none are named; `keep` leaves them with size 1. Of I32, sum, max and min are I32;
-// a sum wraps at 32 bits. The others are of F32: cast first.
+// Reductions over some axes, or all if none are named; `keep` leaves them with size 1. For I32 values, sum,
+// max and min return I32; a sum wraps at 32 bits. The others take F32: cast first.
 Value sum(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 Value mean(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 Value max(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 Value min(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
-/// Of the population: the mean square of the differences from the mean.
+/// The population variance: the mean square of the differences from the mean.
 Value var(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 /// I32: the place along the axis, the first among equals.
 Value argmax(Value x, int axis, bool keep = false, Where where = Where::current());
