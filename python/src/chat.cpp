@@ -27,7 +27,7 @@ PyGrammar compile(const ModelPtr& model, const Grammar& grammar) {
   return {.model = model, .compiled = model->grammars().compile(grammar)};
 }
 
-/// Where a sequence stands in a grammar. Used by one thread at a time.
+/// The state of a sequence in a grammar. Used by one thread at a time.
 class PyConstraint {
  public:
   explicit PyConstraint(const PyGrammar& grammar)

@@ -48,12 +48,12 @@ constexpr std::array kOne = {
     OneRow{"isfinite", isfinite},
 };
 
-// Of two, either of which may be a number or an array.
+// Functions of two operands, either of which may be a number or an array.
 struct TwoRow {
   const char* name;
   Value (*of_values)(Value, Value, Where);
   Value (*with_number)(Value, float, Where);
-  /// Of a number and a value: with_number of another function, which takes the value first.
+  /// A number and a value: with_number of the mirrored function, which takes the value first.
   Value (*of_number)(Value, float, Where);
 };
 Value number_to(Value exponent, float base, Where where) { return pow(base, exponent, where); }
@@ -83,7 +83,7 @@ constexpr std::array kTwo = {
     TwoRow{"greater_equal", greater_equal, greater_equal, less_equal},
 };
 
-// Over axes, all if none are named.
+// Reductions over axes, over all if none are named.
 struct OverRow {
   const char* name;
   Value (*make)(Value, const Axes&, bool, Where);
@@ -102,8 +102,8 @@ Axes axes_of(const GivenAxes& given) {
 }
 Axes axes_of(const std::optional<GivenAxes>& given) { return given ? axes_of(*given) : Axes(); }
 
-/// A parameter of a function as Python gives it: a value may be an array, and those behind the first
-/// kRequired parameters may be None.
+/// A parameter of a function as Python gives it: a value may be an array, and parameters after the first
+/// kRequired may be None.
 template <std::size_t kRequired, std::size_t kPlace, typename T>
 using Given =
     std::conditional_t<std::is_same_v<T, Value>,

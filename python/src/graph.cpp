@@ -181,7 +181,7 @@ void bind_value(nb::module_& m) {
   // With __getitem__ alone Python would go on for ever: an axis may have no end.
   value.attr("__iter__") = nb::none();
   value.attr("__contains__") = nb::none();
-  value.attr("__array_ufunc__") = nb::none();  // An array beside a value is the value's to take.
+  value.attr("__array_ufunc__") = nb::none();  // So NumPy leaves operators with a value to the value.
   value.def_prop_ro("name", [](const PyValue& self) { return to_str(self.value.name()); })
       .def_prop_ro("dtype", [](const PyValue& self) { return info(self.value.dtype()).name; })
       .def_prop_ro(
@@ -300,7 +300,7 @@ Value PyGraph::constant(nb::handle array, std::optional<DType> like) {
       (kind == "i" || kind == "u" || kind == "b") && like.value_or(DType::kI32) == DType::kI32;
   const nb::object numbers = checked("the constant", array, is_int ? "int32" : "float32");
   if (!is_int) return constant_weight(numbers);
-  // Whole numbers are no weights: floats hold them, in two parts where they have too many digits.
+  // Weights cannot be integers: floats hold them, in two parts where they have too many digits.
   constexpr std::int32_t kExact = 1 << 24, kBits = 12;
   const bool fits = nb::cast<std::int64_t>(numbers.attr("size")) == 0 ||
                     (nb::cast<std::int64_t>(nb::int_(numbers.attr("max")())) <= kExact &&

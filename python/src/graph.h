@@ -35,7 +35,7 @@ struct PyValue {
   Value value;
 };
 
-/// A size that is no number.
+/// A size that is not a number.
 struct PyDim {
   std::shared_ptr<PyGraph> owner;
   Dim dim;
@@ -45,7 +45,7 @@ struct PyDim {
 class Argument {
  public:
   Value value;            ///< None: another.
-  double number = 0.0;    ///< Where there is no array.
+  double number = 0.0;    ///< Where `value` and `array` are null.
   bool is_whole = false;  ///< Whether the number is.
   nb::object array;
 
@@ -53,7 +53,7 @@ class Argument {
   bool is_array() const { return array.is_valid(); }
   bool is_number() const { return !is_value() && !is_array(); }
 };
-/// One that is no number.
+/// An argument that is not a number.
 struct ValueOrArray : Argument {};
 /// Reads one; false where it is none of these.
 bool read_argument(nb::handle source, Argument& into) noexcept;
@@ -67,8 +67,8 @@ Value value_of(const Argument& argument, Graph& graph, std::optional<DType> like
 /// a times b, as matrices.
 Value product(const Argument& a, const Argument& b);
 
-/// Calls f with two operands as it takes them: two values, or a value and a float on either side, where the
-/// float is exactly the number.
+/// Calls f with two operands as it takes them: two values, or a value and a float on either side. A float is
+/// passed only where it is exactly the number.
 template <typename F>
 Value with_two(const Argument& a, const Argument& b, const F& f) {
   const Value first = first_value({&a, &b});

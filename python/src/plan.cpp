@@ -50,7 +50,7 @@ class PyPlan {
     set_constants(constants);
     has_other_graph_ = true;
   }
-  /// The numbers of a graph's own; those that are set already stay.
+  /// Sets the graph's own constants, except arrays that are set already.
   void set_constants(const Arrays& constants) {
     for (const auto& [name, array] : constants) {
       if (const auto there = weights_.find(name);
@@ -61,7 +61,7 @@ class PyPlan {
     }
   }
 
-  /// One step. Sizes that an input's shape tells need not be given.
+  /// One step. Sizes that follow from an input's shape need not be given.
   void run(const Arrays& inputs, const std::map<std::string, std::int64_t>& sizes) {
     const auto hold = user_.hold("the plan");
     const std::vector<std::optional<std::int64_t>> now = sizes_of(inputs, sizes);

@@ -186,9 +186,9 @@ class Model:
         draft: Optional[Model] = None,
         **options: Unpack[ModelOptions],
     ) -> None:
-        """`path`: a GGUF file, the name of one in the cache of the program `weft`, or a folder with config.json and safetensors
-        as Hugging Face has them, which is converted once. `progress` is called with 0 to 1 while a folder is converted and
-        while weights load; returning False cancels. `draft`: a smaller model with the same vocabulary, which drafts tokens."""
+        """`path`: a GGUF file, its name in the cache of the program `weft`, or a folder with config.json and safetensors of
+        Hugging Face. A folder is converted once. `progress` is called with 0 to 1 while a folder is converted and while weights
+        load; returning False cancels. `draft`: a smaller model with the same vocabulary, which drafts tokens."""
         file = arguments.path("path", path)
         if draft is not None:
             arguments.need(Model, "draft", draft, "a weft.Model")

@@ -64,7 +64,7 @@ def cosh(x: Value) -> Value:
 
 
 def std(x: Value, axis: Axis = None, keepdims: bool = False) -> Value:
-    """Of the population, as NumPy's."""
+    """The population standard deviation, as in NumPy."""
     return sqrt(var(x, axis, keepdims))
 
 

@@ -72,13 +72,13 @@ def load(
 ) -> Model:
     """A model of a file, of its bytes, or one that was made with the package onnx.
 
-    `sizes`: of the model's symbols (a dimension without a name is INPUT.AXIS) a number, or the least and most that they will
-    be: memory is laid out for that once. Of others the bounds grow with what runs. `constants`: values of inputs that are
-    always the same, as shapes and axes that an input says. `devices`, `pins` and `n_threads` are those of weft.Plan.
+    `sizes`: a number for a symbol of the model (a dimension without a name is INPUT.AXIS), or its least and most. Memory is
+    reserved for these bounds once. Bounds of other symbols grow with the inputs. `constants`: values of inputs that are always
+    the same, such as shapes and axes. `devices`, `pins` and `n_threads` are as in weft.Plan.
 
-    `doubles`: how to treat nodes of doubles that read results of devices, so that the host cannot compute them before a step.
-    "warn": devices compute them in 32 bits, and a warning names them. "refuse": the model is refused. "float32": devices compute
-    all doubles in 32 bits, without a warning.
+    `doubles`: how to treat nodes of doubles that read results of devices. The host cannot compute these before a step. With
+    "warn", devices compute them in 32 bits, and a warning names them. With "refuse", the model is refused. With "float32",
+    devices compute all doubles in 32 bits, without a warning.
 
     UnsupportedModelError names all that weft lacks for the model, before anything is computed."""
     if doubles not in DOUBLES:

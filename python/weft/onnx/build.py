@@ -515,8 +515,8 @@ class Builder:
         return Hosted(scope.prefix + node.output[place], one.type, tuple(one.shape), self._feed, work, place)
 
     def _with_host(self, node: onnx.NodeProto, inputs: Sequence[Any], made: Sequence[Any], scope: Scope) -> Sequence[Any]:
-        """Results of a device, with the host's way to make them from what it has. A later node may need more bits of whole numbers,
-        and ops of ai.onnx.ml read the host's."""
+        """Results of a device, with the work by which the host can compute them from its own values. A later node may need more
+        bits of whole numbers, and ops of ai.onnx.ml read the host's."""
         tensors = [one for one in inputs if isinstance(one, Tensor)]
         is_kept = self._has_learning or all(TYPES[one.type] == "i32" for one in [*tensors, *made] if isinstance(one, Tensor))
         if not is_kept or not _is_hosted(node, tensors) or not all(one is None or (isinstance(one, Tensor) and one.hosted is None) for one in made):
@@ -790,7 +790,7 @@ def _is_hosted(node: onnx.NodeProto, tensors: Sequence[Tensor]) -> bool:
 
 
 def _within(limits: host.Limits) -> host.Limits:
-    """As a device has them, which is told where they do not fit."""
+    """Limited to what a device holds: a step in which integers do not fit is an error."""
     return max(limits[0], host.DEVICE[0]), min(limits[1], host.DEVICE[1])
 
 

@@ -23,7 +23,7 @@ from .known import BY_NUMBERS, Array, are_sizes, evaluator, number_of
 Limits = tuple[int, int]
 WHOLE: Limits = (-(1 << 63), (1 << 63) - 1)
 DEVICE: Limits = (-(1 << 31), (1 << 31) - 1)
-# Floats at which whole numbers may be past 32 bits: those that a device adds up are off by their rounding.
+# Integers whose float is at least this may exceed 32 bits: sums of a device are off by their rounding.
 MOST_OF_DEVICE = 2.0**31 * (1 - 2.0**-10)
 OF_TYPE: Mapping[int, Limits] = {
     TensorProto.BOOL: (0, 1), TensorProto.INT8: (-128, 127), TensorProto.UINT8: (0, 255), TensorProto.INT16: (-(1 << 15), (1 << 15) - 1),
@@ -196,13 +196,13 @@ def _power(a: Limits, b: Limits) -> Limits:
 
 
 class Ranges:
-    """The least and most that whole numbers may be. `bounds` are those of the symbols."""
+    """The least and most that integers may be. `bounds` has the symbols' bounds."""
 
     def __init__(self, bounds: Mapping[str, int | tuple[int, int]], symbols: Mapping[str, Any]) -> None:
         self.bounds, self.symbols = bounds, symbols
 
     def of(self, x: Any) -> Limits:
-        """Of a known array or a Tensor."""
+        """The range of a known array or a Tensor."""
         if isinstance(x, np.ndarray):
             if are_sizes(x):
                 return join(*((-self.size(one), self.size(one)) if isinstance(one, _weft.Dim) else (int(one), int(one)) for one in x.flat))
@@ -210,7 +210,7 @@ class Ranges:
         return x.limits or OF_TYPE.get(x.type, WHOLE)
 
     def size(self, size: Any) -> int:
-        """The most that a size may be. Its symbols' bounds say it, but for what is rounded down."""
+        """The most that a size may be: its value at the symbols' bounds, plus a margin for rounding."""
         if isinstance(size, int):
             return size
         changing = {name: self.bounds.get(name, (0, 1)) for name, one in self.symbols.items() if isinstance(one, _weft.Dim)}
@@ -223,7 +223,7 @@ class Ranges:
         return int(np.prod([self.size(one) for one in x.shape], dtype=object)) if len(x.shape) else 1
 
     def made(self, node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, Any]) -> Limits:
-        """Of whole numbers that a node makes, if it makes any."""
+        """The range of the integers that a node makes, if it makes any."""
         op, there = node.op_type, [one for one in inputs if one is not None]
         if op in COMPARES:
             return 0, 1

@@ -84,9 +84,9 @@ class ChatWeft(RequestFields, BaseChatModel):
         strict: Optional[bool] = None,
         **kwargs: Any,
     ) -> Runnable[Any, Any]:
-        """Responses as objects of a pydantic class, or as dictionaries that fit a schema. `method`: "function_calling" shows the
-        model the schema as a tool. "json_schema" constrains the content to the schema, which the prompt must describe.
-        "json_mode" constrains it to any JSON object. A response that was cut off raises OutputParserException."""
+        """Responses as objects of a pydantic class, or as dictionaries that fit a schema. Method "function_calling" shows the
+        model the schema as a tool. Method "json_schema" constrains the content to the schema, which the prompt must describe.
+        Method "json_mode" constrains it to any JSON object. A response that was cut off raises OutputParserException."""
         if kwargs:
             raise ValueError(f"with_structured_output() has no argument {', '.join(kwargs)}")
         is_class = isinstance(schema, type) and is_basemodel_subclass(schema)
