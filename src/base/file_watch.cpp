@@ -62,7 +62,7 @@ void FileWatch::learn(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     const std::uint64_t hash = hash_of(*file_, bytes_of(offset, piece), buffer);
     const std::lock_guard lock(mutex_);
-    if (file_->file().stamp_now() != known_) return;  // Nobody knows what was read.
+    if (file_->file().stamp_now() != known_) return;  // The bytes may have changed before they were read.
     if (Piece& now = pieces_[offset]; now.size == piece.size) now.hash = hash;
   }
 }

@@ -1,11 +1,10 @@
 #pragma once
-// Finds out whether bytes that are read where a file is mapped are still those that it had when it was
-// opened.
+// Finds out whether the bytes of a mapped file have changed since it was opened.
 //
-// A check asks the system for the file's size and times, which takes a microsecond. Where they are as before,
-// so are the bytes. Where they are not, the watched bytes are read from the file and compared with their
-// hashes: a file that was touched, renamed, removed or written with the same bytes stays in use. Bytes whose
-// hash is not known yet count as changed where the file was written to.
+// A check asks the system for the file's size and times, which takes a microsecond. If these are unchanged,
+// so are the bytes. Otherwise the watched bytes are read from the file and compared with their hashes. So a
+// file that was touched, renamed, removed or written with the same bytes stays in use. If the file was
+// written to, bytes whose hash is not known yet count as changed.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -20,7 +19,7 @@
 
 namespace weft::base {
 
-/// Any number of threads.
+/// Thread-safe.
 class FileWatch {
  public:
   /// Bytes are watched in pieces of this size, the last one of a part may be smaller.
@@ -29,21 +28,21 @@ class FileWatch {
   explicit FileWatch(std::shared_ptr<const MappedFile> file);
   const MappedFile& file() const { return *file_; }
 
-  /// Watches a part of the file's bytes, whose hashes `learn` finds out.
+  /// Watches a part of the file's bytes; `learn` computes their hashes.
   void add(std::span<const std::byte> part);
   /// Watches a piece, whose bytes had this hash (base::hash64) since the file was opened.
   void add(std::span<const std::byte> piece, std::uint64_t hash);
-  /// Reads what is watched and not known yet, once, unless memory is too short to keep it in the system's
-  /// cache. Ends early where a stop is requested.
+  /// Hashes the watched bytes whose hash is not known yet, unless the system's cache cannot hold them in the
+  /// available memory. Ends early where a stop is requested.
   void learn(const std::stop_token& stop);
-  bool knows_all() const;  ///< Whether nothing is left to be learned.
+  bool knows_all() const;  ///< Whether all hashes are known.
 
   /// The first bytes of the mapping are the process's own memory from now on.
   void set_own(std::size_t n_bytes);
 
-  /// Throws Error kIo, which names the file, where bytes that are watched, and are not the process's own, are
-  /// or were others than when the file was opened. Once it has thrown, it throws always: results since the
-  /// last check that did not throw are wrong.
+  /// Throws Error kIo, which names the file, where watched bytes outside the process's own memory changed
+  /// since the file was opened. Once it has thrown, it always throws. Results since the last check that did
+  /// not throw are then invalid.
   void check() const;
 
  private:

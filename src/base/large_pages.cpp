@@ -13,7 +13,7 @@ namespace weft::base {
 namespace {
 
 // Large enough that the largest models stay far below the number of mappings that a process may have, small
-// enough that nobody waits long for an end.
+// enough that a stop takes effect soon.
 constexpr std::size_t kPart = std::size_t{8} << 20;
 
 bool system_has_large_pages() {
@@ -28,9 +28,9 @@ bool replace(const FileWatch& watch, std::span<const std::byte> part, std::span<
   Memory copy(part.size());
   spread_over_nodes(copy.bytes(), nodes);
   watch.file().read(part, copy.bytes());
-  // Nobody writes to the pages of the file.
+  // No thread writes to the pages of the file.
   if (!copy.move_to(const_cast<std::byte*>(part.data()))) return false;
-  watch.check();  // Last: then what was copied, and what others read until now, is what the file had.
+  watch.check();  // Last: so the copy, and all reads until now, had the file's original bytes.
   return true;
 }
 

@@ -12,8 +12,8 @@ namespace weft::base {
 namespace {
 
 constexpr auto kDelay = std::chrono::milliseconds(500);
-// A quarter of a core that others keep busy. With the lowest one, weights of a model that decodes still lay
-// on small pages after ten seconds.
+// Gets about a quarter of a busy core. At the lowest priority, weights of a decoding model were still on
+// small pages after ten seconds.
 constexpr int kNice = 5;
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
-// Work beside a program's own that is worth doing once the program has begun: in a thread that begins half a
-// second later, so that a short run has its first tokens undisturbed, and that others go before. Where they
-// keep all cores busy it still gets a part of one.
+// Background work that pays off only in longer runs. Its thread starts half a second later, so that it does
+// not delay the first tokens of a short run. It has a lower priority than others; where they keep all cores
+// busy it still gets a part of one.
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -13,8 +13,8 @@ namespace weft::base {
 class LateThread {
  public:
   LateThread() = default;
-  /// `work` should end soon once a stop is requested, which the destructor does. What it throws ends it.
-  /// Where the system has no thread to spare, nothing is done.
+  /// `work` should end soon after the destructor requests a stop. An exception ends it. Where the system
+  /// cannot start a thread, nothing is done.
   explicit LateThread(std::function<void(const std::stop_token&)> work);
 
   /// Blocks until all is done, without the delay.

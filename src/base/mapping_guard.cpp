@@ -42,7 +42,7 @@ void set_range(Slot& slot, std::uintptr_t begin, std::size_t size) {
   slot.version.fetch_add(1);
 }
 
-/// A slot whose range changes meanwhile is another one's: that of the address stays as it is.
+/// A slot whose range is changing belongs to another mapping: the slot of a mapped address does not change.
 bool holds(const Slot& slot, std::uintptr_t address) {
   const std::uint32_t version = slot.version.load();
   const std::uintptr_t begin = slot.begin.load();

@@ -12,8 +12,8 @@ namespace weft::base {
 
 class OpenFile {
  public:
-  /// Throws Error kNotFound or kIo, which names the path; also for what is no regular file, without waiting
-  /// for anybody who might write to it.
+  /// Throws Error kNotFound or kIo, which names the path. Also for anything but a regular file, without
+  /// waiting for a writer.
   explicit OpenFile(const std::filesystem::path& path);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
@@ -23,8 +23,8 @@ class OpenFile {
   int descriptor() const { return descriptor_; }
   std::size_t size() const { return stamp_.size; }
 
-  /// What the system says of a file's bytes. They are the same as long as the stamp is; a file that was
-  /// renamed, removed or given other permissions has another stamp and the same bytes.
+  /// What the system reports about a file's bytes. While the stamp is the same, so are the bytes. Renaming,
+  /// removing and other permissions change the stamp, but not the bytes.
   struct Stamp {
     std::size_t size = 0;
     std::int64_t written_ns = 0;  ///< When its bytes were written last. Programs may set it.
@@ -34,19 +34,18 @@ class OpenFile {
   const Stamp& stamp() const { return stamp_; }  ///< When it was opened.
   std::optional<Stamp> stamp_now() const;        ///< Nothing where the system cannot say.
 
-  /// Changes with the file's bytes: made of what the system knew of the file when it was opened, with the
-  /// time of its last change, which nobody sets back. The same for a file that was moved, another one for a
-  /// copy. Zero, which is nobody's, of a file that was changed in the two seconds before: clocks of file
-  /// systems are coarse, and the next change might not be seen. Zero also where the file system seems to make
-  /// up the time of the last change (read-only images).
+  /// Changes with the file's bytes. Computed from the system's metadata of the file when it was opened, with
+  /// the time of its last change, which no program can set. A moved file keeps it, a copy gets another one.
+  /// Zero, which means none, if the file was changed in the two seconds before. Clocks of file systems are
+  /// coarse, so the next change might not be seen. Zero also where the file system seems to invent the time
+  /// of the last change (read-only images).
   Hash128 identity() const { return identity_; }
-  /// Throws Error kIo where somebody has written to it since it was opened. It may have been moved or
-  /// removed.
+  /// Throws Error kIo where the file was written to since it was opened. It may have been moved or removed.
   void check_unchanged() const;
-  /// Reads from that byte on and says how many it got: fewer than asked for where the file ends. Throws Error
-  /// kIo. From any thread.
+  /// Reads from that byte on and returns the number of bytes: fewer than asked for where the file ends.
+  /// Throws Error kIo. From any thread.
   std::size_t read_at(std::size_t offset, std::span<std::byte> to) const;
-  /// Throws Error of what went wrong last, "cannot `action` `path`: reason".
+  /// Throws Error for errno: "cannot `action` `path`: reason".
   [[noreturn]] void fail(const char* action) const;
 
  private:

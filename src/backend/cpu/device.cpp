@@ -272,7 +272,8 @@ class CpuDevice final : public Device {
     return tensor != nullptr ? std::move(tensor) : pack(m, shape, source, MatrixForm::kPacked, keep);
   }
 
-  /// Of a weight that is read where it is mapped; null where it lies in memory. With loader_mutex_ held.
+  /// The watch of a weight that is read in a mapped file; null where it is in memory. With loader_mutex_
+  /// held.
   std::shared_ptr<const base::FileWatch> watch(const WeightSource& source) {
     if (source.file == nullptr) return nullptr;
     std::erase_if(sources_, [](const auto& one) { return one.expired(); });
@@ -295,7 +296,7 @@ class CpuDevice final : public Device {
     return watches;
   }
 
-  /// Weights are used from now on: what they are is learned beside that.
+  /// Called before weights are used: a thread learns their hashes in the background.
   void learn_sources() const {
     std::vector<std::shared_ptr<base::FileWatch>> watches = watched_sources();
     std::erase_if(watches, [](const auto& watch) { return watch->knows_all(); });

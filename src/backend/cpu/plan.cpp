@@ -285,7 +285,7 @@ class CpuPlan final : public DevicePlan {
   std::uint64_t bound_at_move_ = 0;  // Of the workspace: where the addresses are those of.
   std::byte* scratch_ = nullptr;
   Schedule schedule_;
-  std::vector<std::size_t> next_;                  // By launch that follows: what its thread runs behind it.
+  std::vector<std::size_t> next_;                  // By launch: the launch that its thread runs next.
   std::vector<const base::FileWatch*> watches_;    // Of the files that bound weights are mapped from.
   StepFailure failure_;                            // Of the step.
   std::vector<std::span<const std::byte>> ahead_;  // See Pool::run.

@@ -56,8 +56,8 @@ class WeightMemory {
 /// The matrices of a weight, packed or canonical.
 class MatrixTensor final : public DeviceTensor {
  public:
-  /// All matrices, one after another, in memory that `owner` keeps; null: in that of the source. `watch` is
-  /// that of the file that they are mapped from; null: of none.
+  /// All matrices, one after another, in memory that `owner` keeps. Null `owner`: in the source's memory.
+  /// `watch` watches the file that they are mapped from; null: not mapped.
   MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, MatrixForm form,
                std::shared_ptr<const void> owner, std::shared_ptr<const base::FileWatch> watch = nullptr);
 

@@ -5,8 +5,8 @@
 
 namespace weft::remote {
 
-/// As long as it lives, the calling thread takes no signals of other processes, nor will those that it
-/// starts: a thread that waits for them gets them. Signals of its own faults cannot wait.
+/// While it exists, the calling thread and threads that it starts block signals of other processes. A thread
+/// that waits for them gets them. Signals of a thread's own faults are not blocked.
 class NoSignals {
  public:
   NoSignals() {

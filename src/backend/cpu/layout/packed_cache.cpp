@@ -23,7 +23,7 @@ constexpr std::string_view kTemporary = ".packed.tmp-";  // Of base/atomic_file.
 constexpr std::uint64_t kAlignment =
     4096;  // A page, so that a matrix is aligned as memory of its own would be.
 constexpr std::size_t kPieceBytes = base::FileWatch::kPieceBytes;  // What a thread reads and hashes at once.
-constexpr std::size_t kMaxNameBytes = 100;                         // Of the model, in the file's name.
+constexpr std::size_t kMaxNameBytes = 100;                         // The model's name in the file's name.
 
 using Trailer = PackedCache::Trailer;
 static_assert(sizeof(Trailer) == 80 && std::has_unique_object_representations_v<Trailer>);
@@ -39,7 +39,7 @@ base::Hash128 entry_name(std::string_view name, DType dtype, std::span<const std
   return hasher.result();
 }
 
-/// Of bytes in pieces, in order; `read(piece, thread)` gives a piece as it is now.
+/// The hashes of pieces of bytes, in order; `read(piece, thread)` returns the current bytes of a piece.
 template <typename Read>
 std::vector<std::uint64_t> piece_hashes(std::span<const std::byte> bytes, base::Pool& pool,
                                         const Read& read) {
@@ -52,7 +52,8 @@ std::vector<std::uint64_t> piece_hashes(std::span<const std::byte> bytes, base::
   return hashes;
 }
 
-/// The same of a part of a file. What cannot be read is not what it was.
+/// The same for a part of a file. A piece that cannot be read has the hash of no bytes, so it counts as
+/// changed.
 std::vector<std::uint64_t> piece_hashes(const base::MappedFile& file, std::span<const std::byte> bytes,
                                         base::Pool& pool) {
   std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(pool.n_threads()));
@@ -69,7 +70,7 @@ std::vector<std::uint64_t> piece_hashes(const base::MappedFile& file, std::span<
                       });
 }
 
-/// Of `n_bytes` bytes with these pieces.
+/// The checksum of `n_bytes` bytes whose pieces have these hashes.
 std::uint64_t checksum_of(std::span<const std::uint64_t> pieces, std::size_t n_bytes) {
   return base::hash64(std::as_bytes(pieces), n_bytes);
 }

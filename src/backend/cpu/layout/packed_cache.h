@@ -1,5 +1,5 @@
 #pragma once
-// Packed weights on disk: what the first start of a model packed, the next ones map.
+// Packed weights on disk: the first start of a model packs them, the next ones map them.
 //
 // A file of the folder holds the packed matrices of one model, under the model's name and a key:
 //
@@ -8,26 +8,23 @@
 // The trailer comes last because a file is written from front to back; it appears whole or not at all
 // (base/atomic_file.h).
 //
-// What a start is given from it is what packing the model's files as they are now would give:
+// A start gets from it exactly what packing the model's present files would give:
 //
-// - Each matrix is read and compared with its checksum before it is given out: by the threads that load, and
-//   from the file, not through the mapping. That costs what one step costs that reads all weights, and the
-//   first step then finds them in memory. From then on a FileWatch makes steps fail where another
-//   process cut the file or wrote to it.
-// - Each matrix has a hash of all the bytes that it was packed from. Where the model's files are the same,
-//   and unchanged since by what the system says of them (base/open_file.h: changing bytes and setting back
-//   the time is seen), nothing of them is read. Where they are not, or that is not known, they are read and
-//   their hashes compared; a model that was copied, touched or loaded anew is mapped then, and the next
-//   start knows its files.
-// - A file that fails in any of this goes: the matrix that does not fit is packed, the others are checked one
-//   by one, and the next start writes another.
+// - The loading threads read each matrix from the file, not through the mapping, and compare it with its
+//   checksum before use. That costs as much as a step that reads all weights, and the first step finds them
+//   in memory. After that a FileWatch makes steps fail if the file was cut or written to.
+// - Each matrix has a hash of all the bytes that it was packed from. If the system says that the model's
+//   files are the same and unchanged, they are not read (base/open_file.h: a change whose time was set back
+//   is noticed). Otherwise, or if that is not known, they are read and their hashes compared. So a model that
+//   was copied, touched or downloaded again is still mapped, and the next start skips the comparison.
+// - A file that fails a check is removed. The failing matrix is packed, the others are checked one by one,
+//   and the next start writes another file.
 //
-// The cache is only ever a saving: whatever goes wrong with it (no folder, no room, a write that fails), the
-// model loads without.
+// The cache is optional: if it fails (no folder, no space, a write error), the model loads without it.
 //
-// Kept weights are checked before they are used, not beside it. A start that maps them reads them all once,
-// as the first token would have: then nothing is computed of damaged weights, no step has to know of checks,
-// and what fails is packed anew without an error. A check in the background would end after short runs have.
+// Weights are checked before they are used, not in the background. A start that maps them reads them all
+// once, as the first token would. So damaged weights are never used, steps need not know of checks, and a
+// matrix that fails is packed again without an error. A background check would outlast short runs.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -47,7 +44,7 @@
 
 namespace weft::cpu {
 
-/// Of the packed panels' bytes, and of the file: to be raised with every change of packed_layout.h or
+/// The version of the packed panels' bytes and of the file. Raise it with every change of packed_layout.h or
 /// packed.cpp that moves them. The panels are the same for all instruction sets.
 inline constexpr std::uint32_t kPackedVersion = 6;
 
@@ -70,22 +67,24 @@ class PackedCache {
   PackedCache(const PackedCacheOptions& options, const PackedModel& model);
   ~PackedCache();
 
-  /// The file is there, and nothing wrong with it was found; otherwise matrices are added.
+  /// Whether the file exists and has passed all checks so far. Otherwise matrices are added.
   bool found() const { return file_ != nullptr && !dropped_; }
-  /// A matrix's (or several experts') panels; empty where the file has none of that name, type and shape, or
-  /// they are not what they should be. `source_hash` reads the bytes that they were packed from; what it
-  /// throws passes.
+  /// The panels of a matrix (or of several experts). Empty where the file has none of that name, type and
+  /// shape, or a check fails. `source_hash` hashes the bytes that they were packed from; its exceptions pass
+  /// through.
   std::span<const std::byte> find(std::string_view name, DType dtype, std::span<const std::int64_t> shape,
                                   std::size_t n_bytes, base::Pool& pool,
                                   const std::function<std::uint64_t()>& source_hash);
-  /// Keeps what `find` gave alive, and says whether it is still what it was. Null where it gave nothing.
+  /// Keeps the bytes that `find` returned alive, and checks that they are unchanged. Null where it returned
+  /// nothing.
   std::shared_ptr<const base::FileWatch> file() const { return file_; }
 
   void add(std::string_view name, DType dtype, std::span<const std::int64_t> shape,
            std::span<const std::byte> packed, std::uint64_t source_hash, base::Pool& pool);
-  /// All matrices were found or added: the file appears, or goes to large pages beside who uses it.
+  /// Call it after all matrices were found or added: writes the file, or starts moving a found one to large
+  /// pages in the background.
   void commit();
-  /// Blocks until what is mapped lies on the pages where it stays.
+  /// Blocks until mapped weights are on their final pages.
   void settle();
 
   struct Entry {
@@ -93,7 +92,7 @@ class PackedCache {
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
     std::uint64_t checksum = 0;     ///< Of the bytes.
-    std::uint64_t source_hash = 0;  ///< Of what they were packed from.
+    std::uint64_t source_hash = 0;  ///< Of the bytes that they were packed from.
   };
   struct Trailer {
     char magic[8] = {'W', 'E', 'F', 'T', 'P', 'A', 'C', 'K'};
