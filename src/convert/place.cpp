@@ -38,7 +38,7 @@ std::string gguf_name(std::string_view to, std::string_view ending, Place& place
     place.joined = true;
     to = to.substr(0, mark);
   }
-  // These have no ending, and what has one of its own keeps that.
+  // These names get no ending, or have one already.
   const bool ended = to == "ssm_a" || to == "ssm_d" || to.ends_with(".bias") || to.ends_with(".scale");
   if (ending.empty() && !ended) ending = ".weight";
   return std::string(to) + std::string(ending);
@@ -68,7 +68,7 @@ bool is_left_out(std::string_view name, const Family& family) {
   if ((family.traits & kLearnedCurve) != 0 && name.find(".act_fn.") != name.npos) return true;
   if ((family.traits & kBothSides) != 0 && name == "decoder.embed_tokens.weight") return true;
   if ((family.traits & kEncoder) == 0) return false;
-  // A classifier reads what is pooled; vectors have no use for it, nor for the head of training.
+  // A classifier reads the pooled row. Embeddings need neither the pooler nor the training head.
   const bool classifies = family.name.ends_with("ForSequenceClassification");
   if (!classifies && (name.find("pooler.") != name.npos || name.starts_with("head."))) return true;
   return name.starts_with("cls.") || name.starts_with("lm_head.") || name.starts_with("decoder.");

@@ -7,8 +7,8 @@
 
 namespace weft::engine {
 
-/// Throws Error where a sequence of at most `max_text` tokens cannot make room: kUnsupported because of the
-/// model or of parts that skip positions, kInvalidArgument because of n_keep. It reads only constants of the
+/// Throws Error where a sequence of at most `max_text` tokens cannot make room. kUnsupported: the model
+/// cannot, or parts skip positions. kInvalidArgument: n_keep is too large. It reads only constants of the
 /// context, so any thread may call it.
 void check_forgets(const Context& context, std::span<const EmbeddedPart> parts, int n_keep, int max_text);
 
@@ -16,8 +16,9 @@ struct Middle {
   Pos begin = 0;
   Pos n = 0;  ///< 0: nothing can be forgotten.
 };
-/// What to forget of a text: the older half behind the first `n_keep` positions, in whole pages where it is
-/// long enough for that. Layers with a window go on seeing one behind what is kept.
+/// The part of a sequence to forget: the older half after the first `n_keep` positions, in whole pages where
+/// it is long enough. If that forgets at least a page, a whole window stays after the first `n_keep`
+/// positions.
 Middle middle_of(const Context& context, SeqId seq, int n_keep);
 
 }  // namespace weft::engine

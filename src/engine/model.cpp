@@ -58,7 +58,7 @@ const char* feature_of(CpuIsa isa) {
 std::span<const std::byte> source_bytes(const model::WeightUse& use, const Shape& shape) {
   const gguf::TensorInfo& tensor = *use.tensor;
   if (shape.rank() == 3) return tensor.data;
-  // By the value's shape: the tensor's may have sizes of 1 besides.
+  // By the value's shape: the tensor's may have additional sizes of 1.
   const std::size_t row = row_bytes(tensor.dtype, shape.rank() == 1 ? 1 : shape[1].constant());
   return tensor.data.subspan(static_cast<std::size_t>(use.row_begin) * row,
                              static_cast<std::size_t>(use.n_rows) * row);

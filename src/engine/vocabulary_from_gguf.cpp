@@ -36,7 +36,7 @@ VocabularyKind read_kind(const gguf::File& file) {
                                            "\"; weft knows gpt2, gemma4, llama, bert, t5 and rwkv");
 }
 
-/// Kinds are numbered as in SentencePiece, 0 for those that are not set.
+/// Kinds are numbered as in SentencePiece; 0 is not set.
 std::optional<TokenKind> kind_of(std::int64_t type) {
   constexpr std::array kKinds = {TokenKind::kNormal,  TokenKind::kNormal,      TokenKind::kUnknown,
                                  TokenKind::kControl, TokenKind::kUserDefined, TokenKind::kUnused,

@@ -3,9 +3,9 @@
 // length, offset, type, shape and alignment is checked before it is used, work and memory are bounded by the
 // size of the file, and errors (weft::Error, kInvalidFile) name the key or tensor and what was expected.
 //
-// The rule: a file is refused only where what it means would be wrong or unsafe to read. A value of another
-// type is converted where nothing of it is lost. All else that is odd is read as a note says, which names the
-// key or tensor (File::notes).
+// The rule: a file is refused only where its meaning would be wrong or reading it unsafe. A value of another
+// type is converted if that loses nothing. Other oddities cost a note, which names the key or tensor and says
+// how it is read (File::notes).
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>

@@ -46,7 +46,7 @@ class Cursor {
     throw Error(code, (source.empty() ? "" : source + ": ") + about_subject() + problem);
   }
 
-  // Says what is odd, and how it is read.
+  // Notes an oddity and how it is read.
   void note(const std::string& what) { base::add_note(notes_, about_subject() + what); }
   std::vector<std::string> take_notes() { return std::move(notes_); }
 

@@ -27,9 +27,9 @@ inline constexpr std::int64_t kMaxConvTaps = 64;
 inline constexpr std::int64_t kMaxSsmState = 4096;
 inline constexpr double kMinFactor = 1e-6, kMaxFactor = 1e6;
 
-/// Reads an architecture's keys ("llama.block_count") with bounds. Errors name the key, what was found and
-/// what was expected. As of all that files say, only what would make the model another one is refused; what
-/// has no effect on it costs a note (HParams::notes).
+/// Reads an architecture's keys ("llama.block_count") with bounds. Errors name the key, its value and the
+/// expected one. A value that would give another model is refused; a wrong value without effect costs a note
+/// (HParams::notes).
 class Metadata {
  public:
   Metadata(const gguf::File& file, std::string architecture)

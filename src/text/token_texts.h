@@ -1,5 +1,5 @@
 #pragma once
-// Many short texts in one block of memory, and an index that finds them.
+// Many short strings in one block of memory, and an index that finds them.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace weft::text {
 
-/// Texts numbered from 0, at most 4 GiB in all.
+/// Strings numbered from 0, at most 4 GiB in all.
 class TokenTexts {
  public:
   void add(std::string_view text);
@@ -27,14 +27,14 @@ class TokenTexts {
   std::size_t longest_ = 0;
 };
 
-/// Finds texts of a TokenTexts, which must not change any more and outlives the index. Open addressing; texts
-/// from a file may be made to collide, so long probes change the hash's seed.
+/// Finds strings of a TokenTexts, which must not change any more and outlives the index. Open addressing;
+/// strings of a file may be chosen to collide, so long probes change the hash's seed.
 class TokenIndex {
  public:
-  /// Indexes the texts whose position is in `ids`. Of equal texts the first in `ids` is found.
+  /// Indexes the strings at the positions `ids`. The first in `ids` counts where strings are equal.
   TokenIndex(const TokenTexts& texts, const std::vector<Token>& ids);
   Token find(std::string_view text) const;
-  Token duplicate() const { return duplicate_; }  ///< An id whose text an earlier one has, or kNoToken.
+  Token duplicate() const { return duplicate_; }  ///< An id whose string an earlier one has, or kNoToken.
   std::size_t n_duplicates() const { return n_duplicates_; }
 
  private:

@@ -63,7 +63,7 @@ std::string piece_of(const Vocabulary& v, std::size_t id) {
   return result;
 }
 
-/// Of tokens with the same text the first is found; one that is in use before one that is not.
+/// The ids of non-empty tokens, unused ones last: the first of equal strings is found.
 std::vector<Token> ids_to_find(const Vocabulary& v) {
   std::vector<Token> ids;
   for (const bool unused : {false, true})
@@ -273,12 +273,12 @@ struct Tokenizer::Impl {
   text::TokenTexts texts;  ///< As the vocabulary writes them.
   text::TokenIndex index;
   std::vector<Token> ends;  ///< Ascending.
-  text::TokenTexts pieces;  ///< The bytes they stand for.
+  text::TokenTexts pieces;  ///< The bytes that tokens decode to.
   std::vector<TokenKind> kinds;
   std::vector<Strip> strip;
   Token bos, eos;
-  bool space_prefix;                        ///< encode() puts a space before a text, decode() takes it away.
-  Token front = kNoToken, back = kNoToken;  ///< Around a text.
+  bool space_prefix;                        ///< encode() puts a space before its input, decode() removes it.
+  Token front = kNoToken, back = kNoToken;  ///< Around the input.
   std::optional<text::SpecialMatcher> user_defined, special;
   std::optional<text::Normalizer> normalizer;  ///< Set with the cutter where the file has steps.
   std::optional<text::PieceCutter> cutter;

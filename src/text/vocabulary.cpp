@@ -40,7 +40,7 @@ void check_sizes(const Vocabulary& v) {
   if (bytes > 0xFFFF'FFFFu) invalid("tokenizer.ggml.tokens has more than 4 GiB of text");
 }
 
-/// A list may be longer than the tokens: then what comes after them is of no token.
+/// A list may be longer than the tokens: the last entries are then dropped.
 template <typename T>
 void fit(const char* key, std::vector<T>& list, Vocabulary& v) {
   const std::size_t n = v.tokens.size();
@@ -77,7 +77,7 @@ void mend_ids(Vocabulary& v) {
                 " tokens");
 }
 
-/// Types that the file does not give follow from the texts and from what ids are for.
+/// Derives missing types from the tokens' strings and special ids.
 void derive_kinds(Vocabulary& v) {
   v.kinds.assign(v.tokens.size(), TokenKind::kNormal);
   if (has_bytes(v.kind))
@@ -104,11 +104,11 @@ void mend_kinds(Vocabulary& v) {
 
 void mend_scores(Vocabulary& v) {
   if (v.kind != VocabularyKind::kSpm && v.kind != VocabularyKind::kUnigram) {
-    v.scores.clear();  // No use is made of them.
+    v.scores.clear();  // Not used.
     return;
   }
   if (v.scores.empty() && v.kind == VocabularyKind::kSpm) {
-    // SentencePiece's BPE scores tokens by the order in which it found them, which is that of their ids.
+    // SentencePiece's BPE scores tokens by the order in which it found them: the order of ids.
     for (std::size_t i = 0; i < v.tokens.size(); ++i) v.scores.push_back(-static_cast<float>(i));
     v.notes.emplace_back("tokenizer.ggml.scores is missing; tokens are merged in the order of their ids");
   }
@@ -118,11 +118,11 @@ void mend_scores(Vocabulary& v) {
     const TokenKind kind = v.kinds[i];
     if (kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kUnused)
       invalid(entry("scores", i) + " is not a number");
-    v.scores[i] = 0.0f;  // No text becomes this token.
+    v.scores[i] = 0.0f;  // encode() never makes this token.
   }
 }
 
-/// Which tokens stand around a text must be there.
+/// Tokens that are added around the input must exist.
 void mend_frame(Vocabulary& v) {
   const bool bert = v.kind == VocabularyKind::kWordPiece;
   const auto need = [&](std::optional<bool>& wanted, Token id, const std::string& name) {

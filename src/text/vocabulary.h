@@ -1,10 +1,9 @@
 #pragma once
-// What a file says about its tokens: plain data, not yet checked. Tokenizer's constructor checks all of it.
+// A file's vocabulary: plain data, not yet checked. Tokenizer's constructor checks all of it.
 //
 // The rule for files: a vocabulary is refused only where its tokens would be wrong or could not be read
-// safely; the error names the entry by its GGUF key. All else is mended, and a note names the key: ids that
-// are no tokens, texts that stand there twice, merges that make no token, types and scores that follow from
-// others.
+// safely. The error names the entry by its GGUF key. Other defects are repaired, and a note names the key:
+// ids without a token, duplicate tokens, merges that make no token, missing types and scores.
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -36,17 +35,17 @@ struct Vocabulary {
 
   Token bos = kNoToken, eos = kNoToken, eot = kNoToken, eom = kNoToken, unk = kNoToken;
   Token sep = kNoToken, pad = kNoToken, cls = kNoToken, mask = kNoToken;
-  std::vector<Token> ends;    ///< More tokens that the file says end a generation.
-  std::string chat_template;  ///< In Jinja, for what it ends an assistant's message with; empty: none.
+  std::vector<Token> ends;    ///< Further end tokens of the file.
+  std::string chat_template;  ///< In Jinja; gives the end of an assistant's message. Empty: none.
 
-  // Absent: what the kind of tokenizer (or its pre-tokenizer) wants.
-  std::optional<bool> add_bos, add_eos;     ///< Around a text. WordPiece: [CLS] before and [SEP] after it.
-  std::optional<bool> add_space_prefix;     ///< SPM, unigram: a text begins with a space that is not in it.
-  std::optional<bool> remove_extra_spaces;  ///< Unigram: none around a text, one between words.
+  // Absent: the default of the kind of tokenizer (or its pre-tokenizer).
+  std::optional<bool> add_bos, add_eos;     ///< Around the input. WordPiece: [CLS] before and [SEP] after it.
+  std::optional<bool> add_space_prefix;     ///< SPM, unigram: encode() puts a space before the input.
+  std::optional<bool> remove_extra_spaces;  ///< Unigram: none around the input, one between words.
   std::optional<bool> lowercase;            ///< WordPiece: true. BPE on words: false.
   std::optional<bool> strip_accents;        ///< WordPiece: as lowercase.
 
-  std::string charsmap;  ///< SPM, unigram: how a text is normalised (charsmap.h); empty: not at all.
+  std::string charsmap;  ///< SPM, unigram: how the input is normalised (charsmap.h); empty: not at all.
 
   /// The steps before the model, as JSON (text_steps.h). Where `normalizers` is set, these lists replace
   /// add_space_prefix, remove_extra_spaces, charsmap, lowercase and strip_accents.
@@ -57,17 +56,17 @@ struct Vocabulary {
   std::vector<Token> single_word;              ///< Count only where no word character is next to them.
   std::vector<Token> normalized;               ///< Are looked for, normalised, in the normalised input.
 
-  std::vector<std::string> notes;  ///< What was mended, a sentence each (Tokenizer::notes).
+  std::vector<std::string> notes;  ///< The repairs, a sentence each (Tokenizer::notes).
 };
 
 inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
-inline constexpr std::size_t kMaxTokenBytes = 4096;  ///< Of one token's text. Real ones stay below 1024.
+inline constexpr std::size_t kMaxTokenBytes = 4096;  ///< Of one token's string. Real ones stay below 1024.
 
-/// Mends what can be mended, with a note, and throws Error kInvalidFile where sizes or values contradict each
-/// other. `kinds` has an entry for each token then. Does not look into merges: the encoder does.
+/// Repairs harmless defects, each with a note. Throws Error kInvalidFile where sizes or values contradict
+/// each other. Afterwards `kinds` has an entry for each token. The encoder checks the merges.
 void mend(Vocabulary& vocabulary);
 
-/// The byte that "<0xHH>" means; nothing for any other text.
+/// The byte that "<0xHH>" means; nothing for any other string.
 std::optional<unsigned char> byte_of_text(std::string_view text);
 
 }  // namespace weft::text

@@ -1,6 +1,6 @@
 #pragma once
-// What the text so far does to logits: penalties for repeated tokens, and DRY for repeated sequences. Until
-// it is first applied it holds the text and nothing else.
+// Changes logits by the tokens so far: penalties for repeated tokens, and DRY for repeated sequences. Until
+// the first use it holds only the tokens.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,7 +18,7 @@ class History {
   /// The arguments must outlive it. Without a tokenizer DRY has no breakers.
   History(const SamplerParams& params, std::size_t n_vocab, const Tokenizer* tokenizer);
 
-  // Whether the parameters ask for it, whatever the text is.
+  // Whether the parameters ask for it.
   bool penalises() const { return penalises_; }
   bool has_dry() const { return has_dry_; }
 
@@ -29,10 +29,10 @@ class History {
   /// (multiplied where negative; Keskar et al. 2019), then loses c times the frequency penalty and once the
   /// presence penalty.
   void apply_penalties(Candidates& candidates);
-  /// DRY (p-e-w, text-generation-webui 2024): a token that would prolong a repetition of length m >= allowed,
-  /// that is one which followed an earlier copy of the last m tokens, loses multiplier * base^(m - allowed).
-  /// A repetition does not reach back beyond the token in which a breaker ends. Takes time linear in the
-  /// text.
+  /// DRY (p-e-w, text-generation-webui 2024): a token that followed an earlier copy of the last m tokens
+  /// would prolong a repetition of length m. If m >= allowed, its logit loses multiplier * base^(m -
+  /// allowed). A repetition does not reach back beyond the token in which a breaker ends. Takes time linear
+  /// in the number of tokens.
   void apply_dry(Candidates& candidates);
 
  private:
@@ -51,7 +51,7 @@ class History {
   const std::size_t n_vocab_;
   bool penalises_ = false;
   bool has_dry_ = false;
-  std::vector<Token> text_;  // Its beginning may be forgotten once no window reaches it.
+  std::vector<Token> text_;  // Its first tokens are dropped once no window reaches them.
 
   // Of text_[count_begin_ .. count_end_): how often each token occurs, and which do (with their places in
   // that list). Follows the window of the penalties when they are applied.
@@ -66,10 +66,10 @@ class History {
   bool dry_applied_ = false;
   std::optional<StringMatcher> breakers_;  // Has read all tokens so far. Null: no breakers.
   std::size_t since_breaker_ = 0;          // Tokens after the last one in which a breaker ended.
-  std::vector<std::size_t> matches_;       // Scratch, as long as the text: see measure_repetitions.
+  std::vector<std::size_t> matches_;       // Scratch, one per token of text_: see measure_repetitions.
   std::vector<std::int32_t> longest_;      // By token: the longest repetition that it would prolong; 0
                                            // between calls.
-  std::vector<Token> prolonging_;          // Those with longest_ > 0.
+  std::vector<Token> prolonging_;          // Tokens with longest_ > 0.
 };
 
 }  // namespace weft::engine
