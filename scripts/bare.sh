@@ -6,8 +6,8 @@
 # build/bare/TARGET.log.
 #
 # Needs root and debootstrap. Mounts live in a namespace of their own and end with the script. Settings of apt's and
-# pip's proxies and certificates are taken over. WEFT_BARE_CCACHE=DIR shares a compiler cache with the system; its times are
-# then not those of a first build.
+# pip's proxies and certificates are taken over. WEFT_BARE_CCACHE=DIR shares a compiler cache with the system; builds
+# are then faster than first builds.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 bare="$root/build/bare"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/steps.json: small models of four kinds in many pipelines of normalizers, pre-tokenizers and
-added tokens, with the ids that Hugging Face's tokenizers gives strings of many scripts (LONG: 20 scripts).
+"""Makes tests/data/tokenizers/steps.json: small models of four kinds in many pipelines of normalizers, pre-tokenizers and added
+tokens. Each has the ids that Hugging Face's tokenizers gives strings of many scripts (LONG: 20 scripts).
 
 Usage: make_step_vectors.py [COUNT COMMAND [SEED]]. With arguments, compares COUNT random strings for each pipeline instead.
 COMMAND FOLDER reads a JSON list of strings and writes the list of their ids. Needs the package tokenizers.

@@ -1,4 +1,4 @@
-// A watch tells whether mapped bytes are still those that the file had when it was opened.
+// A watch reports whether mapped bytes have changed since the file was opened.
 #include "base/file_watch.h"
 
 #include <gtest/gtest.h>

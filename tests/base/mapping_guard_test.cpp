@@ -1,4 +1,4 @@
-// A process lives where bytes of a mapped file are gone, and other faults do what they did before.
+// A process survives lost bytes of a mapped file. Other faults behave as without a guard.
 #include "base/mapping_guard.h"
 
 #include <gtest/gtest.h>

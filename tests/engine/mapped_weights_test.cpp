@@ -69,7 +69,7 @@ Changes losses() {
   };
 }
 
-/// After which the bytes are those that were mapped.
+/// Changes that leave the mapped bytes as they are.
 Changes harmless_changes() {
   return {
       {"removed", [](const fs::path& file) { fs::remove(file); }},
@@ -205,7 +205,7 @@ TEST_F(MappedWeights, OfOneModelAreNoMatterOfAnother) {
   other->check_weights();
 }
 
-/// Weights that were packed into memory lie in no file.
+/// Weights that were packed into memory need no file.
 TEST_F(MappedWeights, InMemoryNeedNoFile) {
   const auto model = Model::load(path, {.n_threads = 2});
   Context context(model, {.n_ctx = 256});

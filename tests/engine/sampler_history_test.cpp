@@ -117,7 +117,7 @@ TEST(Sampler, DryByHand) {
   const std::vector<float> logits(6, 0.0f);
   // "1 2 3 4 ... 1 2 3": 4 would prolong a repetition of three, by 0.5 * 2^(3 - 2).
   expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, -1.0, 0});
-  // The longest counts: 5 behind "2 3", 4 behind "1 2 3".
+  // The longest counts: 5 after "2 3", 4 after "1 2 3".
   expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 2, 3, 5, 1, 2, 3}), {0, 0, 0, 0, -1.0, -0.5});
   params.dry_allowed_length = 4;
   expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, 0, 0});
@@ -127,7 +127,7 @@ TEST(Sampler, DryByHand) {
     params.dry_breakers = std::move(breakers);
     return logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}, &letters);
   };
-  expect_near(with({"c"}), {0, 0, 0, 0, -0.5, 0});  // Only "3" is behind the breaker.
+  expect_near(with({"c"}), {0, 0, 0, 0, -0.5, 0});  // Only "3" follows the breaker.
   expect_near(with({"cd"}), {0, 0, 0, 0, 0, 0});
   expect_near(with({"dc"}), {0, 0, 0, 0, -2.0, 0});
   expect_near(with({}), {0, 0, 0, 0, -2.0, 0});

@@ -65,8 +65,8 @@ def closure(direct: dict[str, set[str]], layer: str) -> set[str]:
 def read_links(text: str) -> tuple[dict[str, str], dict[str, set[str]]]:
     """Lines `target;folder;link;link...` to folder -> layer and layer -> linked layers.
 
-    A layer of DESIGN without a line is optional and was not configured (its library is not installed). Its folder
-    follows from its name, and its links are those that the design allows: its sources are checked on every machine.
+    A layer of DESIGN without a line is optional and was not configured (its library is not installed). Its folder follows from
+    its name. Its links are all that the design allows, so its sources are checked on every machine.
     """
     folders = {"src/" + layer.replace("_", "/"): layer for layer in DESIGN}
     direct = {layer: set(links) for layer, links in DESIGN.items()}
@@ -180,7 +180,7 @@ def self_test(links: str) -> list[str]:
 
 
 def includes_missed(links: str) -> list[str]:
-    """Plants wrong includes in a small tree; returns those that were not found."""
+    """Plants wrong includes in a small tree; returns the missed ones."""
     missed = []
     # A small tree with a header a layer, right as it stands; then one wrong line at a time.
     folders, _ = read_links(links)

@@ -166,7 +166,7 @@ TEST_P(PlanKeepsWeights, ThatWereSetBeforeAStepOrRead) {
   changing.set_graph(read);
   changing.run({{"n", 1}}, {{"x", x}});
   Floats z = changing.read("z");
-  // The same weight, multiplied with and read element by element, is laid out otherwise.
+  // The same weight has another layout in a matrix product than in element-wise ops.
   Graph elements;
   const Value in = elements.input("x", {1, 4});
   elements.output("p.more", in * 1.0f);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """run.py BUILD FOLDER [PYTEST ARGUMENTS...]: the tests of the Python package, from a wheel in an empty environment.
 
-The wheel is made of the library in BUILD. --plugins, --lm-eval, --onnx, --types or --ray as the first argument: the tests of
-the plugins, of models in ONNX's format, of the types, or of a cluster, in an environment with the packages that they need."""
+The wheel is made of the library in BUILD. The first argument may be --plugins, --lm-eval, --onnx, --types or --ray: then only the
+tests of that kind run, in an environment with the packages that they need."""
 import os
 import subprocess
 import sys

@@ -587,7 +587,7 @@ def double(name, *shape):
 
 
 def of_64_bits(name, nodes, inputs, outputs, given, **initializers):
-    """A case: a model, what it is given, and how it is called."""
+    """A case: a model, its inputs, and its name."""
     return pytest.param(model_of(nodes, inputs, outputs, initializers.items()), given, id=name)
 
 

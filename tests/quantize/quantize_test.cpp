@@ -358,7 +358,7 @@ TEST_F(Quantize, SaysWhichRulesHaveNoEffect) {
               testing::IsEmpty());
   EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"nosuch", DType::kQ8_0}}}),
               testing::ElementsAre(HasSubstr("'nosuch' fits no matrix")));
-  // Norms are no matrices, so a rule of theirs does nothing.
+  // Norms are not matrices, so a rule for them has no effect.
   EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"attn_norm", DType::kQ8_0}}}),
               testing::ElementsAre(HasSubstr("'attn_norm' fits no matrix")));
   EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"blk", DType::kQ8_0}, {"ffn_down", DType::kF16}}}),

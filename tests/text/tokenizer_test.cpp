@@ -369,7 +369,7 @@ TEST(VocabularyNotes, OfEqualTextsTheFirstThatIsInUseIsFound) {
   late.kinds[259] = TokenKind::kUnused;
   const Token hello = add_token(late, "hello", TokenKind::kNormal);
   EXPECT_THAT(Tokenizer(late).encode("hello"), ElementsAre(hello));
-  // Special ones, in a text that may have them.
+  // The same for control tokens.
   Vocabulary twice = hello_bpe();
   const Token first = add_token(twice, "<m>", TokenKind::kControl);
   add_token(twice, "<m>", TokenKind::kControl);
