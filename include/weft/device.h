@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// The devices that this machine offers, and how a model is spread over them.
+// The devices of this machine, and the placement of a model on them.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace weft {
 
-/// How fast a device is.
+/// The speed of a device.
 struct DeviceSpeed {
-  double bytes_per_second = 0.0;  ///< Of weights streamed through, one token at a time.
-  double flops = 0.0;             ///< Multiplications and additions of products of many tokens, per second.
-  double step_seconds = 0.0;      ///< Of a step that does next to nothing.
+  double bytes_per_second = 0.0;  ///< Weights read per second in decode.
+  double flops = 0.0;         ///< Multiplications and additions per second in matrix products of many tokens.
+  double step_seconds = 0.0;  ///< The time of an almost empty step.
   double copy_bytes_per_second = 0.0;  ///< Between the host's memory and the device's.
 };
 
@@ -26,61 +26,62 @@ struct DeviceInfo {
   std::string description = {};    ///< For people: the processor's name.
   std::uint64_t memory_total = 0;  ///< Bytes.
   std::uint64_t memory_free = 0;
-  int n_threads = 0;         ///< Of a CPU: how many it uses by default. 0 elsewhere.
-  bool beside_host = false;  ///< Steps run beside the host, which goes on meanwhile.
+  int n_threads = 0;         ///< A CPU's default number of threads. 0 for other devices.
+  bool beside_host = false;  ///< Steps run asynchronously to the host.
   bool on_host_cpu = false;  ///< It computes with the host's cores: the CPU, and drivers that do.
   std::vector<std::string> features = {};  ///< Instruction sets and abilities that weft uses here.
-  /// What the backend knows of it, not measured: placement weighs devices by it. 0: as usual for its kind.
+  /// As the backend knows it, not measured. Placement weighs devices by it. 0: the usual speed of its kind.
   DeviceSpeed speed = {};
 };
 
 /// Backends and their devices (weft/backend.h). A program with a backend of its own adds it to a registry.
 class Registry;
 
-/// The CPU and the backend modules (weft_backend_*.so) beside the program or library, in its folder `weft`,
-/// and in `folders`.
+/// The CPU and the backend modules (weft_backend_*.so) in the folder of the program or library, in its
+/// subfolder `weft`, and in `folders`.
 std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> folders = {});
 
-/// A launcher (mpirun) starts a program several times, on one machine or many, and the first process leads: its
-/// devices are those of all. Programs that are to be started so call this before anything else: in each of the
-/// other processes it computes for the first one until that ends, and returns true. It returns false at once in
-/// the first one, and where no launcher is. Throws Error.
+/// For programs that a launcher (mpirun) starts several times, on one machine or many. The first process
+/// leads and has the devices of all. Such a program calls this before anything else. In the first process,
+/// and without a launcher, it returns false at once. In each other process it computes for the first one
+/// until that ends, and then returns true. Throws Error.
 bool follow();
 
-/// Never empty: the CPU is always there, and stands first.
+/// Never empty: the CPU is always the first.
 std::vector<DeviceInfo> devices(const Registry& registry);
 std::vector<DeviceInfo> devices();
 /// Modules that were found but cannot be used here, each with the reason.
 std::vector<std::string> problems(const Registry& registry);
 
-/// Places on the device whatever has a name in which the pattern is found: weights, states, results of nodes.
-/// Of several pins that match the last one wins.
+/// Places weights, states and results of nodes whose names contain the pattern on the device. If several pins
+/// match, the last one wins.
 struct Pin {
   std::string pattern = {};  ///< A regular expression (PCRE2).
   std::string device = {};
 };
 
-/// How a model is spread over devices. What is left open is placed where a step costs least.
+/// The placement of a model on devices. Nodes without a rule are placed where a step costs least.
 struct PlacementParams {
-  /// Names of devices as `devices` lists them; NAME=DEVICE opens a device under another name, also once more.
-  /// The CPU is always added, for what the others leave. Empty: all GPUs, unless n_layers is 0, and the
-  /// devices of pins; where there is no GPU and n_layers asks for layers, a driver that computes on the CPU.
+  /// Names of devices as `devices` lists them. NAME=DEVICE opens a device under another name, also a second
+  /// time. The CPU is always added and takes the rest. Empty: all GPUs, unless n_layers is 0, and the devices
+  /// of pins. Without a GPU, if n_layers asks for layers, a driver that computes on the CPU.
   std::vector<std::string> devices = {};
-  /// How many layers, counted from the last, go to those devices. One more than the model has: the output
-  /// too. -1: as many as fit.
+  /// The number of layers, counted from the last, on these devices. One more than the model has: the output
+  /// too. -1: all that fit.
   int n_layers = -1;
-  std::vector<float> shares = {};  ///< Parts of them. Empty: by speed (CPUs) or memory; of rows, equal ones.
-  /// Not layers but heads, with their caches, and the rows of matrices are divided, by the same shares.
+  std::vector<float> shares =
+      {};  ///< Each device's share. Empty: by speed (CPUs) or memory; equal shares of rows.
+  /// Divides heads, with their caches, and rows of matrices instead of layers, by the same shares.
   bool split_rows = false;
   bool experts_on_cpu = false;
   std::vector<Pin> pins = {};
-  /// Refuse what does not fit into a device's free memory, which also decides n_layers where it is -1.
+  /// Refuse a placement that exceeds a device's free memory. That also decides n_layers where it is -1.
   bool fit = true;
-  // What is expected of contexts, for the fit.
-  int n_ctx = 0;  ///< 0: as a context's default.
+  // The expected contexts, for `fit`.
+  int n_ctx = 0;  ///< 0: a context's default.
   int n_sequences = 1;
   int n_ubatch = 512;
-  int n_source = 0;  ///< 0: as a context's default.
+  int n_source = 0;  ///< 0: a context's default.
 };
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 #pragma once
-// Rows of numbers that stand in a prompt in the place of tokens: a picture, or a part of one.
+// Embeddings that replace tokens in a prompt: an image, or a part of one.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -11,24 +11,24 @@
 namespace weft {
 
 struct EmbeddedPart {
-  int first = 0;  ///< Its first place in the prompt.
-  int n = 0;      ///< Places, and rows. Each of them has token() in the prompt.
+  int first = 0;  ///< Index of its first token in the prompt.
+  int n = 0;      ///< Number of tokens and rows. Each of these tokens is token().
   /// n rows of n_embd floats, as the first layer reads them.
   std::shared_ptr<const float> rows = nullptr;
-  int n_embd = 0;  ///< That of the model: ModelInfo::n_embd_input.
-  /// The same id means the same rows: from 0 to kMaxId. What was computed of a text is found again by it.
+  int n_embd = 0;  ///< As the model: ModelInfo::n_embd_input.
+  /// Identifies the rows in the prefix cache: the same id means the same rows. From 0 to kMaxId.
   std::int32_t id = 0;
-  /// Its rows see each other both ways. Then it is computed in one step and has n_ubatch rows at most.
+  /// Bidirectional attention among its rows. Then it is computed in one step and has at most n_ubatch rows.
   bool both_ways = false;
-  /// The rows are those of a grid so wide, line by line, in models that tell lines and columns apart (M-RoPE:
-  /// ModelInfo::axes). 0: they follow one another as text does.
+  /// The width of the grid of rows, line by line, in models with positions of lines and columns (M-RoPE:
+  /// ModelInfo::axes). With 0 the rows follow one another like tokens.
   int grid_width = 0;
 
   int grid_height() const { return grid_width > 0 ? n / grid_width : 0; }
-  /// Positions by which what stands behind it turns further on, in such models.
+  /// In such models: the positions by which later tokens advance.
   int extent() const { return grid_width > 0 ? std::max(grid_width, grid_height()) : n; }
   static constexpr std::int32_t kMaxId = INT32_MAX - 2;
-  /// What stands for it among tokens: below kNoToken.
+  /// The token that represents it in prompts: below kNoToken.
   Token token() const { return -2 - id; }
 };
 

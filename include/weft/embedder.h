@@ -1,14 +1,13 @@
 #pragma once
-// Texts to vectors, and to scores.
+// Embeddings and scores of documents.
 //
 //   weft::Embedder embedder(weft::Model::load("all-MiniLM-L6-v2.gguf"));
 //   std::vector<float> vectors = embedder.embed(texts);
 //
-// A class of its own beside Context, as nothing that a context is about is there in an encoder: no cache, no
-// sequences that go on, no token to choose. Texts go in as they are and are forgotten with the call. Many of
-// them are computed in one step, one behind another and without padding, and pooled where they are computed;
-// a text's vector has the same bits whoever is computed beside it. On a decoder it keeps a context of its
-// own, so that who wants vectors need not ask which kind of model there is.
+// Separate from Context: encoders have no KV cache, sequences or sampler, and keep nothing between calls.
+// Inputs are concatenated without padding, computed in common steps and pooled on the device. A vector has
+// the same bits in any batch. On a decoder the embedder keeps a context of its own, so callers need not know
+// the kind of the model.
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -24,46 +23,45 @@
 namespace weft {
 
 struct EmbedderParams {
-  int n_tokens = 0;   ///< Of a text, at most. 0: what the model was trained for, at most 8192.
-  int n_threads = 0;  ///< 0: as many as there are cores.
-  std::vector<AdapterUse> adapters = {};  ///< That texts are read with, on a decoder.
+  int n_tokens = 0;   ///< The most tokens of an input. 0: the training length, at most 8192.
+  int n_threads = 0;  ///< 0: the number of cores.
+  std::vector<AdapterUse> adapters = {};  ///< For decoders.
 };
 
-/// A text as an embedder reads it. What it refers to must live as long as the call.
+/// An input of an embedder. The tokens must live until the call returns.
 struct TextTokens {
   std::span<const Token> tokens;
-  /// Where its second part begins, as a document behind a query; -1: it has none. Only models with types of
-  /// tokens (BERT's) know the difference.
+  /// The index of its second part, for example the document after a query; -1: none. Only models with token
+  /// types (BERT) use it.
   int second = -1;
 };
 
-/// Used by one thread at a time. Holds the model alive.
+/// Used by one thread at a time. Keeps the model alive.
 class Embedder {
  public:
-  /// Texts share a step up to so many tokens: weights are read often enough for them, and what a step writes
-  /// stays in the processor's caches.
+  /// Inputs share a step up to this many tokens. That is enough for each pass over the weights, and results
+  /// of a step stay in the processor's caches.
   static constexpr int kTokensOfStep = 1024;
 
-  /// Reserves what steps compute in. Throws Error: kInvalidArgument for params, and what devices throw.
+  /// Reserves the workspace. Throws Error: kInvalidArgument for params, and errors of devices.
   Embedder(std::shared_ptr<const Model> model, const EmbedderParams& params = {});
   ~Embedder();
   Embedder(Embedder&&) noexcept;
   Embedder& operator=(Embedder&&) noexcept;
 
   const Model& model() const;
-  int max_tokens() const;  ///< Of a text.
+  int max_tokens() const;  ///< Of an input.
   int dimensions() const;  ///< Of a vector.
-  int n_scores() const;    ///< Of a text; 0: the model does not rank.
+  int n_scores() const;    ///< Of an input; 0: the model does not rank.
 
-  /// A vector of dimensions() for each text, one behind another in the texts' order; with kNone one for each
-  /// token of each text. They are not normalised. Throws Error kInvalidArgument for a text that is empty, has
-  /// a token that there is not, or is longer than max_tokens(), and what devices throw; an embedder can be
-  /// used again after that.
+  /// A vector of dimensions() floats for each input, in their order; with kNone one for each token. They are
+  /// not normalised. Throws Error kInvalidArgument for an empty input, an unknown token, or more than
+  /// max_tokens() tokens, and errors of devices. The embedder can be used again after an error.
   std::vector<float> embed(std::span<const TextTokens> texts, Pooling pooling);
-  /// Pooled as the model's file says.
+  /// With the pooling of the model's file.
   std::vector<float> embed(std::span<const TextTokens> texts);
-  /// n_scores() for each text, as the model's classifier gives them. Throws as embed does, and kUnsupported
-  /// where the model has none.
+  /// The n_scores() of the model's classifier for each input. Throws as embed does, and kUnsupported where
+  /// the model has no classifier.
   std::vector<float> score(std::span<const TextTokens> texts);
 
   struct Impl;
@@ -72,13 +70,13 @@ class Embedder {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Scales a vector to the length 1; one of zeros stays. A model that was trained for it (Matryoshka) is
-/// useful with the first numbers of its vectors: cut first, then normalise.
+/// Scales a vector to length 1; a zero vector stays. With models trained for it (Matryoshka), vectors may be
+/// truncated: do that before normalising.
 void normalise(std::span<float> vector);
 
-/// A query and a document as one text, with the special tokens that rerankers read around them. Tokens of the
-/// document that would be more than max_tokens in all are left out; throws Error kInvalidArgument where the
-/// query alone leaves it no room.
+/// A query and a document as one input, with the special tokens of rerankers. The document is truncated so
+/// that there are at most max_tokens in all. Throws Error kInvalidArgument where the query alone leaves it no
+/// room.
 struct TokenPair {
   std::vector<Token> tokens;
   int second = -1;  ///< See TextTokens.
@@ -86,7 +84,7 @@ struct TokenPair {
 TokenPair pair_tokens(const Tokenizer& tokenizer, std::string_view query, std::string_view document,
                       int max_tokens);
 
-/// The same for many documents of one query, which is encoded once. The tokenizer must outlive it.
+/// The same for one query, which is encoded once, and many documents. The tokenizer must outlive it.
 class PairTokens {
  public:
   /// Throws as pair_tokens does.
@@ -95,32 +93,32 @@ class PairTokens {
 
  private:
   const Tokenizer* tokenizer_;
-  std::size_t max_document_;   // Tokens of it.
-  std::vector<Token> before_;  // A document's: the query, and the marks around it.
+  std::size_t max_document_;   // The most tokens of a document.
+  std::vector<Token> before_;  // Tokens before a document: the query and its special tokens.
   std::vector<Token> behind_;
 };
 
-/// A text's tokens with what the model wants around them. One that is empty has the token that texts begin
-/// with, where there is one: so it has a vector of its own.
+/// The tokens of a string with the special tokens around them. An empty string becomes the first special
+/// token, if there is one, so it has a vector.
 std::vector<Token> tokens_of_text(const Tokenizer& tokenizer, std::string_view text);
 
-/// A document's place in an order.
+/// A ranked document.
 struct Ranked {
-  int index = 0;       ///< Among the documents as they were given.
-  float score = 0.0f;  ///< How well it answers, from 0 to 1: the sigmoid of the classifier's number.
+  int index = 0;       ///< In the given documents.
+  float score = 0.0f;  ///< Relevance from 0 to 1: the sigmoid of the classifier's output.
 };
-/// Scores in their order, the best first; among equals in the order of documents.
+/// Sorts by score, the best first; equal scores in the order of documents.
 std::vector<Ranked> rank(std::span<const float> scores);
 
 struct RankedTexts {
   std::vector<Ranked> ranked;
-  std::size_t n_tokens = 0;  ///< That were read.
+  std::size_t n_tokens = 0;  ///< Computed tokens.
 };
-/// Documents by how well they answer a query, each read with it (pair_tokens). Throws as Embedder::score and
-/// pair_tokens do, and Error kUnsupported for a model that gives a text several scores.
+/// Ranks documents by relevance to a query; each is scored together with it (pair_tokens). Throws as
+/// Embedder::score and pair_tokens do, and Error kUnsupported for a model with several scores per input.
 RankedTexts rank(Embedder& embedder, std::string_view query, std::span<const std::string> documents);
 
-/// At most n of a text's tokens: the first ones, and the last one where the tokenizer puts a mark there.
+/// At most n of the tokens: the first ones, and the last one if the tokenizer adds a special token there.
 std::vector<Token> cut_tokens(const Tokenizer& tokenizer, std::vector<Token> tokens, int n);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 #pragma once
-// Generation of one text: prompt in, tokens out. The loop that `weft run`, `weft chat` and small programs
+// Generates one completion: prompt in, tokens out. The loop that `weft run`, `weft chat` and small programs
 // share.
 #include <functional>
 #include <initializer_list>
@@ -25,18 +25,18 @@ enum class StopReason : std::uint8_t {
   kStopString,
   kCancelled,
   kTimeout,  ///< A deadline of the request (RequestParams).
-  kError,    ///< A device or memory failed again and again, or a constraint did.
+  kError,    ///< A device or memory failed repeatedly, or a constraint failed.
 };
 /// "end", "length", "context", "stop", "cancelled", "timeout", "error"
 std::string_view name(StopReason reason);
 
 struct GenerateParams {
-  /// Of the prompt, in their order; in their places it has their tokens (EmbeddedPart::token).
+  /// The embedded parts of the prompt, in their order. At their places the prompt has EmbeddedPart::token.
   std::vector<EmbeddedPart> parts = {};
-  /// Of the parts that the sequence holds already, n less EmbeddedPart::extent, together.
+  /// The sum of n - EmbeddedPart::extent over the parts that the sequence already holds.
   Pos n_skipped = 0;
   int n_predict = -1;       ///< < 0: until an end token or the context is full.
-  bool ignore_end = false;  ///< Go on past end tokens.
+  bool ignore_end = false;  ///< Continue after end tokens.
   /// Strings that end the generation; the result excludes them. None is empty. They match wherever tokens cut
   /// them. The string that is complete first counts; if several end at one byte, the longest. A string may
   /// contain control tokens, even where the result excludes those.
@@ -49,12 +49,12 @@ struct GenerateParams {
   /// only. The generation ends where the constraint allows only end tokens, also with ignore_end. Null: no
   /// constraint. An exception of the constraint ends the generation.
   TokenConstraint* constraint = nullptr;
-  /// Control tokens stand in the text too, as the vocabulary writes them; end tokens never do.
+  /// The completion contains control tokens too, as the vocabulary writes them, but never end tokens.
   bool special = false;
-  int n_chunk = 0;  ///< Cut the prompt into pieces of this many tokens. 0: as the context likes.
-  /// Called with valid UTF-8 as it is complete; returning false stops (kCancelled).
+  int n_chunk = 0;  ///< Chunk the prompt into this many tokens. 0: Context::batch_size.
+  /// Called with new complete characters (UTF-8). Returning false stops (kCancelled).
   std::function<bool(std::string_view)> on_text = {};
-  /// Called while the prompt is computed, with the tokens done so far; returning false stops.
+  /// Called during prefill with the number of computed tokens. Returning false stops.
   std::function<bool(int)> on_prefill = {};
 };
 
@@ -68,11 +68,11 @@ struct Generation {
   int n_decoded = 0;       ///< Steps after the prompt.
 };
 
-/// Appends `prompt` to sequence `seq` and generates. Of a model that reads a source (ModelInfo::reads_source)
-/// the prompt is that, and the sequence must be empty: it gets the text alone. Context::cancel() ends it with
-/// StopReason::kCancelled. The sequence keeps the prompt and what was generated, except a last token that was
-/// not computed. Throws Error kInvalidArgument for wrong parameters, and where the prompt does not fit the
-/// context, with both numbers; nothing has changed then.
+/// Appends `prompt` to sequence `seq` and generates. An encoder-decoder model (ModelInfo::reads_source)
+/// encodes the prompt as its source. Its sequence must be empty, and gets only the generated tokens.
+/// Context::cancel() ends the generation with StopReason::kCancelled. The sequence keeps the prompt and the
+/// generated tokens, except a last token that was not computed. Throws Error kInvalidArgument and changes
+/// nothing for wrong parameters, and where the prompt does not fit the context, with both numbers.
 Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
                     const GenerateParams& params = {}, SeqId seq = 0);
 inline Generation generate(Context& context, Sampler& sampler, std::initializer_list<Token> prompt,

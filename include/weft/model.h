@@ -27,7 +27,8 @@ namespace engine {
 struct ModelImpl;
 }
 
-/// Which kernels the CPU uses. kBest is what the machine can do; the others are for tests and comparison.
+/// The CPU kernels. kBest selects the best that the machine supports; the others are for tests and
+/// comparison.
 enum class CpuIsa : std::uint8_t {
   kBest,
   kGeneric,
@@ -44,22 +45,21 @@ enum class CpuIsa : std::uint8_t {
 /// file (general.type "adapter", adapter.type "lora"), made for the same architecture.
 struct AdapterFile {
   std::filesystem::path path = {};
-  std::string name = {};  ///< Under which it is known; empty: the file's general.name, else its own.
+  std::string name = {};  ///< Empty: the file's general.name, otherwise the file's name.
 };
 
-/// Vectors that are added to what layers pass on, for every text: tensors direction.N of a GGUF file behind
-/// layer N. Those of several files are summed.
+/// Vectors that are added to the outputs of layers, for every sequence: tensor direction.N of a GGUF file
+/// after layer N. Vectors of several files are summed.
 struct ControlVectorFile {
   std::filesystem::path path = {};
   float scale = 1.0f;
 };
 
 struct ModelParams {
-  int n_threads = 0;  ///< Of the CPU, for loading: at most 1024. 0: as many as there are cores.
+  int n_threads = 0;  ///< CPU threads for loading, at most 1024. 0: the number of cores.
   CpuIsa isa = CpuIsa::kBest;
   PlacementParams placement = {};
-  /// Of the first so many layers, experts stay with the CPU, as PlacementParams::experts_on_cpu has it for
-  /// all.
+  /// Experts of the first n_cpu_moe layers stay with the CPU. PlacementParams::experts_on_cpu: of all layers.
   int n_cpu_moe = 0;
   std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
   /// The CPU packs weights into the order in which its kernels read them. Without packing, weights are used
@@ -70,8 +70,8 @@ struct ModelParams {
   /// of packing (see check_weights()). It is made where it is missing; empty: none. If the folder cannot be
   /// used, the model loads without it.
   std::filesystem::path pack_cache = {};
-  /// The folder's size at most: the least recently loaded models are removed first. The last 5 % of a disk
-  /// stay free, too.
+  /// The most bytes of the folder: the least recently loaded models are removed first. 5 % of the disk also
+  /// stay free.
   std::uint64_t pack_cache_bytes = std::uint64_t{64} << 30;
   /// Byte-level BPE: the pre-tokenizer to use instead of the one that the file names ("gpt-2", "llama-bpe",
   /// ...). Empty: the file's.
@@ -79,11 +79,11 @@ struct ModelParams {
   /// A chat template to use instead of the file's. Its end of an assistant's message ends generations, too.
   /// Throws Error kInvalidFile where it does not parse. Empty: the file's.
   std::string chat_template = {};
-  /// Adapters that texts can be written with (ContextParams::adapters, Context::set_adapters). Loading them
-  /// changes nothing for texts without. They are numbered as they stand here.
+  /// Adapters that sequences can use (ContextParams::adapters, Context::set_adapters). Loading them does not
+  /// change sequences without adapters. They are numbered in this order.
   std::vector<AdapterFile> adapters = {};
   std::vector<ControlVectorFile> control_vectors = {};
-  /// The layers that control vectors are added behind, first and last; -1: all that they have.
+  /// The first and last layer that control vectors are added after; -1: all layers of the vectors.
   int first_control_layer = -1;
   int last_control_layer = -1;
   /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error
@@ -91,9 +91,9 @@ struct ModelParams {
   std::function<bool(float)> progress = {};
 };
 
-/// How a text's hidden states become one vector.
+/// How the hidden states of an input become one vector.
 enum class Pooling : std::uint8_t {
-  kNone,  ///< They do not: each token keeps its own.
+  kNone,  ///< No pooling: one vector for each token.
   kMean,
   kCls,   ///< The first token's.
   kLast,  ///< The last token's.
@@ -102,18 +102,17 @@ enum class Pooling : std::uint8_t {
 struct ModelInfo {
   std::string name = {};
   std::string architecture = {};
-  /// As the file calls it, "Q4_K_M"; where it says nothing, the type most weights have, "q4_K".
+  /// As the file names it, "Q4_K_M"; otherwise the type of most weights, "q4_K".
   std::string quantisation = {};
   std::int64_t n_parameters = 0;
   std::int64_t file_bytes = 0;
   std::int64_t weight_bytes =
-      0;  ///< In memory, as the devices hold them; of an inspected file, as a CPU would.
-  bool weights_mapped =
-      false;  ///< They lie in a mapped file: the cache of packed weights, or the model's own.
+      0;  ///< In memory, as the devices hold them; for an inspected file, as a CPU would.
+  bool weights_mapped = false;  ///< In a mapped file: the cache of packed weights, or the model's own.
   int n_vocab = 0;
   int n_ctx_train = 0;
   int n_embd = 0;
-  int n_embd_input = 0;  ///< Numbers of a row that stands in a token's place: n_embd, or a multiple of it.
+  int n_embd_input = 0;  ///< Size of an embedding that replaces a token: n_embd, or a multiple of it.
   int n_layers = 0;
   int n_heads = 0;  ///< 0 in models without attention.
   int n_kv_heads = 0;
@@ -121,15 +120,15 @@ struct ModelInfo {
   /// Keys and queries turn by positions of several axes (M-RoPE): see Batch::stand_at.
   bool axes = false;
   bool recurrent =
-      false;  ///< Some layers keep a running state: texts are removed and copied as a whole only.
-  /// Reads texts both ways and writes none: it is for an Embedder, and there is no Context of it.
+      false;  ///< Some layers have a recurrent state: sequences are removed and copied as a whole only.
+  /// An encoder with bidirectional attention: for an Embedder. It has no Context.
   bool encoder = false;
-  /// Writes texts about a source, which it reads both ways first (Context::set_source): an encoder and a
-  /// decoder.
+  /// An encoder-decoder model. The encoder reads a source with bidirectional attention first
+  /// (Context::set_source), then the decoder generates.
   bool reads_source = false;
-  Token first_token = kNoToken;      ///< That each text of such a model begins with.
-  bool ranks = false;                ///< An encoder that gives texts scores (Embedder::score).
-  Pooling pooling = Pooling::kMean;  ///< As the file says, if it does.
+  Token first_token = kNoToken;      ///< The first token of each sequence of such a model.
+  bool ranks = false;                ///< An encoder with a classifier (Embedder::score).
+  Pooling pooling = Pooling::kMean;  ///< As the file says, otherwise the mean.
 };
 
 /// An adapter that was loaded with a model.
@@ -138,10 +137,10 @@ struct AdapterInfo {
   std::filesystem::path path = {};
   int rank = 0;  ///< The largest.
   float alpha = 0.0f;
-  int n_tensors = 0;  ///< Of the model, that it adds to.
+  int n_tensors = 0;  ///< Tensors of the model that it changes.
 };
 
-/// An adapter that a text is written with, and how much of it.
+/// An adapter of a sequence, and its scale.
 struct AdapterUse {
   int adapter = 0;  ///< Its place in ModelParams::adapters.
   float scale = 1.0f;
@@ -150,8 +149,8 @@ struct AdapterUse {
 
 class Model {
  public:
-  /// Reads a GGUF file, or a set of files by one of them. Everything is checked before memory is allocated.
-  /// Throws Error: kInvalidArgument for params, else it names the key or tensor and what was expected.
+  /// Reads a GGUF file, or a split set by one of its files. Everything is checked before memory is allocated.
+  /// Throws Error: kInvalidArgument for params; other errors name the key or tensor and the expected value.
   static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelParams& params = {});
   ~Model();
 
@@ -179,11 +178,12 @@ class Model {
   /// bytes are hashed for check_weights(). Otherwise both happen while the model is used.
   void settle() const;
   const Tokenizer& tokenizer() const;
-  /// Null where the file has none. Models that read a source have one: the last question is the source.
+  /// Null where the file has none. Encoder-decoder models always have one, which makes the last question the
+  /// source.
   const ChatTemplate* chat_template() const;
   std::span<const AdapterInfo> adapters() const;
-  /// What of the file was not as it should be, and how it is read: a sentence each, with the key's name. For
-  /// the program's log.
+  /// Oddities of the file, and how they are read: a sentence each, with the key's name. For the program's
+  /// log.
   std::span<const std::string> notes() const;
 
   const engine::ModelImpl& impl() const { return *impl_; }
@@ -197,7 +197,7 @@ class Model {
 /// ModelParams. Its notes() are about the file.
 Tokenizer load_tokenizer(const std::filesystem::path& path, std::string_view pre_tokenizer = {});
 
-/// What a GGUF file holds, without loading it.
+/// The contents of a GGUF file, without loading it.
 struct FileInfo {
   struct Entry {
     std::string key = {};
@@ -218,32 +218,32 @@ struct FileInfo {
   /// Set where the file holds a model that weft can run; otherwise `problem` says why not.
   std::optional<ModelInfo> model = {};
   std::string problem = {};
-  /// What a context on the CPU would keep of one text that fills it; zeros where there is no model.
+  /// The cache of a full context with one sequence on the CPU; zeros without a model.
   struct Cache {
     int n_ctx = 0;
     std::string type = {};              ///< "bf16"; "q8_0, f16" where keys and values differ.
-    std::uint64_t bytes = 0;            ///< Layers with a sliding window keep little more than that.
-    std::uint64_t bytes_per_token = 0;  ///< By which it grows with each token, once windows are full.
+    std::uint64_t bytes = 0;            ///< Layers with a sliding window keep little more than the window.
+    std::uint64_t bytes_per_token = 0;  ///< Growth with each token once windows are full.
   };
   Cache cache = {};
 };
-/// Throws Error kInvalidArgument for a context that there cannot be.
+/// Throws Error kInvalidArgument for impossible parameters of the context.
 FileInfo inspect(const std::filesystem::path& path, const ContextParams& context);
 FileInfo inspect(const std::filesystem::path& path);  ///< With a context's defaults.
 
-/// How a model is spread over devices: what a context of the expected sizes will run in each step.
+/// The placement of a model on devices, and the steps of a context of the expected sizes.
 struct PlanReport {
   struct Device {
     std::string name = {};
     std::uint64_t weights = 0, cache = 0;
-    std::uint64_t workspace = 0;  ///< Of steps: inputs, outputs, copies, temporaries.
+    std::uint64_t workspace = 0;  ///< Inputs, outputs, copies and temporaries of steps.
     std::uint64_t free = 0;
   };
   /// A run of nodes on one device.
   struct Split {
     std::string device = {};
     int n_nodes = 0;
-    std::string first = {}, last = {};  ///< Of the values that it makes.
+    std::string first = {}, last = {};  ///< Its first and last value.
   };
   struct Copy {
     std::string value = {};

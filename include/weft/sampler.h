@@ -33,10 +33,10 @@ std::string_view name(SamplerStep step);
 /// names.
 std::vector<SamplerStep> parse_sampler_steps(std::string_view text);
 
-/// Defaults are those that users of llama.cpp know. A step at its neutral value does nothing.
+/// Defaults are llama.cpp's. A step at its neutral value does nothing.
 struct SamplerParams {
   std::uint64_t seed = kRandomSeed;
-  /// <= 0: greedy: bias, penalties and DRY count, the steps that cut do not.
+  /// <= 0: greedy, with bias, penalties and DRY, but without the truncating steps.
   float temperature = 0.8f;
   float dynamic_temperature_range = 0.0f;
   float dynamic_temperature_exponent = 1.0f;
@@ -47,11 +47,11 @@ struct SamplerParams {
   float top_n_sigma = -1.0f;     ///< <= 0: off.
   float xtc_probability = 0.0f;  ///< 0: off.
   float xtc_threshold = 0.1f;
-  /// 0 off, 1 or 2: replaces all steps that cut. Learns from a token drawn when that token is accepted.
+  /// 0: off. 1 or 2: replaces all truncating steps. It learns from a drawn token when that token is accepted.
   int mirostat = 0;
   float mirostat_tau = 5.0f;
   float mirostat_eta = 0.1f;
-  int penalty_last_n = 64;  ///< 0: off, -1: the whole text.
+  int penalty_last_n = 64;  ///< 0: off, -1: all tokens.
   float repetition_penalty = 1.0f;
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
@@ -61,9 +61,9 @@ struct SamplerParams {
   int dry_penalty_last_n = -1;
   /// Strings that end a repetition. They match inside a token and across tokens. At most kMaxBreakerBytes
   /// together. Empty: none. nullopt: newline, colon, quotation mark and asterisk if the sampler has a
-  /// tokenizer, else none.
+  /// tokenizer, otherwise none.
   std::optional<std::vector<std::string>> dry_breakers = std::nullopt;
-  /// Added to logits; minus infinity bans a token. At most as many as there are tokens, and not all banned.
+  /// Added to logits; minus infinity bans a token. At most n_vocab entries, and not all tokens banned.
   std::vector<std::pair<Token, float>> logit_bias = {};
   std::vector<SamplerStep> steps = {
       SamplerStep::kPenalties, SamplerStep::kDry,     SamplerStep::kTopNSigma,
@@ -82,14 +82,14 @@ struct Candidate {
   float probability = 0.0f;
 };
 
-/// One per stream of text, used by one thread at a time. It takes its memory with the first sample(), what it
-/// needs for all logits with the first that has all; later calls allocate nothing. Before, it weighs as much
-/// as its parameters and the text that it was told, where that counts. One that was moved from throws Error
+/// One per sequence, used by one thread at a time. The first sample() allocates its memory, the first one
+/// with all logits the memory for these; later calls allocate nothing. Before that it holds only its
+/// parameters and, if they need them, the accepted tokens. A moved-from sampler throws Error
 /// kInvalidArgument.
 class Sampler {
  public:
-  /// The tokenizer must outlive the sampler. Throws Error kInvalidArgument for
-  /// values that make no sense (NaN, top_p > 1, ids outside the vocabulary) or exceed a limit above.
+  /// The tokenizer must outlive the sampler. Throws Error kInvalidArgument for senseless values (NaN, top_p >
+  /// 1, ids outside the vocabulary) and values above a limit.
   Sampler(const SamplerParams& params, const Tokenizer& tokenizer);
   /// Without a tokenizer DRY cannot match strings. Throws as above, and where DRY is on and has breakers.
   Sampler(const SamplerParams& params, int n_vocab);
@@ -97,34 +97,35 @@ class Sampler {
   Sampler(Sampler&&) noexcept;
   Sampler& operator=(Sampler&&) noexcept;
 
-  /// Draws the next token. `logits` has n_vocab values; NaN counts as minus infinity. Does not accept it.
-  /// Error kInvalidArgument where the bias leaves nothing but minus infinity; logits that are nothing else by
-  /// themselves give any token.
+  /// Draws the next token, but does not accept it. `logits` has n_vocab values; NaN counts as minus infinity.
+  /// Throws Error kInvalidArgument if the bias leaves only minus infinity. If all given logits are minus
+  /// infinity, any token is drawn.
   Token sample(std::span<const float> logits);
-  /// How many of the best tokens suffice to draw as from all logits: 1 where the best is picked as it is, k
-  /// where all begins with the k best; 0: all logits are needed (a bias, penalties, steps before the k best).
+  /// The number of best tokens that suffice to draw as from all logits. It is 1 where the best is picked, and
+  /// k where top-k is the first step. It is 0 where all logits are needed (a bias, penalties, steps before
+  /// top-k).
   int n_best() const;
-  /// Draws the next token from at least n_best() of the best, best first (Context::best): the token,
-  /// candidates and random numbers are those of sample() with all logits. Error kInvalidArgument where those
-  /// are needed.
+  /// Draws the next token from at least n_best() best tokens, best first (Context::best). Token, candidates
+  /// and random numbers are the same as from all logits. Throws Error kInvalidArgument where all logits are
+  /// needed.
   Token sample(std::span<const Best> best);
 
-  // Constrained: a bit for each token, bit i % 32 of word i / 32, n_vocab of them (bits behind are ignored).
-  // Tokens whose bit is 0 have minus infinity for a logit before anything else, and are never drawn.
+  // With a constraint: n_vocab bits, bit i % 32 of word i / 32 for token i (further bits are ignored). Tokens
+  // whose bit is 0 get minus infinity as logit before all steps, and are never drawn.
 
-  /// Error kInvalidArgument where no token is left whose logit is more than that.
+  /// Throws Error kInvalidArgument where all allowed tokens have logits of minus infinity.
   Token sample(std::span<const float> logits, std::span<const std::uint32_t> allowed);
-  /// Draws from the best where n_best() of them are allowed: as from all logits. Nothing where fewer are:
-  /// then all logits are needed, and nothing has changed.
+  /// Draws from the best tokens if n_best() of them are allowed, as from all logits. Returns nothing and
+  /// changes nothing if fewer are allowed: then all logits are needed.
   std::optional<Token> sample(std::span<const Best> best, std::span<const std::uint32_t> allowed);
 
-  /// Tells the sampler what was appended to the text (drawn or from the prompt).
+  /// Records a token that was appended to the sequence (drawn or of the prompt).
   void accept(Token id);
-  /// Forgets the text, and starts the random numbers anew from the seed.
+  /// Forgets all tokens and restarts the random numbers from the seed.
   void reset();
 
-  std::uint64_t seed() const;  ///< The one in use, also where a random one was asked for.
-  /// What was left to draw from in the last sample(), most probable first.
+  std::uint64_t seed() const;  ///< The seed in use, also if a random one was requested.
+  /// The tokens that the last sample() drew from, most probable first.
   std::span<const Candidate> candidates() const;
 
  private:

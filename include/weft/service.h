@@ -1,12 +1,12 @@
 #pragma once
-// The batcher behind a thread of its own: requests from any thread, answers to any thread.
+// A batcher on a thread of its own: requests from any thread, responses to any thread.
 //
 //   weft::Service service(std::move(context));
 //   weft::Response response = service.submit(prompt, params);
 //   for (weft::Chunk chunk; response.next(chunk);) std::cout << chunk.text;
 //
-// Each completion has a bounded queue for what it writes. Who reads slowly pauses its own completion, never
-// a step: it goes on once the queue was read down, and while it is paused its cells may go to others.
+// Each completion has a bounded queue of output. A slow client pauses its own completion, never a step. The
+// completion continues once the client has emptied the queue. While it is paused, others may take its cells.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -24,15 +24,15 @@ namespace weft {
 
 struct ServiceParams {
   BatcherParams batcher = {};
-  /// Tokens that a completion may have written and its reader not taken yet; then it pauses.
+  /// A completion pauses when this many of its tokens are unread.
   int n_unread = 256;
-  /// Whether devices of the context are lost for good, or weights (Model::check_weights). Asked when a step
-  /// has failed, by the service's thread. Then no request ends with an error: all wait for renew(). Null:
+  /// Whether devices of the context are lost for good, or weights (Model::check_weights). The service's
+  /// thread calls it after a failed step. If true, no request ends with an error: all wait for renew(). Null:
   /// nothing can be lost.
   std::function<bool()> devices_lost = nullptr;
 };
 
-/// What a completion has written since the last chunk of it.
+/// The output of a completion since its last chunk.
 struct Chunk {
   int completion = 0;
   std::string text = {};
@@ -46,9 +46,8 @@ struct Chunk {
   CompletionStats stats = {};
 };
 
-/// The answer to a request, as it is written. Used by one thread at a time, except cancel(). Moving and
-/// destroying are cheap; an answer that is destroyed before its end cancels its request. May outlive the
-/// service.
+/// The response to a request, as a stream. Used by one thread at a time, except cancel(). Moving and
+/// destroying are cheap. Destroying a response before its end cancels the request. May outlive the service.
 class Response {
  public:
   Response();  ///< Of no request: next() is false.
@@ -57,17 +56,18 @@ class Response {
   Response& operator=(Response&&) noexcept;
 
   RequestId id() const;
-  /// Waits for what is new in any of the completions, and takes all of one. False when everything was taken.
+  /// Waits for new output of any completion, and takes all new output of one. Returns false at the end of
+  /// all.
   bool next(Chunk& chunk);
   enum class Poll : std::uint8_t { kChunk, kNothingYet, kEnd };
-  /// The same without waiting longer than this; 0: not at all.
+  /// The same, but waits at most this long; 0: not at all.
   Poll poll(Chunk& chunk, std::chrono::milliseconds at_most = std::chrono::milliseconds(0));
-  /// Ends the request: what was written can still be taken, then its completions end with kCancelled. Any
+  /// Ends the request. Output so far can still be taken, then the completions end with kCancelled. Any
   /// thread.
   void cancel();
-  /// `wake` is called whenever poll() has something new, from the service's thread, and at once where it has
-  /// already: for event loops. It must not block nor throw, nor use the service. Null: no more; when this
-  /// returns no call is under way.
+  /// For event loops: the service's thread calls `wake` whenever poll() has new output, and this call does at
+  /// once if there is some. `wake` must not block, throw or use the service. Null ends the calls; after the
+  /// return none is running.
   void on_ready(std::function<void()> wake);
 
  private:
@@ -80,8 +80,8 @@ class Response {
 /// All members may be called from any thread.
 class Service {
  public:
-  /// The context (and that of a draft, BatcherParams::draft, which must outlive the service) belong to the
-  /// service's thread from here on. Throws Error.
+  /// From here on the context belongs to the service's thread. So does a draft's context
+  /// (BatcherParams::draft), which must outlive the service. Throws Error.
   explicit Service(Context context, const ServiceParams& params = {});
   /// Cancels everything and waits for the thread.
   ~Service();
@@ -89,18 +89,17 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   const Model& model() const;
-  /// The parameters' on_output must be empty: the response takes its place. Throws like Batcher::submit, and
-  /// Error kUnavailable when the service is draining or down.
+  /// on_output must be empty: the response replaces it. Throws like Batcher::submit, and Error kUnavailable
+  /// when the service is draining or down.
   Response submit(std::vector<Token> prompt, RequestParams params);
-  /// How things stand after the last step.
+  /// The statistics after the last step.
   BatcherStats stats() const;
-  /// What is in the cache and who is served. Made by the service's thread when it is asked for: waits until
-  /// the step that computes is over. Throws Error kUnavailable once the service is down.
+  /// The contents of the cache and the state of the requests, made by the service's thread: waits for the end
+  /// of the running step. Throws Error kUnavailable once the service is down.
   BatcherPicture picture() const;
 
-  // As the batcher's, by the service's thread between two steps: they wait until the one that computes is
-  // over. Error kUnavailable once the service is down, and where it waits for renew() and they need the
-  // devices that are lost.
+  // As the batcher's, on the service's thread: they wait for the end of the running step. Throw Error
+  // kUnavailable once the service is down, and while it waits for renew() if they need lost devices.
   SavedText save_text(std::span<const Token> tokens,
                       const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
   RestoredText restore_text(std::span<const std::byte> state);
@@ -115,10 +114,10 @@ class Service {
   /// Requests then end with that error, too, and the service takes no more.
   void renew(const std::function<Context()>& make);
 
-  /// Takes no more requests, and waits until those that it has are done, at most so long; those that remain
-  /// are cancelled then. True where none had to be.
+  /// Takes no more requests and waits at most this long for the open ones. Then cancels the rest. Returns
+  /// true if none had to be cancelled.
   bool drain(std::chrono::milliseconds at_most);
-  /// Takes no more requests, and cancels those that it has. All responses get their ends.
+  /// Takes no more requests and cancels the open ones. All responses end.
   void shutdown();
 
  private:

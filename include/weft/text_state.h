@@ -1,6 +1,6 @@
 #pragma once
-// A saved state of one sequence (Context::save) together with the tokens that it stands for: what
-// Batcher::save_text gives, and what becomes a file that outlives the program. Bytes:
+// A saved state of one sequence (Context::save) with its tokens: the result of Batcher::save_text, and the
+// format of its files. Bytes:
 //
 //   Header, n_tokens token ids (i32), the state, the XXH3-128 of all before
 //
@@ -17,11 +17,11 @@ namespace weft {
 
 struct TextState {
   std::vector<Token> tokens = {};
-  std::span<const std::byte> state = {};  ///< Into the bytes that were read; not looked at.
+  std::span<const std::byte> state = {};  ///< Into the given bytes; not checked.
 };
 
 std::vector<std::byte> write_text_state(std::span<const Token> tokens, std::span<const std::byte> state);
-/// Throws Error: kInvalidFile for what is damaged or no saved text, kUnsupported for another version.
+/// Throws Error: kInvalidFile for damaged or other bytes, kUnsupported for another version.
 TextState read_text_state(std::span<const std::byte> bytes);
 
 }  // namespace weft

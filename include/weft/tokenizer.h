@@ -1,5 +1,5 @@
 #pragma once
-// Text to tokens and back.
+// Strings to tokens and back.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -20,9 +20,9 @@ namespace weft {
 
 enum class TokenKind : std::uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
-/// A piece of a rendered prompt: a longest run of text of one origin. Special tokens are recognised only in
-/// text of the template itself (and in bos_token and eos_token, which come with it), never in what came from
-/// messages, tools or variables. Ordinary text is tokenized across the borders of pieces.
+/// A piece of a rendered prompt: a maximal run of characters of one origin. Special tokens are recognised
+/// only in the template's own characters (and in bos_token and eos_token, which come with it), never in
+/// strings of messages, tools or variables. Other characters are tokenized across the borders of pieces.
 struct PromptPiece {
   std::string text = {};
   bool from_template = false;
@@ -37,27 +37,27 @@ class Tokenizer {
   ~Tokenizer();
 
   struct EncodeOptions {
-    bool add_special = true;     ///< Add what the model wants around a text (BOS, EOS, CLS, SEP).
-    bool parse_special = false;  ///< Recognise control tokens written in the text. Never for text from users.
+    bool add_special = true;  ///< Add the tokens that the model wants around its input (BOS, EOS, CLS, SEP).
+    bool parse_special = false;  ///< Recognise control tokens in the input. Never for input from users.
   };
-  /// Time is linear in the text's length. Invalid UTF-8 is accepted: its bytes become byte tokens or U+FFFD.
+  /// Takes time linear in the input's length. Accepts invalid UTF-8: its bytes become byte tokens or U+FFFD.
   std::vector<Token> encode(std::string_view text, EncodeOptions options) const;
   std::vector<Token> encode(std::string_view text) const { return encode(text, EncodeOptions{}); }
-  /// A rendered prompt: special tokens are recognised where they lie within the template's own text, ordinary
-  /// text is encoded across the borders of pieces. What the model wants in front is added where the prompt
-  /// lacks it.
+  /// Encodes a rendered prompt. Special tokens are recognised in pieces of the template only; other
+  /// characters are encoded across the borders of pieces. Adds the leading tokens that the model wants (BOS)
+  /// if the prompt lacks them.
   std::vector<Token> encode(std::span<const PromptPiece> pieces) const;
 
-  /// The bytes of a text, without control tokens unless `special`. Throws Error kInvalidArgument for ids that
-  /// the vocabulary does not have, as do all functions that take one, but is_end().
+  /// The bytes of tokens, without control tokens unless `special`. Throws Error kInvalidArgument for unknown
+  /// ids. So do all functions that take an id, except is_end().
   std::string decode(std::span<const Token> tokens, bool special = false) const;
-  /// The bytes of one token inside a text (so SentencePiece's leading space is kept).
+  /// The bytes of a token that is not the first one (so SentencePiece's leading space is kept).
   std::string piece(Token id, bool special = false) const;
 
   int n_vocab() const;
   std::string_view text(Token id) const;  ///< As the vocabulary writes it.
   TokenKind kind(Token id) const;
-  Token find(std::string_view text) const;  ///< The token written so, or kNoToken.
+  Token find(std::string_view text) const;  ///< The token with this string, or kNoToken.
 
   Token bos() const;  ///< kNoToken where there is none; the same holds for the others.
   Token eos() const;
@@ -66,8 +66,7 @@ class Tokenizer {
   /// names these, weft knows some by name, and the chat template ends an assistant's message with one.
   bool is_end(Token id) const;
   std::span<const Token> end_tokens() const;  ///< Ascending.
-  /// What of the vocabulary was not as it should be, and how it is read: a sentence each, with the key's
-  /// name.
+  /// Oddities of the vocabulary, and how they are read: a sentence each, with the key's name.
   std::span<const std::string> notes() const;
 
  private:
@@ -75,19 +74,19 @@ class Tokenizer {
   std::unique_ptr<const Impl> impl_;
 };
 
-/// A WordPiece tokenizer, BERT's, of a `vocab.txt`: a token a line, "##" before those that go on with a word.
-/// It adds [CLS] and [SEP] around a text. Throws Error kNotFound, kIo, and kInvalidFile.
+/// A WordPiece tokenizer (BERT) from a `vocab.txt`: one token per line, with "##" before tokens that continue
+/// a word. It adds [CLS] and [SEP] around its input. Throws Error kNotFound, kIo, and kInvalidFile.
 Tokenizer read_word_pieces(const std::filesystem::path& vocabulary, bool lowercase = true);
 
-/// Turns a stream of tokens into a stream of text: bytes are held back until they make whole UTF-8
+/// Turns a stream of tokens into a stream of characters: bytes are held back until they make whole UTF-8
 /// characters. One per stream; the tokenizer must outlive it.
 class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer, bool special = false);
-  /// The text that is complete after this token; may be empty. Bytes that can never become valid UTF-8 come
-  /// out as U+FFFD, so what is returned is always valid.
+  /// The characters that are complete after this token; may be empty. Bytes that can never become valid UTF-8
+  /// become U+FFFD, so the result is always valid.
   std::string push(Token id);
-  /// At the end of the text: the bytes that are still held back, as U+FFFD.
+  /// At the end of the stream: returns bytes that are still held back as U+FFFD.
   std::string finish();
 
  private:
