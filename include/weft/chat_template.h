@@ -17,7 +17,7 @@ struct ChatMessage {
   std::string content = {};
 };
 
-/// Immutable: any number of threads may render. Copies share what was parsed; moving copies.
+/// Immutable: any number of threads may render. Copies share the parsed template; moving copies.
 class ChatTemplate {
  public:
   /// Throws Error kInvalidFile with line and reason for a template that does not parse.

@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
 // Whether a device computes what weft's ops say: each op, with each type and with shapes that go wrong
-// easily, against plain sums in double. `weft test-backend` shows it; whoever writes a backend starts here.
-// The truth shares no code with any backend.
+// easily, against plain sums in double. `weft test-backend` shows it. To write a backend, start here. The
+// truth shares no code with any backend.
 #include <cstdint>
 #include <functional>
 #include <span>

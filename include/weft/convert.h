@@ -17,14 +17,13 @@
 namespace weft {
 
 struct ConvertParams {
-  /// Of matrices: "f32", "f16", "bf16", "q8_0", or "auto", the type that most of the folder's weights have.
-  /// Vectors and routers of experts are F32 in all of them, and rows that are no multiple of 32 are F16 in
-  /// q8_0.
+  /// The type of matrices: "f32", "f16", "bf16", "q8_0", or "auto", the type of most weights in the folder.
+  /// Vectors and routers of experts are always F32. With q8_0, rows that are not a multiple of 32 are F16.
   std::string type = "auto";
-  /// How the tokenizer cuts texts before merging (a name of tokenizer.ggml.pre), where its own description
-  /// is not recognised. Empty: from tokenizer.json.
+  /// The pre-tokenizer (a name of tokenizer.ggml.pre), where the tokenizer's own description is not
+  /// recognised. Empty: from tokenizer.json.
   std::string pre_tokenizer = {};
-  /// Writes the folder's encoder of pictures instead of the text model: the file that stands beside it (see
+  /// Writes the folder's image encoder instead of the language model: the file for --mmproj (see
   /// weft/vision.h).
   bool mmproj = false;
   /// For a folder with an adapter: the folder of its base model, of which only config.json is read. Empty:

@@ -4,7 +4,7 @@
 // row here; adding a type begins with adding a row.
 //
 // A quantised type stores blocks: `block_elements` consecutive elements of a row in `block_bytes` bytes. Byte
-// layouts are those of GGUF files, little-endian.
+// layouts are as in GGUF files, little-endian.
 #include <cstddef>
 #include <cstdint>
 #include <optional>

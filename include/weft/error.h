@@ -1,9 +1,8 @@
 // Since 0.1
 #pragma once
-// Errors of weft. What comes from outside (a file, a request, memory, a device) and is wrong throws Error;
-// its message says what was expected, what was found and the way out. Expected outcomes (a full cache) are
-// return values. Nothing in weft aborts on input. Where the host has no memory for what is small beside
-// tensors, std::bad_alloc is thrown.
+// Errors of weft. Errors from outside (a file, a request, memory, a device) throw Error. Its message has the
+// expected and the actual value, and the way out. Expected outcomes (a full cache) are return values. Nothing
+// in weft aborts on input. Where the host lacks memory for small objects, std::bad_alloc is thrown.
 #include <stdexcept>
 #include <string>
 

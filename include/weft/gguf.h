@@ -1,7 +1,6 @@
 // Since 0.1
 #pragma once
-// GGUF files: writing them, and what they say beside their tensors. Their tensors are read by WeightFile
-// (weights.h).
+// GGUF files: writing them, and reading their metadata. Their tensors are read by WeightFile (weights.h).
 //
 //   weft::GgufWriter file;
 //   file.set("general.architecture", "mine");
@@ -40,15 +39,15 @@ using GgufValue =
                  std::vector<double>, std::vector<std::string>>;
 
 /// A file's metadata by their keys, in the order of the file. Arrays of arrays, which no model has, are left
-/// out. The file is an untrusted input. Throws Error kNotFound, kIo, kInvalidFile that says what is wrong,
-/// and kUnsupported that names a tensor's type which weft has not.
+/// out. The file is an untrusted input. Throws Error kNotFound, kIo, kInvalidFile with the reason, and
+/// kUnsupported with the name of a tensor's type that weft lacks.
 std::vector<std::pair<std::string, GgufValue>> read_gguf_metadata(const std::filesystem::path& path);
 
 /// Collects metadata and tensors, and writes them in the order in which they were added, as a file of version
 /// 3. Throws Error kInvalidArgument, which names the key or tensor, for names that are empty, hold control
 /// characters or are longer than readers take (63 bytes of a tensor's, 65,535 of a key's), two tensors of one
 /// name, sizes below 1 and rows that are no whole blocks of their type; what was refused leaves nothing
-/// behind. Names and texts should be UTF-8, as other readers refuse what is not. Used by one thread at a
+/// behind. Names and strings should be UTF-8, as other readers refuse anything else. Used by one thread at a
 /// time.
 class GgufWriter {
  public:
@@ -57,8 +56,8 @@ class GgufWriter {
   GgufWriter(GgufWriter&&) noexcept;
   GgufWriter& operator=(GgufWriter&&) noexcept;
 
-  /// Sets a key; one that is there keeps its place. "general.alignment" (std::uint32_t, a power of two from 8
-  /// to 65536) is that of tensors, which is 32 otherwise.
+  /// Sets a key; an existing one keeps its place. "general.alignment" (std::uint32_t, a power of two from 8
+  /// to 65536) sets the alignment of tensors. The default is 32.
   void set(std::string_view key, const GgufValue& value);
 
   /// Adds a tensor; the shape is outermost first, of 1 to 4 sizes. `bytes` are its rows as GGUF stores them,

@@ -6,7 +6,8 @@
 
 namespace weft {
 
-/// 128 bits that tell contents apart: made for accidents, not for forgers. All zeros: not known.
+/// 128 bits that identify contents. Not cryptographic: safe against accidents, not against forgery. All
+/// zeros: not known.
 struct Hash128 {
   std::uint64_t low = 0;
   std::uint64_t high = 0;

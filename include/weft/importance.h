@@ -1,9 +1,9 @@
 #pragma once
-// Importance matrices: how much each column of a model's matrices matters, told by what the matrix was
-// multiplied with while texts were read. quantize() takes such a file (QuantizeParams::importance).
+// Importance matrices: the importance of each column of a model's matrices, from the inputs of the matrices
+// over calibration data. quantize() takes such a file (QuantizeParams::importance).
 //
 //   weft::Context context(model, {.sum_columns = true});
-//   ... read texts ...
+//   ... decode calibration data ...
 //   weft::write_importance("imatrix.gguf", {.tensors = context.column_sums(), .n_chunks = 1});
 //
 // Files are GGUF, as llama.cpp's: general.type is "imatrix"; NAME.in_sum2 has the sums of squares of each
@@ -28,26 +28,26 @@ struct ColumnSums {
 
 struct Importance {
   std::vector<ColumnSums> tensors;
-  std::vector<std::string> datasets = {};  ///< Names of the texts.
+  std::vector<std::string> datasets = {};  ///< Names of the calibration files.
   std::int64_t n_chunks = 0;               ///< Pieces that the texts were read in ...
   int chunk_size = 512;                    ///< ... and their tokens.
 };
 
-/// kOlder is llama.cpp's before it took GGUF. It has no counts of rows, but one of chunks for each tensor,
-/// and knows one text.
+/// kOlder is llama.cpp's before it took GGUF. It counts chunks instead of rows for each tensor, and names one
+/// calibration file.
 enum class ImportanceForm : std::uint8_t { kGguf, kOlder };
 
 /// Of either form. Each chunk that the older one counts is taken for `older_chunk_size` rows. The file is
 /// untrusted. Throws Error kInvalidFile, kNotFound, kIo.
 Importance read_importance(const std::filesystem::path& path, int older_chunk_size = 512);
 
-/// The file appears whole or stays as it was. Tensors are sorted by their names; those of which no row was
-/// seen are left out. Throws Error kInvalidArgument where nothing is left, kIo.
+/// The file appears whole or stays as it was. Tensors are sorted by their names. Tensors without rows are
+/// left out. Throws Error kInvalidArgument where nothing is left, kIo.
 void write_importance(const std::filesystem::path& path, const Importance& importance,
                       ImportanceForm form = ImportanceForm::kGguf);
 
-/// Adds what was seen of other texts. Throws Error kInvalidArgument, and changes nothing, where a tensor has
-/// other columns there: it is of another model.
+/// Adds the sums of other calibration data. Throws Error kInvalidArgument, and changes nothing, where a
+/// tensor has other columns there: it is of another model.
 void merge_importance(Importance& to, const Importance& more);
 
 }  // namespace weft

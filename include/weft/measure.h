@@ -27,14 +27,13 @@ struct MachineLimits {
   /// The time below which work cannot be done: the larger of its bytes and its products at these speeds.
   double least_seconds(double bytes, const MultiplyAdds& multiply_adds) const;
 };
-/// n_threads 0: as many as there are cores. Throws Error kUnsupported for an instruction set that is not
-/// there, kOutOfMemory.
+/// n_threads 0: the number of cores. Throws Error kUnsupported for an instruction set that is not there,
+/// kOutOfMemory.
 MachineLimits measure_limits(int n_threads = 0, CpuIsa isa = CpuIsa::kBest);
 
 /// Multiply-adds per second of all threads in products with weights of this type whose operands the nearest
-/// caches hold: the ceiling of the loop that multiplies. It is below the peak, as scales are multiplied and
-/// codes unpacked beside the dot products. Throws as measure_limits, kUnsupported also for types that no
-/// weights have.
+/// caches hold: the ceiling of the loop that multiplies. It is below the peak, as kernels also multiply
+/// scales and unpack codes. Throws as measure_limits, kUnsupported also for types that no weights have.
 double measure_products(DType weights, int n_threads = 0, CpuIsa isa = CpuIsa::kBest);
 
 }  // namespace weft

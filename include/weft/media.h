@@ -1,6 +1,6 @@
 #pragma once
-// Pictures (vision.h) and sounds (audio.h) in prompts: what their encoders make of them, and how it comes
-// between the tokens of a text.
+// Images (vision.h) and audio (audio.h) in prompts: the results of their encoders, and their places among the
+// tokens.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -16,24 +16,24 @@
 
 namespace weft {
 
-/// A picture or a sound as a text model reads it.
+/// An encoded image or audio input, as a language model reads it.
 struct EncodedMedia {
-  /// Either text of the family, in which control tokens are recognised, or rows.
+  /// Either a string of the family, in which control tokens are recognised, or rows.
   struct Piece {
     std::string text = {};
     int n_rows = 0;
     int grid_width = 0;  ///< EmbeddedPart::grid_width
   };
   std::vector<Piece> pieces = {};
-  std::vector<float> rows = {};  ///< Of all pieces, one behind another: n_embd floats each.
+  std::vector<float> rows = {};  ///< All pieces' rows, one after another: n_embd floats each.
   int n_embd = 0;
   bool both_ways = false;
-  /// Of its first piece with rows; the others have the ids behind it. Unique among all that a process has
-  /// encoded, and the same for the same content as long as its model keeps it.
+  /// The id of its first piece with rows; the others have the following ids. Unique in a process, and the
+  /// same for the same content as long as its model caches it.
   std::int32_t id = 0;
 };
 
-/// What an mmproj file has encoders for.
+/// The encoders of an mmproj file.
 struct MediaKinds {
   bool pictures = false;  ///< VisionModel::load
   bool sounds = false;    ///< AudioModel::load
@@ -46,12 +46,12 @@ struct PromptWithMedia {
   std::vector<EmbeddedPart> parts = {};
 };
 
-/// A text for the places of pictures and sounds in a prompt: a random one, so that nobody writes it who is
-/// not told.
+/// A string that marks places of images and audio in a prompt. It is random, so that a message cannot contain
+/// it by intent.
 std::string make_media_mark();
 
-/// A rendered prompt with pictures and sounds in the places of `mark`, in their order, whoever wrote it
-/// there. Throws Error kInvalidArgument where there is another number of places than of them.
+/// Replaces each `mark` in a rendered prompt, in any piece, by the next of `media`. Throws Error
+/// kInvalidArgument where the numbers of marks and media differ.
 PromptWithMedia place_media(const Tokenizer& tokenizer, std::span<const PromptPiece> prompt,
                             std::span<const std::shared_ptr<const EncodedMedia>> media,
                             std::string_view mark);

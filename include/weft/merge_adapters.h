@@ -1,8 +1,8 @@
 #pragma once
-// A model's file with adapters made a part of it: of each matrix W that adapters add to, W plus the sum of
-// scale * alpha / rank * B A. It gives what the model gives with the adapters beside it, up to rounding, and
-// needs no more than the model alone. Where a file has a factor beside a matrix (as those of NVFP4 have), W
-// is the matrix times that, which stays as it is.
+// Merges adapters into a model's file. Each matrix W that adapters change becomes W plus the sum of scale *
+// alpha / rank * B A. The result computes the same as the model with the adapters, up to rounding, at the
+// cost of the model alone. If a matrix has a separate factor (as in NVFP4 files), W is the matrix times the
+// factor, and the factor stays as it is.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -23,10 +23,10 @@ struct AdapterToMerge {
 
 struct MergeAdaptersParams {
   std::vector<AdapterToMerge> adapters;
-  /// Of the matrices that change. Empty: each keeps its type, and one that is quantised is packed anew, which
-  /// loses about as much as packing it the first time has.
+  /// Of the matrices that change. Empty: each keeps its type. A quantised one is quantised again, which loses
+  /// about as much as the first time.
   std::optional<DType> type = {};
-  int n_threads = 0;  ///< 0: as many as there are cores.
+  int n_threads = 0;  ///< 0: the number of cores.
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
   std::function<bool(double)> progress = {};
 };

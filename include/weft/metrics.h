@@ -1,5 +1,5 @@
 #pragma once
-// Latencies as a server tells them: counts in ranges, from which percentiles follow.
+// Latency histograms: counts in ranges, from which percentiles follow.
 #include <array>
 #include <cstdint>
 

@@ -7,9 +7,9 @@
 //   plan.run({{n, 7}}, {{"x", seven_rows}});
 //   plan.read("y", out);
 //
-// Each node goes where a pin says, and otherwise where a step costs least among the devices that can compute
-// it. Memory is laid out for the upper bounds of all symbols, once; a step says their values and the inputs
-// that are new, and nothing is planned again.
+// A pin places a node on a device. Other nodes go to the supporting device where a step costs least. Memory
+// for the upper bounds of all symbols is reserved once. A step gives their values and the new inputs; nothing
+// is planned again.
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ struct DeviceSet;
 
 namespace weft {
 
-/// Opened devices, which plans share. A copy is the same devices.
+/// Open devices, shared by plans. A copy refers to the same devices.
 class Devices {
  public:
   explicit Devices(std::shared_ptr<const exec::DeviceSet> set) : set_(std::move(set)) {}
@@ -51,18 +51,18 @@ class Devices {
   std::shared_ptr<const exec::DeviceSet> set_;
 };
 
-/// Opens the devices of these names, as `devices` lists them (NAME=DEVICE gives one another name, and opens
-/// it once more), and the CPU, which takes what no other can. Empty: the CPU and all GPUs. Throws Error
-/// kNotFound that names the devices there are, and what devices throw.
+/// Opens the devices with these names, as `devices` lists them (NAME=DEVICE opens one again under another
+/// name). Adds the CPU, which takes nodes that no other device supports. Empty: the CPU and all GPUs. Throws
+/// Error kNotFound with the names of all devices, and errors of devices.
 Devices find_devices(std::span<const std::string> names = {});
 Devices find_devices(std::initializer_list<std::string> names);
 Devices find_devices(std::string_view name);
-/// The same of a registry that the program has added backends to (weft/backend.h). It must have a device
-/// "cpu", as that of find_backends has, and is not needed any more once devices are open.
+/// The same with a registry that has the program's backends (weft/backend.h). It must have a device "cpu", as
+/// the registry of find_backends has. It is not needed after the call.
 Devices find_devices(const Registry& registry, std::span<const std::string> names = {});
 Devices find_devices(const Registry& registry, std::initializer_list<std::string> names);
 
-/// A value of a step, while its plan is debugged. What it refers to is gone after the call.
+/// A value of a step, for debugging. Valid during the call.
 struct WatchedValue {
   std::string_view name;
   DType dtype = DType::kF32;
@@ -70,57 +70,57 @@ struct WatchedValue {
   std::span<const std::byte> bytes;
 };
 
-/// Memory for the temporaries of plans that share it: as much as the largest needs, once.
+/// Shared memory for temporaries of plans, as large as the largest plan needs.
 std::shared_ptr<Workspaces> make_workspaces();
 
 struct PlanParams {
   Changes allowed = {.shapes = true};
-  /// Nodes whose result, weights or states have a name in which the pattern is found. The last that fits
-  /// wins.
+  /// Nodes whose result, weights or states have names that contain the pattern. The last match wins.
   std::vector<Pin> pins = {};
-  int n_threads = 0;  ///< Of the host. 0: as many as there are cores.
-  /// Plans with the same one must be run by turns: no step of one may begin, on any thread, before that of
-  /// another has ended. Nothing checks that. Null: the plan has its own.
+  int n_threads = 0;  ///< Host threads. 0: the number of cores.
+  /// Plans with the same workspaces must run in turns: a step of one may begin, on any thread, only after the
+  /// step of another has ended. This is not checked. Null: the plan has its own.
   std::shared_ptr<Workspaces> workspaces = nullptr;
-  /// For debugging: after each run, `watch` is called with every result in whose name this regular expression
-  /// (PCRE2) is found, in the order of the nodes. Nothing is fused away that is watched, so sums may round
-  /// otherwise than they do unwatched.
+  /// For debugging: after each run, calls `watch` with every result whose name contains this regular
+  /// expression (PCRE2), in the order of nodes. Watched results are not fused away, so sums may round
+  /// differently.
   std::string watched = {};
   std::function<void(const WatchedValue&)> watch = nullptr;
 };
 
-/// For people; as JSON, for programs; as a drawing, for Graphviz.
+/// For display; as JSON, for programs; as a drawing, for Graphviz.
 enum class Explain : std::uint8_t { kText, kJson, kDot };
 
-/// What inputs and outputs have for elements.
+/// Element types of inputs and outputs.
 template <typename T>
 concept PlanElement = std::same_as<T, float> || std::same_as<T, std::int32_t>;
 
-/// What a weight's numbers may be given as: elements of its type, or its bytes. std::uint16_t holds the bits
-/// of F16 and BF16.
+/// Element types of weights: elements of the weight's type, or its bytes. std::uint16_t holds the bits of F16
+/// and BF16.
 template <typename T>
 concept WeightElement =
     PlanElement<T> || std::same_as<T, double> || std::same_as<T, std::int64_t> ||
     std::same_as<T, std::int16_t> || std::same_as<T, std::int8_t> || std::same_as<T, std::uint16_t> ||
     std::same_as<T, std::byte> || std::same_as<T, std::uint8_t>;
 
-/// Used by one thread at a time. All that throws leaves the plan as it was, but for run where a device fails.
+/// Used by one thread at a time. Strong exception guarantee, except that outputs are undefined after a device
+/// fails in run().
 class Plan {
  public:
   /// A symbol, as Graph::symbol gave it or by its name, and its value in a step.
   struct SymbolValue {
     Dim symbol;
-    std::string_view name = {};  ///< Empty: `symbol` says which.
+    std::string_view name = {};  ///< Empty: see `symbol`.
     std::int64_t value = 0;
     SymbolValue(Dim dim, std::int64_t v) : symbol(std::move(dim)), value(v) {}
     SymbolValue(std::string_view symbol_name, std::int64_t v) : name(symbol_name), value(v) {}
   };
-  /// The elements of an input, as many as its shape has in the step; of a vector, array or span of numbers,
-  /// or their bytes.
+  /// The elements of an input, with the number that its shape has in the step: a vector, array or span of
+  /// numbers, or their bytes.
   struct InputData {
     std::string_view name;
     std::span<const std::byte> bytes;
-    std::optional<DType> dtype = {};  ///< Of the elements; none: of bytes that may be anything.
+    std::optional<DType> dtype = {};  ///< The type of elements; none: untyped bytes.
     InputData(std::string_view input, std::span<const std::byte> data) : name(input), bytes(data) {}
     template <std::ranges::contiguous_range R>
       requires PlanElement<std::ranges::range_value_t<R>>
@@ -135,8 +135,8 @@ class Plan {
   };
 
   /// Places the graph, and copies it. Throws Error: kInvalidArgument for a graph without outputs or a pin
-  /// that fits nothing, kNotFound for a pin's device that is not there, kUnsupported for a node that no
-  /// device, or not the one that it is pinned to, can compute.
+  /// that fits nothing, kNotFound for an unknown device of a pin. Throws kUnsupported for a node that no
+  /// device, or not its pinned one, can compute.
   Plan(Graph graph, Devices devices, PlanParams params = {});
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
@@ -159,37 +159,37 @@ class Plan {
     requires(!std::ranges::borrowed_range<R>)
   void set_weight(std::string_view name, R&& data) = delete;
 
-  /// All weights that the file has under the graph's names. The plan keeps the file. Throws Error
-  /// kInvalidArgument that names a weight which has another type or shape there.
+  /// Sets all weights of the graph that are in the file by name. The plan keeps the file. Throws Error
+  /// kInvalidArgument with the name of a weight that has another type or shape there.
   void set_weights(const WeightFile& file);
 
-  /// One step. Symbols and inputs that are not given are those of the step before; what changed is found out
-  /// by comparing. The first step compiles. Throws Error kInvalidArgument that names what is missing, past
-  /// its bounds, of another size or not allowed; nothing was run then. Throws what devices throw (kDevice,
-  /// kOutOfMemory): what the step was to write is undefined then, and another can be tried, to which all
-  /// inputs are given; symbols are still those of the last step that ended well.
+  /// Runs one step. Symbols and inputs that are not given keep the values of the step before; changes are
+  /// found by comparing. The first step compiles. Throws Error kInvalidArgument, and runs nothing, for
+  /// symbols and inputs that are missing, out of bounds, of another size or not allowed; it names them. After
+  /// errors of devices (kDevice, kOutOfMemory) all that the step was to write is undefined. Another step may
+  /// be tried, which must give all inputs; symbols keep the values of the last successful step.
   void run(std::span<const SymbolValue> symbols, std::span<const InputData> inputs);
   void run(std::initializer_list<SymbolValue> symbols = {}, std::initializer_list<InputData> inputs = {});
 
-  /// The same beside the host: returns as soon as the inputs may be written anew, and where devices work
-  /// beside the host, steps overlap. From then on, until finish, outputs are those of the step before (none
-  /// behind the first), which is done. A step that changes more than shapes waits for the ones before, as
-  /// does a plan that allows no changed tensors. Throws as run does, also what the step before threw.
+  /// Runs one step asynchronously: returns as soon as the inputs may be overwritten. On asynchronous devices
+  /// steps overlap. Until finish(), outputs are the results of the step before, which is complete (after the
+  /// first start there are none). A step that changes more than shapes waits for earlier ones. So does every
+  /// step of a plan that does not allow changed tensors. Throws as run does, also errors of the step before.
   void start(std::span<const SymbolValue> symbols, std::span<const InputData> inputs);
   void start(std::initializer_list<SymbolValue> symbols = {}, std::initializer_list<InputData> inputs = {});
-  /// Waits until all that was started is done: outputs are those of the last step.
+  /// Waits for all started steps. Outputs are then the results of the last one.
   void finish();
 
-  /// Another graph from the next step on: changed topology, which the plan must allow. Weights that both
-  /// graphs have under the same name, of the same type and shape, stay set, on whatever devices the new graph
-  /// reads them. Other weights must be set. Weights that the new graph does not have are forgotten. States
-  /// stay likewise, and others start empty. All inputs must be given. Splits that are as before, node for
-  /// node, are not compiled again, where the plan allows changed shapes and tensors. Throws as the
-  /// constructor does, what devices throw, and kUnsupported for a state that would move to another device.
+  /// Replaces the graph from the next step on: changed topology, which the plan must allow. A weight with the
+  /// same name, type and shape in both graphs stays set, on any devices. Other weights must be set. Weights
+  /// that the new graph does not have are forgotten. States stay likewise; new ones start empty. All inputs
+  /// must be given. If the plan allows changed shapes and tensors, splits that are equal node for node are
+  /// not compiled again. Throws as the constructor does, errors of devices, and kUnsupported for a state that
+  /// would move to another device.
   void set_graph(Graph graph);
 
-  /// An output of the last step: its dimensions, and its elements. Throws Error kNotFound where there is none
-  /// of that name, kInvalidArgument before the first step or where `to` has another size.
+  /// An output of the last step: its dimensions, and its elements. Throws Error kNotFound for an unknown
+  /// name, kInvalidArgument before the first step or where `to` has another size.
   std::vector<std::int64_t> shape(std::string_view output) const;
   void read(std::string_view output, std::span<std::byte> to) const;
   template <std::ranges::contiguous_range R>
@@ -198,8 +198,7 @@ class Plan {
     check_type(output, dtype_of<std::ranges::range_value_t<R>>());
     read(output, std::as_writable_bytes(std::span(std::ranges::data(to), std::ranges::size(to))));
   }
-  /// The elements of an output in a vector of their number. Throws kInvalidArgument where T is not their
-  /// type.
+  /// The elements of an output as a vector. Throws kInvalidArgument where T is not their type.
   template <PlanElement T = float>
   std::vector<T> read(std::string_view output) const {
     std::int64_t n = 1;
@@ -213,7 +212,7 @@ class Plan {
   const PlanCounters& counters() const;
   /// The device of each node, by name.
   std::vector<std::string> placement() const;
-  /// Splits, what is copied between them, and the memory that each device needs.
+  /// The splits, the copies between them, and the memory of each device.
   std::string explain(Explain as = Explain::kText) const;
 
  private:
@@ -223,7 +222,7 @@ class Plan {
   }
   void check_type(std::string_view output, DType dtype) const;
 
-  /// The types of weights whose elements are Ts; empty: of any, as T is a byte.
+  /// The types of weights with elements of T; empty: any type, as T is a byte.
   template <WeightElement T>
   static std::span<const DType> weight_types() {
     static constexpr DType kF16OrBF16[] = {DType::kF16, DType::kBF16};

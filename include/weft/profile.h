@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// Multiplications with additions, by what is multiplied; or how many of each a machine makes in a second.
+/// Multiply-add operations by operand types, or the number of them that a machine makes in a second.
 struct MultiplyAdds {
   double int8 = 0.0;  ///< Quantised weights by quantised activations.
   double f32 = 0.0;   ///< Floats. F16 and BF16 become floats before they are multiplied, ...

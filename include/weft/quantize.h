@@ -3,8 +3,8 @@
 //
 //   weft::quantize("model-f16.gguf", "model-q4_k_m.gguf", {.mix = "Q4_K_M"});
 //
-// A mix is a type for most matrices and others for those that a model is most sensitive to. What is no matrix
-// of a product (norms, biases, routers, convolutions, tables of positions) stays as it is.
+// A mix has one type for most matrices and others for the most sensitive ones. Other tensors than matrices of
+// products (norms, biases, routers, convolutions, tables of positions) keep their types.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -51,13 +51,13 @@ struct QuantizedTensor {
   std::optional<DType> wanted = {};
 };
 
-/// A key of a file's metadata, and what it is to be.
+/// A key of a file's metadata, and its new value.
 using MetadataChange = std::pair<std::string, std::variant<std::int64_t, double, bool, std::string>>;
 
 struct QuantizeParams {
   std::string mix = "Q4_K_M";  ///< A name of quantize_mixes(), in any case.
   bool keep_types = false;     ///< No mix: what no rule names stays as it is.
-  /// How much each column of each matrix matters, from texts that were read: a GGUF file of general.type
+  /// The importance of each column of each matrix, from calibration data: a GGUF file of general.type
   /// "imatrix", or llama.cpp's older form. Empty: all alike.
   std::filesystem::path importance = {};
   /// Importances are used for tensors whose names contain one of these only (empty: all), ...
@@ -72,13 +72,13 @@ struct QuantizeParams {
   /// Whether matrices that are quantised already may be packed again. What was lost then stays lost, so this
   /// is an error without.
   bool requantize = false;
-  /// Layers to leave out; those behind them are numbered anew. What is left may be no good model.
+  /// Layers to leave out; later layers are renumbered. What is left may be no good model.
   std::vector<int> left_out_layers = {};
   std::vector<MetadataChange> metadata = {};  ///< A number keeps the key's type where it has one.
   /// Of a split set: the result is one, too, with the same tensors in each part. `to` names its files then,
   /// without what says which part it is: "model.gguf" or "model" gives model-00001-of-00003.gguf.
   bool keep_split = false;
-  int n_threads = 0;  ///< 0: as many as there are cores.
+  int n_threads = 0;  ///< 0: the number of cores.
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
   std::function<bool(double)> progress = {};
 };

@@ -10,7 +10,7 @@ using Pos = std::int32_t;    ///< Position of a token in its sequence, from 0.
 
 inline constexpr Token kNoToken = -1;
 
-/// One of the best tokens at a place of a text: those with the largest logits, lower ids first among equals.
+/// One of the best tokens of an item: tokens with the largest logits, lower ids first among equals.
 struct Best {
   Token id = kNoToken;
   float logit = 0.0f;

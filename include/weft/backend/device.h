@@ -77,7 +77,7 @@ inline bool is_cancelled(const std::atomic<bool>* flag) {
 /// The memory of a plan without its bound tensors, in bytes.
 struct PlanMemory {
   std::size_t own = 0;
-  std::size_t shared = 0;  ///< Of CompileOptions::workspaces, where the plan uses those.
+  std::size_t shared = 0;  ///< In CompileOptions::workspaces, where the plan uses those.
 };
 
 /// A graph compiled for one device: memory for the upper bounds of its symbols, and the list of kernels after
@@ -154,7 +154,7 @@ class Device {
   /// Whether it computes the node, with its parameters and the types, kinds and shapes of its inputs. The CPU
   /// takes all other nodes.
   virtual bool supports(const Graph& graph, const Node& node) const = 0;
-  /// The cache type that attention reads fastest here: kF16 or kBF16.
+  /// The cache type with the precision of F16 that attention reads fastest here: kF16 or kBF16.
   virtual DType best_cache_type() const { return DType::kF16; }
   /// The bytes of a weight or state on this device. A weight may take less, depending on its values.
   virtual std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const = 0;
@@ -174,8 +174,8 @@ class Device {
                                                      std::span<const std::int64_t> /*shape*/) {
     throw Error(ErrorCode::kUnsupported, info().name + " keeps no states");
   }
-  /// The cells of a cache, {cells, heads, head_dim}, as canonical rows: for each of `cells`, in their order,
-  /// [heads][head_dim] elements of its type as GGUF stores them. `role` is the graph's use of the cache.
+  /// Reads cells of a cache, {cells, heads, head_dim}, as canonical rows. Each of `cells`, in their order,
+  /// has [heads][head_dim] elements of its type as GGUF stores them. `role` is the graph's use of the cache.
   /// Recurrent states (kSlots) are {slots, rows, columns}, with slots instead of cells. No plan that is bound
   /// to it may be running. Reads see all earlier steps; later steps see all writes.
   virtual void read_cells(const DeviceTensor& /*state*/, CacheRole /*role*/,

@@ -9,8 +9,8 @@
 //     return &kModule;
 //   }
 //
-// It lies beside the program or library that uses weft, in `weft` there or in lib/weft (find_backends).
-// Modules stay loaded until the process ends.
+// It is in the folder of the program or library that uses weft, in the subfolder `weft` or in lib/weft
+// (find_backends). Modules stay loaded until the process ends.
 #include <cstdint>
 
 #include "weft/backend/registry.h"
@@ -28,7 +28,7 @@ struct ModuleInfo {
   std::uint32_t bytes_of_graph = sizeof(Graph);
   std::uint32_t bytes_of_node = sizeof(Node);
   std::uint32_t bytes_of_device_info = sizeof(DeviceInfo);
-  /// Adds the module's backend. May throw Error where the machine lacks what it needs.
+  /// Adds the module's backend. May throw Error where the machine lacks something that it needs.
   void (*add)(Registry& registry) = nullptr;
   /// In a process that another one leads: computes for that one, with the registry's devices, until it ends,
   /// and returns true. Returns false at once in all others. Null: this backend knows no others.

@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
-// The registry: which backends there are and which devices they offer. A registry is a value that belongs to
-// whom it serves; a program that brings a backend of its own adds it to one (find_backends gives one that has
-// the CPU), and opens devices (find_devices) or loads models with that.
+// The registry: which backends there are and which devices they offer. A registry is a value without global
+// state. A program with a backend of its own adds it to a registry; find_backends returns one with the CPU.
+// Then it opens devices (find_devices) or loads models with this registry.
 //
 // Backends may also come as modules, shared libraries named weft_backend_NAME.so that export
 // `weft_backend_module` (module.h). One that cannot be loaded, because a driver is missing, is a problem to
@@ -23,20 +23,19 @@
 
 namespace weft {
 
-/// Where a device may keep what it made of a model's weights, for the next start.
+/// The cache of packed weights for the next start, if a device uses it.
 struct KeptWeights {
   std::filesystem::path folder = {};  ///< Empty: nothing is kept.
   std::uint64_t max_bytes = 0;        ///< Of the folder.
   std::string model = {};             ///< What people call it.
   Hash128 key = {};                   ///< Tells models apart; samples of their weights will do.
-  Hash128 identity = {};              ///< Of the model's files: equal, they are unchanged.
+  Hash128 identity = {};              ///< Identity of the model's files: the same if they are unchanged.
   std::uint64_t n_bytes = 0;          ///< About what the weights take.
 };
 
 struct OpenOptions {
   std::string name = {};  ///< Of the device once it is open. Empty: the name that it is listed with.
-  int n_threads =
-      0;  ///< Host threads for loading, and for plans that don't say. 0: as many as there are cores.
+  int n_threads = 0;      ///< Host threads for loading, and for plans that don't say. 0: the number of cores.
   std::string feature =
       {};  ///< The best of the device's features to use, for tests. Empty: the best there is.
   bool repack =
@@ -52,13 +51,13 @@ struct Backend {
   std::function<std::vector<DeviceInfo>()> list;
   /// Opens a device by its listed name, with tensors of its own. Throws Error.
   std::function<std::shared_ptr<Device>(std::string_view device, const OpenOptions& options)> open;
-  /// Whether `list` could find a GPU, told at once: to list may mean to load drivers. Null: it could.
+  /// Whether `list` could find a GPU. Returns at once, whereas listing may load drivers. Null: it could.
   std::function<bool()> may_find_gpus = nullptr;
   /// Whether it lists a device of that name, found out without opening any. Null: `list` is asked.
   std::function<bool(std::string_view device)> has = nullptr;
 };
 
-/// Changed by one thread at a time, and read by any number while nobody changes it.
+/// One thread may change it, or any number of threads may read it.
 class Registry {
  public:
   /// A backend of a name that is there takes its place.

@@ -3,9 +3,9 @@
 // Memory for the temporaries of plans that run by turns: as much as the largest of them needs, once. What
 // must hold between steps (states, inputs, outputs) lies elsewhere.
 //
-// Who shares it sees to the turns: while a plan has a step in flight, no other one on the same workspace is
-// submitted, from any thread, and none is compiled. Only a device that works beside the host and carries out
-// its plans in the order of their submission may be given the next step of another plan before.
+// The caller ensures the turns. While a plan has a step in flight, no thread may submit another plan on the
+// same workspace or compile one. Only an asynchronous device that runs its plans in the order of submission
+// may get the next step of another plan before.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,8 +16,8 @@
 
 namespace weft {
 
-/// One block of a device's memory. It moves as it grows, which those that were there before notice by the
-/// number of its moves.
+/// One block of a device's memory. It moves when it grows; earlier users notice that by the number of its
+/// moves.
 class Workspace {
  public:
   Workspace() = default;
@@ -25,7 +25,7 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  /// At least so many bytes from now on. Throws Error kOutOfMemory; it is as before then.
+  /// Grows it to at least this many bytes. Throws Error kOutOfMemory; it is as before then.
   void reserve(std::size_t bytes) {
     if (bytes <= bytes_) return;
     grow(bytes);

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// What a step may change, and what it did change, against the step before.
+/// The changes that a step may make, or has made, compared with the step before.
 struct Changes {
   bool shapes = false;    ///< Values of symbols.
   bool tensors = false;   ///< An external tensor is bound to other memory of the same type and shape.

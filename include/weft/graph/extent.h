@@ -3,8 +3,7 @@
 // Extents: how attention finds a sequence's cells.
 //
 // A cell holds one token's K and V; cells come in pages of 64. A sequence is a list of extents in the order
-// of their positions; an extent is what a sequence holds of one page: which of its cells, and at which
-// positions they stand.
+// of their positions. An extent has the cells of one page that the sequence holds, and their positions.
 #include <cstdint>
 
 #pragma GCC visibility push(default)
@@ -13,7 +12,7 @@ namespace weft {
 
 inline constexpr int kPageCells = 64;
 
-/// Cell j of the page stands at position (j + offset) / divisor + base, if its bit is set. In tensors: six
+/// If its bit is set, cell j of the page has the position (j + offset) / divisor + base. In tensors: six
 /// 32-bit words.
 struct Extent {
   std::uint64_t mask = 0;
@@ -32,8 +31,8 @@ struct Extent {
   std::int32_t last() const { return position(kPageCells - 1 - __builtin_clzll(mask)); }
 };
 
-/// Cells of one page that a row of a step does not see, besides what order and windows hide. Entries of a row
-/// stand together; those of all rows end with one of no row (-1). In tensors: four 32-bit words.
+/// Cells of one page that a row of a step does not see, in addition to the mask of order and windows. Entries
+/// of a row stand together; those of all rows end with one of no row (-1). In tensors: four 32-bit words.
 struct HiddenCells {
   std::int32_t row = -1;
   std::int32_t page = -1;

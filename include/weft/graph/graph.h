@@ -1,7 +1,7 @@
 // Since 0.1
 #pragma once
-// A graph: values and the nodes that make them. Nodes stand in the order in which they were added, which is
-// an order in which they can run. A graph is built once per model.
+// A graph: values and the nodes that make them. Nodes are in the order of addition, in which they can also
+// run. A graph is built once per model.
 //
 // Sizes that differ from step to step are symbols with bounds (shape.h), so one graph serves prompts of any
 // length and any number of sequences, and is compiled once (plan.h).
@@ -25,7 +25,7 @@ namespace weft {
 
 using NodeId = std::int32_t;
 inline constexpr NodeId kNoNode = -1;
-/// A value's or node's place in what stands by them.
+/// The index of a value or node, for lists by ids.
 constexpr std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 enum class ValueKind : std::uint8_t {
@@ -44,18 +44,18 @@ struct ValueInfo {
   friend bool operator==(const ValueInfo&, const ValueInfo&) = default;
 };
 
-/// What a node does in a model.
+/// The role of a node in a model.
 enum class Part : std::uint8_t {
-  kOther,        ///< Of a graph that is no model's.
+  kOther,        ///< Not part of a model.
   kEmbedding,    ///< From the tokens to the first layer's input.
   kAttention,    ///< A layer's attention, with its norms, projections and caches.
-  kRecurrent,    ///< What stands in a recurrent layer in its place.
+  kRecurrent,    ///< A recurrent layer's counterpart of attention.
   kFeedForward,  ///< With the router, where the layer has experts.
-  kExperts,      ///< Products with the experts' weights, and what is between and behind them.
-  kHead,         ///< What follows the last layer, to the logits.
+  kExperts,      ///< Products with the experts' weights, and the nodes between and after them.
+  kHead,         ///< From the last layer to the logits.
 };
 
-/// Where in a model a node belongs. Whoever builds a graph says it; names are for people and for users'
+/// Where in a model a node belongs. The builder of a graph sets it. Names are for display and for users'
 /// patterns.
 struct NodeTag {
   static constexpr int kNone = -1;
@@ -65,8 +65,8 @@ struct NodeTag {
   friend bool operator==(const NodeTag&, const NodeTag&) = default;
 };
 
-/// Where in somebody's program a node was written, to say so in errors; line 0 where that is not known.
-/// Graphs may be the same with nodes written elsewhere.
+/// The line of the user's program that made a node, for errors; line 0: not known. Graphs may be the same
+/// with nodes written elsewhere.
 struct Source {
   std::source_location where = {};
   friend bool operator==(const Source&, const Source&) { return true; }
@@ -105,14 +105,14 @@ class Graph {
   /// output. Returns the value of that name.
   Value output(std::string name, Value value, std::source_location where = std::source_location::current());
 
-  // What the language stands on, by ids.
+  // The base of the language in value.h, by ids.
   SymbolId add_symbol(std::string name, std::int64_t min, std::int64_t max);
   ValueId add_input(std::string name, DType dtype, Shape shape);
   ValueId add_weight(std::string name, DType dtype, Shape shape);
   ValueId add_state(std::string name, DType dtype, Shape shape);
-  /// Adds a node and returns its result. Inputs that are kNoValue are left out. They must stand at the end of
-  /// the list, and the op must take them as optional. Throws Error kInvalidArgument that names the result for
-  /// inputs that are none of the graph's, and where the shape rule refuses.
+  /// Adds a node and returns its result. Inputs that are kNoValue are left out. They must be the last of the
+  /// list, and optional for the op. Throws Error kInvalidArgument that names the result for inputs that are
+  /// none of the graph's, and where the shape rule refuses.
   ValueId add(Op op, std::span<const ValueId> inputs, std::string name, NodeTag tag = {});
   template <typename T>
     requires(!HasNamedInputs<T>)
@@ -182,9 +182,9 @@ typename T::Inputs named_inputs(const Node& node) {
   return named_inputs<T>(std::span<const ValueId>(node.inputs));
 }
 
-/// Whether a node changes a state: then it runs even if nobody reads its result.
+/// Whether a node changes a state: then it runs even if its result is not read.
 bool changes_state(const Node& node);
-/// The state that a value stands for: a state itself, or a cache after moves and stores. kNoValue for others.
+/// The state of a value: a state itself, or a cache after moves and stores. kNoValue for others.
 ValueId state_behind(const Graph& graph, ValueId value);
 /// By node: whether the host or a state gets anything of it.
 std::vector<bool> live_nodes(const Graph& graph);

@@ -73,14 +73,14 @@ enum class IntKind : std::uint8_t {
 /// What numbers are drawn from; ops::Random says how.
 enum class RandomKind : std::uint8_t { kUniform, kNormal };
 
-/// NaN goes before all numbers in kMax, kMin and kArgmax. kArgmax: the first place among equals. Of nothing:
-/// sum 0, mean NaN, max minus and min plus infinity, argmax 0, product 1.
+/// NaN goes before all numbers in kMax, kMin and kArgmax. kArgmax: the first place among equals. Without
+/// elements: sum 0, mean NaN, max minus and min plus infinity, argmax 0, product 1.
 enum class ReduceKind : std::uint8_t { kSum, kMean, kMax, kMin, kArgmax, kProd };
 
-/// What is left of a window of a picture.
+/// The reduction of a window of an image.
 enum class PoolKind : std::uint8_t { kMax, kMean };
 
-/// How a picture of another size is made: of the element that a place falls into, or of the four around it.
+/// Interpolation for resized images: the nearest element, or the four around a place.
 enum class ResizeKind : std::uint8_t { kNearest, kBilinear };
 
 }  // namespace weft

@@ -6,8 +6,7 @@
 // A node has its inputs as a list. An op with more than three of them names them: its member struct Inputs
 // has one ValueId for each, in the order of the list, the optional ones last. That struct is the only place
 // where names and order meet: builders fill it in (Graph::add), devices read it (named_inputs), and the shape
-// rule asks it for places in the list (input_places).
-// The structs stand in graph/ops/.
+// rule asks it for places in the list (input_places). The structs are in graph/ops/.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -74,7 +73,7 @@ bool is_view(const Op& op);
 template <typename T>
 concept HasNamedInputs = requires { typename T::Inputs; };
 
-/// The named inputs of an op as the list that a node has. A struct of ValueIds is laid out as an array of
+/// The named inputs of an op as the list that a node has. A struct of ValueIds has the layout of an array of
 /// them.
 template <HasNamedInputs T>
 constexpr auto input_list(const typename T::Inputs& inputs) {

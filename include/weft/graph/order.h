@@ -1,7 +1,7 @@
 // Since 0.1
 #pragma once
-// The language's functions that count, move, order and draw elements (ops/order.h), and what is made of them.
-// As those of value.h: negative axes count from the innermost, -1; all throw Error kInvalidArgument with the
+// The language's functions that count, move, order and draw elements (ops/order.h), and functions made of
+// them. As in value.h: negative axes count from the innermost, -1; all throw Error kInvalidArgument with the
 // user's line.
 #include <cstdint>
 #include <initializer_list>
@@ -70,9 +70,9 @@ Value stack(std::initializer_list<Value> values, int axis = 0, Where where = Whe
 std::vector<Value> split(Value x, std::span<const Dim> sizes, int axis = 0, Where where = Where::current());
 /// Parts of equal size.
 std::vector<Value> split(Value x, int n_parts, int axis = 0, Where where = Where::current());
-/// Each element of an axis so many times in a row, as numpy.repeat.
+/// Repeats each element of an axis, as numpy.repeat.
 Value repeat(Value x, std::int64_t times, int axis, Where where = Where::current());
-/// All of an axis so many times over, as numpy.tile.
+/// Repeats an axis as a whole, as numpy.tile.
 Value tile(Value x, std::int64_t times, int axis, Where where = Where::current());
 /// The lower and upper triangle of the last two axes, the rest 0: elements of which the column is at most, at
 /// least, the row + diagonal.

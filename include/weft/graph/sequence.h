@@ -23,8 +23,8 @@ struct AttentionOptions {
 Value scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& options = {},
                                    Where where = Where::current());
 
-/// The outputs of all times, {t, b, h}, and what is left behind the last one, {b, h}: the next sequence's
-/// start.
+/// The outputs of all times, {t, b, h}, and the state after the last one, {b, h}, for the next part of the
+/// sequence.
 struct Recurrence {
   Value y;
   Value h;

@@ -1,7 +1,7 @@
 // Since 0.1
 #pragma once
 // Shapes whose dimensions may be symbols. A graph is built once with symbols ("n_tokens" in [1, 512]); each
-// step gives them values, and memory is laid out for their upper bounds.
+// step gives them values. Memory is reserved for their upper bounds.
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -34,7 +34,7 @@ struct Symbol {
 /// A size: a constant, a symbol, or an expression of them: 2 * n, n + m, (n + 2 * p - k) / s + 1. Sums and
 /// products are kept in one normal form, so that equal ones compare equal however they were written.
 ///
-/// Memory is laid out for the values of all symbols' upper bounds, so a size must not be larger below them.
+/// Memory is reserved for the upper bounds of all symbols, so a size must not be larger below them.
 /// Differences that might be are refused; of products with negative constants, plans notice it in the step.
 class Dim {
  public:
@@ -56,11 +56,11 @@ class Dim {
   /// Neither a constant nor a multiple of a symbol.
   bool is_expression() const { return expression_ != nullptr; }
   bool uses(SymbolId symbol) const;
-  /// The highest id of those that it uses, or kNoSymbol.
+  /// The highest id that it uses, or kNoSymbol.
   SymbolId last_symbol() const;
   /// How many times `other` this is, where that is a whole number whatever the symbols are.
   std::optional<std::int64_t> multiple_of(const Dim& other) const;
-  /// The same with the symbols replaced: `symbols[s]` stands for s.
+  /// The same with each symbol s replaced by `symbols[s]`.
   Dim with(std::span<const Dim> symbols) const;
   /// As numbers, for those who send it to another process: appends them to `code`.
   void encode(std::vector<std::int64_t>& code) const;

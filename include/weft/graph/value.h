@@ -4,8 +4,8 @@
 // names that NumPy and PyTorch have for it.
 //
 // Each makes a node in the graph of its operands and gives its result. All throw Error kInvalidArgument that
-// names the op, the shapes that it got, what it expected, and the user's line. Results are named after their
-// op and place ("gelu_7"), unless named(): the name is what pins, explain and debugging know them by.
+// names the op, the given and expected shapes, and the user's line. Results are named after their op and
+// place ("gelu_7"), unless named(): the name is what pins, explain and debugging know them by.
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
@@ -173,7 +173,7 @@ Value top_k(Value x, int k, Where where = Where::current());
 Value rope(Value x, Value positions, const ops::Rope& params, Value factors = {},
            Where where = Where::current());
 
-// Of rows of several texts that stand one behind another without padding: see ops::RaggedAttention.
+// For rows of several sequences, concatenated without padding: see ops::RaggedAttention.
 
 /// q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32 -> {m, n_heads*e}
 Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int n_heads, float scale = 0.0f,
@@ -188,7 +188,7 @@ Value conv1d_channels_last(Value x, Value weight, Value bias, std::int64_t kerne
                            std::int64_t padding = 0, Where where = Where::current());
 /// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}
 Value ragged_mean(Value x, Value begins, Value ends, Where where = Where::current());
-// Of each element. NaN where there is no real result.
+// Of each element. NaN where the result is not real.
 Value abs(Value x, Where where = Where::current());
 Value square(Value x, Where where = Where::current());
 Value sqrt(Value x, Where where = Where::current());
@@ -249,7 +249,7 @@ Value matmul(Value a, Value b, Where where = Where::current());
 
 // Views: they cost nothing where who reads them can follow strides, a copy elsewhere.
 
-/// One size may be -1: what is left.
+/// One size may be -1: the rest.
 Value reshape(Value x, Shape shape, Where where = Where::current());
 /// Axis i of the result is axis axes[i] of x.
 Value permute(Value x, const Axes& axes, Where where = Where::current());
@@ -262,7 +262,7 @@ Value broadcast_to(Value x, Shape shape, Where where = Where::current());
 Value squeeze(Value x, int axis, Where where = Where::current());
 Value unsqueeze(Value x, int axis, Where where = Where::current());
 
-/// With so many more elements of `value` before and behind those of an axis.
+/// Pads an axis with elements of `value` before and after it.
 Value pad(Value x, int axis, std::int64_t before, std::int64_t after, float value = 0.0f,
           Where where = Where::current());
 

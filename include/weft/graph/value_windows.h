@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
-// The language's functions for pictures {n, c, h, w}: convolutions, pooling, other sizes, and the
-// normalisations that stand between them. Names and numbers are those of torch.nn.functional; errors are as
-// value.h says. A signal {n, c, t} is a picture of height 1, and its kernels are those of one.
+// The language's functions for images {n, c, h, w}: convolutions, pooling, resizing, and the normalisations
+// between them. Names and numbers are as in torch.nn.functional; errors as in value.h. A signal {n, c, t} is
+// an image of height 1, with kernels of height 1.
 #include <cstdint>
 #include <optional>
 
@@ -34,9 +34,9 @@ struct ConvTranspose1d {
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
 };
-/// Signals x {n, c, t}, weight {o, c / groups, 1, k}, bias {o}? -> {n, o, t'}. The bytes of a weight are
-/// those of torch's, which is {o, c / groups, k}. (conv1d_channels_last, of value.h, takes the rows
-/// of a single signal.)
+/// Signals x {n, c, t}, weight {o, c / groups, 1, k}, bias {o}? -> {n, o, t'}. The bytes of a weight are the
+/// same as torch's, which is {o, c / groups, k}. (conv1d_channels_last, of value.h, takes the rows of a
+/// single signal.)
 ///   conv1d(x, w, b, {.stride = 2, .groups = 4})
 Value conv1d(Value x, Value weight, Value bias = {}, const Conv1d& params = {},
              Where where = Where::current());
@@ -63,8 +63,8 @@ Value resize_bilinear(Value x, Dim height, Dim width, bool align_corners = false
 /// a channel.
 Value batch_norm(Value x, Value mean, Value var, Value weight = {}, Value bias = {}, float eps = 1e-5f,
                  Where where = Where::current());
-/// The channels of each picture in so many groups, each with mean 0 and variance 1; then times weight {c}
-/// plus bias {c}.
+/// Normalises `groups` groups of channels of each image to mean 0 and variance 1; then times weight {c} plus
+/// bias {c}.
 Value group_norm(Value x, std::int64_t groups, Value weight = {}, Value bias = {}, float eps = 1e-5f,
                  Where where = Where::current());
 
