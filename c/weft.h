@@ -1,34 +1,33 @@
-/// @file
-/// weft in C: models, tokenizers, contexts, samplers, batchers and services, vectors of texts. Pictures and
-/// sounds are in weft_media.h, graphs in weft_graph.h.
+/// @file weft in C: models, tokenizers, contexts, samplers, batchers, services and embedders. weft_media.h
+/// has images and audio, weft_graph.h graphs.
 ///
-/// These rules hold for every function; what else there is to know stands with each.
+/// These rules hold for every function; each function documents the rest.
 ///
-/// Handles. A weft_... type without members is a handle. What makes one returns it, or NULL where it fails,
-/// and it is freed by its own weft_..._free, which takes NULL too. A handle keeps alive what it was made of,
-/// so handles may be freed in any order; not from a callback that one of them calls.
+/// Handles. A weft_... type without members is a handle. The function that makes one returns it, or NULL on
+/// failure. Its own weft_..._free frees it, and takes NULL too. A handle keeps alive the objects that it was
+/// made of. So handles may be freed in any order, but not from one of their callbacks.
 ///
-/// Errors. What can fail returns a weft_status, or a pointer that is NULL then, and has a weft_error** as its
-/// last parameter. That may be NULL; otherwise it is set by every call: to NULL where it succeeds, else to an
-/// error that the caller frees (weft_error_free). NULL for a handle or for anything else that must be there
-/// is WEFT_INVALID_ARGUMENT. A call that fails leaves what it should have filled in as it was. Functions
-/// without a weft_error** cannot fail; of NULL they give 0, false or NULL.
+/// Errors. A function that can fail returns a weft_status, or a pointer that is NULL on failure. Its last
+/// parameter is a weft_error**. That may be NULL. Otherwise every call sets it: to NULL on success, or to an
+/// error that the caller frees (weft_error_free). NULL for a handle or another required argument is
+/// WEFT_INVALID_ARGUMENT. A failed call does not change its results. Functions without a weft_error** cannot
+/// fail; for NULL they return 0, false or NULL.
 ///
-/// Memory. What is given through a pointer to a pointer to what is not const (char** text) is the caller's,
-/// who frees it with weft_free. Pointers to const are the handle's, and valid as long as the function says.
-/// What a caller passes is copied, unless it is said to be kept. Paths and names end with a zero byte and are
-/// UTF-8. Texts that are given back end with one, too, which their length does not count.
+/// Memory. A result through a pointer to a non-const pointer (char** text) belongs to the caller. weft_free
+/// frees it. Pointers to const belong to the handle and are valid as documented. Arguments are copied, unless
+/// documented otherwise. Paths and names are UTF-8 and end with a zero byte. Returned strings end with one,
+/// too, which their length does not count.
 ///
-/// Structs. One that begins with struct_size may grow at its end in later versions. Parameters are filled
-/// with defaults by weft_..._params_init(&params, sizeof params), and where a function takes parameters NULL
-/// means the defaults; for a struct that is filled by a function the caller sets struct_size to its sizeof.
-/// So a program goes on with a later library as it was compiled; with an earlier one it gets an error where
-/// it sets what that one has not. All other structs stay as they are.
+/// Structs. A struct that begins with struct_size may grow at its end in later versions.
+/// weft_..._params_init(&params, sizeof params) fills parameters with defaults. NULL for parameters means the
+/// defaults. For a struct that a function fills, the caller sets struct_size to its sizeof. So a compiled
+/// program works with a later library. With an earlier one it gets an error if it sets a field that this
+/// library lacks. All other structs stay as they are.
 ///
-/// Threads. A handle is used by one thread at a time, where nothing else is said: a second one gets an error
-/// where both compute. Different handles may be used at the same time, also where they share a model. The
-/// child of a fork has none of its parent's threads: it uses models that were loaded for the CPU, and what it
-/// makes of them itself; contexts and what is over them it neither uses nor frees.
+/// Threads. One thread at a time uses a handle, unless documented otherwise: a second one gets an error if
+/// both compute. Different handles may be used at the same time, even if they share a model. The child of a
+/// fork has none of its parent's threads. It may use models that were loaded for the CPU, and make its own
+/// handles of them. It may neither use nor free the parent's contexts and handles made of them.
 ///
 /// No exception leaves the library, and none may leave a callback.
 #ifndef WEFT_H
@@ -38,7 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// What the library exports.
+/// Exported symbols.
 #if defined(__GNUC__)
 #define WEFT_API __attribute__((visibility("default")))
 #else
@@ -49,20 +48,20 @@
 extern "C" {
 #endif
 
-/// Raised when programs must be compiled anew: also the number in the library's name, libweft_c.so.1.
+/// Incremented when programs must be compiled again: also the number in the library's name, libweft_c.so.1.
 #define WEFT_ABI_VERSION 1
 
 /// The library's WEFT_ABI_VERSION.
 WEFT_API int32_t weft_abi_version(void);
 /// The library's version, "0.1.0".
 WEFT_API const char* weft_version(void);
-/// Frees what a function gave to the caller. NULL is nothing.
+/// Frees memory that a function returned to the caller. Does nothing for NULL.
 WEFT_API void weft_free(void* memory);
 
 // ---------------------------------------------------------------------------------------------------------
 // Errors
 
-/// What became of a call. Later versions may know more.
+/// The status of a call. Later versions may have more.
 typedef int32_t weft_status;
 enum {
   WEFT_OK = 0,
@@ -74,30 +73,30 @@ enum {
   WEFT_OUT_OF_MEMORY = 6,     ///< Memory of the host or of a device is exhausted.
   WEFT_DEVICE = 7,            ///< A device failed.
   WEFT_CANCELLED = 8,         ///< The caller asked to stop.
-  WEFT_OVERLOADED = 9,        ///< Too much is waiting already: try again later.
-  WEFT_UNAVAILABLE = 10,      ///< It is being shut down, or waits for other devices.
+  WEFT_OVERLOADED = 9,        ///< The queue is full: try again later.
+  WEFT_UNAVAILABLE = 10,      ///< The service is shutting down, or waits for other devices.
   WEFT_CACHE_FULL = 11,       ///< A context has no room: nothing changed. Remove sequences, then try again.
-  WEFT_INTERNAL = 12          ///< A mistake of weft's own, or a callback's.
+  WEFT_INTERNAL = 12          ///< A bug of weft, or of a callback.
 };
 
-/// Why a call failed.
+/// The error of a failed call.
 typedef struct weft_error weft_error;
 
-/// What the call returned; WEFT_OK of NULL.
+/// The status that the call returned; WEFT_OK for NULL.
 WEFT_API weft_status weft_error_status(const weft_error* error);
-/// For people: what was expected, what was found, the way out. Valid as long as the error; "" of NULL.
+/// The message: the expected and the actual value, and the way out. Valid as long as the error; "" for NULL.
 WEFT_API const char* weft_error_message(const weft_error* error);
-/// With WEFT_OVERLOADED: in how many milliseconds there may be room. Else 0.
+/// With WEFT_OVERLOADED: milliseconds until there may be room. Otherwise 0.
 WEFT_API double weft_error_retry_after_ms(const weft_error* error);
 /// Frees an error.
 WEFT_API void weft_error_free(weft_error* error);
-/// "ok", "invalid_argument", ...; "unknown" of a number that is none. Valid for ever.
+/// "ok", "invalid_argument", ...; "unknown" for other numbers. Valid indefinitely.
 WEFT_API const char* weft_status_name(weft_status status);
 
 // ---------------------------------------------------------------------------------------------------------
 // Devices
 
-/// The devices that there were when it was made.
+/// The devices at the time of its creation.
 typedef struct weft_device_list weft_device_list;
 
 /// A device.
@@ -111,13 +110,13 @@ typedef struct weft_device_info {
   uint64_t memory_free;
 } weft_device_info;
 
-/// The CPU, and what the modules find that lie in the folder `weft` beside the library.
+/// The CPU, and the devices of modules in the subfolder `weft` of the library's folder.
 WEFT_API weft_device_list* weft_device_list_create(weft_error** error);
 /// Frees a list.
 WEFT_API void weft_device_list_free(weft_device_list* devices);
-/// How many there are. Any thread.
+/// The number of devices. Any thread.
 WEFT_API size_t weft_device_list_size(const weft_device_list* devices);
-/// The device at a place, from 0. Any thread.
+/// The device at an index, from 0. Any thread.
 WEFT_API weft_status weft_device_list_get(const weft_device_list* devices, size_t place,
                                           weft_device_info* info, weft_error** error);
 
@@ -127,46 +126,46 @@ WEFT_API weft_status weft_device_list_get(const weft_device_list* devices, size_
 /// Weights, a vocabulary and a chat template. Never changes: any number of threads may use one.
 typedef struct weft_model weft_model;
 
-/// A token: its place in a model's vocabulary.
+/// A token: its index in a model's vocabulary.
 typedef int32_t weft_token;
-/// Where there is no token.
+/// No token.
 #define WEFT_NO_TOKEN (-1)
 
 /// Low-rank additions to a model's matrices (LoRA), to load with it.
 typedef struct weft_adapter_file {
   const char* path;
-  const char* name;  ///< Under which it is known; NULL: its own.
+  const char* name;  ///< NULL: the file's own.
 } weft_adapter_file;
 
-/// An adapter that a text is written with, and how much of it.
+/// An adapter of a sequence, and its scale.
 typedef struct weft_adapter_use {
-  int32_t adapter;  ///< Its place in weft_model_params::adapters.
-  float scale;      ///< 1: as it was made.
+  int32_t adapter;  ///< Its index in weft_model_params::adapters.
+  float scale;      ///< 1: as trained.
 } weft_adapter_use;
 
-/// Vectors that are added to what layers pass on, for every text.
+/// Vectors that are added to the outputs of layers, for every sequence.
 typedef struct weft_control_vector {
   const char* path;
   double scale;
 } weft_control_vector;
 
-/// Places whatever has a name in which the pattern (PCRE2) is found on a device.
+/// Places weights, states and nodes whose names contain the pattern (PCRE2) on a device.
 typedef struct weft_pin {
   const char* pattern;
   const char* device;
 } weft_pin;
 
-/// Called with 0 to 1 while weights load, by the thread that loads. Returning false cancels (WEFT_CANCELLED).
+/// The loading thread calls it with 0 to 1 while weights load. Returning false cancels (WEFT_CANCELLED).
 typedef bool (*weft_progress_callback)(float done, void* user_data);
 
 /// How a model is loaded.
 typedef struct weft_model_params {
   size_t struct_size;
-  int32_t n_threads;           ///< Of the CPU, for loading. 0: as many as there are cores.
-  int32_t n_gpu_layers;        ///< Layers that go to GPUs, counted from the last. -1: as many as fit.
-  const char* const* devices;  ///< Names; NULL: all GPUs. The CPU takes what they leave.
+  int32_t n_threads;           ///< CPU threads for loading. 0: the number of cores.
+  int32_t n_gpu_layers;        ///< Layers on GPUs, counted from the last. -1: all that fit.
+  const char* const* devices;  ///< Names; NULL: all GPUs. The CPU takes the rest.
   size_t n_devices;
-  const float* shares;  ///< How layers are divided among them; NULL: by free memory.
+  const float* shares;  ///< Shares of layers of each; NULL: by free memory.
   size_t n_shares;
   const weft_pin* pins;
   size_t n_pins;
@@ -176,12 +175,12 @@ typedef struct weft_model_params {
   size_t n_control_vectors;
   int32_t first_control_layer;  ///< The first and last layer that they are added after; -1: all.
   int32_t last_control_layer;
-  int32_t n_cpu_moe;          ///< Experts of the first n_cpu_moe layers stay with the CPU.
-  int32_t n_ctx;              ///< Expected of contexts, where layers must fit. 0: a context's default.
-  int32_t n_sequences;        ///< Expected, too.
-  int32_t n_ubatch;           ///< Expected, too.
-  const char* pack_cache;     ///< A folder in which packed weights are kept for the next start; NULL: none.
-  const char* pre_tokenizer;  ///< Instead of the one that the file names; NULL: the file's.
+  int32_t n_cpu_moe;                ///< Experts of the first n_cpu_moe layers stay with the CPU.
+  int32_t n_ctx;                    ///< Expected cells of contexts, for the fit. 0: a context's default.
+  int32_t n_sequences;              ///< Expected, too.
+  int32_t n_ubatch;                 ///< Expected, too.
+  const char* pack_cache;           ///< A folder for packed weights, for the next start; NULL: none.
+  const char* pre_tokenizer;        ///< Replaces the file's pre-tokenizer; NULL: the file's.
   weft_progress_callback progress;  ///< NULL: none.
   void* progress_data;              ///< Given to it.
   bool split_rows;                  ///< Heads and rows of matrices are divided, not layers.
@@ -189,10 +188,10 @@ typedef struct weft_model_params {
   bool fit;                         ///< Refuse a model that exceeds a device's free memory.
   bool repack;  ///< Pack weights for the kernels; otherwise they are used in the file as they are:
                 ///< slower.
-  const char* chat_template;  ///< In Jinja, instead of the file's; NULL: the file's.
+  const char* chat_template;  ///< Replaces the file's chat template (Jinja); NULL: the file's.
 } weft_model_params;
 
-/// What a model is.
+/// Properties of a model.
 typedef struct weft_model_info {
   size_t struct_size;
   const char* name;  ///< Valid as long as the model, as are the others.
@@ -204,34 +203,35 @@ typedef struct weft_model_info {
   int32_t n_vocab;
   int32_t n_ctx_train;
   int32_t n_embd;
-  int32_t n_embd_input;  ///< Numbers of a row in a token's place (weft_batch_add_embedding).
+  int32_t n_embd_input;  ///< Size of an embedding (weft_batch_add_embedding).
   int32_t n_layers;
   int32_t n_heads;
   int32_t n_kv_heads;
   int32_t window;  ///< Positions that layers with a sliding window see; 0: there are none.
-  bool recurrent;  ///< Texts are removed and copied as a whole only.
-  bool encoder;    ///< For a weft_embedder; there is no context of it.
-  bool ranks;      ///< An encoder that gives texts scores (weft_embedder_rank).
+  bool recurrent;  ///< Sequences are removed and copied as a whole only.
+  bool encoder;    ///< For a weft_embedder; it has no context.
+  bool ranks;      ///< A reranker (weft_embedder_rank).
   bool has_chat_template;
 } weft_model_info;
 
 /// Fills in the defaults.
 WEFT_API void weft_model_params_init(weft_model_params* params, size_t struct_size);
-/// Reads a GGUF file, or a set of files by one of them.
+/// Reads a GGUF file, or a split set by one of its files.
 WEFT_API weft_model* weft_model_load(const char* path, const weft_model_params* params, weft_error** error);
-/// Frees the handle; the weights go with the last handle that was made of it.
+/// Frees the handle. The weights are freed with the last handle that was made of it.
 WEFT_API void weft_model_free(weft_model* model);
-/// What it is.
+/// Its properties.
 WEFT_API weft_status weft_model_get_info(const weft_model* model, weft_model_info* info, weft_error** error);
 /// The adapters that were loaded with it.
 WEFT_API size_t weft_model_n_adapters(const weft_model* model);
-/// The name of one; NULL where there is none. Valid as long as the model.
+/// The name of an adapter; NULL where there is none. Valid as long as the model.
 WEFT_API const char* weft_model_adapter_name(const weft_model* model, size_t place);
-/// In Jinja; NULL where the file has none and the model reads no source. Valid as long as the model.
+/// The chat template (Jinja). NULL where the file has none and the model is not an encoder-decoder. Valid as
+/// long as the model.
 WEFT_API const char* weft_model_chat_template(const weft_model* model);
-/// What of the file was not as it should be, and how it is read: a sentence each, with the key's name.
+/// The number of notes: oddities of the file, and how they are read, a sentence each with the key's name.
 WEFT_API size_t weft_model_n_notes(const weft_model* model);
-/// One of them; NULL where there is none. Valid as long as the model.
+/// A note; NULL where there is none. Valid as long as the model.
 WEFT_API const char* weft_model_note(const weft_model* model, size_t place);
 
 /// A GGUF file's metadata and tensors, without loading it. Any number of threads may read it.
@@ -253,68 +253,68 @@ WEFT_API weft_file* weft_file_open(const char* path, weft_error** error);
 WEFT_API void weft_file_free(weft_file* file);
 /// The number of keys.
 WEFT_API size_t weft_file_n_keys(const weft_file* file);
-/// The key at a place, from 0; NULL where there is none. Valid as long as the file.
+/// The key at an index, from 0; NULL where there is none. Valid as long as the file.
 WEFT_API const char* weft_file_key(const weft_file* file, size_t place);
-/// A key's value as people write it, whole, arrays as "[1, 2]"; NULL where there is no such key. Valid as
-/// long as the file.
+/// A key's whole value as a string, arrays as "[1, 2]"; NULL for an unknown key. Valid as long as the file.
 WEFT_API const char* weft_file_value(const weft_file* file, const char* key);
 /// The number of tensors.
 WEFT_API size_t weft_file_n_tensors(const weft_file* file);
-/// The tensor at a place, from 0.
+/// The tensor at an index, from 0.
 WEFT_API weft_status weft_file_get_tensor(const weft_file* file, size_t place, weft_file_tensor* tensor,
                                           weft_error** error);
 
 // ---------------------------------------------------------------------------------------------------------
-// Texts and tokens
+// Tokenizers
 
-/// Text to tokens and back. Never changes: any number of threads may use one.
+/// Strings to tokens and back. Never changes: any number of threads may use one.
 typedef struct weft_tokenizer weft_tokenizer;
 
 enum {
-  WEFT_ADD_SPECIAL = 1,   ///< Add what the model wants around a text (BOS, EOS, CLS, SEP).
-  WEFT_PARSE_SPECIAL = 2  ///< Recognise control tokens written in the text. Never for text from users.
+  WEFT_ADD_SPECIAL = 1,   ///< Add the tokens that the model wants around its input (BOS, EOS, CLS, SEP).
+  WEFT_PARSE_SPECIAL = 2  ///< Recognise control tokens in the input. Never for input from users.
 };
 
 /// A model's tokenizer.
 WEFT_API weft_tokenizer* weft_model_tokenizer(const weft_model* model, weft_error** error);
-/// The tokenizer alone, of a GGUF file, which may have no tensors.
+/// The tokenizer alone, from a GGUF file, which may have no tensors.
 WEFT_API weft_tokenizer* weft_tokenizer_load(const char* path, weft_error** error);
 /// Frees it.
 WEFT_API void weft_tokenizer_free(weft_tokenizer* tokenizer);
-/// The tokens of a text of n_bytes. `flags` are WEFT_ADD_SPECIAL and WEFT_PARSE_SPECIAL, added up.
+/// The tokens of a string of n_bytes. `flags` is the sum of WEFT_ADD_SPECIAL and WEFT_PARSE_SPECIAL.
 WEFT_API weft_status weft_tokenizer_encode(const weft_tokenizer* tokenizer, const char* text, size_t n_bytes,
                                            uint32_t flags, weft_token** tokens, size_t* n_tokens,
                                            weft_error** error);
-/// The text of tokens, control tokens only if `special`. n_bytes may be NULL, here and below.
+/// The string of tokens, with control tokens only if `special`. n_bytes may be NULL, here and below.
 WEFT_API weft_status weft_tokenizer_decode(const weft_tokenizer* tokenizer, const weft_token* tokens,
                                            size_t n_tokens, bool special, char** text, size_t* n_bytes,
                                            weft_error** error);
-/// The bytes of one token inside a text, which need be no whole characters.
+/// The bytes of a token that is not the first one. They may be parts of characters.
 WEFT_API weft_status weft_tokenizer_piece(const weft_tokenizer* tokenizer, weft_token token, bool special,
                                           char** bytes, size_t* n_bytes, weft_error** error);
 /// The number of tokens.
 WEFT_API int32_t weft_tokenizer_n_vocab(const weft_tokenizer* tokenizer);
-/// The token that texts begin with, or WEFT_NO_TOKEN.
+/// The BOS token, or WEFT_NO_TOKEN.
 WEFT_API weft_token weft_tokenizer_bos(const weft_tokenizer* tokenizer);
-/// The token that ends texts, or WEFT_NO_TOKEN.
+/// The EOS token, or WEFT_NO_TOKEN.
 WEFT_API weft_token weft_tokenizer_eos(const weft_tokenizer* tokenizer);
 /// Whether it ends a generation (EOS, end of turn, end of message).
 WEFT_API bool weft_tokenizer_is_end(const weft_tokenizer* tokenizer, weft_token token);
-/// The token that the vocabulary writes so, or WEFT_NO_TOKEN.
+/// The token with this string in the vocabulary, or WEFT_NO_TOKEN.
 WEFT_API weft_token weft_tokenizer_find(const weft_tokenizer* tokenizer, const char* text);
 
-/// Tokens to text as they come: bytes are held back until they make whole characters.
+/// Turns a stream of tokens into characters: bytes are held back until they make whole characters.
 typedef struct weft_detokenizer weft_detokenizer;
 
-/// For one stream of tokens. Control tokens give text only if `special`.
+/// For one stream of tokens. Includes control tokens only if `special`.
 WEFT_API weft_detokenizer* weft_detokenizer_create(const weft_tokenizer* tokenizer, bool special,
                                                    weft_error** error);
 /// Frees it.
 WEFT_API void weft_detokenizer_free(weft_detokenizer* detokenizer);
-/// The text that is complete after this token, valid until the next call; may be empty.
+/// The characters that are complete after this token, valid until the next call; may be empty.
 WEFT_API const char* weft_detokenizer_push(weft_detokenizer* detokenizer, weft_token token, size_t* n_bytes,
                                            weft_error** error);
-/// At the end: what was held back, as U+FFFD. Valid until the next call, which begins a new stream.
+/// At the end: bytes that are still held back, as U+FFFD. Valid until the next call, which begins a new
+/// stream.
 WEFT_API const char* weft_detokenizer_finish(weft_detokenizer* detokenizer, size_t* n_bytes,
                                              weft_error** error);
 
@@ -330,27 +330,27 @@ typedef struct weft_chat_params {
   const char* messages_json;   ///< Instead of messages: a JSON array as OpenAI's API has it; NULL: none.
   const char* tools_json;      ///< A JSON array of tools as OpenAI's API has them; NULL: none.
   const char* variables_json;  ///< A JSON object of further variables for the template; NULL: none.
-  bool add_generation_prompt;  ///< Ends with the beginning of an answer.
+  bool add_generation_prompt;  ///< End with the header of the assistant's turn.
 } weft_chat_params;
 
 /// Fills in the defaults.
 WEFT_API void weft_chat_params_init(weft_chat_params* params, size_t struct_size);
-/// Writes a conversation by the model's template: as text, as tokens, or both; NULL for what is not wanted.
-/// Special tokens are recognised where the template itself writes them, never in messages. WEFT_UNSUPPORTED
-/// where the model has no template.
+/// Formats a conversation with the model's template, as a string, as tokens or both. Pass NULL for results
+/// that are not wanted. Special tokens are recognised where the template itself writes them, never in
+/// messages. WEFT_UNSUPPORTED where the model has no template.
 WEFT_API weft_status weft_model_apply_chat_template(const weft_model* model,
                                                     const weft_chat_message* messages, size_t n_messages,
                                                     const weft_chat_params* params, char** text,
                                                     weft_token** tokens, size_t* n_tokens,
                                                     weft_error** error);
 
-/// A prompt with pictures and sounds (weft_media.h). Never changes: any number of threads may use one.
+/// A prompt with images and audio (weft_media.h). Never changes: any number of threads may use one.
 typedef struct weft_prompt weft_prompt;
 
 // ---------------------------------------------------------------------------------------------------------
 // Contexts
 
-/// Many sequences over one cache, and what computes batches of any mix of them.
+/// Many sequences over one cache, with a plan for batches of any mix of them.
 typedef struct weft_context weft_context;
 /// A sequence of a context, from 0.
 typedef int32_t weft_seq;
@@ -364,7 +364,7 @@ typedef int32_t weft_pos;
 /// A type of caches.
 typedef int32_t weft_cache_type;
 enum {
-  WEFT_CACHE_AUTO = 0,  ///< bf16 where all devices multiply that faster than f16, else f16.
+  WEFT_CACHE_AUTO = 0,  ///< bf16 where all devices multiply that faster than f16, otherwise f16.
   WEFT_CACHE_F32 = 1,
   WEFT_CACHE_F16 = 2,
   WEFT_CACHE_BF16 = 3,
@@ -376,28 +376,28 @@ enum {
 typedef struct weft_context_params {
   size_t struct_size;
   int32_t n_ctx;        ///< Cells of the cache, for all sequences. 0: the training length, at most 8192.
-  int32_t n_sequences;  ///< That may exist at the same time.
+  int32_t n_sequences;  ///< The most sequences at the same time.
   int32_t n_ubatch;     ///< Tokens that one step computes at most.
   int32_t n_outputs;    ///< Rows of logits that one step computes at most. 0: max(64, n_sequences).
-  int32_t n_threads;    ///< 0: as many as there are cores.
-  int32_t n_best;  ///< What weft_batch_only_best can ask for. 0: nothing, -1: 64 where the model is on the
+  int32_t n_threads;    ///< 0: the number of cores.
+  int32_t n_best;  ///< The most tokens for weft_batch_only_best. 0: none, -1: 64 where the model is on the
                    ///< CPU alone.
   weft_cache_type k_type;
   weft_cache_type v_type;
-  const weft_adapter_use* adapters;  ///< That texts are written with; NULL: none.
+  const weft_adapter_use* adapters;  ///< Default adapters of sequences; NULL: none.
   size_t n_adapters;
-  int32_t window_rewind;  ///< Tokens by which texts can be cut back where layers have a window; -1: all.
+  int32_t window_rewind;  ///< Tokens by which sequences can be cut back where layers have a window; -1: all.
 } weft_context_params;
 
 /// Fills in the defaults.
 WEFT_API void weft_context_params_init(weft_context_params* params, size_t struct_size);
-/// Reserves the caches and what steps compute in.
+/// Reserves the caches and workspaces.
 WEFT_API weft_context* weft_context_create(const weft_model* model, const weft_context_params* params,
                                            weft_error** error);
 /// Frees the handle.
 WEFT_API void weft_context_free(weft_context* context);
 
-/// What is to be computed: tokens in any order and of any mix of sequences. Reusable after weft_batch_clear.
+/// Tokens to compute, in any order and of any mix of sequences. Reusable after weft_batch_clear.
 typedef struct weft_batch weft_batch;
 
 /// An empty one.
@@ -408,31 +408,31 @@ WEFT_API void weft_batch_free(weft_batch* batch);
 WEFT_API void weft_batch_clear(weft_batch* batch);
 /// The number of items. Items are numbered from 0 in the order in which they were added.
 WEFT_API int32_t weft_batch_size(const weft_batch* batch);
-/// A token of a sequence, at a position or at WEFT_NEXT_POS. Whether the token, sequence and position make
-/// sense is found out when the batch is computed.
+/// A token of a sequence, at a position or at WEFT_NEXT_POS. weft_context_decode checks the token, sequence
+/// and position.
 WEFT_API weft_status weft_batch_add(weft_batch* batch, weft_token token, weft_seq seq, weft_pos pos,
                                     bool logits, weft_error** error);
-/// Tokens that follow one another; logits, where asked for, are those of the last one.
+/// Consecutive tokens. With logits_at_end, requests the logits of the last one.
 WEFT_API weft_status weft_batch_add_tokens(weft_batch* batch, const weft_token* tokens, size_t n_tokens,
                                            weft_seq seq, bool logits_at_end, weft_error** error);
 /// A token of several sequences: computed once, and shared.
 WEFT_API weft_status weft_batch_add_shared(weft_batch* batch, weft_token token, const weft_seq* seqs,
                                            size_t n_seqs, weft_pos pos, bool logits, weft_error** error);
-/// An embedding in a token's place: weft_model_info::n_embd_input numbers, as the first layer reads them.
+/// An embedding instead of a token: weft_model_info::n_embd_input floats, as the first layer reads them.
 WEFT_API weft_status weft_batch_add_embedding(weft_batch* batch, const float* embedding, size_t n,
                                               weft_seq seq, weft_pos pos, bool logits, weft_error** error);
-/// Of an item that asks for logits only the n best tokens are wanted (weft_context_best).
+/// Requests only the n best tokens of an item that asks for logits (weft_context_best).
 WEFT_API weft_status weft_batch_only_best(weft_batch* batch, int32_t item, int32_t n, weft_error** error);
-/// Of an item that asks for logits the log-sum-exp is wanted, too (weft_context_log_sum_exp), and the logit
-/// of a token (weft_context_logit), unless that is WEFT_NO_TOKEN.
+/// Requests also the log-sum-exp of an item that asks for logits (weft_context_log_sum_exp). Requests the
+/// logit of a token, too (weft_context_logit), unless that is WEFT_NO_TOKEN.
 WEFT_API weft_status weft_batch_want_log_sum_exp(weft_batch* batch, int32_t item, weft_token token,
                                                  weft_error** error);
-/// Of an item the embedding is wanted (weft_context_embedding).
+/// Requests the embedding of an item (weft_context_embedding).
 WEFT_API weft_status weft_batch_want_embedding(weft_batch* batch, int32_t item, weft_error** error);
 /// An item sees its sequence up to before `end`, beyond its own position.
 WEFT_API weft_status weft_batch_see_to(weft_batch* batch, int32_t item, weft_pos end, weft_error** error);
-/// In models that tell lines and columns of pictures apart, an item stands at these positions, of time, line
-/// and column; else at its own in each of them.
+/// In models with positions of lines and columns, sets an item's positions of time, line and column. The
+/// default is its own position in each of them.
 WEFT_API weft_status weft_batch_stand_at(weft_batch* batch, int32_t item, const weft_pos positions[3],
                                          weft_error** error);
 /// An item does not see another one.
@@ -451,37 +451,36 @@ typedef struct weft_best {
   float logit;
 } weft_best;
 
-/// The logits of an item of the last batch, which must have asked for them: n_vocab of them, which `n` is
-/// told if it is not NULL. Valid until the next weft_context_decode.
+/// The n_vocab logits of an item of the last batch, which must have asked for them. Sets `n` to n_vocab if it
+/// is not NULL. Valid until the next weft_context_decode.
 WEFT_API const float* weft_context_logits(const weft_context* context, int32_t item, size_t* n,
                                           weft_error** error);
 /// The best tokens of an item, best first. Valid until the next call of this or weft_context_decode.
 WEFT_API const weft_best* weft_context_best(weft_context* context, int32_t item, size_t* n,
                                             weft_error** error);
-/// The logarithm of the sum of e^logit of an item. What it leaves of a logit is the logarithm of the
-/// probability.
+/// The logarithm of the sum of e^logit of an item. A token's log-probability is its logit minus this.
 WEFT_API weft_status weft_context_log_sum_exp(const weft_context* context, int32_t item, float* result,
                                               weft_error** error);
-/// The logit of the token that was named with weft_batch_want_log_sum_exp.
+/// The logit of the token of weft_batch_want_log_sum_exp.
 WEFT_API weft_status weft_context_logit(const weft_context* context, int32_t item, float* result,
                                         weft_error** error);
 /// The last hidden state of an item: n_embd numbers. Valid until the next weft_context_decode.
 WEFT_API const float* weft_context_embedding(const weft_context* context, int32_t item, size_t* n,
                                              weft_error** error);
 
-// Operations on sequences. Positions are ranges [begin, end); end < 0 means to the end. Those for which the
-// cache has no room give WEFT_CACHE_FULL and change nothing. Models with recurrent layers remove and copy
-// whole texts only, else WEFT_UNSUPPORTED.
+// Operations on sequences. Positions are ranges [begin, end); end < 0 means to the end. Operations for which
+// the cache has no room return WEFT_CACHE_FULL and change nothing. Models with recurrent layers remove and
+// copy only whole sequences; otherwise WEFT_UNSUPPORTED.
 
 /// Removes part of a sequence.
 WEFT_API weft_status weft_context_remove(weft_context* context, weft_seq seq, weft_pos begin, weft_pos end,
                                          weft_error** error);
-/// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared.
+/// Replaces this range of `to` by the range of `from`. Cells are shared.
 WEFT_API weft_status weft_context_copy(weft_context* context, weft_seq from, weft_seq to, weft_pos begin,
                                        weft_pos end, weft_error** error);
 /// Removes all other sequences.
 WEFT_API weft_status weft_context_keep(weft_context* context, weft_seq seq, weft_error** error);
-/// Adds delta to positions, which must neither meet nor pass those outside the range.
+/// Adds delta to positions, which must neither meet nor pass positions outside the range.
 WEFT_API weft_status weft_context_shift(weft_context* context, weft_seq seq, weft_pos begin, weft_pos end,
                                         weft_pos delta, weft_error** error);
 /// Divides positions, rounding down.
@@ -489,7 +488,7 @@ WEFT_API weft_status weft_context_divide(weft_context* context, weft_seq seq, we
                                          int32_t divisor, weft_error** error);
 /// Removes all sequences.
 WEFT_API weft_status weft_context_clear(weft_context* context, weft_error** error);
-/// The adapters of an empty sequence, before it has a source: that is read with them.
+/// Sets the adapters of an empty sequence, before it has a source, which is encoded with them.
 WEFT_API weft_status weft_context_set_adapters(weft_context* context, weft_seq seq,
                                                const weft_adapter_use* adapters, size_t n_adapters,
                                                weft_error** error);
@@ -499,40 +498,41 @@ WEFT_API weft_status weft_context_next_pos(const weft_context* context, weft_seq
 /// The first position that a sequence holds; -1 for an empty one.
 WEFT_API weft_status weft_context_min_pos(const weft_context* context, weft_seq seq, weft_pos* pos,
                                           weft_error** error);
-/// Whether a text could be cut off before `pos`, or copied up to there, and go on.
+/// Whether a sequence could be cut off before `pos`, or copied up to there, and continue.
 WEFT_API weft_status weft_context_can_cut(const weft_context* context, weft_seq seq, weft_pos pos, bool* can,
                                           weft_error** error);
-/// False where a step failed that was to move the sequence's cells: remove it and compute its tokens again.
+/// False after the failure of a step that was to move the sequence's cells: remove it and compute its tokens
+/// again.
 WEFT_API weft_status weft_context_intact(const weft_context* context, weft_seq seq, bool* intact,
                                          weft_error** error);
 
-/// A context's sizes, and what is in use.
+/// A context's sizes and use.
 typedef struct weft_context_info {
   size_t struct_size;
   int32_t n_ctx;
   int32_t n_sequences;
   int32_t n_ubatch;
-  int32_t batch_size;  ///< Tokens that a batch of a long text should have for speed.
+  int32_t batch_size;  ///< The best number of tokens for batches of a long prompt.
   int32_t cells_used;
   int32_t cells_total;
-  int64_t cache_bytes;  ///< Of the caches, that were ever in use.
+  int64_t cache_bytes;  ///< Bytes of the caches that were ever in use.
   bool can_shift;       ///< Whether positions can be shifted and divided.
 } weft_context_info;
 
-/// How things stand.
+/// Its current state.
 WEFT_API weft_status weft_context_get_info(const weft_context* context, weft_context_info* info,
                                            weft_error** error);
 
-// States: what a sequence holds, or WEFT_ALL_SEQUENCES of a context, for any context of the same model with
-// the same types of cache. They are checked in full before anything is touched.
+// States of a sequence, or of a context (WEFT_ALL_SEQUENCES), for any context of the same model with the same
+// cache types. They are checked in full before any change.
 
 /// A state as bytes.
 WEFT_API weft_status weft_context_save(const weft_context* context, weft_seq seq, void** state,
                                        size_t* n_bytes, weft_error** error);
-/// The state of one sequence becomes `seq`, that of a context all sequences.
+/// Replaces `seq` by the saved sequence, or all sequences by a saved context.
 WEFT_API weft_status weft_context_restore(weft_context* context, weft_seq seq, const void* state,
                                           size_t n_bytes, weft_error** error);
-/// The same as a file, which appears whole or not at all.
+/// The same as a file, which is written as a whole or not at all.
 WEFT_API weft_status weft_context_save_file(const weft_context* context, weft_seq seq, const char* path,
                                             weft_error** error);
 /// The same from a file.
@@ -540,9 +540,9 @@ WEFT_API weft_status weft_context_restore_file(weft_context* context, weft_seq s
                                                weft_error** error);
 
 // ---------------------------------------------------------------------------------------------------------
-// Samplers, and one text
+// Samplers, and single completions
 
-/// Chooses tokens from logits; one per text.
+/// Chooses tokens from logits; one per sequence.
 typedef struct weft_sampler weft_sampler;
 
 /// Added to a token's logit; minus infinity bans it.
@@ -551,7 +551,7 @@ typedef struct weft_logit_bias {
   float bias;
 } weft_logit_bias;
 
-/// How a token is chosen. The defaults are those that users of llama.cpp know.
+/// How a token is chosen. The defaults are llama.cpp's.
 typedef struct weft_sampler_params {
   size_t struct_size;
   uint64_t seed;          ///< UINT64_MAX: a random one.
@@ -568,7 +568,7 @@ typedef struct weft_sampler_params {
   int32_t mirostat;  ///< 0: off, 1 or 2.
   float mirostat_tau;
   float mirostat_eta;
-  int32_t penalty_last_n;  ///< 0: off, -1: the whole text.
+  int32_t penalty_last_n;  ///< 0: off, -1: all tokens.
   float repetition_penalty;
   float frequency_penalty;
   float presence_penalty;
@@ -597,18 +597,18 @@ WEFT_API weft_sampler* weft_sampler_create(int32_t n_vocab, const weft_sampler_p
                                            weft_error** error);
 /// Frees it.
 WEFT_API void weft_sampler_free(weft_sampler* sampler);
-/// Draws a token. `allowed` is NULL, or has a bit for each token, bit i % 32 of word i / 32: others are not
-/// drawn. It does not accept the token.
+/// Draws a token. `allowed` is NULL, or has a bit for each token, bit i % 32 of word i / 32: only tokens
+/// whose bit is set are drawn. Does not accept the token.
 WEFT_API weft_status weft_sampler_sample(weft_sampler* sampler, const float* logits, size_t n_logits,
                                          const uint32_t* allowed, weft_token* token, weft_error** error);
-/// Tells the sampler what was appended to the text, drawn or from the prompt.
+/// Records a token that was appended to the sequence, drawn or of the prompt.
 WEFT_API weft_status weft_sampler_accept(weft_sampler* sampler, weft_token token, weft_error** error);
-/// Forgets the text, and starts the random numbers anew.
+/// Forgets all tokens and restarts the random numbers.
 WEFT_API weft_status weft_sampler_reset(weft_sampler* sampler, weft_error** error);
-/// The seed in use, also where a random one was asked for.
+/// The seed in use, also if a random one was requested.
 WEFT_API uint64_t weft_sampler_seed(const weft_sampler* sampler);
 
-/// Why a text ended.
+/// Why a completion ended.
 typedef int32_t weft_stop;
 enum {
   WEFT_STOP_END = 0,           ///< An end token.
@@ -619,33 +619,33 @@ enum {
   WEFT_STOP_TIMEOUT = 5,  ///< A deadline of the request.
   WEFT_STOP_ERROR = 6
 };
-/// "end", "length", "context", "stop", "cancelled", "timeout", "error"; "unknown". Valid for ever.
+/// "end", "length", "context", "stop", "cancelled", "timeout", "error"; "unknown". Valid indefinitely.
 WEFT_API const char* weft_stop_name(weft_stop stop);
 
-/// Called with whole characters as they are written; the text ends with a zero byte and is valid during the
-/// call. Returning false stops.
+/// Called with new whole characters. The string ends with a zero byte and is valid during the call. Returning
+/// false stops.
 typedef bool (*weft_text_callback)(const char* text, size_t n_bytes, void* user_data);
-/// Called while a prompt is computed, with the tokens done so far. Returning false stops.
+/// Called during prefill with the number of computed tokens. Returning false stops.
 typedef bool (*weft_prefill_callback)(int32_t n_done, void* user_data);
 
-/// How a text is written.
+/// Parameters of a generation.
 typedef struct weft_generate_params {
   size_t struct_size;
   int32_t n_predict;        ///< Tokens; < 0: until an end token or the context is full.
   int32_t n_keep;           ///< With context_shift: the first tokens, which stay.
-  const char* const* stop;  ///< Texts that end it, and are not part of it.
+  const char* const* stop;  ///< Strings that end it; the result excludes them.
   size_t n_stop;
   weft_text_callback on_text;        ///< NULL: none.
   weft_prefill_callback on_prefill;  ///< NULL: none.
   void* user_data;                   ///< Given to both.
-  bool ignore_end;                   ///< Go on past end tokens.
-  bool context_shift;  ///< When the context is full, forget the older half of the text, and go on.
+  bool ignore_end;                   ///< Continue after end tokens.
+  bool context_shift;  ///< When the context is full, drop the older half of the sequence and continue.
   const weft_prompt*
-      media;          ///< Where `prompt` has its tokens: what stands in the places of pictures; else NULL.
-  int32_t n_skipped;  ///< Of the parts that the sequence holds already, n less extent, together.
+      media;          ///< If `prompt` is its tokens: its embeddings of images and audio. Otherwise NULL.
+  int32_t n_skipped;  ///< The sum of n - extent over the parts that the sequence already holds.
 } weft_generate_params;
 
-/// How it went.
+/// The result of a generation.
 typedef struct weft_generation {
   size_t struct_size;
   weft_stop stop;
@@ -658,9 +658,8 @@ typedef struct weft_generation {
 
 /// Fills in the defaults.
 WEFT_API void weft_generate_params_init(weft_generate_params* params, size_t struct_size);
-/// Appends a prompt to a sequence and writes on. The text, its tokens and how it went are told where `text`,
-/// `tokens` and `result` are not NULL. A text that was cancelled is no error: its stop is
-/// WEFT_STOP_CANCELLED.
+/// Appends a prompt to a sequence and generates. Sets `text`, `tokens` and `result` if they are not NULL.
+/// Cancelling is not an error: the stop is then WEFT_STOP_CANCELLED.
 WEFT_API weft_status weft_generate(weft_context* context, weft_sampler* sampler, const weft_token* prompt,
                                    size_t n_prompt, weft_seq seq, const weft_generate_params* params,
                                    char** text, weft_token** tokens, size_t* n_tokens,
@@ -669,14 +668,14 @@ WEFT_API weft_status weft_generate(weft_context* context, weft_sampler* sampler,
 // ---------------------------------------------------------------------------------------------------------
 // Grammars
 
-/// A language that a text is held to, token by token. Never changes: any number of threads may use one.
+/// A grammar that constrains completions token by token. Never changes: any number of threads may use one.
 typedef struct weft_grammar weft_grammar;
 
-/// What a grammar's source is.
+/// The kind of a grammar's source.
 typedef int32_t weft_grammar_kind;
 enum {
   WEFT_GRAMMAR_GBNF = 0,         ///< llama.cpp's; begins at the rule "root".
-  WEFT_GRAMMAR_REGEX = 1,        ///< A regular expression that the whole text matches.
+  WEFT_GRAMMAR_REGEX = 1,        ///< A regular expression for the whole completion.
   WEFT_GRAMMAR_JSON_SCHEMA = 2,  ///< A JSON schema (draft 2020-12).
   WEFT_GRAMMAR_JSON_OBJECT = 3   ///< Any JSON object; the source is ignored, and may be NULL.
 };
@@ -688,34 +687,34 @@ WEFT_API weft_grammar* weft_grammar_create(const weft_model* model, weft_grammar
 WEFT_API void weft_grammar_free(weft_grammar* grammar);
 
 // ---------------------------------------------------------------------------------------------------------
-// Many texts at once
+// Continuous batching
 
-/// Requests in, tokens out: one loop that puts what all of them want next into one batch a step.
+/// Continuous batching: each step puts the next tokens of all requests into one batch.
 typedef struct weft_batcher weft_batcher;
 /// A request of a batcher.
 typedef int64_t weft_request;
 
-/// Who writes ahead.
+/// The drafter.
 typedef int32_t weft_speculation;
 enum {
   WEFT_SPECULATION_NONE = 0,
-  WEFT_SPECULATION_NGRAM = 1,  ///< What followed the last tokens when they stood in the text before.
+  WEFT_SPECULATION_NGRAM = 1,  ///< The tokens that followed an earlier copy of the last tokens.
   WEFT_SPECULATION_MODEL = 2   ///< A smaller model with the same vocabulary (weft_batcher_params::draft).
 };
 
-/// How a batcher works.
+/// Parameters of a batcher.
 typedef struct weft_batcher_params {
   size_t struct_size;
-  int32_t n_running;      ///< Texts computed at the same time. 0: the context's sequences.
-  int32_t n_step_tokens;  ///< Tokens of prompts that a step computes at most. 0: what the context likes best.
-  double max_step_ms;     ///< While others write, prompts are cut so that a step takes about this long.
-  double max_pause_ms;    ///< A text that is paused keeps its cells for so long.
-  int32_t n_waiting;      ///< Texts that may wait; 0: no limit. More are WEFT_OVERLOADED.
+  int32_t n_running;      ///< The most running completions. 0: the context's sequences.
+  int32_t n_step_tokens;  ///< The most prompt tokens of a step. 0: weft_context_info::batch_size.
+  double max_step_ms;     ///< While others decode, prompts are chunked so that a step takes about this long.
+  double max_pause_ms;    ///< A paused completion keeps its cells for this long.
+  int32_t n_waiting;      ///< The most waiting completions; 0: no limit. More are WEFT_OVERLOADED.
   weft_speculation speculation;
-  int32_t n_draft;      ///< Tokens written ahead at most.
-  int32_t n_unread;     ///< Of a service: tokens that a reader has not taken; then the text pauses.
+  int32_t n_draft;      ///< The most tokens drafted.
+  int32_t n_unread;     ///< Of a service: a completion pauses when this many tokens are unread.
   weft_context* draft;  ///< The draft model's, for this batcher alone; with as many sequences.
-  bool reuse_prefixes;  ///< Finished texts stay in the cache, for others that begin like them.
+  bool reuse_prefixes;  ///< Automatic prefix caching: finished sequences stay in the cache.
 } weft_batcher_params;
 
 /// A token and the natural logarithm of its probability.
@@ -724,7 +723,7 @@ typedef struct weft_logprob {
   float logprob;
 } weft_logprob;
 
-/// A token that was written.
+/// A generated token.
 typedef struct weft_output_token {
   weft_token token;
   float logprob;            ///< With n_logprobs >= 0 only.
@@ -732,7 +731,7 @@ typedef struct weft_output_token {
   size_t n_top;
 } weft_output_token;
 
-/// What became of a completion.
+/// Statistics of a completion.
 typedef struct weft_completion_stats {
   size_t struct_size;
   int32_t n_prompt;
@@ -747,14 +746,14 @@ typedef struct weft_completion_stats {
   double total_ms;
 } weft_completion_stats;
 
-/// What is new of one completion of a request. Whoever gets one says how long it is valid.
+/// New output of one completion of a request. Valid as long as the function that delivers it says.
 typedef struct weft_output {
   size_t struct_size;
   weft_request request;
   int32_t completion;   ///< 0 to n - 1.
   bool done;            ///< The last one of this completion.
   weft_stop stop;       ///< With done.
-  int32_t stop_string;  ///< With WEFT_STOP_STRING: its place among the request's; else -1.
+  int32_t stop_string;  ///< With WEFT_STOP_STRING: its index in the request's; otherwise -1.
   const char* text;     ///< Whole characters; ends with a zero byte.
   size_t n_bytes;
   const weft_output_token* tokens;
@@ -763,15 +762,15 @@ typedef struct weft_output {
   size_t n_prompt;
   const float* embedding;  ///< With done and a pooling: n_embd numbers.
   size_t n_embedding;
-  const char* error;                   ///< With WEFT_STOP_ERROR: what happened; else "".
-  const weft_completion_stats* stats;  ///< With done; else NULL.
+  const char* error;                   ///< With WEFT_STOP_ERROR: the message; otherwise "".
+  const weft_completion_stats* stats;  ///< With done; otherwise NULL.
 } weft_output;
 
-/// Called by the thread that steps, with what is valid during the call. It may submit, cancel, pause and
+/// The stepping thread calls it. The output is valid during the call. It may submit, cancel, pause and
 /// resume, but not step. Returning false cancels the request.
 typedef bool (*weft_output_callback)(const weft_output* output, void* user_data);
 
-/// How a text becomes one vector.
+/// How the hidden states of an input become one vector.
 typedef int32_t weft_pooling;
 enum {
   WEFT_POOLING_NONE = 0,
@@ -781,12 +780,12 @@ enum {
   WEFT_POOLING_FILE = -1  ///< As the model's file says: for weft_embedder only.
 };
 
-/// What is asked for.
+/// Parameters of a request.
 typedef struct weft_request_params {
   size_t struct_size;
   const weft_sampler_params* sampler;  ///< NULL: the defaults. Completion i draws with seed + i.
-  const weft_grammar* grammar;         ///< What completions are held to; NULL: nothing.
-  const char* const* stop;             ///< Texts that end a completion, and are not part of it.
+  const weft_grammar* grammar;         ///< Constrains completions; NULL: none.
+  const char* const* stop;             ///< Strings that end a completion; the result excludes them.
   size_t n_stop;
   int32_t n;                ///< Completions.
   int32_t n_predict;        ///< Tokens of each; < 0: until an end token or the context is full.
@@ -833,100 +832,100 @@ typedef struct weft_batcher_stats {
   int32_t n_paused;
   int32_t cells_total;
   int32_t cells_used;
-  int32_t cells_cached;  ///< Of cells_used: of finished texts alone.
+  int32_t cells_cached;  ///< Of cells_used: only in finished sequences.
 } weft_batcher_stats;
 
 /// Fills in the defaults.
 WEFT_API void weft_batcher_params_init(weft_batcher_params* params, size_t struct_size);
 /// Fills in the defaults.
 WEFT_API void weft_request_params_init(weft_request_params* params, size_t struct_size);
-/// Over a context, which is the batcher's alone until that is freed: what uses it in the meantime fails.
+/// Makes a batcher, which reserves the context until it is freed: other calls that use the context fail.
 WEFT_API weft_batcher* weft_batcher_create(weft_context* context, const weft_batcher_params* params,
                                            weft_error** error);
-/// Ends all requests, without telling them, and empties the context.
+/// Ends all requests without further output, and empties the context.
 WEFT_API void weft_batcher_free(weft_batcher* batcher);
 /// Adds a request. WEFT_OVERLOADED where the queue is full.
 WEFT_API weft_status weft_batcher_submit(weft_batcher* batcher, const weft_token* prompt, size_t n_prompt,
                                          const weft_request_params* params, weft_request* request,
                                          weft_error** error);
-/// Its completions end with WEFT_STOP_CANCELLED, which is told in the next step. Nothing for one that has
-/// ended.
+/// Ends its completions with WEFT_STOP_CANCELLED, which the next step reports. Does nothing for a request
+/// that has ended.
 WEFT_API weft_status weft_batcher_cancel(weft_batcher* batcher, weft_request request, weft_error** error);
-/// A completion takes no part in steps until it is resumed.
+/// Leaves a completion out of steps until it is resumed.
 WEFT_API weft_status weft_batcher_pause(weft_batcher* batcher, weft_request request, int32_t completion,
                                         weft_error** error);
-/// It goes on.
+/// Resumes it.
 WEFT_API weft_status weft_batcher_resume(weft_batcher* batcher, weft_request request, int32_t completion,
                                          weft_error** error);
-/// One step for everybody. `more` is told whether there is more to do. A step that fails is tried again, and
-/// is no error.
+/// Computes one step for all requests. Sets `more` to whether work is left. A failed step is tried again and
+/// is not an error.
 WEFT_API weft_status weft_batcher_step(weft_batcher* batcher, bool* more, weft_error** error);
 /// Steps until nothing is left to do.
 WEFT_API weft_status weft_batcher_run(weft_batcher* batcher, weft_error** error);
-/// How things stand.
+/// Its statistics.
 WEFT_API weft_status weft_batcher_get_stats(const weft_batcher* batcher, weft_batcher_stats* stats,
                                             weft_error** error);
 
-/// A batcher behind a thread of its own. Any thread may use one.
+/// A batcher on a thread of its own. Any thread may use one.
 typedef struct weft_service weft_service;
-/// The answer to a request, as it is written. weft_response_cancel is for any thread.
+/// The response to a request, as a stream. Any thread may call weft_response_cancel.
 typedef struct weft_response weft_response;
 
-/// Takes what the context handle holds, also where it fails: that can only be freed from then on.
+/// Takes over the context, also on failure: the context handle can only be freed from then on.
 WEFT_API weft_service* weft_service_create(weft_context* context, const weft_batcher_params* params,
                                            weft_error** error);
-/// Cancels everything, and waits for the thread. Responses may live on.
+/// Cancels everything, and waits for the thread. Responses may outlive it.
 WEFT_API void weft_service_free(weft_service* service);
 /// Adds a request. WEFT_OVERLOADED where the queue is full, WEFT_UNAVAILABLE once it is shut down.
 WEFT_API weft_response* weft_service_submit(weft_service* service, const weft_token* prompt, size_t n_prompt,
                                             const weft_request_params* params, weft_error** error);
-/// Takes no more requests, and waits at most so long until those that it has are done; the rest is cancelled.
+/// Takes no more requests and waits at most this long for the open ones. Then cancels the rest.
 WEFT_API weft_status weft_service_drain(weft_service* service, int64_t at_most_ms, weft_error** error);
-/// How things stand after the last step.
+/// The statistics after the last step.
 WEFT_API weft_status weft_service_get_stats(const weft_service* service, weft_batcher_stats* stats,
                                             weft_error** error);
 
-/// What weft_response_next found.
+/// The result of weft_response_next.
 typedef int32_t weft_poll;
 enum {
   WEFT_POLL_FAILED = -1,      ///< A wrong argument: see the error.
-  WEFT_POLL_OUTPUT = 0,       ///< Something new.
+  WEFT_POLL_OUTPUT = 0,       ///< New output.
   WEFT_POLL_NOTHING_YET = 1,  ///< Nothing within the time.
-  WEFT_POLL_END = 2           ///< All was taken.
+  WEFT_POLL_END = 2           ///< The end of all completions.
 };
 
 /// Called by the service's thread, or at once. It must not block, nor use the service.
 typedef void (*weft_ready_callback)(void* user_data);
 
-/// What is new of one completion, valid until the next call. Waits at most so long: 0: not at all, < 0: until
-/// there is something.
+/// New output of one completion, valid until the next call. Waits at most this long. 0: not at all, < 0:
+/// until there is some.
 WEFT_API weft_poll weft_response_next(weft_response* response, int64_t at_most_ms, const weft_output** output,
                                       weft_error** error);
-/// Ends the request; what was written can still be taken. Any thread.
+/// Ends the request; output so far can still be taken. Any thread.
 WEFT_API void weft_response_cancel(weft_response* response);
-/// `ready` is called whenever weft_response_next has something new, for event loops. NULL: no more; none is
-/// under way when this returns.
+/// For event loops: `ready` is called whenever weft_response_next has new output. NULL ends the calls; after
+/// the return none is running.
 WEFT_API weft_status weft_response_on_ready(weft_response* response, weft_ready_callback ready,
                                             void* user_data, weft_error** error);
-/// Frees it; one that has not ended is cancelled.
+/// Frees it, and cancels its request if it has not ended.
 WEFT_API void weft_response_free(weft_response* response);
 
 // ---------------------------------------------------------------------------------------------------------
-// Vectors of texts
+// Embeddings
 
-/// Texts to vectors, and to scores; of encoders and of decoders.
+/// Embeddings and scores, by encoders and decoders.
 typedef struct weft_embedder weft_embedder;
 
 /// How an embedder is made.
 typedef struct weft_embedder_params {
   size_t struct_size;
-  int32_t n_tokens;                  ///< Of a text, at most. 0: what the model was trained for, at most 8192.
-  int32_t n_threads;                 ///< 0: as many as there are cores.
-  const weft_adapter_use* adapters;  ///< That texts are read with, on a decoder.
+  int32_t n_tokens;                  ///< The most tokens of an input. 0: the training length, at most 8192.
+  int32_t n_threads;                 ///< 0: the number of cores.
+  const weft_adapter_use* adapters;  ///< For decoders.
   size_t n_adapters;
 } weft_embedder_params;
 
-/// Tokens of a text.
+/// Tokens of an input.
 typedef struct weft_tokens {
   const weft_token* tokens;
   size_t n_tokens;
@@ -934,27 +933,27 @@ typedef struct weft_tokens {
 
 /// Fills in the defaults.
 WEFT_API void weft_embedder_params_init(weft_embedder_params* params, size_t struct_size);
-/// Reserves what steps compute in.
+/// Reserves the workspace.
 WEFT_API weft_embedder* weft_embedder_create(const weft_model* model, const weft_embedder_params* params,
                                              weft_error** error);
 /// Frees it.
 WEFT_API void weft_embedder_free(weft_embedder* embedder);
-/// Numbers of a vector.
+/// The number of floats of a vector.
 WEFT_API int32_t weft_embedder_dimensions(const weft_embedder* embedder);
-/// Tokens of a text, at most.
+/// The most tokens of an input.
 WEFT_API int32_t weft_embedder_max_tokens(const weft_embedder* embedder);
-/// A vector for each text, one behind another: n_texts times weft_embedder_dimensions floats, of which
-/// `vectors` has n_floats. Of length 1 if `normalise`. Longer texts are cut. Without a pooling there is no
-/// such vector: WEFT_INVALID_ARGUMENT.
+/// A vector for each string, one after another. `vectors` has n_floats = n_texts * weft_embedder_dimensions
+/// floats. They have length 1 if `normalise`. Longer inputs are truncated. Without a pooling, also if the
+/// file has none: WEFT_INVALID_ARGUMENT.
 WEFT_API weft_status weft_embedder_embed(weft_embedder* embedder, const char* const* texts, size_t n_texts,
                                          weft_pooling pooling, bool normalise, float* vectors,
                                          size_t n_floats, weft_error** error);
-/// The same of tokens. Longer texts are refused.
+/// The same for tokens. Longer inputs are refused.
 WEFT_API weft_status weft_embedder_embed_tokens(weft_embedder* embedder, const weft_tokens* texts,
                                                 size_t n_texts, weft_pooling pooling, bool normalise,
                                                 float* vectors, size_t n_floats, weft_error** error);
-/// How well each document answers a query, from 0 to 1, in the order of the documents. WEFT_UNSUPPORTED for a
-/// model that is no reranker.
+/// The relevance of each document to a query, from 0 to 1, in the order of the documents. WEFT_UNSUPPORTED
+/// for a model that is not a reranker.
 WEFT_API weft_status weft_embedder_rank(weft_embedder* embedder, const char* query,
                                         const char* const* documents, size_t n_documents, float* scores,
                                         weft_error** error);
