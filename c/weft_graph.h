@@ -2,8 +2,8 @@
 /// weft in C: graphs of ops, and plans that run them on any devices. The rules of weft.h hold here, too.
 ///
 /// A graph is built once, with sizes that each step says (symbols), and a plan compiles it once. Ops are
-/// those of weft's one table, by their names: weft_op_help tells an op's inputs and attributes, and the
-/// headers in weft/graph/ops say what each computes.
+/// named as in weft's op table. weft_op_help lists an op's inputs and attributes. The headers in
+/// weft/graph/ops define the results.
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
@@ -17,15 +17,15 @@ extern "C" {
 typedef struct weft_graph weft_graph;
 /// A value of a graph: its number there.
 typedef int32_t weft_value;
-/// Where there is no value.
+/// No value.
 #define WEFT_NO_VALUE (-1)
 /// A size: a number from -1 on, or what weft_graph_symbol or weft_graph_size gave, for that graph.
 typedef int64_t weft_dim;
 /// Axes of a value, at most.
 #define WEFT_MAX_RANK 4
 
-/// An attribute of a node. Of text, number, integer and sizes the one that fits the attribute is set, the
-/// others are left 0.
+/// An attribute of a node. Set the member among text, number, integer and sizes that fits the attribute, and
+/// leave the others 0.
 typedef struct weft_attribute {
   const char* name;
   const char* text;       ///< Of choices ("gelu_erf") and types ("i32").
@@ -66,8 +66,8 @@ WEFT_API weft_status weft_graph_weight(weft_graph* graph, const char* name, cons
 WEFT_API weft_status weft_graph_state(weft_graph* graph, const char* name, const char* dtype,
                                       const weft_dim* shape, size_t rank, weft_value* value,
                                       weft_error** error);
-/// A node of an op, and its result. Attributes that are not named are the op's defaults. Optional inputs
-/// stand last; those that are WEFT_NO_VALUE are left out.
+/// A node of an op, and its result. Attributes that are not named are the op's defaults. Optional inputs are
+/// last; WEFT_NO_VALUE leaves one out.
 WEFT_API weft_status weft_graph_op(weft_graph* graph, const char* op, const weft_value* inputs,
                                    size_t n_inputs, const weft_attribute* attributes, size_t n_attributes,
                                    weft_value* value, weft_error** error);
@@ -136,13 +136,13 @@ typedef struct weft_plan weft_plan;
 /// How a graph is run.
 typedef struct weft_plan_params {
   size_t struct_size;
-  const char* const* devices;  ///< Names; NULL: all GPUs. The CPU takes what they leave.
+  const char* const* devices;  ///< Names; NULL: all GPUs. The CPU takes the rest.
   size_t n_devices;
   const weft_pin* pins;  ///< What must lie where; the rest goes where it costs least.
   size_t n_pins;
-  int32_t n_threads;    ///< Of the host. 0: as many as there are cores.
+  int32_t n_threads;    ///< Host threads. 0: the number of cores.
   bool allow_shapes;    ///< Steps may differ in sizes,
-  bool allow_tensors;   ///< weights may be set anew,
+  bool allow_tensors;   ///< weights may be set again,
   bool allow_topology;  ///< and graphs changed.
 } weft_plan_params;
 
@@ -193,11 +193,11 @@ WEFT_API weft_status weft_plan_set_weight(weft_plan* plan, const char* name, con
                                           weft_error** error);
 /// All weights that a GGUF or safetensors file has under the graph's names.
 WEFT_API weft_status weft_plan_set_weights_file(weft_plan* plan, const char* path, weft_error** error);
-/// One step. Symbols and inputs that are not given are those of the step before.
+/// One step. Symbols and inputs that are not given keep their values.
 WEFT_API weft_status weft_plan_run(weft_plan* plan, const weft_symbol_value* symbols, size_t n_symbols,
                                    const weft_input* inputs, size_t n_inputs, weft_error** error);
-/// The same beside the host: returns as soon as the inputs may be written anew. Until weft_plan_finish,
-/// outputs are those of the step before.
+/// The same asynchronously: returns as soon as the inputs may be overwritten. Until weft_plan_finish, outputs
+/// are the results of the step before.
 WEFT_API weft_status weft_plan_start(weft_plan* plan, const weft_symbol_value* symbols, size_t n_symbols,
                                      const weft_input* inputs, size_t n_inputs, weft_error** error);
 /// Waits until all that was started is done.
@@ -213,7 +213,7 @@ WEFT_API weft_status weft_plan_read(const weft_plan* plan, const char* output, v
 /// What it has done.
 WEFT_API weft_status weft_plan_get_counters(const weft_plan* plan, weft_plan_counters* counters,
                                             weft_error** error);
-/// Which device computes what, what is copied, and the memory that each device needs.
+/// The device of each node, the copies, and the memory of each device.
 WEFT_API weft_status weft_plan_explain(const weft_plan* plan, weft_explain as, char** text,
                                        weft_error** error);
 
