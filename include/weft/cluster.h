@@ -1,16 +1,17 @@
 #pragma once
-// How long several machines would take for a model's tokens and prompts: worked out from figures of their
-// speed and links, nothing is run. Choosing between layouts and planning clusters go by the same formula.
+// Predicts the time of a model's tokens and prompts on several machines, from the speeds of machines and
+// links, without running anything. The choice between layouts and the planning of clusters use the same
+// formula.
 //
-// A node reads R bytes of weights and caches a second, does F operations of products a second (a
-// multiplication and an addition are two) and needs s seconds for a step that does nothing. What it computes
-// takes by the roofline (Williams, Waterman, Patterson, "Roofline", 2009), summed over layers and the head:
+// A node reads R bytes of weights and caches a second. It does F operations of matrix products a second (a
+// multiplication and an addition are two). A step without work takes s seconds. Its time follows the roofline
+// (Williams, Waterman, Patterson, "Roofline", 2009), summed over layers and the head:
 //
 //     T(rows) = s + sum of max(bytes / R, rows * operations / F)
 //
-// Bytes are those of the weights in the file; of experts, those that `rows` tokens are expected to choose
-// when each is as likely as the others. A token also reads the keys and values of the texts before it.
-// A message takes L + bytes / B; between two nodes the slower of both counts (larger L, smaller B).
+// Bytes are the weights in the file. For experts they are the weights of the experts that `rows` tokens are
+// expected to choose when all are equally likely. A token also reads the keys and values of its sequence. A
+// message takes L + bytes / B; between two nodes the slower of both counts (larger L, smaller B).
 //
 // Nodes stand in their order in groups of t. Layers are divided over groups (pipeline), matrices over the
 // nodes of a group in equal parts (tensor), so t = 1 is a pipeline alone and t = all nodes tensors alone.
@@ -24,13 +25,12 @@
 //   at once; and a row waits for so many messages one behind another as there are on the longest way through
 //   the layer. How many there are, and of how many bytes, is counted in the model's graph.
 //   The slowest node decides.
-// Layers are divided so that the slowest group is as fast as can be within its memory; groups that are then
-// left over have no work.
+// Layers are divided so that the slowest group is as fast as possible within its memory. Groups without
+// layers have no work.
 //
-// What is left out: sampling, work that does not shrink with t (norms), what the first node itself does for
-// each of many messages, links that several messages share, and all that keeps a program from its roofline.
-// So figures are a least time, unless a node's speeds are those that weft itself reached there
-// (docs/machines.md).
+// The formula leaves out sampling, work that does not shrink with t (norms), the first node's work for each
+// message, links that several messages share, and all that keeps a program from its roofline. So times are
+// lower bounds, unless a node's speeds were measured with weft (docs/machines.md).
 #include <filesystem>
 #include <span>
 #include <string>
@@ -52,19 +52,19 @@ struct ClusterLink {
 struct ClusterNode {
   std::string name = {};
   double memory_bytes = 0.0;
-  /// Either the speeds, or what weft was measured to do there with this model and prompt; the others are 0.
+  /// Either the speeds, or measurements of weft with this model and prompt; the others are 0.
   double bytes_per_second = 0.0, flops = 0.0;
   double tokens_per_second = 0.0, prompt_tokens_per_second = 0.0;
   double step_seconds = 0.0;
   ClusterLink link = {};
 };
 
-/// Of a prompt: each is worked out for each group and layer.
+/// The most steps of a prompt: each is computed for each group and layer.
 inline constexpr int kMostPromptSteps = 10'000;
 
 struct Cluster {
   std::vector<ClusterNode> nodes = {};
-  /// Of the prompt; a token is one behind it.
+  /// Of the prompt. The predicted token follows it.
   int prompt_tokens = 512;
   int ubatch_size = 512;  ///< Tokens of a prompt that are computed together.
 };
@@ -76,13 +76,13 @@ struct ModelWork {
     double expert_bytes = 0.0, expert_multiply_adds = 0.0;  ///< Of all experts.
     double memory_bytes = 0.0;                              ///< With its cache.
     // Where nodes compute it together:
-    double heads_bytes = 0.0, heads_multiply_adds = 0.0;  ///< Of those, what is cut between KV heads ...
-    double whole_bytes = 0.0, whole_multiply_adds = 0.0;  ///< ... and what the first node does alone.
+    double heads_bytes = 0.0, heads_multiply_adds = 0.0;  ///< Part of these that is cut between KV heads ...
+    double whole_bytes = 0.0, whole_multiply_adds = 0.0;  ///< ... and the part of the first node alone.
     bool is_cache_whole = false;                          ///< So it attends to the cache.
-    double messages = 0.0;                                ///< That a row waits for one behind another.
-    double gathered_bytes = 0.0;    ///< Of a row, that each node makes a part of and all need whole, ...
-    double collected_bytes = 0.0;   ///< ... that the first alone needs so, ...
-    double handed_out_bytes = 0.0;  ///< ... and that it makes and the others need.
+    double messages = 0.0;                                ///< Sequential messages that a row waits for.
+    double gathered_bytes = 0.0;    ///< Bytes of a row made in parts by all nodes and needed by all, ...
+    double collected_bytes = 0.0;   ///< ... needed by the first node only, ...
+    double handed_out_bytes = 0.0;  ///< ... and made by the first node for the others.
   };
   std::vector<Part> layers = {};
   Part head = {};
@@ -94,8 +94,8 @@ struct ModelWork {
   int n_heads = 0, n_kv_heads = 0;
 };
 
-/// Reads the file's description only. Throws Error kUnsupported for files without a model that writes texts
-/// without a source, and what inspect() throws.
+/// Reads the file's description only. Throws Error kUnsupported for files without a decoder-only model, and
+/// errors of inspect().
 ModelWork work_of(const std::filesystem::path& path, const ContextParams& context = {});
 
 /// One way to spread a model.
@@ -103,15 +103,15 @@ struct ClusterWay {
   struct Group {
     int first_node = 0, n_nodes = 0;
     int first_layer = 0, n_layers = 0;
-    double memory_bytes = 0.0;  ///< Of each of its nodes, at most.
+    double memory_bytes = 0.0;  ///< The most of any of its nodes.
     double token_seconds = 0.0;
   };
   int group_size = 1;
-  std::vector<Group> groups = {};  ///< Those that have work.
-  std::string problem = {};        ///< Why it is impossible; all else is then empty.
-  double token_seconds = 0.0;      ///< Of one text.
-  double tokens_per_second = 0.0;  ///< Of as many texts as there are groups: each computes another one's.
-  double prompt_seconds = 0.0;     ///< One part of the prompt after another.
+  std::vector<Group> groups = {};         ///< Groups with work.
+  std::string problem = {};               ///< Why it is impossible; all else is then empty.
+  double token_seconds = 0.0;             ///< Of one sequence.
+  double tokens_per_second = 0.0;         ///< With one sequence per group, each at another group.
+  double prompt_seconds = 0.0;            ///< One part of the prompt after another.
   double pipelined_prompt_seconds = 0.0;  ///< Each group computes another part.
   double token_bytes = 0.0;               ///< Over all links, of one token.
 };
@@ -127,11 +127,11 @@ struct SplitChoice {
   std::string why = {};  ///< For people, with the times of both; empty where there was nothing to choose.
 };
 
-/// What is faster where `params` leave it open: they name no devices, layers, shares or pins, and only CPUs
-/// would serve, several of the same kind. Layers are computed together where a token of one text is at least
-/// a tenth faster so, and a prompt no slower, by the speeds and links that devices say (DeviceInfo::speed);
-/// where texts in groups of a batcher are expected (PlacementParams::n_sequences of 8 and more), layers are
-/// divided, as one group computes the first of them while the other is at the later ones. Texts are the same
+/// The faster split where `params` leave it open: they name no devices, layers, shares or pins, and only CPUs
+/// of the same kind would serve, at least two. Layers are computed together if a token of one sequence is
+/// then at least a tenth faster, and a prompt no slower, by the devices' speeds and links
+/// (DeviceInfo::speed). They are divided if groups of a batcher are expected (PlacementParams::n_sequences of
+/// 8 and more): one group computes the first layers while another is at the later ones. Results are the same
 /// either way. Throws as inspect_plan.
 SplitChoice choose_split(const std::filesystem::path& path, const ModelParams& params);
 
