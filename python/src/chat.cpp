@@ -1,4 +1,4 @@
-// Conversations: prompts by a model's template, answers read back, and what texts are held to.
+// Conversations: prompts by a model's template, parsed responses, and constraints.
 #include "weft/chat.h"
 
 #include <nanobind/stl/shared_ptr.h>

@@ -178,7 +178,7 @@ void bind_dim(nb::module_& m) {
 void bind_value(nb::module_& m) {
   nb::class_<PyValue> value(m, "Value",
                             "A value of a graph. Operators and the functions of weft.ops make further ones.");
-  // With __getitem__ alone Python would go on for ever: an axis may have no end.
+  // With __getitem__ alone Python would iterate forever: an axis may have no end.
   value.attr("__iter__") = nb::none();
   value.attr("__contains__") = nb::none();
   value.attr("__array_ufunc__") = nb::none();  // So NumPy leaves operators with a value to the value.

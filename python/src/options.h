@@ -18,7 +18,7 @@ std::span<const Field<ContextParams>> context_fields();
 std::span<const Field<ServiceParams>> service_fields();
 std::span<const Field<EmbedderParams>> embedder_fields();
 std::span<const Field<SamplerParams>> sampler_fields();
-/// Of requests, besides those of their samplers.
+/// The options of requests, without their samplers.
 std::span<const Field<RequestParams>> request_fields();
 
 }  // namespace weft::python

@@ -1,7 +1,7 @@
-"""Wrong arguments, told in one line that names the one which is wrong.
+"""Wrong arguments: errors of one line that name the argument.
 
-A function of C++ that gets what it cannot take lists its signatures. The functions of this package's C++ are wrapped in
-what reads that list, and says which argument fits none of them."""
+A C++ function lists its signatures when no argument list fits. The C++ functions of this package are wrapped: the wrapper reads
+that list and names the argument that fits none of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def need(kind: Any, name: str, value: object, expected: str) -> None:
 
 
 def items(name: str, value: object, expected: str) -> list[Any]:
-    """What there is in a list of any kind; a text is none."""
+    """The items of any kind of list, but not of a string."""
     if isinstance(value, (str, bytes, bytearray, Mapping)):
         raise wrong(name, value, expected)
     try:
@@ -74,8 +74,7 @@ def path(name: str, value: object) -> Path:
 
 
 def array(name: str, value: npt.ArrayLike, dtype: Any = None) -> npt.NDArray[Any]:
-    """Its numbers, one behind another as C has them. TypeError where another type would have other numbers, but for
-    rounding."""
+    """Its numbers as a C-contiguous array. TypeError where another type would change numbers by more than rounding."""
     try:
         found = np.asarray(value, order="C")
         if dtype is None or found.dtype == dtype:
@@ -95,7 +94,7 @@ def array(name: str, value: npt.ArrayLike, dtype: Any = None) -> npt.NDArray[Any
 
 
 def bf16(name: str, value: npt.ArrayLike) -> npt.NDArray[np.uint16]:
-    """The bits of numbers, rounded to the nearest; what has 16 bits and is no float is bits already."""
+    """The bits of numbers, rounded to the nearest. 16-bit values that are not floats are taken as bits."""
     found = array(name, value)
     if found.dtype.itemsize == 2 and found.dtype.kind in "Viu":
         return found.view(np.uint16)

@@ -1,4 +1,4 @@
-"""Conversations: answers, the calls of tools in them, and both as they are written."""
+"""Conversations: responses with tool calls, whole and as streams."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class ChatPrompt:
 
 
 class ChatEvent(NamedTuple):
-    """What is new in an answer. `kind` is "content" or "reasoning" (text), "tool_call" (call `call` of the answer begins:
-    name, id), "tool_arguments" (text: more of its JSON) or "tool_call_end"."""
+    """New output of a response. `kind` is "content" or "reasoning" (text), "tool_call" (call `call` of the response begins: name,
+    id), "tool_arguments" (text: more of its JSON) or "tool_call_end"."""
 
     kind: str
     text: str
@@ -98,7 +98,7 @@ class ChatAnswer:
 
 
 class ChatStream(Iterator[ChatEvent], AsyncIterator[ChatEvent]):
-    """An answer as it is written: events, for `for` and `async for`. `answer` has what was told so far. Ends as Stream does."""
+    """A response as a stream of events, for `for` and `async for`. `answer` has the response so far. Ends as Stream does."""
 
     def __init__(self, stream: Stream, opening: _weft.Opening) -> None:
         done = stream.completion

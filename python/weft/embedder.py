@@ -1,4 +1,4 @@
-"""Texts to vectors, and to scores."""
+"""Embeddings and scores of documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Ranked(NamedTuple):
-    """A document, by its place among those that were given, and how well it answers, from 0 to 1."""
+    """A document, by its index in the given ones, and its relevance from 0 to 1."""
 
     document: int
     score: float
@@ -47,7 +47,7 @@ class Embedder:
 
     @property
     def max_tokens(self) -> int:
-        """Of a text."""
+        """Of a document."""
         return self._embedder.max_tokens
 
     def __repr__(self) -> str:
@@ -61,8 +61,8 @@ class Embedder:
         pooling: Optional[Literal["mean", "cls", "last"]] = None,
         dimensions: Optional[int] = None,
     ) -> npt.NDArray[np.float32]:
-        """A row for each text; of one text, given as such, the row alone. `pooling`: as the model's file says. `dimensions`:
-        only so many, for models that were trained for it."""
+        """A row for each string; for a single str the row alone. `pooling`: by default as in the model's file. `dimensions`: the
+        first numbers of each row only, for models trained for it."""
         documents = [texts] if isinstance(texts, str) else arguments.items("texts", texts, "a text or a list of texts")
         rows: npt.NDArray[np.float32] = self._embedder.embed(documents, normalize, pooling, dimensions)
         return rows[0] if isinstance(texts, str) else rows
@@ -79,5 +79,5 @@ class Embedder:
         return await asyncio.to_thread(self.embed, texts, normalize=normalize, pooling=pooling, dimensions=dimensions)
 
     def rank(self, query: str, documents: Sequence[str]) -> list[Ranked]:
-        """Documents by how well they answer, the best first: with models that rank."""
+        """Documents by relevance to the query, the best first, for rerankers."""
         return [Ranked(*one) for one in self._embedder.rank(query, arguments.items("documents", documents, "a list of texts"))]

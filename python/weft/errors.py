@@ -1,8 +1,8 @@
-"""What goes wrong, as exceptions. All are weft.Error; most are also what Python calls such a thing."""
+"""Exceptions. All are weft.Error; most are also the matching exception of Python."""
 
 
 class Error(RuntimeError):
-    """What weft could not do: the message says what was expected, what was found and the way out."""
+    """The base of all errors: the message has the expected and the actual value, and the way out."""
 
     code = "device"
 

@@ -1,4 +1,4 @@
-"""Models: loaded once, and asked by any number of threads and tasks."""
+"""Models: loaded once, used by any number of threads and tasks."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class ConversationOptions(TypedDict, total=False):
 
 
 class ChatOptions(ConversationOptions, AnswerOptions, total=False):
-    """Of Model.chat() and Model.chat_stream()."""
+    """The options of Model.chat() and Model.chat_stream()."""
 
 
-# Of an engine, unless the options say otherwise: so many requests are computed at once.
+# Requests that an engine computes at once, unless options change it.
 _N_SEQUENCES = 32
 _MOST_GRAMMARS = 64
 
@@ -61,7 +61,8 @@ _models: weakref.WeakSet[Model] = weakref.WeakSet()
 
 
 def _leave_engines_behind() -> None:
-    """In the child of a fork, which has none of their threads: they are neither used nor ended, which would wait for ever."""
+    """In the child of a fork, which has none of their threads: engines are neither used nor ended, as ending would wait
+    indefinitely."""
     for model in _models:
         model._lock = threading.Lock()  # Another thread may have held it.
         if model._engine is not None:
@@ -83,7 +84,7 @@ def cache_folder(name: str) -> Optional[Path]:
 
 
 def _engine_options(options: dict[str, Any], n_adapters: int, has_draft: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those of contexts and of services, with the defaults that a model's engine has. Refuses what contradicts itself."""
+    """The options of contexts and of services, with the defaults of a model's engine. Refuses contradictions."""
     context = {name: value for name, value in options.items() if name in arguments.known(ContextOptions)}
     service = {name: value for name, value in options.items() if name in arguments.known(ServiceOptions)}
     n_running = service.get("n_running", 0)
@@ -159,7 +160,7 @@ def _is_batch(prompts: object) -> bool:
 
 
 def _constraint(options: dict[str, Any]) -> Optional[tuple[str, str]]:
-    """Takes what a text is held to out of the options: a kind of grammar, and its source."""
+    """Takes the constraint out of the options: a kind of grammar, and its source."""
     given = [(name, options.pop(name, None)) for name in arguments.known(ConstraintOptions)]
     found = [(name, value) for name, value in given if value is not None and value is not False]
     if len(found) > 1:
@@ -214,7 +215,7 @@ class Model:
         self._own_chat: Optional[_weft.Chat] = None
         _models.add(self)
 
-    # What it is.
+    # Properties.
 
     @property
     def info(self) -> dict[str, Any]:
@@ -245,33 +246,33 @@ class Model:
 
     @property
     def notes(self) -> list[str]:
-        """What of the file was not as it should be, and how it is read."""
+        """Oddities of the file, and how they are read."""
         return self._model.notes
 
     def __repr__(self) -> str:
         info = self.info
         return f"<weft.Model {info['name']!r} {info['architecture']} {info['quantisation']}>"
 
-    # Text and tokens.
+    # Tokens.
 
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
-        """The tokens of a text, with what the model wants around it. `parse_special`: control tokens that are written in the
-        text are recognised; never for text from others."""
+        """The tokens of a string. `add_special` adds the tokens that the model wants around it (BOS, EOS). `parse_special`
+        recognises control tokens in it; never use it for untrusted strings."""
         return self._model.tokenize(text, add_special, parse_special)
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """The text of tokens, without control tokens unless `special`. Halves of characters become U+FFFD."""
+        """The string of tokens, without control tokens unless `special`. Incomplete characters become U+FFFD."""
         return self._model.detokenize(tokens, special).decode(errors="replace")
 
     def token_text(self, token: int) -> str:
-        """As the vocabulary writes it."""
+        """The token's string in the vocabulary."""
         return self._model.token_text(token)
 
     def find_token(self, text: str) -> Optional[int]:
         return self._model.find_token(text)
 
     def is_end(self, token: int) -> bool:
-        """Whether the token ends texts."""
+        """Whether the token ends a generation."""
         return self._model.is_end(token)
 
     # Completions.

@@ -53,13 +53,13 @@ class Plan:
         self._plan.set_weights(path)
 
     def set_graph(self, graph: _weft.Graph) -> None:
-        """Another graph from the next step on. Weights of the same name, type and shape stay set, also where they move to another
-        device. Others must be set. States stay likewise."""
+        """Replaces the graph from the next step on. Weights of the same name, type and shape stay set, also if they move to
+        another device. Others must be set. States stay likewise."""
         self._plan.set_graph(graph)
 
     def run(self, inputs: Optional[Mapping[str, npt.ArrayLike]] = None, **sizes: int) -> dict[str, npt.NDArray[Any]]:
-        """One step: its outputs by their names. Inputs and sizes that are not given are those of the step before; sizes that
-        an input's shape tells need not be given."""
+        """One step: its outputs by their names. Inputs and sizes that are not given keep the values of the step before. Sizes
+        that follow from an input's shape need not be given."""
         if inputs is not None:
             arguments.need(Mapping, "inputs", inputs, "arrays by their names")
         arrays = {name: self._as(name, array) for name, array in (inputs or {}).items()}

@@ -1,4 +1,4 @@
-"""Texts as they are written: iterators for threads and for event loops."""
+"""Completions as streams: iterators for threads and for event loops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Completion:
         return self.text
 
     def add(self, chunk: _weft.Chunk, with_logprobs: bool) -> str:
-        """Takes up what is new, and returns its text. DeviceError where the request failed."""
+        """Appends a chunk and returns its string. DeviceError where the request failed."""
         text = chunk.text
         self.text += text
         self.tokens += chunk.tokens
@@ -58,8 +58,8 @@ class Completion:
 
 
 class _LoopQueue:
-    """Wakes the tasks of one event loop. The engine's thread never takes the interpreter's lock for that: it writes to a
-    file descriptor that the loop watches, once for all tasks that have something new."""
+    """Wakes the tasks of one event loop. The engine's thread never takes the interpreter's lock for that. It writes to a file
+    descriptor that the loop watches, once for all tasks with new output."""
 
     def __init__(self) -> None:
         self._queue = _weft.ReadyQueue()

@@ -94,7 +94,7 @@ def load(
         what = "the bytes" if isinstance(source, bytes) else str(source)
         if not isinstance(source, bytes):
             arguments.need((str, os.PathLike), "source", source, "a path, bytes or a model of the package onnx")
-            # In a hub's cache both the model and the files beside it are links into one folder.
+            # In a hub's cache both the model and its external files are links into one folder.
             path = Path(os.fspath(source))
             folders = [path.parent, path.resolve().parent]
         try:
@@ -153,7 +153,7 @@ class Model:
         self._build()
         self._inputs, self._symbols = self._built.inputs, tuple(self._built.symbols)
         self._free = [name for name in self._symbols if name not in self._given]
-        # Where a graph needs numbers, or values of inputs, it is made for those of a step.
+        # A graph that needs sizes as numbers, or values of inputs, is made for the sizes and values of a step.
         self._fixed: _Fixed | None = None
         if self._built.error is not None:
             if self._built.is_hopeless or not (self._built.wanted or self._free):
@@ -176,12 +176,12 @@ class Model:
 
     @property
     def symbols(self) -> dict[str, Size]:
-        """Sizes that steps may change, with their least and most now; or what they are fixed to."""
+        """Sizes that steps may change, with their present least and most, or a fixed number."""
         return {name: self._bounds.get(name, (0, 1)) for name in self._symbols}
 
     def run(self, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
-        """The outputs by their names. Other sizes than before cost no planning, as long as they are within the bounds; but where
-        a model needs them as numbers, its graph is made anew."""
+        """The outputs by their names. Other sizes within the bounds cost no planning. But if a model needs sizes as numbers, its
+        graph is built again."""
         known = self._inputs
         arguments.need(Mapping, "inputs", inputs, "arrays by their names")
         for name in inputs:
@@ -202,7 +202,7 @@ class Model:
                 raise NeedsSizes("the graph is one of other sizes")
             return self._step(sizes, given)
         except (InvalidArgumentError, NeedsSizes):
-            # As where a slice ends behind the last element, which it did not before.
+            # For example, a slice ends after the last element, which it did not before.
             self._fixed, self._plan = _Fixed({}, {}), None
             try:
                 return self._step(sizes, given)
@@ -243,7 +243,7 @@ class Model:
         return results
 
     def explain(self) -> str:
-        """Which device computes what, what is copied, and how much memory it takes."""
+        """The device of each node, the copies, and the memory of each device."""
         self._must_be_made()
         return self._ready().explain() if self._built.on_devices else "the host computes all of it\n"
 
@@ -304,7 +304,7 @@ class Model:
         return sizes
 
     def _grow(self, sizes: Mapping[str, int]) -> None:
-        """Bounds that nobody gave follow the inputs: those of the first step exactly, later ones by doubling."""
+        """Grows bounds that were not given with the inputs: to the sizes of the first step exactly, later by doubling."""
         grown = {}
         for name, now in sizes.items():
             bounds = self._bounds.get(name, (0, 0))
@@ -323,7 +323,7 @@ class Model:
                 self._fixed, self._plan = _Fixed({}, {}), None
 
     def _fix(self, sizes: Mapping[str, int], given: Mapping[str, Array]) -> None:
-        """Makes the graph for these sizes and values, unless it is the one at hand."""
+        """Makes the graph for these sizes and values, unless it is the present one."""
         assert self._fixed is not None
         numbers, wanted = {name: sizes[name] for name in self._free}, set(self._fixed.values)
         while True:

@@ -29,15 +29,15 @@ TYPES: Mapping[int, str] = {
 }  # fmt: skip
 
 
-# Nodes of a model with its functions and loops written out: each takes some tenths of a millisecond, and a few kB of functions
-# that call functions may stand for 2^40. What is written out several times is read and copied each time, so it counts as a
-# node for each so many of its bytes, too, and a turn of a loop as one.
+# The most nodes of a model with unrolled functions and loops. Each takes some tenths of a millisecond, and a few kB of nested
+# functions may unroll to 2^40. An unrolled part is read and copied each time, so each BYTES_OF_NODE of its bytes count as a node,
+# too, and so does a turn of a loop.
 MOST_NODES = 250_000
 BYTES_OF_NODE = 8192
-# Bytes that constants are worked out to: a GiB, and for each byte of weights so many more. Unpacking those of four bits takes
-# eight in each of its steps.
+# The most bytes of folded constants: a GiB, and MADE_OF_BYTE for each byte of weights. Unpacking 4-bit weights takes eight in
+# each of its steps.
 MOST_MADE, MADE_OF_BYTE = 1 << 30, 64
-MOST_OF_PREFIX = 256  # Of the names of what a node stands in, which all names within begin with.
+MOST_OF_PREFIX = 256  # Of the prefix of names within a function or loop: the names around it.
 
 
 def type_name(onnx_type: int) -> str:
@@ -45,8 +45,8 @@ def type_name(onnx_type: int) -> str:
 
 
 class UnsupportedModelError(UnsupportedError):
-    """What weft lacks for a model: all of it, a line each in `problems`. `inputs` are those of which the values would have to
-    be known when the model is loaded: give them as `constants`."""
+    """All that weft lacks for a model, a line each in `problems`. `inputs` are the inputs whose values must be known when the
+    model is loaded: give them as `constants`."""
 
     def __init__(self, problems: Sequence[str], inputs: Sequence[str]) -> None:
         self.problems, self.inputs = list(problems), list(inputs)
@@ -72,9 +72,9 @@ class Tensor:
     type: int
     sources: frozenset[str] = frozenset()
     wide: tuple[Any, ...] | None = None  # The shape, where it has more axes than a value can have: see wide.py.
-    # Of a product with known weights: makes it anew, times a factor and plus a summand of each channel {c}.
+    # For a product with known weights: makes it again, times a factor and plus a summand for each channel {c}.
     scaled: Callable[[Array, Array], Tensor] | None = None
-    limits: host.Limits | None = None  # Of whole numbers: the least and most; None: those of the type.
+    limits: host.Limits | None = None  # The least and most of integers; None: by the type.
     otherwise: Hosted | None = None  # How the host would make whole numbers that a device makes.
 
     @property
@@ -151,8 +151,8 @@ class Node:
         return inside
 
     def fold(self, place: int, x: Any, factor: Array, summand: Array) -> Tensor | None:
-        """Input x at this place, times a factor and plus a summand of each channel or of all, within what makes x; None where
-        that cannot be, or others read x."""
+        """Folds a factor and a summand, for each channel or for all, into the node that makes input x at this place. None where
+        that is impossible, or x has other readers."""
         if not isinstance(x, Tensor) or x.scaled is None or self.readers[place] != 1:
             return None
         n = x.shape[1]
@@ -389,7 +389,7 @@ class Builder:
             raise TooLarge(f"weft takes {MOST_NODES} nodes at most, with functions and loops written out")
 
     def spend(self, n_bytes: int) -> None:
-        """Before constants of so many bytes are made."""
+        """Called before constants of `n_bytes` bytes are made."""
         self._bytes_left -= n_bytes
         if self._bytes_left < 0:
             raise TooLarge("its constants would be worked out to more memory than weft takes for a model of its size")
@@ -697,7 +697,7 @@ class Builder:
         return [inside.names.get(name) for name in function.output] + [None] * (len(node.output) - len(function.output))
 
     def inside(self, graph: onnx.GraphProto, names: dict[str, Any], place: str, scope: Scope) -> list[Any]:
-        """What a graph within a node makes of its weights and of what it is given."""
+        """The results of a graph within a node, from its weights and inputs."""
         self._count(1)
         within = Scope(scope.opsets, names, scope, _prefix(scope, place), Counter(one.name for one in graph.output))
         self._nodes(graph.node, within)
@@ -738,7 +738,7 @@ def _called(node: onnx.NodeProto) -> Called:
 
 
 def _written_out(nodes: Iterable[onnx.NodeProto], functions: Mapping[Called, onnx.FunctionProto]) -> int:
-    """How many nodes these are at least, with what they call; more than MOST_NODES where functions call themselves."""
+    """A lower bound of the number of nodes, with called functions; more than MOST_NODES where functions call themselves."""
     counts: dict[Called, int] = {}
 
     def total(nodes: Iterable[onnx.NodeProto]) -> int:
@@ -776,7 +776,7 @@ def _check_inputs(schema: Any, inputs: Sequence[Any]) -> None:
 
 
 def _place(node: onnx.NodeProto) -> str:
-    """What a node is called, or what it makes."""
+    """A node's name, or the name of its result."""
     return node.name or next((name for name in node.output if name), "")
 
 

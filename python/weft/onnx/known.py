@@ -39,7 +39,7 @@ def product(dims: Iterable[Any]) -> Any:
 
 
 def attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    """By their names, texts as str."""
+    """By their names, strings as str."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, bytes):
@@ -54,7 +54,7 @@ class NeedsSizes(UnsupportedError):
 
 
 def _is_equal(a: Any, b: Any) -> bool:
-    """A size that steps may change is as large as itself, and never negative; of others only numbers can tell."""
+    """A size that steps may change equals itself, and is never negative; other comparisons need numbers."""
     if isinstance(a, _weft.Dim) and isinstance(b, _weft.Dim) and a == b:
         return True
     for size, other in ((a, b), (b, a)):
@@ -64,7 +64,7 @@ def _is_equal(a: Any, b: Any) -> bool:
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """Towards 0. A size is taken for one that is not negative, for it rounds down: whoever divides some looks at each step's."""
+    """Towards 0. A size rounds down, so it must not be negative: code that divides sizes checks each step's."""
     if isinstance(b, _weft.Dim):
         raise NeedsSizes(f"what {b} divides must be known: give it in sizes=")
     if isinstance(a, _weft.Dim):
@@ -142,7 +142,7 @@ def are_sizes(x: Any) -> bool:
 
 
 def _broadcast(*all: Sequence[int]) -> int:
-    """Elements of what is made of values of these shapes, each with each."""
+    """The number of elements after broadcasting these shapes."""
     turned = [[*shape][::-1] for shape in all]
     return product(max(sizes) for sizes in itertools.zip_longest(*turned, fillvalue=1))
 

@@ -17,7 +17,7 @@ from .known import Array
 
 
 def check(what: str, model: onnx.ModelProto) -> None:
-    """Whether it is what ONNX allows. Of elements in other files, `read` knows what is."""
+    """Checks that it is valid ONNX. `read` checks elements in other files."""
     if any(is_outside(one) for one in tensors(model)):
         whole, model = model, onnx.ModelProto()
         model.CopyFrom(whole)

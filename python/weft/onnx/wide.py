@@ -1,5 +1,5 @@
-"""Values of more than four axes, which weft's have not: their elements stand in a value of one axis, and what moves them works
-on groups of neighbouring axes. Such values come and go between ops that give elements other places."""
+"""Values of more than four axes, which weft does not have. Their elements are in a value of one axis, and ops that move them work
+on groups of neighbouring axes. Such values occur between ops that move elements."""
 
 from __future__ import annotations
 

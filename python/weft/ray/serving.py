@@ -1,7 +1,7 @@
 """Replicas of `weft serve` behind one endpoint.
 
-The API is written once, in the server: a replica is a process of the program `weft` on a Unix socket, and what comes is
-handed on as it is. Only the request's text is looked at, to send it where its beginning was read before."""
+The API exists only once, in the server: a replica is a process of the program `weft` on a Unix socket, and requests are forwarded
+unchanged. Only the request's prompt is examined, to route it to a replica that has its prefix cached."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from ..errors import DeviceError, NotFoundError
 from ..options import FilePath
 from .prefixes import PrefixMemory
 
-# What a request's text begins with, in the order in which models read it; of whichever API.
+# The fields with which prompts begin, in the order in which models read them, of any API.
 _TEXT_FIELDS = ("model", "system", "instructions", "tools", "messages", "input", "prompt", "query")
-# Of one hop of HTTP, not of the answer.
+# Headers of one HTTP hop, not of the response.
 _OWN_HEADERS = {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "date"}
-# How often a request is sent whose replica is lost before it has answered.
+# The most attempts for a request whose replica is lost before it has responded.
 _ATTEMPTS = 4
 _PR_SET_PDEATHSIG = 1
 
