@@ -13,24 +13,24 @@
 // expected to choose when all are equally likely. A token also reads the keys and values of its sequence. A
 // message takes L + bytes / B; between two nodes the slower of both counts (larger L, smaller B).
 //
-// Nodes stand in their order in groups of t. Layers are divided over groups (pipeline), matrices over the
-// nodes of a group in equal parts (tensor), so t = 1 is a pipeline alone and t = all nodes tensors alone.
-//   Between groups cross 4 * width bytes for each row, and one small message goes back with the token.
-//   In a group each node has 1/t of a layer, but of queries, keys and values, which are cut between KV heads,
-//   the most has ceil(heads / t) / heads; what is not cut is the first node's, and the others wait.
-//   What a node needs whole is gathered, not summed: each sends its part to those that need it. Of the bytes
-//   of a row that all gather (g), that the first alone gathers (c), and that it hands out (h), its link
-//   carries
-//       in = (t-1)/t (g + c),   out = (t-1) (g/t + h),
-//   at once; and a row waits for so many messages one behind another as there are on the longest way through
-//   the layer. How many there are, and of how many bytes, is counted in the model's graph.
+// Nodes form groups of t, in their order. Layers are divided over groups (pipeline), matrices equally over
+// the nodes of a group (tensor). So t = 1 is only a pipeline, and t = all nodes only tensors.
+//   4 * width bytes cross between groups for each row, and one small message returns with the token.
+//   In a group each node has 1/t of a layer. Queries, keys and values are cut between KV heads, so the
+//   largest share is ceil(heads / t) / heads. Uncut parts are the first node's, and the others wait.
+//   Values that a node needs whole are gathered, not summed. Let all nodes gather g bytes of a row, and let
+//   the first node alone gather c bytes and send h bytes to the others. Its link then carries, both ways at
+//   once,
+//       in = (t-1)/t (g + c),   out = (t-1) (g/t + h).
+//   A row also waits for all messages on the longest path through the layer, one after another. Their number
+//   and bytes are counted in the model's graph.
 //   The slowest node decides.
 // Layers are divided so that the slowest group is as fast as possible within its memory. Groups without
 // layers have no work.
 //
-// The formula leaves out sampling, work that does not shrink with t (norms), the first node's work for each
-// message, links that several messages share, and all that keeps a program from its roofline. So times are
-// lower bounds, unless a node's speeds were measured with weft (docs/machines.md).
+// The formula leaves out sampling, work that does not shrink with t (norms), and the first node's work for
+// each message. It also leaves out links that several messages share, and all that keeps a program from its
+// roofline. So times are lower bounds, unless a node's speeds were measured with weft (docs/machines.md).
 #include <filesystem>
 #include <span>
 #include <string>
@@ -72,7 +72,7 @@ struct Cluster {
 /// A model in the terms of the formula: its layers from first to last, and the head.
 struct ModelWork {
   struct Part {
-    double bytes = 0.0, multiply_adds = 0.0;                ///< Of a row, apart from experts.
+    double bytes = 0.0, multiply_adds = 0.0;                ///< Per row, apart from experts.
     double expert_bytes = 0.0, expert_multiply_adds = 0.0;  ///< Of all experts.
     double memory_bytes = 0.0;                              ///< With its cache.
     // Where nodes compute it together:
@@ -127,12 +127,12 @@ struct SplitChoice {
   std::string why = {};  ///< For people, with the times of both; empty where there was nothing to choose.
 };
 
-/// The faster split where `params` leave it open: they name no devices, layers, shares or pins, and only CPUs
-/// of the same kind would serve, at least two. Layers are computed together if a token of one sequence is
-/// then at least a tenth faster, and a prompt no slower, by the devices' speeds and links
-/// (DeviceInfo::speed). They are divided if groups of a batcher are expected (PlacementParams::n_sequences of
-/// 8 and more): one group computes the first layers while another is at the later ones. Results are the same
-/// either way. Throws as inspect_plan.
+/// The faster split where `params` leave it open. They must name no devices, layers, shares or pins, and at
+/// least two CPUs of the same kind, and no other devices, must serve. Layers are computed together if a token
+/// of one sequence is then at least a tenth faster, and a prompt no slower. That is computed from the
+/// devices' speeds and links (DeviceInfo::speed). They are divided if groups of a batcher are expected
+/// (PlacementParams::n_sequences of 8 and more): one group computes the first layers while another is at the
+/// later ones. Results are the same either way. Throws as inspect_plan.
 SplitChoice choose_split(const std::filesystem::path& path, const ModelParams& params);
 
 }  // namespace weft

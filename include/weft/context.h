@@ -27,8 +27,6 @@ class Batcher;
 /// kQ8_0 and kQ4_0 have a scale for each 32 elements, so head sizes must be multiples of 32. With kBF16 they
 /// must be even. By default (kAuto) it is kBF16 where all devices multiply it faster than kF16 (processors
 /// with instructions for it), otherwise kF16.
-/// 2. kAuto is kBF16 where all devices multiply it faster than kF16 (processors with instructions for it),
-/// otherwise kF16.
 enum class CacheType : std::uint8_t { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0 };
 
 struct ContextParams {

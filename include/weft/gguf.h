@@ -43,12 +43,13 @@ using GgufValue =
 /// kUnsupported with the name of a tensor's type that weft lacks.
 std::vector<std::pair<std::string, GgufValue>> read_gguf_metadata(const std::filesystem::path& path);
 
-/// Collects metadata and tensors, and writes them in the order in which they were added, as a file of version
-/// 3. Throws Error kInvalidArgument, which names the key or tensor, for names that are empty, hold control
-/// characters or are longer than readers take (63 bytes of a tensor's, 65,535 of a key's), two tensors of one
-/// name, sizes below 1 and rows that are no whole blocks of their type; what was refused leaves nothing
-/// behind. Names and strings should be UTF-8, as other readers refuse anything else. Used by one thread at a
-/// time.
+/// Collects metadata and tensors, and writes them in the order of addition, as a file of GGUF's version 3.
+///
+/// Throws Error kInvalidArgument, which names the key or tensor, and changes nothing. It refuses names that
+/// are empty, have control characters or are too long for readers (63 bytes for a tensor, 65,535 for a key).
+/// It also refuses two tensors of one name, sizes below 1, and rows that are not whole blocks of their type.
+///
+/// Names and strings should be UTF-8, as other readers refuse anything else. Used by one thread at a time.
 class GgufWriter {
  public:
   GgufWriter();

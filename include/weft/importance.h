@@ -29,7 +29,7 @@ struct ColumnSums {
 struct Importance {
   std::vector<ColumnSums> tensors;
   std::vector<std::string> datasets = {};  ///< Names of the calibration files.
-  std::int64_t n_chunks = 0;               ///< Pieces that the texts were read in ...
+  std::int64_t n_chunks = 0;               ///< Chunks of the calibration data ...
   int chunk_size = 512;                    ///< ... and their tokens.
 };
 

@@ -81,9 +81,9 @@ enum class LayerKind : std::uint8_t {
   kNeither,  ///< The layer has only a feed-forward part.
 };
 
-/// The kinds of layers of a family. kMixed: layers whose head_count_kv is 0 are recurrent. kVaried: all have
-/// attention, with different n_kv_heads and n_ff. kSparse: n_heads differs as well, and each of the three may
-/// be 0.
+/// The kinds of layers of a family. With kMixed, layers whose head_count_kv is 0 are recurrent. With kVaried
+/// all have attention, with different n_kv_heads and n_ff. With kSparse n_heads differs as well, and each of
+/// the three may be 0.
 enum class LayerMix : std::uint8_t { kAttention, kRecurrent, kMixed, kVaried, kSparse };
 
 /// Pooling of hidden states, with the numbers of files.
@@ -134,7 +134,7 @@ struct HParams {
   bool sigmoid_router = false;    ///< Scores of experts are sigmoids, not shares of a softmax.
   bool normalise_experts = true;  ///< Weights of the chosen ones to sum 1.
   float expert_scale = 1.0f;      ///< Of all their weights.
-  float router_softcap = 0.0f;    ///< Of the router's logits, 0: none
+  float router_softcap = 0.0f;    ///< Softcap of the router's logits, 0: none
   bool weights_before = false;    ///< They multiply the inputs of experts, not the outputs.
   int n_of_chunk = 0;             ///< Experts that share a small additional one, 0: none
   int n_ff_chunk = 0;             ///< Its n_ff ...
@@ -149,7 +149,7 @@ struct HParams {
   int k_nope_dim = 0;  ///< The part of a head's keys that rope does not turn.
   int v_out_dim = 0;   ///< Of a head's values.
 
-  int window = 0;                  ///< Of sliding layers, 0: none
+  int window = 0;                  ///< The window of sliding layers, 0: none
   std::vector<bool> sliding;       ///< By layer, where a family has both kinds (read_sliding).
   float rope_base_window = 0.0f;   ///< Rope's base in sliding layers.
   bool learned_positions = false;  ///< Positions are rows of a table, so they are below n_ctx_train.

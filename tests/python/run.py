@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """run.py BUILD FOLDER [PYTEST ARGUMENTS...]: the tests of the Python package, from a wheel in an empty environment.
 
-The wheel is made of the library in BUILD. The first argument may be --plugins, --lm-eval, --onnx, --types or --ray: then only the
+The wheel is made of the library in BUILD. The first argument may be --plugins, --lm-eval, --onnx, --types or --ray. Then only the
 tests of that kind run, in an environment with the packages that they need."""
 import os
 import subprocess

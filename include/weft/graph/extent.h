@@ -32,7 +32,7 @@ struct Extent {
 };
 
 /// Cells of one page that a row of a step does not see, in addition to the mask of order and windows. Entries
-/// of a row stand together; those of all rows end with one of no row (-1). In tensors: four 32-bit words.
+/// of a row are consecutive; the list ends with an entry of no row (-1). In tensors: four 32-bit words.
 struct HiddenCells {
   std::int32_t row = -1;
   std::int32_t page = -1;

@@ -3,10 +3,10 @@
 // THE op table. An op is its parameter struct: its name, its arity and its shape rule stand with the
 // parameters, and `Op` is the closed list of them. To add an op, add a struct and name it in Op.
 //
-// A node has its inputs as a list. An op with more than three of them names them: its member struct Inputs
-// has one ValueId for each, in the order of the list, the optional ones last. That struct is the only place
-// where names and order meet: builders fill it in (Graph::add), devices read it (named_inputs), and the shape
-// rule asks it for places in the list (input_places). The structs are in graph/ops/.
+// A node has its inputs as a list. An op with more than three inputs names them. Its member struct Inputs has
+// one ValueId for each, in the order of the list, the optional ones last. Only that struct maps names to the
+// order. Builders fill it in (Graph::add), devices read it (named_inputs), and the shape rule gets indices
+// from it (input_places). The structs are in graph/ops/.
 #include <algorithm>
 #include <array>
 #include <bit>

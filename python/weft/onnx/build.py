@@ -31,7 +31,7 @@ TYPES: Mapping[int, str] = {
 
 # The most nodes of a model with unrolled functions and loops. Each takes some tenths of a millisecond, and a few kB of nested
 # functions may unroll to 2^40. An unrolled part is read and copied each time, so each BYTES_OF_NODE of its bytes count as a node,
-# too, and so does a turn of a loop.
+# too. A turn of a loop also counts as one.
 MOST_NODES = 250_000
 BYTES_OF_NODE = 8192
 # The most bytes of folded constants: a GiB, and MADE_OF_BYTE for each byte of weights. Unpacking 4-bit weights takes eight in

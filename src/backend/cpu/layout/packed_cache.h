@@ -12,7 +12,7 @@
 //
 // - The loading threads read each matrix from the file, not through the mapping, and compare it with its
 //   checksum before use. That costs as much as a step that reads all weights, and the first step finds them
-//   in memory. After that a FileWatch makes steps fail if the file was cut or written to.
+//   in memory. After that a FileWatch makes steps fail if the file changes.
 // - Each matrix has a hash of all the bytes that it was packed from. If the system says that the model's
 //   files are the same and unchanged, they are not read (base/open_file.h: a change whose time was set back
 //   is noticed). Otherwise, or if that is not known, they are read and their hashes compared. So a model that
