@@ -45,7 +45,7 @@
 namespace weft {
 
 struct ClusterLink {
-  double seconds = 0.0;  ///< Of a message without bytes, one way.
+  double seconds = 0.0;  ///< Latency of an empty message, one way.
   double bytes_per_second = 0.0;
 };
 
@@ -86,7 +86,7 @@ struct ModelWork {
   };
   std::vector<Part> layers = {};
   Part head = {};
-  double table_bytes = 0.0;  ///< Of embeddings, on the first node; a row of them is read.
+  double table_bytes = 0.0;  ///< The embedding table, on the first node; a step reads one row.
   double used_experts = 0.0, n_experts = 0.0;
   double cache_bytes_per_token = 0.0;    ///< In each layer.
   double attention_multiply_adds = 0.0;  ///< In each layer, of a row with each token before it.

@@ -28,7 +28,7 @@ struct FilePart {
 std::vector<FilePart> plan_split(const std::filesystem::path& from, const std::filesystem::path& prefix,
                                  const SplitParams& params = {});
 /// Each part appears whole or not at all; after an error none is there. Throws Error kInvalidArgument where a
-/// part would overwrite what is read or is there already, kIo, and what plan_split throws.
+/// part would overwrite an input or an existing file, kIo, and errors of plan_split.
 std::vector<FilePart> split_model(const std::filesystem::path& from, const std::filesystem::path& prefix,
                                   const SplitParams& params = {});
 

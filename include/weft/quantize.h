@@ -75,7 +75,7 @@ struct QuantizeParams {
   /// Layers to leave out; later layers are renumbered. What is left may be no good model.
   std::vector<int> left_out_layers = {};
   std::vector<MetadataChange> metadata = {};  ///< A number keeps the key's type where it has one.
-  /// Of a split set: the result is one, too, with the same tensors in each part. `to` names its files then,
+  /// For a split set the result is a split set with the same tensors in each part. `to` names its files then,
   /// without what says which part it is: "model.gguf" or "model" gives model-00001-of-00003.gguf.
   bool keep_split = false;
   int n_threads = 0;  ///< 0: the number of cores.

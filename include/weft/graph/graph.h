@@ -3,7 +3,7 @@
 // A graph: values and the nodes that make them. Nodes are in the order of addition, in which they can also
 // run. A graph is built once per model.
 //
-// Sizes that differ from step to step are symbols with bounds (shape.h), so one graph serves prompts of any
+// Sizes that differ from step to step are symbols with bounds (shape.h). So one graph serves prompts of any
 // length and any number of sequences, and is compiled once (plan.h).
 #include <cstddef>
 #include <cstdint>
@@ -153,7 +153,7 @@ class Graph {
   struct Data {
     std::vector<Symbol> symbols;
     std::vector<ValueInfo> values;
-    /// Values at the hashes of their names, or behind them: a table of 2^n places, at least half of them
+    /// Values by the hashes of their names, with linear probing: a table of 2^n places, at least half of them
     /// empty. Values that were renamed stay at their old names, too.
     std::vector<ValueId> names;
     std::size_t n_names = 0;

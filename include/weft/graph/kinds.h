@@ -23,12 +23,12 @@ enum class Activation : std::uint8_t {
 /// kRms: x / sqrt(mean(x^2) + eps); kLayer: (x - mean) / sqrt(var + eps); kL2: x / max(sqrt(sum(x^2)), eps).
 enum class NormKind : std::uint8_t { kRms, kLayer, kL2 };
 
-/// What a state holds: devices lay keys and values out differently. kSlots: the running states of a recurrent
-/// layer, one after another, each as its shape says.
+/// The contents of a state: devices have different layouts for keys and values. kSlots: the running states of
+/// a recurrent layer, one after another, each with the shape of a slot.
 enum class CacheRole : std::uint8_t { kKeys, kValues, kSlots };
 
-/// Of each element, NaN where there is no real result. kRound: to the nearest whole number, halves to the
-/// even one. kExpm1: e^x - 1, kLog1p: log(1 + x), both exact near 0.
+/// Elementwise functions, NaN where the result is not real. kRound: to the nearest whole number, halves to
+/// the even one. kExpm1: e^x - 1, kLog1p: log(1 + x), both exact near 0.
 enum class UnaryKind : std::uint8_t {
   kNeg,
   kAbs,
@@ -56,8 +56,8 @@ enum class BinaryKind : std::uint8_t { kAdd, kSub, kMul, kDiv, kMaximum, kMinimu
 /// With NaN nothing holds but kNotEqual.
 enum class CompareKind : std::uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 
-/// Of whole numbers of 32 bits, which wrap around. kFloorDivide rounds down, kRemainder has the sign of the
-/// divisor; by 0 both give 0. kAnd and kOr are logical: 0 stands for false, all else for true.
+/// Ops on 32-bit integers, which wrap around. kFloorDivide rounds down, kRemainder has the sign of the
+/// divisor; by 0 both give 0. kAnd and kOr are logical: 0 is false, other numbers are true.
 enum class IntKind : std::uint8_t {
   kAdd,
   kSub,

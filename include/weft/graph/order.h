@@ -25,15 +25,15 @@ Value full(Graph& graph, Shape shape, float value, Where where = Where::current(
 Value zeros(Graph& graph, Shape shape, Where where = Where::current());
 Value ones(Graph& graph, Shape shape, Where where = Where::current());
 
-// Types, and whole numbers. + - * maximum minimum and comparisons are of I32, too, where both operands are;
-// with a number, that must be a whole one.
+// Types, and integers. + - * maximum minimum and comparisons also work on I32, if both operands are I32. A
+// number as an operand must then be an integer.
 
-/// As F32 or I32: itself, if it is that already. See ops::Cast for what is no whole number.
+/// As F32 or I32: itself, if it is that already. See ops::Cast for other numbers than integers.
 Value cast(Value x, DType dtype, Where where = Where::current());
-/// Of I32, rounded down; by 0: 0.
+/// I32 division, rounded down; by 0: 0.
 Value floor_divide(Value a, Value b, Where where = Where::current());
 Value floor_divide(Value a, std::int32_t b, Where where = Where::current());
-/// Of I32, with the sign of b; by 0: 0.
+/// I32 remainder, with the sign of b; by 0: 0.
 Value remainder(Value a, Value b, Where where = Where::current());
 Value remainder(Value a, std::int32_t b, Where where = Where::current());
 /// I32 of 0 and 1, of I32.

@@ -1,7 +1,6 @@
 // Since 0.1
 #pragma once
-// The language's functions over sequences: softmax of scores, attention, recurrent cells. As those of
-// value.h.
+// The language's functions over sequences: softmax of scores, attention, recurrent cells. As in value.h.
 #include "weft/graph/value.h"
 
 #pragma GCC visibility push(default)

@@ -65,11 +65,11 @@ class Dim {
   /// As numbers, for those who send it to another process: appends them to `code`.
   void encode(std::vector<std::int64_t>& code) const;
   /// The size that `encode` wrote at the front of `code`, which is taken off. Throws Error kInvalidArgument
-  /// where none stands there.
+  /// where there is none.
   static Dim decode(std::span<const std::int64_t>& code);
 
-  // These throw Error kInvalidArgument where a result goes past 64 bits, or would have more than some
-  // hundreds of parts (symbols and quotients, those within quotients too): each step works out its value.
+  // These throw Error kInvalidArgument where a result exceeds 64 bits, or would have more than some hundreds
+  // of parts (symbols and quotients, nested ones too). Each step computes its value.
   friend Dim operator+(const Dim& a, const Dim& b);
   /// Throws, too, where the difference might shrink as a symbol grows.
   friend Dim operator-(const Dim& a, const Dim& b);
@@ -91,7 +91,7 @@ class Dim {
   SymbolId symbol_ = kNoSymbol;
   std::shared_ptr<const Expression> expression_;
 };
-// Once more out here: a library does not export what is a friend alone.
+// Declared again here: a library does not export a function that is only a friend.
 Dim operator+(const Dim& a, const Dim& b);
 Dim operator-(const Dim& a, const Dim& b);
 Dim operator*(const Dim& a, const Dim& b);

@@ -181,9 +181,9 @@ Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int 
 /// state {n, 1, d} F32, x {m, d}, rows {m} I32 -> the state after the rows of x were stored in those rows.
 Value store_rows(Value state, Value x, Value rows, Where where = Where::current());
 /// x {t, c}, weight {o, kernel*c}, bias {o}? -> {(t + 2 * padding - kernel) / stride + 1, o}: over rows,
-/// which are the times of a signal. A row of the weight has the c inputs of the first time, then those of the
-/// next: torch.nn.functional.conv1d has them as {o, c, kernel}. (conv1d, of value_windows.h, takes signals
-/// {n, c, t}, channels first.)
+/// which are the times of a signal. A row of the weight has the c inputs of the first time, then the inputs
+/// of the next. torch.nn.functional.conv1d has them as {o, c, kernel}. (conv1d, of value_windows.h, takes
+/// signals {n, c, t}, channels first.)
 Value conv1d_channels_last(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_t stride = 1,
                            std::int64_t padding = 0, Where where = Where::current());
 /// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}
@@ -205,7 +205,7 @@ Value ceil(Value x, Where where = Where::current());
 Value round(Value x, Where where = Where::current());  ///< Halves to the even number.
 Value clamp(Value x, float low, float high, Where where = Where::current());
 
-// Of two, which broadcast; of which the second may be a number.
+// Functions of two operands, which broadcast; the second may be a number.
 Value maximum(Value a, Value b, Where where = Where::current());
 Value maximum(Value a, float b, Where where = Where::current());
 Value minimum(Value a, Value b, Where where = Where::current());

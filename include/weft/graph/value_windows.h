@@ -50,7 +50,7 @@ Value max_pool2d(Value x, HeightWidth kernel, std::optional<HeightWidth> stride 
 Value avg_pool2d(Value x, HeightWidth kernel, std::optional<HeightWidth> stride = {}, HeightWidth padding = 0,
                  bool count_include_pad = true, Where where = Where::current());
 
-/// To so many times the size.
+/// Scales the size by these factors.
 Value upsample_nearest(Value x, HeightWidth scale, Where where = Where::current());
 Value upsample_bilinear(Value x, HeightWidth scale, bool align_corners = false,
                         Where where = Where::current());

@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// Ops of a user's own: what they compute is a function of the host. weft::custom (graph/custom.h) makes one.
+// Ops of users: a function of the host computes them. weft::custom (graph/custom.h) makes one.
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -9,13 +9,12 @@
 
 namespace weft::ops {
 
-/// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e}, bias?, sinks {h}? -> {b, h, m, e}. Head i reads head
-/// i / (h / g) of k and v. A score is scale * q k, then, where there is a softcap, softcap * tanh(score /
-/// softcap), then the bias is added: F32, of a shape that broadcasts to {b, h, m, n}. Where it is I32, it is
-/// a mask: keys are seen where it is not 0. Row i of a `causal` one sees keys 0 to i. A sink is one more
-/// score of every row of its head, of a key without a value. A row that sees nothing gives zeros. Values
-/// of keys that are not seen count 0 times what they are: they must be finite. A device need not hold the
-/// scores of all rows.
+/// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e}, bias?, sinks {h}? -> {b, h, m, e}. Head i reads head i /
+/// (h / g) of k and v. A score is scale * q k. A softcap makes it softcap * tanh(score / softcap). Then the
+/// bias is added: F32, of a shape that broadcasts to {b, h, m, n}. Where it is I32, it is a mask: keys are
+/// seen where it is not 0. Row i of a `causal` one sees keys 0 to i. A sink is one more score of every row of
+/// its head, of a key without a value. A row that sees nothing gives zeros. Values of hidden keys are
+/// multiplied by 0, so they must be finite. A device need not hold the scores of all rows.
 struct DenseAttention {
   static constexpr std::string_view kName = "dense_attention";
   struct Inputs {

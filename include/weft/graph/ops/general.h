@@ -29,8 +29,8 @@ struct Clamp {
   friend bool operator==(const Clamp&, const Clamp&) = default;
 };
 
-/// a, b? -> what they broadcast to. Without b, `scalar` is the second operand; the first if scalar_first.
-/// kAdd and kMul take a scalar only: of two values they are Add and Mul.
+/// a, b? -> their broadcast shape. Without b, `scalar` is the second operand; the first if scalar_first. kAdd
+/// and kMul take a scalar only: of two values they are Add and Mul.
 struct Binary {
   static constexpr std::string_view kName = "binary";
   static constexpr int kMinInputs = 1, kMaxInputs = 2;
@@ -40,7 +40,7 @@ struct Binary {
   friend bool operator==(const Binary&, const Binary&) = default;
 };
 
-/// a, b?, both F32 or both I32 -> I32 of what they broadcast to: 1 where it holds, 0 elsewhere. Without b,
+/// a, b?, both F32 or both I32 -> I32 of their broadcast shape: 1 where it holds, 0 elsewhere. Without b,
 /// `scalar` is the second operand, a whole number if a is I32.
 struct Compare {
   static constexpr std::string_view kName = "compare";
@@ -50,8 +50,8 @@ struct Compare {
   friend bool operator==(const Compare&, const Compare&) = default;
 };
 
-/// condition I32, a, b? -> what they broadcast to: a where the condition is not 0, b elsewhere, which without
-/// b is `otherwise`.
+/// condition I32, a, b? -> their broadcast shape: a where the condition is not 0, elsewhere b, or `otherwise`
+/// without b.
 struct Where {
   static constexpr std::string_view kName = "where";
   static constexpr int kMinInputs = 2, kMaxInputs = 3;
@@ -70,14 +70,14 @@ struct Reduce {
   friend bool operator==(const Reduce&, const Reduce&) = default;
 };
 
-/// a {..., m, k}, b {..., k, n} -> {..., m, n}, what stands before the matrices broadcast.
+/// a {..., m, k}, b {..., k, n} -> {..., m, n}, the leading axes broadcast.
 struct BatchMatmul {
   static constexpr std::string_view kName = "batch_matmul";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
   friend bool operator==(const BatchMatmul&, const BatchMatmul&) = default;
 };
 
-/// x with so many more elements of `value` before and behind it, by axis.
+/// x padded with elements of `value` before and after it, by axis.
 struct Pad {
   static constexpr std::string_view kName = "pad";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;

@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
-// Ops that count, move and order elements of values of any rank. Axes count from 0, the outermost. An index
-// that is out of range is refused where the host gives it; of those that a step computes, reading takes the
-// nearest that there is, and writing leaves the element out.
+// Ops that count, move and order elements of values of any rank. Axes count from 0, the outermost. An
+// out-of-range index from the host is refused. For computed ones, reads take the nearest index and writes
+// leave the element out.
 #include <cstdint>
 #include <string_view>
 
@@ -25,8 +25,8 @@ struct Arange {
   friend bool operator==(const Arange&, const Arange&) = default;
 };
 
-/// x, F32 or I32 -> the same shape as the other of the two types. To I32: without the digits after the point;
-/// NaN becomes 0, what is out of range the nearest number.
+/// x, F32 or I32 -> the same shape as the other of the two types. To I32: truncates; NaN becomes 0, numbers
+/// out of range the nearest one.
 struct Cast {
   static constexpr std::string_view kName = "cast";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
@@ -34,7 +34,7 @@ struct Cast {
   friend bool operator==(const Cast&, const Cast&) = default;
 };
 
-/// a I32, b I32? -> I32 of what they broadcast to. Without b, `scalar` is the second operand; the first if
+/// a I32, b I32? -> I32 of their broadcast shape. Without b, `scalar` is the second operand; the first if
 /// scalar_first.
 struct IntBinary {
   static constexpr std::string_view kName = "int_binary";
@@ -66,7 +66,7 @@ struct Scatter {
 };
 
 /// x, F32 or I32 -> the same shape: each element and all before it along the axis, added up. Sums are made in
-/// double in parts of kPart elements, those of I32 wrap around.
+/// double in parts of kPart elements; I32 sums wrap around.
 struct Cumsum {
   static constexpr std::string_view kName = "cumsum";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;

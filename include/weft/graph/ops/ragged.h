@@ -1,7 +1,7 @@
 // Since 0.1
 #pragma once
-// Ops over rows of several texts (or pictures ...) of different lengths that stand one behind another,
-// without padding. Which rows belong together is said by pairs of indices: those from begins[i] up to ends[i]
+// Ops over concatenated rows of several sequences (or images ...) of different lengths, without padding.
+// Which rows belong together is said by pairs of indices: those from begins[i] up to ends[i]
 // - 1, as far as there are such rows.
 #include <string_view>
 

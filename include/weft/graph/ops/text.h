@@ -1,9 +1,9 @@
 // Since 0.1
 #pragma once
-// Ops of models of texts: products, norms, attention over caches, recurrent layers, experts.
+// Ops of language models: products, norms, attention over caches, recurrent layers, experts.
 //
-// Shapes: m is the number of rows of a step (usually n_tokens), matrices are {rows, columns}; weights are
-// {outputs, inputs}. "x" and the results are F32 unless said otherwise.
+// Shapes: m is the number of rows of a step (usually n_tokens). Matrices are {rows, columns}, weights
+// {outputs, inputs}. "x" and the results are F32 unless noted otherwise.
 #include <cstdint>
 #include <string_view>
 
@@ -144,7 +144,7 @@ struct MoveCells {
 };
 
 /// cache state, x {m, h*head_dim}, cells {m} I32 -> the cache after the rows were stored in the cells. With
-/// kSlots they stand there as they are, and the state is F32.
+/// kSlots they are stored unchanged, and the state is F32.
 struct StoreCache {
   static constexpr std::string_view kName = "store_cache";
   static constexpr int kMinInputs = 3, kMaxInputs = 3;
@@ -157,13 +157,13 @@ struct StoreCache {
 /// I32, hidden_first {m} I32, hidden {h, 4} I32 -> {m, n_heads*v_head_dim}. Row r attends to the cells of its
 /// sequence at positions below ends[r] (its own and those before, where text is read in order), within the
 /// window. Cells that are hidden from it are left out: hidden[hidden_first[r]] and the following entries of
-/// the same row (HiddenCells). Where hidden_first[r] is -1, none are hidden. With head_terms {n_heads}?,
-/// which are sinks, each head of a row that sees anything has one more score, which takes its share of the
-/// weights and gives nothing. With head_terms {n_heads, n}? F32, which are a bias by distance (T5, arXiv
-/// 1910.10683), a score of head h is more by head_terms[h, min(d, n - 1)], d being the distance from the
-/// row's position. With ALiBi (arXiv 2108.12409) a score is less by the distance from the row's position
-/// times the head's slope: 2^(-alibi * (h + 1) / p) for the first p heads, p being the largest power of two
-/// in n_heads, and 2^(-alibi * (h - p + 0.5) / p) for the others.
+/// the same row (HiddenCells). Where hidden_first[r] is -1, none are hidden. head_terms {n_heads}? are sinks:
+/// each head of a row that sees anything has one more score. It takes its share of the weights and adds no
+/// value. With head_terms {n_heads, n}? F32, which are a bias by distance (T5, arXiv 1910.10683), a score of
+/// head h is more by head_terms[h, min(d, n - 1)], d being the distance from the row's position. With ALiBi
+/// (arXiv 2108.12409) a score is less by the distance from the row's position times the head's slope:
+/// 2^(-alibi * (h + 1) / p) for the first p heads, p being the largest power of two in n_heads, and 2^(-alibi
+/// * (h - p + 0.5) / p) for the others.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   struct Inputs {
@@ -181,10 +181,10 @@ struct Attention {
   friend bool operator==(const Attention&, const Attention&) = default;
 };
 
-// Recurrent layers. Row r goes on from the running state in slot from[r] (negative: from a state of zeros)
-// and leaves the state after it in slot to[r]. Rows are taken in order, so a later row of the step may go on
-// from what an earlier one left. A slot that no row of the step leaves a state in stays as it is. Each state
-// is of one node, and changes as a side effect of it.
+// Recurrent layers. Row r continues the running state in slot from[r] (negative: a state of zeros) and stores
+// the next state in slot to[r]. Rows run in order, so a later row of the step may continue the state that an
+// earlier one stored. A slot that no row of the step leaves a state in stays as it is. Each state is of one
+// node, and changes as a side effect of it.
 
 /// Causal convolution of each column on its own, over a row's k - 1 predecessors and itself.
 /// state {s, k-1, d} (the predecessors, oldest first), x {m, d}, weight {d, k} (oldest first), from {m} I32,
@@ -245,8 +245,8 @@ struct TopK {
 };
 
 /// x {m, d}, counts {m} I32? -> {m, 2n}: the n largest of a row, largest first, lower index first among
-/// equals, and behind them their indices, as floats. NaN counts as minus infinity, and becomes that. Where
-/// row r wants only the first counts[r] (0 to n), the places of the others hold minus infinity and -1.
+/// equals, then their indices, as floats. NaN counts as minus infinity, and becomes that. Where row r wants
+/// only the first counts[r] (0 to n), the places of the others hold minus infinity and -1.
 struct Best {
   static constexpr std::string_view kName = "best";
   static constexpr int kMinInputs = 1, kMaxInputs = 2;
@@ -255,9 +255,9 @@ struct Best {
   friend bool operator==(const Best&, const Best&) = default;
 };
 
-/// x {m, d}, ids {m} I32 -> {m, 2}: the logarithm of the sum of e^x over a row, and beside it the row's value
-/// at column ids[r], or minus infinity where that is kNoColumn. NaN counts as minus infinity, plus infinity
-/// in the sum as the largest number. Of rows where it is kNoRow neither is wanted: both are minus infinity.
+/// x {m, d}, ids {m} I32 -> {m, 2}: the logarithm of the sum of e^x over a row, then the row's value at
+/// column ids[r], or minus infinity where that is kNoColumn. NaN counts as minus infinity, plus infinity in
+/// the sum as the largest number. Of rows where it is kNoRow neither is wanted: both are minus infinity.
 struct LogSumExp {
   static constexpr std::string_view kName = "log_sum_exp";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;

@@ -27,7 +27,7 @@ struct Permute {
   friend bool operator==(const Permute&, const Permute&) = default;
 };
 
-/// Of an axis the elements begin, begin + step, ... below end. In each step 0 <= begin <= end <= size.
+/// The elements begin, begin + step, ... below end of an axis. In each step 0 <= begin <= end <= size.
 struct Slice {
   static constexpr std::string_view kName = "slice";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;

@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
-// Ops over windows: of the rows of a signal, and of pictures {n, c, h, w}: n of them, each of c channels of h
-// rows and w columns. n, h and w may be symbols. Where they are, a picture that is smaller than a window, by
-// less than the stride, has no results; a constant one is refused.
+// Ops over windows of a signal's rows, and of images {n, c, h, w}: n images with c channels of h rows and w
+// columns. n, h and w may be symbols. Then an image that is smaller than a window, by less than the stride,
+// has no results; a constant size like that is refused.
 #include <cstdint>
 #include <string_view>
 
@@ -26,7 +26,7 @@ struct HeightWidth {
 namespace weft::ops {
 
 /// x {t, c} -> {(t + 2 * padding - kernel) / stride + 1, kernel * c}: row r has the rows of x from r * stride
-/// - padding on, side by side, with zeros for those that are not there. A convolution over rows is the
+/// - padding on, side by side, with zeros for rows outside x. A convolution over rows is the
 /// product of these with its weights.
 struct Unfold {
   static constexpr std::string_view kName = "unfold";
@@ -37,10 +37,9 @@ struct Unfold {
   friend bool operator==(const Unfold&, const Unfold&) = default;
 };
 
-/// x {n, c, h, w}, weight {o, c / groups, kh, kw}, bias {o}? -> {n, o, h', w'} with
-/// h' = (h + 2 * padding - dilation * (kh - 1) - 1) / stride + 1. Around pictures there are `padding` zeros.
-/// The channels of a group are made from those of its group of x. The weight is f32 or f16; it may be a
-/// value.
+/// x {n, c, h, w}, weight {o, c / groups, kh, kw}, bias {o}? -> {n, o, h', w'} with h' = (h + 2 * padding -
+/// dilation * (kh - 1) - 1) / stride + 1. Images are padded with `padding` zeros. A group's channels are made
+/// from the channels of its group of x. The weight is f32 or f16; it may be a value.
 struct Conv2d {
   static constexpr std::string_view kName = "conv2d";
   static constexpr int kMinInputs = 2, kMaxInputs = 3;
@@ -75,13 +74,13 @@ struct Pool2d {
   HeightWidth kernel = 1;
   HeightWidth stride = 1;
   HeightWidth padding = 0;
-  bool count_padding = true;  ///< Means divide by the size of the kernel, not by what of it is picture.
+  bool count_padding = true;  ///< Means divide by the size of the kernel, including padding.
   friend bool operator==(const Pool2d&, const Pool2d&) = default;
 };
 
 /// x {n, c, h, w} -> {n, c, height, width}. A result at y comes from the place h / height * y (kNearest,
 /// rounded down), h / height * (y + 1/2) - 1/2 (kBilinear, from 0 on) or (h - 1) / (height - 1) * y (with
-/// align_corners). From pictures without elements come zeros.
+/// align_corners). Images without elements give zeros.
 struct Resize2d {
   static constexpr std::string_view kName = "resize2d";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
