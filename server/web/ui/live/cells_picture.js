@@ -1,5 +1,5 @@
-// The cache as a picture: pages of 8 x 8 cells, each cell in its sequence's colour. Cells that several sequences share
-// are woven from the colours of all of them. Where cells are too many for that, a page is one tile.
+// Draws the cache: pages of 8 x 8 cells, each cell in its sequence's colour. Shared cells alternate the colours of their
+// sequences. Where cells are too many for that, a page is one tile.
 import {el} from '../dom.js';
 import {theme_colours} from './dyes.js';
 
@@ -29,8 +29,8 @@ export class CellsPicture {
     this.draw();
   }
 
-  /** {total, page, runs} and sequences [{id, state}] of a snapshot. */
-  update(cells, sequences) {
+  /** {total, page, runs} and sequences [{id, state}] of a snapshot; `n_cells`: how many of the cells may hold tokens at a time. */
+  update(cells, sequences, n_cells) {
     this.states = new Map(sequences.map(({id, state}) => [id, state]));
     this.cells = cells;
     this.groups = [[]];  // Sets of sequences; the first is that of free cells.
@@ -51,7 +51,7 @@ export class CellsPicture {
       if (ids.length > 1) shared += n;
     }
     this.counts = {used, shared};
-    this.canvas.setAttribute('aria-label', `${count(used)} of ${count(cells.total)} cells hold tokens of ${sequences.length} sequences, ${count(shared)} of them shared. The table has the same as text.`);
+    this.canvas.setAttribute('aria-label', `${count(used)} of ${count(n_cells)} cells hold tokens of ${sequences.length} sequences; ${count(shared)} are shared. The table shows the same as text.`);
     this.draw();
   }
 
