@@ -1,6 +1,6 @@
 // The page of a conversation: its messages, the composer, and the answers that are being written.
 import {el, icon, icon_button, mark} from '../dom.js';
-import {copy_code_in} from '../markdown/code_view.js';
+import {code_buttons_in} from '../markdown/code_view.js';
 import {announce, ask_key} from '../surfaces.js';
 import {set_key} from '../api.js';
 import {AnswerRun} from './answer_run.js';
@@ -36,7 +36,7 @@ export class ChatPage {
                    el('div', {class: 'drop-hint', 'aria-hidden': 'true'}, icon('file'), 'Drop text files to add them'));
     this.scroller.addEventListener('scroll', () => this.scrolled(), {passive: true});
     new ResizeObserver(() => { if (this.follow) this.scroll_to_end(false); }).observe(this.list);
-    copy_code_in(this.list);
+    code_buttons_in(this.list);
     accept_drops(this.node, this.composer);
     this.draw();
   }
