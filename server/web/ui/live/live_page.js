@@ -1,7 +1,7 @@
 // The live page: the state of the engine, from the snapshots of /live. Connected only while it is shown.
 import {ApiError, events, request, set_key} from '../api.js';
 import {el, icon, morph} from '../dom.js';
-import {ask_key} from '../surfaces.js';
+import {ask_key, toast_slot} from '../surfaces.js';
 import {CellsPicture} from './cells_picture.js';
 import {Sparkline, StepChart} from './charts.js';
 import {Dyes, theme_colours} from './dyes.js';
@@ -63,7 +63,7 @@ export class LivePage {
       panel('Totals', 'since', head('Totals'), this.counters));
     this.node = el('section', {class: 'live', hidden: true, 'aria-label': 'Live'},
       el('div', {class: 'live-column'},
-         el('header', {class: 'live-head'}, el('div', {}, el('h1', {}, 'Live'), this.heading_note), this.state), this.content));
+         el('header', {class: 'live-head'}, el('div', {}, el('h1', {}, 'Live'), this.heading_note), this.state), toast_slot(), this.content));
   }
 
   start() {
