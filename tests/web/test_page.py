@@ -515,6 +515,27 @@ def test_messages_are_deleted_and_come_back(open_page):
     assert texts(page, ".message .prose") == ["echo one", "one", "echo three", "three", "echo four", "four"]
 
 
+def test_media_go_with_their_message_and_come_back(open_page, serve):
+    page = open_page(serve(**MEDIA))
+    n_stored = """new Promise((resolve) => { const opening = indexedDB.open('weft.media'); opening.onsuccess = () => {
+      const count = opening.result.transaction('urls').objectStore('urls').count(); count.onsuccess = () => { opening.result.close(); resolve(count.result); }; }; })"""
+    attach(page, ("dot.png", "image/png", PNG))
+    page.wait_for_selector(".composer .chip")
+    ask(page, "echo seen")
+    wait_until(page, f"{n_stored}.then((n) => n === 1)")
+    page.hover(".message.user")
+    page.click("[aria-label^='Delete the message']")
+    wait_until(page, f"{n_stored}.then((n) => n === 0)")
+    page.click(".toast button:has-text('Undo')")
+    page.wait_for_selector(".media img")
+    wait_until(page, f"{n_stored}.then((n) => n === 1)")
+    page.click(".conversation.current button")
+    page.click("[role=menuitem]:has-text('Delete')")
+    wait_until(page, f"{n_stored}.then((n) => n === 0)")
+    page.click(".toast button:has-text('Undo')")
+    page.wait_for_selector(".media img")
+
+
 def test_deleting_a_version_shows_the_other_one_with_what_follows(open_page):
     page = open_page()
     ask(page, "echo x")
@@ -687,7 +708,7 @@ def test_full_storage_is_told_and_the_image_is_sent(open_page, serve):
     attach(page, ("dot.png", "image/png", PNG))
     page.wait_for_selector(".composer .chip")
     ask(page, "echo seen")
-    page.wait_for_selector(".toast:has-text('storage is full'):has-text('dot.png')")
+    page.wait_for_selector(".toast:has-text('no room for these images')")
     assert last_request(page)["messages"][0]["content"][0]["type"] == "image_url"
 
 

@@ -102,7 +102,7 @@ export function toast(text, action = null) {
   const slots = [...document.querySelectorAll('.toasts')].filter((slot) => slot.parentNode.checkVisibility() && !slot.closest('[inert]'));
   const slot = slots.find((one) => one.closest('dialog[open]')) ?? slots.at(-1);  // That of the sidebar comes first.
   const close = () => note.remove();
-  const note = el('div', {class: 'toast', role: 'status'}, el('p', {}, text),
+  const note = el('div', {class: 'toast'}, el('p', {}, text),
     action ? el('button', {type: 'button', class: 'button', onclick: () => { close(); action.act(); }}, action.label) : null,
     icon_button('close', 'Dismiss', close));
   slot?.append(note);

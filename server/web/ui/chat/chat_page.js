@@ -14,6 +14,8 @@ const kNearEnd = 40;
 const kDropTo = 0.7;  // Share of the context that is left filled: the response needs room.
 const kDropMore = 0.75;  // Factor of that share each time the estimate was too low.
 
+const kStorageFull = 'This browser has no room for these images and audio: they are lost when the page is closed. Delete conversations to make room.';
+
 const kStarters = [
   ['Explain', 'how a hash map works, with a picture in text'],
   ['Write', 'a Python script that finds duplicate files'],
@@ -215,7 +217,7 @@ export class ChatPage {
     // The message names its media, whose bytes are stored once.
     const named = files.map(({url, ...file}) => file);
     const message = add_message(this.conversation, last?.id ?? null, 'user', {content, ...(named.length && {files: named})});
-    this.app.store.save_media(media).catch(() => toast(`This browser's storage is full, so ${media[0].name} is lost when this page is closed. Delete conversations to make room.`));
+    this.app.store.save_media(new Map(media.map(({id, url}) => [id, url]))).catch(() => toast(kStorageFull));
     this.follow = true;
     this.ask(message);
   }
@@ -270,15 +272,23 @@ export class ChatPage {
     } while (message.error?.too_long);
   }
 
-  remove(message) {
+  async remove(message) {
     const {conversation} = this;
+    const {store} = this.app;
     if (this.running) return;
+    const before = media_ids(conversation);
     const undo = delete_message(conversation, message);
+    const kept = new Set(media_ids(conversation));
+    const lost = before.filter((id) => !kept.has(id));
     this.redraw(conversation);
+    this.composer.focus();
+    const media = await store.load_media(lost);
     toast(message.role === 'user' ? 'The message and its response were deleted.' : 'The response was deleted.', {label: 'Undo', act: () => {
       undo();
       this.redraw(conversation);
+      store.save_media(media).catch(() => toast(kStorageFull));
     }});
+    await store.remove_media(lost);
   }
 
   /** After messages were deleted or came back. */

@@ -228,8 +228,8 @@ export function to_json(conversations, media) {
 }
 
 /**
- * [{conversation, media: [{id, url}]}] of an exported file, checked, with new ids so that nothing is overwritten. Throws Error with the
- * reason.
+ * [{conversation, media: Map of data: URLs by id}] of an exported file, checked, with new ids so that nothing is overwritten. Throws Error
+ * with the reason.
  */
 export function from_json(text) {
   let file;
@@ -249,7 +249,7 @@ const is_object = (value) => typeof value === 'object' && value !== null && !Arr
 function checked_conversation(given) {
   if (!is_object(given?.messages)) throw new Error('A conversation has no messages.');
   const made = new_conversation({system: text_of(given.system), settings: checked_settings(given.settings)});
-  const media = [];
+  const media = new Map();
   made.title = text_of(given.title).slice(0, 200);
   made.created = number_of(given.created, made.created);
   made.updated = number_of(given.updated, made.updated);
@@ -297,6 +297,6 @@ function checked_file(given, media) {
   const {kind, format, url} = given;
   if (!['image', 'audio'].includes(kind) || !is_media_url(url, kind)) throw new Error(`The data of ${name || 'a file'} are neither an image nor audio.`);
   const id = new_id();
-  media.push({id, url});
+  media.set(id, url);
   return {name, kind, format: text_of(format).slice(0, 10), id, n_bytes: Math.floor((url.length - url.indexOf(',') - 1) * 3 / 4)};
 }

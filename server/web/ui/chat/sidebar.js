@@ -162,7 +162,7 @@ export class Sidebar {
   }
 
   async restore(conversation, media) {
-    await this.keep(conversation, [...media].map(([id, url]) => ({id, url})));
+    await this.keep(conversation, media);
     await this.refresh();
     this.on.restored(conversation.id);
   }

@@ -72,13 +72,13 @@ export class Store {
     await this.remove_media(media_ids(conversation));
   }
 
-  /** Keeps media [{id, url}]. Rejects where the browser has no room; they remain in memory then. */
-  async save_media(files) {
-    for (const {id, url} of files) this.media.set(id, url);
-    if (this.memory || files.length === 0) return;
+  /** Keeps a Map of data: URLs by id. Rejects where the browser has no room; they remain in memory then. */
+  async save_media(urls) {
+    for (const [id, url] of urls) this.media.set(id, url);
+    if (this.memory || urls.size === 0) return;
     navigator.storage?.persist?.().catch(() => {});  // Else a browser that is short of room may delete all conversations.
     const transaction = (await this.open_media()).transaction('urls', 'readwrite');
-    for (const {id, url} of files) transaction.objectStore('urls').put({id, url});
+    for (const [id, url] of urls) transaction.objectStore('urls').put({id, url});
     await finished(transaction);
   }
 
