@@ -90,8 +90,10 @@ export class LivePage {
   async connect() {
     if (this.controller || document.hidden) return;
     const controller = this.controller = new AbortController();
+    let problem = null;
     for (let n_failed = 0; !controller.signal.aborted;) {
-      this.say(n_failed === 0 ? 'Connecting' : 'Connection lost. Trying again.', false);
+      this.say(n_failed === 0 ? 'Connecting' : problem, false);
+      problem = 'Connection lost. Trying again.';
       try {
         const response = await request('/live', {signal: controller.signal, accept: 'text/event-stream'});
         this.before = null;
@@ -106,7 +108,8 @@ export class LivePage {
         if (!(error instanceof ApiError)) throw error;
         if (error.needs_key && !await this.unlock(n_failed > 0)) return this.say('The server needs an API key', false);
         if (error.needs_key) continue;
-        // A refusal remains one; the server says why.
+        if (error.status > 0) problem = `${error.message} Trying again.`;
+        // Other refusals do not change.
         if (error.status >= 400 && error.status < 500 && error.retry_after === null) return this.say(error.message, false);
       }
       const wait = kRetryMs[Math.min(n_failed++, kRetryMs.length - 1)];
