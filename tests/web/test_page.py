@@ -930,7 +930,7 @@ def test_fingers_have_room(open_page, serve):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("state", ["empty", "conversation", "problem", "parameters", "live"])
+@pytest.mark.parametrize("state", ["empty", "conversation", "problem", "waiting", "dropped", "parameters", "live"])
 def test_accessibility_rules_hold(open_page, serve, scheme, state):
     axe_playwright_python = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = open_page(serve(n_ctx=700, **MEDIA), color_scheme=scheme, bypass_csp=True, reduced_motion="reduce", fragment="#live" if state == "live" else "", wait=state != "live")
@@ -943,6 +943,19 @@ def test_accessibility_rules_hold(open_page, serve, scheme, state):
         begin_slowly(page)
         page.reload()
         page.wait_for_selector(".problem.unfinished")
+    if state == "waiting":
+        page.server.retry_after = "3600"
+        ask(page, "refuse me", wait=False)
+        page.wait_for_selector(".problem.waiting")
+        page.problems.expect("429")
+    if state == "dropped":  # With a toast, a warning of the context and the line where it begins.
+        for i in range(3):
+            ask(page, f"echo {i} " + "word " * 100)
+        page.click(".problem button:has-text('Drop the oldest turns')")
+        page.problems.clear()  # Whether the prompt or the response fills the context is of no matter here.
+        page.wait_for_selector(".context-start")
+        attach(page, ("x.dat", "", b"\xff\x00"))
+        page.wait_for_selector(".toast")
     if state == "parameters":
         page.click("[aria-label^=Parameters]")
     if state == "live":
@@ -1014,7 +1027,8 @@ def test_live_page(open_page):
     page = open_page(fragment="#live")
     page.wait_for_selector(".connection.good")
     page.wait_for_selector(".cells")
-    assert re.fullmatch(r"[\d,]+ of 8,192 cells hold tokens; [\d,]+ are shared\. The picture has 144 pages of 64\.", page.inner_text(".cache .panel-head .note"))
+    assert re.fullmatch(r"[\d,]+ of 8,192 cells hold tokens; [\d,]+ are shared\. A page has 64 cells\.", page.inner_text(".cache .panel-head .note"))
+    assert page.evaluate("document.querySelector('.cells').getAttribute('aria-label')").find(" of 8,192 cells ") > 0
     colours = page.evaluate("""() => { const c = document.querySelector('.cells'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
                                const seen = new Set(); for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return seen.size; }""")
     assert colours > 6

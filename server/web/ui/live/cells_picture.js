@@ -29,13 +29,19 @@ export class CellsPicture {
     this.draw();
   }
 
-  /** {total, page, runs} and sequences [{id, state}] of a snapshot; `n_cells`: how many of the cells may hold tokens at a time. */
+  /**
+   * {total, page, runs} and sequences [{id, state}] of a snapshot; `n_cells`: how many cells may hold tokens at a time. There are more
+   * pages than these fill, as each sequence begins a page: only as many are drawn as were in use.
+   */
   update(cells, sequences, n_cells) {
     this.states = new Map(sequences.map(({id, state}) => [id, state]));
     this.cells = cells;
     this.groups = [[]];  // Sets of sequences; the first is that of free cells.
     const numbers = new Map();
-    const total = Math.min(cells.total, 1 << 24);
+    const end = cells.runs.reduce((most, {first, n}) => Math.max(most, first + n), n_cells || cells.total);
+    this.n_drawn = Math.max(Math.ceil(end / this.page) * this.page, this.n_cells === n_cells ? this.n_drawn : 0);
+    this.n_cells = n_cells;
+    const total = Math.min(this.n_drawn, 1 << 24);
     if (this.owner?.length !== total) this.owner = new Uint32Array(total);
     this.owner.fill(0);
     let shared = 0, used = 0;

@@ -158,7 +158,7 @@ export class LivePage {
     this.show_tiles(stats);
     this.cells.update(cells, sequences, stats.cells_total);
     const {used, shared} = this.cells.counts;
-    this.cells_note.textContent = `${count(used)} of ${count(stats.cells_total)} cells hold tokens; ${count(shared)} are shared. The picture has ${count(Math.ceil(cells.total / cells.page))} pages of ${cells.page}.`;
+    this.cells_note.textContent = `${count(used)} of ${count(stats.cells_total)} cells hold tokens; ${count(shared)} are shared. A page has ${cells.page} cells.`;
     this.show_part(this.legend, legend(snapshot, colour, (id) => this.cells.light(id)));
     if (!this.cells_table.hidden) this.show_part(this.cells_table, [sequences_table(snapshot, colour)]);
     this.show_part(this.streams, [streams_table(streams, colour)]);
