@@ -11,6 +11,7 @@ import {load_defaults} from './settings.js';
 
 const kDrawnAtOnce = 8;
 const kNearEnd = 40;
+const kPointer = matchMedia('(hover: hover)');
 const kDropTo = 0.7;  // Share of the context that is left filled: the response needs room.
 const kDropMore = 0.75;  // Factor of that share each time the estimate was too low.
 
@@ -281,7 +282,7 @@ export class ChatPage {
     const kept = new Set(media_ids(conversation));
     const lost = before.filter((id) => !kept.has(id));
     this.redraw(conversation);
-    this.composer.focus();
+    if (kPointer.matches) this.composer.focus();  // On a phone that opens the keyboard.
     const media = await store.load_media(lost);
     toast(message.role === 'user' ? 'The message and its response were deleted.' : 'The response was deleted.', {label: 'Undo', act: () => {
       undo();
