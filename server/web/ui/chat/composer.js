@@ -107,7 +107,7 @@ export class Composer {
     const ring = el('span', {class: `ring${share > 0.9 ? ' full' : near ? ' near' : ''}`, 'aria-hidden': 'true'});
     ring.style.setProperty('--share', share);
     this.meter.replaceChildren(ring, el('span', {}, `${Math.round(share * 100)} %`));
-    this.meter.title = `The conversation takes ${exact ? '' : 'about '}${count(n)} of ${count(total)} tokens of the context`;
+    this.meter.title = `The conversation takes ${exact ? count(Math.min(n, total)) : `about ${count(n)}`} of ${count(total)} tokens of the context`;
     this.meter.setAttribute('aria-label', this.meter.title);
     this.meter.setAttribute('role', 'img');
     const text = !total || !near ? ''
