@@ -96,7 +96,7 @@ test-aarch64: ## the kernels' tests for AArch64, cross-compiled and under qemu
 test-web: ## the web page in a real browser (Debian's chromium, Playwright from the package index)
 	@./scripts/setup.sh build web
 	@[[ -x build/web-venv/bin/pytest ]] || { python3 -m venv build/web-venv; \
-	  build/web-venv/bin/pip install -q pytest playwright markdown-it-py; }
+	  build/web-venv/bin/pip install -q pytest playwright markdown-it-py axe-playwright-python; }
 	@build/web-venv/bin/pytest -q tests/web
 
 .PHONY: test-python-debug

@@ -97,3 +97,31 @@ English again, with <script>alert(1)</script> and <img src=x onerror=alert(1)> a
 """
 
 LOOSE_ENDS = "Here is some **bold text that is\n\n```cpp\nint main() {\n  return 0;"
+
+WIDE = """A table with many columns:
+
+| Quantity | First measurement | Second measurement | Third measurement | Fourth measurement | What it means for the design |
+|:--|--:|--:|--:|--:|:--|
+| Latency | 12.5 ms | 13.1 ms | 12.9 ms | 12.7 ms | The queue is short, and the first token comes with the first step of the batch. |
+| Throughput | 1,024 tokens/s | 998 tokens/s | 1,011 tokens/s | 1,032 tokens/s | Within the noise of the machine. |
+
+| الاسم | القيمة |
+|--|--|
+| السرعة | 12 |
+
+1. البند الأول
+2. البند الثاني
+   - نقطة داخلية
+10. 2024
+
+- פריט ראשון
+- An item in English
+- [x] משימה
+
+> اقتباس من كتاب
+
+```python
+result = some_function_with_a_long_name(argument_number_one="a long text", argument_number_two="another long text", argument_number_three=3)
+print(result)
+```
+"""

@@ -3,8 +3,8 @@
 
     python3 tests/web/mock_server.py [--port 8090] [--key KEY] [--loading SECONDS] [--rate TOKENS_PER_SECOND]
 
-Words in the last message choose the answer: math, mixed, tool, error (in the middle), refuse (429), cut (the connection ends),
-slow, long N, schema, echo; everything else gets the showcase with reasoning.
+Words in the last message choose the response: math, mixed, wide (table), tool, slow, long N, schema, echo. Others choose a failure:
+error (in the middle), refuse (429), cut (the connection ends). Everything else gets the showcase with reasoning.
 """
 import argparse
 import json
@@ -14,6 +14,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import answers
 
@@ -164,19 +165,31 @@ class Cache:
                             "queue": {"p50": 0.4 * wave, "p90": 38 * wave, "p99": 190 * wave}, "step": {"p50": 18 * wave, "p90": 34 * wave, "p99": 58 * wave}},
                 "steps": steps, "streams": streams,
                 "sequences": [{"id": i, "n_tokens": s["n_read"] + s["n_generated"], "state": s["state"]} for i, s in self.sequences.items()],
-                "cells": {"total": self.total, "page": self.page, "runs": runs}}
+                "cells": {"total": self.total + 16 * self.page, "page": self.page, "runs": runs}}
 
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, port: int, key: str = "", loading: float = 0.0, rate: float = 90.0, n_pages: int = 128):
+    def __init__(self, port: int, key: str = "", loading: float = 0.0, rate: float = 90.0, n_pages: int = 128,
+                 n_ctx: int = 8192, modalities: dict | None = None, refusals: int = 10**9, retry_after: str = "5"):
         super().__init__(("127.0.0.1", port), Handler)
         self.key, self.loading, self.rate = key, loading, rate
         self.problem = ""  # Why there is no model.
+        self.forbidden = ""  # Why all of the API returns 403.
+        self.n_ctx, self.modalities = n_ctx, modalities or {"vision": False, "audio": False}
+        self.refusals, self.retry_after = refusals, retry_after  # How many requests with "refuse" are refused.
         self.begun = time.time()
         self.cache, self.lock = Cache(n_pages), threading.Lock()
         self.requests: list[dict] = []  # Bodies of chat requests, for tests to look at.
+
+
+def text_of(content) -> str:
+    return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+
+
+def prompt_tokens(body: dict) -> int:
+    return sum(len(text_of(m["content"])) for m in body["messages"]) // 4 + 20
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -200,6 +213,9 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(status, {"error": {"message": message, "type": kind, "param": None, "code": status}}, headers=headers)
 
     def allowed(self) -> bool:
+        if self.server.forbidden:
+            self.fail(403, self.server.forbidden, "invalid_request_error")
+            return False
         if not self.server.key or self.headers.get("Authorization") == f"Bearer {self.server.key}":
             return True
         self.fail(401, "Invalid API key", "authentication_error")
@@ -223,7 +239,8 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/v1/models":
             return self.answer(200, {"object": "list", "data": [{"id": name, "object": "model", "created": 1, "owned_by": "weft"} for name in MODELS]})
         if path == "/props":
-            return self.answer(200, {"model": MODELS[0], "n_ctx": 8192, "chat_template_caps": {"tools": True, "reasoning": True},
+            name = parse_qs(urlsplit(self.path).query).get("model", MODELS)[0]
+            return self.answer(200, {"model": name, "n_ctx": self.server.n_ctx, "modalities": self.server.modalities, "chat_template_caps": {"tools": True, "reasoning": True},
                                      "default_generation_settings": {"temperature": 0.8, "top_p": 0.95, "top_k": 40, "min_p": 0.05, "repeat_penalty": 1.0, "max_tokens": -1}})
         if path == "/live":
             return self.live()
@@ -255,6 +272,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
         if not self.allowed():
             return None
+        if self.path == "/apply-template":
+            return self.answer(200, {"prompt": "", "tokens": [0] * prompt_tokens(body)})
         if self.path != "/v1/chat/completions":
             return self.fail(404, f"No such path: {self.path}", "not_found_error")
         self.server.requests.append(body)
@@ -266,10 +285,15 @@ class Handler(BaseHTTPRequestHandler):
             return None
 
     def chat(self, body: dict):
-        last = next((m["content"] for m in reversed(body["messages"]) if m["role"] == "user"), "")
+        last = next((text_of(m["content"]) for m in reversed(body["messages"]) if m["role"] == "user"), "")
         words = last.lower()
-        if "refuse" in words:
-            return self.fail(429, "The queue is full: 32 requests wait already.", "rate_limit_error", [("Retry-After", "5")])
+        if "refuse" in words and self.server.refusals > 0:
+            self.server.refusals -= 1
+            return self.fail(429, "The queue is full: 32 requests wait already.", "rate_limit_error", [("Retry-After", self.server.retry_after)])
+        n_prompt = prompt_tokens(body)
+        if n_prompt >= self.server.n_ctx:
+            message = f"the prompt has {n_prompt} tokens, but the context of {self.server.n_ctx} tokens must hold it and at least one token of the answer"
+            return self.answer(400, {"error": {"message": message, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}})
         reasoning, text, tool = "", answers.SHOWCASE, None
         if body.get("response_format"):
             text = json.dumps({"name": "weft", "tags": ["a", "b"]})
@@ -279,6 +303,8 @@ class Handler(BaseHTTPRequestHandler):
             text = answers.MATH
         elif "mixed" in words:
             text = answers.MIXED
+        elif "wide" in words:
+            text = answers.WIDE
         elif "tool" in words:
             text, tool = "Let me look.", {"city": "Paris", "days": 3}
         elif "echo" in words:
@@ -298,6 +324,8 @@ class Handler(BaseHTTPRequestHandler):
         begun = time.time()
         send({"role": "assistant"})
         time.sleep(0.15)
+        n_most = self.server.n_ctx - n_prompt
+        is_cut, pieces = len(pieces) > n_most, pieces[:n_most]
         for i, (kind, piece) in enumerate(pieces):
             send({kind: piece})
             if "error" in words and i == 12:
@@ -315,8 +343,7 @@ class Handler(BaseHTTPRequestHandler):
                 send({"tool_calls": [{"index": 0, "function": {"arguments": arguments[at:at + 5]}}]})
                 time.sleep(1 / rate)
         seconds = time.time() - begun
-        n_prompt = sum(len(m["content"]) for m in body["messages"]) // 4 + 20
-        send({}, "tool_calls" if tool else "stop", timings={"prompt_n": n_prompt, "prompt_ms": 84.0, "cache_n": n_prompt // 2, "predicted_n": len(pieces),
+        send({}, "length" if is_cut else "tool_calls" if tool else "stop", timings={"prompt_n": n_prompt - n_prompt // 2, "prompt_ms": 84.0, "cache_n": n_prompt // 2, "predicted_n": len(pieces),
                                                                "predicted_ms": seconds * 1000, "predicted_per_second": len(pieces) / seconds})
         self.event({**chunk, "choices": [], "usage": {"prompt_tokens": n_prompt, "completion_tokens": len(pieces), "total_tokens": n_prompt + len(pieces),
                                                         "prompt_tokens_details": {"cached_tokens": n_prompt // 2}}})
@@ -332,8 +359,10 @@ def main() -> None:
     parser.add_argument("--loading", type=float, default=0.0)
     parser.add_argument("--rate", type=float, default=90.0)
     parser.add_argument("--pages", type=int, default=128)
+    parser.add_argument("--ctx-size", type=int, default=8192)
+    parser.add_argument("--media", action="store_true", help="take images and audio")
     args = parser.parse_args()
-    server = Server(args.port, args.key, args.loading, args.rate, args.pages)
+    server = Server(args.port, args.key, args.loading, args.rate, args.pages, args.ctx_size, {"vision": args.media, "audio": args.media})
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     server.serve_forever()
 

@@ -11,6 +11,11 @@ function add(node, children) {
   return node;
 }
 
+/** Appends nodes, texts and arrays of them: any number, while arguments that are spread from an array overflow the stack. */
+export function append(node, ...children) {
+  return add(node, children);
+}
+
 function set(node, props) {
   for (const [key, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
@@ -69,6 +74,10 @@ const kIcons = {
   auto: 'M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 4v16M12 8h5.5M12 12h7.8M12 16h5.5',
   key: 'M14.5 9.5m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0M11 12.5 4.5 19v1.5H8V18h2.5v-2.5',
   tool: 'M14.5 6.5a4 4 0 0 1 5-1.5l-2.7 2.7 1.5 1.5L21 6.5a4 4 0 0 1-5.4 5L9 18a2.1 2.1 0 0 1-3-3l6.6-6.5a4 4 0 0 1 1.9-2z',
+  share: 'M12 15V4M8 7.5 12 3.5l4 4M6 11H5v9h14v-9h-1',
+  sound: 'M4 10v4h3.5L12 18V6L7.5 10zM15.5 9.5a4 4 0 0 1 0 5M18 7a7.5 7.5 0 0 1 0 10',
+  fold: 'M4 5h16M4 19h16M12 8v8M8.5 12.5 12 16l3.5-3.5',
+  wrap: 'M4 6h16M4 12h13a3 3 0 0 1 0 6h-4M15 15.5 12.5 18l2.5 2.5M4 18h5',
   table: 'M4 5.5h16v13H4zM4 10h16M4 14.3h16M10 5.5v13',
 };
 

@@ -7,11 +7,11 @@ import {Sidebar} from './chat/sidebar.js';
 import {Store} from './chat/store.js';
 import {el, icon, icon_button} from './dom.js';
 import {LivePage} from './live/live_page.js';
-import {announce, ask_key} from './surfaces.js';
+import {announce, ask_key, open_menu} from './surfaces.js';
 
 const kModelName = 'weft.model';
 const kThemeName = 'weft.theme';
-const kThemes = {auto: 'As the system', light: 'Light', dark: 'Dark'};
+const kThemes = {auto: 'System', light: 'Light', dark: 'Dark'};
 const kThemeIcons = {auto: 'auto', light: 'sun', dark: 'moon'};
 const kNarrow = matchMedia('(max-width: 860px)');
 
@@ -23,31 +23,40 @@ class App {
     this.chat = new ChatPage({
       store, model: () => this.model(), context_size: () => this.props.n_ctx ?? 0,
       on_conversation: (conversation) => this.conversation_changed(conversation), on_key: () => this.read_server(),
+      on_response: () => { if (this.props.model !== this.model()) this.read_props(); },  // The model is loaded now.
     });
     this.live = new LivePage();
     this.sidebar = new Sidebar(store, {
       create: () => this.create(),
       removing: (id) => this.chat.forget(id),
       removed: (id) => { if (this.chat.conversation.id === id) this.create(); },
+      restored: (id) => { location.hash = `#c/${id}`; },
       renamed: (id, title) => this.rename(id, title),
     });
+    store.on_change = (id, growing) => {
+      this.sidebar.refresh();
+      this.chat.changed_elsewhere(id, growing);
+    };
     this.sidebar.node.append(this.sidebar_foot());
     this.build();
   }
 
   build() {
     this.menu_button = icon_button('menu', 'Conversations', () => this.toggle_sidebar(), {'aria-controls': 'sidebar'});
-    this.title = el('div', {class: 'model-slot'});
+    this.model_slot = el('div', {class: 'model-slot'});
+    this.heading = el('h1', {class: 'conversation-title', dir: 'auto', hidden: true});
     this.changed = el('span', {class: 'badge', hidden: true});
-    this.parameters = el('button', {type: 'button', class: 'icon-button', title: 'Parameters', 'aria-label': 'Parameters', onclick: () => this.open_parameters()}, icon('sliders'), this.changed);
+    this.parameters = icon_button('sliders', 'Parameters', () => this.open_parameters());
+    this.parameters.append(this.changed);
+    this.share = icon_button('share', 'Share or export', () => open_menu(this.share, this.sidebar.share_items(this.chat.conversation.id)), {'aria-haspopup': 'menu', hidden: true});
     this.new_button = icon_button('compose', 'New chat (Ctrl Shift O)', () => this.create(), {class: 'icon-button when-closed'});
     this.back = el('a', {class: 'side-link back', href: '#'}, icon('chat'), 'Chat');
-    this.topbar = el('header', {class: 'topbar'}, this.menu_button, this.new_button, this.back, this.title, el('span', {class: 'spring'}), this.parameters);
+    this.topbar = el('header', {class: 'topbar'}, this.menu_button, this.new_button, this.back, el('div', {class: 'heading'}, this.heading, this.model_slot), this.share, this.parameters);
     this.banner = el('div', {class: 'banner', role: 'status', hidden: true});
     this.main = el('main', {class: 'main', id: 'main'}, this.topbar, this.banner, this.chat.node, this.live.node);
     this.scrim = el('div', {class: 'scrim', onclick: () => this.close_drawer()});
     this.root = document.getElementById('app');
-    this.root.append(el('a', {class: 'skip', href: '#message', onclick: (event) => { event.preventDefault(); this.chat.composer.focus(); }}, 'To the message'),
+    this.root.append(el('a', {class: 'skip', href: '#message', onclick: (event) => { event.preventDefault(); this.chat.composer.focus(); }}, 'Skip to the message'),
                      this.sidebar.node, this.scrim, this.main);
     this.root.classList.toggle('closed', kNarrow.matches || localStorage.getItem('weft.sidebar') === 'closed');
     kNarrow.addEventListener('change', () => this.root.classList.toggle('closed', kNarrow.matches));
@@ -72,54 +81,64 @@ class App {
     return this.model_ ?? this.models_[0]?.id ?? 'default';
   }
 
-  /** Waits until the model is loaded, then reads what there is. */
+  /** Waits until the model is loaded, then reads the models and their properties. */
   async start() {
     await this.sidebar.refresh();
     await this.route();
-    let reached = true;
     for (;;) {
       const state = await health();
       if (state.ready) break;
-      reached = state.reached;
       this.chat.composer.set_ready(false);
       this.show_loading(state);
-      await new Promise((resolve) => setTimeout(resolve, reached ? 500 : 2000));
+      await new Promise((resolve) => setTimeout(resolve, state.reached && !state.refused ? 500 : 2000));
     }
     this.banner.hidden = true;
     this.chat.composer.set_ready(true);
     await this.read_server();
   }
 
-  show_loading({progress, reached, problem}) {
-    const text = !reached ? 'The server cannot be reached; trying again' : problem ? `The server has no model: ${problem}` : 'The model is being loaded';
-    if (this.banner.hidden || this.banner_text !== text) {
-      this.banner_text = text;
-      this.progress = el('progress', {max: 1, 'aria-label': text});
-      this.percent = el('span', {class: 'percent', 'aria-hidden': 'true'});
-      this.banner.replaceChildren(el('span', {}, text), reached && !problem ? this.progress : '', this.percent);
-      this.banner.hidden = false;
-    }
+  show_loading({progress, reached, refused, problem}) {
+    const text = !reached ? 'The server cannot be reached. Trying again.' : refused ? problem : problem ? `The server has no model: ${problem}` : 'The model is being loaded';
+    const is_new = this.banner.hidden || this.banner_text !== text;
+    if (is_new) this.progress = el('progress', {max: 1, 'aria-label': text});
+    if (is_new) this.show_banner(text, reached && !problem ? this.progress : null, this.percent = el('span', {class: 'percent', 'aria-hidden': 'true'}));
     if (progress === null) this.progress.removeAttribute('value');
     else this.progress.value = progress;
     this.percent.textContent = progress === null ? '' : `${Math.round(progress * 100)} %`;
   }
 
+  show_banner(text, ...more) {
+    this.banner_text = text;
+    this.banner.replaceChildren(el('span', {}, text), ...more.filter(Boolean));
+    this.banner.hidden = false;
+  }
+
+  /** Asks for a key only where the server wants one (401); other refusals are shown as the server words them. */
   async read_server(wrong = false) {
     try {
-      const [models, props] = await Promise.all([get_json('/v1/models'), get_json('/props').catch((error) => { if (error.needs_key) throw error; return {}; })]);
+      const models = await get_json('/v1/models');
       this.models_ = Array.isArray(models.data) ? models.data : [];
-      this.props = {...props, n_ctx: props.n_ctx ?? props.default_generation_settings?.n_ctx ?? 0};
     } catch (error) {
-      if (!error.needs_key) return announce(error.message);
+      if (!error.needs_key) return this.show_banner(error.message);
       const given = await ask_key(wrong);
-      if (!given) return undefined;
+      if (!given) return this.show_banner('The server needs an API key: Parameters, API key.');
       set_key(given.key, given.keep);
       return this.read_server(true);
     }
+    this.banner.hidden = true;
     const wanted = localStorage.getItem(kModelName);
     this.model_ = this.models_.some(({id}) => id === wanted) ? wanted : this.models_[0]?.id;
     this.show_models();
-    return undefined;
+    return this.read_props();
+  }
+
+  /** The context and the modalities of the chosen model. The server returns another model's while that one is not loaded. */
+  async read_props() {
+    const name = this.model();
+    const props = await get_json(`/props?model=${encodeURIComponent(name)}`).catch(() => ({}));
+    if (name !== this.model()) return;
+    this.props = {...props, n_ctx: props.n_ctx ?? props.default_generation_settings?.n_ctx ?? 0};
+    this.note_model();
   }
 
   show_models() {
@@ -128,19 +147,20 @@ class App {
       const select = el('select', {class: 'model-picker', 'aria-label': 'Model', onchange: () => {
         this.model_ = select.value;
         localStorage.setItem(kModelName, select.value);
-        this.note_model();
+        this.read_props();
       }}, names.map((name) => el('option', {value: name}, name)));
       select.value = this.model();
-      this.title.replaceChildren(select, icon('down'));
+      this.model_slot.replaceChildren(select, icon('down'));
     } else {
-      this.title.replaceChildren(el('span', {class: 'model-name'}, names[0] ?? ''));
+      this.model_slot.replaceChildren(el('span', {class: 'model-name'}, names[0] ?? ''));
     }
     this.note_model();
   }
 
   note_model() {
-    const kept = this.store.lasting ? 'Conversations stay in this browser.' : 'This window keeps nothing: conversations end with it.';
-    this.chat.set_model_note(`${this.model()} answers. ${kept}`);
+    const kept = this.store.lasting ? 'Conversations are stored in this browser.' : 'This window stores nothing: conversations are lost when it is closed.';
+    const known = !this.props.model || this.props.model === this.model();
+    this.chat.set_model(`Model: ${this.model()}. ${kept}`, known ? this.props.modalities ?? {} : {});
   }
 
   // Where we are.
@@ -151,6 +171,7 @@ class App {
     this.live.node.hidden = !live;
     this.chat.node.hidden = live;
     this.parameters.hidden = live;
+    this.heading.parentNode.hidden = live;
     this.root.classList.toggle('at-live', live);
     if (live) this.live_link.setAttribute('aria-current', 'page');
     else this.live_link.removeAttribute('aria-current');
@@ -160,6 +181,7 @@ class App {
       this.back.href = Object.keys(messages).length > 0 ? `#c/${id}` : '#';
       this.live.start();
       this.sidebar.set_current(null);
+      this.share.hidden = true;
     } else {
       this.live.stop();
       const id = /^c\/([0-9a-f]+)$/.exec(hash)?.[1];
@@ -187,8 +209,18 @@ class App {
       document.title = begun && conversation.title ? `${conversation.title} · weft` : 'weft';
     }
     this.sidebar.set_current(begun ? conversation.id : null);
+    this.show_title();
     this.show_changed();
     this.sidebar.refresh();
+  }
+
+  /** The heading of a conversation; an empty one has its own. */
+  show_title() {
+    const {messages, title} = this.chat.conversation;
+    const begun = Object.keys(messages).length > 0;
+    this.heading.hidden = !begun;
+    this.heading.textContent = this.heading.title = title || 'New chat';
+    this.share.hidden = !begun || location.hash === '#live';
   }
 
   async rename(id, title) {
@@ -197,7 +229,9 @@ class App {
     if (!conversation) return;
     conversation.title = title;
     await this.store.save(conversation);
-    if (shown === this.chat.conversation) document.title = `${title} · weft`;
+    if (shown !== this.chat.conversation) return;
+    document.title = `${title} · weft`;
+    this.show_title();
   }
 
   // Parameters, theme, sidebar, keys.
@@ -211,6 +245,7 @@ class App {
         save_defaults(conversation.system, conversation.settings);
         this.show_changed();
       },
+      on_key: () => this.read_server(),
       onclose: () => {
         if (Object.keys(conversation.messages).length > 0) this.store.save(conversation).catch(() => {});
       },

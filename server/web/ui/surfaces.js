@@ -1,5 +1,8 @@
-// What opens over the page: dialogs, sheets and menus; and what is said to screen readers and in passing.
+// Dialogs, sheets, menus and toasts; and announcements to screen readers.
 import {el, icon, icon_button} from './dom.js';
+
+const kToastMs = 6000;
+const kUndoMs = 12000;
 
 /** Tells a screen reader; a few words, and not for each token. */
 export function announce(text) {
@@ -16,7 +19,7 @@ export function open_dialog({title, kind = 'card', body, footer, onclose}) {
   const heading = el('h2', {tabindex: '-1'}, title);
   dialog.append(
     el('header', {class: 'dialog-head'}, heading, icon_button('close', 'Close', close)),
-    el('div', {class: 'dialog-body'}, body),
+    el('div', {class: 'dialog-body'}, body), toast_slot(),
     footer ? el('footer', {class: 'dialog-foot'}, footer) : '');
   dialog.addEventListener('pointerdown', (event) => {
     if (event.target !== dialog) return;
@@ -34,35 +37,21 @@ export function open_dialog({title, kind = 'card', body, footer, onclose}) {
   return dialog;
 }
 
-/** Resolves to whether the user agreed. */
-export function confirm_dialog({title, text, action}) {
-  return new Promise((resolve) => {
-    let agreed = false;
-    const dialog = open_dialog({
-      title, body: el('p', {}, text), onclose: () => resolve(agreed),
-      footer: [
-        el('button', {type: 'button', class: 'button', onclick: () => dialog.close()}, 'Cancel'),
-        el('button', {type: 'button', class: 'button danger', autofocus: true, onclick: () => { agreed = true; dialog.close(); }}, action),
-      ],
-    });
-  });
-}
-
 /** Asks for the server's key. Resolves to {key, keep} or null. */
 export function ask_key(wrong) {
   return new Promise((resolve) => {
-    let answer = null;
+    let given = null;
     const input = el('input', {type: 'password', class: 'field', autocomplete: 'current-password', required: true, autofocus: true, 'aria-describedby': 'key-note'});
     const keep = el('input', {type: 'checkbox'});
     const form = el('form', {
       class: 'stack', method: 'dialog', id: 'key-form',
-      onsubmit: () => { answer = {key: input.value.trim(), keep: keep.checked}; },
+      onsubmit: () => { given = {key: input.value.trim(), keep: keep.checked}; },
     },
       el('label', {class: 'stack-tight'}, el('span', {class: 'label'}, 'API key'), input),
-      el('p', {id: 'key-note', class: wrong ? 'note bad' : 'note'}, wrong ? 'The server did not accept that key.' : 'This server was started with --api-key. The key stays in this browser.'),
-      el('label', {class: 'check'}, keep, el('span', {}, 'Keep it when this tab is closed')));
+      el('p', {id: 'key-note', class: wrong ? 'note bad' : 'note'}, wrong ? 'The server did not accept that key.' : 'Requests to this server need an API key. The key stays in this browser.'),
+      el('label', {class: 'check'}, keep, el('span', {}, 'Remember it after this tab is closed')));
     open_dialog({
-      title: 'This server asks for a key', body: form, onclose: () => resolve(answer),
+      title: 'This server needs an API key', body: form, onclose: () => resolve(given),
       footer: el('button', {class: 'button primary', form: 'key-form'}, 'Unlock'),
     });
   });
@@ -102,25 +91,42 @@ export function open_menu(button, items) {
   rows[0]?.focus();
 }
 
-/** A line that goes away by itself. */
-export function toast(text) {
-  const old = document.querySelector('.toast');
-  old?.remove();
-  const note = el('div', {class: 'toast', role: 'status'}, text);
-  document.body.append(note);
-  setTimeout(() => note.remove(), 5000);
+/** A place for toasts. They stand in the flow of the page, so that they cover neither text nor buttons. */
+export function toast_slot() {
+  return el('div', {class: 'toasts'});
 }
 
-export async function copy_text(text, button) {
+/** Shows a line for some seconds in the slot that the user can reach; `action`: {label, act}. Longer while it is pointed at or focused. */
+export function toast(text, action = null) {
+  document.querySelectorAll('.toast').forEach((old) => old.remove());
+  const slots = [...document.querySelectorAll('.toasts')].filter((slot) => slot.parentNode.checkVisibility() && !slot.closest('[inert]'));
+  const slot = slots.find((one) => one.closest('dialog[open]')) ?? slots.at(-1);  // That of the sidebar comes first.
+  const close = () => note.remove();
+  const note = el('div', {class: 'toast'}, el('p', {}, text),
+    action ? el('button', {type: 'button', class: 'button', onclick: () => { close(); action.act(); }}, action.label) : null,
+    icon_button('close', 'Dismiss', close));
+  slot?.append(note);
+  announce(text);
+  const timer = setInterval(() => {
+    if (note.matches(':hover, :focus-within')) return;
+    clearInterval(timer);
+    close();
+  }, action ? kUndoMs : kToastMs);
+}
+
+/** Returns whether the browser allowed it; `button` shows that for a moment. */
+export async function copy_text(text, button = null) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    toast('The browser did not allow copying.');
-    return;
+    toast('The browser did not allow copying. Select the text and copy it with the keyboard.');
+    return false;
   }
+  if (!button) return true;
   button.replaceChildren(icon('check'));
   announce('Copied');
   setTimeout(() => button.replaceChildren(icon('copy')), 1500);
+  return true;
 }
 
 /** Offers a text as a file. */

@@ -1,4 +1,4 @@
-// Runs before the first drawing, so that nobody in the dark sees a white flash: 'auto', 'light' or 'dark'.
+// Runs before the first drawing, so that a dark page does not flash white: 'auto', 'light' or 'dark'.
 (() => {
   let theme = null;
   try {

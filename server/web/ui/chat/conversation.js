@@ -1,9 +1,14 @@
-// A conversation: a tree of messages, of which one path is shown. Plain data (it is stored and exported as it is).
+// A conversation: a tree of messages, of which one path is shown. Plain data, stored and exported as it is.
 //
-//   conversation {id, title, created, updated, system, settings, messages: {id: message}, chosen: {parent id: child id}}
+//   conversation {id, title, created, updated, system, settings, messages: {id: message}, chosen: {parent id: child id},
+//                 context_from? (id of the first message that requests contain, after the oldest turns were dropped)}
 //   message {id, parent (null: the first), role: 'user' | 'assistant', content, time, files?, reasoning?, reasoning_ms?,
-//            tool_calls?, stats?, error?, model?, stopped?}
+//            tool_calls?, stats?, error?, model?, finish_reason?, stopped?, unfinished? (the response is being generated, or
+//            its page was closed before it was complete)}
+//   file {name, text}, or a media file (media.js)
 // The key of the first message's parent in `chosen` is kRoot.
+import {is_media_url} from './media.js';
+import {checked_settings} from './settings.js';
 
 export const kRoot = 'root';
 const kTitleLength = 60;
@@ -55,83 +60,243 @@ export function choose(conversation, message) {
   conversation.chosen[message.parent ?? kRoot] = message.id;
 }
 
+/** The messages of the path that a request for `ending` (default: the last message) contains. */
+export function sent_path(conversation, ending) {
+  const shown = path(conversation);
+  const last = ending ? shown.findIndex(({id}) => id === ending.id) : shown.length - 1;
+  const first = Math.max(0, shown.findIndex(({id}) => id === conversation.context_from));
+  return shown.slice(first, last + 1);
+}
+
 /**
- * Messages as the API takes them. `ending`: the last message of the path that counts. Roles take turns, as many templates
- * insist: what follows a question that was never answered goes with it.
+ * Messages as the API takes them, up to `ending`; `media`: a Map of the data: URLs of their media files. Many templates insist that
+ * roles alternate, so messages of one role in a row become one: a question without a response is sent with the next one.
  */
-export function api_messages(conversation, ending) {
+export function api_messages(conversation, ending, media) {
   const sent = [];
   if (conversation.system.trim()) sent.push({role: 'system', content: conversation.system});
-  for (const message of path(conversation)) {
-    const content = message.role === 'user' ? with_files(message) : message.content;
-    if (message.role === sent.at(-1)?.role) sent.at(-1).content += `\n\n${content}`;
+  for (const message of sent_path(conversation, ending)) {
+    const content = message.role === 'user' ? content_of(message, media) : message.content;
+    const before = sent.at(-1);
+    if (message.role === before?.role) before.content = joined(before.content, content);
     else if (message.role === 'user' || content) sent.push({role: message.role, content});
-    if (message === ending) break;
   }
   return sent;
 }
 
-function with_files({content, files = []}) {
-  const parts = files.map(({name, text}) => {
-    const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
+const parts_of = (content) => (typeof content === 'string' ? [{type: 'text', text: content}] : content);
+
+function joined(a, b) {
+  return typeof a === 'string' && typeof b === 'string' ? `${a}\n\n${b}` : [...parts_of(a), ...parts_of(b)];
+}
+
+/** A text, or parts where there are media. */
+function content_of(message, media) {
+  const text = with_texts(message);
+  const parts = media_files(message).map((file) => media_part(file, media.get(file.id)));
+  if (parts.length === 0) return text;
+  return text ? [...parts, {type: 'text', text}] : parts;
+}
+
+function media_part({name, kind, format}, url) {
+  if (!url) throw new Error(`${name} is no longer in this browser's storage. Edit or delete its message, and attach it again.`);
+  if (kind === 'image') return {type: 'image_url', image_url: {url}};
+  return {type: 'input_audio', input_audio: {data: url.slice(url.indexOf(',') + 1), format}};
+}
+
+export function media_files({files = []}) {
+  return files.filter(({kind}) => kind);
+}
+
+/** The ids of all media files of a conversation, or of the messages `among`. */
+export function media_ids(conversation, among = Object.values(conversation.messages)) {
+  return among.flatMap(media_files).map(({id}) => id);
+}
+
+/** A message's text after its text files. */
+function with_texts({content, files = []}) {
+  const parts = files.filter(({kind}) => !kind).map(({name, text}) => {
+    let longest = 2;
+    for (const [run] of text.matchAll(/`+/g)) longest = Math.max(longest, run.length);
     const fence = '`'.repeat(longest + 1);
     return `File: ${name}\n${fence}\n${text}\n${fence}`;
   });
   return [...parts, content].filter(Boolean).join('\n\n');
 }
 
+// The context.
+
+const kMediaTokens = 300;
+
+/** About how many tokens a text has. English has four letters a token, other scripts less than two. */
+export function estimate_tokens(text) {
+  let n_ascii = 0;
+  for (const [run] of text.matchAll(/[\0-\x7f]+/g)) n_ascii += run.length;
+  return Math.ceil(n_ascii / 4 + (text.length - n_ascii) / 1.5);
+}
+
+function estimate_message(message) {
+  return 8 + estimate_tokens(with_texts(message)) + kMediaTokens * media_files(message).length;
+}
+
+/** Names the messages of a request up to one: figures of a response hold while its request would be the same. */
+export function request_name(sent) {
+  return `${sent.length} ${sent[0]?.id} ${sent.at(-1)?.id}`;
+}
+
+/** {n, exact}: the tokens of the context that the conversation takes; exact where the server has counted all of them. */
+export function context_used(conversation) {
+  const sent = sent_path(conversation);
+  const at = sent.findLastIndex(({stats}, i) => stats?.n_context && stats.request === request_name(sent.slice(0, i + 1)));
+  const counted = at < 0 ? estimate_tokens(conversation.system) : sent[at].stats.n_context;
+  const rest = sent.slice(at + 1).reduce((sum, message) => sum + estimate_message(message), 0);
+  return {n: sent.length ? counted + rest : 0, exact: rest === 0};
+}
+
+/**
+ * Leaves the oldest turns before `ending` out of requests until about `most` tokens remain, and at least one turn. The system prompt
+ * stays, and the messages remain stored. Returns how many messages were left out; 0: only the last turn remains.
+ */
+export function drop_oldest_turns(conversation, ending, most) {
+  const sent = sent_path(conversation, ending);
+  let n_left = estimate_tokens(conversation.system) + sent.reduce((sum, message) => sum + estimate_message(message), 0);
+  let n_dropped = 0;
+  for (let i = 1; i < sent.length && (n_dropped === 0 || n_left > most); ++i) {
+    n_left -= estimate_message(sent[i - 1]);
+    if (sent[i].role === 'user' && sent[i - 1].role === 'assistant') n_dropped = i;
+  }
+  if (n_dropped > 0) conversation.context_from = sent[n_dropped].id;
+  return n_dropped;
+}
+
+// Deleting.
+
+/**
+ * Deletes a message, one of a user with its responses, and joins what follows to what stands before. Returns a function that undoes it.
+ */
+export function delete_message(conversation, message) {
+  const {messages, chosen} = conversation;
+  const all = Object.values(messages);
+  const gone = message.role === 'user' ? [message, ...all.filter(({parent, role}) => parent === message.id && role === 'assistant')] : [message];
+  const is_gone = (id) => gone.some((one) => one.id === id);
+  const other = siblings(conversation, message).findLast(({id}) => id !== message.id);
+  const heir = message.role === 'assistant' && other ? other.id : message.parent;  // Takes what follows.
+  const moved = all.filter(({id, parent}) => is_gone(parent) && !is_gone(id)).map((child) => ({child, parent: child.parent}));
+  const before = {chosen: {...chosen}, context_from: conversation.context_from};
+  let next = chosen[message.id];
+  while (next && is_gone(next)) next = chosen[next];
+  for (const {child} of moved) child.parent = heir;
+  for (const {id} of gone) {
+    delete messages[id];
+    delete chosen[id];
+  }
+  const choose_below = (parent, id) => {
+    if (id) chosen[parent ?? kRoot] = id;
+    else if (!messages[chosen[parent ?? kRoot]]) delete chosen[parent ?? kRoot];
+  };
+  if (heir !== message.parent) choose_below(message.parent, heir);
+  choose_below(heir, next ?? (heir === message.parent ? other?.id : undefined));
+  if (is_gone(conversation.context_from)) conversation.context_from = next;
+  return () => {
+    for (const one of gone) messages[one.id] = one;
+    for (const {child, parent} of moved) child.parent = parent;
+    Object.assign(chosen, before.chosen);
+    conversation.context_from = before.context_from;
+  };
+}
+
+// Files.
+
 export function to_markdown(conversation) {
   const parts = [`# ${conversation.title || 'Conversation'}`, `_${new Date(conversation.created).toLocaleString()}_`];
-  if (conversation.system.trim()) parts.push(`**System**\n\n${conversation.system}`);
+  if (conversation.system.trim()) parts.push(`**System prompt**\n\n${conversation.system}`);
   for (const message of path(conversation)) {
     parts.push(`## ${message.role === 'user' ? 'You' : message.model ?? 'Assistant'}`);
+    for (const {name, kind} of media_files(message)) parts.push(`${kind === 'image' ? 'Image' : 'Audio'}: ${name}`);
     if (message.reasoning) parts.push(`<details><summary>Reasoning</summary>\n\n${message.reasoning}\n\n</details>`);
-    parts.push(message.role === 'user' ? with_files(message) : message.content);
+    parts.push(message.role === 'user' ? with_texts(message) : message.content);
   }
-  return `${parts.join('\n\n')}\n`;
+  return `${parts.filter(Boolean).join('\n\n')}\n`;
 }
 
 export const kExportFormat = 'weft-conversations';
 
-export function to_json(conversations) {
-  return JSON.stringify({format: kExportFormat, version: 1, exported: new Date().toISOString(), conversations}, null, 1);
+/** `media`: a Map of the data: URLs of the conversations' media files. */
+export function to_json(conversations, media) {
+  const with_urls = (key, value) => (value?.kind && media.has(value.id) ? {...value, url: media.get(value.id)} : value);
+  return JSON.stringify({format: kExportFormat, version: 1, exported: new Date().toISOString(), conversations}, with_urls, 1);
 }
 
-/** Conversations of an exported file, checked, with new ids so that none is overwritten. Throws Error with the reason. */
+/**
+ * [{conversation, media: Map of data: URLs by id}] of an exported file, checked, with new ids so that nothing is overwritten. Throws Error
+ * with the reason.
+ */
 export function from_json(text) {
   let file;
   try {
     file = JSON.parse(text);
   } catch {
-    throw new Error('This is no JSON file.');
+    throw new Error('The file is not JSON.');
   }
-  if (file?.format !== kExportFormat || !Array.isArray(file.conversations)) throw new Error('This is no export of weft.');
+  if (file?.format !== kExportFormat || !Array.isArray(file.conversations)) throw new Error('The file is not an export of weft.');
   return file.conversations.map(checked_conversation);
 }
 
+const text_of = (value) => (typeof value === 'string' ? value : '');
+const number_of = (value, otherwise) => (Number.isFinite(value) ? value : otherwise);
+const is_object = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
+
 function checked_conversation(given) {
-  const text = (value) => (typeof value === 'string' ? value : '');
-  const number = (value, otherwise) => (Number.isFinite(value) ? value : otherwise);
-  if (typeof given?.messages !== 'object' || given.messages === null) throw new Error('A conversation has no messages.');
-  const made = new_conversation({system: text(given.system), settings: {}});
-  made.title = text(given.title).slice(0, 200);
-  made.created = number(given.created, made.created);
-  made.updated = number(given.updated, made.updated);
+  if (!is_object(given?.messages)) throw new Error('A conversation has no messages.');
+  const made = new_conversation({system: text_of(given.system), settings: checked_settings(given.settings)});
+  const media = new Map();
+  made.title = text_of(given.title).slice(0, 200);
+  made.created = number_of(given.created, made.created);
+  made.updated = number_of(given.updated, made.updated);
   const ids = new Map(Object.keys(given.messages).map((id) => [id, new_id()]));
   for (const [id, message] of Object.entries(given.messages)) {
-    if (message?.role !== 'user' && message?.role !== 'assistant') throw new Error('A message is neither of a user nor of an assistant.');
-    made.messages[ids.get(id)] = {
-      id: ids.get(id), parent: ids.get(message.parent) ?? null, role: message.role, content: text(message.content),
-      time: number(message.time, made.created),
-      ...(Array.isArray(message.files) && {files: message.files.slice(0, 50).map((file) => ({name: text(file?.name), text: text(file?.text)}))}),
-      ...(typeof message.reasoning === 'string' && {reasoning: message.reasoning, reasoning_ms: number(message.reasoning_ms, null)}),
-      ...(Array.isArray(message.tool_calls) && {tool_calls: message.tool_calls.map((call) => ({name: text(call?.name), arguments: text(call?.arguments)}))}),
-      ...(typeof message.model === 'string' && {model: message.model}),
-    };
+    if (message?.role !== 'user' && message?.role !== 'assistant') throw new Error('The role of a message is neither user nor assistant.');
+    const checked = checked_message(message, media);
+    made.messages[ids.get(id)] = {id: ids.get(id), parent: ids.get(message.parent) ?? null, time: number_of(message.time, made.created), ...checked};
   }
-  for (const [parent, child] of Object.entries(given.chosen ?? {})) {
+  for (const [parent, child] of Object.entries(is_object(given.chosen) ? given.chosen : {})) {
     const key = parent === kRoot ? kRoot : ids.get(parent);
-    if (key && ids.has(child)) made.chosen[key] = ids.get(child);
+    const chosen = made.messages[ids.get(child)];
+    if (key && chosen && (chosen.parent ?? kRoot) === key) made.chosen[key] = chosen.id;
   }
-  return made;
+  if (ids.has(given.context_from)) made.context_from = ids.get(given.context_from);
+  return {conversation: made, media};
+}
+
+/** Without its id, parent and time; adds its media to `media`. */
+function checked_message(given, media) {
+  const files = Array.isArray(given.files) ? given.files.slice(0, 50).map((file) => checked_file(file, media)) : [];
+  return {
+    role: given.role, content: text_of(given.content),
+    ...(files.length && {files}),
+    ...(typeof given.reasoning === 'string' && {reasoning: given.reasoning, reasoning_ms: number_of(given.reasoning_ms, null)}),
+    ...(Array.isArray(given.tool_calls) && {tool_calls: given.tool_calls.map((call) => ({name: text_of(call?.name), arguments: text_of(call?.arguments)}))}),
+    ...(typeof given.model === 'string' && {model: given.model}),
+    ...(typeof given.finish_reason === 'string' && {finish_reason: given.finish_reason}),
+    ...(given.stopped === true && {stopped: true}),
+    ...(given.unfinished === true && {unfinished: true}),
+    ...(typeof given.error?.message === 'string' && {error: {message: given.error.message}}),
+    ...(is_object(given.stats) && {stats: checked_stats(given.stats)}),
+  };
+}
+
+/** Figures to show; those of the context are counted again. */
+function checked_stats(given) {
+  const names = ['n_prompt', 'n_cached', 'n_generated', 'per_second', 'first_ms'];
+  return Object.fromEntries(names.filter((name) => Number.isFinite(given[name])).map((name) => [name, given[name]]));
+}
+
+function checked_file(given, media) {
+  const name = text_of(given?.name).slice(0, 500);
+  if (!given?.kind) return {name, text: text_of(given?.text)};
+  const {kind, format, url} = given;
+  if (!['image', 'audio'].includes(kind) || !is_media_url(url, kind)) throw new Error(`The data of ${name || 'a file'} are neither an image nor audio.`);
+  const id = new_id();
+  media.set(id, url);
+  return {name, kind, format: text_of(format).slice(0, 10), id, n_bytes: Math.floor((url.length - url.indexOf(',') - 1) * 3 / 4)};
 }

@@ -2,11 +2,13 @@
 import {el, icon, icon_button, mark} from '../dom.js';
 import {MarkdownStream, render_markdown} from '../markdown/render.js';
 import {copy_text} from '../surfaces.js';
+import {media_files} from './conversation.js';
+import {bytes_text, is_media_url} from './media.js';
 
-const kReasonsOfEnd = {
-  length: 'Cut at the longest length',
-  content_filter: 'Cut by a filter',
-  tool_calls: 'Waits for the tool',
+const kFinishReasons = {
+  length: 'Length limit reached',
+  content_filter: 'Stopped by a content filter',
+  tool_calls: 'Waiting for the tool',
 };
 
 export function duration(ms) {
@@ -17,8 +19,9 @@ export function duration(ms) {
 const count = (n) => n.toLocaleString('en-US');
 
 /**
- * `actions`: {edit, retry, go_on, choose} (functions of the message). A message is drawn by fill(), which may come
- * later than the view itself, so that long conversations open at once.
+ * `actions`: functions of the message: edit, retry, go_on, drop_turns, choose, remove, is_full (whether the context has no room for
+ * more of it), is_growing_elsewhere (in another tab); and load_media(ids). A message is drawn by fill(), which may come later than the
+ * view itself, so that long conversations open at once.
  */
 export class MessageView {
   constructor(message, actions) {
@@ -31,7 +34,7 @@ export class MessageView {
     this.foot = el('div', {class: 'message-foot'});
     this.problem = el('div', {});
     const user = message.role === 'user';
-    this.node = el('article', {class: `message ${message.role}`, 'aria-label': user ? 'You' : message.model ?? 'Answer', data: {id: message.id}},
+    this.node = el('article', {class: `message ${message.role}`, 'aria-label': user ? 'You' : message.model ?? 'Response', data: {id: message.id}},
                    user ? null : el('div', {class: 'message-mark'}, mark()),
                    el('div', {class: 'message-main'}, this.content_nodes(), this.foot));
   }
@@ -39,8 +42,9 @@ export class MessageView {
   content_nodes() {
     if (this.message.role === 'user') {
       const {files = []} = this.message;
-      const chips = files.map(({name, text}) => el('span', {class: 'chip', title: `${count(text.length)} characters`}, icon('file'), name));
-      return [chips.length ? el('div', {class: 'chips'}, chips) : null, this.content];
+      const chips = files.filter(({kind}) => !kind).map(chip_node);
+      this.media = el('div', {class: 'media', hidden: true});
+      return [this.media, chips.length ? el('div', {class: 'chips'}, chips) : null, this.content];
     }
     this.before = el('div', {});
     return [this.before, this.content, this.tools, this.problem];
@@ -53,6 +57,7 @@ export class MessageView {
     if (message.role === 'user') {
       this.content.append(el('p', {class: 'as-written', dir: 'auto'}, message.content));
       this.content.hidden = !message.content;
+      this.fill_media();
     } else {
       if (message.reasoning) {
         this.reasoning = reasoning_node();
@@ -65,7 +70,15 @@ export class MessageView {
     this.show_end();
   }
 
-  // An answer that grows: begin, then delta and tool, then end.
+  async fill_media() {
+    const files = media_files(this.message);
+    if (files.length === 0) return;
+    const urls = await this.actions.load_media(files.map(({id}) => id));
+    this.media.append(...files.map((file) => media_node(file, urls.get(file.id))));
+    this.media.hidden = false;
+  }
+
+  // A response that grows: begin, then add_* and show_tools, then end.
 
   begin() {
     this.filled = true;
@@ -98,6 +111,17 @@ export class MessageView {
     this.reasoning_stream.append(text);
   }
 
+  /** While a request waits for its next try; `cancel` ends that. Returns a function that shows the seconds left. */
+  begin_waiting(message, cancel) {
+    const seconds = el('span', {'aria-hidden': 'true'});
+    this.problem.replaceChildren(notice('waiting', el('p', {}, message, ' ', seconds), ['Cancel', 'close', cancel]));
+    return (left) => { seconds.textContent = `Trying again in ${left} s.`; };
+  }
+
+  end_waiting() {
+    this.problem.replaceChildren();
+  }
+
   show_tools() {
     this.waiting?.remove();
     const {tool_calls = []} = this.message;
@@ -117,23 +141,49 @@ export class MessageView {
     const {message} = this;
     if (message.role === 'assistant') {
       this.show_tools();
-      this.problem.replaceChildren(message.error ? error_node(message.error, () => this.actions.retry(message)) : '');
+      this.show_problem();
     }
     this.show_foot();
+  }
+
+  /** After the size of the context became known. */
+  refresh() {
+    if (this.filled && this.message.role === 'assistant' && !this.node.classList.contains('growing')) this.show_problem();
+  }
+
+  /** What keeps the response from being complete, and what can be done. */
+  show_problem() {
+    const {message, actions} = this;
+    const retry = ['Try again', 'retry', () => actions.retry(message)];
+    const go_on = ['Continue', 'forward', () => actions.go_on(message)];
+    const drop = ['Drop the oldest turns', 'fold', () => actions.drop_turns(message)];
+    const again = this.can_go_on() ? [go_on, retry] : [retry];
+    let node = '';
+    if (message.error?.too_long) node = notice('error', message.error.message, drop);
+    else if (message.error) node = notice('error', message.error.message, ...again);
+    else if (message.unfinished && actions.is_growing_elsewhere(message)) node = notice('waiting', 'Another tab is generating this response.');
+    else if (message.unfinished) node = notice('unfinished', 'This response was interrupted before it was complete.', ...again);
+    else if (this.is_last && actions.is_full(message)) node = notice('unfinished', 'The response ends here because the context is full.', drop);
+    this.problem.replaceChildren(node);
+  }
+
+  can_go_on() {
+    return this.is_last && this.message.content !== '' && !this.message.tool_calls?.length;
   }
 
   /** The row below a message: branches, what can be done with it, figures. */
   show_foot() {
     const {message, actions} = this;
     const user = message.role === 'user';
-    const copy = icon_button('copy', user ? 'Copy the message' : 'Copy the answer', () => copy_text(message.content, copy));
+    const copy = icon_button('copy', user ? 'Copy the message' : 'Copy the response', () => copy_text(message.content, copy));
     const buttons = [copy];
     if (user) {
-      buttons.push(icon_button('edit', 'Edit and ask again', () => actions.edit(message)));
+      buttons.push(icon_button('edit', 'Edit and send again', () => actions.edit(message)));
     } else {
-      buttons.push(icon_button('retry', 'Write another answer', () => actions.retry(message)));
-      if (this.is_last && message.content && !message.tool_calls?.length) buttons.push(icon_button('forward', 'Go on writing', () => actions.go_on(message)));
+      buttons.push(icon_button('retry', 'Regenerate', () => actions.retry(message)));
+      if (this.can_go_on()) buttons.push(icon_button('forward', 'Continue', () => actions.go_on(message)));
     }
+    buttons.push(icon_button('trash', user ? 'Delete the message and its response' : 'Delete the response', () => actions.remove(message)));
     this.foot.replaceChildren(...[this.branch_node(), el('div', {class: 'actions'}, buttons), user ? null : figures_node(message)].filter(Boolean));
   }
 
@@ -143,7 +193,14 @@ export class MessageView {
     this.others = others;
     this.is_last = is_last;
     this.node.classList.toggle('last', is_last);
-    if (changed && this.filled && !this.node.classList.contains('growing')) this.show_foot();
+    if (changed && this.filled && !this.node.classList.contains('growing')) this.show_end();
+  }
+
+  /** A line above the message that says where the context begins, with a button to send all messages again; null: none. */
+  set_context_start(text, send_all) {
+    this.context_start?.remove();
+    this.context_start = text && el('div', {class: 'context-start'}, el('p', {}, text), el('button', {type: 'button', class: 'button small', onclick: send_all}, 'Send all'));
+    if (this.context_start) this.node.prepend(this.context_start);
   }
 
   branch_node() {
@@ -151,7 +208,7 @@ export class MessageView {
     const at = this.others.findIndex(({id}) => id === this.message.id);
     const go = (to) => this.actions.choose(this.others[to]);
     return el('div', {class: 'branches', role: 'group', 'aria-label': 'Versions'},
-              icon_button('left', 'Version before', () => go(at - 1), {disabled: at === 0}),
+              icon_button('left', 'Previous version', () => go(at - 1), {disabled: at === 0}),
               el('span', {}, `${at + 1} / ${this.others.length}`),
               icon_button('right', 'Next version', () => go(at + 1), {disabled: at + 1 === this.others.length}));
   }
@@ -166,7 +223,7 @@ export class MessageView {
     };
     const editor = el('form', {class: 'editor', onsubmit: (event) => { event.preventDefault(); close(area.value); }}, area,
       el('div', {class: 'editor-foot'}, el('button', {type: 'button', class: 'button', onclick: () => close(null)}, 'Cancel'),
-         el('button', {class: 'button primary'}, 'Ask again')));
+         el('button', {class: 'button primary'}, 'Send')));
     area.addEventListener('keydown', (event) => {
       if (event.key === 'Escape') {
         event.stopPropagation();
@@ -216,9 +273,28 @@ function tool_node({name, arguments: text}) {
             el('pre', {tabindex: '0'}, el('code', {}, shown)));
 }
 
-function error_node({message, retry_after}, retry) {
-  const hint = retry_after ? ` It may work again in ${retry_after} s.` : '';
-  return el('div', {class: 'problem', role: 'alert'}, el('p', {}, message, hint), el('button', {type: 'button', class: 'button', onclick: retry}, icon('retry'), 'Try again'));
+/** A box below a response; `actions`: [label, icon, function]. */
+function notice(kind, text, ...actions) {
+  const buttons = actions.map(([label, name, act]) => el('button', {type: 'button', class: 'button', onclick: act}, icon(name), label));
+  return el('div', {class: `problem ${kind}`, role: kind === 'error' ? 'alert' : 'status'}, typeof text === 'string' ? el('p', {}, text) : text,
+            buttons.length ? el('div', {class: 'problem-actions'}, buttons) : null);
+}
+
+export function chip_node({name, text, kind, n_bytes}) {
+  return el('span', {class: 'chip', title: kind ? bytes_text(n_bytes) : `${count(text.length)} characters`}, icon(kind === 'audio' ? 'sound' : 'file'), el('bdi', {}, name));
+}
+
+/** An image or a player; without `url` a note. */
+function media_node(file, url) {
+  const {name, kind} = file;
+  if (!is_media_url(url, kind)) return el('p', {class: 'note'}, `${name} is no longer stored in this browser.`);
+  return kind === 'image' ? el('img', {src: url, alt: name, title: name}) : player(file, url);
+}
+
+export function player(file, url) {
+  const chip = chip_node(file);
+  chip.append(el('audio', {src: url, controls: true, 'aria-label': file.name}));
+  return chip;
 }
 
 function figures_node({stats, stopped, finish_reason}) {
@@ -226,10 +302,10 @@ function figures_node({stats, stopped, finish_reason}) {
   if (stats?.n_generated) parts.push(`${count(stats.n_generated)} tokens`);
   if (stats?.per_second) parts.push(`${stats.per_second >= 100 ? Math.round(stats.per_second) : stats.per_second.toFixed(1)} tokens/s`);
   if (stopped) parts.push('Stopped');
-  else if (kReasonsOfEnd[finish_reason]) parts.push(kReasonsOfEnd[finish_reason]);
+  else if (kFinishReasons[finish_reason]) parts.push(kFinishReasons[finish_reason]);
   if (parts.length === 0) return null;
   const more = [];
-  if (stats?.n_prompt) more.push(`${count(stats.n_prompt)} tokens read${stats.n_cached ? `, ${count(stats.n_cached)} of them from the cache` : ''}`);
+  if (stats?.n_prompt) more.push(`Prompt: ${count(stats.n_prompt)} tokens${stats.n_cached ? `, ${count(stats.n_cached)} of them cached` : ''}`);
   if (stats?.first_ms) more.push(`first token after ${duration(stats.first_ms)}`);
   return el('span', {class: 'figures', title: more.join('; ')}, parts.join(' · '));
 }

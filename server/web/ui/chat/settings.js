@@ -1,5 +1,5 @@
-// What the user sets: parameters of answers and presets of system prompts. A parameter that is not set is not sent:
-// the server's own value holds.
+// Settings of conversations and presets of system prompts. A parameter that is not set is not sent: the server's default
+// applies.
 
 const kSettingsName = 'weft.settings';
 const kPresetsName = 'weft.presets';
@@ -7,13 +7,13 @@ const kMaxPresets = 50;
 
 /** THE table of parameters: name of the API, label, kind and bounds; `hint` says what it does. */
 export const kParameters = [
-  {name: 'temperature', label: 'Temperature', kind: 'number', min: 0, max: 2, step: 0.05, hint: 'How freely words are chosen. 0: always the likeliest.'},
-  {name: 'top_p', label: 'Top P', kind: 'number', min: 0, max: 1, step: 0.01, hint: 'Only the likeliest words that together have this probability.'},
-  {name: 'top_k', label: 'Top K', kind: 'integer', min: 0, max: 200, step: 1, hint: 'Only so many of the likeliest words. 0: all.'},
-  {name: 'min_p', label: 'Min P', kind: 'number', min: 0, max: 1, step: 0.01, hint: 'No word below this share of the likeliest one’s probability.'},
-  {name: 'repeat_penalty', label: 'Repeat penalty', kind: 'number', min: 1, max: 2, step: 0.01, hint: 'Above 1, words that were used lately are less likely.'},
-  {name: 'max_tokens', label: 'Longest answer', kind: 'integer', min: 1, max: 1000000, step: 1, plain: true, unit: 'tokens', hint: 'Longer answers are cut.'},
-  {name: 'seed', label: 'Seed', kind: 'integer', min: 0, max: 4294967295, step: 1, plain: true, hint: 'The same seed gives the same answer again.'},
+  {name: 'temperature', label: 'Temperature', kind: 'number', min: 0, max: 2, step: 0.05, hint: 'Randomness of sampling. 0: always the most likely token.'},
+  {name: 'top_p', label: 'Top P', kind: 'number', min: 0, max: 1, step: 0.01, hint: 'Samples from the most likely tokens that together have this probability.'},
+  {name: 'top_k', label: 'Top K', kind: 'integer', min: 0, max: 200, step: 1, hint: 'Samples from this many of the most likely tokens. 0: all.'},
+  {name: 'min_p', label: 'Min P', kind: 'number', min: 0, max: 1, step: 0.01, hint: 'Drops tokens below this share of the most likely token’s probability.'},
+  {name: 'repeat_penalty', label: 'Repeat penalty', kind: 'number', min: 1, max: 2, step: 0.01, hint: 'Above 1, recent tokens become less likely.'},
+  {name: 'max_tokens', label: 'Max tokens', kind: 'integer', min: 1, max: 1000000, step: 1, plain: true, hint: 'Longer responses are cut.'},
+  {name: 'seed', label: 'Seed', kind: 'integer', min: 0, max: 4294967295, step: 1, plain: true, hint: 'The same seed gives the same response.'},
 ];
 
 export const kEfforts = ['none', 'low', 'medium', 'high'];
@@ -41,6 +41,20 @@ export function parse_schema(text) {
   }
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) throw new Error('A JSON schema is an object: {"type": "object", ...}');
   return schema;
+}
+
+/** The settings of an imported conversation that are valid: numbers within their bounds, and texts. */
+export function checked_settings(given) {
+  const settings = {};
+  for (const {name, kind, min, max} of kParameters) {
+    const value = given?.[name];
+    if (typeof value === 'number' && value >= min && value <= max && (kind !== 'integer' || Number.isInteger(value))) settings[name] = value;
+  }
+  if (Array.isArray(given?.stop)) settings.stop = given.stop.filter((text) => typeof text === 'string' && text).slice(0, 16);
+  if (kEfforts.includes(given?.reasoning_effort)) settings.reasoning_effort = given.reasoning_effort;
+  if (typeof given?.schema === 'string' && given.schema.trim()) settings.schema = given.schema;
+  if (!settings.stop?.length) delete settings.stop;
+  return settings;
 }
 
 /** How many settings differ from the server's. */

@@ -1,14 +1,14 @@
-// The sheet of parameters: system prompt, sampling, limits, form of the answer, appearance, key.
+// The sheet of parameters: system prompt, sampling, limits, format of responses, key.
 import {el, icon_button} from '../dom.js';
 import {get_key, set_key} from '../api.js';
 import {open_dialog, toast} from '../surfaces.js';
 import {kEfforts, kParameters, load_presets, parse_schema, remove_preset, save_preset} from './settings.js';
 
 /**
- * Changes `conversation.system` and `conversation.settings` as the user goes; on_change() after each. `defaults` are the
+ * Changes `conversation.system` and `conversation.settings` as the user edits, with on_change() after each; on_key(): the key was set. `defaults` are the
  * server's values by name, `caps` what the model's template can do.
  */
-export function open_settings({conversation, defaults, caps, on_change, onclose}) {
+export function open_settings({conversation, defaults, caps, on_change, on_key, onclose}) {
   const {settings} = conversation;
   const change = (name, value) => {
     if (value === null || value === '' || (Array.isArray(value) && value.length === 0)) delete settings[name];
@@ -19,8 +19,8 @@ export function open_settings({conversation, defaults, caps, on_change, onclose}
     for (const name of Object.keys(settings)) delete settings[name];
     on_change();
     dialog.close();
-    open_settings({conversation, defaults, caps, on_change, onclose});
-  }}, 'Reset to the server’s values');
+    open_settings({conversation, defaults, caps, on_change, on_key, onclose});
+  }}, 'Reset to the server’s defaults');
   const dialog = open_dialog({
     title: 'Parameters', kind: 'sheet', onclose, footer: reset,
     body: [
@@ -30,8 +30,8 @@ export function open_settings({conversation, defaults, caps, on_change, onclose}
         ...kParameters.filter(({plain}) => plain).map((parameter) => parameter_row(parameter, settings, defaults, change)),
         stop_row(settings, change),
       ]),
-      section('Answer', [caps.reasoning ? effort_row(settings, change) : null, schema_row(settings, change)]),
-      section('This browser', key_row()),
+      section('Response', [caps.reasoning ? effort_row(settings, change) : null, schema_row(settings, change)]),
+      section('This browser', key_row(on_key)),
     ],
   });
 }
@@ -41,7 +41,7 @@ function section(title, ...content) {
 }
 
 function system_prompt(conversation, on_change) {
-  const area = el('textarea', {class: 'field', rows: '5', value: conversation.system, dir: 'auto', placeholder: 'How the model should answer in this conversation',
+  const area = el('textarea', {class: 'field', rows: '5', value: conversation.system, dir: 'auto', placeholder: 'Instructions for the model in this conversation',
                                'aria-label': 'System prompt', oninput: () => set(area.value)});
   const set = (text) => {
     conversation.system = text;
@@ -94,14 +94,14 @@ function parameter_row({name, label, kind, min, max, step, plain, unit, hint}, s
 function stop_row(settings, change) {
   const area = el('textarea', {id: 'p-stop', class: 'field', rows: '2', value: (settings.stop ?? []).join('\n'), 'aria-describedby': 'p-stop-hint',
                                oninput: () => change('stop', area.value.split('\n').filter(Boolean).slice(0, 16))});
-  return el('div', {class: 'parameter wide'}, el('label', {for: 'p-stop'}, 'Stop at'), area, el('p', {class: 'note', id: 'p-stop-hint'}, 'The answer ends before any of these texts, one a line.'));
+  return el('div', {class: 'parameter wide'}, el('label', {for: 'p-stop'}, 'Stop strings'), area, el('p', {class: 'note', id: 'p-stop-hint'}, 'The response ends before any of these, one per line.'));
 }
 
 function effort_row(settings, change) {
   const select = el('select', {id: 'p-effort', class: 'field', onchange: () => change('reasoning_effort', select.value)},
-                    el('option', {value: ''}, 'As the model likes'), kEfforts.map((effort) => el('option', {value: effort}, effort)));
+                    el('option', {value: ''}, 'Model’s default'), kEfforts.map((effort) => el('option', {value: effort}, effort)));
   select.value = settings.reasoning_effort ?? '';
-  return el('div', {class: 'parameter'}, el('label', {for: 'p-effort'}, 'Reasoning'), select, el('p', {class: 'note'}, 'How much it thinks before it answers.'));
+  return el('div', {class: 'parameter'}, el('label', {for: 'p-effort'}, 'Reasoning'), select, el('p', {class: 'note'}, 'How much the model reasons before it responds.'));
 }
 
 function schema_row(settings, change) {
@@ -114,7 +114,7 @@ function schema_row(settings, change) {
     } catch (error) {
       problem = error.message;
     }
-    note.textContent = problem ?? (text ? 'Answers follow this schema, word by word.' : 'Answers can be made to follow a JSON schema.');
+    note.textContent = problem ?? (text ? 'Responses follow this schema.' : 'Makes responses follow a JSON schema.');
     note.classList.toggle('bad', problem !== null);
     area.setAttribute('aria-invalid', String(problem !== null));
   };
@@ -124,8 +124,14 @@ function schema_row(settings, change) {
   return el('div', {class: 'parameter wide'}, el('label', {for: 'p-schema'}, 'JSON schema'), area, note);
 }
 
-function key_row() {
-  const input = el('input', {id: 'p-key', type: 'password', class: 'field', autocomplete: 'off', value: get_key(), placeholder: 'none',
-                             onchange: () => { set_key(input.value.trim(), true); toast(input.value ? 'The key is kept in this browser.' : 'The key is forgotten.'); }});
-  return el('div', {class: 'parameter wide'}, el('label', {for: 'p-key'}, 'API key'), input, el('p', {class: 'note'}, 'Only where the server asks for one.'));
+function key_row(on_key) {
+  const input = el('input', {id: 'p-key', type: 'password', class: 'field', autocomplete: 'off', value: get_key(), placeholder: 'none'});
+  const keep = () => {
+    set_key(input.value.trim(), true);
+    on_key();
+    toast(input.value ? 'The key is stored in this browser.' : 'The key was removed from this browser.');
+  };
+  return el('form', {class: 'parameter wide', onsubmit: (event) => { event.preventDefault(); keep(); }},
+            el('label', {for: 'p-key'}, 'API key'), el('div', {class: 'inline-form'}, input, el('button', {class: 'button'}, 'Save')),
+            el('p', {class: 'note'}, 'Only for servers that need one.'));
 }

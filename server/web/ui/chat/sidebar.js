@@ -1,7 +1,7 @@
 // The list of conversations: open, search, rename, export, delete, import.
-import {el, icon, icon_button, mark} from '../dom.js';
-import {announce, confirm_dialog, file_name, open_menu, save_file, toast} from '../surfaces.js';
-import {from_json, to_json, to_markdown} from './conversation.js';
+import {append, el, icon, icon_button, mark} from '../dom.js';
+import {announce, copy_text, file_name, open_menu, save_file, toast, toast_slot} from '../surfaces.js';
+import {from_json, media_ids, to_json, to_markdown} from './conversation.js';
 
 const kMaxImport = 64 * 1024 * 1024;
 const kDay = 24 * 3600 * 1000;
@@ -15,7 +15,9 @@ function group_of(time) {
   return new Date(time).toLocaleDateString('en', {month: 'long', year: 'numeric'});
 }
 
-/** `on`: {create(), removing(id), removed(id), renamed(id, title)}. */
+/**
+ * `on`: {create(), removing(id) (returns the conversation if it is open), removed(id), restored(id), renamed(id, title)}.
+ */
 export class Sidebar {
   constructor(store, on) {
     this.store = store;
@@ -31,8 +33,7 @@ export class Sidebar {
       el('div', {class: 'sidebar-head'}, el('a', {class: 'brand', href: '#', 'aria-label': 'weft: new chat'}, mark(), el('span', {}, 'weft')), el('span', {class: 'spring'}), more),
       el('button', {type: 'button', class: 'new-chat', title: 'New chat (Ctrl Shift O)', onclick: () => on.create()}, icon('compose'), 'New chat'),
       el('label', {class: 'search'}, icon('search'), this.input, el('kbd', {'aria-hidden': 'true'}, 'Ctrl K')),
-      this.list, this.picker);
-    store.on_change = () => this.refresh();
+      this.list, this.picker, toast_slot());
   }
 
   set_current(id) {
@@ -62,7 +63,7 @@ export class Sidebar {
       const search = this.searching = new AbortController();
       found = await this.store.search(words, search.signal);
       if (search.signal.aborted) return;
-      announce(`${Object.keys(found).length} found`);
+      announce(`${Object.keys(found).length} conversations found`);
     }
     const nodes = [];
     let group = null;
@@ -75,8 +76,9 @@ export class Sidebar {
       }
       nodes.push(this.row(head, found?.[head.id]));
     }
-    if (nodes.length === 0) nodes.push(el('p', {class: 'note'}, found ? 'Nothing found.' : 'Conversations are kept in this browser and appear here.'));
-    this.list.replaceChildren(...nodes);
+    if (nodes.length === 0) nodes.push(el('p', {class: 'note'}, found ? 'No conversations found.' : 'Conversations are stored in this browser and appear here.'));
+    this.list.replaceChildren();
+    append(this.list, nodes);
   }
 
   row({id, title}, excerpt) {
@@ -88,12 +90,32 @@ export class Sidebar {
   }
 
   menu(button, id, title) {
-    open_menu(button, [
-      {label: 'Rename', icon: 'edit', action: () => this.rename(id, title)},
-      {label: 'Export as Markdown', icon: 'download', action: () => this.export_one(id, 'md')},
-      {label: 'Export as JSON', icon: 'download', action: () => this.export_one(id, 'json')},
-      {label: 'Delete', icon: 'trash', danger: true, action: () => this.remove(id, title)},
-    ]);
+    open_menu(button, [{label: 'Rename', icon: 'edit', action: () => this.rename(id, title)}, ...this.share_items(id),
+                       {label: 'Delete', icon: 'trash', danger: true, action: () => this.remove(id, title)}]);
+  }
+
+  /** Rows of a menu that give a conversation away. */
+  share_items(id) {
+    const share = {label: 'Share', icon: 'share', action: () => this.share(id)};
+    return [...(navigator.share ? [share] : []),
+            {label: 'Copy as Markdown', icon: 'copy', action: () => this.copy(id)},
+            {label: 'Export as Markdown', icon: 'download', action: () => this.export_one(id, 'md')},
+            {label: 'Export as JSON', icon: 'download', action: () => this.export_one(id, 'json')}];
+  }
+
+  async share(id) {
+    const conversation = await this.store.load(id);
+    if (!conversation) return;
+    try {
+      await navigator.share({title: conversation.title, text: to_markdown(conversation)});
+    } catch (error) {
+      if (error.name !== 'AbortError') toast('The browser did not share the conversation. Export it instead.');
+    }
+  }
+
+  async copy(id) {
+    const conversation = await this.store.load(id);
+    if (conversation && await copy_text(to_markdown(conversation))) toast('The conversation was copied as Markdown.');
   }
 
   library_menu(button) {
@@ -128,24 +150,40 @@ export class Sidebar {
     input.select();
   }
 
+  /** Deletes at once; the toast takes it back. */
   async remove(id, title) {
-    if (!await confirm_dialog({title: 'Delete this conversation?', text: `“${title || 'New chat'}” is removed from this browser. This cannot be undone.`, action: 'Delete'})) return;
-    this.on.removing(id);
-    await this.store.remove(id);
+    const conversation = this.on.removing(id) ?? await this.store.load(id);
+    if (!conversation) return;
+    const media = await this.store.load_media(media_ids(conversation));
+    await this.store.remove(conversation);
     await this.refresh();
     this.on.removed(id);
-    announce('Deleted');
+    toast(`“${title || 'New chat'}” was deleted.`, {label: 'Undo', act: () => this.restore(conversation, media)});
+  }
+
+  async restore(conversation, media) {
+    await this.keep(conversation, media);
+    await this.refresh();
+    this.on.restored(conversation.id);
+  }
+
+  keep(conversation, media) {
+    return Promise.all([this.store.save(conversation), this.store.save_media(media)]);
   }
 
   async export_one(id, kind) {
     const conversation = await this.store.load(id);
     if (!conversation) return;
     if (kind === 'md') save_file(file_name(conversation.title, 'md'), 'text/markdown', to_markdown(conversation));
-    else save_file(file_name(conversation.title, 'json'), 'application/json', to_json([conversation]));
+    else save_file(file_name(conversation.title, 'json'), 'application/json', await this.json_of([conversation]));
   }
 
   async export_all() {
-    save_file('weft-conversations.json', 'application/json', to_json(await this.store.load_all()));
+    save_file('weft-conversations.json', 'application/json', await this.json_of(await this.store.load_all()));
+  }
+
+  async json_of(conversations) {
+    return to_json(conversations, await this.store.load_media(conversations.flatMap((one) => media_ids(one))));
   }
 
   async import_file() {
@@ -154,13 +192,13 @@ export class Sidebar {
     if (!file) return;
     try {
       if (file.size > kMaxImport) throw new Error('The file is larger than 64 MB.');
-      const conversations = from_json(await file.text());
-      for (const conversation of conversations) await this.store.save(conversation);
-      await this.refresh();
-      toast(`${conversations.length} ${conversations.length === 1 ? 'conversation' : 'conversations'} imported.`);
+      const imported = from_json(await file.text());
+      for (const {conversation, media} of imported) await this.keep(conversation, media);
+      toast(`${imported.length} ${imported.length === 1 ? 'conversation was' : 'conversations were'} imported.`);
     } catch (error) {
-      toast(`${file.name} was not imported. ${error.message}`);
+      toast(`${file.name} was not imported completely. ${error.name === 'QuotaExceededError' ? 'The browser has no room; delete conversations.' : error.message}`);
     }
+    await this.refresh();
   }
 
   search() {

@@ -1,19 +1,22 @@
 // Conversations in the browser's IndexedDB; where that is denied (some private windows), in memory. Heads (title and
-// times) lie apart from bodies, so that the list of thousands is read at once.
+// times) are stored apart from bodies, so that the list of thousands is read at once. Media have a database of their own: a
+// response that is being generated saves its conversation often, and images do not change.
+import {media_ids} from './conversation.js';
 
 const kDatabase = 'weft';
+const kMediaDatabase = 'weft.media';
 
 export class Store {
   /** Never rejects. */
   static async open() {
     const store = new Store();
     try {
-      store.db = await open_database();
+      store.db = await open_database(kDatabase, {heads: {keyPath: 'id'}, bodies: {keyPath: 'id'}});
     } catch {
       store.memory = new Map();
     }
     store.channel = typeof BroadcastChannel === 'function' ? new BroadcastChannel('weft.conversations') : null;
-    if (store.channel) store.channel.onmessage = ({data}) => store.on_change?.(data);
+    if (store.channel) store.channel.onmessage = ({data}) => store.on_change?.(data.id, data.growing);
     return store;
   }
 
@@ -21,7 +24,8 @@ export class Store {
     this.db = null;
     this.memory = null;
     this.channel = null;
-    this.on_change = null;  // Called with an id when another tab has changed it.
+    this.media = new Map();  // Data: URLs by id, of the media that were used in this tab.
+    this.on_change = null;  // Called with (id, growing) when another tab has changed a conversation.
   }
 
   get lasting() {
@@ -39,7 +43,8 @@ export class Store {
     return (await done(this.db.transaction('bodies').objectStore('bodies').get(id))) ?? null;
   }
 
-  async save(conversation) {
+  /** `growing`: a response of it is being generated. */
+  async save(conversation, growing = false) {
     if (this.memory) {
       this.memory.set(conversation.id, structuredClone(conversation));
       return;
@@ -47,11 +52,14 @@ export class Store {
     const transaction = this.db.transaction(['heads', 'bodies'], 'readwrite');
     transaction.objectStore('heads').put(head_of(conversation));
     transaction.objectStore('bodies').put(conversation);
+    transaction.commit?.();  // A page that is being closed sees no events any more.
     await finished(transaction);
-    this.channel?.postMessage(conversation.id);
+    this.channel?.postMessage({id: conversation.id, growing});
   }
 
-  async remove(id) {
+  /** Its media as well. */
+  async remove(conversation) {
+    const {id} = conversation;
     if (this.memory) {
       this.memory.delete(id);
       return;
@@ -60,7 +68,42 @@ export class Store {
     transaction.objectStore('heads').delete(id);
     transaction.objectStore('bodies').delete(id);
     await finished(transaction);
-    this.channel?.postMessage(id);
+    this.channel?.postMessage({id, growing: false});
+    await this.remove_media(media_ids(conversation));
+  }
+
+  /** Keeps a Map of data: URLs by id. Rejects where the browser has no room; they remain in memory then. */
+  async save_media(urls) {
+    for (const [id, url] of urls) this.media.set(id, url);
+    if (this.memory || urls.size === 0) return;
+    navigator.storage?.persist?.().catch(() => {});  // Else a browser that is short of room may delete all conversations.
+    const transaction = (await this.open_media()).transaction('urls', 'readwrite');
+    for (const [id, url] of urls) transaction.objectStore('urls').put({id, url});
+    await finished(transaction);
+  }
+
+  /** A Map of the data: URLs of those ids that are stored. */
+  async load_media(ids) {
+    const missing = ids.filter((id) => !this.media.has(id));
+    if (missing.length > 0 && !this.memory) {
+      const urls = (await this.open_media()).transaction('urls').objectStore('urls');
+      for (const row of await Promise.all(missing.map((id) => done(urls.get(id))))) {
+        if (row) this.media.set(row.id, row.url);
+      }
+    }
+    return new Map(ids.filter((id) => this.media.has(id)).map((id) => [id, this.media.get(id)]));
+  }
+
+  async remove_media(ids) {
+    for (const id of ids) this.media.delete(id);
+    if (this.memory || ids.length === 0) return;
+    const transaction = (await this.open_media()).transaction('urls', 'readwrite');
+    for (const id of ids) transaction.objectStore('urls').delete(id);
+    await finished(transaction);
+  }
+
+  open_media() {
+    return this.media_db ??= open_database(kMediaDatabase, {urls: {keyPath: 'id'}});
   }
 
   async load_all() {
@@ -107,12 +150,11 @@ function excerpt(text, at) {
   return `${from > 0 ? '…' : ''}${text.slice(from, at + 60).replace(/\s+/g, ' ')}`;
 }
 
-function open_database() {
+function open_database(name, stores) {
   return new Promise((resolve, reject) => {
-    const opening = indexedDB.open(kDatabase, 1);
+    const opening = indexedDB.open(name, 1);
     opening.onupgradeneeded = () => {
-      opening.result.createObjectStore('heads', {keyPath: 'id'});
-      opening.result.createObjectStore('bodies', {keyPath: 'id'});
+      for (const [store, options] of Object.entries(stores)) opening.result.createObjectStore(store, options);
     };
     opening.onsuccess = () => resolve(opening.result);
     opening.onerror = () => reject(opening.error);

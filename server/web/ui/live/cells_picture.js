@@ -1,5 +1,5 @@
-// The cache as a picture: pages of 8 x 8 cells, each cell in its sequence's colour. Cells that several sequences share
-// are woven from the colours of all of them. Where cells are too many for that, a page is one tile.
+// Draws the cache: pages of 8 x 8 cells, each cell in its sequence's colour. Shared cells alternate the colours of their
+// sequences. Where cells are too many for that, a page is one tile.
 import {el} from '../dom.js';
 import {theme_colours} from './dyes.js';
 
@@ -29,13 +29,19 @@ export class CellsPicture {
     this.draw();
   }
 
-  /** {total, page, runs} and sequences [{id, state}] of a snapshot. */
-  update(cells, sequences) {
+  /**
+   * {total, page, runs} and sequences [{id, state}] of a snapshot; `n_cells`: how many cells may hold tokens at a time. There are more
+   * pages than these fill, as each sequence begins a page: only as many are drawn as were in use.
+   */
+  update(cells, sequences, n_cells) {
     this.states = new Map(sequences.map(({id, state}) => [id, state]));
     this.cells = cells;
     this.groups = [[]];  // Sets of sequences; the first is that of free cells.
     const numbers = new Map();
-    const total = Math.min(cells.total, 1 << 24);
+    const end = cells.runs.reduce((most, {first, n}) => Math.max(most, first + n), n_cells || cells.total);
+    this.n_drawn = Math.max(Math.ceil(end / this.page) * this.page, this.n_cells === n_cells ? this.n_drawn : 0);
+    this.n_cells = n_cells;
+    const total = Math.min(this.n_drawn, 1 << 24);
     if (this.owner?.length !== total) this.owner = new Uint32Array(total);
     this.owner.fill(0);
     let shared = 0, used = 0;
@@ -51,7 +57,7 @@ export class CellsPicture {
       if (ids.length > 1) shared += n;
     }
     this.counts = {used, shared};
-    this.canvas.setAttribute('aria-label', `${count(used)} of ${count(cells.total)} cells hold tokens of ${sequences.length} sequences, ${count(shared)} of them shared. The table has the same as text.`);
+    this.canvas.setAttribute('aria-label', `${count(used)} of ${count(n_cells)} cells hold tokens of ${sequences.length} sequences; ${count(shared)} are shared. The table shows the same as text.`);
     this.draw();
   }
 

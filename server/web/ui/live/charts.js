@@ -1,4 +1,4 @@
-// Small charts on canvases: a rate over time, and the time of each step.
+// Small charts on canvases: a rate over time, and the duration of each step.
 import {el} from '../dom.js';
 import {theme_colours} from './dyes.js';
 
@@ -77,7 +77,7 @@ export class Sparkline extends Chart {
 const kBar = 4;
 const kAxis = 44;
 
-/** Bars of steps, the host's part over the model's. */
+/** A bar for each step, the host's part above the model's. */
 export class StepChart extends Chart {
   constructor() {
     super('steps');
@@ -89,7 +89,7 @@ export class StepChart extends Chart {
   }
 
   add(steps) {
-    this.steps.push(...steps);
+    for (const step of steps) this.steps.push(step);
     if (this.steps.length > 600) this.steps.splice(0, this.steps.length - 600);
   }
 
@@ -142,7 +142,7 @@ export class StepChart extends Chart {
     const step = steps[Math.floor((x - (box.width - kAxis - steps.length * kBar)) / kBar)];
     this.tip.hidden = !step;
     if (!step) return;
-    const parts = [step.n_prompt && `${step.n_prompt} of prompts`, step.n_decoded && `${step.n_decoded} written`, step.n_drafted && `${step.n_accepted} of ${step.n_drafted} drafts right`].filter(Boolean);
+    const parts = [step.n_prompt && `${step.n_prompt} prompt`, step.n_decoded && `${step.n_decoded} generated`, step.n_drafted && `${step.n_accepted} of ${step.n_drafted} drafts accepted`].filter(Boolean);
     this.tip.replaceChildren(el('b', {}, `${step.ms.toFixed(1)} ms`), ` host ${step.host_ms.toFixed(1)}, model ${step.decode_ms.toFixed(1)}`, el('br'), parts.join(' · '));
     this.tip.style.left = `${Math.max(0, Math.min(x + 14, box.width - this.tip.offsetWidth))}px`;
     this.tip.style.top = '4px';

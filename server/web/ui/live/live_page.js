@@ -1,7 +1,7 @@
-// The live page: what the engine is doing now, from the snapshots of /live. Listens only while it is seen.
+// The live page: the state of the engine, from the snapshots of /live. Connected only while it is shown.
 import {ApiError, events, request, set_key} from '../api.js';
 import {el, icon, morph} from '../dom.js';
-import {ask_key} from '../surfaces.js';
+import {ask_key, toast_slot} from '../surfaces.js';
 import {CellsPicture} from './cells_picture.js';
 import {Sparkline, StepChart} from './charts.js';
 import {Dyes, theme_colours} from './dyes.js';
@@ -25,20 +25,20 @@ export class LivePage {
     this.controller = null;
     this.cells = new CellsPicture(this.dyes);
     this.steps = new StepChart();
-    this.written_line = new Sparkline('warp', kKept);
-    this.read_line = new Sparkline('weft', kKept);
+    this.generated_line = new Sparkline('warp', kKept);
+    this.prompt_line = new Sparkline('weft', kKept);
     this.build();
     document.addEventListener('visibilitychange', () => (document.hidden ? this.disconnect() : this.wanted && this.connect()));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.theme_changed());
   }
 
   build() {
-    this.written = tile('Written', this.written_line.canvas, 'tokens/s');
-    this.read = tile('Read', this.read_line.canvas, 'tokens/s');
+    this.generated = tile('Generated', this.generated_line.canvas, 'tokens/s');
+    this.prompt = tile('Prompt', this.prompt_line.canvas, 'tokens/s');
     this.room_bar = el('div', {class: 'room', 'aria-hidden': 'true'}, el('i', {class: 'running'}), el('i', {class: 'kept'}));
     this.room = tile('Cache', this.room_bar, 'in use');
     this.load_note = el('p', {class: 'note'});
-    this.load = tile('Streams', this.load_note, 'running');
+    this.load = tile('Requests', this.load_note, 'running');
     this.heading_note = el('p', {class: 'live-note'});
     this.state = el('span', {class: 'connection', role: 'status'});
     this.cells_note = el('p', {class: 'note'});
@@ -53,17 +53,17 @@ export class LivePage {
     const head = (title, note, ...more) => el('header', {class: 'panel-head'}, el('div', {}, el('h2', {}, title), note), more);
     const key = (kind, text) => el('span', {}, el('i', {class: `key ${kind}`, 'aria-hidden': 'true'}), text);
     this.content = el('div', {class: 'live-content', hidden: true},
-      el('div', {class: 'tiles'}, this.written.node, this.read.node, this.room.node, this.load.node),
-      panel('The cache', 'cache', head('The cache', this.cells_note, this.switch), this.cells.node, this.cells_table, this.legend,
-            el('p', {class: 'keys'}, key('plain', 'being written'), key('pale', 'kept for later'), key('woven', 'shared: woven from the colours of all who read it'), key('free', 'free'))),
-      panel('Streams and queue', 'streams', head('Streams and queue'), this.streams),
-      panel('Where a step’s time goes', 'time', head('Where a step’s time goes', this.means), this.steps.node,
-            el('p', {class: 'keys'}, key('model', 'the model computes'), key('host', 'everything around it'))),
+      el('div', {class: 'tiles'}, this.generated.node, this.prompt.node, this.room.node, this.load.node),
+      panel('Cache', 'cache', head('Cache', this.cells_note, this.switch), this.cells.node, this.cells_table, this.legend,
+            el('p', {class: 'keys'}, key('plain', 'running'), key('pale', 'cached'), key('woven', 'shared by several sequences'), key('free', 'free'))),
+      panel('Requests', 'streams', head('Requests'), this.streams),
+      panel('Step time', 'time', head('Step time', this.means), this.steps.node,
+            el('p', {class: 'keys'}, key('model', 'model'), key('host', 'host: scheduling, sampling, network'))),
       panel('Latency', 'latency', head('Latency'), this.latency),
-      panel('Since the start', 'since', head('Since the start'), this.counters));
+      panel('Totals', 'since', head('Totals'), this.counters));
     this.node = el('section', {class: 'live', hidden: true, 'aria-label': 'Live'},
       el('div', {class: 'live-column'},
-         el('header', {class: 'live-head'}, el('div', {}, el('h1', {}, 'Live'), this.heading_note), this.state), this.content));
+         el('header', {class: 'live-head'}, el('div', {}, el('h1', {}, 'Live'), this.heading_note), this.state), toast_slot(), this.content));
   }
 
   start() {
@@ -78,7 +78,7 @@ export class LivePage {
 
   theme_changed() {
     this.colours = null;
-    for (const part of [this.cells, this.steps, this.written_line, this.read_line]) part.theme_changed();
+    for (const part of [this.cells, this.steps, this.generated_line, this.prompt_line]) part.theme_changed();
     if (this.snapshot) this.show(this.snapshot);
   }
 
@@ -90,8 +90,10 @@ export class LivePage {
   async connect() {
     if (this.controller || document.hidden) return;
     const controller = this.controller = new AbortController();
+    let problem = null;
     for (let n_failed = 0; !controller.signal.aborted;) {
-      this.say(n_failed === 0 ? 'Connecting' : 'Connection lost, trying again', false);
+      this.say(n_failed === 0 ? 'Connecting' : problem, false);
+      problem = 'Connection lost. Trying again.';
       try {
         const response = await request('/live', {signal: controller.signal, accept: 'text/event-stream'});
         this.before = null;
@@ -104,9 +106,11 @@ export class LivePage {
       } catch (error) {
         if (error.name === 'AbortError') return;
         if (!(error instanceof ApiError)) throw error;
-        if (error.needs_key && !await this.unlock(n_failed > 0)) return this.say('The server asks for an API key', false);
-        if (error.status === 404) return this.say('This server has no live view', false);
+        if (error.needs_key && !await this.unlock(n_failed > 0)) return this.say('The server needs an API key', false);
         if (error.needs_key) continue;
+        if (error.status > 0) problem = `${error.message} Trying again.`;
+        // Other refusals do not change.
+        if (error.status >= 400 && error.status < 500 && error.retry_after === null) return this.say(error.message, false);
       }
       const wait = kRetryMs[Math.min(n_failed++, kRetryMs.length - 1)];
       await new Promise((resolve) => setTimeout(resolve, wait));
@@ -130,8 +134,8 @@ export class LivePage {
     const before = this.before;
     if (before && time_ms > before.time_ms) {
       const rate = (name) => Math.max(0, (stats[name] - before.stats[name]) / (time_ms - before.time_ms) * 1000);
-      this.written_line.add(rate('n_generated_tokens'));
-      this.read_line.add(rate('n_prompt_tokens'));
+      this.generated_line.add(rate('n_generated_tokens'));
+      this.prompt_line.add(rate('n_prompt_tokens'));
     }
     this.before = {time_ms, stats};
     this.steps.add(steps);
@@ -152,17 +156,17 @@ export class LivePage {
     const colour = this.colour_of(snapshot);
     this.heading_note.textContent = `${model} · up ${age(uptime_s * 1000)}`;
     this.show_tiles(stats);
-    this.cells.update(cells, sequences);
+    this.cells.update(cells, sequences, stats.cells_total);
     const {used, shared} = this.cells.counts;
-    this.cells_note.textContent = `${count(cells.total)} cells in pages of ${cells.page}. ${count(used)} hold tokens, ${count(shared)} of them for several texts at once.`;
+    this.cells_note.textContent = `${count(used)} of ${count(stats.cells_total)} cells hold tokens; ${count(shared)} are shared. A page has ${cells.page} cells.`;
     this.show_part(this.legend, legend(snapshot, colour, (id) => this.cells.light(id)));
     if (!this.cells_table.hidden) this.show_part(this.cells_table, [sequences_table(snapshot, colour)]);
     this.show_part(this.streams, [streams_table(streams, colour)]);
     this.show_part(this.latency, [latency_table(snapshot.latency ?? {})]);
     this.show_part(this.counters, counters(stats));
     this.steps.draw();
-    this.written_line.draw();
-    this.read_line.draw();
+    this.generated_line.draw();
+    this.prompt_line.draw();
     this.show_means();
   }
 
@@ -177,27 +181,27 @@ export class LivePage {
 
   show_tiles(stats) {
     const rate = (line) => count(line.values.slice(-4).reduce((sum, value) => sum + value, 0) / Math.max(1, Math.min(4, line.values.length)));
-    this.written.value.textContent = rate(this.written_line);
-    this.read.value.textContent = rate(this.read_line);
-    this.written_line.canvas.setAttribute('aria-label', `Tokens written in a second, over the last minute; now ${this.written.value.textContent}`);
-    this.read_line.canvas.setAttribute('aria-label', `Tokens of prompts read in a second, over the last minute; now ${this.read.value.textContent}`);
+    this.generated.value.textContent = rate(this.generated_line);
+    this.prompt.value.textContent = rate(this.prompt_line);
+    this.generated_line.canvas.setAttribute('aria-label', `Generated tokens per second in the last minute; now ${this.generated.value.textContent}`);
+    this.prompt_line.canvas.setAttribute('aria-label', `Prompt tokens per second in the last minute; now ${this.prompt.value.textContent}`);
     const percent = (n) => (stats.cells_total > 0 ? n / stats.cells_total * 100 : 0);
     this.room.value.textContent = `${Math.round(percent(stats.cells_used))} %`;
     const [running, kept] = this.room_bar.children;
     running.style.width = `${percent(stats.cells_used - stats.cells_cached)}%`;
     kept.style.width = `${percent(stats.cells_cached)}%`;
-    this.room.unit.textContent = `in use, ${Math.round(percent(stats.cells_cached))} % kept for later`;
+    this.room.unit.textContent = `of ${count(stats.cells_total)} cells used, ${Math.round(percent(stats.cells_cached))} % cached`;
     this.load.value.textContent = count(stats.n_running);
-    const notes = [[stats.n_prefilling, 'reading'], [stats.n_waiting, 'waiting'], [stats.n_paused, 'paused']].filter(([n]) => n > 0).map(([n, what]) => `${count(n)} ${what}`);
-    this.load_note.textContent = notes.join(' · ') || 'nobody waits';
+    const notes = [[stats.n_prefilling, 'prefill'], [stats.n_waiting, 'waiting'], [stats.n_paused, 'paused']].filter(([n]) => n > 0).map(([n, what]) => `${count(n)} ${what}`);
+    this.load_note.textContent = notes.join(' · ') || 'none waiting';
   }
 
   show_means() {
     const means = this.steps.means();
     if (!means) return;
     const {host, decode} = means;
-    this.means.textContent = `${(host + decode).toFixed(1)} ms on average, ${Math.round(host / Math.max(1e-9, host + decode) * 100)} % of it around the model.`;
-    this.steps.canvas.setAttribute('aria-label', `Time of the last steps: ${this.means.textContent}`);
+    this.means.textContent = `${(host + decode).toFixed(1)} ms on average, ${Math.round(host / Math.max(1e-9, host + decode) * 100)} % of it on the host.`;
+    this.steps.canvas.setAttribute('aria-label', `Duration of the last steps: ${this.means.textContent}`);
   }
 
   switch_view() {

@@ -24,14 +24,14 @@ function table(label, heads, rows) {
 }
 
 const kOrder = ['decoding', 'prefilling', 'paused', 'waiting'];
-const kStates = {decoding: 'writing', prefilling: 'reading', paused: 'paused', waiting: 'waiting'};
+const kStates = {decoding: 'generating', prefilling: 'prefill', paused: 'paused', waiting: 'waiting'};
 const kMaxRows = 200;
 
-/** Streams, running ones first; `colour(id)`. */
+/** Requests, running ones first; `colour(id)`. */
 export function streams_table(streams, colour) {
   const rows = [...streams].sort((a, b) => kOrder.indexOf(a.state) - kOrder.indexOf(b.state) || b.age_ms - a.age_ms).slice(0, kMaxRows).map((stream) => {
     const {request, completion, state, sequence, n_prompt, n_cached, n_read, n_generated, age_ms} = stream;
-    const read = el('div', {class: 'progress', role: 'img', 'aria-label': `${count(n_read)} of ${count(n_prompt)} tokens read, ${count(n_cached)} of them from the cache`}, el('i', {class: 'from-cache'}), el('i', {class: 'read'}));
+    const read = el('div', {class: 'progress', role: 'img', 'aria-label': `${count(n_read)} of ${count(n_prompt)} prompt tokens processed, ${count(n_cached)} of them cached`}, el('i', {class: 'from-cache'}), el('i', {class: 'read'}));
     const share = (n) => `${n_prompt > 0 ? Math.min(1, n / n_prompt) * 100 : 0}%`;
     read.firstChild.style.width = share(Math.min(n_cached, n_read));
     read.lastChild.style.width = share(Math.max(0, n_read - n_cached));
@@ -42,11 +42,11 @@ export function streams_table(streams, colour) {
               el('td', {class: 'number'}, count(n_generated)),
               el('td', {class: 'number age'}, age(age_ms)));
   });
-  if (rows.length === 0) rows.push(el('tr', {}, el('td', {colspan: '5', class: 'nothing'}, 'Nobody asks for anything just now.')));
-  return table('Streams and queue', [['Request'], ['State'], ['Prompt', 'wide'], ['Written', 'number'], ['Age', 'number age']], rows);
+  if (rows.length === 0) rows.push(el('tr', {}, el('td', {colspan: '5', class: 'nothing'}, 'No requests.')));
+  return table('Requests', [['Request'], ['State'], ['Prompt', 'wide'], ['Generated', 'number'], ['Age', 'number age']], rows);
 }
 
-/** What each sequence holds of the cache: the picture as text. */
+/** The cells of each sequence: the picture of the cache as text. */
 export function sequences_table({cells, sequences}, colour) {
   const held = cells_by_sequence(cells.runs);
   const rows = [...sequences].sort((a, b) => a.id - b.id).map(({id, n_tokens, state}) => {
@@ -68,7 +68,7 @@ export function legend({sequences, cells}, colour, on_light) {
     }, swatch(colour(id)), String(id), el('small', {}, count(n_tokens))));
 }
 
-const kLatencies = [['first_token', 'First token'], ['between_tokens', 'Between tokens'], ['queue', 'In the queue'], ['step', 'A step']];
+const kLatencies = [['first_token', 'First token'], ['between_tokens', 'Between tokens'], ['queue', 'Queue'], ['step', 'Step']];
 
 function ms_text(ms) {
   if (ms === null || ms === undefined) return '–';
@@ -92,7 +92,7 @@ export function latency_table(latency) {
     }
     return el('tr', {}, el('th', {scope: 'row'}, label), el('td', {class: 'number'}, ms_text(p50)), el('td', {class: 'number'}, ms_text(p90)), el('td', {class: 'number'}, ms_text(p99)), el('td', {class: 'wide'}, bar));
   });
-  return table('Latency', [[''], ['p50', 'number'], ['p90', 'number'], ['p99', 'number'], ['', 'wide']], rows);
+  return table('Latency', [['Interval'], ['p50', 'number'], ['p90', 'number'], ['p99', 'number'], ['p50 to p99', 'wide']], rows);
 }
 
 /** Counters since the start, by subject. */
@@ -100,9 +100,9 @@ export function counters(stats) {
   const share = (part, all) => (all > 0 ? `${Math.round(part / all * 100)} %` : '–');
   const groups = [
     ['Requests', [['completed', stats.n_completed], ['cancelled', stats.n_cancelled], ['timed out', stats.n_timed_out], ['failed', stats.n_errors]]],
-    ['Tokens', [['of prompts', stats.n_prompt_tokens], ['found in the cache', stats.n_cached_tokens], ['computed again', stats.n_recomputed_tokens], ['written', stats.n_generated_tokens]]],
-    ['Drafts', [['written ahead', stats.n_drafted_tokens], ['right', stats.n_accepted_tokens], ['share right', share(stats.n_accepted_tokens, stats.n_drafted_tokens)], ['steps', stats.n_steps]]],
-    ['Room', [['sequences free', stats.sequences_free], ['kept for later', stats.sequences_cached], ['put out', stats.n_evicted], ['preempted', stats.n_preempted]]],
+    ['Tokens', [['prompt', stats.n_prompt_tokens], ['cached', stats.n_cached_tokens], ['recomputed', stats.n_recomputed_tokens], ['generated', stats.n_generated_tokens]]],
+    ['Speculation', [['drafted', stats.n_drafted_tokens], ['accepted', stats.n_accepted_tokens], ['acceptance rate', share(stats.n_accepted_tokens, stats.n_drafted_tokens)], ['steps', stats.n_steps]]],
+    ['Cache', [['sequences free', stats.sequences_free], ['sequences cached', stats.sequences_cached], ['evicted', stats.n_evicted], ['preempted', stats.n_preempted]]],
   ];
   return groups.map(([title, rows]) => el('div', {class: 'counter-group'}, el('h3', {}, title),
     el('dl', {}, rows.map(([label, value]) => el('div', {}, el('dt', {}, label), el('dd', {}, typeof value === 'string' ? value : count(value)))))));

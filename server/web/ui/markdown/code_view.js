@@ -1,7 +1,10 @@
-// A block of code: its language, a copy button, and highlighted lines. Grows line by line: lines that are whole are
-// highlighted once.
-import {el, icon} from '../dom.js';
+// A block of code: its language, buttons to wrap and copy, and highlighted lines. Grows line by line: complete lines are highlighted
+// once.
+import {append, el, icon} from '../dom.js';
 import {Highlighter, language_name} from './highlight.js';
+
+/** One setting for all blocks of code. */
+const wraps = () => document.documentElement.dataset.wrapCode === 'true';
 
 export class CodeView {
   constructor(lang) {
@@ -12,7 +15,8 @@ export class CodeView {
     this.code = el('code', {});
     this.figure = el('figure', {class: 'code'},
                      el('figcaption', {}, el('span', {class: 'code-language'}, language_name(lang)),
-                        el('button', {type: 'button', class: 'copy-code', 'aria-label': 'Copy the code'}, icon('copy'), el('span', {}, 'Copy'))),
+                        el('button', {type: 'button', class: 'code-button wrap-code', 'aria-label': 'Wrap long lines', 'aria-pressed': String(wraps())}, icon('wrap'), el('span', {}, 'Wrap')),
+                        el('button', {type: 'button', class: 'code-button copy-code', 'aria-label': 'Copy the code'}, icon('copy'), el('span', {}, 'Copy'))),
                      el('pre', {tabindex: '0', dir: 'ltr'}, this.code));
   }
 
@@ -29,27 +33,36 @@ export class CodeView {
     while (this.code.childNodes.length > this.n_nodes) this.code.lastChild.remove();
     const end = text.lastIndexOf('\n') + 1;
     if (end > this.n_done) {
-      for (const line of text.slice(this.n_done, end - 1).split('\n')) this.code.append(...this.highlighter.line(line), '\n');
+      for (const line of text.slice(this.n_done, end - 1).split('\n')) append(this.code, this.highlighter.line(line), '\n');
       this.n_done = end;
       this.n_nodes = this.code.childNodes.length;
     }
     const tail = text.slice(end);
-    if (!/^ {0,3}(`{1,2}|~{1,2})$/.test(tail)) this.code.append(...this.highlighter.preview(tail));  // Else half a fence.
+    if (!/^ {0,3}(`{1,2}|~{1,2})$/.test(tail)) append(this.code, this.highlighter.preview(tail));  // Else half a fence.
   }
 }
 
-/** One listener for all copy buttons below `root`. */
-export function copy_code_in(root) {
-  root.addEventListener('click', async (event) => {
-    const button = event.target.closest?.('.copy-code');
-    if (!button) return;
-    const label = button.querySelector('span');
-    try {
-      await navigator.clipboard.writeText(button.closest('figure').querySelector('code').textContent);
-      label.textContent = 'Copied';
-    } catch {
-      label.textContent = 'Not allowed';
-    }
-    setTimeout(() => { label.textContent = 'Copy'; }, 1600);
+/** One listener for the buttons of all blocks of code below `root`. */
+export function code_buttons_in(root) {
+  root.addEventListener('click', (event) => {
+    const button = event.target.closest?.('.code-button');
+    if (button?.matches('.copy-code')) copy(button);
+    else if (button) wrap(root, !wraps());
   });
+}
+
+function wrap(root, on) {
+  document.documentElement.dataset.wrapCode = String(on);
+  root.querySelectorAll('.wrap-code').forEach((button) => button.setAttribute('aria-pressed', String(on)));
+}
+
+async function copy(button) {
+  const label = button.querySelector('span');
+  try {
+    await navigator.clipboard.writeText(button.closest('figure').querySelector('code').textContent);
+    label.textContent = 'Copied';
+  } catch {
+    label.textContent = 'Not allowed';
+  }
+  setTimeout(() => { label.textContent = 'Copy'; }, 1600);
 }

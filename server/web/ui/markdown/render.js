@@ -3,6 +3,8 @@ import {el, morph_node} from '../dom.js';
 import {formula_node} from '../math/formula.js';
 import {parse_blocks} from './blocks.js';
 import {CodeView} from './code_view.js';
+import {direction_of} from './direction.js';
+import {hint_overflow} from './overflow.js';
 import {parse_inline} from './inline.js';
 
 const kElements = {strong: 'strong', em: 'em', del: 'del', sub: 'sub', sup: 'sup', kbd: 'kbd', mark: 'mark'};
@@ -27,7 +29,7 @@ function inline_nodes(nodes) {
   });
 }
 
-/** Pictures are links too: to fetch one would tell a stranger's server what is being read here. */
+/** Images are links too: to load one would tell its server what is being read here. */
 function link_node({href, image, children}) {
   const label = image ? ['Image: ', inline_nodes(children)] : inline_nodes(children);
   return el('a', {href, target: '_blank', rel: 'noopener noreferrer nofollow', title: href}, label);
@@ -40,12 +42,12 @@ function inline(text, open) {
 function block_node(block, open) {
   switch (block.type) {
     case 'paragraph': return el('p', {dir: 'auto'}, inline(block.text, open));
-    // The page has its own h1; an answer's headings stand below it.
+    // The page has its own h1; headings of responses are below it.
     case 'heading': return el(`h${Math.min(6, block.level + 1)}`, {dir: 'auto', data: {level: block.level}}, inline(block.text, open));
     case 'code': return CodeView.whole(block.lang, block.text);
     case 'math': return block.closed ? formula_node(block.text, true) : el('p', {class: 'formula-source'}, block.text);
     case 'rule': return el('hr');
-    case 'quote': return el('blockquote', {dir: 'auto'}, block_nodes(block.children, open));
+    case 'quote': return el('blockquote', {dir: direction_of(block_text(block)) ?? 'ltr'}, block_nodes(block.children, open));
     case 'list': return list_node(block, open);
     case 'table': return table_node(block, open);
   }
@@ -56,25 +58,39 @@ function block_nodes(blocks, open) {
   return blocks.map((block, i) => block_node(block, open && i === blocks.length - 1));
 }
 
-function list_node({start, tight, items}, open) {
-  const rows = items.map((item, i) => item_node(item, tight, open && i === items.length - 1));
+/** The source text of a block, for its direction: with dir=auto a browser skips children that have a direction of their own. */
+function block_text({text = '', children = [], items = [], rows = []}) {
+  return [text, children.map(block_text).join(' '), items.map(block_text).join(' '), rows.flat().join(' ')].join(' ');
+}
+
+function list_node(list, open) {
+  const {start, items} = list;
+  const rows = items.map((item, i) => item_node(item, list, open && i === items.length - 1));
   return start === null ? el('ul', {}, rows) : el('ol', {start: start === 1 ? null : start}, rows);
 }
 
-function item_node({task, children}, tight, open) {
-  const content = children.map((child, i) => {
-    const tail = open && i === children.length - 1;
-    return tight && child.type === 'paragraph' ? inline(child.text, tail) : block_node(child, tail);
-  });
-  const box = task === null ? null : el('input', {type: 'checkbox', disabled: true, checked: task, 'aria-label': task ? 'Done' : 'To do'});
-  return el('li', {class: task === null ? null : 'task', dir: 'auto'}, box, content);
+function list_direction(list) {
+  return list.direction ??= direction_of(block_text(list)) ?? 'ltr';
 }
 
-function table_node({align, rows}, open) {
+/** Each item has its own direction, and its bullet or number stands on the side where its text begins. */
+function item_node(item, list, open) {
+  const {task, children} = item;
+  const content = children.map((child, i) => {
+    const tail = open && i === children.length - 1;
+    return list.tight && child.type === 'paragraph' ? inline(child.text, tail) : block_node(child, tail);
+  });
+  const box = task === null ? null : el('input', {type: 'checkbox', disabled: true, checked: task, 'aria-label': task ? 'Done' : 'To do'});
+  return el('li', {class: task === null ? null : 'task', dir: direction_of(block_text(item)) ?? list_direction(list)}, box, content);
+}
+
+function table_node(block, open) {
+  const {align, rows} = block;
   const [head, ...body] = rows;
-  return el('div', {class: 'table-scroll', tabindex: '0', role: 'region', 'aria-label': 'Table'},
-            el('table', {}, el('thead', {}, row_node(head, align, 'th', false)),
-               body.length ? el('tbody', {}, body.map((cells, i) => row_node(cells, align, 'td', open && i === body.length - 1))) : null));
+  const label = `Table: ${head.join(', ').slice(0, 80)}`;
+  return hint_overflow(el('div', {class: 'table-scroll', tabindex: '0', role: 'group', 'aria-label': label, dir: direction_of(block_text(block)) ?? 'ltr'},
+    el('table', {}, el('thead', {}, row_node(head, align, 'th', false)),
+       body.length ? el('tbody', {}, body.map((cells, i) => row_node(cells, align, 'td', open && i === body.length - 1))) : null)));
 }
 
 function row_node(cells, align, tag, open) {
@@ -106,7 +122,7 @@ class Painter {
 
   grow(node, block, open) {
     if (block.type === 'list' && node.localName === (block.start === null ? 'ul' : 'ol') && (block.start ?? 1) === (node.start ?? 1)) {
-      this.grow_rows(node, block.items, open, ({source}) => `${block.tight} ${source}`, (item, tail) => item_node(item, block.tight, tail));
+      this.grow_rows(node, block.items, open, ({source}) => `${block.tight} ${source}`, (item, tail) => item_node(item, block, tail));
       return true;
     }
     const body = block.type === 'table' && block.rows.length > 1 ? node.querySelector?.(':scope > table > tbody') : null;
