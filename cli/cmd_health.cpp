@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,7 @@ struct Options {
   std::string host = "127.0.0.1";
   int port = 8080;
   int max_time = 5;
+  std::string ssl_cert_file;
 };
 
 // What the server says of itself: {"status": "loading"}
@@ -35,10 +37,12 @@ std::string status_in(const std::string& body) {
 }
 
 int run(const Options& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL.
   ProbeTarget target;
   if (options.url.empty()) {
     target.host = options.host;
     target.port = fmt::format("{}", options.port);
+    target.tls = !options.ssl_cert_file.empty();
   } else {
     target = parse_probe_url(options.url);
   }
@@ -65,6 +69,10 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("HOST")
       ->group(group);
   add_size(app, "--port", options->port, {1, kPorts}, "port of the server (default 8080)")->group(group);
+  app.add_option("--ssl-cert-file", options->ssl_cert_file,
+                 "the certificate of 'weft serve': use HTTPS. The certificate is not checked")
+      ->type_name("FILE")
+      ->group(group);
   add_size(app, "--max-time", options->max_time, {1, kMaxSeconds},
            "seconds to wait for the response (default 5)")
       ->group(group);
@@ -82,6 +90,7 @@ const Command kHealthCommand = {"health", "[options] [URL]", "check whether a se
                                 "Examples:\n"
                                 "  weft health\n"
                                 "  weft health http://127.0.0.1:9000\n"
+                                "  weft health https://127.0.0.1:8443\n"
                                 "  weft health unix:/run/weft.sock\n",
                                 prepare};
 

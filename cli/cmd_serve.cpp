@@ -24,6 +24,7 @@
 #include "base/memory.h"
 #include "command.h"
 #include "http/host.h"
+#include "http/tls.h"
 #include "hub_models.h"
 #include "log_options.h"
 #include "lost_devices.h"
@@ -58,6 +59,7 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   int port = 8080;
   int n_parallel = 64;
+  int step_ms = static_cast<int>(BatcherParams{}.max_step_ms);
   int n_predict = -1;
   std::vector<std::string> keys;
   std::string key_file;
@@ -68,6 +70,8 @@ struct ServeOptions {
   bool cors = false;
   std::vector<std::string> allowed_hosts;
   std::string api_prefix;
+  std::string ssl_cert_file, ssl_key_file;
+  std::vector<std::string> trusted_proxies;
   int max_connections = 16384;
   int max_connections_each = 4096;
   int max_requests_each = -1;
@@ -167,6 +171,7 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   params.context.n_sequences = options.n_parallel + kKeptTexts;
   params.context.n_outputs = std::max(options.n_parallel, 64);
   params.service.batcher.n_running = options.n_parallel;
+  params.service.batcher.max_step_ms = options.step_ms;
   params.service.batcher.limits.n_waiting = options.max_queue;
   return params;
 }
@@ -325,6 +330,27 @@ int max_requests_each(const ServeOptions& options) {
                                         : (options.n_parallel + options.max_queue + 1) / 2;
 }
 
+/// Null without --ssl-cert-file and --ssl-key-file.
+std::shared_ptr<server::TlsIdentity> tls_identity(const ServeOptions& options) {
+  if (options.ssl_cert_file.empty() && options.ssl_key_file.empty()) return nullptr;
+  if (options.ssl_cert_file.empty()) throw UsageError("--ssl-key-file needs --ssl-cert-file as well");
+  if (options.ssl_key_file.empty()) throw UsageError("--ssl-cert-file needs --ssl-key-file as well");
+  return std::make_shared<server::TlsIdentity>(options.ssl_cert_file, options.ssl_key_file);
+}
+
+void warn_of_dates(const server::TlsIdentity& tls, Log& log) {
+  if (const std::string problem = tls.date_problem(); !problem.empty())
+    log.write(LogLevel::kWarning, problem + "; clients will reject it");
+}
+
+server::TrustedProxies trusted_proxies(const ServeOptions& options) {
+  try {
+    return server::TrustedProxies(options.trusted_proxies);
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--trusted-proxy: {}", error.what()));
+  }
+}
+
 server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace,
                                    Log& log) {
   server::ServerParams params;
@@ -340,6 +366,7 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
   params.api.share_slots = options->share_slots;
   params.api.warn = [&log](const std::string& line) { log.write(LogLevel::kWarning, line); };
   params.http.prefix = path_prefix(options->api_prefix);
+  params.http.trusted_proxies = trusted_proxies(*options);
   params.http.n_connections = options->max_connections;
   params.http.n_connections_each = options->max_connections_each;
   params.api.metrics = options->metrics;
@@ -418,7 +445,7 @@ void print_welcome(const ServeOptions& options, const std::string& address, Log&
   if (options.web_page) note(options.talk, fmt::format("  A page to talk to it: {}/\n", address));
 }
 
-void reload(const ServeOptions& options, server::Server& server, Log& log) {
+void reload(const ServeOptions& options, server::TlsIdentity* tls, server::Server& server, Log& log) {
   if (!log.reopen() || !server.reopen_log())
     log.write(LogLevel::kWarning, "a log file cannot be opened again");
   try {
@@ -426,6 +453,15 @@ void reload(const ServeOptions& options, server::Server& server, Log& log) {
     log.write(LogLevel::kInfo, "keys read again");
   } catch (const std::exception& error) {
     log.write(LogLevel::kError, "the keys cannot be read again; the old ones stay",
+              {{"error", error.what()}});
+  }
+  if (tls == nullptr) return;
+  try {
+    tls->reload();
+    log.write(LogLevel::kInfo, "certificate read again");
+    warn_of_dates(*tls, log);
+  } catch (const std::exception& error) {
+    log.write(LogLevel::kError, "the certificate cannot be read again; the old one stays",
               {{"error", error.what()}});
   }
 }
@@ -442,7 +478,11 @@ int run(const std::shared_ptr<ServeOptions>& options) {
   ServiceNotifier systemd;
   std::atomic<bool> failed{false}, stopping{false};
 
-  server::Server server(server_params(options, trace.get(), log));
+  const std::shared_ptr<server::TlsIdentity> tls = tls_identity(*options);
+  if (tls != nullptr) warn_of_dates(*tls, log);
+  server::ServerParams params = server_params(options, trace.get(), log);
+  params.http.tls = tls;
+  server::Server server(std::move(params));
   warn_of_strangers(*options, server.address(), log);
   print_welcome(*options, server.address(), log);
   systemd.status("loading the model");
@@ -459,7 +499,7 @@ int run(const std::shared_ptr<ServeOptions>& options) {
     }
   });
   signals.start([&](int signal) {
-    if (signal == SIGHUP) return reload(*options, server, log);
+    if (signal == SIGHUP) return reload(*options, tls.get(), server, log);
     log.write(LogLevel::kInfo, "stopping: answers under way end first; once more to stop at once");
     systemd.stopping("answers under way end first");
     stopping = true;
@@ -483,6 +523,10 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
       ->group(group);
   add_size(app, "--max-queue", options.max_queue, {1, 1 << 20},
            "most waiting requests (default 1024); more get status 429")
+      ->group(group);
+  add_size(app, "--step-ms", options.step_ms, {1, 1 << 20},
+           "milliseconds of a step while responses are generated and prompts are read (default 150). Less: "
+           "smoother streams; more: prompts are read faster")
       ->group(group);
   add_size(app, "--timeout", options.timeout_s, {0, 1 << 20, "0: no limit"},
            "most seconds per request (default 600); the response has what was generated until then")
@@ -517,6 +561,21 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
       ->group(group);
   app.add_option("--api-prefix", options.api_prefix, "path before all paths, such as /llm (default: none)")
       ->type_name("PATH")
+      ->group(group);
+  app.add_option("--ssl-cert-file", options.ssl_cert_file,
+                 "certificate with its chain, in PEM form: serve HTTPS in place of HTTP")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--ssl-key-file", options.ssl_key_file,
+                 "private key of the certificate, in PEM form, without a password")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--trusted-proxy", options.trusted_proxies,
+                 "address of a proxy whose X-Forwarded-For names the client: 127.0.0.1, 10.0.0.0/8, or unix "
+                 "for a Unix socket; may be given again")
+      ->type_name("ADDRESS")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
       ->group(group);
   add_size(app, "--max-connections", options.max_connections, {1, 1 << 20},
            "open connections (default 16384); more are refused (503)")
@@ -604,7 +663,7 @@ const Command kServeCommand = {
     "\"Hello\"}]}'\n"
     "\n"
     "SIGTERM and Ctrl-C: answers that are under way end, no more are begun; once more ends them at once.\n"
-    "SIGHUP: keys are read and the log file is opened again.\n",
+    "SIGHUP: keys and the certificate are read again, and the log files are opened again.\n",
     prepare};
 
 }  // namespace weft::cli

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netdb.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,6 +28,11 @@ using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void fail(const std::string& why) { throw Error(ErrorCode::kIo, why); }
 
+template <class T, void (*kFree)(T*)>
+struct Free {
+  void operator()(T* object) const { kFree(object); }
+};
+
 class Socket {
  public:
   Socket(int family, Clock::time_point deadline)
@@ -47,14 +53,25 @@ class Socket {
     if (error != 0) fail(std::strerror(error));
   }
 
+  void begin_tls() {
+    context_.reset(::SSL_CTX_new(::TLS_client_method()));
+    tls_.reset(context_ != nullptr ? ::SSL_new(context_.get()) : nullptr);
+    if (tls_ == nullptr || ::SSL_set_fd(tls_.get(), descriptor_) != 1) fail("TLS cannot be used");
+    for (int result = 0; (result = ::SSL_connect(tls_.get())) != 1;) retry_or_fail_tls(result);
+  }
+
   void send(std::string_view text) {
     while (!text.empty()) {
-      const ssize_t n = ::send(descriptor_, text.data(), text.size(), MSG_NOSIGNAL);
-      if (n >= 0) {
-        text.remove_prefix(static_cast<std::size_t>(n));
+      std::size_t size = 0;
+      if (tls_ != nullptr) {
+        const int result = ::SSL_write_ex(tls_.get(), text.data(), text.size(), &size);
+        if (result != 1) retry_or_fail_tls(result);
       } else {
-        retry_or_fail(POLLOUT);
+        const ssize_t n = ::send(descriptor_, text.data(), text.size(), MSG_NOSIGNAL);
+        if (n < 0) retry_or_fail(POLLOUT);
+        size = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
       }
+      text.remove_prefix(size);
     }
   }
 
@@ -63,6 +80,18 @@ class Socket {
     std::string text;
     std::array<char, 4096> block{};
     while (text.size() < kMaxAnswer) {
+      if (tls_ != nullptr) {
+        std::size_t size = 0;
+        const int result = ::SSL_read_ex(tls_.get(), block.data(), block.size(), &size);
+        if (result == 1) {
+          text.append(block.data(), size);
+        } else if (::SSL_get_error(tls_.get(), result) == SSL_ERROR_ZERO_RETURN) {
+          break;
+        } else {
+          retry_or_fail_tls(result);
+        }
+        continue;
+      }
       const ssize_t n = ::recv(descriptor_, block.data(), block.size(), 0);
       if (n == 0) break;
       if (n > 0) {
@@ -81,6 +110,13 @@ class Socket {
     wait(events);
   }
 
+  void retry_or_fail_tls(int result) {
+    const int kind = ::SSL_get_error(tls_.get(), result);
+    if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE)
+      fail("TLS failed: the server closed the connection, or speaks plain HTTP");
+    wait(kind == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT);
+  }
+
   void wait(short events) {
     for (;;) {
       const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
@@ -94,6 +130,8 @@ class Socket {
 
   int descriptor_;
   Clock::time_point deadline_;
+  std::unique_ptr<SSL_CTX, Free<SSL_CTX, ::SSL_CTX_free>> context_;
+  std::unique_ptr<SSL, Free<SSL, ::SSL_free>> tls_;
 };
 
 struct FreeAddresses {
@@ -109,6 +147,7 @@ std::string authority(const ProbeTarget& target) {
 }
 
 std::string ask(Socket& socket, const ProbeTarget& target) {
+  if (target.tls) socket.begin_tls();
   const std::string host = is_socket(target) ? "localhost" : authority(target);
   socket.send(
       fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAccept: application/json\r\n\r\n",
@@ -157,7 +196,8 @@ bool is_port(std::string_view text) {
 }  // namespace
 
 std::string ProbeTarget::url() const {
-  return is_socket(*this) ? "unix:" + host : fmt::format("http://{}{}", authority(*this), path);
+  return is_socket(*this) ? "unix:" + host
+                          : fmt::format("{}://{}{}", tls ? "https" : "http", authority(*this), path);
 }
 
 ProbeTarget parse_probe_url(std::string_view url) {
@@ -165,7 +205,6 @@ ProbeTarget parse_probe_url(std::string_view url) {
     return UsageError(fmt::format("'{}': {}; expected e.g. http://127.0.0.1:8080/health", url, why));
   };
   if (!is_plain(url)) throw wrong("a URL has no spaces, and only ASCII");
-  if (url.starts_with("https:")) throw wrong("only http can be asked");
   ProbeTarget target;
   std::string_view rest = url;
   if (rest.starts_with("unix:")) {
@@ -174,7 +213,8 @@ ProbeTarget parse_probe_url(std::string_view url) {
       throw wrong("a Unix socket is named by a path with a '/'");
     return target;
   }
-  if (rest.starts_with("http://")) rest.remove_prefix(7);
+  target.tls = rest.starts_with("https://");
+  if (target.tls || rest.starts_with("http://")) rest.remove_prefix(target.tls ? 8 : 7);
   const std::size_t slash = rest.find('/');
   if (slash != std::string_view::npos && slash + 1 < rest.size()) target.path = rest.substr(slash);
   rest = rest.substr(0, slash);

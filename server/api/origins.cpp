@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "http/host.h"
+#include "http/http_text.h"
 
 namespace weft::server {
 namespace {
@@ -27,9 +28,24 @@ bool is_trusted_host(const Host& host, const OriginRules& rules) {
          is_named(host.name, rules.hosts);
 }
 
+/// Pages of the web have http or https, or the origin "null". Programs on the user's machine have other
+/// schemes (app, tauri, vscode-webview, file). Extensions of browsers are code of others, and are not
+/// trusted.
+bool is_program(std::string_view origin) {
+  const std::size_t end = origin.find("://");
+  if (end == origin.npos || end == 0) return false;
+  const std::string_view scheme = origin.substr(0, end);
+  constexpr std::string_view kExtension = "-extension";
+  return !same_word(scheme, "http") && !same_word(scheme, "https") &&
+         (scheme.size() < kExtension.size() ||
+          !same_word(scheme.substr(scheme.size() - kExtension.size()), kExtension));
+}
+
 /// Unlike a host, an address may be a stranger's page. Ports are not compared: proxies drop them.
 bool is_trusted_origin(const HttpRequest& request, const OriginRules& rules) {
-  const std::optional<Host> origin = parse_origin(request.header("Origin"));
+  const std::string_view text = request.header("Origin");
+  if (is_program(text)) return true;
+  const std::optional<Host> origin = parse_origin(text);
   if (!origin) return false;
   const std::optional<Host> own = parse_host(request.header("Host"));
   return origin->is_loopback || is_named(origin->name, rules.hosts) || (own && origin->name == own->name);
@@ -63,11 +79,12 @@ std::optional<ApiError> refuse_stranger(const HttpRequest& request, const Origin
 }
 
 HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules) {
-  const std::string_view origin = request.header("Origin");
-  if (!rules.all && (origin.empty() || !is_trusted_origin(request, rules))) return {};
-  HttpHeaders headers = {{"Access-Control-Allow-Origin", rules.all ? "*" : std::string(origin)},
-                         {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms"}};
+  HttpHeaders headers;
   if (!rules.all) headers.emplace_back("Vary", "Origin");
+  const std::string_view origin = request.header("Origin");
+  if (!rules.all && (origin.empty() || !is_trusted_origin(request, rules))) return headers;
+  headers.emplace_back("Access-Control-Allow-Origin", rules.all ? "*" : std::string(origin));
+  headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms");
   return headers;
 }
 

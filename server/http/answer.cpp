@@ -226,6 +226,19 @@ bool Answer::ended() const {
   return phase_ == Phase::kEnded || phase_ == Phase::kAborted;
 }
 
+bool Answer::probe() {
+  const std::lock_guard lock(mutex_);
+  if (phase_ == Phase::kNew && !terms_.old_client) {
+    add_bytes("HTTP/1.1 100 Continue\r\n\r\n");
+  } else if (phase_ == Phase::kStreaming && framing_ == Framing::kChunks && !terms_.head_only) {
+    add_bytes("0");  // Sizes of chunks may begin with zeros.
+  } else {
+    return phase_ != Phase::kNew && phase_ != Phase::kStreaming;
+  }
+  announce();
+  return true;
+}
+
 void Answer::gone() {
   // Calls may hold the last of an exchange, which would come back here: they are freed without the lock.
   std::function<void()> closed, drained;

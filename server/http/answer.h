@@ -24,7 +24,6 @@ class Mailbox {
 
   const HttpHeaders headers;  ///< Of every answer.
 
-
   void add(std::shared_ptr<Answer> answer);
   void add(std::function<void()> call);
   struct Mail {
@@ -123,6 +122,9 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void sent(std::size_t bytes);
   /// end() or send() was called.
   bool ended() const;
+  /// Sends what changes nothing: the system then finds out whether the client still listens. False where
+  /// there is no such thing.
+  bool probe();
   /// The client has gone. Calls on_closed where the answer has not ended.
   void gone();
   /// All has been sent.

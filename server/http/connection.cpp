@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <boost/asio/write.hpp>
 #include <exception>
 #include <utility>
 
@@ -16,6 +15,13 @@ constexpr std::size_t kReadBytes = 64 << 10;
 /// How long a connection that the server ends is read on, so that what the client still sends does not make
 /// its side drop the answer.
 constexpr auto kLinger = std::chrono::seconds(2);
+/// What is written at once. Between pieces other connections have their turn.
+constexpr std::size_t kWriteBytes = 256 << 10;
+
+/// Not an error: the operation continues once the socket is ready.
+bool must_wait(const error_code& error) {
+  return error == asio::error::would_block || error == asio::error::try_again;
+}
 
 }  // namespace
 
@@ -24,16 +30,20 @@ HttpAnswer Shared::error_answer(int status, std::string_view reason) const {
   return {.status = status, .body = std::string(reason) + "\n", .content_type = "text/plain"};
 }
 
-Connection::Connection(Shared& shared, Socket socket, std::string client, std::string refusal)
+Connection::Connection(Shared& shared, Socket socket, std::string refusal)
     : shared_(shared),
-      socket_(std::move(socket)),
-      client_(std::move(client)),
+      channel_(std::move(socket), shared.params.tls.get()),
       refusal_(std::move(refusal)),
-      peer_(peer_name(socket_.native_handle())),
+      peer_(peer_name(channel_.socket().native_handle())),
+      peer_address_(peer_address(channel_.socket().native_handle())),
       buffer_(shared.params.header_bytes + kReadBytes) {}
 
 asio::awaitable<void> Connection::serve() {
-  if (!refusal_.empty()) {
+  if (channel_.is_secure()) {
+    const bool secure = co_await shake_hands();
+    if (!secure) closing_ = true;
+  }
+  if (!closing_ && !refusal_.empty()) {
     Refusal refusal{503, refusal_};
     co_await refuse(std::move(refusal));
   }
@@ -45,9 +55,32 @@ asio::awaitable<void> Connection::serve() {
   co_await linger();
 }
 
+asio::awaitable<bool> Connection::shake_hands() {
+  set_deadline(refusal_.empty() ? params().first_timeout : kLinger);
+  for (;;) {
+    std::string reason;
+    const Channel::Handshake state = channel_.handshake(reason);
+    if (state == Channel::Handshake::kDone) co_return true;
+    if (state == Channel::Handshake::kPlain) {
+      Refusal refusal{400, "this port speaks TLS: use https:// in place of http://"};
+      co_await refuse(std::move(refusal));
+      co_return false;
+    }
+    if (state == Channel::Handshake::kFailed) {
+      if (!reason.empty()) note_refusal({400, "the TLS handshake failed: " + reason});
+      co_return false;
+    }
+    if (leaving()) co_return false;
+    const auto side = state == Channel::Handshake::kReads ? Socket::wait_read : Socket::wait_write;
+    const auto waited = co_await channel_.socket().async_wait(side, kAwait);
+    (void)waited;
+    if (timed_out_ || !channel_.socket().is_open()) co_return false;
+  }
+}
+
 void Connection::cancel() {
   error_code ignored;
-  socket_.cancel(ignored);
+  channel_.socket().cancel(ignored);
 }
 
 void Connection::wake_if_idle() {
@@ -69,7 +102,7 @@ void Connection::lost() {
   set_busy(false);
   closing_ = true;
   error_code ignored;
-  socket_.close(ignored);
+  channel_.socket().close(ignored);
   if (!answer) return;
   answer->set_sender(nullptr);
   answer->gone();
@@ -77,11 +110,11 @@ void Connection::lost() {
 
 void Connection::sweep(Clock::time_point now) {
   if (answer_) {
-    pollfd end{socket_.native_handle(), POLLRDHUP, 0};
+    pollfd end{channel_.socket().native_handle(), POLLRDHUP, 0};
     if (writing_ && now > write_deadline_) {
       lost();
-    } else if (input_full_ && !answer_->ended() && ::poll(&end, 1, 0) > 0) {
-      lost();
+    } else if (input_full_ && ::poll(&end, 1, 0) > 0) {
+      end_input();
     }
   } else if (now > deadline_) {
     timed_out_ = true;
@@ -93,16 +126,16 @@ void Connection::sweep(Clock::time_point now) {
 asio::awaitable<bool> Connection::more() {
   for (;;) {
     if (buffer_.size() == 0) buffer_.shrink_to_fit();  // Thousands of connections wait here.
-    if (!leaving()) {
-      const auto waited = co_await socket_.async_wait(Socket::wait_read, kAwait);
+    if (!leaving() && !channel_.has_read()) {
+      const auto waited = co_await channel_.socket().async_wait(Socket::wait_read, kAwait);
       (void)waited;  // After a cancelled wait too there may be input.
     }
-    if (timed_out_ || !socket_.is_open()) co_return false;
+    if (timed_out_ || !channel_.socket().is_open()) co_return false;
     error_code error;
     const std::size_t room = std::min(buffer_.max_size() - buffer_.size(), kReadBytes);
-    buffer_.commit(socket_.read_some(buffer_.prepare(room), error));
+    buffer_.commit(channel_.read_some(buffer_.prepare(room), error));
     if (!error) co_return true;
-    if (error != asio::error::would_block && error != asio::error::try_again) co_return false;
+    if (!must_wait(error)) co_return false;
     if (leaving()) co_return false;
   }
 }
@@ -151,13 +184,11 @@ asio::awaitable<bool> Connection::read_head() {
     if (!timed_out_ || !busy_) co_return false;
     refusal = Refusal{408, "the head of the request took too long"};
   }
-  if (!refusal) {
-    const std::string_view text(parser_->get().target().data(), parser_->get().target().size());
-    std::optional<Target> target = parse_target(text);
-    refusal = check_head(parser_->get(), target);
-    if (target) note_head(std::move(*target));
-    if (!refusal) take_head();
-  }
+  const std::string_view text(parser_->get().target().data(), parser_->get().target().size());
+  std::optional<Target> target = parse_target(text);
+  if (!refusal) refusal = check_head(parser_->get(), target);
+  if (target) note_head(std::move(*target));
+  if (!refusal) take_head();
   if (refusal) co_await refuse(std::move(*refusal));
   co_return !refusal;
 }
@@ -167,8 +198,8 @@ asio::awaitable<bool> Connection::read_body() {
   set_deadline(params().body_timeout);
   if (!parser_->is_done() && buffer_.size() == 0 && parser_->get().count(http::field::expect) > 0) {
     constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-    const auto written = co_await asio::async_write(socket_, asio::buffer(kContinue), kAwait);
-    if (std::get<0>(written)) co_return false;
+    const bool written = co_await write_all(kContinue);
+    if (!written) co_return false;
   }
   std::optional<Refusal> refusal;
   while (!parser_->is_done()) {
@@ -193,23 +224,42 @@ asio::awaitable<bool> Connection::read_body() {
   co_return !refusal;
 }
 
+/// False where the client does not take it.
+asio::awaitable<bool> Connection::write_all(std::string_view text) {
+  while (!text.empty()) {
+    error_code error;
+    text.remove_prefix(channel_.write_some(asio::buffer(text), error));
+    if (!error) continue;
+    if (!must_wait(error)) co_return false;
+    const auto waited = co_await channel_.socket().async_wait(Socket::wait_write, kAwait);
+    if (std::get<0>(waited)) co_return false;
+  }
+  co_return true;
+}
+
 /// Answers what is no request; the connection ends with it.
 asio::awaitable<void> Connection::refuse(Refusal refusal) {
-  ++(refusal_.empty() ? shared_.n_malformed : shared_.n_refused);
   closing_ = true;
   set_deadline(kLinger);
+  note_refusal(refusal);
   const HttpAnswer answer = shared_.error_answer(refusal.status, refusal.reason);
-  request_.peer = peer_;
-  if (params().on_refused)
-    call_guarded([&] { params().on_refused({request_, refusal.status, refusal.reason}); });
+  HttpHeaders own;
+  if (params().headers_for) call_guarded([&] { own = params().headers_for(request_); });
   const std::string text = head_text({.status = answer.status,
                                       .content_type = answer.content_type,
                                       .common = &shared_.params.headers,
+                                      .own = &own,
                                       .length = answer.body.size(),
                                       .keep_alive = false}) +
                            answer.body;
-  const auto written = co_await asio::async_write(socket_, asio::buffer(text), kAwait);
-  (void)written;  // Who does not take it gets no other.
+  co_await write_all(text);
+}
+
+void Connection::note_refusal(const Refusal& refusal) {
+  ++(refusal_.empty() ? shared_.n_malformed : shared_.n_refused);
+  request_.peer = peer_;
+  if (params().on_refused)
+    call_guarded([&] { params().on_refused({request_, refusal.status, refusal.reason}); });
 }
 
 /// Refused requests are logged with these fields, too.
@@ -222,14 +272,21 @@ void Connection::note_head(Target target) {
               .path = std::move(path),
               .query = std::move(target.query),
               .peer = peer_,
-              .client = client_};
+              .address = {},
+              .client = {},
+              .scheme = channel_.is_secure() ? "https" : "http"};
+  for (const auto& field : parser_->get())
+    request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  const Forwarded forwarded = read_forwarded(request_.headers, peer_address_, params().trusted_proxies);
+  if (!forwarded.scheme.empty()) request_.scheme = forwarded.scheme;
+  if (!forwarded.client) return;
+  request_.address = forwarded.client->text();
+  request_.client = forwarded.client->client();
 }
 
 /// Behind the body the message holds the fields of its trailer too, which are no headers.
 void Connection::take_head() {
   const auto& message = parser_->get();
-  for (const auto& field : message)
-    request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   terms_ = {.head_only = message.method() == http::verb::head,
             .old_client = message.version() < 11,
             .keep_alive = message.keep_alive(),
@@ -256,24 +313,34 @@ void Connection::start_answer() {
   }
 }
 
+/// The client has closed its side. Whether it still listens is known once something has been sent.
+void Connection::end_input() {
+  if (std::exchange(input_ended_, true)) return;
+  if (!answer_->ended() && !answer_->probe()) lost();
+}
+
 /// Reads on while the answer is under way: that is how a client that goes is noticed, whatever the answer
 /// waits for.
 asio::awaitable<void> Connection::watch_client() {
+  input_ended_ = false;
   while (answer_) {
     input_full_ = buffer_.size() >= params().header_bytes;
     const auto what = input_full_ || input_ended_ ? Socket::wait_error : Socket::wait_read;
-    const auto waited = co_await socket_.async_wait(what, kAwait);
+    error_code error;
+    if (what == Socket::wait_error || !channel_.has_read()) {
+      const auto waited = co_await channel_.socket().async_wait(what, kAwait);
+      error = std::get<0>(waited);
+    }
     if (!answer_) break;
-    error_code error = std::get<0>(waited);
     if (error) continue;
     if (what == Socket::wait_error) {
       lost();
       break;
     }
-    buffer_.commit(socket_.read_some(buffer_.prepare(params().header_bytes - buffer_.size()), error));
-    if (!error || error == asio::error::would_block || error == asio::error::try_again) continue;
-    if (error == asio::error::eof && answer_->ended()) {
-      input_ended_ = true;
+    buffer_.commit(channel_.read_some(buffer_.prepare(params().header_bytes - buffer_.size()), error));
+    if (!error || must_wait(error)) continue;
+    if (error == asio::error::eof) {
+      end_input();
     } else {
       lost();
     }
@@ -282,15 +349,16 @@ asio::awaitable<void> Connection::watch_client() {
 }
 
 void Connection::flush() {
-  if (writing_ || !answer_) return;
   try {
-    send_written();
+    while (answer_ && !writing_ && send_written()) {
+    }
   } catch (const std::exception&) {
     lost();
   }
 }
 
-void Connection::send_written() {
+/// False where there is nothing to send at the moment.
+bool Connection::send_written() {
   if (n_sent_ == sending_.size()) {
     sending_.clear();
     n_sent_ = 0;
@@ -302,27 +370,27 @@ void Connection::send_written() {
   }
   if (!sending_.empty()) {
     write_some();
-  } else if (next_ != Answer::Next::kMore) {
-    finish_answer();
+    return true;
   }
+  if (next_ != Answer::Next::kMore) finish_answer();
+  return false;
 }
 
 void Connection::write_some() {
+  error_code error;
+  const std::size_t size =
+      channel_.write_some(asio::buffer(asio::buffer(sending_) + n_sent_, kWriteBytes), error);
+  if (error && !must_wait(error)) return lost();
+  n_sent_ += size;
+  if (size > 0) answer_->sent(size);
+  if (n_sent_ == sending_.size()) return;
   writing_ = true;
   write_deadline_ = Clock::now() + params().write_timeout;
-  socket_.async_write_some(asio::buffer(sending_) + n_sent_,
-                           [self = shared_from_this()](const error_code& error, std::size_t size) {
-                             self->on_written(error, size);
-                           });
-}
-
-void Connection::on_written(const error_code& error, std::size_t size) {
-  writing_ = false;
-  if (!answer_) return;
-  if (error) return lost();
-  n_sent_ += size;
-  answer_->sent(size);
-  flush();
+  channel_.socket().async_wait(Socket::wait_write, [self = shared_from_this()](const error_code& failed) {
+    self->writing_ = false;
+    if (failed && self->answer_) self->lost();
+    self->flush();
+  });
 }
 
 void Connection::finish_answer() {
@@ -332,7 +400,7 @@ void Connection::finish_answer() {
   sending_ = {};
   n_sent_ = 0;
   set_busy(false);
-  if (next_ == Answer::Next::kClose || input_ended_) closing_ = true;
+  if (next_ == Answer::Next::kClose) closing_ = true;
   cancel();  // The reader looks whether there is an answer.
 }
 
@@ -340,15 +408,15 @@ asio::awaitable<void> Connection::linger() {
   closing_ = true;
   set_busy(false);
   error_code error;
-  socket_.shutdown(Socket::shutdown_send, error);
+  channel_.end_writing();
   set_deadline(kLinger);
   std::size_t left = params().body_bytes;
   while (!error && left > 0) {
-    const auto waited = co_await socket_.async_wait(Socket::wait_read, kAwait);
-    if (std::get<0>(waited) || timed_out_ || !socket_.is_open()) break;
+    const auto waited = co_await channel_.socket().async_wait(Socket::wait_read, kAwait);
+    if (std::get<0>(waited) || timed_out_ || !channel_.socket().is_open()) break;
     buffer_.clear();
-    const std::size_t size = socket_.read_some(buffer_.prepare(kReadBytes), error);
-    if (error == asio::error::would_block || error == asio::error::try_again) error = {};
+    const std::size_t size = channel_.socket().read_some(buffer_.prepare(kReadBytes), error);
+    if (must_wait(error)) error = {};
     left -= std::min(left, size);
   }
 }

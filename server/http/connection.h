@@ -3,7 +3,6 @@
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <chrono>
@@ -12,14 +11,12 @@
 #include <string>
 
 #include "http/answer.h"
+#include "http/channel.h"
 #include "http/request_parser.h"
 
 namespace weft::server {
 
-namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
-using Protocol = asio::generic::stream_protocol;
-using Socket = Protocol::socket;
 
 /// An operation gives its error as a value. GCC 12 frees captures twice in lambdas within co_await, and later
 /// ones forget destructors of what is bound there: results of co_await are named first.
@@ -42,7 +39,7 @@ struct Shared {
 class Connection final : public std::enable_shared_from_this<Connection>, public AnswerSender {
  public:
   /// With a `refusal` the connection sends it with status 503 and closes.
-  Connection(Shared& shared, Socket socket, std::string client, std::string refusal);
+  Connection(Shared& shared, Socket socket, std::string refusal);
 
   asio::awaitable<void> serve();
   void flush() override;
@@ -59,27 +56,30 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   void set_busy(bool busy);
   bool leaving() const { return shared_.mailbox->draining.load() && !busy_; }
 
+  asio::awaitable<bool> shake_hands();
   asio::awaitable<bool> more();
   asio::awaitable<bool> read_request();
   asio::awaitable<bool> read_head();
   asio::awaitable<bool> read_body();
+  asio::awaitable<bool> write_all(std::string_view text);
   asio::awaitable<void> refuse(Refusal refusal);
   asio::awaitable<void> watch_client();
   asio::awaitable<void> linger();
   void skip_empty_lines();
   void note_head(Target target);
+  void note_refusal(const Refusal& refusal);
+  void end_input();
   void take_head();
   void start_answer();
-  void send_written();
+  bool send_written();
   void write_some();
-  void on_written(const error_code& error, std::size_t size);
   void finish_answer();
 
   Shared& shared_;
-  Socket socket_;
-  const std::string client_;
+  Channel channel_;
   const std::string refusal_;
   const std::string peer_;
+  const std::optional<Address> peer_address_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   HttpRequest request_;
@@ -91,7 +91,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   bool is_first_ = true;    ///< No request has come yet.
   bool redirects_ = false;  ///< The path is the prefix without its slash.
   bool busy_ = false, writing_ = false, closing_ = false, timed_out_ = false;
-  bool input_ended_ = false;  ///< The client has closed its side, behind the end of its answer.
+  bool input_ended_ = false;  ///< The client has closed its side while an answer is under way.
   bool input_full_ = false;   ///< Nothing is read before the answer has ended.
   Clock::time_point deadline_ = Clock::time_point::max();        ///< Of the reader, without an answer.
   Clock::time_point write_deadline_ = Clock::time_point::max();  ///< Of the answer, while writing.

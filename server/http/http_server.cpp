@@ -176,7 +176,9 @@ void Server::admit(Socket socket) {
       static_cast<int>(
           std::chrono::duration_cast<std::chrono::milliseconds>(shared_.params.write_timeout).count()));
   ++shared_.n_accepted;
-  std::string client = client_of(descriptor);
+  const std::optional<Address> peer = peer_address(descriptor);
+  const bool counts = peer && !shared_.params.trusted_proxies.trusts(peer);
+  const std::string client = counts ? peer->client() : std::string();
   std::string refusal = why_refused(client);
   const bool refused = !refusal.empty();
   if (stopped_ || (refused && n_refusing_ >= kRefusedConnections)) {
@@ -185,8 +187,7 @@ void Server::admit(Socket socket) {
   }
   error_code error;
   socket.non_blocking(true, error);
-  const auto connection =
-      std::make_shared<Connection>(shared_, std::move(socket), client, std::move(refusal));
+  const auto connection = std::make_shared<Connection>(shared_, std::move(socket), std::move(refusal));
   connections_.insert(connection);
   if (refused) {
     ++n_refusing_;
@@ -269,7 +270,11 @@ HttpServer::HttpServer(HttpParams params, Handler handler)
     : impl_(std::make_unique<Impl>(std::move(params), std::move(handler))) {}
 HttpServer::~HttpServer() = default;
 std::uint16_t HttpServer::port() const { return impl_->listening().port(); }
-std::string HttpServer::address() const { return impl_->listening().address(); }
+std::string HttpServer::address() const {
+  std::string address = impl_->listening().address();
+  if (impl_->shared().params.tls && address.starts_with("http:")) address.insert(4, "s");
+  return address;
+}
 void HttpServer::run() { impl_->run(); }
 void HttpServer::post(std::function<void()> call) { impl_->post(std::move(call)); }
 void HttpServer::after(std::chrono::milliseconds time, std::function<void()> call) {

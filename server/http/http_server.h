@@ -7,8 +7,9 @@
 //
 // The server answers itself what never becomes a request: syntax that is wrong or ambiguous (both lengths of
 // a body, escapes that are not complete, no Host), what is too large (413, 431) or too slow (408). Requests
-// that a client sends ahead wait, and are answered in order. A client has gone when it closes its side of the
-// connection, though it may still listen: an answer that has not ended by then is dropped.
+// that a client sends ahead wait, and are answered in order. A client that closes its side of the connection
+// may still listen. The server finds out by an interim response (100) or a part of the next chunk, and drops
+// the response where the connection proves closed. Clients of HTTP/1.0, which know neither, count as gone.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -19,15 +20,21 @@
 #include <utility>
 #include <vector>
 
+#include "http/proxies.h"
+
 namespace weft::server {
+
+class TlsIdentity;
 
 struct HttpRequest {
   std::string method;
   std::string path;   ///< Decoded, without the query; begins with "/".
   std::string query;  ///< As sent.
   std::string body;
-  std::string peer;    ///< "127.0.0.1:50412", for logs.
-  std::string client;  ///< The peer as limits count it: client_of().
+  std::string peer;     ///< "127.0.0.1:50412": the other end of the connection, which may be a proxy.
+  std::string address;  ///< Of the client: read_forwarded(). Empty for a Unix socket.
+  std::string client;   ///< The same as limits count it: Address::client().
+  std::string scheme;   ///< "http" or "https", as the client sent it.
   std::vector<std::pair<std::string, std::string>> headers;
 
   std::string_view header(std::string_view name) const;  ///< In any case; empty where there is none.
@@ -91,14 +98,17 @@ struct HttpParams {
   std::size_t low_water = 64 << 10;
   std::size_t high_water = 256 << 10;
   int n_connections = 16384;                ///< More are closed at once with a 503 ...
-  int n_connections_each = 4096;            ///< ... and more of one client (client_of); 0: no such limit.
+  int n_connections_each = 4096;            ///< ... and more of one address; 0: no such limit.
   std::chrono::seconds header_timeout{30};  ///< From the first byte of a request to the end of its head.
   std::chrono::seconds body_timeout{120};
-  std::chrono::seconds first_timeout{30};  ///< Until the first byte of a connection's first request.
+  std::chrono::seconds first_timeout{30};  ///< For a TLS handshake; until the first request's first byte.
   std::chrono::seconds idle_timeout{600};  ///< Between requests.
   std::chrono::seconds write_timeout{60};  ///< A client that takes nothing for so long has gone.
-  std::string prefix = {};                 ///< "/llm". Removed from paths that begin with it.
-  HttpHeaders headers = {};                ///< Of every answer.
+  std::shared_ptr<const TlsIdentity> tls = nullptr;  ///< Null: plain HTTP.
+  /// Their headers say where requests come from, and they may open any number of connections.
+  TrustedProxies trusted_proxies = {};
+  std::string prefix = {};   ///< "/llm". Removed from paths that begin with it.
+  HttpHeaders headers = {};  ///< Of every answer.
   /// Further headers of the response to a request. Called on the server's thread.
   std::function<HttpHeaders(const HttpRequest&)> headers_for = nullptr;
   /// Called on the server's thread, for logs.
@@ -127,7 +137,7 @@ class HttpServer {
   ~HttpServer();
 
   std::uint16_t port() const;
-  std::string address() const;  ///< "http://127.0.0.1:8080", or "unix:/path".
+  std::string address() const;  ///< "http://127.0.0.1:8080", "https://...", or "unix:/path".
   /// Serves until stop(), on the calling thread.
   void run();
 

@@ -200,19 +200,7 @@ void ListeningSockets::listen_at_name(const std::string& host, std::uint16_t por
 
 std::string peer_name(int socket) { return text_of(address_of(socket, true).first); }
 
-std::string client_of(int socket) {
-  const sockaddr_storage address = address_of(socket, true).first;
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (address.ss_family == AF_INET)
-    return ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text.data(),
-                       text.size());
-  if (address.ss_family != AF_INET6) return {};
-  in6_addr network = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  if (IN6_IS_ADDR_V4MAPPED(&network))
-    return ::inet_ntop(AF_INET, network.s6_addr + 12, text.data(), text.size());
-  std::memset(network.s6_addr + 8, 0, 8);
-  return ::inet_ntop(AF_INET6, &network, text.data(), text.size());
-}
+std::optional<Address> peer_address(int socket) { return parse_address(peer_name(socket)); }
 
 int family_of(int socket) { return address_of(socket, false).first.ss_family; }
 

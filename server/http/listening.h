@@ -2,8 +2,11 @@
 // Sockets that listen: addresses, names, paths of Unix sockets, and sockets inherited from who started the
 // program.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "http/proxies.h"
 
 namespace weft::server {
 
@@ -39,9 +42,8 @@ class ListeningSockets {
 
 /// "127.0.0.1:50412", "[::1]:50412", or "unix": the other end of a connection.
 std::string peer_name(int socket);
-/// The other end as limits count it: an address without the port. IPv6 addresses count by their first 64
-/// bits, since one client has all addresses below. Empty for a Unix socket.
-std::string client_of(int socket);
+/// The address of the other end; nullopt for a Unix socket.
+std::optional<Address> peer_address(int socket);
 /// The family of a socket's address: AF_INET, AF_INET6, AF_UNIX.
 int family_of(int socket);
 

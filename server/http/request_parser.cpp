@@ -25,6 +25,8 @@ std::optional<Refusal> check_head(const http::request_header<>& head, const std:
   const std::size_t n_hosts = head.count(http::field::host);
   if (n_hosts > 1 || (n_hosts == 0 && !old_client))
     return Refusal{400, "malformed request: one Host header is expected"};
+  if (head.count(http::field::origin) > 1)
+    return Refusal{400, "malformed request: more than one Origin header"};
   const std::string_view length(head[http::field::content_length].data(),
                                 head[http::field::content_length].size());
   if (head.count(http::field::content_length) > 1 || length.find(',') != length.npos)

@@ -60,7 +60,9 @@ void AccessLog::add(const AccessRecord& record) {
                {"bytes_in", request.body.size()},
                {"bytes_out", record.n_bytes},
                {"ms", std::round(record.ms * 1000.0) / 1000.0}};
-  // What a proxy says, or a client that pretends to be one.
+  if (!request.scheme.empty()) json["scheme"] = request.scheme;
+  if (!request.address.empty()) json["client"] = request.address;
+  // Not only from trusted proxies: any client can send it.
   if (const std::string_view chain = request.header("X-Forwarded-For"); !chain.empty())
     json["forwarded_for"] = chain.substr(0, kMostForwarded);
   if (!record.key.empty()) json["key"] = record.key;

@@ -31,9 +31,9 @@ TEST(ProbeUrl, WhatIsLeftOutIsUsual) {
 
 TEST(ProbeUrl, OthersAreRefused) {
   for (const char* url :
-       {"", "http://", ":80", "https://localhost", "http://localhost:", "http://localhost:0",
-        "http://localhost:65536", "http://localhost:8x", "http://[::1", "http://[]:1", "[::1]8080",
-        "http://a b", "http://a/\r\nX: y", "unix:", "unix:name", "http://\xc3\xa4"})
+       {"", "http://", ":80", "https://", "http://localhost:", "http://localhost:0", "http://localhost:65536",
+        "http://localhost:8x", "http://[::1", "http://[]:1", "[::1]8080", "http://a b", "http://a/\r\nX: y",
+        "unix:", "unix:name", "http://\xc3\xa4"})
     EXPECT_EQ(read(url), "refused") << url;
 }
 

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""soak.py PROGRAM [SECONDS] [CLIENTS] [IDLE]: a server's day.
+"""soak.py PROGRAM [SECONDS] [CLIENTS] [IDLE] [REPORT]: a server's day.
 
-CLIENTS stream, ask, leave in the middle, send nonsense and too much, beside IDLE connections that do nothing. Every
-greedy answer must equal the one computed alone, the server must hold nothing in the end, and its memory must not grow.
-Bounded in time; loopback only. Exits with 1 where something of that does not hold.
+CLIENTS stream, ask, follow schemas, embed, leave in the middle, send nonsense and too much, next to IDLE connections
+that do nothing. Every greedy response must equal the one computed alone. In the end the server must hold no cells and no
+descriptors, and its memory must be near the start. REPORT gets the numbers as JSON. Bounded in time; loopback only.
+Exits with 1 where a problem was found.
 """
 import collections
 import http.client
 import json
 import os
+import pathlib
 import random
 import re
 import socket
 import sys
+import tempfile
 import threading
 import time
 
@@ -58,6 +61,28 @@ class Day:
         events = [json.loads(line[6:]) for line in data.split("\n\n") if line.startswith("data: {")]
         return "".join(e["choices"][0]["delta"].get("content") or "" for e in events if e.get("choices"))
 
+    def follow_schema(self, rng, connection):
+        """Each with a schema of its own: compiled grammars are kept, up to a bound."""
+        names = [f"p{rng.randrange(10**6)}" for _ in range(3)]
+        schema = {"type": "object", "properties": {name: {"enum": ["a", "b"]} for name in names}, "required": names, "additionalProperties": False}
+        body = self.body(rng.choice(QUESTIONS), False, max_tokens=100, response_format={"type": "json_schema", "json_schema": {"name": "s", "schema": schema}})
+        connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        data = answer.read().decode()
+        if answer.status in (429, 503):
+            return self.count(answer.status)
+        choice = json.loads(data)["choices"][0]
+        if choice["finish_reason"] == "stop" and sorted(json.loads(choice["message"]["content"])) != sorted(names):
+            self.problem("schema", names, data[:300])
+
+    def embed(self, rng, connection):
+        """A vector, or an error of the client's."""
+        connection.request("POST", "/v1/embeddings", json.dumps({"input": rng.choice(["a", ["a", "b"], 5, [], "word " * 100_000])}), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        data = answer.read()
+        if answer.status >= 500 and answer.status != 503:
+            self.problem("embeddings", answer.status, data[:200])
+
     def leave(self, rng, question):
         """Goes away at some moment: before the head, in the prompt, in the answer."""
         text = self.body(question * rng.choice([1, 1, 30]), True, max_tokens=200, ignore_eos=True).encode()
@@ -92,11 +117,17 @@ class Day:
             question = rng.choice(QUESTIONS)
             try:
                 kind = rng.random()
-                if kind < 0.7:
+                if kind < 0.55:
                     text = self.ask(connection, question, rng.random() < 0.7)
                     if text is not None and text != self.alone[question]:
                         self.problem("differs", question, text, self.alone[question])
                     self.count("answers")
+                elif kind < 0.65:
+                    self.follow_schema(rng, connection)
+                    self.count("schemas")
+                elif kind < 0.7:
+                    self.embed(rng, connection)
+                    self.count("embeddings")
                 elif kind < 0.9:
                     self.leave(rng, question)
                     self.count("left")
@@ -121,15 +152,41 @@ def resident_mib(pid):
         return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1)) / 1024
 
 
+def n_descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def n_threads(pid):
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def percentiles(values):
+    values = sorted(values)
+    return {f"p{p}": values[min(len(values) - 1, len(values) * p // 100)] for p in (50, 99)} if values else {}
+
+
+def numbers_of(log, seconds):
+    """What the access log says of the day."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return {"requests": len(lines), "status": dict(collections.Counter(line["status"] for line in lines)),
+            "queue_ms": percentiles([line["queue_ms"] for line in lines if "queue_ms" in line]),
+            "first_token_ms": percentiles([line["first_token_ms"] for line in lines if line.get("first_token_ms")]),
+            "prompt_tokens_per_s": sum(line.get("prompt_tokens", 0) - line.get("cached_tokens", 0) for line in lines) / seconds}
+
+
 def main():
     program = sys.argv[1]
     seconds, n_clients, n_idle = (int(sys.argv[i]) if len(sys.argv) > i else fallback for i, fallback in ((2, 60), (3, 64), (4, 1000)))
-    server = Server(program, "-c", "16k", *os.environ.get("WEFT_OPTIONS", "").split())
+    log = pathlib.Path(tempfile.mkdtemp()) / "log"
+    server = Server(program, "-c", "16k", "--access-log", str(log), *os.environ.get("WEFT_OPTIONS", "").split())
+    pid = server.process.pid
     try:
         address = server.address
         day = Day(address, seconds)
         connection = http.client.HTTPConnection(*address, timeout=600)
         day.alone = {question: day.ask(connection, question, False) for question in QUESTIONS}
+        connection.close()
+        begin = {"rss_mib": resident_mib(pid), "descriptors": n_descriptors(pid), "threads": n_threads(pid)}
         day.end = time.time() + seconds
         idle = [socket.create_connection(address, timeout=60) for _ in range(n_idle)]
         threads = [threading.Thread(target=day.client, args=(i,)) for i in range(n_clients)]
@@ -145,6 +202,16 @@ def main():
             time.sleep(0.1)
         running_cells = metric(address, r'kv_cache_cells\{.*state="running"')
         alive = sum(1 for s in idle if is_open(s))
+        for s in idle:
+            s.close()
+        deadline = time.time() + 60
+        while n_descriptors(pid) > begin["descriptors"] and time.time() < deadline:
+            time.sleep(0.1)
+        time.sleep(11)  # Memory is returned every 5 s.
+        end = {"rss_mib": resident_mib(pid), "descriptors": n_descriptors(pid), "threads": n_threads(pid)}
+        report = {"seconds": seconds, "clients": n_clients, "begin": begin, "busy_rss_mib": late, "end": end, **numbers_of(log, seconds)}
+        if end["descriptors"] > begin["descriptors"]:
+            day.problem("descriptors are left", begin, end)
         if running_cells != 0:
             day.problem("cells are still held", running_cells)
         if alive != n_idle:
@@ -156,6 +223,10 @@ def main():
     if code != 0:
         day.problem("exit code", code, server.text()[-2000:])
     print(f"{dict(day.counts)}, {alive} idle connections, {early:.0f} -> {late:.0f} MiB")
+    report |= {"counts": {str(k): n for k, n in day.counts.items()}, "problems": [repr(problem) for problem in day.problems[:100]]}
+    print(json.dumps(report, indent=1))
+    if len(sys.argv) > 5:
+        pathlib.Path(sys.argv[5]).write_text(json.dumps(report, indent=1))
     for problem in day.problems[:20]:
         print(problem)
     print(f"{len(day.problems)} problems")

@@ -14,7 +14,7 @@ class Server:
         self.process = subprocess.Popen([program, "serve", "--port", "0", *options], stderr=self.log, stdout=subprocess.DEVNULL)
         deadline = time.time() + SECONDS_TO_START
         while time.time() < deadline and self.process.poll() is None:
-            if ready := re.search(r"ready model=(\S+) address=(http://\S+)", self.text()):
+            if ready := re.search(r"ready model=(\S+) address=(https?://\S+)", self.text()):
                 self.model, self.url = ready.groups()
                 parts = urllib.parse.urlparse(self.url)
                 self.address = (parts.hostname, parts.port)

@@ -145,35 +145,6 @@ TEST(OverlappingBatches, APromptsFirstTokenWaitsForNoOtherPrompt) {
   EXPECT_EQ(context.plan_stats().steps, before + 2);
 }
 
-TEST(StepPace, PromptsGoInLargeBatchesWhereNobodyWaits) {
-  engine::StepPace pace({.n_step_tokens = 2048, .max_step_ms = 100.0}, 512);
-  EXPECT_EQ(pace.prompt_budget(0), 2048);
-  EXPECT_EQ(pace.prompt_budget(4), 508);  // Nothing is known of what it would take.
-  EXPECT_EQ(pace.max_rows_behind(100), 512);
-  EXPECT_EQ(pace.max_rows_behind(512), 512);
-  EXPECT_EQ(pace.max_rows_behind(513), 1024);
-  for (int i = 0; i < 50; ++i) {
-    pace.add(1000, 0, 100.0, 1.0);  // 0.1 ms a token.
-    pace.add(4, 4, 20.0, 4.0);
-  }
-  EXPECT_NEAR(pace.max_rows_behind(100), 1000, 1);
-  EXPECT_EQ(pace.max_rows_behind(1025), 1536);
-  EXPECT_GT(pace.prompt_budget(4), 700);
-  EXPECT_LT(pace.prompt_budget(4), 1000);
-  // Two prompts wait for each other's; and steps with prompts say what these cost, where there are no others.
-  EXPECT_EQ(pace.prompt_budget(0, 1), 2048);
-  EXPECT_LT(pace.prompt_budget(0, 2), 1001);
-  engine::StepPace always_reading({.n_step_tokens = 2048, .max_step_ms = 100.0}, 512);
-  always_reading.add(500, 4, 500.0, 4.0);  // 1 ms a token.
-  EXPECT_EQ(always_reading.prompt_budget(4), 96);
-  // Without a limit.
-  engine::StepPace patient({.n_step_tokens = 2048, .max_step_ms = 1e9}, 512);
-  patient.add(2000, 0, 1.0, 1.0);
-  patient.add(4, 4, 1.0, 4.0);
-  EXPECT_EQ(patient.prompt_budget(4), 2044);
-  EXPECT_EQ(patient.max_rows_behind(100), 2048);
-}
-
 TEST(StepPace, WhereStepsDoNotOverlapABatchIsOneStep) {
   const auto plain = Model::load(test::golden_dir() / "llama" / "model.gguf");
   const Context context(plain, kContext), ahead(overlapping("llama"), kContext);

@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import urllib.error
@@ -71,7 +72,12 @@ class Manifest(unittest.TestCase):
         self.assertEqual({mount["name"] for mount in CONTAINER["volumeMounts"]}, set(volumes))
         claim = volumes["models"]["persistentVolumeClaim"]["claimName"]
         self.assertEqual(claim, find("PersistentVolumeClaim")["metadata"]["name"])
+        (keys,) = [mount["mountPath"] for mount in CONTAINER["volumeMounts"] if mount["name"] == "keys"]
         words = CONTAINER["args"]
+        self.assertTrue(words[words.index("--api-key-file") + 1].startswith(keys + "/"))
+        policy = find("NetworkPolicy")["spec"]
+        self.assertEqual(policy["podSelector"]["matchLabels"], labels)
+        self.assertIn(policy["ingress"][0]["ports"][0]["port"], ports)
         delays = [int(words[words.index(name) + 1]) for name in ("--drain-delay", "--shutdown-timeout")]
         self.assertGreater(POD["terminationGracePeriodSeconds"], sum(delays))
 
@@ -83,6 +89,9 @@ class Manifest(unittest.TestCase):
         self.assertIn(f'VOLUME ["{mounts["models"]}"]', image)
         (cache,) = re.findall(r"WEFT_CACHE=(\S+)", image)
         self.assertEqual(mounts["packed"], f"{cache}/packed")
+        # An image that other machines reach has keys.
+        (keys,) = re.findall(r"WEFT_ARG_API_KEY_FILE=(\S+)", image)
+        self.assertEqual(CONTAINER["args"][CONTAINER["args"].index("--api-key-file") + 1], keys)
         self.assertIn('ENTRYPOINT ["weft"]', image)
 
     def test_its_server_answers_its_probes(self) -> None:
@@ -90,6 +99,10 @@ class Manifest(unittest.TestCase):
         words[words.index("-m") + 1] = str(SOURCE / "tests/data/golden/llama/model.gguf")
         words[words.index("-c") + 1] = "512"
         words[words.index("--drain-delay") + 1] = "0"
+        with tempfile.NamedTemporaryFile("w", delete=False) as keys:
+            keys.write("secret alice\n")
+        self.addCleanup(os.unlink, keys.name)
+        words[words.index("--api-key-file") + 1] = keys.name
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

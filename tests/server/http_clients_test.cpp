@@ -20,14 +20,11 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 /// How a client goes.
-enum class Going { kClose, kReset, kEndOfSending };
+enum class Going { kClose, kReset };
 
-void go(RawClient& client, Going how) {
-  how == Going::kEndOfSending ? client.end_sending() : client.close(how == Going::kReset);
-}
+void go(RawClient& client, Going how) { client.close(how == Going::kReset); }
 
 std::string name_of_going(const testing::TestParamInfo<Going>& how) {
-  if (how.param == Going::kEndOfSending) return "EndOfSending";
   return how.param == Going::kReset ? "Reset" : "Close";
 }
 
@@ -126,8 +123,52 @@ TEST_P(VanishedClients, MayGoInTheMiddleOfARequest) {
   EXPECT_EQ(server->counts().n_requests, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, VanishedClients,
-                         testing::Values(Going::kClose, Going::kReset, Going::kEndOfSending), name_of_going);
+INSTANTIATE_TEST_SUITE_P(Each, VanishedClients, testing::Values(Going::kClose, Going::kReset), name_of_going);
+
+constexpr const char* kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
+
+TEST(HttpClients, ClientsThatEndSendingGetTheirAnswers) {
+  HeldExchanges held;
+  RunningServer server(held.handler());
+  RawClient client(server.port());
+  client.send(get("/first") + get("/second"));
+  client.end_sending();
+  for (const char* body : {"first", "second"}) {
+    const auto exchange = held.take();
+    EXPECT_THAT(client.read_until(kInterim), testing::EndsWith(kInterim));
+    EXPECT_FALSE(exchange->closed());
+    exchange->send({.body = body});
+    EXPECT_EQ(client.read_answer().body, body);
+  }
+  EXPECT_TRUE(client.at_end());
+}
+
+TEST(HttpClients, ClientsThatEndSendingGetTheRestOfStreams) {
+  HeldExchanges held;
+  RunningServer server(held.handler());
+  RawClient client(server.port());
+  client.send(get("/"));
+  const auto exchange = held.take();
+  exchange->begin(200, "text/plain");
+  exchange->write("begin ");
+  client.read_until("begin \r\n");
+  client.end_sending();
+  EXPECT_EQ(client.peek(1), "0");  // Of the next chunk's size.
+  exchange->write("end");
+  exchange->end();
+  EXPECT_EQ(client.read_until("0\r\n\r\n"), "03\r\nend\r\n0\r\n\r\n");
+  EXPECT_TRUE(client.at_end());
+}
+
+TEST(HttpClients, OldClientsThatEndSendingHaveGone) {
+  HeldExchanges held;
+  RunningServer server(held.handler());
+  RawClient client(server.port());
+  client.send("GET / HTTP/1.0\r\n\r\n");
+  const auto exchange = held.take();
+  client.end_sending();
+  EXPECT_TRUE(eventually([&] { return exchange->closed(); }));
+}
 
 TEST(HttpClients, WhoStaysIsNotSaidToHaveGone) {
   HeldExchanges held;

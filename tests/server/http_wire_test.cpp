@@ -249,8 +249,31 @@ TEST_F(HttpWire, MalformedRequestsAreRefused) {
        })
     EXPECT_THAT(refusal_of(bytes), testing::AnyOf(400, 505)) << bytes;
   EXPECT_EQ(refusal_of("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 505);
+  EXPECT_EQ(refusal_of("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"s), 400);
   EXPECT_EQ(refusal_of("GET / HTTP/1.1\r\nExpect: more\r\n" + host), 417);
   EXPECT_EQ(server->counts().n_requests, 0);
+}
+
+TEST_F(HttpWire, SecondReadingsOfAHeadAreRefused) {
+  for (const char* rest : {"Origin: http://localhost\r\nOrigin: http://evil.com", "host: b",
+                           "A: b\rContent-Length: 5", "A: b\nContent-Length: 5", "Content-Length : 5",
+                           "Content\x01Length: 5", "A: b\x7f", "Content-Length: 5\r\nContent-length: 0"})
+    EXPECT_EQ(refusal_of("GET / HTTP/1.1\r\nHost: a\r\n" + std::string(rest) + "\r\n\r\n"), 400) << rest;
+}
+
+TEST_F(HttpWire, FoldedHeadersAreOneHeader) {
+  client.send("POST /x HTTP/1.1\r\nHost: a\r\nA: b\r\n Content-Length: 30\r\n\r\n" + get("/y"));
+  EXPECT_EQ(client.read_answer().body, "POST /x [] ");
+  EXPECT_EQ(client.read_answer().body, "GET /y [] ");
+}
+
+TEST_F(HttpWire, ManyHeadersAndPathsUpwardsAreBytes) {
+  std::string headers;
+  for (int i = 0; i < 500; ++i) headers += "A: \r\n";
+  client.send(get("/../../etc/passwd", headers));
+  EXPECT_EQ(client.read_answer().body, "GET /../../etc/passwd [] ");
+  for (int i = 0; i < 5000; ++i) headers += "A: \r\n";
+  EXPECT_EQ(refusal_of(get("/", headers)), 431);
 }
 
 TEST_F(HttpWire, AbsoluteTargetsAreServed) {

@@ -41,9 +41,9 @@ TEST(Origins, AddressesAndLocalNamesAreServed) {
 }
 
 TEST(Origins, PagesOfStrangersAreRefused) {
-  for (const char* origin :
-       {"http://127.evil.com", "https://evil.com", "null", "abc", "http://6.6.6.6", "ollama.example.com",
-        "chrome-extension://abcdefgh", "http://localhost@evil.com"})
+  for (const char* origin : {"http://127.evil.com", "https://evil.com", "null", "abc", "http://6.6.6.6",
+                             "ollama.example.com", "chrome-extension://abcdefgh", "moz-extension://0-1",
+                             "HTTPS://evil.com", "://", "http://localhost@evil.com"})
     EXPECT_EQ(refusal("localhost:8080", origin), "foreign_origin") << origin;
 }
 
@@ -52,11 +52,14 @@ TEST(Origins, OwnAndLocalPagesAreServed) {
   EXPECT_EQ(refusal("192.168.1.5", "https://192.168.1.5:8443"), "");  // A proxy dropped the port.
   EXPECT_EQ(refusal("localhost:8080", "http://localhost:3000"), "");
   EXPECT_EQ(refusal("127.0.0.1:8080", "http://[::1]:3000"), "");
-  EXPECT_EQ(refusal("127.0.0.1:8080", "tauri://localhost"), "");
+  for (const char* program : {"tauri://localhost", "app://obsidian.md", "vscode-webview://1f0c-77", "file://",
+                              "vscode-file://vscode-app", "capacitor://localhost"})
+    EXPECT_EQ(refusal("127.0.0.1:8080", program), "") << program;
 }
 
 TEST(Origins, AllowedHostsAreServed) {
-  const OriginRules rules{.hosts = {"chat.example.com", ".team.example.org"}};
+  const OriginRules rules{.hosts = {"chat.example.com", ".team.example.org", "abcdefgh"}};
+  EXPECT_EQ(refusal("localhost", "chrome-extension://abcdefgh", rules), "");
   EXPECT_EQ(refusal("chat.example.com", "https://chat.example.com", rules), "");
   EXPECT_EQ(refusal("Chat.Example.com.:443", "", rules), "");
   EXPECT_EQ(refusal("127.0.0.1:8080", "https://chat.example.com", rules),
@@ -83,8 +86,13 @@ TEST(Origins, TrustedPagesMayReadTheAnswer) {
   const HttpHeaders trusted = cors_headers(request_to("127.0.0.1:8080", "http://localhost:3000"), {});
   EXPECT_EQ(header(trusted, "Access-Control-Allow-Origin"), "http://localhost:3000");
   EXPECT_EQ(header(trusted, "Vary"), "Origin");
-  EXPECT_TRUE(cors_headers(request_to("127.0.0.1:8080", "http://evil.com"), {}).empty());
-  EXPECT_TRUE(cors_headers(request_to("127.0.0.1:8080"), {}).empty());
+  for (const char* other : {"http://evil.com", ""}) {
+    const HttpHeaders others = cors_headers(request_to("127.0.0.1:8080", other), {});
+    EXPECT_EQ(header(others, "Access-Control-Allow-Origin"), "");
+    EXPECT_EQ(header(others, "Vary"), "Origin");
+  }
+  const HttpHeaders program = cors_headers(request_to("127.0.0.1:8080", "app://obsidian.md"), {});
+  EXPECT_EQ(header(program, "Access-Control-Allow-Origin"), "app://obsidian.md");
   EXPECT_EQ(header(cors_headers(request_to("a.com"), {.all = true}), "Access-Control-Allow-Origin"), "*");
 }
 

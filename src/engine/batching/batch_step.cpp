@@ -194,7 +194,7 @@ bool Batcher::Impl::read_sources() {
   // Nobody starves.
   const auto oldest = std::ranges::min_element(reading, {}, &Stream::served_at);
   if (step_number % kStarvedShare == 0) std::rotate(reading.begin(), oldest, oldest + 1);
-  const int budget = pace.prompt_budget(n_writing, static_cast<int>(reading.size()));
+  const int budget = pace.prompt_budget(n_writing);
   for (Stream* const stream : reading) {
     const auto size = static_cast<int>(size_of(stream));
     if (n_source > 0 && n_source + size > budget) continue;
@@ -258,7 +258,7 @@ void Batcher::Impl::build() {
   reading.clear();
   for (const StreamPtr& stream : turn)
     if (takes_part(stream) && stream->is_prefilling()) reading.push_back(stream.get());
-  add_prompts();
+  if (n_decoding == 0 || !pace.wants_plain_step()) add_prompts();
   for (const Share& share : shares) {
     if (share.stream->is_pooled()) continue;
     ask_for_best(share);
@@ -270,7 +270,7 @@ void Batcher::Impl::build() {
 /// for a long one; a part of it goes to who was served longest ago.
 void Batcher::Impl::add_prompts() {
   if (reading.empty()) return;
-  const int budget = pace.prompt_budget(n_decoding, static_cast<int>(reading.size()));
+  const int budget = pace.prompt_budget(n_decoding);
   int left = std::max(budget - n_read_by_drafter, 1);
   std::sort(reading.begin(), reading.end(), [](const Stream* a, const Stream* b) {
     return reads_before(*a, a->n_pending(), *b, b->n_pending());

@@ -1,6 +1,8 @@
 #pragma once
-// How much a batcher's step may take on: while streams wait for a token, prompts are cut so that a step takes
-// about as long as it may. What steps cost is learned from them.
+// How many tokens of prompts a step computes. While sequences decode, a step takes about
+// BatcherParams::max_step_ms. Where steps take long without any prompt, prompts get as much time again.
+// Otherwise a slow or busy machine would compute prompts in small pieces, each at the fixed cost of a step.
+// Without sequences that decode, only the batch size limits a step. What steps cost is learned from them.
 //
 // Where a context's steps overlap (Context::batch_size), prompts go in batches of several: as long as that
 // keeps nobody waiting, or within the time that it may.
@@ -15,23 +17,31 @@ class StepPace {
   StepPace(const BatcherParams& params, int n_ubatch)
       : n_ubatch_(n_ubatch), n_step_tokens_(params.n_step_tokens), max_step_ms_(params.max_step_ms) {}
 
-  /// Tokens of prompts that a step may take on besides `n_decoding` rows of streams that decode; at least 1.
-  /// A single prompt that nobody waits beside has all of a step.
-  int prompt_budget(int n_decoding, int n_reading = 1) const;
+  /// Tokens of prompts that a step may compute in addition to `n_decoding` rows of sequences that decode; at
+  /// least 1.
+  int prompt_budget(int n_decoding) const;
+  /// The next step should have no prompts: none of the last steps measured decoding alone.
+  bool wants_plain_step() const { return n_mixed_ >= kMaxMixed; }
   /// Tokens that a step may have in which the first n_rows end a prompt: its stream waits for its first token
   /// from there on. At least n_rows.
   int max_rows_behind(int n_rows) const;
-  /// A step of `n_rows`, of which `n_decoding` were no prompt's, took so long and drew so many tokens.
+  /// A step of `n_rows`, of which `n_decoding` were of no prompt, took `ms` and generated `n_drawn` tokens.
   void add(int n_rows, int n_decoding, double ms, double n_drawn);
   /// Of steps without prompts.
   const StepCost& cost() const { return cost_; }
 
  private:
+  static constexpr int kMaxMixed = 64;
+
+  double prompt_ms() const { return rows_ > 0.0 ? rows_ms_ / rows_ : 0.0; }
+
   const int n_ubatch_;
   const int n_step_tokens_;
   const double max_step_ms_;
   StepCost cost_;
-  double prompt_ms_ = 0.0;  // A prompt's token; 0: not known yet.
+  double plain_ms_ = 0.0;              ///< A step without prompts, of late; 0: not known yet.
+  double rows_ = 0.0, rows_ms_ = 0.0;  ///< Decaying sums over prompts, without plain_ms_.
+  int n_mixed_ = 0;  ///< Steps with prompts and decoding since the last one without prompts.
 };
 
 }  // namespace weft::engine
