@@ -13,13 +13,14 @@ namespace weft::cli {
 namespace {
 
 const GrammarLimits kLimits = {
-    .source_bytes = std::size_t{1} << 24, .states = 1 << 22, .compile_ms = 60'000.0};
+    .source_bytes = std::size_t{1} << 24, .states = 1 << 22, .work = std::int64_t{1} << 32};
 
 }  // namespace
 
 void add_constraint_options(CLI::App& app, ConstraintOptions& options) {
   const std::string group = "Constraints";
-  app.add_option("--grammar", options.grammar, "constrain the output to a grammar (GBNF; starts at the rule root)")
+  app.add_option("--grammar", options.grammar,
+                 "constrain the output to a grammar (GBNF; starts at the rule root)")
       ->type_name("GBNF")
       ->group(group);
   app.add_option("--grammar-file", options.grammar_file, "the grammar from a file")

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "weft/chat_template.h"
+#include "weft/error.h"
 #include "weft/grammar.h"
 
 #pragma GCC visibility push(default)
@@ -31,7 +32,12 @@ struct ChatTurn {
   std::string tools_json = {};  ///< Empty, or a JSON array of OpenAI's tools.
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::string tool_name = {};  ///< With kNamed.
-  bool parallel_tool_calls = true;
+  /// Allows several calls in a response, kMostCalls at most. Unset: with kAuto only. With kNamed there
+  /// is always one.
+  std::optional<bool> parallel_tool_calls = std::nullopt;
+  static constexpr int kMostCalls = 32;  ///< Enforced wherever ChatOpening::grammar is set.
+  /// False: arguments of functions that are not strict are any JSON object, whatever their schemas say.
+  bool hold_arguments = true;
   /// "", "none", "minimal", "low", "medium", "high": for templates that know them; "none" turns reasoning off
   /// where the template can.
   std::string reasoning_effort = {};
@@ -97,12 +103,22 @@ struct ChatAnswer {
   bool has_called() const { return !calls.empty() && !is_calling; }
 };
 
+/// The schema of a function cannot be enforced.
+class ToolSchemaError : public Error {
+ public:
+  ToolSchemaError(std::size_t tool_in, const std::string& message)
+      : Error(ErrorCode::kInvalidArgument, message), tool(tool_in) {}
+  std::size_t tool;  ///< Its index in ChatTurn::tools_json.
+};
+
 struct ChatOpening {
   std::vector<PromptPiece> prompt = {};
   /// What the answer is held to: calls that are required, arguments by their schemas, the content's grammar.
   std::optional<Grammar> grammar = std::nullopt;
   AnswerReader reader = {};
   std::vector<std::string> stop = {};  ///< Further stop strings of the format.
+  /// What the grammar leaves free although a schema asks for it; of functions that are not strict.
+  std::vector<std::string> warnings = {};
 };
 
 /// Immutable: any number of threads.
@@ -116,7 +132,7 @@ class Chat {
   Chat& operator=(const Chat&);
 
   /// Throws Error kInvalidArgument for messages and tools that are not as they must be, or that the template
-  /// refuses.
+  /// refuses. Throws ToolSchemaError for a strict function whose schema cannot be enforced.
   ChatOpening open(const ChatTurn& turn) const;
   std::string_view format() const;
   bool has_tools()

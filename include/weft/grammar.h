@@ -20,12 +20,17 @@
 
 namespace weft {
 
-/// What a grammar may cost. Who exceeds a limit gets Error kInvalidArgument, within the time limit.
+namespace grammar {
+class SchemaDocument;
+}
+
+/// The cost of a grammar. A source beyond a limit throws Error kInvalidArgument. Limits count work, so a
+/// source is always taken or always refused.
 struct GrammarLimits {
   std::size_t source_bytes = std::size_t{1} << 20;
-  int depth = 128;                ///< Of nested schemas, brackets, groups.
-  std::int64_t states = 1 << 20;  ///< Of what is compiled, repetitions written out.
-  double compile_ms = 250.0;      ///< For making one, and for compiling one: of the processor's time.
+  int depth = 128;                ///< Nesting of schemas, brackets and groups.
+  std::int64_t states = 1 << 20;  ///< States of a compiled grammar.
+  std::int64_t work = 1 << 24;    ///< Steps of reading a source, and of compiling a grammar: about a second.
 };
 
 struct JsonSchemaOptions {
@@ -33,6 +38,10 @@ struct JsonSchemaOptions {
   /// White space between the parts of objects and arrays: at most one space or line break with indentation.
   /// Without it none but ", " and ": ", as models like to write.
   bool any_whitespace = false;
+  /// Null: a keyword that cannot be enforced is an error. Otherwise it is not enforced, the rest of the
+  /// schema is, and a note "#/properties/a/uniqueItems: why" is appended here (kMostNotes at most).
+  std::vector<std::string>* left_free = nullptr;
+  static constexpr std::size_t kMostNotes = 16;
 };
 
 /// A language over bytes. Immutable, any number of threads; copies share what was parsed.
@@ -44,11 +53,11 @@ class Grammar {
   /// The whole text matches the pattern: the part of ECMAScript's that is regular (no backreferences, no
   /// lookaround).
   static Grammar regex(std::string_view pattern, const GrammarLimits& limits = {});
-  /// JSON values that the schema (draft 2020-12) allows. Keywords that would allow too much if they were
-  /// ignored are refused with their JSON pointer; annotations are ignored, and so are formats that are none
-  /// of JSON Schema's. Properties are written in the schema's order. Where nothing is said about others, an
-  /// object with `properties` has no others, and an array with prefixItems nothing behind them. oneOf is
-  /// read as anyOf. Numbers with bounds are written without exponent, strings with bounds without \u.
+  /// JSON values that the schema (draft 2020-12) allows. A keyword that cannot be enforced is an error with
+  /// its JSON pointer, unless JsonSchemaOptions::left_free is set. Annotations and formats outside JSON
+  /// Schema are ignored. Properties keep the schema's order. Without additionalProperties, an object with
+  /// `properties` has no other ones. Without items, an array with prefixItems ends with them. oneOf is read
+  /// as anyOf. Bounded numbers have no exponent, bounded strings no \u.
   static Grammar json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
   static Grammar json_object();  ///< Any JSON object.
 
@@ -59,6 +68,8 @@ class Grammar {
   static Grammar sequence(std::vector<Grammar> parts);
   static Grammar choice(std::vector<Grammar> parts);
   static Grammar repeat(Grammar part, int least, int most);  ///< most < 0: any number.
+  /// The part 1 to `most` times, with separators between.
+  static Grammar list(Grammar part, Grammar separator, int most);
   /// Any text in which none of the tags stands, followed any number of times (at most `most` times, < 0: any
   /// number) by a tag, what belongs behind it, and text again. With `least` > 0 the text may not end before.
   static Grammar free_text(std::vector<std::pair<std::string, Grammar>> tags, int least = 0, int most = -1);
@@ -67,6 +78,7 @@ class Grammar {
 
  private:
   friend class GrammarCompiler;
+  friend class grammar::SchemaDocument;
   struct Rules;
   explicit Grammar(std::shared_ptr<const Rules> rules);
   std::shared_ptr<const Rules> rules_;

@@ -134,7 +134,7 @@ class PyChat {
         chat_(template_) {}
 
   std::unique_ptr<Opening> open(const std::string& messages, const std::string& tools,
-                                const std::string& choice, bool parallel_tool_calls,
+                                const std::string& choice, std::optional<bool> parallel_tool_calls,
                                 const std::string& effort, const std::string& variables,
                                 bool add_generation_prompt,
                                 const std::optional<std::pair<std::string, std::string>>& grammar) const {
@@ -213,7 +213,7 @@ void bind_chat(nb::module_& m) {
           },
           nb::arg("model"), nb::arg("chat_template").none())
       .def("open", &PyChat::open, nb::arg("messages"), nb::arg("tools"), nb::arg("tool_choice"),
-           nb::arg("parallel_tool_calls"), nb::arg("reasoning_effort"), nb::arg("variables"),
+           nb::arg("parallel_tool_calls").none(), nb::arg("reasoning_effort"), nb::arg("variables"),
            nb::arg("add_generation_prompt"), nb::arg("grammar").none(), WithoutLock())
       .def_prop_ro("format", &PyChat::format)
       .def_prop_ro("source", &PyChat::source)

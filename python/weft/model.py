@@ -41,7 +41,7 @@ class ConversationOptions(TypedDict, total=False):
 
     tools: Optional[Sequence[Mapping[str, Any]]]
     tool_choice: Union[str, Mapping[str, Any]]
-    parallel_tool_calls: bool
+    parallel_tool_calls: Optional[bool]
     reasoning_effort: str
     chat_template: Optional[str]
     template_variables: Optional[Mapping[str, Any]]
@@ -330,7 +330,7 @@ class Model:
         *,
         tools: Optional[Sequence[Mapping[str, Any]]] = None,
         tool_choice: Union[str, Mapping[str, Any]] = "auto",
-        parallel_tool_calls: bool = True,
+        parallel_tool_calls: Optional[bool] = None,
         reasoning_effort: str = "",
         chat_template: Optional[str] = None,
         template_variables: Optional[Mapping[str, Any]] = None,
@@ -338,9 +338,9 @@ class Model:
         **options: Unpack[AnswerOptions],
     ) -> ChatStream:
         """Streams the response to a conversation. Messages and tools are as OpenAI's chat API has them; a str is a user's
-        message. `tool_choice` is "auto", "none", "required", the name of a tool, or a tool in OpenAI's form. With
-        `parallel_tool_calls=False` a response has one call at most. With `continue_answer` the response continues the last
-        message. A grammar or schema constrains the content, not the reasoning before it."""
+        message. `tool_choice` is "auto", "none", "required", the name of a tool, or a tool in OpenAI's form. A named tool is
+        called once. `parallel_tool_calls` allows several calls, at most 32 of them where calls are enforced (default: with
+        "auto" only). With `continue_answer` the response continues the last message. A grammar or schema constrains the content, not the reasoning before it."""
         given = arguments.options(options, AnswerOptions)
         opening = self._open(
             messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, chat_template, template_variables, continue_answer,
@@ -357,7 +357,7 @@ class Model:
         *,
         tools: Optional[Sequence[Mapping[str, Any]]] = None,
         tool_choice: Union[str, Mapping[str, Any]] = "auto",
-        parallel_tool_calls: bool = True,
+        parallel_tool_calls: Optional[bool] = None,
         reasoning_effort: str = "",
         chat_template: Optional[str] = None,
         template_variables: Optional[Mapping[str, Any]] = None,
@@ -452,7 +452,7 @@ class Model:
         messages: Messages,
         tools: Optional[Sequence[Mapping[str, Any]]],
         tool_choice: Union[str, Mapping[str, Any]],
-        parallel_tool_calls: bool,
+        parallel_tool_calls: Optional[bool],
         reasoning_effort: str,
         chat_template: Optional[str],
         template_variables: Optional[Mapping[str, Any]],
@@ -468,8 +468,9 @@ class Model:
         if continue_answer and grammar is not None:
             raise InvalidArgumentError("a response that is continued cannot be held to a grammar, regex or json_schema")
         arguments.need(str, "reasoning_effort", reasoning_effort, "a text")
-        for name, flag in (("parallel_tool_calls", parallel_tool_calls), ("continue_answer", continue_answer)):
-            arguments.need(bool, name, flag, "True or False")
+        arguments.need(bool, "continue_answer", continue_answer, "True or False")
+        if parallel_tool_calls is not None:
+            arguments.need(bool, "parallel_tool_calls", parallel_tool_calls, "True or False")
         if template_variables is not None:
             arguments.need(Mapping, "template_variables", template_variables, "names and values")
         chat = self._chat(chat_template)

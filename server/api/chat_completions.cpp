@@ -207,7 +207,8 @@ void chat_completions(Job& job) {
   if (turn.tools_json.empty() &&
       (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))
     throw bad_request("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
-  turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
+  if (fields.has("parallel_tool_calls"))
+    turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
   turn.reasoning_effort = fields.string("reasoning_effort");
   if (const Json* variables = fields.object("chat_template_kwargs"))
     turn.variables_json = to_text(*variables);

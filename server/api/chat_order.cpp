@@ -78,39 +78,68 @@ ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
   return model.chat->open(turn);
 }
 
-ChatOrder make_order(const Job& job, ChatTurn turn, CommonFields common, const Media& media) {
+namespace {
+
+// The grammar of a response as a wish. Its key says all that the grammar depends on.
+GrammarWish wish_of(const ChatTurn& turn, const CommonFields& common, const ChatOpening& opening) {
+  const bool calls = !turn.tools_json.empty() && turn.tool_choice != ToolChoice::kNone;
+  const int parallel = turn.parallel_tool_calls ? (*turn.parallel_tool_calls ? 1 : 0) : -1;
+  GrammarWish wish{.make = [&opening] { return *opening.grammar; },
+                   .field = common.grammar ? common.grammar->field : "tools"};
+  if (calls || common.grammar)
+    wish.key = fmt::format("chat:{}:{}:{}:{}:{}:{}:{}", static_cast<int>(turn.tool_choice),
+                           json_text(turn.tool_name), parallel, turn.hold_arguments,
+                           json_text(turn.reasoning_effort), turn.tools_json,
+                           common.grammar ? common.grammar->key : "");
+  // A template may open the reasoning itself; the response begins after that.
+  if (!opening.prompt.empty()) {
+    const std::string& last = opening.prompt.back().text;
+    wish.key += ":" + last.substr(last.size() - std::min<std::size_t>(last.size(), 256));
+  }
+  return wish;
+}
+
+// Applies the opening's grammar. Where the schemas of functions are too much for one grammar,
+// arguments of functions that are not strict are left free.
+void hold_answer(RequestParams& params, Job& job, ChatTurn& turn, const CommonFields& common,
+                 ChatOpening& opening) {
+  try {
+    return hold_to(params, *job.model, wish_of(turn, common, opening));
+  } catch (const ApiError& error) {
+    if (turn.tools_json.empty()) throw;
+    job.warnings.push_back(fmt::format("{}; arguments are any JSON object", error.what()));
+  }
+  job.check_wanted();
+  turn.hold_arguments = false;
+  opening = open_chat(*job.model, turn);
+  hold_to(params, *job.model, wish_of(turn, common, opening));
+}
+
+}  // namespace
+
+ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& media) {
   ServedModel& model = *job.model;
   ChatOrder order;
   order.params = std::move(common.params);
-  // All that the answer's grammar depends on.
-  std::string key;
-  const bool calls = !turn.tools_json.empty() && turn.tool_choice != ToolChoice::kNone;
-  if (calls || common.grammar)
-    key = fmt::format("chat:{}:{}:{}:{}:{}:{}", static_cast<int>(turn.tool_choice), json_text(turn.tool_name),
-                      turn.parallel_tool_calls, json_text(turn.reasoning_effort), turn.tools_json,
-                      common.grammar ? common.grammar->key : "");
   if (common.grammar) turn.content_grammar = common.grammar->make();
   job.check_wanted();
   ChatOpening opening = open_chat(model, turn);
   job.check_wanted();
+  for (std::vector<std::string>* warnings : {&common.warnings, &opening.warnings})
+    for (std::string& warning : *warnings) job.warnings.push_back(std::move(warning));
   PromptWithMedia prompt = with_media(opening.prompt, media, model);
   order.prompt = std::move(prompt.tokens);
   order.params.parts = std::move(prompt.parts);
   check_length(model, order.prompt.size(), "messages");
   if (common.grammar && !opening.grammar)
     throw bad_request("response_format", "an answer that is continued cannot be held to a form");
+  if (opening.grammar) {
+    job.check_wanted();
+    hold_answer(order.params, job, turn, common, opening);
+  }
   order.reader = std::move(opening.reader);
   order.params.special = true;
   for (std::string& stop : opening.stop) order.params.stop.push_back(std::move(stop));
-  if (opening.grammar) {
-    // A template may open the reasoning itself, and answers begin behind that.
-    if (!opening.prompt.empty()) {
-      const std::string& last = opening.prompt.back().text;
-      key += ":" + last.substr(last.size() - std::min<std::size_t>(last.size(), 256));
-    }
-    job.check_wanted();
-    hold_to(order.params, model, key, [&] { return *opening.grammar; });
-  }
   return order;
 }
 

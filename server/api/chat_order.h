@@ -21,8 +21,9 @@ struct ChatOrder {
 /// The turn as the model's template writes it. Throws ApiError where the model has none.
 ChatOpening open_chat(const ServedModel& model, ChatTurn turn);
 /// Renders the turn, cuts it into tokens, and holds the answer to what it must be. Throws ApiError where the
-/// conversation does not fit. `media` were taken out of the turn's messages.
-ChatOrder make_order(const Job& job, ChatTurn turn, CommonFields common, const Media& media = {});
+/// conversation does not fit. `media` were taken out of the turn's messages. Warnings become those of the
+/// job.
+ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& media = {});
 
 /// The bounds of a conversation: messages, parts of all their contents, tools.
 inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536, kMostTools = 2048;

@@ -113,7 +113,13 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   read_biases(fields, tokenizer, sampler.logit_bias);
 }
 
-std::optional<GrammarWish> read_response_format(Fields& fields) {
+ApiError unenforceable(const std::string& field, const Error& error) {
+  ApiError result = bad_request(field, fmt::format("'{}': {}", field, error.what()));
+  result.code = "invalid_json_schema";
+  return result;
+}
+
+std::optional<GrammarWish> read_response_format(Fields& fields, std::vector<std::string>& warnings) {
   const Json* value = fields.object("response_format");
   if (value == nullptr) return std::nullopt;
   Fields format(*value, fields.path_of("response_format"));
@@ -122,7 +128,8 @@ std::optional<GrammarWish> read_response_format(Fields& fields) {
   if (type == 1) {
     // llama.cpp takes a schema here.
     const Json* schema = format.object("schema");
-    wish = schema != nullptr ? schema_wish(*schema) : object_wish();
+    wish =
+        schema != nullptr ? schema_wish(*schema, false, format.path_of("schema"), warnings) : object_wish();
   } else if (type == 2) {
     const Json* holder = format.object("json_schema");
     if (holder == nullptr)
@@ -131,9 +138,10 @@ std::optional<GrammarWish> read_response_format(Fields& fields) {
     const Json* schema = inner.object("schema");
     if (schema == nullptr)
       throw bad_request(inner.path_of("schema"), "'response_format.json_schema.schema' is missing");
-    inner.ignore({"name", "description", "strict"});
+    const bool strict = inner.boolean("strict", false);
+    inner.ignore({"name", "description"});
     inner.done();
-    wish = schema_wish(*schema);
+    wish = schema_wish(*schema, strict, inner.path_of("schema"), warnings);
   }
   format.done();
   return wish;
@@ -142,29 +150,32 @@ std::optional<GrammarWish> read_response_format(Fields& fields) {
 GrammarWish choice_wish(std::vector<std::string> words) {
   std::string key = "choice:";
   for (const std::string& word : words) key += json_text(word);
-  return {key, [words = std::move(words)] {
+  return {key,
+          [words = std::move(words)] {
             std::vector<Grammar> parts;
             for (const std::string& word : words) parts.push_back(Grammar::literal(word));
             return Grammar::choice(std::move(parts));
-          }};
+          },
+          "guided_choice"};
 }
 
-std::optional<GrammarWish> read_grammar(Fields& fields) {
+std::optional<GrammarWish> read_grammar(Fields& fields, std::vector<std::string>& warnings) {
   std::vector<GrammarWish> wishes;
-  if (auto wish = read_response_format(fields)) wishes.push_back(std::move(*wish));
+  if (auto wish = read_response_format(fields, warnings)) wishes.push_back(std::move(*wish));
   for (const std::string_view name : {"grammar", "guided_grammar"})
     if (std::string text = fields.string(name); !text.empty())
-      wishes.push_back({"gbnf:" + text, [text] { return Grammar::gbnf(text); }});
+      wishes.push_back({"gbnf:" + text, [text] { return Grammar::gbnf(text); }, fields.path_of(name)});
   for (const std::string_view name : {"json_schema", "guided_json"}) {
     const Json* schema = fields.find(name);
     if (schema == nullptr) continue;
     if (!schema->is_object() && !schema->is_boolean())
       throw bad_request(fields.path_of(name),
                         fmt::format("'{}' must be a JSON schema", fields.path_of(name)));
-    wishes.push_back(schema_wish(*schema));
+    wishes.push_back(schema_wish(*schema, false, fields.path_of(name), warnings));
   }
   if (std::string text = fields.string("guided_regex"); !text.empty())
-    wishes.push_back({"regex:" + text, [text] { return Grammar::regex(text); }});
+    wishes.push_back(
+        {"regex:" + text, [text] { return Grammar::regex(text); }, fields.path_of("guided_regex")});
   if (fields.has("guided_choice")) wishes.push_back(choice_wish(fields.strings("guided_choice", 4096)));
   if (wishes.size() > 1)
     throw bad_request("response_format",
@@ -176,12 +187,23 @@ std::optional<GrammarWish> read_grammar(Fields& fields) {
 
 }  // namespace
 
-GrammarWish schema_wish(const Json& schema) {
-  std::string text = to_text(schema);
-  return {"schema:" + text, [text] { return Grammar::json_schema(text); }};
+GrammarWish schema_wish(const Json& schema, bool strict, const std::string& field,
+                        std::vector<std::string>& warnings) {
+  const std::string text = to_text(schema);
+  std::vector<std::string> notes;
+  try {
+    Grammar grammar = Grammar::json_schema(text, {.left_free = strict ? nullptr : &notes});
+    for (const std::string& note : notes) warnings.push_back(fmt::format("'{}': {}", field, note));
+    return {"schema:" + text, [grammar = std::move(grammar)] { return grammar; }, field};
+  } catch (const Error& error) {
+    if (strict) throw unenforceable(field, error);
+    // It is too large: nothing of it can be held.
+    warnings.push_back(fmt::format("'{}': {}; any JSON object is allowed", field, error.what()));
+    return object_wish();
+  }
 }
 
-GrammarWish object_wish() { return {"object", &Grammar::json_object}; }
+GrammarWish object_wish() { return {"object", &Grammar::json_object, "response_format"}; }
 
 void read_stops(Fields& fields, std::string_view name, RequestParams& params) {
   if (fields.has(name)) params.stop = fields.strings(name, kMaxStops);
@@ -220,7 +242,7 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
   }
   result.timings_per_token = fields.boolean("timings_per_token", false);
   result.return_tokens = fields.boolean("return_tokens", false) || fields.boolean("return_token_ids", false);
-  result.grammar = read_grammar(fields);
+  result.grammar = read_grammar(fields, result.warnings);
   if (const Json* adapters = fields.find("lora"))
     params.adapters = read_adapters(*adapters, fields.path_of("lora"), model);
   result.slot = fields.integer("id_slot", -1, -1, kMostSlots - 1);
@@ -246,9 +268,14 @@ void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool str
                                   n_all, kMaxLogprobs));
 }
 
-void hold_to(RequestParams& params, ServedModel& model, const std::string& key,
-             const std::function<Grammar()>& make) {
-  std::shared_ptr<const CompiledGrammar> grammar = model.grammars.get(key, make);
+void hold_to(RequestParams& params, ServedModel& model, const GrammarWish& wish) {
+  std::shared_ptr<const CompiledGrammar> grammar;
+  try {
+    grammar = model.grammars.get(wish.key, wish.make);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+    throw unenforceable(wish.field, error);
+  }
   params.constraint = [grammar = std::move(grammar)](int) { return grammar->constraint(); };
 }
 

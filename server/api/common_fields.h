@@ -26,6 +26,7 @@ struct RequestDefaults {
 struct GrammarWish {
   std::string key;
   std::function<Grammar()> make;
+  std::string field = {};  ///< The name of the field, for messages.
 };
 
 struct CommonFields {
@@ -35,12 +36,16 @@ struct CommonFields {
   bool timings_per_token = false;
   bool return_tokens = false;
   std::optional<GrammarWish> grammar = std::nullopt;
-  int slot = -1;  ///< Whose text it becomes, for sessions; -1: none's.
+  std::vector<std::string> warnings = {};  ///< Keywords of schemas that are not enforced.
+  int slot = -1;                           ///< Whose text it becomes, for sessions; -1: none's.
 };
 
 /// Reads them. Throws ApiError.
 CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Model& model);
-GrammarWish schema_wish(const Json& schema);
+/// Throws ApiError for a strict schema that cannot be enforced. For other schemas, each keyword that cannot
+/// be enforced gives a warning. `field` names the schema.
+GrammarWish schema_wish(const Json& schema, bool strict, const std::string& field,
+                        std::vector<std::string>& warnings);
 GrammarWish object_wish();  ///< Any JSON object.
 /// Strings that end an answer. Those that `params` has stay where the field is absent.
 void read_stops(Fields& fields, std::string_view name, RequestParams& params);
@@ -51,8 +56,7 @@ void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> nam
 void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,
                     const ServedModel& model);
 
-/// `params` with the grammar compiled; keeps the model's cache of them.
-void hold_to(RequestParams& params, ServedModel& model, const std::string& key,
-             const std::function<Grammar()>& make);
+/// `params` with the grammar compiled; keeps the model's cache of them. Throws ApiError that names the field.
+void hold_to(RequestParams& params, ServedModel& model, const GrammarWish& wish);
 
 }  // namespace weft::server

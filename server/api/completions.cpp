@@ -216,7 +216,8 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
   fields.done();
   check_logprobs(params, prompts.size(), common.stream, *job.model);
   for (const Prompt& prompt : prompts) check_length(*job.model, prompt.tokens.size(), "prompt");
-  if (common.grammar) hold_to(params, *job.model, common.grammar->key, common.grammar->make);
+  if (common.grammar) hold_to(params, *job.model, *common.grammar);
+  for (std::string& warning : common.warnings) job.warnings.push_back(std::move(warning));
 
   style.id = make_id("cmpl-");
   style.model = job.model_name;

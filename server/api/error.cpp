@@ -7,6 +7,7 @@
 #include <new>
 
 #include "weft/batcher.h"
+#include "weft/chat.h"
 #include "weft/error.h"
 
 namespace weft::server {
@@ -36,6 +37,9 @@ ApiError from_error(const Error& error) {
   switch (error.code()) {
     case ErrorCode::kInvalidArgument:
     case ErrorCode::kUnsupported:
+      if (const auto* tool = dynamic_cast<const ToolSchemaError*>(&error))
+        return {400, "invalid_request_error", "invalid_function_parameters",
+                "tools[" + std::to_string(tool->tool) + "]", error.what()};
       return bad_request("", error.what());
     case ErrorCode::kOverloaded: {
       ApiError result(429, "rate_limit_error", "overloaded", "", error.what());

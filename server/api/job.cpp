@@ -43,6 +43,19 @@ void check_length(const ServedModel& model, std::size_t n_tokens, std::string_vi
   throw error;
 }
 
+HttpHeaders Job::headers() const {
+  constexpr std::size_t kMostBytes = 4096;
+  HttpHeaders headers = {{"X-Request-Id", id}};
+  std::string all;
+  for (const std::string& warning : warnings) all += (all.empty() ? "" : "; ") + warning;
+  if (all.size() > kMostBytes) all.replace(kMostBytes, std::string::npos, " ...");
+  // Property names may have any character; headers hold printable ASCII.
+  for (char& c : all)
+    if (c < 0x20 || c > 0x7E) c = '?';
+  if (!all.empty()) headers.emplace_back("X-Weft-Warnings", std::move(all));
+  return headers;
+}
+
 void Job::check_wanted() const {
   if (exchange->closed()) throw ApiError(499, "invalid_request_error", "", "", "the client has gone");
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api/common_fields.h"
 #include "api/error.h"
@@ -25,7 +26,7 @@ struct Job {
   std::string key;     ///< The name of the client's key; empty where there are none.
   std::string owner;   ///< Of saved sessions and slots: a key's name; empty where all clients share them.
   std::string client;  ///< Whose request it is, for limits: of the key, else of the address.
-  std::string id;  ///< Told to the client as X-Request-Id.
+  std::string id;      ///< Told to the client as X-Request-Id.
   Json body;
   std::string model_name = {};  ///< That the client asks for: a model's, or that of an adapter of it.
   std::shared_ptr<ServedModel> model;
@@ -34,10 +35,12 @@ struct Job {
   Sessions* sessions = nullptr;
   std::chrono::steady_clock::time_point start;
   std::function<void(const Outcome&)> done;
+  /// What the response does not do although the request asks for it: the header X-Weft-Warnings.
+  std::vector<std::string> warnings = {};
 
   /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
   void check_wanted() const;
-  HttpHeaders headers() const { return {{"X-Request-Id", id}}; }
+  HttpHeaders headers() const;
   void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }
 };
 

@@ -161,7 +161,8 @@ void read_choice(Fields& fields, ChatTurn& turn) {
                                      ToolChoice::kNone};
   turn.tool_choice = kChoices[choice.word("type", 0, {"auto", "any", "tool", "none"})];
   turn.tool_name = choice.string("name");
-  turn.parallel_tool_calls = !choice.boolean("disable_parallel_tool_use", false);
+  if (choice.has("disable_parallel_tool_use"))
+    turn.parallel_tool_calls = !choice.boolean("disable_parallel_tool_use", false);
   choice.done();
 }
 
@@ -198,8 +199,9 @@ void read_output_config(Fields& fields, CommonFields& common, ChatTurn& turn) {
     format.word("type", 0, {"json_schema"});
     const Json* schema = format.object("schema");
     if (schema == nullptr) throw bad_request(format.path_of("schema"), "the schema is missing");
+    const bool strict = format.boolean("strict", false);
     format.done();
-    common.grammar = schema_wish(*schema);
+    common.grammar = schema_wish(*schema, strict, format.path_of("schema"), common.warnings);
   };
   read_format(fields, "output_format");
   if (const Json* config = fields.object("output_config")) {
@@ -388,9 +390,8 @@ void messages(Job& job) {
   const bool stream = common.stream;
   std::vector<std::string> stops = params.stop;
   ChatOrder order = make_order(job, std::move(turn), std::move(common), media.finish());
-  auto writer =
-      std::make_unique<MessageWriter>(job.model_name, stream, static_cast<int>(order.prompt.size()),
-                                      std::move(stops), std::move(order.reader));
+  auto writer = std::make_unique<MessageWriter>(job.model_name, stream, static_cast<int>(order.prompt.size()),
+                                                std::move(stops), std::move(order.reader));
   std::vector<std::vector<Token>> prompts;
   prompts.push_back(std::move(order.prompt));
   submit(job, std::move(prompts), order.params, std::move(writer));

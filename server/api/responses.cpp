@@ -117,7 +117,7 @@ std::string read_tools(const Json& tools) {
   return to_text(list);
 }
 
-std::optional<GrammarWish> read_format(Fields& fields) {
+std::optional<GrammarWish> read_format(Fields& fields, std::vector<std::string>& warnings) {
   const Json* text = fields.object("text");
   if (text == nullptr) return std::nullopt;
   Fields inner(*text, "text");
@@ -127,13 +127,14 @@ std::optional<GrammarWish> read_format(Fields& fields) {
   if (value == nullptr) return std::nullopt;
   Fields format(*value, "text.format");
   const std::size_t type = format.word("type", 0, {"text", "json_object", "json_schema"});
-  format.ignore({"name", "description", "strict"});
+  const bool strict = format.boolean("strict", false);
+  format.ignore({"name", "description"});
   const Json* schema = format.object("schema");
   format.done();
   if (type == 0) return std::nullopt;
   if (type == 1) return object_wish();
   if (schema == nullptr) throw bad_request("text.format.schema", "'text.format.schema' is missing");
-  return schema_wish(*schema);
+  return schema_wish(*schema, strict, "text.format.schema", warnings);
 }
 
 class ResponseWriter : public AnswerWriter {
@@ -368,14 +369,15 @@ void responses(Job& job) {
   turn.messages_json = to_text(list);
   if (const Json* tools = find_tools(fields)) turn.tools_json = read_tools(*tools);
   read_tool_choice(fields, turn);
-  turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
+  if (fields.has("parallel_tool_calls"))
+    turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
   if (const Json* reasoning = fields.object("reasoning")) {
     Fields inner(*reasoning, "reasoning");
     turn.reasoning_effort = inner.string("effort");
     inner.ignore({"summary", "generate_summary"});
     inner.done();
   }
-  if (auto format = read_format(fields)) common.grammar = std::move(format);
+  if (auto format = read_format(fields, common.warnings)) common.grammar = std::move(format);
   read_max_tokens(fields, {"max_output_tokens"}, params);
   bool logprobs = fields.has("top_logprobs");
   for (const std::string& what : fields.strings("include", 64)) {

@@ -62,6 +62,8 @@ bool AnswerState::step(Input& input) {
       return between_step(input);
     case Mode::kCall:
       return call_step(input);
+    case Mode::kSkip:
+      return skip_step(input);
   }
   return false;
 }
@@ -366,7 +368,22 @@ bool AnswerState::call_step(Input& input) {
   }
   if (told_in_call_) raw_begin_ = input.at;
   if (progress == Progress::kMore) return false;
-  if (progress == Progress::kFailed) return give_up(input);
+  if (progress == Progress::kFailed && !told_in_call_) return give_up(input);
+  // At the end of the response the call stays unfinished: its last value may be cut.
+  if (progress == Progress::kFailed && input.ended && input.empty()) return give_up(input);
+  if (progress == Progress::kFailed) std::visit([&](auto& reader) { reader.complete(out); }, reader_);
+  mode_ = progress == Progress::kFailed ? Mode::kSkip : Mode::kBetween;
+  return true;
+}
+
+/// What follows in a call whose arguments were no JSON.
+bool AnswerState::skip_step(Input& input) {
+  std::vector<std::string> tags;
+  for (const std::string& tag : {calls_->call_end, calls_->section_end})
+    if (!tag.empty()) tags.push_back(tag);
+  const TagMatch match = find_tag(input.text, input.at, tags, input.ended);
+  raw_begin_ = input.at = match.at;
+  if (match.tag == TagMatch::kNone) return false;
   mode_ = Mode::kBetween;
   return true;
 }

@@ -29,6 +29,7 @@ class AnswerState {
     kHeader,   ///< Of a message with a channel.
     kBetween,  ///< In a section, outside of calls.
     kCall,
+    kSkip,  ///< In a call that was completed, up to its end.
   };
 
   bool step(Input& input);
@@ -38,6 +39,7 @@ class AnswerState {
   bool between_step(Input& input);
   bool between_objects_step(Input& input, bool& decided);
   bool call_step(Input& input);
+  bool skip_step(Input& input);
 
   /// The opener has been read: what stands behind it says which of the formats that begin so it is.
   bool choose_format(const Input& input);

@@ -57,27 +57,73 @@ Grammar until(std::string_view closing) {
   return Grammar::sequence({Grammar::until(tag), Grammar::literal(closing.substr(behind))});
 }
 
-Grammar schema_of(const std::string& schema, const Tool& tool) {
-  try {
-    return Grammar::json_schema(schema);
-  } catch (const Error& error) {
-    throw Error(error.code(), "the parameters of the function \"" + tool.name + "\": " + error.what());
-  }
-}
-
-Grammar arguments_of(const Tool& tool) {
-  return tool.parameters.empty() ? Grammar::json_object() : schema_of(tool.parameters, tool);
-}
-
 std::string json_string(std::string_view text) {
   std::string json = "\"";
   append_escaped(json, text);
   return json + '"';
 }
 
+constexpr int kMostParameters = 64;  // Of functions whose parameters are not known.
+
+/// Writes the schemas of functions. All schemas of a request share one budget.
+class ArgumentWriter {
+ public:
+  ArgumentWriter(bool hold, std::vector<std::string>& warnings) : hold_(hold), warnings_(warnings) {}
+
+  Grammar arguments(const Tool& tool) {
+    if (!tool.schema) return Grammar::json_object();
+    const auto write = [&](const JsonSchemaOptions& options) { return tool.schema->whole(budget_, options); };
+    return held(tool, write, [] { return Grammar::json_object(); });
+  }
+  Grammar json(const Tool& tool, const ToolParameter& parameter) {
+    const auto write = [&](const JsonSchemaOptions& options) {
+      return tool.schema->json(parameter, budget_, options);
+    };
+    return held(tool, write, [] { return Grammar::json_schema("{}"); });
+  }
+  /// A value that is_text, up to `end`.
+  Grammar text(const Tool& tool, const ToolParameter& parameter, std::string_view end) {
+    const auto write = [&](const JsonSchemaOptions& options) {
+      return tool.schema->bare(parameter, end, budget_, options);
+    };
+    return held(tool, write,
+                [&] { return Grammar::free_text({{std::string(end), Grammar::literal("")}}, 0, 0); });
+  }
+  /// The arguments are more than a list of properties, in a format that can be held to a list only.
+  void leave_open(const Tool& tool) {
+    if (tool.schema)
+      leave_free(tool, "the schema is no plain list of properties, which the model's format for calls needs");
+  }
+
+ private:
+  template <typename Write, typename Free>
+  Grammar held(const Tool& tool, const Write& write, const Free& free) {
+    if (!hold_ && !tool.strict) return free();
+    std::vector<std::string> notes;
+    try {
+      Grammar grammar = write({.left_free = tool.strict ? nullptr : &notes});
+      for (const std::string& note : notes) leave_free(tool, note);
+      return grammar;
+    } catch (const Error& error) {
+      leave_free(tool, error.what());
+      return free();
+    }
+  }
+  void leave_free(const Tool& tool, const std::string& why) {
+    const std::string message = "the parameters of the function \"" + tool.name + "\": " + why;
+    if (tool.strict) throw ToolSchemaError(tool.index, message + " (the function is \"strict\")");
+    if (std::find(warnings_.begin(), warnings_.end(), message) == warnings_.end())
+      warnings_.push_back(message);
+  }
+
+  const bool hold_;
+  std::vector<std::string>& warnings_;
+  grammar::Budget budget_{GrammarLimits{}};
+};
+
 class CallGrammar {
  public:
-  explicit CallGrammar(const CallFormat& format) : format_(format) {}
+  CallGrammar(const CallFormat& format, ArgumentWriter& writer) : format_(format), writer_(writer) {}
 
   /// Between the opening tag of a call and its closing one.
   Grammar call(const Tool& tool) const {
@@ -108,7 +154,7 @@ class CallGrammar {
     }
     parts.push_back(Grammar::literal(json_string(format_.name_key) + ": " + json_string(tool.name) + ", " +
                                      json_string(format_.arguments_key) + ": "));
-    parts.push_back(arguments_of(tool));
+    parts.push_back(writer_.arguments(tool));
     if (has_id && !format_.id_first) {
       parts.push_back(Grammar::literal(", " + json_string(format_.id_key) + ": \""));
       parts.push_back(id);
@@ -130,35 +176,32 @@ class CallGrammar {
       parts.push_back(Grammar::regex("[0-9]{1,4}"));
     }
     parts.push_back(written(format_.name_end));
-    parts.push_back(arguments_of(tool));
+    parts.push_back(writer_.arguments(tool));
     return Grammar::sequence(std::move(parts));
   }
 
   Grammar value(const Tool& tool, const ToolParameter& parameter) const {
-    if (!parameter.text)
-      return Grammar::sequence({schema_of(parameter.schema, tool), written(format_.value_end)});
-    if (!parameter.choices) return until(format_.value_end);
-    // Of strings with further keywords enum is held; others are held in JSON only.
-    const nlohmann::json schema = nlohmann::json::parse(parameter.schema);
-    if (!schema.contains("enum")) return until(format_.value_end);
-    std::vector<Grammar> all;
-    for (const nlohmann::json& choice : schema["enum"])
-      all.push_back(Grammar::literal(choice.get<std::string>()));
-    return Grammar::sequence({Grammar::choice(std::move(all)), written(format_.value_end)});
+    return Grammar::sequence({is_text(parameter) ? writer_.text(tool, parameter, trimmed(format_.value_end))
+                                                 : writer_.json(tool, parameter),
+                              written(format_.value_end)});
+  }
+
+  Grammar any_parameters() const {
+    Grammar one = Grammar::sequence({written(format_.key_begin), Grammar::regex("[a-zA-Z0-9_.-]{1,64}"),
+                                     written(format_.key_end + format_.text_kind + format_.value_begin),
+                                     until(format_.value_end)});
+    return Grammar::repeat(std::move(one), 0, kMostParameters);
   }
 
   Grammar parameters(const Tool& tool) const {
     std::vector<Grammar> parts = {written(format_.name_prefix + tool.name + format_.name_end)};
-    if (tool.parameters.empty() || tool.open) {
-      parts.push_back(Grammar::repeat(
-          Grammar::sequence({written(format_.key_begin), Grammar::regex("[a-zA-Z0-9_.-]{1,64}"),
-                             written(format_.key_end + format_.text_kind + format_.value_begin),
-                             until(format_.value_end)}),
-          0, -1));
+    if (!tool.schema || tool.open) {
+      writer_.leave_open(tool);
+      parts.push_back(any_parameters());
       return Grammar::sequence(std::move(parts));
     }
     for (const ToolParameter& parameter : tool.properties) {
-      const std::string& kind = parameter.text ? format_.text_kind : format_.other_kind;
+      const std::string& kind = is_text(parameter) ? format_.text_kind : format_.other_kind;
       Grammar whole = Grammar::sequence(
           {written(format_.key_begin + parameter.name + format_.key_end + kind + format_.value_begin),
            value(tool, parameter)});
@@ -167,19 +210,27 @@ class CallGrammar {
     return Grammar::sequence(std::move(parts));
   }
 
+  Grammar entry(const Tool& tool, const ToolParameter& parameter, std::string_view equals) const {
+    Grammar key = Grammar::literal(parameter.name + std::string(equals));
+    if (format_.quote.empty() || parameter.types != grammar::kStringBit)
+      return Grammar::sequence({std::move(key), writer_.json(tool, parameter)});
+    return Grammar::sequence({std::move(key), Grammar::tag(format_.quote),
+                              writer_.text(tool, parameter, format_.quote), Grammar::tag(format_.quote)});
+  }
+
   /// key=value, key=value: the required ones first, so that commas are certain.
   Grammar listed(const Tool& tool, std::string_view begin, std::string_view equals, std::string_view comma,
                  std::string_view end) const {
-    const auto entry = [&](const ToolParameter& parameter) {
-      const std::string key = parameter.name + std::string(equals);
-      if (!format_.quote.empty() && parameter.text && !parameter.choices) {
-        return Grammar::sequence(
-            {Grammar::literal(key), Grammar::tag(format_.quote), Grammar::until(format_.quote)});
-      }
-      return Grammar::sequence({Grammar::literal(key), schema_of(parameter.schema, tool)});
-    };
+    if (!tool.schema || tool.open) {
+      writer_.leave_open(tool);
+      Grammar any = Grammar::sequence({Grammar::regex("[a-zA-Z_][a-zA-Z0-9_]{0,63}"),
+                                       Grammar::literal(equals), Grammar::json_schema("{}")});
+      return Grammar::sequence(
+          {written(begin), optional(Grammar::list(std::move(any), Grammar::literal(comma), kMostParameters)),
+           Grammar::literal(end)});
+    }
     const auto followed = [&](const ToolParameter& parameter) {
-      return Grammar::sequence({Grammar::literal(comma), entry(parameter)});
+      return Grammar::sequence({Grammar::literal(comma), entry(tool, parameter, equals)});
     };
     std::vector<const ToolParameter*> all;
     for (const bool required : {true, false}) {
@@ -192,7 +243,7 @@ class CallGrammar {
     // Any of the optional ones may be the first, if no other is.
     std::vector<Grammar> lists;
     for (std::size_t first = 0; first < (n_required > 0 ? 1 : all.size()); ++first) {
-      std::vector<Grammar> parts = {entry(*all[first])};
+      std::vector<Grammar> parts = {entry(tool, *all[first], equals)};
       for (std::size_t i = first + 1; i < all.size(); ++i) {
         parts.push_back(i < n_required ? followed(*all[i]) : optional(followed(*all[i])));
       }
@@ -208,43 +259,54 @@ class CallGrammar {
   }
 
   const CallFormat& format_;
+  ArgumentWriter& writer_;
 };
 
 /// Grammars of whole answers.
 class AnswerGrammar {
  public:
   AnswerGrammar(const Format& format, const std::vector<Tool>& tools, const ChatTurn& turn,
-                ReasoningState reasoning)
-      : format_(format), tools_(tools), turn_(turn), reasoning_(reasoning) {}
+                ReasoningState reasoning, std::vector<std::string>& warnings)
+      : format_(format),
+        tools_(tools),
+        turn_(turn),
+        reasoning_(reasoning),
+        writer_(turn.hold_arguments, warnings) {}
 
   /// Calls and nothing else, from the opening tag on or behind its first tag.
-  Grammar calls(bool opened) const {
+  Grammar calls(bool opened, int most) {
     if (format_.channels) return channel_call();
     const CallFormat& format = format_.calls.front();
-    const CallGrammar grammar(format);
+    const CallGrammar grammar(format, writer_);
     std::vector<Grammar> choices;
     for (const Tool& tool : tools_) choices.push_back(grammar.call(tool));
-    const Grammar one = Grammar::sequence({Grammar::choice(std::move(choices)), written(format.call_end)});
+    Grammar one = Grammar::sequence({Grammar::choice(std::move(choices)), written(format.call_end)});
     const bool tagged = !format_.bare_object || opened;
     const std::string opener = tagged ? format.section_begin + format.call_begin : format.call_begin;
-    std::vector<Grammar> parts = {written(opened ? opener.substr(first_tag().size()) : opener), one};
-    if (turn_.parallel_tool_calls) {
-      parts.push_back(
-          Grammar::repeat(Grammar::sequence({written(format.separator + format.call_begin), one}), 0, -1));
-    }
+    std::vector<Grammar> parts = {written(opened ? opener.substr(first_tag().size()) : opener)};
+    parts.push_back(Grammar::list(std::move(one), written(format.separator + format.call_begin), most));
     if (tagged) parts.push_back(written(format.section_end));
     return Grammar::sequence(std::move(parts));
   }
 
-  /// Text that is held to the schemas where it calls.
-  Grammar free_with_calls() const {
+  /// A forced call is one, unless the client asks for more. A named function is called once.
+  int most_calls() const {
+    if (turn_.tool_choice == ToolChoice::kNamed) return 1;
+    const bool several = turn_.parallel_tool_calls.value_or(turn_.tool_choice == ToolChoice::kAuto);
+    return several ? ChatTurn::kMostCalls : 1;
+  }
+
+  /// Text that is held to the schemas where it calls: one section of calls, or calls without a section.
+  Grammar free_with_calls() {
     if (format_.channels) return Grammar::choice({channel_call(), channel_text(Grammar::free_text({}))});
-    if (format_.bare_object) {
-      return Grammar::choice({Grammar::regex("([ \\n]*[^ \\n{][\\s\\S]*)?"), calls(false)});
-    }
-    std::vector<std::pair<std::string, Grammar>> tags = {{first_tag(), calls(true)}};
+    const int most = most_calls();
+    if (format_.bare_object)
+      return Grammar::choice({Grammar::regex("([ \\n]{0,8}[^ \\n{][\\s\\S]*)?"), calls(false, most)});
+    const bool sections = !format_.calls.front().section_begin.empty();
+    std::vector<std::pair<std::string, Grammar>> tags = {{first_tag(), calls(true, sections ? most : 1)}};
     for (const std::string& wrapper : format_.wrappers) tags.emplace_back(wrapper, Grammar::literal(""));
-    return Grammar::free_text(std::move(tags));
+    return Grammar::free_text(std::move(tags), 0,
+                              (sections ? 1 : most) + static_cast<int>(format_.wrappers.size()));
   }
 
   Grammar content(const Grammar& grammar) const {
@@ -276,13 +338,13 @@ class AnswerGrammar {
     return end > 0 ? opener.substr(0, end) : opener;
   }
 
-  Grammar channel_call() const {
+  Grammar channel_call() {
     std::vector<Grammar> choices;
     for (const Tool& tool : tools_) {
       // The token that ends the call ends the answer, too.
       choices.push_back(Grammar::sequence(
           {written("<|channel|>commentary to=functions." + tool.name + " <|constrain|>json<|message|>"),
-           arguments_of(tool)}));
+           writer_.arguments(tool)}));
     }
     return Grammar::choice(std::move(choices));
   }
@@ -294,28 +356,31 @@ class AnswerGrammar {
   const std::vector<Tool>& tools_;
   const ChatTurn& turn_;
   ReasoningState reasoning_;
+  ArgumentWriter writer_;
 };
 
 }  // namespace
 
 std::optional<Grammar> answer_grammar(const Format& format, const std::vector<Tool>& tools,
-                                      const ChatTurn& turn, ReasoningState reasoning) {
-  const AnswerGrammar grammar(format, tools, turn, reasoning);
+                                      const ChatTurn& turn, ReasoningState reasoning,
+                                      std::vector<std::string>& warnings) {
+  AnswerGrammar grammar(format, tools, turn, reasoning, warnings);
   if (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed) {
-    return grammar.behind_reasoning(grammar.calls(false));
+    return grammar.behind_reasoning(grammar.calls(false, grammar.most_calls()));
   }
   if (turn.content_grammar) {
     Grammar content = grammar.content(*turn.content_grammar);
     if (tools.empty()) return grammar.behind_reasoning(std::move(content));
-    return grammar.behind_reasoning(Grammar::choice({std::move(content), grammar.calls(false)}));
+    return grammar.behind_reasoning(
+        Grammar::choice({std::move(content), grammar.calls(false, grammar.most_calls())}));
   }
   if (std::none_of(tools.begin(), tools.end(), [](const Tool& tool) { return tool.strict; }))
     return std::nullopt;
   std::vector<Tool> held = tools;
   for (Tool& tool : held) {
-    if (!tool.strict) tool = {.name = tool.name};
+    if (!tool.strict) tool = {.name = tool.name, .index = tool.index};
   }
-  const AnswerGrammar strict(format, held, turn, reasoning);
+  AnswerGrammar strict(format, held, turn, reasoning, warnings);
   return strict.behind_reasoning(strict.free_with_calls());
 }
 

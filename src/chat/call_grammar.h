@@ -12,9 +12,11 @@ namespace weft::chat {
 /// How an answer begins, as far as its prompt says.
 enum class ReasoningState { kNone, kPossible, kOpen };
 
-/// Nothing where the answer is free. `tools` are those that may be called. Throws Error kInvalidArgument for
-/// schemas of arguments that are none, and for what is strict and cannot be held.
+/// The grammar of a response; nothing where it is not constrained. It may call `tools`. Keywords of schemas
+/// that are not strict and cannot be enforced are appended to `warnings`. Throws ToolSchemaError for those of
+/// strict functions.
 std::optional<Grammar> answer_grammar(const Format& format, const std::vector<Tool>& tools,
-                                      const ChatTurn& turn, ReasoningState reasoning);
+                                      const ChatTurn& turn, ReasoningState reasoning,
+                                      std::vector<std::string>& warnings);
 
 }  // namespace weft::chat

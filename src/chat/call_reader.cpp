@@ -31,6 +31,34 @@ char32_t hex(std::string_view digits) {
   return code;
 }
 
+/// Reports more of an object. A comma is held until the next member begins, which may not be JSON.
+void tell_object(const JsonScanner& scanner, std::string& object, CallEvents& out) {
+  const std::size_t n = scanner.is_after_comma() ? object.rfind(',') : object.size();
+  out.arguments(std::string_view(object).substr(0, n));
+  object.erase(0, n);
+}
+
+/// The type of a JSON value, as TypeBit.
+unsigned json_type(std::string_view json) {
+  switch (json.front()) {
+    case '{':
+      return grammar::kObjectBit;
+    case '[':
+      return grammar::kArrayBit;
+    case '"':
+      return grammar::kStringBit;
+    case 't':
+    case 'f':
+      return grammar::kBoolBit;
+    case 'n':
+      return grammar::kNullBit;
+    default:
+      // 3.0 is an integer, too.
+      return json.find_first_of(".eE") == json.npos ? grammar::kIntegerBit
+                                                    : grammar::kNumberBit | grammar::kIntegerBit;
+  }
+}
+
 /// A string or number that the scanner has seen, without quotes and escapes.
 std::string plain_text(std::string_view json) {
   json = trimmed(json);
@@ -151,13 +179,21 @@ bool ObjectCall::value_ended(const CallContext& context) {
 /// Tells what is known, once a name and arguments are.
 void ObjectCall::tell_arguments(CallEvents& out) {
   if (name_.empty() || !has_arguments_) return;
+  // A brace alone may still be the beginning of something else.
+  if (streams_ && !told_ && trimmed(value_).size() < 2) return;
   if (!told_) out.begin(name_, id_);
   told_ = true;
   out.arguments(arguments_);
   arguments_.clear();
-  if (!streams_) return;
-  out.arguments(value_);
-  value_.clear();
+  if (streams_) tell_object(scanner_, value_, out);
+}
+
+void ObjectCall::complete(CallEvents& out) {
+  if (streams_) {
+    scanner_.complete(value_);
+    out.arguments(value_);
+  }
+  out.end();
 }
 
 Progress ObjectCall::object_ended(CallEvents& out) {
@@ -294,18 +330,15 @@ Progress NamedCall::read(Input& input, const CallContext& context, CallEvents& o
       return Progress::kDone;
     }
   }
-  std::string piece;
   Progress progress = Progress::kMore;
   while (progress == Progress::kMore && !input.empty()) {
     const char c = input.text[input.at];
-    if (!told_ && is_space(c)) {
+    if (object_.empty() && !told_ && c != '{' && !is_space(c)) return Progress::kFailed;
+    if (object_.empty() && !told_ && is_space(c)) {
       ++input.at;
       continue;
     }
-    if (!told_ && c != '{') return Progress::kFailed;
-    if (!told_) out.begin(name_, id_);
-    told_ = true;
-    const Step step = scanner_.feed(c, piece);
+    const Step step = scanner_.feed(c, object_);
     if (step == Step::kBad) {
       progress = Progress::kFailed;
     } else {
@@ -313,9 +346,20 @@ Progress NamedCall::read(Input& input, const CallContext& context, CallEvents& o
       if (step == Step::kDone) progress = Progress::kDone;
     }
   }
-  out.arguments(piece);
+  // A brace alone may still be the beginning of something else.
+  if (!told_ && trimmed(object_).size() > 1) {
+    out.begin(name_, id_);
+    told_ = true;
+  }
+  if (told_) tell_object(scanner_, object_, out);
   if (progress == Progress::kDone) out.end();
   return progress == Progress::kMore && input.ended ? Progress::kFailed : progress;
+}
+
+void NamedCall::complete(CallEvents& out) {
+  scanner_.complete(object_);
+  out.arguments(object_);
+  out.end();
 }
 
 // ParameterCall
@@ -352,12 +396,37 @@ void ParameterCall::tell(std::string_view json, CallEvents& out) {
   out.arguments(scratch_);
 }
 
+void ParameterCall::complete(CallEvents& out) {
+  scratch_.clear();
+  check_.complete(scratch_);
+  out.arguments(scratch_);
+  out.end();
+}
+
 void ParameterCall::value_begins(const CallContext& context) {
   const Tool* tool = find_tool(*context.tools, name_);
   const ToolParameter* parameter = tool ? find_parameter(*tool, key_) : nullptr;
-  mode_ = parameter && parameter->text ? Mode::kText : Mode::kOther;
+  types_ = parameter ? parameter->types : static_cast<unsigned>(grammar::kAllTypes);
+  // DeepSeek's models say it themselves, which decides where the schema allows both.
+  const std::string_view text_kind = trimmed(context.format->text_kind);
+  if (!text_kind.empty() && trimmed(part_) == text_kind && (types_ & grammar::kStringBit) != 0)
+    types_ = grammar::kStringBit;
+  mode_ = (types_ & ~grammar::kNullBit) == grammar::kStringBit ? Mode::kText : Mode::kOther;
   part_.clear();
   value_is_empty_ = true;
+}
+
+/// The value if it is JSON of a type that the parameter may have, else the value as a JSON string.
+std::string ParameterCall::value_json(const CallFormat& format) const {
+  const std::string_view value = trimmed(part_);
+  const bool may_be_text = (types_ & grammar::kStringBit) != 0;
+  if (is_json(value) && (!may_be_text || (types_ & json_type(value)) != 0)) return std::string(value);
+  std::string json = "\"";
+  std::string_view text = part_;
+  if (format.padded && text.starts_with('\n')) text.remove_prefix(1);
+  if (format.padded && text.ends_with('\n')) text.remove_suffix(1);
+  append_escaped(json, text);
+  return json + '"';
 }
 
 /// Between parameters: a key or the call's end.
@@ -431,18 +500,11 @@ Progress ParameterCall::step(Input& input, const CallContext& context, CallEvent
   const bool found = take_until(input, {format.value_end}, std::string::npos) == Found::kYes;
   if (mode_ == Mode::kOther) {
     if (!found) return Progress::kMore;
-    std::string json;
-    if (const std::string_view value = trimmed(part_); is_json(value)) {
-      json = value;
-    } else {
-      json = '"';
-      std::string_view text = part_;
-      if (format.padded && text.starts_with('\n')) text.remove_prefix(1);
-      if (format.padded && text.ends_with('\n')) text.remove_suffix(1);
-      append_escaped(json, text);
-      json += '"';
-    }
-    tell(json, out);
+    tell(value_json(format), out);
+  } else if (value_is_empty_ && (types_ & grammar::kNullBit) != 0 &&
+             std::string_view("null").starts_with(trimmed(part_)) && !(found && trimmed(part_) != "null")) {
+    if (!found) return Progress::kMore;
+    tell("null", out);
   } else {
     // A line break at the value's beginning and end belongs to the format; the last one waits for the tag.
     std::string json = value_is_empty_ && !part_.empty() ? "\"" : "";

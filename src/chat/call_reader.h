@@ -1,6 +1,9 @@
 #pragma once
 // Reads one call of a tool, from where its opening tag ends, while it is being written. A reader is a value:
 // it can be copied at any time. It never goes back, so a text is read once.
+//
+// A reader reports a call when it knows the name and the beginning of the arguments. complete() ends a
+// reported call whose arguments are not JSON, so that each reported call is whole.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -49,6 +52,7 @@ class ObjectCall {
   /// one.
   explicit ObjectCall(bool certain) : certain_(certain) {}
   Progress read(Input& input, const CallContext& context, CallEvents& out);
+  void complete(CallEvents& out);
 
  private:
   enum class Mode { kOpen, kFirstKey, kKeyFollows, kKey, kColon, kValueFollows, kValue, kAfterValue };
@@ -81,6 +85,7 @@ class NamedCall {
   /// The name is known, only the arguments follow.
   explicit NamedCall(std::string name) : name_(std::move(name)), in_header_(false) {}
   Progress read(Input& input, const CallContext& context, CallEvents& out);
+  void complete(CallEvents& out);
 
  private:
   bool read_header(const CallFormat& format);
@@ -90,12 +95,14 @@ class NamedCall {
   bool in_header_ = true;
   bool told_ = false;
   JsonScanner scanner_ = {};
+  std::string object_ = {};  ///< The part of the arguments that is not reported yet.
 };
 
 /// A name, and each argument between tags.
 class ParameterCall {
  public:
   Progress read(Input& input, const CallContext& context, CallEvents& out);
+  void complete(CallEvents& out);
 
  private:
   enum class Mode { kName, kNext, kKey, kBeforeValue, kText, kOther };
@@ -104,6 +111,7 @@ class ParameterCall {
   Found take_until(Input& input, const std::vector<std::string>& tags, std::size_t most);
   Progress next(Input& input, const CallContext& context, CallEvents& out);
   void value_begins(const CallContext& context);
+  std::string value_json(const CallFormat& format) const;
   void tell(std::string_view json, CallEvents& out);
 
   Mode mode_ = Mode::kName;
@@ -111,6 +119,7 @@ class ParameterCall {
   std::string name_ = {}, key_ = {};
   int n_parameters_ = 0;
   bool value_is_empty_ = true;
+  unsigned types_ = 0;      ///< TypeBit: the types that the value may have.
   JsonScanner check_ = {};  ///< What is told is JSON, whatever bytes the model wrote.
   bool broken_ = false;     ///< It would be none: nothing more is told, and the call has no end.
   std::string scratch_ = {};
@@ -120,6 +129,7 @@ class ParameterCall {
 class WholeCalls {
  public:
   Progress read(Input& input, const CallContext& context, CallEvents& out);
+  void complete(CallEvents&) {}  // Told when they are whole.
 
  private:
   std::string text_ = {};

@@ -156,7 +156,8 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
                          : has_reasoning() && !impl.format.reasoning_end.empty()
                              ? chat::ReasoningState::kPossible
                              : chat::ReasoningState::kNone;
-  if (!continues) opening.grammar = chat::answer_grammar(impl.format, callable, turn, reasoning);
+  if (!continues)
+    opening.grammar = chat::answer_grammar(impl.format, callable, turn, reasoning, opening.warnings);
   opening.reader.state_ = std::make_unique<AnswerReader::State>(AnswerReader::State{chat::AnswerState(
       std::make_shared<const chat::AnswerFormat>(impl.format, std::move(tools), calls, reasons))});
   opening.stop = impl.format.stop;

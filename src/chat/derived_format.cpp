@@ -27,7 +27,8 @@ std::size_t common_suffix(std::string_view a, std::string_view b) {
 
 Tool probe_tool(std::string_view name) {
   Tool tool{.name = std::string(name)};
-  tool.properties = {{.name = std::string(kKey), .text = true}, {.name = std::string(kNumber)}};
+  tool.properties = {{.name = std::string(kKey), .types = grammar::kStringBit},
+                     {.name = std::string(kNumber)}};
   return tool;
 }
 

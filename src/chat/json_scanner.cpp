@@ -84,6 +84,18 @@ JsonScanner::Step JsonScanner::in_string(char c, std::string& out) {
   return Step::kMore;
 }
 
+// `out` ends with the escape.
+JsonScanner::Step JsonScanner::mend_escape(char c, std::string& out) {
+  out.pop_back();
+  mode_ = Mode::kString;
+  if (c == '\'') {
+    out += "u0027";
+    return Step::kMore;
+  }
+  out += '\\';
+  return in_string(c, out);
+}
+
 JsonScanner::Step JsonScanner::in_hex(char c) {
   const std::uint32_t digit = is_digit(c)            ? static_cast<std::uint32_t>(c - '0')
                               : c >= 'a' && c <= 'f' ? static_cast<std::uint32_t>(c - 'a' + 10)
@@ -162,7 +174,7 @@ JsonScanner::Step JsonScanner::read(char c, std::string& out) {
     case Mode::kEscape: {
       if (wants_low_surrogate_ && c != 'u') return Step::kBad;
       constexpr std::string_view kEscapes = "\"\\/bfnrtu";
-      if (kEscapes.find(c) == kEscapes.npos) return Step::kBad;
+      if (kEscapes.find(c) == kEscapes.npos) return mend_escape(c, out);
       mode_ = c == 'u' ? Mode::kHex : Mode::kString;
       n_hex_ = 0;
       code_ = 0;
@@ -216,6 +228,27 @@ JsonScanner::Step JsonScanner::read(char c, std::string& out) {
     default:
       return value_begins(c);
   }
+}
+
+void JsonScanner::complete(std::string& out) const {
+  const bool in_text = mode_ == Mode::kString || mode_ == Mode::kEscape || mode_ == Mode::kHex;
+  const bool in_list = !in_object_.empty() && !in_object_.back();
+  if (mode_ == Mode::kEscape) out += '\\';
+  if (mode_ == Mode::kHex) out.append(static_cast<std::size_t>(4 - n_hex_), '0');
+  if (in_text) out += '"';
+  if (mode_ == Mode::kKey || (mode_ == Mode::kValue && in_list)) {
+    out.resize(out.rfind(','));
+  } else if (in_text ? string_is_key_ : mode_ == Mode::kColon) {
+    out += ":null";
+  } else if (mode_ == Mode::kValue) {
+    out += "null";
+  } else if (mode_ == Mode::kMinus || mode_ == Mode::kPoint || mode_ == Mode::kExponentSign ||
+             mode_ == Mode::kExponentFirst) {
+    out += '0';
+  } else if (mode_ == Mode::kLiteral) {
+    out += literal_;
+  }
+  for (auto object = in_object_.rbegin(); object != in_object_.rend(); ++object) out += *object ? '}' : ']';
 }
 
 bool JsonScanner::whole_at_end() const {

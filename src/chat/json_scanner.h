@@ -19,8 +19,16 @@ class JsonScanner {
   /// Appends the byte to `out` where it belongs to the value, so not after kDoneBefore and kBad. A control
   /// character in a string, which models write and JSON forbids, is appended as its escape.
   Step feed(char c, std::string& out);
+  /// The text has ended within the value: makes `out`, which feed() has written, a whole one. A comma at its
+  /// end is dropped, and what lacks a value gets null.
+  void complete(std::string& out) const;
   /// The text has ended: whether the value is whole, as only a number can be without kDone.
   bool whole_at_end() const;
+
+  /// A comma was read, and not yet what follows it.
+  bool is_after_comma() const {
+    return mode_ == Mode::kKey || (mode_ == Mode::kValue && !in_object_.empty() && !in_object_.back());
+  }
 
   static constexpr std::size_t kMaxDepth = 100;
 
@@ -50,6 +58,8 @@ class JsonScanner {
   Step value_begins(char c);
   Step value_ended();
   Step in_string(char c, std::string& out);
+  /// An escape that JSON does not have: "\d" becomes "\\d", "\'" an apostrophe.
+  Step mend_escape(char c, std::string& out);
   Step in_hex(char c);
   Step in_number(char c);
   Step after_value(char c);

@@ -11,66 +11,22 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kMaxNameBytes = 128;
-/// Of the schemas of a tool's parameters, each with the definitions that it needs.
-constexpr std::size_t kMaxSchemaBytes = std::size_t{8} << 20;
+/// Of the schema of a tool's arguments. The request is smaller.
+constexpr std::size_t kMaxSchemaBytes = std::size_t{1} << 30;
 
-/// Whether a schema allows strings only. `more` says that it also says which.
-bool is_text(const ordered_json& schema, bool& more) {
-  if (!schema.is_object()) return false;
-  const auto type = schema.find("type");
-  const auto choices = schema.find("enum");
-  const auto is_string = [](const ordered_json& value) { return value.is_string(); };
-  if (choices != schema.end()) {
-    more = true;
-    return choices->is_array() && std::all_of(choices->begin(), choices->end(), is_string);
-  }
-  for (const char* keyword :
-       {"const", "pattern", "format", "minLength", "maxLength", "$ref", "anyOf", "oneOf", "allOf"}) {
-    if (schema.contains(keyword)) more = true;
-  }
-  return type != schema.end() && *type == "string";
-}
-
-void read_properties(Tool& tool, const ordered_json& schema) {
-  for (const char* keyword : {"anyOf", "oneOf", "allOf", "$ref", "patternProperties", "if", "not"}) {
-    if (schema.contains(keyword)) tool.open = true;
-  }
-  const auto properties = schema.find("properties");
-  if (properties == schema.end() || !properties->is_object()) {
-    tool.open = true;
-    return;
-  }
-  std::vector<std::string> required;
-  if (const auto names = schema.find("required"); names != schema.end() && names->is_array()) {
-    for (const ordered_json& name : *names) {
-      if (name.is_string()) required.push_back(name.get<std::string>());
-    }
-  }
-  std::sort(required.begin(), required.end());
-  std::size_t n_bytes = 0;
-  for (const auto& [name, property] : properties->items()) {
-    ToolParameter parameter{.name = name};
-    parameter.text = is_text(property, parameter.choices);
-    parameter.required = std::binary_search(required.begin(), required.end(), name);
-    ordered_json whole = property;
-    if (whole.is_object() && whole.dump().find("\"$ref\"") != std::string::npos) {
-      for (const char* definitions : {"$defs", "definitions"}) {
-        if (schema.contains(definitions)) whole[definitions] = schema[definitions];
-      }
-    }
-    parameter.schema = whole.dump();
-    n_bytes += parameter.schema.size();
-    if (n_bytes > kMaxSchemaBytes) {
-      refuse("the parameters of the function \"" + tool.name +
-             "\" refer to definitions that are too large: with " +
-             "those that each property needs they have more than " + std::to_string(kMaxSchemaBytes) +
-             " bytes");
-    }
-    tool.properties.push_back(std::move(parameter));
+/// A schema that takes too long to look through is as open as one without properties.
+void read_properties(Tool& tool, grammar::Budget& budget) {
+  tool.open = true;
+  try {
+    grammar::SchemaProperties found = tool.schema->properties(budget);
+    tool.properties = std::move(found.all);
+    tool.open = !found.complete;
+  } catch (const grammar::OverBudget&) {
   }
 }
 
-Tool read_tool(const ordered_json& item, const std::string& where) {
+Tool read_tool(const ordered_json& item, std::size_t index, grammar::Budget& budget) {
+  const std::string where = "tools[" + std::to_string(index) + "]";
   if (!item.is_object()) refuse(where + " must be an object {\"type\": \"function\", \"function\": {...}}");
   if (!item.contains("type") || item["type"] != "function") {
     refuse(where + ".type must be \"function\": other tools cannot be called here");
@@ -79,7 +35,7 @@ Tool read_tool(const ordered_json& item, const std::string& where) {
     refuse(where + ".function must be an object with the function's name, description and parameters");
   }
   const ordered_json& function = item["function"];
-  Tool tool;
+  Tool tool{.index = index};
   if (!function.contains("name") || !function["name"].is_string())
     refuse(where + ".function.name must be a string");
   tool.name = function["name"].get<std::string>();
@@ -97,8 +53,9 @@ Tool read_tool(const ordered_json& item, const std::string& where) {
   }
   if (const auto schema = function.find("parameters"); schema != function.end() && !schema->is_null()) {
     if (!schema->is_object()) refuse(where + ".function.parameters must be a JSON schema, an object");
-    tool.parameters = schema->dump();
-    read_properties(tool, *schema);
+    tool.schema = std::make_shared<const grammar::SchemaDocument>(
+        schema->dump(), GrammarLimits{.source_bytes = kMaxSchemaBytes});
+    read_properties(tool, budget);
   }
   return tool;
 }
@@ -110,9 +67,8 @@ std::vector<Tool> read_tools(std::string_view tools_json) {
   if (tools_json.empty()) return tools;
   const ordered_json all = parse_request_json(tools_json, "tools");
   if (!all.is_array()) refuse("tools must be an array");
-  for (const ordered_json& item : all) {
-    tools.push_back(read_tool(item, "tools[" + std::to_string(tools.size()) + "]"));
-  }
+  grammar::Budget budget(GrammarLimits{});
+  for (const ordered_json& item : all) tools.push_back(read_tool(item, tools.size(), budget));
   std::vector<std::string_view> names;
   for (const Tool& tool : tools) names.push_back(tool.name);
   std::sort(names.begin(), names.end());
@@ -120,6 +76,10 @@ std::vector<Tool> read_tools(std::string_view tools_json) {
     refuse("tools has two functions named \"" + std::string(*twice) + "\": give each a name of its own");
   }
   return tools;
+}
+
+bool is_text(const ToolParameter& parameter) {
+  return (parameter.types & ~grammar::kNullBit) == grammar::kStringBit;
 }
 
 const Tool* find_tool(const std::vector<Tool>& tools, std::string_view name) {

@@ -1,30 +1,31 @@
 #pragma once
 // The tools of a request, checked.
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "grammar/schema/schema_document.h"
+
 namespace weft::chat {
 
-struct ToolParameter {
-  std::string name = {};
-  std::string schema = {};  ///< JSON, with the definitions that it may refer to.
-  bool required = false;
-  bool text = false;     ///< A string and nothing else.
-  bool choices = false;  ///< A string with an enum, a pattern or the like.
-};
+using ToolParameter = grammar::SchemaProperty;
 
 struct Tool {
   std::string name = {};
-  std::string parameters = {};  ///< JSON schema of the arguments; empty where the tool has none.
+  std::size_t index = 0;  ///< In the request's tools.
   bool strict = false;
-  std::vector<ToolParameter> properties = {};  ///< In the schema's order.
-  bool open = false;  ///< Other arguments than the properties are allowed, or the schema is more than a list.
+  std::shared_ptr<const grammar::SchemaDocument> schema = nullptr;  ///< Of the arguments; null: it has none.
+  std::vector<ToolParameter> properties = {};                       ///< In the schema's order.
+  bool open = false;  ///< The schema is more than a list of properties.
 };
 
 /// Throws Error kInvalidArgument, which names the tool, for what is no array of OpenAI's function tools.
 /// Empty for empty text.
 std::vector<Tool> read_tools(std::string_view tools_json);
+
+/// Whether its values are strings, or strings and null.
+bool is_text(const ToolParameter& parameter);
 
 const Tool* find_tool(const std::vector<Tool>& tools, std::string_view name);
 const ToolParameter* find_parameter(const Tool& tool, std::string_view name);

@@ -1,7 +1,5 @@
 #pragma once
 // What making one grammar may cost, counted while it is made.
-#include <time.h>
-
 #include <cstdint>
 #include <string>
 
@@ -14,41 +12,35 @@ namespace weft::grammar {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
-/// The processor's time of this thread: what others do on the machine does not count.
-inline double thread_ms() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
-}
+/// A limit was exceeded, whatever the source says.
+class OverBudget : public Error {
+ public:
+  explicit OverBudget(const std::string& message) : Error(ErrorCode::kInvalidArgument, message) {}
+};
 
-/// Used by one thread. Its members throw Error kInvalidArgument where a limit is exceeded.
+/// Used by one thread. Its members throw OverBudget where a limit is exceeded.
 class Budget {
  public:
-  explicit Budget(const GrammarLimits& limits)
-      : limits_(limits), deadline_ms_(thread_ms() + limits.compile_ms) {}
+  explicit Budget(const GrammarLimits& limits) : limits_(limits) {}
 
   const GrammarLimits& limits() const { return limits_; }
+  std::int64_t work() const { return work_; }
 
-  /// A unit of work. The clock is looked at now and then.
   void spend(std::int64_t work = 1) {
-    if ((work_ += work) < kWorkPerLook) return;
-    work_ = 0;
-    if (thread_ms() > deadline_ms_)
-      refuse("the grammar takes longer than " + std::to_string(static_cast<int>(limits_.compile_ms)) +
-             " ms to compile: use fewer alternatives, smaller repetitions or shorter patterns");
+    if ((work_ += work) > limits_.work)
+      throw OverBudget("the grammar takes more than " + std::to_string(limits_.work) +
+                       " steps: use fewer alternatives, smaller repetitions or shorter patterns");
   }
 
   void add_states(std::int64_t n) {
     spend(n);
     if ((states_ += n) > limits_.states)
-      refuse("the grammar has more than " + std::to_string(limits_.states) +
-             " states, repetitions written out: use smaller repetitions or fewer alternatives");
+      throw OverBudget("the grammar has more than " + std::to_string(limits_.states) +
+                       " states, repetitions written out: use smaller repetitions or fewer alternatives");
   }
 
  private:
-  static constexpr std::int64_t kWorkPerLook = 4096;
   GrammarLimits limits_;
-  double deadline_ms_;
   std::int64_t work_ = 0;
   std::int64_t states_ = 0;
 };

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxAutomatonBytes = std::size_t{40} << 20;
 constexpr std::size_t kMaxMaskBytes = std::size_t{18}
                                       << 20;  // With those of long tokens and the automaton 64 MiB.
-constexpr double kPrepareMs = 15.0;
+constexpr int kPreparedMasks = 8;
 
 }  // namespace
 
@@ -57,7 +57,7 @@ std::shared_ptr<const CompiledGrammar> GrammarCompiler::compile(const Grammar& g
                     " MiB, at most " + std::to_string(kMaxAutomatonBytes >> 20) +
                     " are allowed: use smaller repetitions or fewer alternatives");
   auto impl = std::make_shared<const CompiledGrammar::Impl>(impl_->table, std::move(automaton));
-  impl->program.short_masks.prepare(kPrepareMs);
+  impl->program.short_masks.prepare(kPreparedMasks);
   return std::shared_ptr<const CompiledGrammar>(new CompiledGrammar(std::move(impl)));
 }
 

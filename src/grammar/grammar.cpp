@@ -1,6 +1,7 @@
 // Grammars that are put together from others.
 #include "weft/grammar.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +19,13 @@ void check_tag(std::string_view text) {
   if (text.empty() || text.size() > kMaxTagBytes)
     grammar::refuse("a tag has " + std::to_string(text.size()) + " bytes; it must have 1 to " +
                     std::to_string(kMaxTagBytes));
+}
+
+/// A part that is written out several times: a rule of its own.
+grammar::NodeId as_rule(grammar::NodeId part, grammar::Builder& builder) {
+  const grammar::RuleId rule = builder.declare("repeated");
+  builder.define(rule, part);
+  return builder.rule(rule);
 }
 
 }  // namespace
@@ -58,7 +66,19 @@ Grammar Grammar::repeat(Grammar part, int least, int most) {
     grammar::refuse("a repetition of " + std::to_string(least) + " to " + std::to_string(most) +
                     " times: the second number must not be below the first");
   grammar::Builder builder;
-  const grammar::NodeId root = builder.repeat(builder.append(part.rules_->language), least, most);
+  grammar::NodeId node = builder.append(part.rules_->language);
+  if (std::max(least, most) > 1) node = as_rule(node, builder);
+  const grammar::NodeId root = builder.repeat(node, least, most);
+  return Grammar(std::make_shared<const Rules>(Rules{builder.finish(root)}));
+}
+
+Grammar Grammar::list(Grammar part, Grammar separator, int most) {
+  if (most < 1) grammar::refuse("a list of at most " + std::to_string(most) + " parts: it must have one");
+  if (most == 1) return part;
+  grammar::Builder builder;
+  const grammar::NodeId one = as_rule(builder.append(part.rules_->language), builder);
+  const grammar::NodeId more = builder.sequence({builder.append(separator.rules_->language), one});
+  const grammar::NodeId root = builder.sequence({one, builder.repeat(more, 0, most - 1)});
   return Grammar(std::make_shared<const Rules>(Rules{builder.finish(root)}));
 }
 
@@ -71,7 +91,7 @@ Grammar Grammar::free_text(std::vector<std::pair<std::string, Grammar>> tags, in
   for (const auto& [tag, part] : tags) {
     check_tag(tag);
     nodes.push_back(builder.tag(tag));
-    nodes.push_back(builder.append(part.rules_->language));
+    nodes.push_back(as_rule(builder.append(part.rules_->language), builder));
   }
   const grammar::NodeId root = builder.free_text(nodes, least, most);
   return Grammar(std::make_shared<const Rules>(Rules{builder.finish(root)}));

@@ -48,6 +48,7 @@ class Finder {
 
   void find_nodes() {
     std::vector<std::uint32_t> seen(language_.nodes.size(), 0xFFFFFFFF);
+    repeated_ = seen;
     std::vector<std::uint32_t> open = {static_cast<std::uint32_t>(n_rules_)};
     rules_[n_rules_].used = true;
     std::vector<NodeId> todo;
@@ -64,14 +65,32 @@ class Finder {
         rule.nodes.push_back(n);
         const Node& node = language_.nodes[n];
         if (node.kind == NodeKind::kRule) {
-          rule.callees.push_back(node.begin);
-          rules_[node.begin].users.push_back(id);
           if (!std::exchange(rules_[node.begin].used, true)) open.push_back(node.begin);
         } else if (has_children(node)) {
           for (const NodeId child : language_.children_of(node)) todo.push_back(child);
         }
       }
       std::sort(rule.nodes.begin(), rule.nodes.end());
+      find_uses(id);
+    }
+  }
+
+  /// A rule within a repetition that is written out is used more than once.
+  void find_uses(std::uint32_t id) {
+    Rule& rule = rules_[id];
+    for (auto n = rule.nodes.rbegin(); n != rule.nodes.rend(); ++n) {
+      const Node& node = language_.nodes[*n];
+      const bool repeated = repeated_[*n] == id;
+      if (node.kind == NodeKind::kRule) {
+        for (int i = 0; i < (repeated ? 2 : 1); ++i) {
+          rule.callees.push_back(node.begin);
+          rules_[node.begin].users.push_back(id);
+        }
+      } else if (has_children(node)) {
+        const bool repeats = node.kind == NodeKind::kRepeat && std::max(node.least, node.most) > 1;
+        if (repeated || repeats)
+          for (const NodeId child : language_.children_of(node)) repeated_[child] = id;
+      }
     }
   }
 
@@ -196,6 +215,7 @@ class Finder {
   const std::size_t n_rules_;
   std::vector<RuleFacts> facts_;
   std::vector<Rule> rules_;
+  std::vector<std::uint32_t> repeated_;  // Of each node: the rule in which it is repeated.
 };
 
 }  // namespace

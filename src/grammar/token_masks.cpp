@@ -4,8 +4,6 @@
 #include <bit>
 #include <string>
 
-#include "grammar/budget.h"
-
 namespace weft::grammar {
 namespace {
 
@@ -142,14 +140,14 @@ void TokenMasks::fill(const Configuration& from, Walker& walker, Stepper& steppe
   }
 }
 
-void TokenMasks::prepare(double ms) const {
-  const double deadline_ms = thread_ms() + ms;
-  for (StateId s = 0; s < automaton_.n_states(); ++s) {
+void TokenMasks::prepare(int most) const {
+  int n_made = 0;
+  for (StateId s = 0; s < automaton_.n_states() && n_made < most; ++s) {
     int n_bytes = 0;
     for (const ByteEdge& edge : automaton_.bytes_of(s)) n_bytes += edge.high - edge.low + 1;
-    if (n_bytes < kWideState) continue;
+    if (n_bytes < kWideState || masks_[classes_[s]]) continue;
     (void)of(s);
-    if (thread_ms() > deadline_ms) return;
+    ++n_made;
   }
 }
 

@@ -41,8 +41,8 @@ class TokenMasks {
   /// Sets the bits of all tokens that may follow, end tokens aside. `walker` belongs to the caller.
   void fill(const Configuration& from, Walker& walker, Stepper& stepper,
             std::span<std::uint32_t> allowed) const;
-  /// Makes masks that take long ahead, until `ms` have passed.
-  void prepare(double ms) const;
+  /// Makes at most `most` of the expensive masks in advance. Before other threads use the object.
+  void prepare(int most) const;
   std::size_t bytes() const;
 
  private:

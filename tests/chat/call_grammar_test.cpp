@@ -99,7 +99,9 @@ std::string written(const chat::Format& format, const std::vector<std::string>& 
 TEST(CallGrammar, RequiredCallsAreAllowedAsTheFormatWritesThem) {
   for (const chat::Format& format : chat::known_formats()) {
     const Chat chat = chat_of(format.name);
-    const ChatOpening opening = chat.open(turn_with(tools(false), ToolChoice::kRequired));
+    ChatTurn turn = turn_with(tools(false), ToolChoice::kRequired);
+    turn.parallel_tool_calls = true;
+    const ChatOpening opening = chat.open(turn);
     ASSERT_TRUE(opening.grammar) << format.name;
     std::vector<std::vector<std::string>> answers = {{"get_weather"}, {"now"}};
     if (!format.channels && format.calls.front().style != chat::CallStyle::kNamed)
@@ -129,14 +131,42 @@ TEST(CallGrammar, RequiredCallsAreAllowedAsTheFormatWritesThem) {
   }
 }
 
+/// The numbers of calls, up to one more than the bound, that an answer may have.
+std::vector<int> allowed_counts(const chat::Format& format, const ChatTurn& turn) {
+  const auto compiled = GrammarCompiler(tokenizer()).compile(*chat_of(format.name).open(turn).grammar);
+  std::vector<int> counts;
+  for (const int n : {1, 2, ChatTurn::kMostCalls, ChatTurn::kMostCalls + 1}) {
+    const std::vector<std::string> calls(static_cast<std::size_t>(n), "now");
+    if (compiled->allows_text(written(format, calls))) counts.push_back(n);
+  }
+  return counts;
+}
+
+TEST(CallGrammar, CallsAreBounded) {
+  constexpr int kMost = ChatTurn::kMostCalls;
+  for (const chat::Format& format : chat::known_formats()) {
+    if (format.channels || format.calls.front().style == chat::CallStyle::kNamed) continue;
+    ChatTurn turn = turn_with(tools(false), ToolChoice::kRequired);
+    EXPECT_EQ(allowed_counts(format, turn), std::vector{1}) << format.name;
+    turn.parallel_tool_calls = false;
+    EXPECT_EQ(allowed_counts(format, turn), std::vector{1}) << format.name;
+    turn.parallel_tool_calls = true;
+    EXPECT_EQ(allowed_counts(format, turn), (std::vector{1, 2, kMost})) << format.name;
+    turn.tool_choice = ToolChoice::kNamed;
+    turn.tool_name = "now";
+    EXPECT_EQ(allowed_counts(format, turn), std::vector{1}) << format.name;
+    turn = turn_with(tools(true), ToolChoice::kAuto);
+    EXPECT_EQ(allowed_counts(format, turn), (std::vector{1, 2, kMost})) << format.name;
+    turn.parallel_tool_calls = false;
+    EXPECT_EQ(allowed_counts(format, turn), std::vector{1}) << format.name;
+  }
+}
+
 TEST(CallGrammar, ANamedFunctionAloneIsAllowed) {
   ChatTurn turn = turn_with(tools(false), ToolChoice::kNamed);
   turn.tool_name = "now";
-  turn.parallel_tool_calls = false;
   const Grammar grammar = *chat_of("hermes").open(turn).grammar;
-  const std::string now = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
-  EXPECT_TRUE(allows(grammar, now));
-  EXPECT_FALSE(allows(grammar, now + "\n" + now));
+  EXPECT_TRUE(allows(grammar, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
   EXPECT_FALSE(allows(grammar,
                       "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"n\": "
                       "3}}\n</tool_call>"));
@@ -200,15 +230,105 @@ TEST(CallGrammar, ReasoningStandsBeforeWhatIsHeld) {
   EXPECT_FALSE(allows(plain, "Well: {\"a\": 1}"));
 }
 
-TEST(CallGrammar, SchemasThatAreNoneAreRefused) {
-  const std::string bad =
-      R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "nothing"}}}}}])";
-  try {
-    chat_of("hermes").open(turn_with(bad, ToolChoice::kRequired));
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    EXPECT_NE(std::string(error.what()).find("\"f\""), std::string::npos) << error.what();
+std::string tool_of(const std::string& parameters, bool strict) {
+  return R"([{"type": "function", "function": {"name": "other"}}, {"type": "function", "function": {"name": "f", "strict": )" +
+         std::string(strict ? "true" : "false") + R"(, "parameters": )" + parameters + "}}]";
+}
+
+TEST(CallGrammar, WhatCannotBeEnforcedIsLeftFreeUnlessStrict) {
+  const std::string unique =
+      R"({"type": "object", "properties": {"t": {"type": "array", "items": {"type": "integer"}, "uniqueItems": true}}})";
+  const std::string unknown = R"({"type": "object", "properties": {"t": {"type": "nothing"}}})";
+  const std::string large =
+      R"({"type": "object", "properties": {"t": {"type": "string", "pattern": "^(a|b)*a(a|b){40}$"}}})";
+  for (const std::string& parameters : {unique, unknown}) {
+    const ChatOpening free =
+        chat_of("hermes").open(turn_with(tool_of(parameters, false), ToolChoice::kRequired));
+    ASSERT_EQ(free.warnings.size(), 1u) << parameters;
+    EXPECT_NE(free.warnings[0].find("\"f\": #/properties/t"), std::string::npos) << free.warnings[0];
+    EXPECT_TRUE(allows(*free.grammar,
+                       "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"t\": [1, 1]}}\n</tool_call>"));
+    EXPECT_FALSE(
+        allows(*free.grammar, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"u\": 1}}\n</tool_call>"));
+    for (const ToolChoice choice : {ToolChoice::kRequired, ToolChoice::kAuto}) {
+      try {
+        chat_of("hermes").open(turn_with(tool_of(parameters, true), choice));
+        FAIL() << "no error";
+      } catch (const ToolSchemaError& error) {
+        EXPECT_EQ(error.tool, 1u);
+        EXPECT_NE(std::string(error.what()).find("\"f\""), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("#/properties/t"), std::string::npos) << error.what();
+      }
+    }
+  }
+  // A schema that is too much to compile can be left free as a whole.
+  ChatTurn turn = turn_with(tool_of(large, false), ToolChoice::kRequired);
+  EXPECT_THROW(allows(*chat_of("hermes").open(turn).grammar, ""), Error);
+  turn.hold_arguments = false;
+  EXPECT_TRUE(allows(*chat_of("hermes").open(turn).grammar,
+                     "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"t\": \"x\"}}\n</tool_call>"));
+}
+
+/// All that the format writes of a call of f with the parameter p.
+std::string parameter_call(const std::string& value) {
+  return "<tool_call>\n<function=f>\n<parameter=p>\n" + value + "\n</parameter>\n</function>\n</tool_call>";
+}
+
+TEST(CallGrammar, TextIsEnforcedWithoutQuotesAndReadBackAsText) {
+  struct Case {
+    std::string schema, good, json, bad;
+  };
+  const Case cases[] = {
+      {R"({"type": ["string", "null"]})", "1", R"("1")", "a\n</parameter>\nb"},
+      {R"({"anyOf": [{"type": "string"}, {"type": "null"}]})", "null", "null", "a\n</parameter>\nb"},
+      {R"({"$ref": "#/$defs/word"})", "true", R"("true")", "false"},
+      {R"({"oneOf": [{"const": "1"}, {"const": "2"}]})", "1", R"("1")", "3"},
+      {R"({"type": "string", "pattern": "^[0-9]+$"})", "12", R"("12")", "x"},
+      {R"({"type": "string", "maxLength": 3})", "{}", R"("{}")", "abcd"},
+      {R"({"anyOf": [{"type": "string"}, {"type": "integer"}]})", "\"1\"", R"("1")", "abc"},
+      {R"({"type": "integer"})", "1", "1", "abc"},
+  };
+  for (const Case& c : cases) {
+    ChatTurn turn =
+        turn_with(tool_of(R"({"type": "object", "properties": {"p": )" + c.schema +
+                              R"(}, "required": ["p"], "$defs": {"word": {"enum": ["true", "no"]}}})",
+                          true),
+                  ToolChoice::kNamed);
+    turn.tool_name = "f";
+    const ChatOpening opening = chat_of("qwen3-coder").open(turn);
+    EXPECT_TRUE(allows(*opening.grammar, parameter_call(c.good))) << c.schema;
+    EXPECT_FALSE(allows(*opening.grammar, parameter_call(c.bad))) << c.schema;
+    AnswerReader reader = opening.reader;
+    EventLog log;
+    log.add(reader.push(parameter_call(c.good)));
+    log.add(reader.finish());
+    ASSERT_EQ(log.all().size(), 1u) << log.rows();
+    EXPECT_EQ(log.all()[0].text, "{\"p\": " + c.json + "}") << c.schema;
+  }
+}
+
+// tests/data/chat/client_tools.json: tools as clients make them of Python's types, and schemas of public
+// reports.
+TEST(CallGrammar, ToolsOfClientsAreTaken) {
+  for (const nlohmann::json& row : nlohmann::json::parse(read_test_file("chat/client_tools.json"))) {
+    for (const char* format : {"hermes", "qwen3-coder", "llama3", "lfm2"}) {
+      ChatTurn turn = turn_with(nlohmann::json::array({row["tool"]}).dump(), ToolChoice::kRequired);
+      const ChatOpening opening = chat_of(format).open(turn);
+      const auto compiled = GrammarCompiler(tokenizer()).compile(*opening.grammar);
+      if (std::string_view(format) != "hermes") continue;
+      std::vector<std::string> left_free;
+      for (const std::string& warning : opening.warnings) {
+        const std::size_t at = warning.find('#');
+        left_free.push_back(warning.substr(at, warning.find(": ", at) - at));
+      }
+      std::vector<std::string> expected = row["left_free"];
+      std::sort(left_free.begin(), left_free.end());
+      std::sort(expected.begin(), expected.end());
+      EXPECT_EQ(left_free, expected) << row["from"];
+      const std::string call = "<tool_call>\n{\"name\": " + row["tool"]["function"]["name"].dump() +
+                               ", \"arguments\": " + row["arguments"].get<std::string>() + "}\n</tool_call>";
+      EXPECT_TRUE(compiled->allows_text(call)) << row["from"] << call;
+    }
   }
 }
 

@@ -255,7 +255,7 @@ TEST(Chat, BoundsWhatWouldTakeTooLong) {
   ordered_json tool = {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", schema}}}};
   ChatTurn turn = turn_of(R"([{"role": "user", "content": "Hi"}])");
   turn.tools_json = "[" + tool.dump() + "]";
-  EXPECT_THAT(error_of(chat, turn), HasSubstr("definitions that are too large"));
+  EXPECT_EQ(error_of(chat, turn), "no error");  // Definitions are shared.
 }
 
 /// A template that raises an error, loops or writes nothing is a chat all the same.

@@ -239,7 +239,8 @@ def test_embeddings(client):
     ({"stop": [""]}, "stop"),
     ({"extra_body": {"temprature": 1}}, "temprature"),
     ({"tool_choice": "required"}, "tool_choice"),
-    ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "what"}}}}, None),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"type": "what"}}}},
+     "response_format.json_schema.schema"),
     ({"extra_body": {"grammar": "root ::= ("}}, None),
     ({"messages": [{"role": "user", "content": "word " * 100000}]}, "messages"),
 ])

@@ -102,8 +102,6 @@ TEST(Gbnf, SaysWhereItIsWrong) {
 
 // What ends other engines.
 TEST(Gbnf, HostileGrammarsAreErrors) {
-  GrammarLimits brief;
-  brief.compile_ms = 300.0;
   EXPECT_THAT(refusal("root ::= " + std::string(60000, '(')), HasSubstr("nested deeper"));
   std::string chain = "root ::= r0\n";
   for (int i = 0; i < 5000; ++i) chain += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + "\n";
@@ -112,7 +110,7 @@ TEST(Gbnf, HostileGrammarsAreErrors) {
   EXPECT_THAT(refusal(circle), HasSubstr("left recursion"));
   EXPECT_THAT(refusal("root ::= ((([a-z]{1000}){1000}){1000}){1000}"), HasSubstr("states"));
   EXPECT_THAT(refusal("root ::= \"\"{1000000000}"), HasSubstr("states"));
-  EXPECT_NE(refusal("root ::= (\"a\" | \"b\")* \"a\" (\"a\" | \"b\"){30}", brief), "");  // 2^30 states.
+  EXPECT_NE(refusal("root ::= (\"a\" | \"b\")* \"a\" (\"a\" | \"b\"){30}"), "");  // 2^30 states.
   EXPECT_THAT(refusal("root ::= \"" + std::string(2 << 20, 'x') + "\""), HasSubstr("bytes"));
   // Ways to read a text that double with each rule.
   std::string doubling = "root ::= r0\n";

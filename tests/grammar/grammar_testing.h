@@ -52,12 +52,7 @@ inline const GrammarCompiler& small_compiler() {
   return compiler;
 }
 
-/// For what shall be made, or shall exceed another limit, however slow the machine is.
-inline GrammarLimits patient() {
-  GrammarLimits limits;
-  limits.compile_ms = 60e3;
-  return limits;
-}
+inline GrammarLimits patient() { return {}; }
 
 inline std::shared_ptr<const CompiledGrammar> compiled(const Grammar& grammar) {
   return small_compiler().compile(grammar, patient());

@@ -49,7 +49,6 @@ int run(const std::vector<std::string>& seeds, std::string_view alphabet, Make&&
   std::mt19937 random(42);
   GrammarLimits limits;
   limits.states = 20000;
-  limits.compile_ms = 200.0;
   int n_good = 0;
   for (int i = 0; i < kMutations; ++i) {
     const std::string source = mutated(seeds[random() % seeds.size()], seeds, alphabet, random);

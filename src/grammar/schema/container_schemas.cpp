@@ -76,14 +76,13 @@ NodeId SchemaWriter::array(const Keywords& k) {
   if (most < 0 || most > n) {
     const std::int64_t least = std::max<std::int64_t>(0, k.min_items - n);
     const std::int64_t limit = most < 0 ? kUnlimited : most - n;
-    const auto count = [&](std::int64_t value) { return static_cast<std::int32_t>(value); };
     const NodeId more = builder_.sequence({comma(), item});
+    const std::string name = "item " + std::to_string(more);
     if (n > 0) {
-      tail = builder_.repeat(more, count(least), count(limit));
+      tail = counted(name, more, least, limit);
     } else {
       const std::int64_t others = limit < 0 ? kUnlimited : limit - 1;
-      tail = builder_.sequence(
-          {item, builder_.repeat(more, count(std::max<std::int64_t>(0, least - 1)), count(others))});
+      tail = builder_.sequence({item, counted(name, more, std::max<std::int64_t>(0, least - 1), others)});
       if (least == 0) tail = builder_.optional(*tail);
     }
   }
@@ -100,8 +99,8 @@ NodeId SchemaWriter::array(const Keywords& k) {
 }
 
 /// All that are named, in the order in which they are, with what every schema says of each.
-std::vector<SchemaWriter::Property> SchemaWriter::properties(const Keywords& k) {
-  std::vector<Property> result;
+std::vector<SchemaProperty> SchemaWriter::properties(const Keywords& k) {
+  std::vector<SchemaProperty> result;
   std::map<std::string, std::size_t, std::less<>> places;
   const auto place_of = [&](const std::string& name) {
     const auto [at, added] = places.try_emplace(name, result.size());
@@ -112,7 +111,7 @@ std::vector<SchemaWriter::Property> SchemaWriter::properties(const Keywords& k) 
     if (object.properties != kNoValue)
       for (const auto& [name, schema] : tree_[object.properties].members) (void)place_of(name);
   for (const std::string& name : k.required) result[place_of(name)].required = true;
-  for (Property& property : result) {
+  for (SchemaProperty& property : result) {
     bool is_described = false;
     for (const ObjectKeywords& object : k.objects) {
       budget_.spend();
@@ -121,8 +120,8 @@ std::vector<SchemaWriter::Property> SchemaWriter::properties(const Keywords& k) 
       if (schema != kNoValue) {
         property.schema.push_back({schema});
       } else if (object.patterns != kNoValue && !tree_[object.patterns].members.empty()) {
-        reader_.fail(object.patterns,
-                     "patternProperties beside named properties are not supported; name them all");
+        reader_.leave_free(object.patterns,
+                           "patternProperties beside named properties are not supported; name them all");
       } else if (object.additional != kNoValue) {
         property.schema.push_back({object.additional});
       }
@@ -138,32 +137,37 @@ SchemaWriter::Others SchemaWriter::pattern_properties(const ObjectKeywords& obje
   const auto& members = tree_[object.patterns].members;
   const bool closed = object.additional == kNoValue ||
                       (tree_[object.additional].kind == JsonKind::kBool && !tree_[object.additional].flag);
-  if (members.size() != 1 || !closed || k.objects.size() != 1 || !k.names.empty())
-    reader_.fail(object.patterns,
-                 "patternProperties are supported for one pattern and additionalProperties: false");
   Others result;
   result.allowed = true;
-  PatternOptions options;
-  options.anywhere = true;
-  options.in_json = true;
-  options.name = "JSON schema, " + tree_.pointer_to(object.patterns);
-  result.key =
-      builder_.sequence({builder_.bytes("\""), add_pattern(members[0].first, options, budget_, builder_),
-                         builder_.bytes("\"")});
+  result.key = any_string();
+  if (members.size() != 1 || !closed || k.objects.size() != 1 || !k.names.empty()) {
+    reader_.leave_free(object.patterns,
+                       "patternProperties are supported for one pattern and additionalProperties: false");
+    return result;
+  }
+  const auto key = pattern(object.patterns, members[0].first, true, true);
+  if (!key) return result;
+  result.key = builder_.sequence({builder_.bytes("\""), *key, builder_.bytes("\"")});
   result.schema.push_back({members[0].second});
   return result;
 }
 
+/// Whether `properties` is there, and no pattern of further ones.
+bool SchemaWriter::lists_properties(const Keywords& k) {
+  const auto has_list = [](const ObjectKeywords& object) { return object.properties != kNoValue; };
+  const auto has_patterns = [](const ObjectKeywords& object) { return object.patterns != kNoValue; };
+  return std::any_of(k.objects.begin(), k.objects.end(), has_list) &&
+         std::none_of(k.objects.begin(), k.objects.end(), has_patterns);
+}
+
 /// Whether an empty `properties` is the whole list: so the arguments of a tool without parameters are {}.
 bool SchemaWriter::lists_none(const Keywords& k) const {
-  const auto has_list = [](const ObjectKeywords& object) { return object.properties != kNoValue; };
-  return k.min_properties == 0 && k.others.empty() && k.names.empty() &&
-         std::any_of(k.objects.begin(), k.objects.end(), has_list);
+  return k.min_properties == 0 && k.others.empty() && k.names.empty() && lists_properties(k);
 }
 
 /// Whether there may be properties that are not named, and what they are. Where nothing is said, an object
 /// that names some, or lists none, has no others.
-SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<Property>& named) {
+SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<SchemaProperty>& named) {
   Others result;
   bool said = false;
   result.allowed = !k.no_others;
@@ -179,23 +183,26 @@ SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<P
   if (!said && (!named.empty() || lists_none(k))) result.allowed = false;
   if (!result.allowed) return result;
   for (const ValueId schema : k.others) result.schema.push_back({schema});
-  if (k.names.empty()) {
-    result.key = named.empty() ? any_string() : key_besides(named);
+  result.key = named.empty() ? any_string() : key_besides(named);
+  if (k.names.empty()) return result;
+  if (!named.empty()) {
+    reader_.leave_free(k.names[0], "propertyNames beside named properties are not supported");
     return result;
   }
-  if (!named.empty()) reader_.fail(k.names[0], "propertyNames beside named properties are not supported");
   Conjunction names;
   for (const ValueId schema : k.names) names.push_back({schema});
   Keywords limits = reader_.read(names);
-  if (limits.first_union)
-    reader_.fail(k.names[0], "a union in propertyNames is not supported; write a pattern");
+  if (limits.first_union) {
+    reader_.leave_free(k.names[0], "a union in propertyNames is not supported; write a pattern");
+    return result;
+  }
   limits.types &= kStringBit;
   result.key = limits.impossible || limits.types == 0 ? builder_.nothing() : values_of(limits);
   return result;
 }
 
 /// A string, without escapes, that is none of the names.
-NodeId SchemaWriter::key_besides(const std::vector<Property>& named) {
+NodeId SchemaWriter::key_besides(const std::vector<SchemaProperty>& named) {
   const CharSet plain = CharSet({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}).negated();
   const NodeId any = builder_.repeat(builder_.character(plain), 0, kUnlimited);
   // A tree of the names, each node by the text that leads to it.
@@ -204,7 +211,7 @@ NodeId SchemaWriter::key_besides(const std::vector<Property>& named) {
     bool is_name = false;
   };
   std::vector<Letter> nodes(1);
-  for (const Property& property : named) {
+  for (const SchemaProperty& property : named) {
     std::size_t at = 0;
     for (std::string_view rest = property.name; !rest.empty();) {
       const text::Utf8Char c = text::first_char(rest);
@@ -238,16 +245,17 @@ NodeId SchemaWriter::key_besides(const std::vector<Property>& named) {
                 [&] { return builder_.sequence({builder_.bytes("\""), written[0], builder_.bytes("\"")}); });
 }
 
-void SchemaWriter::check_number_of_properties(const Keywords& k, const std::vector<Property>& named,
+void SchemaWriter::check_number_of_properties(const Keywords& k, const std::vector<SchemaProperty>& named,
                                               bool open) {
   if (k.properties_at == kNoValue) return;
   const auto n_required =
-      std::count_if(named.begin(), named.end(), [](const Property& p) { return p.required; });
-  const bool enough = k.min_properties <= n_required || (open && named.empty() && k.min_properties <= 1);
+      std::count_if(named.begin(), named.end(), [](const SchemaProperty& p) { return p.required; });
+  const bool enough = k.min_properties <= std::max<std::int64_t>(n_required, 1);
   const bool few = k.max_properties < 0 ||
                    (open ? named.empty() : static_cast<std::int64_t>(named.size()) <= k.max_properties);
   if (!enough || !few)
-    reader_.fail(k.properties_at, "the number of properties cannot be held to here; say which are required");
+    reader_.leave_free(k.properties_at,
+                       "the number of properties cannot be counted here; say which are required");
 }
 
 NodeId SchemaWriter::map(NodeId member, const Keywords& k) {
@@ -259,14 +267,15 @@ NodeId SchemaWriter::map(NodeId member, const Keywords& k) {
 }
 
 /// Members in their order, those that are not required left out or not.
-NodeId SchemaWriter::members(const std::vector<Property>& named, const std::optional<NodeId>& other) {
+NodeId SchemaWriter::members(const std::vector<SchemaProperty>& named, const std::optional<NodeId>& other) {
   Builder& b = builder_;
   std::vector<NodeId> written;
-  for (const Property& property : named)
+  for (const SchemaProperty& property : named)
     written.push_back(b.sequence({b.bytes(json_quoted(property.name)), colon(), value_of(property.schema)}));
   const auto with_comma = [&](NodeId member) { return b.sequence({comma(), member}); };
   const auto first = static_cast<std::size_t>(
-      std::find_if(named.begin(), named.end(), [](const Property& p) { return p.required; }) - named.begin());
+      std::find_if(named.begin(), named.end(), [](const SchemaProperty& p) { return p.required; }) -
+      named.begin());
 
   if (first < named.size()) {
     std::vector<NodeId> parts;
@@ -297,14 +306,16 @@ NodeId SchemaWriter::members(const std::vector<Property>& named, const std::opti
 }
 
 NodeId SchemaWriter::object(const Keywords& k) {
-  const std::vector<Property> named = properties(k);
+  const std::vector<SchemaProperty> named = properties(k);
   const Others unnamed = others(k, named);
   check_number_of_properties(k, named, unnamed.allowed);
   std::optional<NodeId> other;
   if (unnamed.allowed) other = builder_.sequence({unnamed.key, colon(), value_of(unnamed.schema)});
+  if (named.empty() && !other && k.min_properties > 0) return builder_.nothing();
   if (named.empty()) return other ? map(*other, k) : in_braces(builder_.empty(), true);
-  const bool required = std::any_of(named.begin(), named.end(), [](const Property& p) { return p.required; });
-  return in_braces(members(named, other), !required);
+  const bool required =
+      std::any_of(named.begin(), named.end(), [](const SchemaProperty& p) { return p.required; });
+  return in_braces(members(named, other), !required && k.min_properties == 0);
 }
 
 }  // namespace weft::grammar

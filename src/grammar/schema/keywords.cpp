@@ -7,6 +7,7 @@ namespace weft::grammar {
 namespace {
 
 constexpr std::size_t kMaxParts = 1000;  // Schemas that must hold together.
+constexpr std::int64_t kExceptionWork = 64;
 constexpr std::size_t kNoParent = std::numeric_limits<std::size_t>::max();
 
 /// Keywords that would allow too much if they were ignored, and what to write instead.
@@ -45,8 +46,14 @@ std::string percent_decoded(std::string_view text) {
 
 }  // namespace
 
-void KeywordReader::fail(ValueId at, const std::string& message) const {
-  refuse("JSON schema, " + tree_.pointer_to(at) + ": " + message);
+void KeywordReader::fail(ValueId at, std::string why) { throw Unheld{at, std::move(why)}; }
+
+void KeywordReader::leave_free(ValueId at, const std::string& why) {
+  if (notes_ == nullptr) refuse("JSON schema, " + tree_.pointer_to(at) + ": " + why);
+  // Pointers take time, so there are few notes.
+  if (!noted_.insert(at).second || notes_->size() >= JsonSchemaOptions::kMostNotes) return;
+  budget_.spend(static_cast<std::int64_t>(tree_.size()));
+  notes_->push_back(tree_.pointer_to(at) + ": " + why);
 }
 
 std::int64_t KeywordReader::count(ValueId at) const {
@@ -61,10 +68,10 @@ std::int64_t KeywordReader::count(ValueId at) const {
   return text.size() > 9 ? kMost : std::stoll(std::string(text));
 }
 
-std::string KeywordReader::number(ValueId at) const {
-  if (tree_[at].kind != JsonKind::kInteger && tree_[at].kind != JsonKind::kNumber)
-    fail(at, "expected a number");
-  return tree_[at].text;
+std::optional<std::string> KeywordReader::number(ValueId at) {
+  if (tree_[at].kind == JsonKind::kInteger || tree_[at].kind == JsonKind::kNumber) return tree_[at].text;
+  leave_free(at, "expected a number");
+  return std::nullopt;
 }
 
 std::vector<ValueId> KeywordReader::array(ValueId at) const {
@@ -85,9 +92,10 @@ ValueId KeywordReader::resolve(ValueId reference) {
           tree_[tree_.root()].kind == JsonKind::kObject ? tree_.find(tree_.root(), "$id") : kNoValue;
       id != kNoValue && !tree_[id].text.empty() && rest.starts_with(tree_[id].text))
     rest.remove_prefix(tree_[id].text.size());
-  if (!rest.empty() && !rest.starts_with('#'))
+  // Some clients leave out the '#' of a JSON pointer.
+  if (!rest.empty() && rest[0] != '#' && rest[0] != '/')
     fail(reference, "a reference to another document; write the schema into $defs and refer to #/$defs/NAME");
-  if (!rest.empty()) rest.remove_prefix(1);
+  if (rest.starts_with('#')) rest.remove_prefix(1);
   ValueId at = tree_.root();
   const std::string path = percent_decoded(rest);
   if (!path.empty() && path[0] != '/') {
@@ -123,6 +131,11 @@ ValueId KeywordReader::resolve(ValueId reference) {
   if (at == kNoValue) fail(reference, "the reference \"" + text + "\" leads nowhere");
   references_.emplace(text, at);
   return at;
+}
+
+ValueId KeywordReader::keyword(ValueId schema, std::string_view name) const {
+  const ValueId value = tree_.find(schema, name);
+  return value == kNoValue || tree_[value].kind == JsonKind::kNull ? kNoValue : value;
 }
 
 void KeywordReader::add_part(ValueId schema, Keywords& out) {
@@ -168,12 +181,12 @@ bool KeywordReader::read_bound(std::string_view name, ValueId schema, ValueId va
     // Draft 4 says with a boolean whether the bound itself is left out.
     const ValueId flag = tree_.find(schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
     const bool exclusive = flag != kNoValue && tree_[flag].kind == JsonKind::kBool && tree_[flag].flag;
-    (name == "minimum" ? out.at_least : out.at_most).push_back({number(value), exclusive, value});
+    if (number(value)) (name == "minimum" ? out.at_least : out.at_most).push_back({exclusive, value});
   } else if (name == "exclusiveMinimum" || name == "exclusiveMaximum") {
-    if (tree_[value].kind != JsonKind::kBool)
-      (name == "exclusiveMinimum" ? out.at_least : out.at_most).push_back({number(value), true, value});
+    if (tree_[value].kind != JsonKind::kBool && number(value))
+      (name == "exclusiveMinimum" ? out.at_least : out.at_most).push_back({true, value});
   } else if (name == "multipleOf") {
-    out.multiples.push_back(value);
+    if (number(value)) out.multiples.push_back(value);
   } else {
     return false;
   }
@@ -194,7 +207,8 @@ bool KeywordReader::read_for_arrays(std::string_view name, ValueId schema, Value
            "uniqueItems cannot be held to while items are written; leave it out and check it afterwards");
   } else if (name == "items" || name == "prefixItems") {
     // Read together; draft 7 writes prefixItems and items as items and additionalItems.
-    const ValueId prefix = tree_.find(schema, "prefixItems"), items = tree_.find(schema, "items");
+    if (tree_[value].kind == JsonKind::kNull) fail(value, "expected a schema");
+    const ValueId prefix = keyword(schema, "prefixItems"), items = keyword(schema, "items");
     if (name == "items" && prefix != kNoValue) return true;
     ArrayKeywords keywords;
     if (prefix != kNoValue) {
@@ -202,7 +216,7 @@ bool KeywordReader::read_for_arrays(std::string_view name, ValueId schema, Value
       keywords.items = items;
     } else if (tree_[items].kind == JsonKind::kArray) {
       keywords.prefix = array(items);
-      keywords.items = tree_.find(schema, "additionalItems");
+      keywords.items = keyword(schema, "additionalItems");
     } else {
       keywords.items = items;
     }
@@ -211,8 +225,10 @@ bool KeywordReader::read_for_arrays(std::string_view name, ValueId schema, Value
     if (tree_[value].kind != JsonKind::kBool || !tree_[value].flag) out.other_items.push_back(value);
   } else if (name == "minLength") {
     out.min_length = std::max(out.min_length, count(value));
+    out.length_at = value;
   } else if (name == "maxLength") {
     at_most(out.max_length);
+    out.length_at = value;
   } else if (name == "pattern") {
     (void)string(value);
     out.patterns.push_back(value);
@@ -227,16 +243,23 @@ bool KeywordReader::read_for_arrays(std::string_view name, ValueId schema, Value
 
 bool KeywordReader::read_for_objects(std::string_view name, ValueId schema, ValueId value, Keywords& out) {
   if (name == "properties" || name == "additionalProperties" || name == "patternProperties") {
-    const ValueId properties = tree_.find(schema, "properties");
-    const ValueId additional = tree_.find(schema, "additionalProperties");
-    const ValueId patterns = tree_.find(schema, "patternProperties");
-    for (const ValueId map : {properties, patterns})
-      if (map != kNoValue && tree_[map].kind != JsonKind::kObject) fail(map, "expected an object");
     // Read together, with the first of them.
-    const ValueId first = properties != kNoValue   ? properties
-                          : additional != kNoValue ? additional
-                                                   : patterns;
-    if (value == first) out.objects.push_back({properties, additional, patterns});
+    ObjectKeywords object = {tree_.find(schema, "properties"), tree_.find(schema, "additionalProperties"),
+                             tree_.find(schema, "patternProperties")};
+    const ValueId first = object.properties != kNoValue   ? object.properties
+                          : object.additional != kNoValue ? object.additional
+                                                          : object.patterns;
+    if (value != first) return true;
+    for (ValueId* map : {&object.properties, &object.patterns}) {
+      if (*map == kNoValue || tree_[*map].kind == JsonKind::kObject) continue;
+      leave_free(*map, "expected an object");
+      *map = kNoValue;
+    }
+    if (object.additional != kNoValue && tree_[object.additional].kind == JsonKind::kNull) {
+      leave_free(object.additional, "expected a schema");
+      object.additional = kNoValue;
+    }
+    out.objects.push_back(object);
   } else if (name == "required") {
     if (tree_[value].kind == JsonKind::kBool) return true;  // Draft 3's, beside a property.
     for (const ValueId item : array(value))
@@ -262,7 +285,14 @@ bool KeywordReader::read_for_objects(std::string_view name, ValueId schema, Valu
 
 void KeywordReader::read_keyword(std::string_view name, ValueId schema, ValueId value, Keywords& out) {
   if (name == "type") return read_types(value, out);
-  if (name == "enum") return out.enums.push_back(array(value));
+  if (name == "enum") {
+    out.enums.push_back(array(value));
+    if (out.enums.back().empty()) {
+      out.enums.pop_back();
+      fail(value, "expected at least one value");
+    }
+    return;
+  }
   if (name == "const") return out.enums.push_back({value});
   if (read_bound(name, schema, value, out) || read_for_arrays(name, schema, value, out) ||
       read_for_objects(name, schema, value, out))
@@ -273,9 +303,14 @@ void KeywordReader::read_keyword(std::string_view name, ValueId schema, ValueId 
   if (name == "$ref" && !part.no_references) add_part(resolve(value), out);
   if (name == "allOf" && !part.no_references)
     for (const ValueId item : array(value)) add_part(item, out);
-  const bool any_of = name == "anyOf" && !part.no_any_of, one_of = name == "oneOf" && !part.no_one_of;
-  if ((any_of || one_of) && !out.first_union)
-    out.first_union = Keywords::Union{reading_, one_of, array(value)};
+  if (name == "anyOf" && !part.no_any_of) read_union(value, false, out);
+  if (name == "oneOf" && !part.no_one_of) read_union(value, true, out);
+}
+
+void KeywordReader::read_union(ValueId value, bool one_of, Keywords& out) {
+  if (out.first_union) return;
+  if (array(value).empty()) fail(value, "expected at least one schema");
+  out.first_union = Keywords::Union{reading_, one_of, array(value)};
 }
 
 Keywords KeywordReader::read(const Conjunction& conjunction) {
@@ -290,12 +325,22 @@ Keywords KeywordReader::read(const Conjunction& conjunction) {
       out.impossible = out.impossible || !value.flag;
       continue;
     }
-    if (value.kind != JsonKind::kObject) fail(schema, "a schema is an object, true or false");
+    if (value.kind != JsonKind::kObject) {
+      leave_free(schema, "a schema is an object, true or false");
+      continue;
+    }
     const ValueId nullable = tree_.find(schema, "nullable");  // OpenAPI's.
     const bool or_null =
         nullable != kNoValue && tree_[nullable].kind == JsonKind::kBool && tree_[nullable].flag;
     const unsigned before = out.types;
-    for (const auto& [name, keyword] : value.members) read_keyword(name, schema, keyword, out);
+    for (const auto& [name, keyword] : value.members) {
+      try {
+        read_keyword(name, schema, keyword, out);
+      } catch (const Unheld& unheld) {
+        budget_.spend(kExceptionWork);
+        leave_free(unheld.at, unheld.why);
+      }
+    }
     if (or_null) out.types |= before & kNullBit;
   }
   return out;

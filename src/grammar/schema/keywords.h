@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,6 @@ enum TypeBit : unsigned {
 };
 
 struct NumberBound {
-  std::string number;
   bool exclusive = false;
   ValueId at = kNoValue;
 };
@@ -60,6 +60,7 @@ struct Keywords {
   std::vector<std::vector<ValueId>> enums;
 
   std::int64_t min_length = 0, max_length = -1;
+  ValueId length_at = kNoValue;  ///< The keyword that limits their length.
   std::vector<ValueId> patterns;
   std::vector<ValueId> formats;
 
@@ -76,7 +77,7 @@ struct Keywords {
   bool no_others = false;       ///< unevaluatedProperties: false.
   std::vector<ValueId> others;  ///< unevaluatedProperties, where it is not true.
   std::int64_t min_properties = 0, max_properties = -1;
-  ValueId properties_at = kNoValue;  ///< Who limits their number.
+  ValueId properties_at = kNoValue;  ///< The keyword that limits their number.
 
   /// The first union that no alternative was chosen of, and its owner among `parts`.
   struct Union {
@@ -88,29 +89,56 @@ struct Keywords {
   Conjunction parts;  ///< All schemas, those that are referred to included.
 };
 
-/// Reads schemas of one tree. Throws Error kInvalidArgument with a JSON pointer for what cannot be honoured.
+/// A property of objects that schemas describe.
+struct SchemaProperty {
+  std::string name;
+  Conjunction schema;
+  bool required = false;
+  unsigned types = kAllTypes;  ///< TypeBit: the types that its values may have.
+};
+struct SchemaProperties {
+  std::vector<SchemaProperty> all;
+  bool complete =
+      false;  ///< No union and no pattern: these are all properties, with all that is said of them.
+};
+
+/// Reads schemas of one tree. A keyword that cannot be enforced is left free and noted; without a list of
+/// notes it throws Error kInvalidArgument with its JSON pointer.
 class KeywordReader {
  public:
-  KeywordReader(const JsonTree& tree, Budget& budget) : tree_(tree), budget_(budget) {}
+  KeywordReader(const JsonTree& tree, Budget& budget, std::vector<std::string>* notes)
+      : tree_(tree), budget_(budget), notes_(notes) {}
   Keywords read(const Conjunction& conjunction);
-  [[noreturn]] void fail(ValueId at, const std::string& message) const;
-  /// A number's text, of a value that must be a number.
-  std::string number(ValueId at) const;
+  /// The keyword `at` cannot be enforced: notes that once, or throws. The caller ignores the keyword then.
+  void leave_free(ValueId at, const std::string& why);
+  /// A number's digits. Nothing, after leave_free, for other values.
+  std::optional<std::string> number(ValueId at);
 
  private:
+  /// Ends the reading of one keyword.
+  struct Unheld {
+    ValueId at;
+    std::string why;
+  };
+  [[noreturn]] static void fail(ValueId at, std::string why);
   void read_keyword(std::string_view name, ValueId schema, ValueId value, Keywords& out);
   bool read_for_arrays(std::string_view name, ValueId schema, ValueId value, Keywords& out);
   bool read_for_objects(std::string_view name, ValueId schema, ValueId value, Keywords& out);
   bool read_bound(std::string_view name, ValueId schema, ValueId value, Keywords& out);
   void read_types(ValueId value, Keywords& out);
+  void read_union(ValueId value, bool one_of, Keywords& out);
   void add_part(ValueId schema, Keywords& out);
   ValueId resolve(ValueId reference);
+  /// The member of a schema, or kNoValue. null counts as absent: some serialisers write it.
+  ValueId keyword(ValueId schema, std::string_view name) const;
   std::int64_t count(ValueId at) const;
   std::vector<ValueId> array(ValueId at) const;
   const std::string& string(ValueId at) const;
 
   const JsonTree& tree_;
   Budget& budget_;
+  std::vector<std::string>* const notes_;
+  std::unordered_set<ValueId> noted_;
   std::unordered_map<std::string, ValueId> references_;
   // Of each of Keywords::parts: who refers to it, by place.
   std::vector<std::size_t> parents_;

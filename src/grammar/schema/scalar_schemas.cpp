@@ -9,8 +9,10 @@
 namespace weft::grammar {
 namespace {
 
-constexpr std::int64_t kBlock = 256;        // Characters of a rule that long strings are counted in.
-constexpr std::int64_t kWrittenOut = 1024;  // Up to here each character has states of its own.
+constexpr std::int64_t kBlock = 256;  // Parts of a rule that long counts are made of.
+/// The longest string whose characters are counted in addition to a pattern: their states multiply.
+constexpr std::int64_t kMostWrittenOut = 1024;
+constexpr std::int64_t kExceptionWork = 64;
 
 /// A character of a string, as JSON may write it.
 NodeId any_escape(Builder& b) {
@@ -51,69 +53,122 @@ bool SchemaWriter::limits_strings(const Keywords& k) const {
                      [&](ValueId format) { return find_format(tree_[format].text) != nullptr; });
 }
 
-/// Long counts are counted in blocks, which are rules: the states stay few.
-NodeId SchemaWriter::characters(NodeId one, std::int64_t least, std::int64_t most) {
-  Builder& b = builder_;
-  const auto repeat = [&](NodeId part, std::int64_t from, std::int64_t to) {
-    return b.repeat(part, static_cast<std::int32_t>(from), static_cast<std::int32_t>(to));
-  };
-  if (std::max(least, most) <= kWrittenOut) return repeat(one, least, most);
-  const NodeId block = shared("characters", [&] { return repeat(one, kBlock, kBlock); });
-  std::vector<NodeId> parts = {repeat(block, least / kBlock, least / kBlock),
-                               repeat(one, least % kBlock, least % kBlock)};
-  if (most < 0) {
-    parts.push_back(repeat(one, 0, kUnlimited));
-  } else {
-    const std::int64_t rest = most - least, blocks = rest / kBlock;
-    std::vector<NodeId> choices = {
-        b.sequence({repeat(block, blocks, blocks), repeat(one, 0, rest % kBlock)})};
-    if (blocks > 0) choices.push_back(b.sequence({repeat(block, 0, blocks - 1), repeat(one, 0, kBlock - 1)}));
-    parts.push_back(b.choice(choices));
-  }
-  return b.sequence(parts);
+NodeId SchemaWriter::block(const std::string& name, NodeId one, std::int64_t size) {
+  return shared(name + " * " + std::to_string(size), [&] {
+    if (size == kBlock) return builder_.repeat(one, kBlock, kBlock);
+    return builder_.repeat(block(name, one, size / kBlock), kBlock, kBlock);
+  });
 }
 
-/// What stands between the quotes, one expression for each keyword.
-std::vector<NodeId> SchemaWriter::string_contents(const Keywords& k) {
-  std::vector<NodeId> contents;
-  const NodeId any = add_json_character(CharSet::all(), builder_);
-  for (const ValueId pattern : k.patterns) {
-    PatternOptions options;
-    options.anywhere = true;
-    options.in_json = true;
-    options.name = "JSON schema, " + tree_.pointer_to(pattern);
-    contents.push_back(add_pattern(tree_[pattern].text, options, budget_, builder_));
+NodeId SchemaWriter::up_to(const std::string& name, NodeId one, std::int64_t most) {
+  Builder& b = builder_;
+  if (most < kBlock) return b.repeat(one, 0, static_cast<std::int32_t>(most));
+  return shared(name + " up to " + std::to_string(most), [&] {
+    std::int64_t size = kBlock;
+    while (most / size >= kBlock) size *= kBlock;
+    // All blocks and part of another, or fewer blocks and less than one.
+    const auto n = static_cast<std::int32_t>(most / size);
+    const NodeId all = b.sequence({b.repeat(block(name, one, size), n, n), up_to(name, one, most % size)});
+    const NodeId fewer = b.sequence({b.repeat(block(name, one, size), 0, n - 1), up_to(name, one, size - 1)});
+    return b.choice({all, fewer});
+  });
+}
+
+/// `one`, `least` to `most` times (most < 0: any number). Long counts are made of blocks, which are rules, so
+/// the number of states grows with the logarithm. `name` identifies `one`.
+NodeId SchemaWriter::counted(const std::string& name, NodeId one, std::int64_t least, std::int64_t most) {
+  std::vector<NodeId> parts;
+  std::int64_t rest = least;
+  for (std::int64_t size = kBlock * kBlock * kBlock; size >= kBlock; size /= kBlock) {
+    const auto n = static_cast<std::int32_t>(rest / size);
+    if (n > 0) parts.push_back(builder_.repeat(block(name, one, size), n, n));
+    rest %= size;
   }
+  const auto n_single = static_cast<std::int32_t>(rest);
+  if (most < 0) {
+    parts.push_back(builder_.repeat(one, n_single, kUnlimited));
+  } else {
+    if (n_single > 0) parts.push_back(builder_.repeat(one, n_single, n_single));
+    parts.push_back(up_to(name, one, most - least));
+  }
+  return builder_.sequence(parts);
+}
+
+/// A pattern is held; or nothing where it cannot be, which is noted at `at`.
+std::optional<NodeId> SchemaWriter::pattern(ValueId at, std::string_view source, bool anywhere,
+                                            bool in_json) {
+  try {
+    return add_pattern(source, {.anywhere = anywhere, .in_json = in_json, .name = "the pattern"}, budget_,
+                       builder_);
+  } catch (const OverBudget&) {
+    throw;
+  } catch (const Error& error) {
+    budget_.spend(kExceptionWork);
+    reader_.leave_free(at, error.what());
+    return std::nullopt;
+  }
+}
+
+/// The patterns and formats of a string, one expression each. `any` is one character.
+std::vector<NodeId> SchemaWriter::string_contents(const Keywords& k, NodeId any, bool in_json) {
+  std::vector<NodeId> contents;
+  for (const ValueId at : k.patterns)
+    if (const auto node = pattern(at, tree_[at].text, true, in_json)) contents.push_back(*node);
   for (const ValueId name : k.formats) {
     const StringFormat* format = find_format(tree_[name].text);
     if (format == nullptr) continue;
-    if (format->pattern.empty())
-      reader_.fail(name, "the format \"" + tree_[name].text + "\" is not supported; write a pattern instead");
-    PatternOptions options;
-    options.in_json = true;
-    contents.push_back(add_pattern(format->pattern, options, budget_, builder_));
+    if (format->pattern.empty()) {
+      reader_.leave_free(name,
+                         "the format \"" + tree_[name].text + "\" is not supported; write a pattern instead");
+      continue;
+    }
+    if (const auto node = pattern(name, format->pattern, false, in_json)) contents.push_back(*node);
     if (format->max_length > 0) contents.push_back(builder_.repeat(any, 0, format->max_length));
   }
-  if (k.min_length > 0 || k.max_length >= 0) {
-    if (contents.empty()) {
-      const CharSet escapes(
-          {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}});
-      const NodeId one =
-          builder_.choice({builder_.character(plain_characters()),
-                           builder_.sequence({builder_.bytes("\\"), builder_.character(escapes)})});
-      contents.push_back(characters(one, k.min_length, k.max_length));
-    } else {
-      contents.push_back(builder_.repeat(any, static_cast<std::int32_t>(k.min_length),
-                                         static_cast<std::int32_t>(k.max_length)));
-    }
-  }
   return contents;
+}
+
+/// Adds the length as one more expression. The states of all expressions multiply.
+void SchemaWriter::add_length(const Keywords& k, NodeId any, std::vector<NodeId>& contents) {
+  if (k.length_at == kNoValue) return;
+  if (std::max(k.min_length, k.max_length) > kMostWrittenOut) {
+    reader_.leave_free(k.length_at, "a length above " + std::to_string(kMostWrittenOut) +
+                                        " is not supported here: leave out the pattern or the format, or use "
+                                        "a smaller length");
+    return;
+  }
+  contents.push_back(
+      builder_.repeat(any, static_cast<std::int32_t>(k.min_length), static_cast<std::int32_t>(k.max_length)));
+}
+
+bool SchemaWriter::is_format_alone(const Keywords& k) const {
+  if (!k.patterns.empty() || k.formats.size() != 1 || k.length_at != kNoValue) return false;
+  const StringFormat* const format = find_format(tree_[k.formats[0]].text);
+  return format != nullptr && !format->pattern.empty();
 }
 
 NodeId SchemaWriter::string(const Keywords& k) {
   if (!limits_strings(k)) return any_string();
   if (k.max_length >= 0 && k.max_length < k.min_length) return builder_.nothing();
-  return builder_.sequence({builder_.bytes("\""), all_of(string_contents(k)), builder_.bytes("\"")});
+  Builder& b = builder_;
+  const auto quoted = [&](NodeId inside) { return b.sequence({b.bytes("\""), inside, b.bytes("\"")}); };
+  const NodeId any = add_json_character(CharSet::all(), b);
+  if (is_format_alone(k))
+    return shared("format " + tree_[k.formats[0]].text,
+                  [&] { return quoted(all_of(string_contents(k, any, true))); });
+  if (std::vector<NodeId> contents = string_contents(k, any, true); !contents.empty()) {
+    add_length(k, any, contents);
+    return quoted(all_of(contents));
+  }
+  if (k.length_at == kNoValue) return any_string();
+  // Strings of one length are one rule: schemas often repeat them.
+  return shared("string of " + std::to_string(k.min_length) + " to " + std::to_string(k.max_length), [&] {
+    const CharSet escapes(
+        {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}});
+    const NodeId one =
+        b.choice({b.character(plain_characters()), b.sequence({b.bytes("\\"), b.character(escapes)})});
+    return quoted(counted("character", one, k.min_length, k.max_length));
+  });
 }
 
 bool SchemaWriter::limits_numbers(const Keywords& k) const {
@@ -123,18 +178,24 @@ bool SchemaWriter::limits_numbers(const Keywords& k) const {
 std::vector<NodeId> SchemaWriter::number_limits(const Keywords& k) {
   std::vector<NodeId> limits;
   const auto decimal = [&](ValueId at) {
-    const auto parsed = parse_decimal(reader_.number(at));
-    if (!parsed) reader_.fail(at, "a number with too many digits");
-    return *parsed;
+    auto parsed = parse_decimal(tree_[at].text);
+    if (!parsed) reader_.leave_free(at, "a number with too many digits");
+    return parsed;
   };
   for (const NumberBound& bound : k.at_least)
-    limits.push_back(add_bounded(decimal(bound.at), bound.exclusive, true, builder_));
+    if (const auto least = decimal(bound.at))
+      limits.push_back(add_bounded(*least, bound.exclusive, true, builder_));
   for (const NumberBound& bound : k.at_most)
-    limits.push_back(add_bounded(decimal(bound.at), bound.exclusive, false, builder_));
-  for (const ValueId step : k.multiples) {
-    const auto multiple = add_multiple(decimal(step), builder_);
-    if (!multiple) reader_.fail(step, "multipleOf is supported for 2, 5 and powers of ten");
-    limits.push_back(*multiple);
+    if (const auto most = decimal(bound.at))
+      limits.push_back(add_bounded(*most, bound.exclusive, false, builder_));
+  for (const ValueId at : k.multiples) {
+    const auto step = decimal(at);
+    if (!step) continue;
+    if (const auto multiple = add_multiple(*step, builder_)) {
+      limits.push_back(*multiple);
+    } else {
+      reader_.leave_free(at, "multipleOf is supported for 2, 5 and powers of ten");
+    }
   }
   return limits;
 }

@@ -1,6 +1,7 @@
 #include "grammar/schema/schema_writer.h"
 
 #include <algorithm>
+#include <set>
 
 #include "grammar/schema/decimal.h"
 #include "weft/grammar.h"
@@ -8,10 +9,93 @@
 namespace weft::grammar {
 
 SchemaWriter::SchemaWriter(const JsonTree& tree, const JsonSchemaOptions& options, Budget& budget)
-    : tree_(tree), options_(options), budget_(budget), reader_(tree, budget) {}
+    : tree_(tree), options_(options), budget_(budget), reader_(tree, budget, options.left_free) {}
 
-Language SchemaWriter::run() {
-  const NodeId root = value_of({SchemaPart{tree_.root()}});
+/// Calls visit(Keywords) for each alternative of a union, and of the unions in it.
+template <typename Visit>
+void SchemaWriter::visit_alternatives(const Conjunction& root, Visit&& visit) {
+  std::set<Conjunction> seen = {root};
+  std::vector<Conjunction> open = {root};
+  while (!open.empty()) {
+    const Keywords keywords = reader_.read(open.back());
+    open.pop_back();
+    if (keywords.impossible) continue;
+    if (!keywords.first_union) {
+      visit(keywords);
+      continue;
+    }
+    for (Conjunction& one : alternatives(keywords))
+      if (seen.insert(one).second) open.push_back(std::move(one));
+  }
+}
+
+SchemaProperties SchemaWriter::properties_of(const Conjunction& schemas) {
+  SchemaProperties result;
+  std::map<std::string, std::size_t> places;
+  int n_alternatives = 0;
+  bool described = true;
+  visit_alternatives(schemas, [&](const Keywords& k) {
+    if ((types_of(k) & kObjectBit) == 0) return;
+    ++n_alternatives;
+    described = described && lists_properties(k);
+    for (SchemaProperty& property : properties(k)) {
+      property.types = types_of(property.schema);
+      const auto [at, added] = places.try_emplace(property.name, result.all.size());
+      if (added) {
+        result.all.push_back(std::move(property));
+      } else {
+        result.all[at->second].types |= property.types;
+      }
+    }
+  });
+  result.complete = n_alternatives == 1 && described;
+  return result;
+}
+
+unsigned SchemaWriter::types_of(const Conjunction& schemas) {
+  unsigned types = 0;
+  visit_alternatives(schemas, [&](const Keywords& k) {
+    if (k.enums.empty()) {
+      types |= types_of(k);
+    } else {
+      for (const ValueId value : choices_of(k)) types |= type_of(tree_[value]);
+    }
+  });
+  return types;
+}
+
+Language SchemaWriter::run_bare(const Conjunction& root, std::string_view end) {
+  const NodeId nothing_follows[] = {builder_.tag(end), builder_.empty()};
+  const NodeId any_text = builder_.free_text(nothing_follows, 0, 0);
+  std::vector<NodeId> choices;
+  visit_alternatives(root, [&](const Keywords& k) { choices.push_back(bare(k, any_text)); });
+  return builder_.finish(builder_.choice(choices));
+}
+
+NodeId SchemaWriter::bare(const Keywords& k, NodeId any_text) {
+  const NodeId any = builder_.character(CharSet::all());
+  std::vector<NodeId> choices;
+  const auto add_text = [&](NodeId text, const Keywords& limits) {
+    std::vector<NodeId> parts = string_contents(limits, any, false);
+    parts.insert(parts.begin(), text);
+    add_length(limits, any, parts);
+    choices.push_back(all_of(parts));
+  };
+  if (!k.enums.empty()) {
+    const Keywords limits = without_length(k);
+    for (const ValueId value : choices_of(k)) {
+      if (tree_[value].kind == JsonKind::kString) add_text(builder_.bytes(tree_[value].text), limits);
+      if (tree_[value].kind == JsonKind::kNull) choices.push_back(builder_.bytes("null"));
+    }
+  } else {
+    if ((types_of(k) & kStringBit) != 0) add_text(any_text, k);
+    if ((types_of(k) & kNullBit) != 0) choices.push_back(builder_.bytes("null"));
+  }
+  return builder_.choice(choices);
+}
+
+Language SchemaWriter::run(const Conjunction& schemas) {
+  const NodeId root = value_of(schemas);
   for (std::size_t i = 0; i < open_.size(); ++i) {
     const auto [conjunction, rule] = open_[i];
     builder_.define(rule, write(conjunction));
@@ -62,13 +146,13 @@ NodeId SchemaWriter::write(const Conjunction& conjunction) {
   return keywords.first_union ? union_of(keywords) : values_of(keywords);
 }
 
-/// A rule for each alternative, together with all that stands beside the union.
-NodeId SchemaWriter::union_of(const Keywords& keywords) {
+/// The alternatives of the first union, each combined with the keywords next to the union.
+std::vector<Conjunction> SchemaWriter::alternatives(const Keywords& keywords) {
   const Keywords::Union& which = *keywords.first_union;
   Conjunction rest = keywords.parts;
   for (SchemaPart& part : rest) part.no_references = true;
   (which.one_of ? rest[which.owner].no_one_of : rest[which.owner].no_any_of) = true;
-  std::vector<NodeId> choices;
+  std::vector<Conjunction> all;
   for (const ValueId alternative : which.alternatives) {
     budget_.spend(static_cast<std::int64_t>(rest.size()) + 1);
     const SchemaPart part{alternative};
@@ -76,8 +160,14 @@ NodeId SchemaWriter::union_of(const Keywords& keywords) {
     const auto same =
         std::find_if(both.begin(), both.end(), [&](const SchemaPart& p) { return p.schema == alternative; });
     if (same == both.end()) both.push_back(part);
-    choices.push_back(value_of(std::move(both)));
+    all.push_back(std::move(both));
   }
+  return all;
+}
+
+NodeId SchemaWriter::union_of(const Keywords& keywords) {
+  std::vector<NodeId> choices;
+  for (Conjunction& one : alternatives(keywords)) choices.push_back(value_of(std::move(one)));
   return builder_.choice(choices);
 }
 
@@ -169,46 +259,68 @@ bool SchemaWriter::are_equal(ValueId a, ValueId b) const {
   });
 }
 
-/// The values that stand in all enumerations and fit what is said beside them.
-NodeId SchemaWriter::enumeration(const Keywords& k) {
-  const auto type_of = [&](const JsonValue& value) -> unsigned {
-    switch (value.kind) {
-      case JsonKind::kNull:
-        return kNullBit;
-      case JsonKind::kBool:
-        return kBoolBit;
-      case JsonKind::kInteger:
-        return kIntegerBit;
-      case JsonKind::kNumber: {
-        const auto decimal = parse_decimal(value.text);
-        return decimal && decimal->fraction.empty() ? kIntegerBit : kNumberBit;
-      }
-      case JsonKind::kString:
-        return kStringBit;
-      case JsonKind::kArray:
-        return kArrayBit;
-      case JsonKind::kObject:
-        return kObjectBit;
+Keywords SchemaWriter::without_length(Keywords k) {
+  k.min_length = 0, k.max_length = -1, k.length_at = kNoValue;
+  return k;
+}
+
+bool SchemaWriter::has_length(std::string_view text, const Keywords& k) {
+  std::int64_t n = 0;
+  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+  return n >= k.min_length && (k.max_length < 0 || n <= k.max_length);
+}
+
+unsigned SchemaWriter::type_of(const JsonValue& value) {
+  switch (value.kind) {
+    case JsonKind::kNull:
+      return kNullBit;
+    case JsonKind::kBool:
+      return kBoolBit;
+    case JsonKind::kInteger:
+      return kIntegerBit;
+    case JsonKind::kNumber: {
+      const auto decimal = parse_decimal(value.text);
+      return decimal && decimal->fraction.empty() ? kIntegerBit : kNumberBit;
     }
-    return 0;
-  };
-  std::vector<NodeId> choices;
+    case JsonKind::kString:
+      return kStringBit;
+    case JsonKind::kArray:
+      return kArrayBit;
+    case JsonKind::kObject:
+      return kObjectBit;
+  }
+  return 0;
+}
+
+/// The values that all enumerations have in common, if the type and the length allow them.
+std::vector<ValueId> SchemaWriter::choices_of(const Keywords& k) {
+  std::vector<ValueId> choices;
   for (const ValueId id : k.enums[0]) {
     budget_.spend();
     const unsigned type = type_of(tree_[id]);
-    if ((k.types & type) == 0) continue;
+    if ((k.types & type) == 0 || (type == kStringBit && !has_length(tree_[id].text, k))) continue;
     const bool in_all =
         std::all_of(k.enums.begin() + 1, k.enums.end(), [&](const std::vector<ValueId>& other) {
           budget_.spend(static_cast<std::int64_t>(other.size()));
           return std::any_of(other.begin(), other.end(), [&](ValueId value) { return are_equal(id, value); });
         });
-    if (!in_all) continue;
+    if (in_all) choices.push_back(id);
+  }
+  return choices;
+}
+
+NodeId SchemaWriter::enumeration(const Keywords& k) {
+  const Keywords limits = without_length(k);
+  std::vector<NodeId> choices;
+  for (const ValueId id : choices_of(k)) {
+    const unsigned type = type_of(tree_[id]);
     std::vector<NodeId> parts = {literal(id)};
-    if (type == kStringBit && limits_strings(k)) parts.push_back(string(k));
+    if (type == kStringBit && limits_strings(limits)) parts.push_back(string(limits));
     if ((type & (kIntegerBit | kNumberBit)) != 0 && limits_numbers(k)) parts.push_back(number(k, false));
     if ((type == kArrayBit && (!k.arrays.empty() || k.min_items > 0 || k.max_items >= 0)) ||
         (type == kObjectBit && (!k.objects.empty() || !k.required.empty() || !k.names.empty())))
-      reader_.fail(id, "an array or object in enum or const beside keywords that limit it; leave those out");
+      reader_.leave_free(
+          id, "an array or object in enum or const beside keywords that limit it; leave those out");
     choices.push_back(all_of(parts));
   }
   return builder_.choice(choices);
@@ -221,16 +333,3 @@ NodeId SchemaWriter::all_of(const std::vector<NodeId>& nodes) {
 }
 
 }  // namespace weft::grammar
-
-namespace weft {
-
-Grammar Grammar::json_schema(std::string_view schema, const JsonSchemaOptions& options) {
-  grammar::check_source(schema, options.limits, "the JSON schema");
-  grammar::Budget budget(options.limits);
-  const grammar::JsonTree tree(schema, std::min(options.limits.depth, 400), "the JSON schema");
-  return Grammar(std::make_shared<const Rules>(Rules{grammar::SchemaWriter(tree, options, budget).run()}));
-}
-
-Grammar Grammar::json_object() { return json_schema(R"({"type": "object"})"); }
-
-}  // namespace weft
