@@ -72,6 +72,7 @@ struct Output {
   StopReason stop = StopReason::kEnd;  ///< With done.
   int stop_string = -1;                ///< With StopReason::kStopString: which of RequestParams::stop it was.
   std::string_view error = {};         ///< With StopReason::kError: what happened.
+  bool not_numbers = false;            ///< It was a NotNumbersError.
   CompletionStats stats = {};          ///< With done.
 };
 

@@ -57,8 +57,8 @@ class Embedder {
 
   /// A vector of dimensions() for each text, one behind another in the texts' order; with kNone one for each
   /// token of each text. They are not normalised. Throws Error kInvalidArgument for a text that is empty, has
-  /// a token that there is not, or is longer than max_tokens(), and what devices throw; an embedder can be
-  /// used again after that.
+  /// a token that there is not, or is longer than max_tokens(), NotNumbersError where a value is NaN or
+  /// infinite, and what devices throw; an embedder can be used again after that.
   std::vector<float> embed(std::span<const TextTokens> texts, Pooling pooling);
   /// Pooled as the model's file says.
   std::vector<float> embed(std::span<const TextTokens> texts);

@@ -72,7 +72,8 @@ struct Generation {
 /// the prompt is that, and the sequence must be empty: it gets the text alone. Context::cancel() ends it with
 /// StopReason::kCancelled. The sequence keeps the prompt and what was generated, except a last token that was
 /// not computed. Throws Error kInvalidArgument for wrong parameters, and where the prompt does not fit the
-/// context, with both numbers; nothing has changed then.
+/// context, with both numbers; nothing has changed then. Throws NotNumbersError where the model computes NaN or
+/// infinity.
 Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
                     const GenerateParams& params = {}, SeqId seq = 0);
 inline Generation generate(Context& context, Sampler& sampler, std::initializer_list<Token> prompt,
