@@ -281,6 +281,17 @@ int run(const RunOptions& options) {
   if (!options.cache.file.empty()) refuse_source(*loaded.model, "run --prompt-cache");
   if (!options.logits_file.empty()) return write_logits(options, loaded, prompt, interrupt);
 
+  /// Says with the options' names what generate() would refuse.
+  void check_shift(const GenerateParams& params, const Context& context) {
+    const int room = std::min<int>(context.cells_total(), context.max_positions());
+    if (params.context_shift && params.n_keep > room - 2)
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--keep keeps {} tokens, and the context has room for {}: --context-shift could "
+                      "forget none; give a smaller --keep, or a larger context with -c",
+                      params.n_keep, room));
+  }
+
   const Tokenizer& tokenizer = loaded.model->tokenizer();
   Sampler sampler(sampler_params(options.sampling, tokenizer), tokenizer);
   Context context(loaded.model, context_params(options.context, options.model));
@@ -300,6 +311,7 @@ int run(const RunOptions& options) {
   params.ignore_end = options.ignore_eos;
   params.context_shift = options.context_shift;
   params.n_keep = options.n_keep < 0 ? static_cast<int>(prompt.size()) : options.n_keep;
+  check_shift(params, context);
   params.stop = options.stop;
   params.special = options.special;
   std::unique_ptr<TokenConstraint> constraint;
