@@ -50,9 +50,31 @@ const Type& type_of(std::string name, const FolderWeights& weights) {
   return kTypes[static_cast<std::size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())];
 }
 
-/// The class of the model.
+/// Letters in lower case and digits.
+std::string plain_name(std::string_view name) {
+  std::string plain;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return plain;
+}
+
+/// The class that is named after a model_type, as transformers names classes; empty: none is converted.
+std::string class_of_type(const std::string& model_type) {
+  for (const std::string_view ending : {"forcausallm", "lmheadmodel", "forconditionalgeneration", "model"})
+    for (const Family& family : families())
+      if (plain_name(family.name) == plain_name(model_type) + std::string(ending))
+        return std::string(family.name);
+  return {};
+}
+
+/// The class of the model: the first of "architectures", or that of "model_type" where it names none.
 std::string class_of(const std::filesystem::path& folder, const Json& json) {
   const Json* const classes = find(json, "architectures");
+  if (classes == nullptr || classes->is_null() || (classes->is_array() && classes->empty())) {
+    const std::string by_type = class_of_type(find_text(json, "model_type").value_or(""));
+    if (!by_type.empty()) return by_type;
+  }
   if (classes == nullptr || !classes->is_array() || classes->empty() || !classes->front().is_string())
     throw Error(ErrorCode::kInvalidFile, (folder / "config.json").string() +
                                              " has no \"architectures\", expected the class of the model");
