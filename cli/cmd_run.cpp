@@ -270,6 +270,16 @@ void replace_escapes(RunOptions& options) {
   cli::replace_escapes(options.sampling);
 }
 
+/// Says with the options' names what generate() would refuse.
+void check_shift(const GenerateParams& params, const Context& context) {
+  const int room = std::min<int>(context.cells_total(), context.max_positions());
+  if (params.context_shift && params.n_keep > room - 2)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--keep keeps {} tokens, and the context has room for {}: --context-shift could "
+                            "forget none; give a smaller --keep, or a larger context with -c",
+                            params.n_keep, room));
+}
+
 int run(const RunOptions& options) {
   check(options);
   const std::optional<Grammar> grammar = grammar_of(options.constraint);
@@ -280,17 +290,6 @@ int run(const RunOptions& options) {
   if (!options.logits_file.empty()) refuse_source(*loaded.model, "run --logits");
   if (!options.cache.file.empty()) refuse_source(*loaded.model, "run --prompt-cache");
   if (!options.logits_file.empty()) return write_logits(options, loaded, prompt, interrupt);
-
-  /// Says with the options' names what generate() would refuse.
-  void check_shift(const GenerateParams& params, const Context& context) {
-    const int room = std::min<int>(context.cells_total(), context.max_positions());
-    if (params.context_shift && params.n_keep > room - 2)
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format("--keep keeps {} tokens, and the context has room for {}: --context-shift could "
-                      "forget none; give a smaller --keep, or a larger context with -c",
-                      params.n_keep, room));
-  }
 
   const Tokenizer& tokenizer = loaded.model->tokenizer();
   Sampler sampler(sampler_params(options.sampling, tokenizer), tokenizer);
