@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "weft/error.h"
+#include "weft/not_numbers.h"
 
 namespace weft::cli {
 namespace {
@@ -81,7 +82,9 @@ class TaskBatch {
                                    : placed.first_own[c] + static_cast<int>(i - 1 - placed.task->n_shared);
       const float logit = from_shared ? context.logits(item)[static_cast<std::size_t>(choice.tokens[i])]
                                       : context.logit(item);
-      sum += static_cast<double>(logit) - context.log_sum_exp(item);
+      const float log_sum_exp = context.log_sum_exp(item);
+      check_numbers(context.model(), {&log_sum_exp, 1});
+      sum += static_cast<double>(logit) - log_sum_exp;
     }
     return sum / static_cast<double>(choice.end - choice.begin);
   }

@@ -21,6 +21,7 @@
 #include "json_input.h"
 #include "line_editor.h"
 #include "media_options.h"
+#include "models/served_model.h"
 #include "option_table.h"
 #include "options.h"
 #include "saved_conversation.h"
@@ -465,8 +466,9 @@ class Session {
 weft::Chat make_chat(const Model& model) {
   if (model.chat_template() == nullptr)
     throw Error(ErrorCode::kUnsupported,
-                "this model has no chat template; give one with --chat-template-file, or continue a text "
-                "with 'weft run'");
+                fmt::format("this model has no chat template{}; give one with --chat-template-file, or "
+                            "continue a text with 'weft run'",
+                            server::why_no_template(model)));
   return weft::Chat(*model.chat_template());
 }
 

@@ -64,7 +64,7 @@ std::function<int()> prepare(CLI::App& app) {
                  "the pre-tokenizer, where weft does not know that of tokenizer.json, e.g. llama-bpe")
       ->type_name("NAME");
   app.add_option("--base", options->params.base,
-                 "the model's folder, where FOLDER is an adapter of PEFT: its config.json is read")
+                 "the base model's folder, where FOLDER is a PEFT adapter; the adapter must fit it")
       ->type_name("FOLDER");
   add_switch(app, "--mmproj", options->params.mmproj,
              "write the folder's image encoder (for --mmproj) instead of the text model");

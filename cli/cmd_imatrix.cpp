@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "text_format.h"
 #include "weft/error.h"
 #include "weft/importance.h"
+#include "weft/not_numbers.h"
 
 namespace weft::cli {
 namespace {
@@ -55,6 +57,9 @@ Importance sums_of(const Context& context, const Importance& before, const Imatr
                  .chunk_size = options.chunks.n_ctx};
   if (!options.process_output)
     std::erase_if(now.tensors, [](const ColumnSums& of) { return is_head(of.tensor); });
+  for (const ColumnSums& of : now.tensors)
+    for (const double sum : of.sums)
+      if (!std::isfinite(sum)) throw NotNumbersError(context.model());
   Importance all = before;
   all.chunk_size = now.chunk_size;
   merge_importance(all, now);

@@ -270,6 +270,16 @@ void replace_escapes(RunOptions& options) {
   cli::replace_escapes(options.sampling);
 }
 
+/// Says with the options' names what generate() would refuse.
+void check_shift(const GenerateParams& params, const Context& context) {
+  const int room = std::min<int>(context.cells_total(), context.max_positions());
+  if (params.context_shift && params.n_keep > room - 2)
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("--keep keeps {} tokens, and the context has room for {}: --context-shift could "
+                            "forget none; give a smaller --keep, or a larger context with -c",
+                            params.n_keep, room));
+}
+
 int run(const RunOptions& options) {
   check(options);
   const std::optional<Grammar> grammar = grammar_of(options.constraint);
@@ -300,6 +310,7 @@ int run(const RunOptions& options) {
   params.ignore_end = options.ignore_eos;
   params.context_shift = options.context_shift;
   params.n_keep = options.n_keep < 0 ? static_cast<int>(prompt.size()) : options.n_keep;
+  check_shift(params, context);
   params.stop = options.stop;
   params.special = options.special;
   std::unique_ptr<TokenConstraint> constraint;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <utility>
-#include <vector>
 
 #include "graphemes.h"
 
@@ -27,21 +26,11 @@ void EditBuffer::insert(std::string_view text) {
   const std::string valid = valid_utf8(text);
   text_.insert(cursor_, valid);
   // A combining mark joins the cluster before it.
-  const std::vector<std::size_t> starts = grapheme_starts(text_);
-  cursor_ = *std::lower_bound(starts.begin(), starts.end(), cursor_ + valid.size());
+  cursor_ = cluster_bounds(text_, cursor_ + valid.size()).at;
 }
 
-std::size_t EditBuffer::before() const {
-  const std::vector<std::size_t> starts = grapheme_starts(text_);
-  const auto at = std::lower_bound(starts.begin(), starts.end(), cursor_);
-  return at == starts.begin() ? 0 : *(at - 1);
-}
-
-std::size_t EditBuffer::after() const {
-  const std::vector<std::size_t> starts = grapheme_starts(text_);
-  const auto at = std::upper_bound(starts.begin(), starts.end(), cursor_);
-  return at == starts.end() ? text_.size() : *at;
-}
+std::size_t EditBuffer::before() const { return cluster_bounds(text_, cursor_).before; }
+std::size_t EditBuffer::after() const { return cluster_bounds(text_, cursor_).after; }
 
 std::size_t EditBuffer::word_before() const {
   std::size_t at = cursor_;
@@ -72,8 +61,7 @@ void EditBuffer::kill_after() { kill(cursor_, line_end()); }
 void EditBuffer::erase(std::size_t begin, std::size_t end) {
   text_.erase(begin, end - begin);
   // What was apart may be one cluster now.
-  const std::vector<std::size_t> starts = grapheme_starts(text_);
-  cursor_ = *std::lower_bound(starts.begin(), starts.end(), begin);
+  cursor_ = cluster_bounds(text_, begin).at;
 }
 
 void EditBuffer::kill(std::size_t begin, std::size_t end) {

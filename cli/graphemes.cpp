@@ -40,6 +40,30 @@ std::vector<std::size_t> grapheme_starts(std::string_view text) {
   return starts;
 }
 
+ClusterBounds cluster_bounds(std::string_view text, std::size_t place) {
+  constexpr std::size_t kReach = 1024;  // Bytes, to both sides.
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto continues = [&](std::size_t i) { return i < text.size() && (byte(i) & 0xc0) == 0x80; };
+  // A cluster begins between two printable ASCII characters, and after a newline.
+  const auto is_sure = [&](std::size_t i) {
+    return text[i - 1] == '\n' || (byte(i - 1) - 0x20u < 0x5fu && byte(i) - 0x20u < 0x5fu);
+  };
+  const std::size_t least = place > kReach ? place - kReach : 0;
+  std::size_t begin = place > 0 ? place - 1 : 0;
+  while (begin > least && !is_sure(begin)) --begin;
+  while (begin > 0 && continues(begin)) --begin;
+  std::size_t end = std::min(place + kReach, text.size());
+  while (continues(end)) ++end;
+
+  const std::vector<std::size_t> starts = grapheme_starts(text.substr(begin, end - begin));
+  const auto place_here = place - begin;
+  const auto at = std::lower_bound(starts.begin(), starts.end(), place_here);
+  const auto after = std::upper_bound(starts.begin(), starts.end(), place_here);
+  return {.before = at == starts.begin() ? begin : begin + *(at - 1),
+          .at = at == starts.end() ? text.size() : begin + *at,
+          .after = after == starts.end() ? text.size() : begin + *after};
+}
+
 int grapheme_columns(std::string_view cluster) {
   constexpr utf8proc_int32_t kEmojiStyle = 0xfe0f;
   int columns = 0;

@@ -175,7 +175,11 @@ class LineEditor::Terminal {
     while (true) {
       const std::optional<std::string> key = next_key();
       if (!key) return errno == EINTR ? Result::kInterrupted : Result::kEnd;
-      if (const std::optional<Result> result = handle(*key, raw)) return *result;
+      if (is_text(*key)) {
+        buffer_.insert(*key + take_text());
+      } else if (const std::optional<Result> result = handle(*key, raw)) {
+        return *result;
+      }
       if (!has_input()) draw();
     }
   }
@@ -290,6 +294,22 @@ class LineEditor::Terminal {
     return key;
   }
 
+  // The text that was read already, up to the next key that is none. A terminal that does not mark pastes
+  // sends them so.
+  std::string take_text() {
+    std::size_t end = next_;
+    while (end < input_.size() && is_text(std::string_view(input_).substr(end, 1))) ++end;
+    // The last character may not have been read to its end.
+    const auto byte_before = [&] { return end > next_ ? static_cast<unsigned char>(input_[end - 1]) : 0; };
+    if (end == input_.size()) {
+      while ((byte_before() & 0xc0) == 0x80) --end;
+      if (byte_before() >= 0xc0) --end;
+    }
+    std::string text = input_.substr(next_, end - next_);
+    next_ = end;
+    return text;
+  }
+
   // A paste is one insertion, whatever lines it has: the terminal ends it with kPasteEnd.
   std::string read_paste() {
     std::string text;
@@ -302,9 +322,11 @@ class LineEditor::Terminal {
     return text;
   }
 
-  // Meanwhile the window may get another size.
+  // Reads all that is there. Meanwhile the window may get another size.
   std::optional<char> next_byte() {
     constexpr int kLook = 200;  // ms
+    constexpr std::size_t kMost = 4096;
+    if (next_ < input_.size()) return input_[next_++];
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     while (::poll(&input, 1, kLook) == 0) {
       const int now = columns_of(STDOUT_FILENO);
@@ -312,16 +334,22 @@ class LineEditor::Terminal {
       screen_.resize(now);
       draw();
     }
-    char byte = 0;
     errno = 0;
-    return ::read(STDIN_FILENO, &byte, 1) == 1 ? std::optional(byte) : std::nullopt;
+    input_.resize(kMost);
+    const ssize_t n = ::read(STDIN_FILENO, input_.data(), input_.size());
+    input_.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    next_ = 0;
+    return n > 0 ? std::optional(input_[next_++]) : std::nullopt;
   }
 
-  static bool has_input() {
+  bool has_input() const {
+    if (next_ < input_.size()) return true;
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     return ::poll(&input, 1, 0) > 0;
   }
 
+  std::string input_;     // Bytes that were read, of which ...
+  std::size_t next_ = 0;  // ... the first ones were taken. The next line may begin with the rest.
   LineHistory history_;
   EditBuffer buffer_;
   ScreenLines screen_;

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "json_output.h"
@@ -66,13 +67,20 @@ class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    std::fwrite(line.data(), 1, line.size(), file_.get());
-    std::fflush(file_.get());
+    const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size();
+    const bool failed = std::fflush(file_.get()) != 0 || !written;
+    // Said once, until the file takes lines again. The terminal has these lines, too.
+    if (failed && !std::exchange(failed_, true))
+      fmt::print(stderr, "weft: warning: --log-file: cannot write to '{}': {}\n", path_,
+                 std::strerror(errno));
+    if (!failed) failed_ = false;
+    std::clearerr(file_.get());
   }
   void flush_() override { std::fflush(file_.get()); }
 
   std::string path_;
   File file_;
+  bool failed_ = false;
 };
 
 std::string json_text(std::string_view text) {

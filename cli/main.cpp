@@ -131,9 +131,12 @@ int run_program(std::vector<std::string> arguments) {
 int main(int argc, char** argv) {
   // Started without one of these, a file that is opened later would be taken for what users type, or be
   // written to.
-  for (int descriptor = open("/dev/null", O_RDWR); descriptor >= 0; descriptor = dup(descriptor)) {
-    if (descriptor <= STDERR_FILENO) continue;
-    close(descriptor);
+  // A standard output that is closed refuses what is written, so that the program can say so.
+  while (true) {
+    const bool has_input = fcntl(STDIN_FILENO, F_GETFD) >= 0, has_output = fcntl(STDOUT_FILENO, F_GETFD) >= 0;
+    const int descriptor = open("/dev/null", has_input && !has_output ? O_RDONLY : O_RDWR);
+    if (descriptor >= 0 && descriptor <= STDERR_FILENO) continue;
+    if (descriptor >= 0) close(descriptor);
     break;
   }
   // A file that grows beyond what a process may write (ulimit -f) is an error like a full disk, not the end.

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "weft/error.h"
+#include "weft/not_numbers.h"
 
 namespace weft::cli {
 
@@ -64,9 +65,11 @@ void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
     if (status != DecodeStatus::kOk) throw Error(ErrorCode::kOutOfMemory, "the cache is full");
     for (std::size_t i = 0; i < items.size(); ++i) {
       const int item = items[i], chunk = begin + static_cast<int>(i) / text.n_scored();
+      const float log_sum_exp = context.log_sum_exp(item);
+      check_numbers(context.model(), {&log_sum_exp, 1});
       on_row({.chunk = chunk,
               .next = batch[item].token_of_logit,
-              .log_probability = static_cast<double>(context.logit(item)) - context.log_sum_exp(item),
+              .log_probability = static_cast<double>(context.logit(item)) - log_sum_exp,
               .logits = want_logits ? context.logits(item) : std::span<const float>()});
     }
   }

@@ -12,11 +12,8 @@ namespace {
 constexpr std::string_view kEraseRow = "\033[K";    // From the cursor on.
 constexpr std::string_view kEraseBelow = "\033[J";  // From the cursor on.
 
-struct Row {
-  std::string text;
-  int width = 0;
-  std::size_t first = 0;  ///< Byte of the whole text.
-};
+/// Bytes that are cut into clusters together.
+constexpr std::size_t kPiece = 4096;
 
 std::string up(std::size_t n_rows) { return n_rows == 0 ? "" : fmt::format("\033[{}A", n_rows); }
 
@@ -38,47 +35,77 @@ int columns_of_shown(const std::string& text) {
   return columns;
 }
 
-// The cursor's row begins with its own bytes, so a cursor at a row's end stands in the next one only where a
-// cluster follows.
-std::vector<Row> rows_of(std::string_view text, int prompt_columns, int limit) {
-  std::vector<Row> rows(1);
-  rows[0].width = prompt_columns;
+bool is_newline(std::string_view cluster) { return cluster == "\n" || cluster == "\r\n"; }
+
+/// The clusters of a text as they are shown, but for newlines.
+std::string shown_row(std::string_view text) {
+  std::string row;
   const std::vector<std::size_t> starts = grapheme_starts(text);
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
     const std::string_view cluster = text.substr(starts[i], starts[i + 1] - starts[i]);
-    if (cluster == "\n" || cluster == "\r\n") {
-      rows.push_back({.first = starts[i + 1]});
-      continue;
-    }
-    const std::string piece = shown(cluster);
-    const int width = columns_of_shown(piece);
-    if (rows.back().width > 0 && rows.back().width + width > limit) rows.push_back({.first = starts[i]});
-    rows.back().text += piece;
-    rows.back().width += width;
+    if (!is_newline(cluster)) row += shown(cluster);
   }
-  return rows;
+  return row;
 }
 
-// Of a row, what stands before the byte `cursor` of the text.
-std::string before_cursor(std::string_view text, const Row& row, std::size_t cursor) {
-  std::string before;
-  const std::string_view part = text.substr(row.first, cursor - row.first);
-  const std::vector<std::size_t> starts = grapheme_starts(part);
-  for (std::size_t i = 0; i + 1 < starts.size(); ++i)
-    before += shown(part.substr(starts[i], starts[i + 1] - starts[i]));
-  return before;
+/// Calls f(byte, cluster) for each cluster from a byte on, until it returns false.
+template <class F>
+void for_each_cluster(std::string_view text, std::size_t from, F f) {
+  while (from < text.size()) {
+    const std::string_view piece = text.substr(from, kPiece);
+    std::vector<std::size_t> starts = grapheme_starts(piece);
+    // The last cluster may go on behind the piece.
+    if (from + piece.size() < text.size() && starts.size() > 2) starts.pop_back();
+    for (std::size_t i = 0; i + 1 < starts.size(); ++i)
+      if (!f(from + starts[i], piece.substr(starts[i], starts[i + 1] - starts[i]))) return;
+    from += starts.back();
+  }
 }
 
 }  // namespace
 
+std::size_t ScreenLines::row_of(std::size_t byte) const {
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), byte);
+  return static_cast<std::size_t>(after - starts_.begin()) - 1;
+}
+
+// The cursor's row begins with its own bytes, so a cursor at a row's end stands in the next one only where a
+// cluster follows.
+void ScreenLines::lay_out(std::string_view text, std::size_t cursor, int prompt_columns, int limit,
+                          std::size_t n_rows) {
+  if (prompt_columns != prompt_columns_ || limit != limit_) starts_.clear();
+  prompt_columns_ = prompt_columns;
+  limit_ = limit;
+  const auto changed = std::ranges::mismatch(text, text_).in1 - text.begin();
+  // A cluster that changes may be the last one of the row before.
+  while (starts_.size() > 1 && starts_.back() >= static_cast<std::size_t>(changed)) starts_.pop_back();
+  if (starts_.size() > 1) starts_.pop_back();
+  if (starts_.empty()) starts_.push_back(0);
+  text_ = text;
+
+  int width = starts_.size() == 1 ? prompt_columns : 0;
+  std::size_t n_after = 0;  // Rows that begin after the cursor.
+  for_each_cluster(text, starts_.back(), [&](std::size_t at, std::string_view cluster) {
+    const bool ends = is_newline(cluster);
+    const int columns = ends ? 0 : columns_of_shown(shown(cluster));
+    if (ends || (width > 0 && width + columns > limit)) {
+      starts_.push_back(ends ? at + cluster.size() : at);
+      width = 0;
+      if (starts_.back() > cursor && ++n_after > n_rows) return false;
+    }
+    width += columns;
+    return true;
+  });
+}
+
 std::string ScreenLines::draw(const Prompt& prompt, std::string_view text, std::size_t cursor, int n_columns,
                               int n_rows) {
   // The last column stays free: after a character there, terminals disagree about the cursor.
-  const std::vector<Row> rows = rows_of(text, prompt.n_columns, std::max(n_columns - 1, 2));
-  std::size_t cursor_row = rows.size() - 1;
-  while (cursor_row > 0 && rows[cursor_row].first > cursor) --cursor_row;
-  const auto n_shown = std::min(rows.size(), static_cast<std::size_t>(std::max(n_rows, 1)));
-  first_row_ = std::min({first_row_, cursor_row, rows.size() - n_shown});
+  const auto n_on_screen = static_cast<std::size_t>(std::max(n_rows, 1));
+  lay_out(text, cursor, prompt.n_columns, std::max(n_columns - 1, 2), n_on_screen);
+  const std::size_t cursor_row = row_of(cursor);
+  const std::size_t n_shown = std::min(starts_.size(), n_on_screen);
+  first_row_ = std::min({first_row_, cursor_row, starts_.size() - n_shown});
   first_row_ = std::max(first_row_, cursor_row + 1 < n_shown ? 0 : cursor_row + 1 - n_shown);
 
   std::string out = "\r" + up(drawn_.cursor_row);
@@ -86,15 +113,16 @@ std::string ScreenLines::draw(const Prompt& prompt, std::string_view text, std::
   for (std::size_t i = first_row_; i < first_row_ + n_shown; ++i) {
     if (i > first_row_) out += "\r\n";
     if (i == 0) out += prompt.text;
-    out += rows[i].text;
-    out += kEraseRow;
-    drawn_.widths.push_back(rows[i].width);
+    const std::size_t end = i + 1 < starts_.size() ? starts_[i + 1] : text.size();
+    const std::string row = shown_row(text.substr(starts_[i], end - starts_[i]));
+    out += row + std::string(kEraseRow);
+    drawn_.widths.push_back((i == 0 ? prompt.n_columns : 0) + columns_of_shown(row));
   }
   out += kEraseBelow;
   drawn_.cursor_row = cursor_row - first_row_;
   out += up(n_shown - 1 - drawn_.cursor_row) + "\r";
   if (cursor_row == 0) out += prompt.text;
-  const std::string before = before_cursor(text, rows[cursor_row], cursor);
+  const std::string before = shown_row(text.substr(starts_[cursor_row], cursor - starts_[cursor_row]));
   drawn_.cursor_column = (cursor_row == 0 ? prompt.n_columns : 0) + columns_of_shown(before);
   return out + before;
 }

@@ -33,7 +33,16 @@ class ScreenLines {
     std::size_t cursor_row = 0;
     int cursor_column = 0;
   };
+  /// Finds where rows begin, as far as the cursor and a screen beyond it. Rows before the first change since
+  /// the last drawing stay as they are.
+  void lay_out(std::string_view text, std::size_t cursor, int prompt_columns, int limit, std::size_t n_rows);
+  std::size_t row_of(std::size_t byte) const;
+
   Drawn drawn_;
+  std::string text_;                 ///< That was laid out, and ...
+  std::vector<std::size_t> starts_;  ///< ... the first byte of each of its rows.
+  int prompt_columns_ = 0;
+  int limit_ = 0;
   std::size_t first_row_ = 0;  ///< The first row shown, if the screen has fewer rows.
 };
 

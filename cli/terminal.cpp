@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -53,7 +55,7 @@ std::string styled(std::string_view text, std::string_view style, bool on) {
 void print(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written || std::fflush(stdout) != 0)
-    throw Error(ErrorCode::kIo, "cannot write to the standard output");
+    throw Error(ErrorCode::kIo, std::string("cannot write to the standard output: ") + std::strerror(errno));
 }
 
 void note(const Talk& talk, std::string_view line) {

@@ -74,6 +74,7 @@ struct Output {
   StopReason stop = StopReason::kEnd;  ///< With done.
   int stop_string = -1;                ///< With StopReason::kStopString: the index in RequestParams::stop.
   std::string_view error = {};         ///< With StopReason::kError: the message.
+  bool not_numbers = false;            ///< With StopReason::kError: the error is a NotNumbersError.
   CompletionStats stats = {};          ///< With done.
 };
 

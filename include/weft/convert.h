@@ -26,8 +26,9 @@ struct ConvertParams {
   /// Writes the folder's image encoder instead of the language model: the file for --mmproj (see
   /// weft/vision.h).
   bool mmproj = false;
-  /// For a folder with an adapter: the folder of its base model, of which only config.json is read. Empty:
-  /// the adapter's folder, where it has a config.json.
+  /// For a folder with an adapter: the folder of its base model. Its config.json is read, and the shapes of
+  /// its weights where they are there: the adapter must fit them. Empty: the adapter's folder, where it has a
+  /// config.json.
   std::filesystem::path base = {};
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
   std::function<bool(double)> progress = {};

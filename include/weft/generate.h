@@ -72,7 +72,8 @@ struct Generation {
 /// encodes the prompt as its source. Its sequence must be empty, and gets only the generated tokens.
 /// Context::cancel() ends the generation with StopReason::kCancelled. The sequence keeps the prompt and the
 /// generated tokens, except a last token that was not computed. Throws Error kInvalidArgument and changes
-/// nothing for wrong parameters, and where the prompt does not fit the context, with both numbers.
+/// nothing for wrong parameters, and where the prompt does not fit the context, with both numbers. Throws
+/// NotNumbersError where the model computes NaN or infinity.
 Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
                     const GenerateParams& params = {}, SeqId seq = 0);
 inline Generation generate(Context& context, Sampler& sampler, std::initializer_list<Token> prompt,

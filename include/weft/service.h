@@ -43,6 +43,7 @@ struct Chunk {
   StopReason stop = StopReason::kEnd;
   int stop_string = -1;  ///< As Output::stop_string.
   std::string error = {};
+  bool not_numbers = false;  ///< As Output::not_numbers.
   CompletionStats stats = {};
 };
 

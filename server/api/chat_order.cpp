@@ -66,9 +66,9 @@ ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
   check_writes(model);
   if (!model.chat)
     throw bad_request("model",
-                      fmt::format("the model '{}' has no chat template: use /v1/completions, or start the "
+                      fmt::format("the model '{}' has no chat template{}; use /v1/completions, or start the "
                                   "server with --chat-template-file",
-                                  model.spec.name));
+                                  model.spec.name, why_no_template(*model.model)));
   // Some templates write the date, which the engine does not know. The day alone, so that prompts begin
   // alike.
   Json variables = turn.variables_json.empty() ? Json::object() : parse_json(turn.variables_json);

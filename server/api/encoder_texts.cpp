@@ -43,8 +43,10 @@ void submit(Job& job, EncoderTexts texts) {
     try {
       if (error != nullptr) std::rethrow_exception(error);
       made.body = to_text(answer(std::move(values)));
+      model->note_failure({});
     } catch (...) {
       const ApiError failed = model->gone().value_or(to_api_error(std::current_exception()));
+      if (failed.code == "not_numbers") model->note_failure(failed.what());
       made = error_answer(failed, ErrorShape::kOpenAi);
       outcome = {.status = failed.status, .error = failed.what()};
     }

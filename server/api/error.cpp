@@ -9,6 +9,7 @@
 #include "weft/batcher.h"
 #include "weft/chat.h"
 #include "weft/error.h"
+#include "weft/not_numbers.h"
 
 namespace weft::server {
 namespace {
@@ -66,6 +67,8 @@ ApiError unavailable(std::string code, const std::string& message, double retry_
   return error;
 }
 
+ApiError not_numbers(const std::string& message) { return {500, "server_error", "not_numbers", "", message}; }
+
 ApiError bad_request(std::string param, const std::string& message) {
   return {400, "invalid_request_error", "", std::move(param), message};
 }
@@ -75,6 +78,8 @@ ApiError to_api_error(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const ApiError& known) {
     return known;
+  } catch (const NotNumbersError& known) {
+    return not_numbers(known.what());
   } catch (const Error& known) {
     return from_error(known);
   } catch (const std::bad_alloc&) {

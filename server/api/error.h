@@ -32,6 +32,9 @@ ApiError bad_request(std::string param, const std::string& message);
 /// 503, with when to come back.
 ApiError unavailable(std::string code, const std::string& message, double retry_after_ms = 1000.0);
 
+/// 500: the model computed values that are not numbers. `message` names it.
+ApiError not_numbers(const std::string& message);
+
 /// What a request's work threw, for its client. Errors that are none of the client's business tell no more
 /// than that the server failed; `what` has their text for the log.
 ApiError to_api_error(const std::exception_ptr& error);

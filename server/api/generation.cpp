@@ -14,6 +14,7 @@ std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model) {
   switch (chunk.stop) {
     case StopReason::kError:
       if (const auto gone = model.gone()) return gone;
+      if (chunk.not_numbers) return not_numbers(chunk.error);
       return ApiError(500, "server_error", "generation_failed", "",
                       chunk.error.empty() ? "the computation failed" : chunk.error);
     case StopReason::kCancelled:
@@ -113,6 +114,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
         for (const OutputToken& token : chunk.tokens) parts_.text.push_back(token.id);
       if (chunk.done) {
         outcome_.completions.push_back(chunk.stats);
+        if (chunk.not_numbers) {
+          parts_.model->note_failure(chunk.error);
+        } else if (chunk.stop != StopReason::kError && chunk.stats.n_generated > 0) {
+          parts_.model->note_failure({});
+        }
         if (const auto error = error_of(chunk, *parts_.model)) return fail(*error, out);
       }
       parts_.writer->add(static_cast<int>(i) * parts_.n + chunk.completion, chunk, out);

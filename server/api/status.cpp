@@ -13,6 +13,12 @@
 namespace weft::server {
 namespace {
 
+/// Why the model is not loaded, or why it failed the last request; empty: neither.
+std::string failure_of(const ModelState& state) {
+  if (state.stage == ModelState::Stage::kFailed) return state.error;
+  return state.model != nullptr ? state.model->failure() : std::string();
+}
+
 Json model_json(const ModelState& state) {
   constexpr const char* kStages[] = {"unloaded", "loading", "loaded", "failed"};
   Json json = {{"id", state.name},
@@ -21,7 +27,7 @@ Json model_json(const ModelState& state) {
                {"owned_by", "weft"},
                {"aliases", state.aliases},
                {"status", {{"value", kStages[static_cast<std::size_t>(state.stage)]}}}};
-  if (!state.error.empty()) json["status"]["error"] = state.error;
+  if (const std::string error = failure_of(state); !error.empty()) json["status"]["error"] = error;
   if (state.model != nullptr) {
     const ModelInfo& info = state.model->model->info();
     json["max_model_len"] = state.model->n_ctx;
@@ -48,7 +54,8 @@ std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpReque
 
 }  // namespace
 
-// Of the first model, unless another one can answer; and which models could not be loaded. One that was put
+// The state of the first model, unless another one can answer; and which models could not be loaded, or
+// computed values that are not numbers. One that was put
 // out comes back when a request asks for it. A probe must not end the process while a model is loaded again.
 void Api::health(Job& job) {
   const std::vector<ModelState> states = models_->states();
@@ -67,7 +74,7 @@ void Api::health(Job& job) {
     answer.status = 200;
     Json body = {{"status", "ok"}};
     for (const ModelState& state : states)
-      if (state.stage == ModelState::Stage::kFailed) body["failed"][state.name] = state.error;
+      if (const std::string error = failure_of(state); !error.empty()) body["failed"][state.name] = error;
     answer.body = to_text(body);
   }
   job.exchange->send(std::move(answer));

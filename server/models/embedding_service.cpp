@@ -5,6 +5,7 @@
 
 #include "weft/batcher.h"
 #include "weft/error.h"
+#include "weft/not_numbers.h"
 
 namespace weft::server {
 namespace {
@@ -53,7 +54,7 @@ void EmbeddingService::submit(EmbeddingRequest request) {
       throw OverloadedError(
           std::to_string(n_waiting) + " requests wait already, which is as many as may; come back later",
           kRetryMs);
-    waiting_.push_back({.request = std::move(request), .values = {}});
+    waiting_.push_back({.request = std::move(request), .values = {}, .error = nullptr});
   }
   changed_.notify_all();
 }
@@ -146,6 +147,23 @@ void EmbeddingService::compute(Requests& step) {
   }
 }
 
+void EmbeddingService::compute_alone(Requests& step) {
+  for (std::size_t n = step.size(); n > 0; --n) {
+    Requests one;
+    one.splice(one.end(), step, step.begin());
+    std::exception_ptr thrown;
+    try {
+      compute(one);
+    } catch (const NotNumbersError&) {
+      one.front().error = std::current_exception();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    step.splice(step.end(), one);
+    if (thrown != nullptr) std::rethrow_exception(thrown);
+  }
+}
+
 void EmbeddingService::end_step(const std::exception_ptr& error, Requests step) noexcept {
   Requests ended, abandoned;
   {
@@ -153,7 +171,8 @@ void EmbeddingService::end_step(const std::exception_ptr& error, Requests step) 
     // Who was in it goes behind those that were not.
     for (auto it = step.begin(); it != step.end();) {
       const auto one = it++;
-      const bool done = error != nullptr || one->n_read == one->request.texts.size();
+      if (one->error == nullptr) one->error = error;
+      const bool done = one->error != nullptr || one->n_read == one->request.texts.size();
       Requests& to = done ? ended : is_abandoned(one->request) ? abandoned : waiting_;
       to.splice(to.end(), step, one);
     }
@@ -165,7 +184,7 @@ void EmbeddingService::end_step(const std::exception_ptr& error, Requests step) 
   }
   changed_.notify_all();
   for (Waiting& one : ended)
-    tell(one.request, error == nullptr ? std::move(one.values) : std::vector<float>(), error);
+    tell(one.request, one.error == nullptr ? std::move(one.values) : std::vector<float>(), one.error);
   for (Waiting& one : abandoned) tell(one.request, {}, cancelled_);
 }
 
@@ -180,7 +199,11 @@ void EmbeddingService::work() {
     }
     std::exception_ptr error;
     try {
-      compute(step);
+      try {
+        compute(step);
+      } catch (const NotNumbersError&) {
+        compute_alone(step);
+      }
     } catch (...) {
       error = std::current_exception();
       if (devices_lost_ && devices_lost_()) {

@@ -56,6 +56,7 @@ class EmbeddingService {
     std::size_t n_read = 0;  // Of its texts ...
     std::size_t n_next = 0;  // ... and those of the step.
     std::vector<float> values;
+    std::exception_ptr error;  // It ends with this one; others of its step do not.
   };
   using Requests = std::list<Waiting>;  // Moved from one to another without memory.
 
@@ -63,6 +64,8 @@ class EmbeddingService {
   /// What happens between steps cannot fail: whatever a step throws ends those that are in it, and no others.
   Requests next_step() noexcept;
   void compute(Requests& step);
+  /// Each request in a step of its own. Those whose values are not numbers get their error.
+  void compute_alone(Requests& step);
   void end_step(const std::exception_ptr& error, Requests step) noexcept;
 
   Embedder embedder_;  // The thread's, within a step.

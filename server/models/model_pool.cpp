@@ -54,12 +54,14 @@ struct ModelPool::Slot {
   int n_failures = 0;
   std::chrono::steady_clock::time_point try_again_at = {};
   bool was_loaded = false;
+  bool was_lost = false;   ///< With kFailed: while it was served. Loading it again was not tried yet.
   bool is_wanted = false;  ///< Also without a request: it was there, and was lost.
 
   /// With kFailed.
   ApiError not_loaded() const {
     const std::chrono::duration<double, std::milli> pause = try_again_at - std::chrono::steady_clock::now();
-    return server::not_loaded(spec, error, std::max(1000.0, pause.count()));
+    return model_unavailable(was_lost ? weights_lost(spec, error) : load_failure(spec, error),
+                             std::max(1000.0, pause.count()));
   }
 };
 
@@ -255,6 +257,7 @@ bool ModelPool::is_asked_for(const Slot& slot) const {
 /// With mutex_ held.
 void ModelPool::fail(Slot& slot, const std::string& why) {
   slot.stage = ModelState::Stage::kFailed;
+  slot.was_lost = false;
   slot.error = without_folders(why);
   const auto pause = std::min(kTryAgain * (1 << std::min(slot.n_failures++, 5)), kTryAgainAtMost);
   slot.try_again_at = std::chrono::steady_clock::now() + pause;
@@ -293,7 +296,8 @@ void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::
   std::shared_ptr<ServedModel> model = slot.model;
   slot.progress = 0.0f;
   lock.unlock();
-  warn(fmt::format("model '{}' is loaded anew: {}", slot.spec.name, why));
+  warn(fmt::format("model '{}' has lost its weights, and requests wait while it gets them again: {}",
+                   slot.spec.name, why));
   std::string error;
   try {
     model->renew(progress_of(slot, ended_));
@@ -311,9 +315,10 @@ void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::
   slot.model = nullptr;
   slot.is_wanted = true;
   fail(slot, error);
+  slot.was_lost = true;
   const bool is_end = ended_;
   lock.unlock();
-  if (!is_end) warn(load_failure(slot.spec, error));
+  if (!is_end) warn(weights_lost(slot.spec, error));
   model.reset();  // To end it takes its time.
   lock.lock();
 }

@@ -63,12 +63,23 @@ std::string without_folders(std::string_view text) {
   return result;
 }
 
+std::string why_no_template(const Model& model) {
+  for (const std::string& note : model.notes())
+    if (note.starts_with("tokenizer.chat_template")) return fmt::format(" ({})", note);
+  return {};
+}
+
 std::string load_failure(const ModelSpec& spec, std::string_view why) {
   return fmt::format("the model '{}' could not be loaded: {}", spec.name, why);
 }
 
-ApiError not_loaded(const ModelSpec& spec, const std::string& why, double retry_after_ms) {
-  return unavailable("model_unavailable", load_failure(spec, without_folders(why)), retry_after_ms);
+std::string weights_lost(const ModelSpec& spec, std::string_view why) {
+  return fmt::format("the model '{}' lost its weights while it was served, and the server loads it again: {}",
+                     spec.name, why);
+}
+
+ApiError model_unavailable(std::string_view message, double retry_after_ms) {
+  return unavailable("model_unavailable", without_folders(message), retry_after_ms);
 }
 
 std::shared_ptr<const CompiledGrammar> GrammarCache::get(const std::string& key,
@@ -145,7 +156,7 @@ void ServedModel::renew(const std::function<bool(float)>& progress) {
         if (!lost().empty()) continue;  // More of it, meanwhile.
         const ApiError error = to_api_error(std::current_exception());
         const std::lock_guard lock(gone_mutex_);
-        gone_ = error.code == "cancelled" ? error : not_loaded(spec, error.what());
+        gone_ = error.code == "cancelled" ? error : model_unavailable(weights_lost(spec, error.what()));
         throw;
       }
     }
@@ -162,6 +173,16 @@ void ServedModel::renew(const std::function<bool(float)>& progress) {
 std::optional<ApiError> ServedModel::gone() const {
   const std::lock_guard lock(gone_mutex_);
   return gone_;
+}
+
+void ServedModel::note_failure(std::string why) {
+  const std::lock_guard lock(gone_mutex_);
+  failure_ = std::move(why);
+}
+
+std::string ServedModel::failure() const {
+  const std::lock_guard lock(gone_mutex_);
+  return failure_;
 }
 
 void ServedModel::drain(std::chrono::milliseconds at_most) {

@@ -80,8 +80,14 @@ struct ServedModelParams {
 std::string without_folders(std::string_view text);
 /// "the model 'x' could not be loaded: ..."
 std::string load_failure(const ModelSpec& spec, std::string_view why);
-/// 503: a model could not be loaded, which is never the fault of who asks for it.
-ApiError not_loaded(const ModelSpec& spec, const std::string& why, double retry_after_ms = 2000.0);
+/// "the model 'x' lost its weights while it was served, and the server loads it again: ..."
+std::string weights_lost(const ModelSpec& spec, std::string_view why);
+/// 503, with one of these messages: never the client's fault. Paths are reduced to file names.
+ApiError model_unavailable(std::string_view message, double retry_after_ms = 2000.0);
+
+/// Why a model with a chat template in its file is read as one without, in brackets; empty: its file has
+/// none.
+std::string why_no_template(const Model& model);
 
 /// All members may be used from any thread.
 class ServedModel {
@@ -110,6 +116,11 @@ class ServedModel {
   /// What those requests are to be told, and all that come still; nothing while it is of use.
   std::optional<ApiError> gone() const;
 
+  /// Why the last request that computed something failed, where the model computed values that are not
+  /// numbers; empty: it did not. The model stays loaded, as other texts may still be computed.
+  void note_failure(std::string why);
+  std::string failure() const;
+
   /// Lets requests that were taken end, at most so long.
   void drain(std::chrono::milliseconds at_most);
   /// Requests that are there end now, with an error.
@@ -131,6 +142,7 @@ class ServedModel {
   const std::function<void(const std::function<bool(float)>&)> reload_;
   mutable std::mutex gone_mutex_;
   std::optional<ApiError> gone_;
+  std::string failure_;  // With gone_mutex_.
   mutable std::mutex adapters_mutex_;
   std::vector<AdapterUse> usual_adapters_;
   std::mutex picture_mutex_;

@@ -12,6 +12,7 @@
 #include "convert/arrange.h"
 #include "convert/place.h"
 #include "convert/refuse.h"
+#include "tensor/codec.h"
 #include "text/pattern.h"
 #include "weft/error.h"
 
@@ -155,7 +156,7 @@ bool changes_columns(const std::string& name, const Family& family) {
 }
 
 std::vector<Matrix> matrices_of(const std::map<std::string, Pair>& pairs, const Config& config,
-                                const Family& family) {
+                                const Family& family, const AdapterBase& base) {
   std::map<std::tuple<std::string, std::int64_t, std::string>, Matrix> found;
   for (const auto& [module, pair] : pairs) {
     const std::string full = module + ".weight";
@@ -175,6 +176,7 @@ std::vector<Matrix> matrices_of(const std::map<std::string, Pair>& pairs, const 
       throw Error(ErrorCode::kUnsupported, "tensor '" + pair.a->name.substr(0, 120) +
                                                "' adapts a matrix that is stored in another order in GGUF" +
                                                kMerge);
+    base.check_pair(full, place, *pair.a, *pair.b);
     Matrix& matrix = found[{place.block, place.layer, place.name}];
     matrix.name = (place.layer < 0 ? "" : place.block + "." + std::to_string(place.layer) + ".") + place.name;
     matrix.parts.emplace_back(place.expert, pair);
@@ -213,6 +215,22 @@ OutTensor stacked(const Matrix& matrix, const Source* Pair::* which, DType type)
   return tensor;
 }
 
+/// Throws Error kInvalidFile where the tensor, as it is written, holds NaN or infinity.
+void check_values(const OutTensor& tensor, const std::string& source) {
+  const std::size_t n_bytes = row_bytes(tensor.type, tensor.n_columns());
+  std::vector<std::byte> bytes(n_bytes * static_cast<std::size_t>(tensor.n_rows()));
+  std::vector<float> row(static_cast<std::size_t>(tensor.n_columns()));
+  fill_tensor(tensor, bytes);
+  for (std::size_t at = 0; at < bytes.size(); at += n_bytes) {
+    unpack_row(tensor.type, bytes.data() + at, row);
+    for (const float value : row)
+      if (!std::isfinite(value))
+        refuse_tensor(source, "has a value that is not a number (" + std::to_string(value) + ", as " +
+                                  std::string(info(tensor.type).name) +
+                                  "); its training has failed, or the type is too small (--type f32)");
+  }
+}
+
 DType storable(DType type, const OutTensor& tensor) {
   return tensor.n_columns() % info(type).block_elements == 0 ? type : DType::kF16;
 }
@@ -234,14 +252,14 @@ std::filesystem::path adapter_file(const std::filesystem::path& folder) {
 }
 
 AdapterPlan plan_adapter(const Json& adapter, const FolderWeights& weights, const Config& config,
-                         const Family& family, DType type) {
+                         const Family& family, const AdapterBase& base, DType type) {
   check_kind(adapter);
   AdapterPlan plan;
   // GGUF has one alpha for all pairs: where they differ, B is multiplied.
   std::optional<double> alpha;
   Family by_rows = family;  // Pairs have outputs as rows in all classes.
   by_rows.traits &= ~static_cast<unsigned>(kInputsFirst | kExpertInputsFirst);
-  for (const Matrix& matrix : matrices_of(pairs_of(weights, Scales(adapter)), config, family)) {
+  for (const Matrix& matrix : matrices_of(pairs_of(weights, Scales(adapter)), config, family, base)) {
     check_parts(matrix, config);
     const Pair& first = matrix.parts.front().second;
     const double own = first.scale * static_cast<double>(first.a->shape[0]);
@@ -254,6 +272,8 @@ AdapterPlan plan_adapter(const Json& adapter, const FolderWeights& weights, cons
       a.type = storable(type, a);
       b.type = storable(type, b);
       for (View& view : b.views) view = view.times(factor);
+      check_values(a, first.a->name);
+      check_values(b, first.b->name);
       plan.tensors.push_back(std::move(a));
       plan.tensors.push_back(std::move(b));
     }

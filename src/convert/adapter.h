@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "convert/adapter_base.h"
 #include "convert/config.h"
 #include "convert/family.h"
 #include "convert/folder_weights.h"
@@ -25,8 +26,8 @@ struct AdapterPlan {
 
 /// `adapter` is adapter_config.json, `config` and `family` are the base model's. The tensors refer to
 /// `weights`. Throws Error kUnsupported for other adapters than LoRA and for weights outside of pairs,
-/// kInvalidFile for damaged ones. Both name the key or the tensor.
+/// kInvalidFile for damaged ones and for pairs that do not fit `base`. Both name the key or the tensor.
 AdapterPlan plan_adapter(const Json& adapter, const FolderWeights& weights, const Config& config,
-                         const Family& family, DType type);
+                         const Family& family, const AdapterBase& base, DType type);
 
 }  // namespace weft::convert_impl

@@ -50,9 +50,31 @@ const Type& type_of(std::string name, const FolderWeights& weights) {
   return kTypes[static_cast<std::size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())];
 }
 
-/// The class of the model.
+/// Letters in lower case and digits.
+std::string plain_name(std::string_view name) {
+  std::string plain;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return plain;
+}
+
+/// The class that is named after a model_type, as transformers names classes; empty: none is converted.
+std::string class_of_type(const std::string& model_type) {
+  for (const std::string_view ending : {"forcausallm", "lmheadmodel", "forconditionalgeneration", "model"})
+    for (const Family& family : families())
+      if (plain_name(family.name) == plain_name(model_type) + std::string(ending))
+        return std::string(family.name);
+  return {};
+}
+
+/// The class of the model: the first of "architectures", or that of "model_type" where it names none.
 std::string class_of(const std::filesystem::path& folder, const Json& json) {
   const Json* const classes = find(json, "architectures");
+  if (classes == nullptr || classes->is_null() || (classes->is_array() && classes->empty())) {
+    const std::string by_type = class_of_type(find_text(json, "model_type").value_or(""));
+    if (!by_type.empty()) return by_type;
+  }
   if (classes == nullptr || !classes->is_array() || classes->empty() || !classes->front().is_string())
     throw Error(ErrorCode::kInvalidFile, (folder / "config.json").string() +
                                              " has no \"architectures\", expected the class of the model");
@@ -113,6 +135,16 @@ ConvertResult write(const std::vector<OutTensor>& tensors, const std::string& ar
   return result;
 }
 
+/// Those of the base model's folder; nothing where it has none, or they are stored in a way that is not read.
+std::optional<FolderWeights> readable_weights(const std::filesystem::path& base, const Json& config) {
+  try {
+    return std::optional<FolderWeights>(std::in_place, base, config);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound && error.code() != ErrorCode::kUnsupported) throw;
+    return std::nullopt;
+  }
+}
+
 ConvertResult convert_adapter(const std::filesystem::path& folder, const std::filesystem::path& to,
                               const ConvertParams& params) {
   const Json adapter = read_json(folder / "adapter_config.json");
@@ -123,12 +155,14 @@ ConvertResult convert_adapter(const std::filesystem::path& folder, const std::fi
                     find_text(adapter, "base_model_name_or_path").value_or("unknown").substr(0, 120) +
                     "'; say with --base (ConvertParams::base) in which folder that model's config.json is" +
                     (base.empty() ? "" : ", which " + base.string() + " has not"));
-  Json json = read_json(base / "config.json");
-  const Family family = family_of(class_of(base, json), json);
-  const Config config(std::move(json), family.defaults);
+  const Json config_json = read_json(base / "config.json");
+  const Family family = family_of(class_of(base, config_json), config_json);
+  const Config config(config_json, family.defaults);
   const FolderWeights weights(adapter_file(folder));
   const Type& type = type_of(params.type, weights);
-  AdapterPlan plan = plan_adapter(adapter, weights, config, family, type.dtype);
+  const std::optional<FolderWeights> of_base = readable_weights(base, config_json);
+  const AdapterBase matrices(of_base ? &*of_base : nullptr, config, family);
+  AdapterPlan plan = plan_adapter(adapter, weights, config, family, matrices, type.dtype);
   const std::string architecture = architecture_of(family, config.get_int(kExperts).value_or(0) > 0);
   GgufWriter file;
   add_general(folder, architecture, type, file);

@@ -79,6 +79,7 @@ std::string pre_tokenizer_name(const Json& tokenizer) {
       return std::string(ignores_merges ? row.name_ignoring_merges : row.name);
   std::string text;
   for (const std::string& step : steps) text += (text.empty() ? "" : ", then ") + step.substr(0, 120);
+  if (text.empty()) text = "no step cuts them";
   throw Error(ErrorCode::kUnsupported, "tokenizer.json cuts texts in a way that is not known (" + text +
                                            "), and a wrong one would give the model wrong tokens; --pre "
                                            "(ConvertParams::pre_tokenizer) says which to use, as \"gpt-2\"");

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -32,6 +33,9 @@ std::string read_text(const std::filesystem::path& path) {
   const std::vector<std::byte> bytes = base::read_file(path, kMaxText);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
+
+/// The score of an added token that is no piece of the model: merges never give it (text/vocabulary.h).
+constexpr float kNeverMerged = -std::numeric_limits<float>::infinity();
 
 class Vocabulary {
  public:
@@ -227,7 +231,7 @@ class Vocabulary {
   void add_pieces(const std::vector<std::string>& merges, const std::string& unknown) {
     add_steps(tokenizer_, false, file_);
     std::vector<float> scores(n_tokens_, 0.0f);
-    std::vector<bool> seen(n_tokens_, false);
+    std::vector<bool> seen(n_tokens_, false);  // Some merge gives it.
     float next = 0.0f;
     for (const std::string& merge : merges) {
       std::string text = merge;
@@ -238,7 +242,8 @@ class Vocabulary {
       scores[static_cast<std::size_t>(found->second)] = next--;
     }
     for (std::size_t i = 0; i < n_tokens_; ++i) {
-      if (!seen[i] && kinds_[i] == kNormal) scores[i] = next--;  // Characters: no merge gives them.
+      if (!seen[i] && kinds_[i] == kNormal) scores[i] = next--;  // Characters.
+      if (!seen[i] && kinds_[i] == kUserDefined) scores[i] = kNeverMerged;
       if (is_byte(tokens_[i])) kinds_[i] = kByte;  // Also where a tokenizer.json adds them as special tokens.
       if (tokens_[i] == unknown) mark_unknown(i);
     }
@@ -301,7 +306,7 @@ class Vocabulary {
       const bool fairseq = std::string_view(name) == "sentencepiece.bpe.model";
       tokens_.resize(n_tokens_);
       kinds_.assign(n_tokens_, kUnused);
-      scores_.assign(n_tokens_, 0.0f);
+      scores_.assign(n_tokens_, model.unigram ? 0.0f : kNeverMerged);
       std::int64_t id = 0;
       std::size_t next = 0;
       if (fairseq) {

@@ -13,8 +13,8 @@ namespace weft::engine {
 void check_forgets(const Context& context, std::span<const EmbeddedPart> parts, int n_keep, int max_text) {
   const auto unsupported = [](std::string_view why) {
     throw Error(ErrorCode::kUnsupported, std::string("the context cannot be shifted: ") + std::string(why) +
-                                             "; leave context_shift out, and the text ends where the "
-                                             "context is full");
+                                             "; without a shift the text ends where the context "
+                                             "is full");
   };
   if (const std::string_view why = context.why_not_forget(); !why.empty()) unsupported(why);
   if (any_skips(parts)) unsupported("the positions of this model know lines and columns of pictures");

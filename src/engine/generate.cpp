@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "engine/boundary.h"
+#include "engine/drawn_token.h"
 #include "engine/forget.h"
 #include "engine/prompt_parts.h"
 #include "engine/refuse.h"
@@ -167,10 +168,8 @@ class Generator {
     if (params_.constraint != nullptr) {
       allowed_.assign((static_cast<std::size_t>(context_.model().info().n_vocab) + 31) / 32, 0);
       params_.constraint->fill({}, allowed_);
-      return sampler_.sample(context_.logits(last), allowed_);
     }
-    return batch_[last].n_best > 0 ? sampler_.sample(context_.best(last))
-                                   : sampler_.sample(context_.logits(last));
+    return engine::draw_token(context_, last, batch_[last].n_best > 0, sampler_, allowed_);
   }
 
   /// Where the best few tokens do, the step need not write logits. What a constraint allows is known too late

@@ -145,7 +145,8 @@ class Ends {
       std::vector<bool> is_made(v_.tokens.size());
       for (const std::string& merge : v_.merges) {
         const std::size_t space = merge.find(' ', 1);
-        if (space == std::string::npos || !can_begin_name(merge)) continue;
+        const auto is_asked_for = [&](Token id) { return text(id).size() + 1 == merge.size(); };
+        if (space == std::string::npos || std::ranges::none_of(ids, is_asked_for)) continue;
         const Token made = index_.find(merge.substr(0, space) + merge.substr(space + 1));
         if (made != kNoToken) is_made[static_cast<std::size_t>(made)] = true;
       }
@@ -199,12 +200,26 @@ class Ends {
     return kNoToken;
   }
 
+  /// The word that the string begins with, where it is a token that no text becomes.
+  Token lone_word(std::string_view text) const {
+    constexpr std::size_t kShortest = 3;
+    const std::string_view word = text.substr(0, text.find_first_of(" \t\r\n"));
+    const Token id = word.size() < kShortest ? kNoToken : index_.find(word);
+    std::vector<Token> left;
+    if (id != kNoToken && id != v_.unk) left.push_back(id);
+    remove_pieces_of_text(left);
+    return left.empty() ? kNoToken : id;
+  }
+
+  static std::string_view without_space(std::string_view text) {
+    const std::size_t at = text.find_first_not_of(" \t\r\n");
+    return at == std::string_view::npos ? std::string_view() : text.substr(at);
+  }
+
   static std::string_view after(std::string_view prompt, std::string_view mark) {
     const std::size_t at = prompt.rfind(mark);
     if (at == std::string_view::npos) return {};
-    prompt.remove_prefix(at + mark.size());
-    const std::size_t text = prompt.find_first_not_of(" \t\r\n");
-    return text == std::string_view::npos ? std::string_view() : prompt.substr(text);
+    return without_space(prompt.substr(at + mark.size()));
   }
 
   /// First renders a conversation that ends with the assistant's message. If no special token follows that
@@ -217,9 +232,33 @@ class Ends {
       for (const Token end : ends_)  // A token in front of a known end only ends a part of the message.
         if (!text(end).empty() && rest.find(text(end)) != std::string_view::npos) return end;
       if (const Token id = special_in(rest, false); id != kNoToken) return id;
+      if (const Token id = lone_word(rest); id != kNoToken) return id;
     }
     const auto goes_on = render(chat, user + answer + ',' + message("user", "probe_more", parts));
     return goes_on ? special_in(after(*goes_on, kAnswer), true) : kNoToken;
+  }
+
+  /// The special token that begins what the template writes between a message with a tool call and the call's
+  /// result, where no known end is part of that message.
+  Token ends_calls(const ChatTemplate& chat, bool parts) const {
+    constexpr std::string_view kValue = "probe_value";
+    const std::string call =
+        message("user", "probe_user", parts) + ',' +
+        message("assistant", "", false,
+                R"(,"tool_calls":[{"id":"probecall","type":"function","function":{"name":"probe_tool",)"
+                R"("arguments":{"probe_key":"probe_value"}}}])");
+    const std::string result =
+        message("tool", "probe_result", parts, R"(,"tool_call_id":"probecall","name":"probe_tool")");
+    const auto called = render(chat, call), answered = render(chat, call + ',' + result);
+    if (!called || !answered) return kNoToken;
+    const std::size_t value = called->rfind(kValue), last = called->find_last_not_of(" \t\r\n");
+    const std::string_view message_end = std::string_view(*called).substr(std::min(value, called->size()));
+    for (const Token end : ends_)
+      if (!text(end).empty() && message_end.find(text(end)) != std::string_view::npos) return kNoToken;
+    if (value == std::string::npos || answered->compare(0, last + 1, *called, 0, last + 1) != 0)
+      return kNoToken;
+    const Token id = special_in(without_space(std::string_view(*answered).substr(last + 1)), true);
+    return id == kNoToken || is_one_of(kMarks, text(id)) ? kNoToken : id;
   }
 
   /// Whether the template writes it also between an assistant's thoughts and answer, as the end of a part.
@@ -244,6 +283,7 @@ class Ends {
         const Token id = ends_answer(chat, parts);
         if (id == kNoToken) continue;
         if (text(id) != ends_message_ && !ends_thoughts(chat, parts, text(id))) end_turn(id);
+        if (const Token of_calls = ends_calls(chat, parts); of_calls != kNoToken) end_turn(of_calls);
         break;
       }
     } catch (const Error&) {

@@ -4,7 +4,8 @@
 // A generation ends at
 // - the ids that the file names (Vocabulary::eos, eot, eom, ends),
 // - tokens that are known by name to end a turn, a document, or a file of code that is filled in,
-// - the special token that the chat template writes after an assistant's message.
+// - the special token that the chat template writes after an assistant's message or after its tool calls.
+// A normal token counts as special if merges never produce its text.
 // A prompt never decides: only the file and its template do.
 #include <vector>
 

@@ -11,8 +11,29 @@
 namespace weft::text {
 namespace {
 
-/// Steps of one match. An expression comes with a file and may be made to backtrack without end.
-constexpr std::uint32_t kMaxSteps = 1'000'000;
+/// The work that an expression may take on one text. It comes with a file and may be made to backtrack
+/// without end. PCRE2's own limits begin anew at each byte of the text.
+class Budget {
+ public:
+  explicit Budget(std::size_t n_bytes) : left_(kBase + kPerByte * n_bytes) {}
+
+  /// PCRE2 calls this before each part of the expression that it tries. The work since the last call is that
+  /// part and the bytes that were passed. Negative: no more is left.
+  static int spend(pcre2_callout_block* block, void* self) {
+    Budget& budget = *static_cast<Budget*>(self);
+    const std::size_t at = block->current_position;
+    const std::size_t work = 1 + (at > budget.at_ ? at - budget.at_ : budget.at_ - at);
+    budget.at_ = at;
+    if (work > budget.left_) return PCRE2_ERROR_MATCHLIMIT;
+    budget.left_ -= work;
+    return 0;
+  }
+
+ private:
+  static constexpr std::size_t kBase = 1'000'000, kPerByte = 256;
+  std::size_t left_;
+  std::size_t at_ = 0;
+};
 
 /// An expression with \w as tokenizers have it: PCRE2's leaves out marks and includes fractions.
 std::string with_words(std::string_view expression) {
@@ -41,7 +62,8 @@ std::vector<Place> find_expression(const pcre2_code& code, std::string_view text
   const base::Pcre2MatchData data(pcre2_match_data_create(1, nullptr));
   const base::Pcre2MatchContext context(pcre2_match_context_create(nullptr));
   if (data == nullptr || context == nullptr) throw std::bad_alloc();
-  pcre2_set_match_limit(context.get(), kMaxSteps);
+  Budget budget(text.size());
+  pcre2_set_callout(context.get(), Budget::spend, &budget);
   const PCRE2_SIZE* const found = pcre2_get_ovector_pointer(data.get());
   std::vector<Place> places;
   for (std::size_t at = 0; at <= text.size();) {
@@ -77,7 +99,8 @@ Pattern Pattern::of_expression(std::string_view expression) {
   PCRE2_SIZE at = 0;
   const std::shared_ptr<pcre2_code> code(
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT, &error, &at,
+                    nullptr),
       base::Pcre2Deleter());
   if (code == nullptr)
     throw Error(

@@ -22,7 +22,7 @@ class Pattern {
   static Pattern of_characters(bool (*wanted)(char32_t));
 
   /// All places, ascending, none overlapping, none empty. Throws Error kUnsupported where an expression takes
-  /// more steps than any tokenizer's does.
+  /// more work than one that is linear in the text.
   std::vector<Place> find(std::string_view text) const { return find_(text); }
 
  private:

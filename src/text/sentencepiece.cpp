@@ -2,6 +2,9 @@
 // Richardson 2018).
 #include <algorithm>
 #include <bitset>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "text/byte_fallback.h"
@@ -40,21 +43,26 @@ class SpmEncoder final : public Encoder {
   Pair find(std::string_view word, const Symbol& left, const Symbol&, std::size_t end) const {
     if (end - left.begin > longest_) return {};
     const Token id = index_.find(word.substr(left.begin, end - left.begin));
-    return id == kNoToken ? Pair{} : Pair{ranks_[static_cast<std::size_t>(id)], id};
+    const std::uint32_t rank = id == kNoToken ? kNoRank : ranks_[static_cast<std::size_t>(id)];
+    return rank == kNoRank ? Pair{} : Pair{rank, id};
   }
   std::size_t n_ranks() const { return n_ranks_; }
 
  private:
-  /// Equal scores are of equal rank: among them the leftmost pair merges first.
+  static constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
+
+  /// Equal scores are of equal rank: among them the leftmost pair merges first. Minus infinity has none.
   void rank_scores(const Vocabulary& vocabulary) {
     std::vector<float> scores = vocabulary.scores;
     std::sort(scores.begin(), scores.end(), std::greater<>());
     scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
     n_ranks_ = scores.size();
     ranks_.reserve(vocabulary.scores.size());
-    for (const float score : vocabulary.scores)
-      ranks_.push_back(static_cast<std::uint32_t>(
-          std::lower_bound(scores.begin(), scores.end(), score, std::greater<>()) - scores.begin()));
+    for (const float score : vocabulary.scores) {
+      const auto place = std::lower_bound(scores.begin(), scores.end(), score, std::greater<>());
+      ranks_.push_back(
+          std::isinf(score) && score < 0.0f ? kNoRank : static_cast<std::uint32_t>(place - scores.begin()));
+    }
   }
 
   class Session final : public Encoder::Session {

@@ -28,8 +28,8 @@ struct Vocabulary {
   VocabularyKind kind = VocabularyKind::kBpe;
   std::string pre;  ///< BPE: name of the pre-tokenizer (pre_tokenizer.h); empty means "default".
   std::vector<std::string> tokens;  ///< Position = id.
-  std::vector<float>
-      scores;  ///< SPM, unigram: one per token, the higher is taken first. Others: empty or one per token.
+  std::vector<float> scores;  ///< SPM, unigram: one per token, the higher is taken first. SPM: no merge gives
+                              ///< a token with minus infinity. Others: empty or one per token.
   std::vector<TokenKind> kinds;     ///< One per token, or empty: all normal.
   std::vector<std::string> merges;  ///< BPE: "left right", the most urgent first.
 

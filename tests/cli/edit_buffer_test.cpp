@@ -39,6 +39,21 @@ TEST(Graphemes, HaveTheMostColumnsThatTerminalsGiveThem) {
   EXPECT_GE(grapheme_columns(kFlag), 2);
 }
 
+TEST(Graphemes, BoundariesNearAPlaceAreThoseOfTheWholeText) {
+  std::string text;
+  for (int i = 0; i < 900; ++i)
+    text += i % 5 == 0 ? "漢" : i % 7 == 0 ? "e\u0301" : i % 11 == 0 ? "👨‍👩‍👧‍👦" : i % 13 == 0 ? "\r\n" : "a";
+  const std::vector<std::size_t> starts = grapheme_starts(text);
+  for (std::size_t place = 0; place <= text.size(); ++place) {
+    const ClusterBounds near = cluster_bounds(text, place);
+    const auto at = std::lower_bound(starts.begin(), starts.end(), place);
+    const auto after = std::upper_bound(starts.begin(), starts.end(), place);
+    ASSERT_EQ(near.before, at == starts.begin() ? 0 : *(at - 1)) << place;
+    ASSERT_EQ(near.at, *at) << place;
+    ASSERT_EQ(near.after, after == starts.end() ? text.size() : *after) << place;
+  }
+}
+
 TEST(EditBuffer, BackspaceErasesAWholeCluster) {
   for (const std::string& cluster :
        {kFamily, kFlag, kAccent, kHangul, kThumb, kHeart, kDevanagari, kKeycap}) {

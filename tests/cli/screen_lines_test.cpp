@@ -130,6 +130,33 @@ TEST(ScreenLines, ShowsTheLinesOfAPasteAndNoControlCharacters) {
   EXPECT_EQ(screen.column(), 0u);
 }
 
+/// The rows of a drawing do not depend on what was drawn before.
+TEST(ScreenLines, ChangesOfALongTextGiveTheRowsOfTheWholeText) {
+  std::string text;
+  for (int i = 0; i < 700; ++i)
+    text += i % 17 == 0 ? "漢字 " : i % 29 == 0 ? "e\u0301\n" : i % 31 == 0 ? "👨‍👩‍👧‍👦" : "word ";
+  const auto starts = grapheme_starts(text);
+  ScreenLines changed;
+  Screen screen(20, joined_columns);
+  std::string now = text;
+  std::size_t n = 7;
+  for (int step = 0; step < 60; ++step) {
+    n = (n * 7919 + 104729) % starts.size();
+    const std::size_t cursor = starts[n];
+    now = text;
+    if (step % 3 == 1) now.erase(cursor);
+    if (step % 3 == 2) now.insert(cursor, "x\ny");
+    screen.write(changed.draw(kPrompt, now, cursor, 20, 6));
+    ScreenLines fresh;
+    Screen other(20, joined_columns);
+    other.write(fresh.draw(kPrompt, now, cursor, 20, 6));
+    // The window on the text may differ, the cursor's row may not.
+    EXPECT_EQ(screen.lines().at(screen.row()), other.lines().at(other.row())) << step;
+    EXPECT_EQ(screen.column(), other.column()) << step;
+    EXPECT_EQ(screen.lines().size(), other.lines().size()) << step;
+  }
+}
+
 TEST(ScreenLines, ATextTallerThanTheScreenScrollsWithTheCursor) {
   Screen screen(40, joined_columns);
   ScreenLines lines;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -248,9 +249,43 @@ TEST_F(Adapter, DamagedOnesAreRefused) {
   pairs_[stem + "B.weight"] = pattern(64, 5, 1);
   refused({{"r", 4}, {"lora_alpha", 8}}, "has 5 columns, the other of its pair has 4 rows");
   pairs_[stem + "B.weight"] = pattern(60, 4, 1);
-  refused({{"r", 4}, {"lora_alpha", 8}}, "contradict each other");
+  refused({{"r", 4}, {"lora_alpha", 8}}, "lora_B.weight' has the shape [60, 4], expected [64, 4] for");
   pairs_.clear();
   refused({{"r", 4}, {"lora_alpha", 8}}, "no tensors");
+}
+
+TEST_F(Adapter, PairsThatDoNotFitTheBaseAreRefused) {
+  use_base("mixtral");
+  add("model.layers.0.self_attn.q_proj", 4, 2.0);
+  add("model.layers.0.self_attn.o_proj", 4, 2.0);
+  const Matrices good = pairs_;
+  const std::string layer = "base_model.model.model.layers.", stem = layer + "0.self_attn.q_proj.lora_";
+  // Without weights the configuration alone says what fits.
+  for (const bool has_weights : {true, false}) {
+    if (!has_weights) std::filesystem::remove(base_ / "model.safetensors");
+    const auto refused = [&](const std::string& text) {
+      write_adapter({{"r", 4}, {"lora_alpha", 8}});
+      expect_refused(lora_, ErrorCode::kInvalidFile, text, {.base = base_});
+      pairs_ = good;
+    };
+    pairs_[stem + "A.weight"] = pattern(4, 16, 1);
+    refused("lora_A.weight' has the shape [4, 16], expected [4, 64] for");
+    pairs_[layer + "0.self_attn.o_proj.lora_B.weight"] = pattern(128, 4, 1);
+    refused("lora_B.weight' has the shape [128, 4], expected [64, 4] for");
+    for (const char* side : {"A.weight", "B.weight"}) {
+      pairs_[layer + "9.self_attn.q_proj.lora_" + side] = pairs_.at(stem + side);
+      pairs_.erase(stem + side);
+    }
+    refused("adapts layer 9, the base model has");
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      pairs_[stem + "B.weight"].values[7] = bad;
+      refused("lora_B.weight' has a value that is not a number");
+    }
+    pairs_[stem + "A.weight"].values[3] = 1e6f;
+    write_adapter({{"r", 4}, {"lora_alpha", 8}});
+    expect_refused(lora_, ErrorCode::kInvalidFile, "(inf, as f16)", {.type = "f16", .base = base_});
+    pairs_ = good;
+  }
 }
 
 TEST_F(Adapter, NeedsItsBase) {

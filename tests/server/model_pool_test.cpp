@@ -144,7 +144,9 @@ TEST_F(LostModel, IsLoadedAnewAndStays) {
   EXPECT_EQ(state().stage, ModelState::Stage::kLoaded);
   EXPECT_EQ(state().model, model);
   ASSERT_FALSE(warnings_.empty());
-  EXPECT_EQ(warnings_.front(), "model 'one' is loaded anew: one.packed was cut");
+  EXPECT_EQ(
+      warnings_.front(),
+      "model 'one' has lost its weights, and requests wait while it gets them again: one.packed was cut");
 }
 
 TEST_F(LostModel, WhoseFileChangedFailsWithTheFilesName) {
@@ -159,6 +161,11 @@ TEST_F(LostModel, WhoseFileChangedFailsWithTheFilesName) {
   ASSERT_TRUE(gone);
   EXPECT_EQ(gone->status, 503);
   EXPECT_NE(std::string(gone->what()).find(path_.filename().string()), std::string::npos) << gone->what();
+  // Clients and the log read that it was served, and what the server does.
+  const std::string lost =
+      "the model 'one' lost its weights while it was served, and the server loads it again: ";
+  EXPECT_TRUE(std::string(gone->what()).starts_with(lost)) << gone->what();
+  EXPECT_TRUE(warnings_.back().starts_with(lost)) << warnings_.back();
   EXPECT_EQ(get("one"), nullptr);
 }
 

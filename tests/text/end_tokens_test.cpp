@@ -215,6 +215,40 @@ TEST(EndTokens, AnAnswerThatNothingEndsEndsAtTheNextTurn) {
   EXPECT_THAT(end_texts(with_template(strict, {"<|over|>"})), ElementsAre("<|stop|>", "<|over|>"));
 }
 
+TEST(EndTokens, ACallThatNothingEndsEndsAtItsResult) {
+  const auto with_calls = [](const std::string& result, const std::string& end) {
+    return "{% for m in messages %}{% if m.role == 'tool' %}" + result + "{{ m.content }}</result>" +
+           "{% else %}<|{{ m.role }}|>\n{{ m.content }}{% for c in m.tool_calls or [] %}"
+           "<call>{{ c.function.name }}\n{{ c.function.arguments | tojson }}</call>{% endfor %}{% endif %}" +
+           end + "{% endfor %}";
+  };
+  const std::vector<std::string> markers = {"<|user|>", "<|assistant|>", "<call>",   "</call>",
+                                            "<result>", "</result>",     "<|over|>", "<|observation|>"};
+  // GLM's templates.
+  EXPECT_THAT(end_texts(with_template(with_calls("<|observation|>\n<result>", ""), markers)),
+              ElementsAre("<|stop|>", "<|user|>", "<|observation|>"));
+  // A call whose message has an end.
+  EXPECT_THAT(end_texts(with_template(with_calls("<|observation|>\n", "<|over|>\n"), markers)),
+              ElementsAre("<|stop|>", "<|over|>"));
+  // A result that no special token begins.
+  EXPECT_THAT(end_texts(with_template(with_calls("Result: <result>", ""), markers)),
+              ElementsAre("<|stop|>", "<|user|>"));
+}
+
+TEST(EndTokens, AWordThatNoTextBecomesCanEndAnAnswer) {
+  const std::string each = "{% for m in messages %}{{ m.role }}: {{ m.content }}";
+  EXPECT_THAT(end_texts(with_template(each + "ENDWORD\n{% endfor %}", {"ENDWORD"}, TokenKind::kNormal)),
+              ElementsAre("<|stop|>", "ENDWORD"));
+  // Merges make this one.
+  Vocabulary v =
+      with_template(each + "ENDWORD\n{% endfor %}", {"END", "WORD", "ENDWORD"}, TokenKind::kNormal);
+  v.merges.push_back("END WORD");
+  EXPECT_THAT(end_texts(v), ElementsAre("<|stop|>"));
+  // One of a vocabulary's bytes.
+  EXPECT_THAT(end_texts(with_template(each + ".\n{% endfor %}", {"."}, TokenKind::kNormal)),
+              ElementsAre("<|stop|>"));
+}
+
 TEST(EndTokens, TheEndOfAPartOfAnAnswerIsNone) {
   // Harmony: <|end|> ends messages, <|return|> the last one.
   const std::string harmony =

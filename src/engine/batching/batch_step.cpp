@@ -7,6 +7,7 @@
 
 #include "engine/batching/batcher_impl.h"
 #include "engine/batching/what.h"
+#include "weft/not_numbers.h"
 
 namespace weft {
 namespace {
@@ -358,11 +359,15 @@ void Batcher::Impl::read(const Share& share) {
   Stream& stream = *share.stream;
   const int n_prompt = stream.origin().source.empty() ? stream.stats.n_prompt : 0;  // A source was counted.
   const int n_before = std::min(std::max(stream.n_computed, stream.n_reached), n_prompt);
-  for (int i = 0; i < share.n; ++i)
-    if (stream.wants_prompt(stream.n_computed + i + 1))
-      stream.read_prompt(context, share.first + i, batch[share.first + i].n_best > 0);
-  for (int i = 0; i < share.n; ++i)
-    if (stream.wants_embedding(stream.n_computed + i)) stream.pool(context.embedding(share.first + i));
+  try {
+    for (int i = 0; i < share.n; ++i)
+      if (stream.wants_prompt(stream.n_computed + i + 1))
+        stream.read_prompt(context, share.first + i, batch[share.first + i].n_best > 0);
+    for (int i = 0; i < share.n; ++i)
+      if (stream.wants_embedding(stream.n_computed + i)) stream.pool(context.embedding(share.first + i));
+  } catch (const NotNumbersError&) {
+    return stream.fail_by_exception();
+  }
   cache.computed(stream, share.n);
   if (stream.stats.n_generated == 0)
     counters.n_prompt_tokens += std::max(std::min(stream.n_computed, n_prompt) - n_before, 0);
@@ -390,8 +395,8 @@ void Batcher::Impl::draw(const Share& share) {
     try {
       goes_on = stream.draw(context, item, batch[item].n_best > 0, masks.mask(stream, node));
     } catch (...) {
-      stream.fail(engine::what_is_thrown());  // Its sampler or its constraint: nobody else's business.
-      return;
+      // Its own sampler, constraint or logits: other streams go on.
+      return stream.fail_by_exception();
     }
     ++n_drawn;
     ++counters.n_generated_tokens;

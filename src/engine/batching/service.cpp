@@ -80,6 +80,7 @@ struct Response::State {
           chunk.prompt.insert(chunk.prompt.end(), output.prompt.begin(), output.prompt.end());
           chunk.embedding.assign(output.embedding.begin(), output.embedding.end());
           chunk.error = output.error;
+          chunk.not_numbers = output.not_numbers;
         } catch (const std::bad_alloc&) {
           part.lost = true;
           if (!output.done && parts.size() == 1) return false;  // Others of the request go on.

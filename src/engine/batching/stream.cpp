@@ -1,6 +1,9 @@
 #include "engine/batching/stream.h"
 
+#include "engine/batching/what.h"
+#include "engine/drawn_token.h"
 #include "engine/sampling/best.h"
+#include "weft/not_numbers.h"
 
 namespace weft::engine {
 namespace {
@@ -86,12 +89,15 @@ OutputToken Stream::drawn(const Context& context, int item, bool from_best, Toke
 
 void Stream::read_prompt(const Context& context, int item, bool from_best) {
   const Token token = request_->prompt[static_cast<std::size_t>(n_prompt_told_ + 1)];
-  new_prompt_.push_back(with_logprobs(token, context.logit(item), context.log_sum_exp(item),
+  const float log_sum_exp = context.log_sum_exp(item);
+  check_numbers(model_, {&log_sum_exp, 1});
+  new_prompt_.push_back(with_logprobs(token, context.logit(item), log_sum_exp,
                                       best_of(context, item, from_best, std::max(params().n_logprobs, 0))));
   ++n_prompt_told_;
 }
 
 void Stream::pool(std::span<const float> embedding) {
+  check_numbers(model_, embedding);
   pooled_.resize(embedding.size());
   for (std::size_t i = 0; i < embedding.size(); ++i) pooled_[i] += static_cast<double>(embedding[i]);
   ++n_pooled_;
@@ -99,9 +105,8 @@ void Stream::pool(std::span<const float> embedding) {
 
 bool Stream::draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed) {
   Sampler& sampler = writer_->sampler;
-  const Token token = !allowed.empty() ? sampler.sample(context.logits(item), allowed)
-                      : from_best      ? sampler.sample(context.best(item))
-                                       : sampler.sample(context.logits(item));
+  // A mask needs all logits.
+  const Token token = draw_token(context, item, from_best && allowed.empty(), sampler, allowed);
   sampler.accept(token);
   new_tokens_.push_back(drawn(context, item, from_best, token));
   const auto now = Clock::now();
@@ -131,6 +136,17 @@ void Stream::finish(StopReason reason) noexcept {
     if (writer_->text.finish(new_text_)) stop_ = StopReason::kStopString;
   } catch (const std::exception&) {  // No memory for its last characters.
     stop_ = StopReason::kError;
+  }
+}
+
+void Stream::fail_by_exception() noexcept {
+  try {
+    throw;
+  } catch (const NotNumbersError& error) {
+    not_numbers_ = true;
+    fail(error.what());
+  } catch (...) {
+    fail(what_is_thrown());
   }
 }
 
@@ -172,6 +188,7 @@ bool Stream::deliver() {
                              .stop = stop_,
                              .stop_string = stop_ == StopReason::kStopString ? writer_->text.found() : -1,
                              .error = error_,
+                             .not_numbers = not_numbers_,
                              .stats = stats});
 }
 

@@ -120,6 +120,8 @@ class Stream {
   void finish(StopReason reason) noexcept;
   /// Ends it with kError.
   void fail(std::string_view why) noexcept;
+  /// Ends it with the exception that is being handled.
+  void fail_by_exception() noexcept;
   bool done() const { return done_; }
   StopReason stop() const { return stop_; }
   /// What is missed by now, if anything is.
@@ -186,6 +188,7 @@ class Stream {
   bool told_end_ = false;
   StopReason stop_ = StopReason::kEnd;
   std::string error_;
+  bool not_numbers_ = false;
 };
 
 using StreamPtr = std::shared_ptr<Stream>;

@@ -11,6 +11,7 @@
 #include "engine/model_impl.h"
 #include "engine/model_params.h"
 #include "engine/refuse.h"
+#include "weft/not_numbers.h"
 
 namespace weft {
 
@@ -85,7 +86,9 @@ std::vector<float> Embedder::Impl::read(std::span<const TextTokens> texts, Pooli
     while (end < texts.size() && end - begin < static_cast<std::size_t>(reader->max_texts()) &&
            n_tokens + texts[end].tokens.size() <= most)
       n_tokens += texts[end++].tokens.size();
+    const std::size_t n_before = result.size();
     reader->read(texts.subspan(begin, end - begin), pooling, what, result);
+    check_numbers(*model, std::span(result).subspan(n_before));
     begin = end;
   }
   return result;

@@ -137,8 +137,20 @@ static inline F32 keep_weights(F32 exponents, typename Cells::Factor* to) {
   }
 }
 
+/// Whether any element of the vectors is NaN.
+template <int kVectors>
+static inline bool any_nan(const F32 (&x)[kVectors]) {
+  alignas(64) float lanes[kLanes];
+  bool any = false;
+  for (const F32& one : x) {
+    WEFT_CPU_ISA::store(lanes, one);
+    for (const float lane : lanes) any |= lane != lane;
+  }
+  return any;
+}
+
 /// Turns a query row's scores into weights of V's cells, which may take the scores' place. `top` is -infinity
-/// where the row sees nothing.
+/// where the row sees nothing, and NaN where all that it sees has NaN for a score.
 template <class Cells>
 static inline void weigh(const float* scores, typename Cells::Factor* weights, std::uint64_t visible,
                          float cap, float& top, float& total) {
@@ -167,7 +179,10 @@ static inline void weigh(const float* scores, typename Cells::Factor* weights, s
   }
   top = reduce_max(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
   if (top == -kInfinity) {
-    total = 0.0f;
+    // The maximum passes over NaN.
+    const bool lost = visible != 0 && any_nan(s);
+    if (lost) top = __builtin_nanf("");
+    total = lost ? top : 0.0f;
     for (int i = 0; i < kPageCells; ++i) weights[i] = 0;
     return;
   }

@@ -1,0 +1,26 @@
+#pragma once
+// What is thrown, or a completion ends with, where a model computes NaN or infinity: its weights are damaged,
+// or values overflow their type.
+#include <span>
+
+#include "weft/error.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+class Model;
+
+/// The message names the model's file. Error::code() is kInvalidFile.
+class NotNumbersError : public Error {
+ public:
+  explicit NotNumbersError(const Model& model);
+};
+
+/// Throws NotNumbersError unless all values that the model computed are finite numbers. For what callers read
+/// themselves: embeddings, Context::log_sum_exp. Single logits may be minus infinity.
+void check_numbers(const Model& model, std::span<const float> values);
+
+}  // namespace weft
+
+#pragma GCC visibility pop

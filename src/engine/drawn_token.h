@@ -1,0 +1,17 @@
+#pragma once
+// Drawing a token from what a step computed.
+#include <cstdint>
+#include <span>
+
+#include "weft/context.h"
+#include "weft/sampler.h"
+
+namespace weft::engine {
+
+/// Draws a token from an item of the last batch: from its best tokens, or from those of its logits that are
+/// `allowed` (empty: all). Throws NotNumbersError where the drawn token's logit is not finite. The sampler
+/// draws such a token only where the largest logit is not finite, so this check finds every such row.
+Token draw_token(const Context& context, int item, bool from_best, Sampler& sampler,
+                 std::span<const std::uint32_t> allowed = {});
+
+}  // namespace weft::engine

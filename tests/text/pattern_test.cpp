@@ -1,0 +1,29 @@
+// Expressions of tokenizer.json: what they find, and that their work is linear in the text.
+#include "text/pattern.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "weft/error.h"
+
+namespace weft::text {
+namespace {
+
+TEST(Pattern, FindsWhatTokenizersLookForInLongTexts) {
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += "word 12  ";
+  EXPECT_EQ(Pattern::of_expression(" {2,}").find(text).size(), 20'000u);
+  EXPECT_EQ(Pattern::of_expression(R"(\s+(?!\S)|\s+)").find(std::string(100'000, ' ')).size(), 1u);
+  EXPECT_EQ(Pattern::of_expression(R"( ?\p{L}+| ?\p{N}{1,3}|\s+(?!\S)|\s+)").find(text).size(), 60'000u);
+  EXPECT_EQ(Pattern::of_expression(R"(\p{L}+)").find(std::string(200'000, 'a')).size(), 1u);
+}
+
+/// Few steps at each place of the text, but too many together.
+TEST(Pattern, RefusesExpressionsWhoseWorkGrowsWithTheSquare) {
+  for (const char* expression : {"(?=.*b)a", "(?=.*+b)a", "a*b(?<!c)|(?=(?:a|aa)*b)a", "(?=a*a*b)a"})
+    EXPECT_THROW(Pattern::of_expression(expression).find(std::string(20'000, 'a')), Error) << expression;
+}
+
+}  // namespace
+}  // namespace weft::text
