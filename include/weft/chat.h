@@ -133,8 +133,8 @@ class Chat {
   bool has_reasoning() const;
 
   static std::vector<std::string> formats();
-  /// Families whose templates ChatTemplate takes by these names in place of Jinja, "chatml", "llama3", ...: as
-  /// llama.cpp names them, sorted.
+  /// Families whose templates ChatTemplate takes by these names in place of Jinja, "chatml", "llama3", ...:
+  /// as llama.cpp names them, sorted.
   static std::vector<std::string> template_names();
 
  private:
