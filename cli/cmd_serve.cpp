@@ -97,7 +97,11 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   const auto add = [&](const std::filesystem::path& path) {
     const bool known =
         std::any_of(specs.begin(), specs.end(), [&](const ModelSpec& s) { return s.path == path; });
-    if (!known) specs.push_back({unique(path.stem().string()), {}, path, {}, specs.empty()});
+    if (!known)
+      specs.push_back({.name = unique(path.stem().string()),
+                       .aliases = {},
+                       .path = path,
+                       .is_adapted = specs.empty()});
   };
   for (const std::string& name : options.models) add(find_model(name, options.talk));
   if (options.models.empty()) {
