@@ -116,13 +116,19 @@ class Words {
     arguments = arguments.subspan(1);
 
     CLI::Option* const option = find_option(app_, word);
-    if (option == nullptr) return skip_foreign(word, has_value, arguments);
+    if (option == nullptr) return skip_foreign(argument, word, arguments);
     given_.insert(option);
     const std::string name = name_of(*option, word);
     if (!takes_value(*option)) {
+      const bool word_follows =
+          !has_value && takes_switch_word(name) && !arguments.empty() && is_switch_word(arguments.front());
       if (has_value) check_flag(name, argument.substr(equals + 1));
-      words_.push_back(has_value ? name + argument.substr(equals) : name);
-      return arguments;
+      if (word_follows && arguments.front() != "auto") {
+        words_.push_back(name + "=" + arguments.front());
+      } else {
+        words_.push_back(has_value ? name + argument.substr(equals) : name);
+      }
+      return arguments.subspan(word_follows ? 1 : 0);
     }
     words_.push_back(name);
     if (has_value) {
@@ -151,7 +157,9 @@ class Words {
   static bool is_config(const CLI::Option& option) { return option.check_lname("config"); }
 
   // As it was written, but for other spellings: --no-x is not --x.
-  static std::string name_of(const CLI::Option& option, const std::string& word) {
+  static std::string name_of(const CLI::Option& option, std::string word) {
+    for (const auto& [alias, name] : aliases())
+      if (alias == word) word = name;
     const bool known = word.starts_with("--") && option.check_lname(word.substr(2));
     if (known || option.get_lnames().empty()) return word;
     return "--" + option.get_lnames().front();
@@ -163,22 +171,35 @@ class Words {
       throw UsageError(fmt::format("{}: '{}' is neither true nor false", name, value));
   }
 
-  Arguments skip_foreign(const std::string& word, bool has_value, Arguments arguments) {
+  Arguments skip_foreign(const std::string& argument, const std::string& word, Arguments arguments) {
+    const bool has_value = argument.size() > word.size();
     const ForeignOption* const foreign = find_foreign_option(word);
     if (foreign == nullptr) refuse_unknown(command_, app_, word);
-    if (!foreign->harmless) throw UsageError(fmt::format("{}: {}", word, foreign->reason));
-    notes_.push_back(fmt::format("{} has no effect: {}", word, foreign->reason));
-    if (has_value || arguments.empty()) return arguments;
-    const bool takes = foreign->value == ForeignOption::Value::kOne ||
-                       (foreign->value == ForeignOption::Value::kSwitch && is_switch_word(arguments.front()));
+    const bool takes =
+        !has_value && !arguments.empty() &&
+        (foreign->value == ForeignOption::Value::kOne ||
+         (foreign->value == ForeignOption::Value::kSwitch && is_switch_word(arguments.front())));
+    const std::string_view value = has_value ? std::string_view(argument).substr(word.size() + 1)
+                                   : takes   ? std::string_view(arguments.front())
+                                             : std::string_view();
+    const bool asks_for_nothing = !foreign->neutral.empty() && value == foreign->neutral;
+    if (!foreign->harmless && !asks_for_nothing)
+      throw UsageError(fmt::format("{}: {}", word, foreign->reason));
+    notes_.push_back(asks_for_nothing ? fmt::format("{} {} has no effect: weft does so anyway", word, value)
+                                      : fmt::format("{} has no effect: {}", word, foreign->reason));
     return arguments.subspan(takes ? 1 : 0);
   }
 
   bool take_variable(const std::string& variable, CLI::Option& option, const std::string& long_name) {
     const char* const value = std::getenv(variable.c_str());
     if (value == nullptr || (!takes_value(option) && *value == '\0')) return false;
-    if (!takes_value(option)) check_flag(variable, value);
-    take(option, long_name, {value}, variable);
+    std::string word = value;
+    if (!takes_value(option)) {
+      if (word == "enabled") word = "true";  // As llama.cpp writes these, too.
+      if (word == "disabled") word = "false";
+      check_flag(variable, word);
+    }
+    take(option, long_name, {word}, variable);
     return true;
   }
 

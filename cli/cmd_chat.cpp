@@ -62,9 +62,6 @@ struct ChatOptions : GenerationOptions {
   std::vector<std::string> images;
   std::vector<std::string> sounds;
   TemplateOptions chat_template;
-  std::string template_variables;  // a JSON object
-  std::optional<bool> reasoning;
-  std::string reasoning_effort;
   ConstraintOptions constraint;
   std::string tools;
   std::string tool_command;
@@ -103,34 +100,13 @@ std::string now_text() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &local)};
 }
 
-/// The template's variables: the time, and what the options say. The same for all of a conversation, so that
-/// its beginning stays what it was.
-std::string template_variables(const ChatOptions& options) {
+/// What the template is told, the same for all of a conversation, so that its beginning stays what it was.
+server::ChatDefaults chat_defaults_now(const TemplateOptions& options) {
+  server::ChatDefaults defaults = chat_defaults(options);
   Json variables = {{"now", now_text()}};
-  if (options.reasoning) {
-    // Templates call it the one or the other.
-    variables["enable_thinking"] = *options.reasoning;
-    variables["thinking"] = *options.reasoning;
-  }
-  if (!options.reasoning_effort.empty()) variables["reasoning_effort"] = options.reasoning_effort;
-  if (options.template_variables.empty()) return variables.dump();
-  const auto refuse = [](std::string_view reason) {
-    throw UsageError(
-        fmt::format("--chat-template-kwargs: {}; expected a JSON object such as "
-                    "'{{\"enable_thinking\": false}}'",
-                    reason));
-  };
-  Json given;
-  try {
-    given = parse_json(options.template_variables);
-  } catch (const Error& error) {
-    refuse(error.what());
-  }
-  if (!given.is_object()) refuse("this is no object");
-  for (const char* name : {"messages", "tools", "add_generation_prompt"})
-    if (given.contains(name)) refuse(fmt::format("'{}' is what weft says itself", name));
-  variables.update(given);
-  return variables.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!defaults.variables_json.empty()) variables.update(Json::parse(defaults.variables_json));
+  defaults.variables_json = variables.dump();
+  return defaults;
 }
 
 /// The tools of a file: an array, or an object with one as a request has it. Throws Error.
@@ -463,13 +439,16 @@ class Session {
   bool failed_ = false;
 };
 
-weft::Chat make_chat(const Model& model) {
-  if (model.chat_template() == nullptr)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("this model has no chat template{}; give one with --chat-template-file, or "
-                            "continue a text with 'weft run'",
-                            server::why_no_template(model)));
-  return weft::Chat(*model.chat_template());
+weft::Chat make_chat(const Model& model, const Talk& talk) {
+  if (model.chat_template() != nullptr) return weft::Chat(*model.chat_template());
+  if (const std::string why = server::why_no_template(model); !why.empty())
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("the model's chat template cannot be used{}; give one with --chat-template-file, or "
+                    "continue a text with 'weft run'",
+                    why));
+  note(talk, fmt::format("weft: note: {}", kNoTemplate));
+  return weft::Chat::chatml(model.tokenizer());
 }
 
 int run(ChatOptions options) {
@@ -482,7 +461,7 @@ int run(ChatOptions options) {
   }
   if (options.prompt) options.prompt = read_escapes(*options.prompt, options.sampling.escape);
   replace_escapes(options.sampling);
-  Conversation::Params params{.variables = template_variables(options),
+  Conversation::Params params{.defaults = chat_defaults_now(options.chat_template),
                               .system = options.system,
                               .grammar = grammar_of(options.constraint),
                               .tool_choice = options.tool_choice};
@@ -492,20 +471,13 @@ int run(ChatOptions options) {
   const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
   // Before the template: for an encoder the context has the better error.
   Context context(loaded.model, context_params(options.context, options.model));
-  weft::Chat chat = make_chat(*loaded.model);
+  weft::Chat chat = make_chat(*loaded.model, options.talk);
   Conversation conversation(context, std::move(chat), sampling, std::move(params));
   const std::string name = loaded.model->info().name;
   if (is_terminal(0) && is_terminal(1)) note(options.talk, fmt::format("{}; /help lists the commands", name));
   return Session(options, context, conversation, interrupt, name,
                  load_media(options.mmproj, loaded.path, options.model, *loaded.model, options.talk))
       .loop();
-}
-
-std::optional<bool> parse_reasoning(const std::string& text) {
-  if (text == "on") return true;
-  if (text == "off") return false;
-  if (text == "auto") return std::nullopt;
-  throw UsageError(fmt::format("--reasoning: '{}' is not one of on, off, auto", text));
 }
 
 void add_tool_options(CLI::App& app, ChatOptions& options) {
@@ -547,21 +519,6 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("FILE")
       ->group(group);
   add_template_options(app, options->chat_template, group);
-  app.add_option("--chat-template-kwargs", options->template_variables,
-                 "variables for the template, e.g. '{\"enable_thinking\": false}'; \"now\" is the time of "
-                 "strftime_now (default: that of the start)")
-      ->type_name("JSON")
-      ->group(group);
-  app.add_option_function<std::string>(
-         "--reasoning", [options](const std::string& text) { options->reasoning = parse_reasoning(text); },
-         "whether the model thinks before it responds, if its template has the choice (default auto: the "
-         "template decides)")
-      ->type_name("on|off|auto")
-      ->group(group);
-  app.add_option("--reasoning-effort", options->reasoning_effort,
-                 "how much the model thinks, in the template's words: low, medium, high")
-      ->type_name("WORD")
-      ->group(group);
   add_tool_options(app, *options);
   add_constraint_options(app, options->constraint);
   add_switch(app, "--markdown", options->markdown,

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -61,6 +62,15 @@ struct ServeOptions {
   int n_parallel = 64;
   int step_ms = static_cast<int>(BatcherParams{}.max_step_ms);
   int n_predict = -1;
+  bool ignore_eos = false;
+  bool context_shift = false;
+  int n_keep = server::RequestDefaults{}.params.n_keep;
+  std::optional<Pooling> pooling;
+  int embedding_norm = server::RequestDefaults{}.embedding_norm;
+  bool suffix_first = false;
+  std::vector<std::string> tags;
+  int n_workers = server::ApiSetup{}.n_workers;
+  std::vector<std::string> cors_origins;
   std::vector<std::string> keys;
   std::string key_file;
   std::vector<std::string> aliases;
@@ -77,6 +87,7 @@ struct ServeOptions {
   int max_requests_each = -1;
   bool share_slots = false;
   bool metrics = true;
+  bool slots = true;
   bool web_page = true;
   std::string save_folder;
   std::string access_log;
@@ -86,6 +97,18 @@ struct ServeOptions {
   int shutdown_timeout_s = 30;
   int drain_delay_s = 0;
 };
+
+/// "a,b" is two words, as llama.cpp has it.
+std::vector<std::string> split_at_commas(const std::vector<std::string>& texts) {
+  std::vector<std::string> words;
+  for (const std::string& text : texts)
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t comma = std::min(text.find(',', begin), text.size());
+      if (comma > begin) words.push_back(text.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
+  return words;
+}
 
 // Those that were named, or the default one with all others of the model cache behind it.
 std::vector<ModelSpec> model_specs(const ServeOptions& options) {
@@ -101,7 +124,9 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   const auto add = [&](const std::filesystem::path& path) {
     const bool known =
         std::any_of(specs.begin(), specs.end(), [&](const ModelSpec& s) { return s.path == path; });
-    if (!known) specs.push_back({unique(path.stem().string()), {}, path, {}, specs.empty()});
+    if (!known)
+      specs.push_back(
+          {.name = unique(path.stem().string()), .aliases = {}, .path = path, .is_adapted = specs.empty()});
   };
   for (const std::string& name : options.models) add(find_model(name, options.talk));
   if (options.models.empty()) {
@@ -112,12 +137,10 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   for (const NamedAdapter& adapter : named_adapters(options.model.adapters))
     if (adapter.named) specs.front().adapters.push_back(adapter.file.name);
   // The first alias is the name that clients are told.
-  for (std::size_t i = 0; i < options.aliases.size(); ++i) {
-    if (i == 0)
-      specs.front().aliases.push_back(std::exchange(specs.front().name, options.aliases[i]));
-    else
-      specs.front().aliases.push_back(options.aliases[i]);
-  }
+  const std::vector<std::string> aliases = split_at_commas(options.aliases);
+  for (std::size_t i = 0; i < aliases.size(); ++i)
+    specs.front().aliases.push_back(i == 0 ? std::exchange(specs.front().name, aliases[i]) : aliases[i]);
+  specs.front().tags = split_at_commas(options.tags);
   std::set<std::string_view> names;
   for (const ModelSpec& spec : specs) {
     std::set<std::string_view> of_model(spec.aliases.begin(), spec.aliases.end());
@@ -168,6 +191,8 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   params.context.adapters.clear();
   if (spec.is_adapted) params.context.adapters = usual_adapters(options.model.adapters, true);
   params.n_ctx = footprint.cells_each;
+  params.chat = chat_defaults(options.chat_template);
+  if (options.suffix_first) params.infill_order = server::InfillOrder::kSuffixFirst;
   params.context.n_sequences = options.n_parallel + kKeptTexts;
   params.context.n_outputs = std::max(options.n_parallel, 64);
   params.service.batcher.n_running = options.n_parallel;
@@ -200,6 +225,11 @@ class OtherProcesses {
   const std::shared_ptr<Registry> registry_ = find_backends();
   const std::vector<std::string> at_first_ = there();
 };
+
+/// Throws UsageError for what the model's vocabulary does not have.
+void check_sampling(const SamplingOptions& options, const Model& model) {
+  if (!model.info().encoder) (void)sampler_params(options, model.tokenizer());
+}
 
 server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
   options->model.chat_template = template_text(options->chat_template);
@@ -248,6 +278,10 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     std::shared_ptr<const Model> model = Model::load(spec.path, params_now(progress));
     for (const std::string& what : model->notes())
       log.write(LogLevel::kWarning, fmt::format("model '{}': {}", spec.name, what));
+    if (model->chat_template() == nullptr && !model->info().encoder &&
+        server::why_no_template(*model).empty())
+      log.write(LogLevel::kInfo, fmt::format("model '{}': {}", spec.name, kNoTemplate));
+    check_sampling(options->sampling, *model);
     served.lost = [others, n_others, model]() -> std::string {
       if (others->count() < *n_others) return "devices are lost";
       try {
@@ -309,16 +343,18 @@ std::vector<std::string> known_hosts(const ServeOptions& options) {
       hosts.insert(hosts.end(), {host->name, host->name + ".local"});
   if (const auto host = server::parse_host(options.host); host && !host->is_address)
     hosts.push_back(host->name);
-  for (const std::string& given : options.allowed_hosts) {
+  std::vector<std::pair<const char*, std::string>> allowed;
+  for (const std::string& host : options.allowed_hosts) allowed.emplace_back("--allowed-host", host);
+  for (const std::string& origin : split_at_commas(options.cors_origins))
+    if (origin != "*" && origin != "localhost") allowed.emplace_back("--cors-origins", origin);
+  for (const auto& [option, given] : allowed) {
     const bool is_suffix = given.starts_with('.');
     const auto host = given.find("://") != std::string::npos
                           ? server::parse_origin(given)
                           : server::parse_host(given.substr(is_suffix ? 1 : 0));
     if (!host)
-      throw UsageError(
-          fmt::format("--allowed-host: '{}' is no host; '.example.com' allows all names below it, "
-                      "--cors all pages",
-                      given));
+      throw UsageError(fmt::format(
+          "{}: '{}' is no host; '.example.com' allows all names below it, --cors all pages", option, given));
     hosts.push_back((is_suffix ? "." : "") + host->name);
   }
   return hosts;
@@ -360,8 +396,10 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
     params.http.listening.push_back(socket.descriptor);
   params.pool = pool_params(options, trace, log);
   params.api.keys = read_keys(options->keys, options->key_file);
-  // Who has a key was let in by somebody.
-  params.api.origins = {.all = options->cors || !params.api.keys.empty(), .hosts = known_hosts(*options)};
+  const std::vector<std::string> origins = split_at_commas(options->cors_origins);
+  const bool all = options->cors || std::find(origins.begin(), origins.end(), "*") != origins.end();
+  // A key says that the client may use the server.
+  params.api.origins = {.all = all || !params.api.keys.empty(), .hosts = known_hosts(*options)};
   params.api.n_requests_each = max_requests_each(*options);
   params.api.share_slots = options->share_slots;
   params.api.warn = [&log](const std::string& line) { log.write(LogLevel::kWarning, line); };
@@ -370,6 +408,9 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
   params.http.n_connections = options->max_connections;
   params.http.n_connections_each = options->max_connections_each;
   params.api.metrics = options->metrics;
+  params.api.slots = options->slots;
+  params.api.version = WEFT_VERSION;
+  if (options->n_workers > 0) params.api.n_workers = options->n_workers;
   params.api.web_page = options->web_page;
   params.api.save_folder = options->save_folder;
   params.api.access_log = options->access_log;
@@ -377,6 +418,11 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
   server::RequestDefaults& defaults = params.api.params.defaults;
   defaults.params.sampler = sampler_params(options->sampling);
   defaults.params.n_predict = options->n_predict;
+  defaults.params.ignore_end = options->ignore_eos;
+  defaults.params.context_shift = options->context_shift;
+  defaults.params.n_keep = options->n_keep;
+  defaults.pooling = options->pooling;
+  defaults.embedding_norm = options->embedding_norm;
   defaults.timeout_ms = 1000.0 * options->timeout_s;
   params.shutdown_timeout = std::chrono::seconds(options->shutdown_timeout_s);
   params.drain_delay = std::chrono::seconds(options->drain_delay_s);
@@ -427,6 +473,7 @@ class SignalThread {
 void check(const ServeOptions& options) {
   (void)placement_params(options.model);
   (void)template_text(options.chat_template);
+  (void)chat_defaults(options.chat_template);
 }
 
 void warn_of_strangers(const ServeOptions& options, const std::string& address, Log& log) {
@@ -511,6 +558,14 @@ int run(const std::shared_ptr<ServeOptions>& options) {
   return failed ? kExitFailure : kExitOk;
 }
 
+void check_reasoning_format(const std::string& format) {
+  if (format != "auto" && format != "deepseek")
+    throw UsageError(fmt::format(
+        "--reasoning-format: '{}' is not one of auto, deepseek; the server returns reasoning apart "
+        "from the answer",
+        format));
+}
+
 void add_server_options(CLI::App& app, ServeOptions& options) {
   const std::string group = "Server";
   app.add_option("--host", options.host,
@@ -541,8 +596,14 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
                  "a file with one key per line, optionally with a name for the logs: KEY NAME")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("-a,--alias", options.aliases, "name of the first model for clients; may be given again")
+  app.add_option("-a,--alias", options.aliases,
+                 "name of the first model for clients; several with commas, or given again")
       ->type_name("NAME")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--tags", options.tags, "words that /v1/models shows for the first model, with commas")
+      ->type_name("WORDS")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
@@ -551,6 +612,12 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
       ->group(group);
   add_switch(app, "--cors", options.cors,
              "allow web pages of other origins to use the server (default: only with an API key)")
+      ->group(group);
+  app.add_option("--cors-origins", options.cors_origins,
+                 "as --allowed-host for these origins, with commas; '*': as --cors")
+      ->type_name("ORIGINS")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
       ->group(group);
   app.add_option("--allowed-host", options.allowed_hosts,
                  "a host name that browsers may use for the server, as behind a proxy; '.example.com': all "
@@ -593,7 +660,12 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
              "there are several keys)")
       ->group(group);
   add_switch(app, "--metrics", options.metrics, "Prometheus metrics at /metrics (default)")->group(group);
-  add_switch(app, "--webui", options.web_page, "the web page at / (default)")->group(group);
+  add_switch(app, "--slots", options.slots, "the state of all slots at /slots (default)")->group(group);
+  app.add_flag("--webui,--ui,!--no-webui,!--no-ui", options.web_page, "the web page at / (default)")
+      ->group(group);
+  add_size(app, "--threads-http", options.n_workers, {-1, 64, "-1: the default"},
+           "threads that read requests (default 2)")
+      ->group(group);
   app.add_option("--slot-save-path", options.save_folder, "folder for saved slots (default: none)")
       ->type_name("DIR")
       ->group(group);
@@ -613,9 +685,37 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
       ->group(group);
   add_mmproj_option(app, options.mmproj, group);
   add_template_options(app, options.chat_template, group);
+  app.add_option_function<std::string>(
+         "--reasoning-format", &check_reasoning_format,
+         "how reasoning is returned: auto and deepseek (both the default) apart, as reasoning_content")
+      ->type_name("auto|deepseek")
+      ->group(group);
   add_size(app, "-n,--predict,--n-predict", options.n_predict, kPredictRange,
            "most tokens of a response, unless the request says (default -1: no limit)")
       ->group(group);
+  const std::string generation = "Generation";
+  add_switch(app, "--ignore-eos", options.ignore_eos, "continue after end tokens, unless the request says")
+      ->group(generation);
+  add_switch(app, "--context-shift", options.context_shift,
+             "when a sequence has filled its context, forget the older half of it and continue (default: the "
+             "response ends)")
+      ->group(generation);
+  add_size(app, "--keep", options.n_keep, {0},
+           "tokens at the beginning that --context-shift keeps (default 4)")
+      ->group(generation);
+  add_choice<std::optional<Pooling>>(
+      app, "--pooling", options.pooling,
+      {{"mean", Pooling::kMean}, {"cls", Pooling::kCls}, {"last", Pooling::kLast}, {"rank", std::nullopt}},
+      "pooling of embeddings, unless the request says (default: the model's; rank: for rerankers, which need "
+      "no pooling)")
+      ->group(generation);
+  add_size(app, "--embd-normalize", options.embedding_norm, {-1, 1024, "-1: not at all"},
+           "norm that embeddings have, unless the request says: 2 Euclidean (default), 1 taxicab, 0 largest "
+           "number 32760, -1 none")
+      ->group(generation);
+  add_switch(app, "--spm-infill", options.suffix_first,
+             "/infill writes the suffix before the prefix, as some models want it")
+      ->group(generation);
 }
 
 std::function<int()> prepare(CLI::App& app) {

@@ -207,7 +207,8 @@ ChatOpening Conversation::open(ToolChoice choice) const {
                 .tool_choice = tools_.empty() ? ToolChoice::kAuto : choice,
                 // A small model that must call may find no end.
                 .parallel_tool_calls = choice != ToolChoice::kRequired,
-                .variables_json = params_.variables,
+                .reasoning = params_.defaults.reasoning,
+                .variables_json = params_.defaults.variables_json,
                 .content_grammar = params_.grammar};
   return chat_.open(turn);
 }
@@ -244,7 +245,7 @@ std::size_t Conversation::set_tools(const std::string& tools_json) {
   if (!tools_json.empty())
     (void)chat_.open({.messages_json = R"([{"role": "user", "content": "?"}])",
                       .tools_json = tools_json,
-                      .variables_json = params_.variables});
+                      .variables_json = params_.defaults.variables_json});
   tools_ = tools_json;
   return tools_.empty() ? 0 : Json::parse(tools_).size();
 }

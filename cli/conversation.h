@@ -10,6 +10,7 @@
 
 #include "json_output.h"
 #include "media_options.h"
+#include "models/served_model.h"
 #include "weft/chat.h"
 #include "weft/context.h"
 #include "weft/generate.h"
@@ -34,7 +35,7 @@ class Conversation {
   using Media = std::vector<MediaFile>;
 
   struct Params {
-    std::string variables = {};                     ///< A JSON object for the template, or empty.
+    server::ChatDefaults defaults = {};             ///< What the template is told.
     std::string system = {};                        ///< Empty: none.
     std::optional<Grammar> grammar = std::nullopt;  ///< What the answers' content is held to.
     ToolChoice tool_choice = ToolChoice::kAuto;     ///< kRequired: of the first answer to a question.

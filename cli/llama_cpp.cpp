@@ -44,6 +44,13 @@ constexpr Alias kAliases[] = {
     {"--max-num-seqs", "--parallel"},
     {"--max-num-batched-tokens", "--ubatch-size"},
     {"--uds", "--host"},
+    {"-fit", "--fit"},
+    {"-nr", "--no-repack"},
+    {"-mm", "--mmproj"},
+    {"--no-mmproj-auto", "--no-mmproj"},
+    {"-to", "--timeout"},
+    {"--log-jsonl", "--log-json"},
+    {"--no-log-jsonl", "--no-log-json"},
 };
 
 // Reasons that several options have.
@@ -68,9 +75,43 @@ constexpr std::string_view kNoDraft =
     "speculative decoding is in the library only (weft/batcher.h); leave the option out";
 constexpr std::string_view kThoughts = "what a model thinks is printed as it comes";
 constexpr std::string_view kSeveralLines = "lines that end in \\, or stand between \"\"\", are one question";
+constexpr std::string_view kEncoders =
+    "the model decides what it serves: chats, embeddings or reranking; all endpoints are there";
+constexpr std::string_view kPrefixes = "equal prefixes are reused while the cache has room, by all requests";
+constexpr std::string_view kSnapshots = "snapshots of sequences are kept where prefixes come again";
+constexpr std::string_view kCost = "weft computes what fits, and places the rest by cost";
+constexpr std::string_view kFromModel = "weft takes this from the model's file; leave the option out";
+constexpr std::string_view kNoTools =
+    "the server runs no tools: a client sends 'tools' with its requests, and runs what the model calls";
+constexpr std::string_view kNameModels =
+    "name each model with -m, or put the files into the model cache ('weft models' shows it)";
+constexpr std::string_view kOneProcess = "all models share the options; start a server for each set of them";
+constexpr std::string_view kPullModel = "fetch the model with 'weft pull' or -hf, and name it with -m";
+constexpr std::string_view kPage = "the page keeps its settings in the browser";
+constexpr std::string_view kCorsHeaders = "pages that may use the server may use all of its API";
+constexpr std::string_view kSequencesStay = "the template decides what it writes of earlier reasoning";
 constexpr std::string_view kTemplateDecides = "the chat template decides what stands around a message";
 
 constexpr ForeignOption kOptions[] = {
+    {"--spec-type", kOne, false, kNoDraft, "none"},
+    {"--spec-*", kOne, false, kNoDraft},
+    {"-md", kOne, false, kNoDraft},
+    {"--draft", kOne, false, kNoDraft, "0"},
+    {"--draft-*", kOne, false, kNoDraft},
+    {"*-draft", kOne, false, kNoDraft},
+    {"-hfd", kOne, false, kNoDraft},
+    {"-hfrd", kOne, false, kNoDraft},
+    {"-td", kOne, false, kNoDraft},
+    {"-tbd", kOne, false, kNoDraft},
+    {"-devd", kOne, false, kNoDraft},
+    {"-ngld", kOne, false, kNoDraft},
+    {"-ctkd", kOne, false, kNoDraft},
+    {"-ctvd", kOne, false, kNoDraft},
+    {"-otd", kOne, false, kNoDraft},
+    {"-lcs", kOne, false, kNoDraft},
+    {"-lcd", kOne, false, kNoDraft},
+    {"--lookup-cache-*", kOne, false, kNoDraft},
+
     {"-fa", kSwitch, true, kAttention},
     {"--flash-attn", kSwitch, true, kAttention},
     {"--mmap", kNone, true, kMapping},
@@ -99,6 +140,8 @@ constexpr ForeignOption kOptions[] = {
     {"--log-disable", kNone, true, kLogs},
     {"--log-timestamps", kNone, true, kLogs},
     {"--log-prefix", kNone, true, kLogs},
+    {"--no-log-prefix", kNone, true, kLogs},
+    {"--no-log-timestamps", kNone, true, kLogs},
     {"--log-colors", kSwitch, true, kLogs},
     {"-lv", kOne, true, kLogs},
     {"--verbosity", kOne, true, kLogs},
@@ -116,6 +159,74 @@ constexpr ForeignOption kOptions[] = {
     {"-C", kOne, true, kPlacing},
     {"--cpu-mask", kOne, true, kPlacing},
     {"--cpu-strict", kOne, true, kPlacing},
+    {"-no-kvu", kNone, true, kBatching},
+    {"--no-kv-unified", kNone, true, kBatching},
+    {"-nocb", kNone, true, kBatching},
+    {"--no-cont-batching", kNone, true, kBatching},
+    {"-Cr", kOne, true, kPlacing},
+    {"-Cb", kOne, true, kPlacing},
+    {"-Crb", kOne, true, kPlacing},
+    {"--cpu-*", kOne, true, kPlacing},
+    {"--prio-batch", kOne, true, kPlacing},
+    {"--poll-batch", kOne, true, kPlacing},
+    {"-kvo", kNone, true, kCost},
+    {"--kv-offload", kNone, true, kCost},
+    {"--op-offload", kNone, true, kCost},
+    {"--no-op-offload", kNone, true, kCost},
+    {"--no-host", kNone, true, kCost},
+    {"-fitt", kOne, true, kCost},
+    {"-fitc", kOne, true, kCost},
+    {"--fit-*", kOne, true, kCost},
+    {"--mmproj-offload", kNone, true, kCost},
+    {"--no-mmproj-offload", kNone, true, kCost},
+    {"-lzm", kOne, true, kMapping},
+    {"--lazy-mode", kOne, true, kMapping},
+    {"-dio", kNone, true, kMapping},
+    {"--direct-io", kNone, true, kMapping},
+    {"-dt", kOne, true, "the cache has pages, which need no defragmentation"},
+    {"--defrag-thold", kOne, true, "the cache has pages, which need no defragmentation"},
+    {"-bs", kNone, true, "devices screen the tokens that samplers may need anyway"},
+    {"--backend-sampling", kNone, true, "devices screen the tokens that samplers may need anyway"},
+    {"-cram", kOne, true, kPrefixes},
+    {"--cache-ram", kOne, true, kPrefixes},
+    {"--cache-reuse", kOne, true, kPrefixes},
+    {"--cache-prompt", kNone, true, kPrefixes},
+    {"--no-cache-prompt", kNone, true, kPrefixes},
+    {"--cache-idle-slots", kNone, true, kPrefixes},
+    {"--no-cache-idle-slots", kNone, true, kPrefixes},
+    {"-sps", kOne, true, kPrefixes},
+    {"--slot-prompt-similarity", kOne, true, kPrefixes},
+    {"-ctxcp", kOne, true, kSnapshots},
+    {"--ctx-checkpoints", kOne, true, kSnapshots},
+    {"--swa-checkpoints", kOne, true, kSnapshots},
+    {"-cms", kOne, true, kSnapshots},
+    {"--checkpoint-min-step", kOne, true, kSnapshots},
+    {"--embedding", kNone, true, kEncoders},
+    {"--embeddings", kNone, true, kEncoders},
+    {"--rerank", kNone, true, kEncoders},
+    {"--reranking", kNone, true, kEncoders},
+    {"--props", kNone, true, "GET /props is always there, and nothing in it can be changed"},
+    {"--mmproj-auto", kNone, true, "an encoder that was fetched with the model is always used"},
+    {"--mtmd-batch-max-tokens", kOne, true, "weft cuts images into steps by itself"},
+    {"--cors-methods", kOne, true, kCorsHeaders},
+    {"--cors-headers", kOne, true, kCorsHeaders},
+    {"--cors-credentials", kNone, true, kCorsHeaders},
+    {"--no-cors-credentials", kNone, true, kCorsHeaders},
+    {"--ui-config", kOne, true, kPage},
+    {"--ui-config-file", kOne, true, kPage},
+    {"--webui-config", kOne, true, kPage},
+    {"--webui-config-file", kOne, true, kPage},
+    {"--no-ui-mcp-proxy", kNone, true, "the server has no such proxy"},
+    {"--no-webui-mcp-proxy", kNone, true, "the server has no such proxy"},
+    {"-no-ag", kNone, true, "the server runs no tools"},
+    {"--no-agent", kNone, true, "the server runs no tools"},
+    {"--models-autoload", kNone, true, "models are loaded when a request asks for them"},
+    {"--sse-ping-interval", kOne, true, "a silent stream gets a comment every 10 seconds"},
+    {"--reasoning-preserve", kNone, true, kSequencesStay},
+    {"--no-reasoning-preserve", kNone, true, kSequencesStay},
+    {"--no-skip-chat-parsing", kNone, true, "answers are always read back"},
+    {"--prefill-assistant", kNone, true, "a request says so with continue_final_message"},
+    {"--no-prefill-assistant", kNone, true, "a request says so with continue_final_message"},
     {"--check-tensors", kNone, true, kChecked},
     {"--offline", kNone, true,
      "what was fetched is used without asking anybody; HF_HUB_OFFLINE=1 fetches nothing"},
@@ -133,21 +244,65 @@ constexpr ForeignOption kOptions[] = {
     {"--interactive-first", kNone, false, kChatOnly},
     {"--in-prefix", kOne, false, kTemplateDecides},
     {"--in-suffix", kOne, false, kTemplateDecides},
-    {"--reasoning-budget", kOne, false, "weft cannot cut thoughts short; --reasoning off leaves them out"},
-    {"-mg", kOne, false, "choose devices with --device, as 'weft devices' names them"},
-    {"--main-gpu", kOne, false, "choose devices with --device, as 'weft devices' names them"},
+    {"-mg", kOne, false, "choose devices with --device, as 'weft devices' names them", "0"},
+    {"--main-gpu", kOne, false, "choose devices with --device, as 'weft devices' names them", "0"},
     {"--list-devices", kNone, false, "use 'weft devices'"},
     {"-nkvo", kNone, false, "caches lie beside their layers; --pin 'cache=cpu' leaves them to the CPU"},
     {"--no-kv-offload", kNone, false,
      "caches lie beside their layers; --pin 'cache=cpu' leaves them to the CPU"},
-    {"-md", kOne, false, kNoDraft},
-    {"--model-draft", kOne, false, kNoDraft},
-    {"--draft", kOne, false, kNoDraft},
-    {"--rope-scaling", kOne, false, kRope},
-    {"--rope-scale", kOne, false, kRope},
+    {"--rope-scaling", kOne, false, kRope, "none"},
+    {"--rope-scale", kOne, false, kRope, "1"},
+    {"--yarn-*", kOne, false, kRope},
     {"--rope-freq-base", kOne, false, kRope},
     {"--rope-freq-scale", kOne, false, kRope},
-    {"--yarn-orig-ctx", kOne, false, kRope},
+    {"--tools", kOne, false, kNoTools},
+    {"--tools-runtime", kOne, false, kNoTools},
+    {"--mcp-*", kOne, false, kNoTools},
+    {"-ag", kNone, false, kNoTools},
+    {"--agent", kNone, false, kNoTools},
+    {"--ui-mcp-proxy", kNone, false, kNoTools},
+    {"--webui-mcp-proxy", kNone, false, kNoTools},
+    {"--models-dir", kOne, false, kNameModels},
+    {"--models-preset", kOne, false, kOneProcess},
+    {"--no-models-autoload", kNone, false,
+     "models are loaded when a request asks for them; --models-max 1 keeps one of them in memory"},
+    {"--sleep-idle-seconds", kOne, false,
+     "a model leaves the memory only when another one needs the room (--models-max); leave the option out",
+     "-1"},
+    {"--path", kOne, false, "the page is built in; serve other files with a web server in front"},
+    {"--media-path", kOne, false,
+     "send images and audio as data: URLs; the server opens no files for clients"},
+    {"-mmu", kOne, false, "download the file, and name it with --mmproj"},
+    {"--mmproj-url", kOne, false, "download the file, and name it with --mmproj"},
+    {"-mmdev", kOne, false, "choose devices with --device, which holds for encoders, too"},
+    {"--mmproj-device", kOne, false, "choose devices with --device, which holds for encoders, too"},
+    {"--image-*", kOne, false, kFromModel},
+    {"--video-*", kOne, false, "weft reads no video; leave the option out"},
+    {"--reuse-port", kNone, false, "let one server listen; more connections need no second process"},
+    {"--kv-unified-per-slot", kOne, false,
+     "-c sets the tokens of the cache, which all requests share; leave the option out"},
+    {"--moe-cache-mib", kOne, false, "--cpu-moe and --pin say where experts lie; leave the option out", "0"},
+    {"-ncffn", kOne, false, "use --pin, as in --pin 'blk\\.[0-3]\\.ffn=cpu'", "0"},
+    {"--n-cpu-ffn", kOne, false, "use --pin, as in --pin 'blk\\.[0-3]\\.ffn=cpu'", "0"},
+    {"--adaptive-target", kOne, false, "weft has no sampler of this kind; use --min-p or --xtc-probability",
+     "-1"},
+    {"--adaptive-decay", kOne, true, "it belongs to --adaptive-target, which weft does not have"},
+    {"--reasoning-budget-message", kOne, false, "weft cannot stop reasoning; --reasoning off turns it off"},
+    {"--skip-chat-parsing", kNone, false, "ask /v1/completions for an answer as the model writes it"},
+    {"--log-prompts-dir", kOne, false, "the server never logs prompts; log them where they are sent"},
+    {"-hft", kOne, false, "set HF_TOKEN in the environment, so that no list of processes shows the token"},
+    {"--hf-token", kOne, false,
+     "set HF_TOKEN in the environment, so that no list of processes shows the token"},
+    {"-dr", kOne, false, kPullModel},
+    {"--docker-repo", kOne, false, kPullModel},
+    {"--fim-*", kNone, false, kPullModel},
+    {"--gpt-oss-*", kNone, false, kPullModel},
+    {"--vision-*", kNone, false, kPullModel},
+    {"--embd-gemma-default", kNone, false, kPullModel},
+    {"-cl", kNone, false, "use 'weft models'"},
+    {"--cache-list", kNone, false, "use 'weft models'"},
+    {"--completion-bash", kNone, false, "use 'weft completion bash'"},
+    {"--version", kNone, false, "use 'weft version'"},
     {"--rpc", kOne, false,
      "weft uses several machines through MPI: mpirun starts it on each (docs/machines.md)"},
 };
@@ -190,6 +345,23 @@ const std::vector<Variable>& variables() {
       {"timeout", {"LLAMA_ARG_TIMEOUT"}},
       {"metrics", {"LLAMA_ARG_ENDPOINT_METRICS"}},
       {"models-max", {"LLAMA_ARG_MODELS_MAX"}},
+      {"slots", {"LLAMA_ARG_ENDPOINT_SLOTS"}},
+      {"webui", {"LLAMA_ARG_UI", "LLAMA_ARG_WEBUI"}},
+      {"pooling", {"LLAMA_ARG_POOLING"}},
+      {"api-prefix", {"LLAMA_ARG_API_PREFIX"}},
+      {"api-key-file", {"LLAMA_ARG_API_KEY_FILE"}},
+      {"threads-http", {"LLAMA_ARG_THREADS_HTTP"}},
+      {"tags", {"LLAMA_ARG_TAGS"}},
+      {"cors-origins", {"LLAMA_ARG_CORS_ORIGINS"}},
+      {"slot-save-path", {"LLAMA_ARG_SLOT_SAVE_PATH"}},
+      {"reasoning-budget", {"LLAMA_ARG_THINK_BUDGET"}},
+      {"reasoning-effort", {"LLAMA_ARG_REASONING_EFFORT"}},
+      {"temp", {"LLAMA_ARG_TEMPERATURE"}},
+      {"top-p", {"LLAMA_ARG_TOP_P"}},
+      {"min-p", {"LLAMA_ARG_MIN_P"}},
+      {"repeat-penalty", {"LLAMA_ARG_REPEAT_PENALTY"}},
+      {"presence-penalty", {"LLAMA_ARG_PRESENCE_PENALTY"}},
+      {"frequency-penalty", {"LLAMA_ARG_FREQUENCY_PENALTY"}},
   };
   return kVariables;
 }
@@ -199,10 +371,16 @@ const std::vector<Variable>& variables() {
 std::span<const Alias> aliases() { return kAliases; }
 
 const ForeignOption* find_foreign_option(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(kOptions), std::end(kOptions),
-                                         [&](const ForeignOption& option) { return option.name == name; });
+  const auto fits = [&](const ForeignOption& option) {
+    if (option.name.ends_with('*')) return name.starts_with(option.name.substr(0, option.name.size() - 1));
+    if (option.name.starts_with('*')) return name.ends_with(option.name.substr(1));
+    return option.name == name;
+  };
+  const auto* const found = std::find_if(std::begin(kOptions), std::end(kOptions), fits);
   return found != std::end(kOptions) ? found : nullptr;
 }
+
+bool takes_switch_word(std::string_view long_name) { return long_name == "--fit"; }
 
 std::span<const std::string_view> foreign_variables(std::string_view long_name) {
   for (const Variable& variable : variables())

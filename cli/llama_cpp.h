@@ -21,13 +21,17 @@ struct ForeignOption {
     kSwitch,  ///< on, off or auto may follow.
     kOne,
   };
-  std::string_view name;
+  std::string_view name;  ///< "--spec-*" and "*-draft" stand for all that begin or end so.
   Value value;
   /// Without it the result is what the user expects: taken with a note. Otherwise it is refused.
   bool harmless;
   std::string_view reason;  ///< Why it is not needed, or the way out.
+  /// A value that asks for nothing, so that the option is taken with a note; empty: there is none.
+  std::string_view neutral = {};
 };
 const ForeignOption* find_foreign_option(std::string_view name);
+/// Whether "on" or "off" may follow our switch of that long name (with dashes).
+bool takes_switch_word(std::string_view long_name);
 
 /// llama.cpp's variables that mean the same as the option of that long name (without dashes).
 std::span<const std::string_view> foreign_variables(std::string_view long_name);

@@ -23,6 +23,13 @@ void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& gr
                  "the model")
       ->type_name("FILE")
       ->group(group);
+  app.add_flag_function(
+         "--no-mmproj",
+         [&mmproj](std::int64_t count) {
+           if (count > 0) mmproj = kNoMmproj;
+         },
+         "as --mmproj none")
+      ->group(group);
 }
 
 void add_image_option(CLI::App& app, std::vector<std::string>& images, const std::string& group) {

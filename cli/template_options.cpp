@@ -1,18 +1,90 @@
 #include "template_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
+
+#include "arguments.h"
 #include "command.h"
+#include "json_input.h"
 #include "options.h"
+#include "weft/chat.h"
+#include "weft/error.h"
 
 namespace weft::cli {
+namespace {
+
+// llama.cpp's: how many tokens the model may reason for.
+void set_budget(TemplateOptions& options, const std::string& text) {
+  const std::int64_t budget = parse_size(text);
+  if (budget > 0)
+    throw UsageError(
+        fmt::format("--reasoning-budget: weft cannot stop reasoning after {} tokens; 0 turns it off, -1 sets "
+                    "no limit",
+                    text));
+  if (budget == 0) options.reasoning = Reasoning::kOff;
+}
+
+void set_effort(TemplateOptions& options, const std::string& text) {
+  if (text == "none" || text == "off") options.reasoning = Reasoning::kOff;
+  options.effort = text == "default" || text == "none" || text == "off" ? "" : text;
+}
+
+Json read_variables(const std::string& text) {
+  const auto refuse = [](std::string_view reason) {
+    throw UsageError(
+        fmt::format("--chat-template-kwargs: {}; expected a JSON object such as "
+                    "'{{\"enable_thinking\": false}}'",
+                    reason));
+  };
+  Json given;
+  try {
+    given = parse_json(text);
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  if (!given.is_object()) refuse("this is no object");
+  for (const char* name : {"messages", "tools", "add_generation_prompt"})
+    if (given.contains(name)) refuse(fmt::format("'{}' is what weft says itself", name));
+  return given;
+}
+
+}  // namespace
 
 void add_template_options(CLI::App& app, TemplateOptions& options, const std::string& group) {
-  app.add_option("--chat-template", options.text, "a chat template (Jinja) instead of the model's own")
+  app.add_option("--chat-template", options.text,
+                 fmt::format("a chat template (Jinja) instead of the model's own, or one of: {}",
+                             fmt::join(weft::Chat::template_names(), ", ")))
       ->type_name("TEXT")
       ->group(group);
   app.add_option("--chat-template-file", options.file, "the chat template from a file")
       ->type_name("FILE")
+      ->group(group);
+  app.add_option("--chat-template-kwargs", options.variables,
+                 "variables for the template, e.g. '{\"enable_thinking\": false}'; \"now\" is the time of "
+                 "strftime_now (default: the clock's)")
+      ->type_name("JSON")
+      ->group(group);
+  add_choice<Reasoning>(
+      app, "--reasoning", options.reasoning,
+      {{"on", Reasoning::kOn},
+       {"off", Reasoning::kOff},
+       {"auto", Reasoning::kAuto},
+       {"template", Reasoning::kTemplate}},
+      "whether the model reasons before it responds (default auto: yes, if its template has a "
+      "switch; template: the template decides)")
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--reasoning-budget", [&options](const std::string& text) { set_budget(options, text); },
+         "0: as --reasoning off; -1: no limit (default)")
+      ->type_name("N")
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--reasoning-effort", [&options](const std::string& text) { set_effort(options, text); },
+         "how much the model reasons, in the template's words: low, medium, high (default: the template's)")
+      ->type_name("WORD")
       ->group(group);
 }
 
@@ -20,13 +92,30 @@ std::string template_text(const TemplateOptions& options) {
   if (!options.text.empty() && !options.file.empty())
     throw UsageError("--chat-template and --chat-template-file both set the template; give one of them");
   if (!options.file.empty()) return read_text(options.file);
-  // llama.cpp has a list of templates by their names.
-  if (!options.text.empty() && options.text.find_first_of("{ \n") == std::string::npos)
-    throw UsageError(
-        fmt::format("--chat-template: '{}' is a name, and weft knows no templates by their names; give the "
-                    "template's text (Jinja), or a file with --chat-template-file",
-                    options.text));
+  if (options.text.empty() || options.text.find_first_of("{ \n") != std::string::npos) return options.text;
+  const std::vector<std::string> names = weft::Chat::template_names();
+  if (std::find(names.begin(), names.end(), options.text) == names.end())
+    throw UsageError(fmt::format(
+        "--chat-template: there is no template of the name '{}'; give the template's text (Jinja), "
+        "a file with --chat-template-file, or one of {}",
+        options.text, fmt::join(names, ", ")));
   return options.text;
+}
+
+server::ChatDefaults chat_defaults(const TemplateOptions& options) {
+  server::ChatDefaults defaults;
+  Json variables = Json::object();
+  if (options.reasoning == Reasoning::kTemplate) defaults.reasoning = std::nullopt;
+  if (options.reasoning == Reasoning::kOn || options.reasoning == Reasoning::kOff) {
+    defaults.reasoning = options.reasoning == Reasoning::kOn;
+    // Templates call it the one or the other.
+    for (const char* name : {"enable_thinking", "thinking"}) variables[name] = *defaults.reasoning;
+  }
+  if (!options.effort.empty()) variables["reasoning_effort"] = options.effort;
+  if (!options.variables.empty()) variables.update(read_variables(options.variables));
+  if (!variables.empty())
+    defaults.variables_json = variables.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return defaults;
 }
 
 }  // namespace weft::cli

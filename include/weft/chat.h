@@ -41,7 +41,14 @@ struct ChatTurn {
   /// "", "none", "minimal", "low", "medium", "high": for templates that know them; "none" turns reasoning off
   /// where the template can.
   std::string reasoning_effort = {};
-  std::string variables_json = {};  ///< Empty, or an object of further variables for the template.
+  /// Whether the model reasons before it answers, for templates with a switch. Nothing: the template decides.
+  /// All below and reasoning_effort take precedence.
+  std::optional<bool> reasoning = std::nullopt;
+  /// As variables_json, for what the turn itself leaves open: reasoning_effort takes precedence.
+  std::string default_variables_json = {};
+  /// Empty, or an object of further variables for the template. `now` (ChatTemplate::Options) also gives the
+  /// dates that families' templates name otherwise: date_string, datetime.
+  std::string variables_json = {};
   /// False: the last message is the beginning of the answer, to be continued.
   bool add_generation_prompt = true;
   /// What the content must be (response_format); reasoning before it stays free.
@@ -127,6 +134,8 @@ class Chat {
   /// The format is found from the template; `format` names another. Throws Error kInvalidArgument for a name
   /// that is unknown.
   explicit Chat(ChatTemplate chat_template, std::string_view format = {});
+  /// ChatML, for a model whose file has no template. Its tags end an answer also where they are no tokens.
+  static Chat chatml(const Tokenizer& tokenizer);
   ~Chat();
   Chat(const Chat&);
   Chat& operator=(const Chat&);
@@ -140,6 +149,9 @@ class Chat {
   bool has_reasoning() const;
 
   static std::vector<std::string> formats();
+  /// Families whose templates ChatTemplate takes by these names in place of Jinja, "chatml", "llama3", ...:
+  /// as llama.cpp names them, sorted.
+  static std::vector<std::string> template_names();
 
  private:
   struct Impl;

@@ -6,6 +6,7 @@ namespace weft::server {
 namespace {
 
 double per_second(int n, double ms) { return ms > 0.0 ? 1000.0 * n / ms : 0.0; }
+double per_token(int n, double ms) { return n > 0 ? ms / n : 0.0; }
 
 // JSON has no infinity.
 double finite(float logprob) { return std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0; }
@@ -52,13 +53,53 @@ Json timings_json(const CompletionStats& stats) {
   return {{"cache_n", stats.n_cached},
           {"prompt_n", n_prompt},
           {"prompt_ms", prompt_ms},
+          {"prompt_per_token_ms", per_token(n_prompt, prompt_ms)},
           {"prompt_per_second", per_second(n_prompt, prompt_ms)},
           {"predicted_n", stats.n_generated},
           {"predicted_ms", predicted_ms},
+          {"predicted_per_token_ms", per_token(n_predicted, predicted_ms)},
           {"predicted_per_second", per_second(n_predicted, predicted_ms)},
           {"queue_ms", stats.queue_ms},
           {"draft_n", stats.n_drafted},
           {"draft_n_accepted", stats.n_accepted}};
+}
+
+Json settings_json(const RequestParams& params) {
+  const SamplerParams& sampler = params.sampler;
+  Json steps = Json::array();
+  for (const SamplerStep step : sampler.steps) steps.push_back(name(step));
+  constexpr std::uint64_t kRandom = 0xFFFF'FFFF;  // As llama.cpp's clients know it.
+  Json json = {{"seed", sampler.seed == SamplerParams::kRandomSeed ? kRandom : sampler.seed},
+               {"temperature", sampler.temperature},
+               {"dynatemp_range", sampler.dynamic_temperature_range},
+               {"dynatemp_exponent", sampler.dynamic_temperature_exponent},
+               {"top_k", sampler.top_k},
+               {"top_p", sampler.top_p},
+               {"min_p", sampler.min_p},
+               {"top_n_sigma", sampler.top_n_sigma},
+               {"xtc_probability", sampler.xtc_probability},
+               {"xtc_threshold", sampler.xtc_threshold},
+               {"typical_p", sampler.typical_p},
+               {"repeat_last_n", sampler.penalty_last_n},
+               {"repeat_penalty", sampler.repetition_penalty},
+               {"presence_penalty", sampler.presence_penalty},
+               {"frequency_penalty", sampler.frequency_penalty},
+               {"dry_multiplier", sampler.dry_multiplier},
+               {"dry_base", sampler.dry_base},
+               {"dry_allowed_length", sampler.dry_allowed_length},
+               {"dry_penalty_last_n", sampler.dry_penalty_last_n},
+               {"mirostat", sampler.mirostat},
+               {"mirostat_tau", sampler.mirostat_tau},
+               {"mirostat_eta", sampler.mirostat_eta},
+               {"max_tokens", params.n_predict},
+               {"n_predict", params.n_predict},
+               {"n_keep", params.n_keep},
+               {"ignore_eos", params.ignore_end},
+               {"stop", params.stop},
+               {"n_probs", std::max(0, params.n_logprobs)},
+               {"samplers", std::move(steps)}};
+  if (sampler.dry_breakers) json["dry_sequence_breakers"] = *sampler.dry_breakers;
+  return json;
 }
 
 Json logprob_json(const OutputToken& token, const Tokenizer& tokenizer) {

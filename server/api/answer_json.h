@@ -24,6 +24,9 @@ Json usage_json(const Usage& usage);
 /// llama.cpp's "timings".
 Json timings_json(const CompletionStats& stats);
 
+/// The settings of a completion, as llama.cpp names them.
+Json settings_json(const RequestParams& params);
+
 /// One token with its logprob, as the chat API has it.
 Json logprob_json(const OutputToken& token, const Tokenizer& tokenizer);
 

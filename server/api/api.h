@@ -36,7 +36,9 @@ struct ApiSetup {
   /// Keys see each other's requests at /slots and /live and share saved sessions.
   bool share_slots = false;
   bool metrics = false;
+  bool slots = true;  ///< GET /slots answers.
   bool web_page = true;
+  std::string version = {};  ///< Of the program, for /props.
   std::filesystem::path save_folder = {};
   std::string access_log = {};  ///< A file, "-" for standard error, empty for none.
   Trace* trace = nullptr;       ///< May be null; must outlive the API.

@@ -188,19 +188,14 @@ void refuse_the_rest(Fields& fields) {
   fields.done();
 }
 
-}  // namespace
-
-void chat_completions(Job& job) {
-  Fields fields(job.body);
-  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
-  RequestParams& params = common.params;
-
+/// What the model is asked; images and audio are taken out of its messages.
+ChatTurn read_turn(Fields& fields, const Job& job, Media& media) {
   ChatTurn turn;
   const Json* messages = read_conversation(fields, "messages");
   if (messages == nullptr || !messages->is_array() || messages->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
   Json texts = *messages;
-  const Media media = take_media(texts, job);
+  media = take_media(texts, job);
   turn.messages_json = to_text(texts);
   if (const Json* tools = find_tools(fields)) turn.tools_json = to_text(*tools);
   read_tool_choice(fields, turn);
@@ -210,10 +205,28 @@ void chat_completions(Job& job) {
   if (fields.has("parallel_tool_calls"))
     turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
   turn.reasoning_effort = fields.string("reasoning_effort");
-  if (const Json* variables = fields.object("chat_template_kwargs"))
-    turn.variables_json = to_text(*variables);
+  read_template_variables(fields, turn);
   turn.add_generation_prompt = fields.boolean("add_generation_prompt", true);
   if (fields.boolean("continue_final_message", false)) turn.add_generation_prompt = false;
+  return turn;
+}
+
+}  // namespace
+
+void count_chat_tokens(Job& job) {
+  Fields fields(job.body);
+  Media media;
+  ChatTurn turn = read_turn(fields, job, media);
+  job.send({{"object", "response.input_tokens"},
+            {"input_tokens", count_tokens(*job.model, std::move(turn), media)}});
+}
+
+void chat_completions(Job& job) {
+  Fields fields(job.body);
+  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
+  RequestParams& params = common.params;
+  Media media;
+  ChatTurn turn = read_turn(fields, job, media);
 
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
   read_max_tokens(fields, {"n_predict", "max_tokens", "max_completion_tokens"}, params);

@@ -62,19 +62,27 @@ void read_tool_choice(Fields& fields, ChatTurn& turn) {
     throw bad_request(choice.path_of("function.name"), "'tool_choice' names no function");
 }
 
+void read_template_variables(Fields& fields, ChatTurn& turn) {
+  if (const Json* variables = fields.object("chat_template_kwargs"))
+    turn.variables_json = to_text(*variables);
+}
+
 ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
   check_writes(model);
   if (!model.chat)
-    throw bad_request("model",
-                      fmt::format("the model '{}' has no chat template{}; use /v1/completions, or start the "
-                                  "server with --chat-template-file",
-                                  model.spec.name, why_no_template(*model.model)));
+    throw bad_request(
+        "model",
+        fmt::format(
+            "the model '{}' has a chat template that cannot be used{}; use /v1/completions, or start the "
+            "server with --chat-template-file",
+            model.spec.name, why_no_template(*model.model)));
+  const ChatDefaults& defaults = model.chat_defaults;
+  if (!turn.reasoning) turn.reasoning = defaults.reasoning;
   // Some templates write the date, which the engine does not know. The day alone, so that prompts begin
   // alike.
-  Json variables = turn.variables_json.empty() ? Json::object() : parse_json(turn.variables_json);
-  if (!variables.contains("now"))
-    variables["now"] = fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
-  turn.variables_json = to_text(variables);
+  Json variables = {{"now", fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)))}};
+  if (!defaults.variables_json.empty()) variables.update(parse_json(defaults.variables_json));
+  turn.default_variables_json = to_text(variables);
   return model.chat->open(turn);
 }
 
@@ -141,6 +149,11 @@ ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& 
   order.params.special = true;
   for (std::string& stop : opening.stop) order.params.stop.push_back(std::move(stop));
   return order;
+}
+
+std::size_t count_tokens(const ServedModel& model, ChatTurn turn, const Media& media) {
+  const ChatOpening opening = open_chat(model, std::move(turn));
+  return with_media(opening.prompt, media, model).tokens.size();
 }
 
 std::vector<AnswerEvent> ReadAnswer::read(const Chunk& chunk, std::string_view call_id_prefix) {

@@ -18,12 +18,14 @@ struct ChatOrder {
   AnswerReader reader;
 };
 
-/// The turn as the model's template writes it. Throws ApiError where the model has none.
+/// The turn as the model's template writes it, with the server's defaults. Throws ApiError for an encoder.
 ChatOpening open_chat(const ServedModel& model, ChatTurn turn);
 /// Renders the turn, cuts it into tokens, and holds the answer to what it must be. Throws ApiError where the
 /// conversation does not fit. `media` were taken out of the turn's messages. Warnings become those of the
 /// job.
 ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& media = {});
+/// Tokens of the prompt that the turn becomes. Throws as open_chat does.
+std::size_t count_tokens(const ServedModel& model, ChatTurn turn, const Media& media);
 
 /// The bounds of a conversation: messages, parts of all their contents, tools.
 inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536, kMostTools = 2048;
@@ -35,6 +37,9 @@ const Json* find_tools(Fields& fields);
 
 /// The choice of tools as OpenAI's API writes it: "none", "auto", "required", {"type": "function", ...}.
 void read_tool_choice(Fields& fields, ChatTurn& turn);
+
+/// "chat_template_kwargs": variables of the template.
+void read_template_variables(Fields& fields, ChatTurn& turn);
 
 using ToolCall = ChatAnswer::Call;
 

@@ -103,7 +103,8 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   if (fields.has("samplers")) {
     std::string joined;
     for (const std::string& name : fields.strings("samplers", 64))
-      joined += (joined.empty() ? "" : ";") + name;
+      // llama.cpp's own for editors, which weft lacks: the answer's settings list those that are used.
+      if (name != "infill") joined += (joined.empty() ? "" : ";") + name;
     sampler.steps = parse_sampler_steps(joined);
   }
   if (fields.has("seed"))  // -1 is SamplerParams::kRandomSeed.

@@ -17,9 +17,11 @@ inline constexpr int kMostSlots = 1024;
 /// What a server lets a request ask for, and what it gets where it asks for nothing.
 struct RequestDefaults {
   RequestParams params = {};
-  int n_completions = 128;  ///< `n` and `best_of`, at most.
-  int n_logprobs = 20;      ///< At most, as OpenAI has it.
-  double timeout_ms = 0.0;  ///< 0: none. Requests may ask for less.
+  int n_completions = 128;                        ///< `n` and `best_of`, at most.
+  int n_logprobs = 20;                            ///< At most, as OpenAI has it.
+  double timeout_ms = 0.0;                        ///< 0: none. Requests may ask for less.
+  std::optional<Pooling> pooling = std::nullopt;  ///< Of embeddings; nothing: as the model's file says.
+  int embedding_norm = 2;                         ///< As embd_normalize.
 };
 
 /// A grammar that was asked for, and a key that says all that it depends on.

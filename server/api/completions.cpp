@@ -2,13 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "api/answer_json.h"
+#include "api/infill.h"
+#include "api/line_limits.h"
 #include "api/prompts.h"
 
 namespace weft::server {
 namespace {
+
+/// Fields of llama.cpp's own API beside OpenAI's, of which editors read `content`.
+struct NativeStyle {
+  Json settings = Json::object();
+  std::string prompt;
+  bool truncated = false;  ///< Parts of the text before and after were left out.
+  int slot = -1;
+  LineLimits limits = {};
+  std::vector<std::string> stops = {};
+  std::vector<std::string> fields = {};  ///< Only these of the answer, as response_fields; empty: all.
+};
 
 struct Style {
   std::string id;
@@ -20,6 +34,7 @@ struct Style {
   bool logprobs = false;
   bool echo = false;
   bool return_tokens = false;
+  std::optional<NativeStyle> native = std::nullopt;
 };
 
 // The legacy shape of logprobs: lists that run beside each other.
@@ -81,22 +96,33 @@ class CompletionWriter : public AnswerWriter {
   void add(int choice, const Chunk& chunk, std::string& out) override {
     const auto at = static_cast<std::size_t>(choice);
     Choice& mine = choices_[at];
+    if (mine.cut.is_over()) return;
+    const std::string_view text =
+        style_.native ? mine.cut.take(chunk.text, style_.native->limits) : chunk.text;
+    mine.n_tokens += static_cast<int>(chunk.tokens.size());
     Logprobs logprobs;
     if (style_.logprobs) add_logprobs(mine, prompt_of(at), chunk, logprobs);
     std::vector<Token> tokens;
     if (style_.return_tokens)
       for (const OutputToken& token : chunk.tokens) tokens.push_back(token.id);
     if (style_.stream) {
-      if (!chunk.text.empty() || !logprobs.tokens.empty() || !tokens.empty())
-        add_piece(out, at, chunk.text, std::move(tokens), style_.logprobs ? logprobs.json() : Json());
+      if (!text.empty() || !logprobs.tokens.empty() || !tokens.empty())
+        add_piece(out, at, std::string(text), std::move(tokens), style_.logprobs ? logprobs.json() : Json());
     } else {
-      mine.text += chunk.text;
+      mine.text += text;
       mine.tokens.insert(mine.tokens.end(), tokens.begin(), tokens.end());
       append(mine.logprobs, logprobs);
     }
-    if (!chunk.done) return;
-    mine.stop = chunk.stop;
+    if (!chunk.done && !mine.cut.is_over()) return;
+    mine.stop = mine.cut.is_over() ? StopReason::kLength : chunk.stop;
+    mine.stop_string = mine.cut.is_over() ? -1 : chunk.stop_string;
     mine.stats = chunk.stats;
+    if (!chunk.done) {
+      mine.stats.n_prompt = static_cast<int>(prompt_of(at).tokens.size());
+      mine.stats.n_generated = mine.n_tokens;
+      mine.stats.total_ms = mine.cut.ms();
+    }
+    ++n_ended_;
     usage_.add(chunk.stats, choice % style_.n == 0);
     if (style_.stream) {
       Json json = head();
@@ -105,9 +131,12 @@ class CompletionWriter : public AnswerWriter {
                                       {"logprobs", nullptr},
                                       {"finish_reason", finish_reason(mine.stop)}}});
       json["timings"] = timings_json(mine.stats);
-      add_event(out, to_text(json));
+      add_native(json, at, "");
+      add_event(out, to_text(picked(std::move(json))));
     }
   }
+
+  bool has_enough() const override { return style_.native && n_ended_ == choices_.size(); }
 
   void finish(std::string& out) override {
     if (style_.stream) {
@@ -134,17 +163,21 @@ class CompletionWriter : public AnswerWriter {
     json["choices"] = std::move(list);
     json["usage"] = usage_json(usage_);
     json["timings"] = timings_json(choices_.front().stats);
-    out = to_text(json);
+    add_native(json, 0, choices_.front().text);
+    out = to_text(picked(std::move(json)));
   }
 
  private:
   struct Choice {
     std::string text;
+    LineCut cut;
+    int n_tokens = 0;
     std::vector<Token> tokens;
     Logprobs logprobs;
     std::size_t offset = 0;  ///< Characters so far.
     bool began = false;
     StopReason stop = StopReason::kEnd;
+    int stop_string = -1;
     CompletionStats stats;
   };
 
@@ -188,15 +221,61 @@ class CompletionWriter : public AnswerWriter {
     Json json = head();
     Json entry = {
         {"index", choice}, {"text", text}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
+    if (style_.native) {
+      json["index"] = choice;
+      json["content"] = text;
+      json["tokens"] = tokens;
+      json["stop"] = false;
+    }
     if (!tokens.empty()) entry["token_ids"] = std::move(tokens);
     json["choices"] = Json::array({std::move(entry)});
-    add_event(out, to_text(json));
+    add_event(out, to_text(picked(std::move(json))));
+  }
+
+  /// At an answer's end.
+  void add_native(Json& json, std::size_t at, const std::string& text) const {
+    if (!style_.native) return;
+    const NativeStyle& native = *style_.native;
+    const Choice& choice = choices_[at];
+    const bool by_word = choice.stop == StopReason::kStopString && choice.stop_string >= 0;
+    json["index"] = at;
+    json["content"] = text;
+    json["tokens"] = style_.stream ? std::vector<Token>() : choice.tokens;
+    json["id_slot"] = native.slot;
+    json["stop"] = true;
+    json["tokens_predicted"] = choice.stats.n_generated;
+    json["tokens_evaluated"] = choice.stats.n_prompt;
+    json["generation_settings"] = native.settings;
+    json["prompt"] = native.prompt;
+    json["has_new_line"] = choice.cut.has_new_line();
+    json["truncated"] = native.truncated;
+    json["stop_type"] = choice.stop == StopReason::kEnd ? "eos" : by_word ? "word" : "limit";
+    json["stopping_word"] = by_word ? native.stops[static_cast<std::size_t>(choice.stop_string)] : "";
+    json["tokens_cached"] = choice.stats.n_prompt + choice.stats.n_generated;
+  }
+
+  /// The fields that the client wants. One of an inner object has its path for a name.
+  Json picked(Json json) const {
+    if (!style_.native || style_.native->fields.empty()) return json;
+    Json result = Json::object();
+    for (const std::string& path : style_.native->fields) {
+      const Json* at = &json;
+      for (std::size_t begin = 0; at != nullptr && begin <= path.size();) {
+        const std::size_t end = std::min(path.find('/', begin), path.size());
+        const auto found = at->is_object() ? at->find(path.substr(begin, end - begin)) : at->end();
+        at = at->is_object() && found != at->end() ? &*found : nullptr;
+        begin = end + 1;
+      }
+      if (at != nullptr) result[path] = *at;
+    }
+    return result;
   }
 
   const Style style_;
   const std::shared_ptr<ServedModel> model_;
   const std::vector<Prompt> prompts_;
   std::vector<Choice> choices_;
+  std::size_t n_ended_ = 0;
   Usage usage_;
 };
 
@@ -233,49 +312,6 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
          std::make_unique<CompletionWriter>(std::move(style), job.model, std::move(prompts)), common.slot);
 }
 
-// The tokens that vocabularies have for text between two others, by the families' spellings.
-struct InfillTokens {
-  Token prefix = kNoToken, suffix = kNoToken, middle = kNoToken;
-};
-
-InfillTokens infill_tokens(const Tokenizer& tokenizer) {
-  constexpr const char* kSpellings[][3] = {
-      {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
-      {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
-      {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
-      {"<PRE>", "<SUF>", "<MID>"},
-      {"▁<PRE>", "▁<SUF>", "▁<MID>"},
-      {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
-      {"[PREFIX]", "[SUFFIX]", "[MIDDLE]"},
-  };
-  for (const auto& spelling : kSpellings) {
-    const InfillTokens tokens{tokenizer.find(spelling[0]), tokenizer.find(spelling[1]),
-                              tokenizer.find(spelling[2])};
-    if (tokens.prefix != kNoToken && tokens.suffix != kNoToken && tokens.middle != kNoToken) return tokens;
-  }
-  return {};
-}
-
-Prompt infill_prompt(const ServedModel& model, const std::string& before, const std::string& behind) {
-  const Tokenizer& tokenizer = model.tokenizer();
-  const InfillTokens marks = infill_tokens(tokenizer);
-  if (marks.prefix == kNoToken)
-    throw bad_request(
-        "model",
-        fmt::format("the model '{}' has no tokens for text between two others (infill)", model.spec.name));
-  Prompt prompt;
-  if (tokenizer.adds_bos() && tokenizer.bos() != kNoToken) prompt.tokens.push_back(tokenizer.bos());
-  const auto add = [&](Token mark, const std::string& text) {
-    prompt.tokens.push_back(mark);
-    const std::vector<Token> part = tokenizer.encode(text, {.add_special = false});
-    prompt.tokens.insert(prompt.tokens.end(), part.begin(), part.end());
-  };
-  add(marks.prefix, before);
-  add(marks.suffix, behind);
-  prompt.tokens.push_back(marks.middle);
-  return prompt;
-}
-
 }  // namespace
 
 void completions(Job& job) {
@@ -287,7 +323,7 @@ void completions(Job& job) {
     for (Prompt& prompt : prompts) {
       if (prompt.text.empty() && !prompt.tokens.empty())
         throw bad_request("suffix", "'suffix' goes with a prompt of text, not of token ids");
-      prompt = infill_prompt(*job.model, prompt.text, suffix);
+      prompt = infill_prompt(*job.model, {.prefix = prompt.text, .suffix = suffix}, std::nullopt).prompt;
     }
   write(job, fields, std::move(common), std::move(prompts), std::move(style));
 }
@@ -295,18 +331,30 @@ void completions(Job& job) {
 void infill(Job& job) {
   Fields fields(job.body);
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
-  std::string before;
-  if (const Json* extra = fields.array("input_extra")) {
-    for (std::size_t i = 0; i < extra->size(); ++i) {
-      Fields file((*extra)[i], element("input_extra", i));
-      before += fmt::format("{}\n{}\n", file.string("filename"), file.string("text"));
-      file.done();
-    }
-  }
-  before += fields.string("input_prefix") + fields.string("prompt");
+  const InfillText text = read_infill_text(fields);
+  read_max_tokens(fields, {"n_predict", "max_tokens"}, common.params);
+  InfillPrompt made = infill_prompt(*job.model, text, common.params.n_predict);
+
+  NativeStyle native;
+  native.limits.n_indent = fields.integer("n_indent", 0, 0);
+  native.limits.max_ms = fields.number("t_max_predict_ms", 0.0, 0.0, 1e9);
+  native.fields = fields.strings("response_fields", 256);
+  // llama.cpp's server reads it and does nothing, too.
+  fields.ignore({"t_max_prompt_ms"});
+  native.truncated = made.truncated;
+  native.slot = common.slot;
+  native.stops = common.params.stop;
+  native.prompt = job.model->tokenizer().decode(made.prompt.tokens, true);
+  native.settings = settings_json(common.params);
+  native.settings["n_ctx"] = job.model->n_ctx;
+  native.settings["model"] = job.model_name;
+  native.settings["stream"] = common.stream;
+  native.settings["n_indent"] = native.limits.n_indent;
   std::vector<Prompt> prompts;
-  prompts.push_back(infill_prompt(*job.model, before, fields.string("input_suffix")));
-  write(job, fields, std::move(common), std::move(prompts), Style{});
+  prompts.push_back(std::move(made.prompt));
+  Style style;
+  style.native = std::move(native);
+  write(job, fields, std::move(common), std::move(prompts), std::move(style));
 }
 
 }  // namespace weft::server

@@ -1,6 +1,8 @@
 #include "api/embeddings.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -12,15 +14,39 @@
 namespace weft::server {
 namespace {
 
+double largest(std::span<const float> vector) {
+  double most = 0.0;
+  for (const float value : vector) most = std::max(most, std::abs(static_cast<double>(value)));
+  return most;
+}
+
+double norm_of(std::span<const float> vector, int degree) {
+  // Of numbers up to 1, so that powers stay finite.
+  const double scale = largest(vector);
+  if (scale == 0.0) return 0.0;
+  double sum = 0.0;
+  for (const float value : vector) sum += std::pow(std::abs(value) / scale, degree);
+  return scale * std::pow(sum, 1.0 / degree);
+}
+
 /// What becomes of a pooled vector on its way to the client.
 struct VectorForm {
   std::size_t n_dimensions = 0;  ///< The first ones are kept; 0: all.
+  /// As llama.cpp's embd_normalize: -1 nothing, 0 the largest number becomes 32760, else the norm of this
+  /// degree becomes 1.
+  int norm = 2;
   bool as_base64 = false;
 
   std::vector<float> finish(std::span<const float> vector) const {
     std::vector<float> kept(vector.begin(), vector.end());
     if (n_dimensions != 0 && n_dimensions < kept.size()) kept.resize(n_dimensions);
-    normalise(kept);
+    if (norm == 2) {
+      normalise(kept);
+    } else if (norm >= 0) {
+      const double size = norm == 0 ? largest(kept) / 32760.0 : norm_of(kept, norm);
+      if (size > 0.0)
+        for (float& value : kept) value = static_cast<float>(value / size);
+    }
     return kept;
   }
   Json entry(std::size_t index, const std::vector<float>& vector) const {
@@ -90,17 +116,19 @@ void embed_by_encoder(Job& job, std::vector<Prompt> prompts, Pooling pooling, Ve
 
 void embeddings(Job& job) {
   Fields fields(job.body);
-  std::vector<Prompt> prompts = read_prompts(fields, "input", job.model->tokenizer(), job.params->n_inputs);
+  // llama.cpp's name for the input.
+  const char* const name = fields.has("content") && !fields.has("input") ? "content" : "input";
+  std::vector<Prompt> prompts = read_prompts(fields, name, job.model->tokenizer(), job.params->n_inputs);
   const bool encoder = job.model->embedding != nullptr;
   const ModelInfo& info = job.model->model->info();
   VectorForm form;
   form.as_base64 = fields.word("encoding_format", 0, {"float", "base64"}) == 1;
   form.n_dimensions = static_cast<std::size_t>(
       fields.integer("dimensions", 0, 0, encoder ? job.model->embedding->dimensions() : info.n_embd));
-  // As the file says, where its word fits.
+  form.norm = fields.integer("embd_normalize", job.params->defaults.embedding_norm, -1, 1024);
   constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kCls};
-  const Pooling own = info.pooling == Pooling::kNone ? Pooling::kMean : info.pooling;
-  Pooling pooling = own;
+  Pooling pooling =
+      job.params->defaults.pooling.value_or(info.pooling == Pooling::kNone ? Pooling::kMean : info.pooling);
   if (fields.has("pooling"))
     pooling = kPoolings[encoder ? fields.word("pooling", 0, {"mean", "last", "cls"})
                                 : fields.word("pooling", 0, {"mean", "last"})];
@@ -109,6 +137,7 @@ void embeddings(Job& job) {
   if (encoder) return embed_by_encoder(job, std::move(prompts), pooling, form);
   RequestParams params = job.params->defaults.params;
   params.pooling = pooling;
+  params.context_shift = false;
   params.timeout_ms = job.params->defaults.timeout_ms;
   std::vector<std::vector<Token>> tokens;
   for (Prompt& prompt : prompts) {

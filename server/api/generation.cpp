@@ -86,7 +86,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string out;
     try {
       for (std::size_t i = 0; i < parts_.responses.size() && !over_; ++i) read(i, out);
-      if (!over_ && n_ended_ == parts_.responses.size()) finish(out);
+      if (!over_ && (n_ended_ == parts_.responses.size() || parts_.writer->has_enough())) finish(out);
     } catch (...) {
       fail(to_api_error(std::current_exception()), out);
     }

@@ -23,6 +23,8 @@ class AnswerWriter {
   virtual void begin(std::string& /*out*/) {}  ///< Streamed answers only.
   /// What a completion has written. The first prompt's completions come first, then the second's.
   virtual void add(int choice, const Chunk& chunk, std::string& out) = 0;
+  /// What is still generated is not needed: finish() follows, and the rest is cancelled.
+  virtual bool has_enough() const { return false; }
   /// All have ended.
   virtual void finish(std::string& out) = 0;
   /// In a streamed answer that has begun: an error instead of finish().

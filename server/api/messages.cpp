@@ -187,6 +187,7 @@ ChatTurn read_turn(Fields& fields, MediaTaker& media) {
     inner.ignore({"budget_tokens", "display"});
     inner.done();
   }
+  read_template_variables(fields, turn);
   return turn;
 }
 
@@ -401,9 +402,7 @@ void count_message_tokens(Job& job) {
   Fields fields(job.body);
   MediaTaker taker(job);
   ChatTurn turn = read_turn(fields, taker);
-  const Media media = taker.finish();
-  const ChatOpening opening = open_chat(*job.model, std::move(turn));
-  job.send({{"input_tokens", with_media(opening.prompt, media, *job.model).tokens.size()}});
+  job.send({{"input_tokens", count_tokens(*job.model, std::move(turn), taker.finish())}});
 }
 
 }  // namespace weft::server

@@ -53,35 +53,49 @@ std::vector<Token> read_ids(const Json& array, const std::string& path, const To
   return tokens;
 }
 
+namespace {
+
+/// A prompt as llama.cpp's server also takes it: {"content": ...} or {"prompt_string": "..."}.
+const Json& unwrapped(const Json& value, const std::string& path) {
+  if (!value.is_object()) return value;
+  if (const auto media = value.find("multimodal_data");
+      media != value.end() && !media->is_null() && !media->empty())
+    throw bad_request(path + ".multimodal_data",
+                      "images and audio in a prompt are not supported here; send them to "
+                      "/v1/chat/completions");
+  for (const char* name : {"content", "prompt_string"})
+    if (const auto found = value.find(name); found != value.end()) return *found;
+  throw bad_request(path, fmt::format("'{}' has neither 'content' nor 'prompt_string'", path));
+}
+
+Prompt read_prompt(const Json& wrapped, const std::string& path, const Tokenizer& tokenizer) {
+  const Json& entry = unwrapped(wrapped, path);
+  if (entry.is_string()) return from_text(entry.get<std::string>(), tokenizer);
+  if (!entry.is_array())
+    throw bad_request(path, fmt::format("'{}' must be a string or an array of token ids", path));
+  const bool mixed = std::any_of(entry.begin(), entry.end(), [](const Json& e) { return e.is_string(); });
+  return mixed ? from_mixed(entry, path, tokenizer) : Prompt{"", read_ids(entry, path, tokenizer)};
+}
+
+}  // namespace
+
 std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const Tokenizer& tokenizer,
                                  std::size_t at_most) {
-  const Json* value = fields.find(name);
+  const Json* found = fields.find(name);
   const std::string path = fields.path_of(name);
-  if (value == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
-  if (value->is_string()) return {from_text(value->get<std::string>(), tokenizer)};
-  if (!value->is_array() || value->empty())
+  if (found == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
+  const Json& value = unwrapped(*found, path);
+  if (value.is_string()) return {read_prompt(value, path, tokenizer)};
+  if (!value.is_array() || value.empty())
     throw bad_request(path, fmt::format("'{}' must be a string, or an array of strings or token ids", path));
-  const auto is_text = [](const Json& entry) { return entry.is_string(); };
-  const auto is_id = [](const Json& entry) { return entry.is_number(); };
-  std::vector<Prompt> prompts;
-  if (std::any_of(value->begin(), value->end(), is_id)) {
-    if (std::all_of(value->begin(), value->end(), is_id)) return {{"", read_ids(*value, path, tokenizer)}};
-    return {from_mixed(*value, path, tokenizer)};
-  }
-  if (value->size() > at_most)
+  if (std::any_of(value.begin(), value.end(), [](const Json& entry) { return entry.is_number(); }))
+    return {read_prompt(value, path, tokenizer)};
+  if (value.size() > at_most)
     throw bad_request(path,
-                      fmt::format("'{}' may have {} entries at most, not {}", path, at_most, value->size()));
-  for (std::size_t i = 0; i < value->size(); ++i) {
-    const Json& entry = (*value)[i];
-    if (is_text(entry)) {
-      prompts.push_back(from_text(entry.get<std::string>(), tokenizer));
-    } else if (entry.is_array()) {
-      prompts.push_back({"", read_ids(entry, element(path, i), tokenizer)});
-    } else {
-      throw bad_request(element(path, i),
-                        fmt::format("'{}' must be a string or an array of token ids", element(path, i)));
-    }
-  }
+                      fmt::format("'{}' may have {} entries at most, not {}", path, at_most, value.size()));
+  std::vector<Prompt> prompts;
+  for (std::size_t i = 0; i < value.size(); ++i)
+    prompts.push_back(read_prompt(value[i], element(path, i), tokenizer));
   return prompts;
 }
 

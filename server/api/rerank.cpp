@@ -1,5 +1,9 @@
 #include "api/rerank.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "api/encoder_texts.h"
@@ -8,20 +12,24 @@
 namespace weft::server {
 namespace {
 
+enum class Form : std::uint8_t { kDocuments, kTexts };
+
+float probability(float score) { return 1.0f / (1.0f + std::exp(-score)); }
+
 /// "text", or {"text": "..."}.
-std::vector<std::string> read_documents(Fields& fields, std::size_t at_most) {
-  const Json* const array = fields.array("documents");
+std::vector<std::string> read_documents(Fields& fields, const char* name, std::size_t at_most) {
+  const Json* const array = fields.array(name);
   if (array == nullptr || array->empty())
-    throw bad_request("documents", std::string("'documents' is ") + (array == nullptr ? "missing" : "empty") +
-                                       ": an array of texts is expected");
+    throw bad_request(name, fmt::format("'{}' is {}: an array of texts is expected", name,
+                                        array == nullptr ? "missing" : "empty"));
   if (array->size() > at_most)
-    throw bad_request("documents", "at most " + std::to_string(at_most) + " documents can be ranked at once");
+    throw bad_request(name, fmt::format("at most {} documents can be ranked at once", at_most));
   std::vector<std::string> documents;
   for (std::size_t i = 0; i < array->size(); ++i) {
     const Json& one = (*array)[i];
     const Json* const text = one.is_object() && one.contains("text") ? &one["text"] : &one;
     if (!text->is_string())
-      throw bad_request(element("documents", i), "a document must be a text, or an object with a \"text\"");
+      throw bad_request(element(name, i), "a document must be a text, or an object with a \"text\"");
     documents.push_back(text->get<std::string>());
   }
   return documents;
@@ -35,10 +43,20 @@ void rerank(Job& job) {
   if (query.empty())
     throw bad_request("query", std::string("'query' is ") + (fields.has("query") ? "empty" : "missing") +
                                    ": a text to rank documents by is expected");
-  const std::vector<std::string> documents = read_documents(fields, job.params->n_inputs);
+  // The form of Hugging Face's text-embeddings-inference calls documents "texts".
+  const Form form = fields.has("texts") ? Form::kTexts : Form::kDocuments;
+  const char* const name = form == Form::kTexts ? "texts" : "documents";
+  const std::vector<std::string> documents = read_documents(fields, name, job.params->n_inputs);
   const auto n_best =
       static_cast<std::size_t>(fields.integer("top_n", static_cast<int>(documents.size()), 1));
-  const bool with_documents = fields.boolean("return_documents", false);
+  bool with_documents = fields.boolean("return_documents", false);
+  bool raw = true;
+  if (form == Form::kTexts) {
+    with_documents = fields.boolean("return_text", with_documents);
+    raw = fields.boolean("raw_scores", false);
+    // Documents that are too long are cut anyway.
+    fields.ignore({"truncate", "truncation_direction"});
+  }
   fields.ignore({"model", "user"});
   fields.done();
   if (job.model->embedding == nullptr || job.model->embedding->n_scores() != 1)
@@ -48,17 +66,22 @@ void rerank(Job& job) {
   texts.scores = true;
   const PairTokens pair(job.model->tokenizer(), query, job.model->embedding->max_tokens());
   for (const std::string& document : documents) texts.texts.push_back(pair.with(document));
-  const std::size_t n_tokens = check_texts(*job.model, texts.texts, "documents");
-  texts.answer = [documents, n_best, with_documents, n_tokens,
-                  model = job.model_name](std::vector<float> scores) {
+  const std::size_t n_tokens = check_texts(*job.model, texts.texts, name);
+  texts.answer = [=, model = job.model_name](std::vector<float> scores) {
     std::vector<Ranked> ranked = rank(scores);
     ranked.resize(std::min(ranked.size(), n_best));
+    const auto text_of = [&](const Ranked& one) { return documents[static_cast<std::size_t>(one.index)]; };
     Json results = Json::array();
     for (const Ranked& one : ranked) {
-      Json result = {{"index", one.index}, {"relevance_score", one.score}};
-      if (with_documents) result["document"] = {{"text", documents[static_cast<std::size_t>(one.index)]}};
-      results.push_back(std::move(result));
+      if (form == Form::kTexts) {
+        results.push_back({{"index", one.index}, {"score", raw ? one.score : probability(one.score)}});
+        if (with_documents) results.back()["text"] = text_of(one);
+      } else {
+        results.push_back({{"index", one.index}, {"relevance_score", one.score}});
+        if (with_documents) results.back()["document"] = {{"text", text_of(one)}};
+      }
     }
+    if (form == Form::kTexts) return results;
     return Json{{"object", "list"},
                 {"model", model},
                 {"results", std::move(results)},

@@ -350,19 +350,10 @@ Json frame_of(const Json& body, const std::string& model, const SamplerParams& s
           {"metadata", said("metadata", Json::object())}};
 }
 
-}  // namespace
-
-void responses(Job& job) {
-  // Clients ask for answers to be kept unless told otherwise; the answer says that it is not.
-  job.body.erase("store");
-  Fields fields(job.body);
-  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
-  RequestParams& params = common.params;
-
+ChatTurn read_turn(Fields& fields, MediaTaker& taker) {
   ChatTurn turn;
   const Json* input = read_conversation(fields, "input");
   if (input == nullptr) throw bad_request("input", "'input' is missing");
-  MediaTaker taker(job);
   Json list = ItemReader(taker).read(*input);
   if (const std::string instructions = fields.string("instructions"); !instructions.empty())
     list.insert(list.begin(), Json{{"role", "system"}, {"content", instructions}});
@@ -377,6 +368,29 @@ void responses(Job& job) {
     inner.ignore({"summary", "generate_summary"});
     inner.done();
   }
+  read_template_variables(fields, turn);
+  return turn;
+}
+
+}  // namespace
+
+void count_response_tokens(Job& job) {
+  Fields fields(job.body);
+  MediaTaker taker(job);
+  ChatTurn turn = read_turn(fields, taker);
+  job.send({{"object", "response.input_tokens"},
+            {"input_tokens", count_tokens(*job.model, std::move(turn), taker.finish())}});
+}
+
+void responses(Job& job) {
+  // Clients ask for answers to be kept unless told otherwise; the answer says that it is not.
+  job.body.erase("store");
+  Fields fields(job.body);
+  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
+  RequestParams& params = common.params;
+
+  MediaTaker taker(job);
+  ChatTurn turn = read_turn(fields, taker);
   if (auto format = read_format(fields, common.warnings)) common.grammar = std::move(format);
   read_max_tokens(fields, {"max_output_tokens"}, params);
   bool logprobs = fields.has("top_logprobs");

@@ -5,5 +5,7 @@
 namespace weft::server {
 
 void responses(Job& job);
+/// POST /v1/responses/input_tokens: how long the prompt would be.
+void count_response_tokens(Job& job);
 
 }  // namespace weft::server

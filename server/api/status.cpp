@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "api/adapters.h"
+#include "api/answer_json.h"
 #include "api/api.h"
 #include "observe/live.h"
 #include "observe/metrics.h"
@@ -26,6 +27,7 @@ Json model_json(const ModelState& state) {
                {"created", state.model != nullptr ? state.model->created : 0},
                {"owned_by", "weft"},
                {"aliases", state.aliases},
+               {"tags", state.tags},
                {"status", {{"value", kStages[static_cast<std::size_t>(state.stage)]}}}};
   if (const std::string error = failure_of(state); !error.empty()) json["status"]["error"] = error;
   if (state.model != nullptr) {
@@ -34,9 +36,31 @@ Json model_json(const ModelState& state) {
     json["meta"] = {{"architecture", info.architecture}, {"quantisation", info.quantisation},
                     {"n_params", info.n_parameters},     {"size", info.file_bytes},
                     {"n_vocab", info.n_vocab},           {"n_embd", info.n_embd},
-                    {"n_ctx_train", info.n_ctx_train}};
+                    {"n_ctx", state.model->n_ctx},       {"n_ctx_train", info.n_ctx_train}};
   }
   return json;
+}
+
+/// Of the list `models`, which llama.cpp's server has beside OpenAI's `data` and which clients ask for
+/// capabilities.
+Json capable_json(const ModelState& state) {
+  Json capabilities = Json::array();
+  Json details = {{"parent_model", ""}, {"format", "gguf"}};
+  if (state.model != nullptr) {
+    const ServedModel& model = *state.model;
+    if (model.service) capabilities.push_back("completion");
+    if (model.vision != nullptr || model.audio != nullptr) capabilities.push_back("multimodal");
+    if (!model.model->info().reads_source) capabilities.push_back("embedding");
+    if (model.model->info().ranks) capabilities.push_back("rerank");
+    details["family"] = model.model->info().architecture;
+    details["quantization_level"] = model.model->info().quantisation;
+  }
+  return {{"name", state.name},
+          {"model", state.name},
+          {"type", "model"},
+          {"tags", state.tags},
+          {"capabilities", std::move(capabilities)},
+          {"details", std::move(details)}};
 }
 
 bool can_answer(const std::vector<ModelState>& states) {
@@ -104,7 +128,11 @@ Json Api::models_json() const {
   return data;
 }
 
-void Api::list_models(Job& job) { job.send({{"object", "list"}, {"data", models_json()}}); }
+void Api::list_models(Job& job) {
+  Json models = Json::array();
+  for (const ModelState& state : models_->states()) models.push_back(capable_json(state));
+  job.send({{"object", "list"}, {"data", models_json()}, {"models", std::move(models)}});
+}
 
 void Api::show_model(Job& job) {
   const std::string name = job.exchange->request().path.substr(std::string_view("/v1/models/").size());
@@ -114,33 +142,53 @@ void Api::show_model(Job& job) {
                  fmt::format("there is no model '{}'; GET /v1/models lists them", name.substr(0, 200)));
 }
 
+namespace {
+
+std::string text_of(const Tokenizer& tokenizer, Token id) {
+  return id == kNoToken ? std::string() : std::string(tokenizer.text(id));
+}
+
+}  // namespace
+
 void Api::props(Job& job) {
   const auto model = any_loaded(*models_, job.exchange->request());
-  const SamplerParams& sampler = setup_.params.defaults.params.sampler;
   const bool chats = model->chat.has_value();
-  job.send({{"model", model->spec.name},
+  const ChatTemplate* const own = model->model->chat_template();
+  Json params = settings_json(setup_.params.defaults.params);
+  params["stream"] = false;
+  params["chat_format"] = chats ? std::string(model->chat->format()) : std::string();
+  const ChatDefaults& defaults = model->chat_defaults;
+  if (!defaults.variables_json.empty()) params["chat_template_kwargs"] = parse_json(defaults.variables_json);
+  if (defaults.reasoning) params["reasoning"] = *defaults.reasoning;
+  job.send({{"default_generation_settings",
+             {{"id", 0},
+              {"id_task", -1},
+              {"n_ctx", model->n_ctx},
+              {"speculative", false},
+              {"is_processing", false},
+              {"params", std::move(params)},
+              {"prompt", ""}}},
+            {"total_slots", model->n_slots},
+            {"model", model->spec.name},
             {"model_alias", model->spec.name},
             {"model_path", model->spec.path.filename().string()},
             {"n_ctx", model->n_ctx},
-            {"total_slots", model->context.n_sequences},
-            {"default_generation_settings",
-             {{"n_ctx", model->n_ctx},
-              {"params",
-               {{"temperature", sampler.temperature},
-                {"top_k", sampler.top_k},
-                {"top_p", sampler.top_p},
-                {"min_p", sampler.min_p},
-                {"repeat_penalty", sampler.repetition_penalty},
-                {"repeat_last_n", sampler.penalty_last_n},
-                {"presence_penalty", sampler.presence_penalty},
-                {"frequency_penalty", sampler.frequency_penalty},
-                {"max_tokens", setup_.params.defaults.params.n_predict}}}}},
+            {"modalities", {{"vision", model->vision != nullptr}, {"audio", model->audio != nullptr}}},
+            {"chat_template", own != nullptr ? std::string(own->source())
+                              : chats        ? std::string(ChatTemplate("chatml").source())
+                                             : std::string()},
+            {"chat_template_is_fallback", chats && own == nullptr},
             {"chat_template_caps",
              {{"chat", chats},
               {"tools", chats && model->chat->has_tools()},
-              {"reasoning", chats && model->chat->has_reasoning()}}},
+              {"reasoning", chats && model->chat->has_reasoning()},
+              {"supports_tools", chats && model->chat->has_tools()},
+              {"supports_tool_calls", chats && model->chat->has_tools()}}},
             {"chat_format", chats ? std::string(model->chat->format()) : std::string()},
-            {"modalities", {{"vision", model->vision != nullptr}, {"audio", model->audio != nullptr}}}});
+            {"bos_token", text_of(model->tokenizer(), model->tokenizer().bos())},
+            {"eos_token", text_of(model->tokenizer(), model->tokenizer().eos())},
+            {"build_info", "weft-" + setup_.version},
+            {"is_sleeping", false}});
 }
 
 void Api::list_adapters(Job& job) { job.send(adapters_json(*any_loaded(*models_, job.exchange->request()))); }
@@ -158,9 +206,16 @@ void check_may_look(const Job& job) {
 }  // namespace
 
 void Api::slots(Job& job) {
+  if (!setup_.slots)
+    throw ApiError(501, "not_supported_error", "", "", "the server was started with --no-slots");
   check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
-  job.send(streams_json(*model->picture()));
+  Json slots = slots_json(*model->picture(), model->n_slots, model->n_ctx, setup_.params.defaults.params);
+  const bool all_busy = std::all_of(slots.begin(), slots.end(),
+                                    [](const Json& slot) { return slot["is_processing"].get<bool>(); });
+  if (all_busy && job.exchange->request().query_value("fail_on_no_slot") == "1")
+    throw unavailable("no_slot", "all slots are busy");
+  job.send(std::move(slots));
 }
 
 void Api::act_on_slot(Job& job) {

@@ -58,8 +58,7 @@ void apply_template(Job& job) {
   if (const Json* tools = find_tools(fields)) turn.tools_json = to_text(*tools);
   read_tool_choice(fields, turn);
   turn.reasoning_effort = fields.string("reasoning_effort");
-  if (const Json* variables = fields.object("chat_template_kwargs"))
-    turn.variables_json = to_text(*variables);
+  read_template_variables(fields, turn);
   turn.add_generation_prompt = fields.boolean("add_generation_prompt", true);
   fields.ignore({"model"});
   fields.done();

@@ -161,8 +161,9 @@ std::vector<ModelState> ModelPool::states() const {
   const std::lock_guard lock(mutex_);
   std::vector<ModelState> result;
   for (const auto& slot : slots_)
-    result.push_back({slot->spec.name, slot->spec.aliases, slot->spec.adapters, slot->spec.path, slot->stage,
-                      slot->progress, slot->error, slot->was_loaded, slot->model});
+    result.push_back({slot->spec.name, slot->spec.aliases, slot->spec.tags, slot->spec.adapters,
+                      slot->spec.path, slot->stage, slot->progress, slot->error, slot->was_loaded,
+                      slot->model});
   return result;
 }
 

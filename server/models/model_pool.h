@@ -38,6 +38,7 @@ struct ModelState {
   enum class Stage : std::uint8_t { kIdle, kLoading, kLoaded, kFailed };
   std::string name;
   std::vector<std::string> aliases;
+  std::vector<std::string> tags;
   std::vector<std::string> adapters;  ///< Names that mean it with an adapter.
   std::filesystem::path path;
   Stage stage = Stage::kIdle;

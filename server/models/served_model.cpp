@@ -23,7 +23,9 @@ std::int64_t seconds_of(const std::filesystem::path& path) {
 }
 
 std::optional<Chat> chat_of(const Model& model, const ServedModelParams& params) {
-  if (model.chat_template() == nullptr) return std::nullopt;
+  if (model.info().encoder) return std::nullopt;
+  if (model.chat_template() == nullptr)
+    return why_no_template(model).empty() ? std::optional(Chat::chatml(model.tokenizer())) : std::nullopt;
   return Chat(*model.chat_template(), params.chat_format);
 }
 
@@ -133,12 +135,16 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
       audio(params.audio),
       created(seconds_of(spec.path)),
       chat(chat_of(*model, params)),
+      chat_defaults(params.chat),
+      infill(find_infill_tokens(*model)),
+      infill_order(params.infill_order),
       grammars(model->tokenizer()),
       context(made ? made->params() : params.context),
       embedding(made ? nullptr : embedding_of(model, params)),
       n_ctx(embedding != nullptr ? embedding->max_tokens()
             : params.n_ctx > 0   ? std::min(params.n_ctx, context.n_ctx)
                                  : context.n_ctx),
+      n_slots(params.service.batcher.n_running > 0 ? params.service.batcher.n_running : context.n_sequences),
       steps(params.on_step),
       lost_(params.lost),
       reload_(params.reload),

@@ -20,6 +20,7 @@
 #include "weft/chat.h"
 #include "weft/context.h"
 #include "weft/grammar.h"
+#include "weft/infill.h"
 #include "weft/model.h"
 #include "weft/service.h"
 #include "weft/vision.h"
@@ -32,6 +33,7 @@ struct ModelSpec {
   std::vector<std::string> aliases;  ///< Further names that it answers to.
   std::filesystem::path path;
   std::vector<std::string> adapters = {};  ///< Names that mean the model with that adapter.
+  std::vector<std::string> tags = {};      ///< For people: clients only show them.
   bool is_adapted = false;                 ///< Adapters and control vectors are loaded with it.
 };
 
@@ -60,6 +62,16 @@ class GrammarCache {
   std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;
 };
 
+/// What chats say to the template where a request leaves it open.
+struct ChatDefaults {
+  /// Whether models reason before they answer, for templates with a switch. Nothing: the template decides.
+  std::optional<bool> reasoning = true;
+  std::string variables_json = {};  ///< Empty, or an object of variables of the template.
+};
+
+/// What stands first in a prompt whose middle the model fills in.
+enum class InfillOrder : std::uint8_t { kPrefixFirst, kSuffixFirst };
+
 struct ServedModelParams {
   ContextParams context = {};
   ServiceParams service = {};
@@ -67,6 +79,8 @@ struct ServedModelParams {
   std::shared_ptr<const AudioModel> audio = nullptr;    ///< Null: it reads no sounds.
   int n_ctx = 0;                 ///< Cells that each completion may hold at most. 0: the whole cache.
   std::string chat_format = {};  ///< As Chat knows it; empty: found from the template.
+  ChatDefaults chat = {};
+  InfillOrder infill_order = InfillOrder::kPrefixFirst;
   std::function<void(const StepRecord&)> on_step = nullptr;
   /// Why the model is of no use until it is loaded again: devices have gone, or a file of its weights
   /// (Model::check_weights). Empty: it is of use. Any thread; takes long where a file was touched. Null:
@@ -85,8 +99,7 @@ std::string weights_lost(const ModelSpec& spec, std::string_view why);
 /// 503, with one of these messages: never the client's fault. Paths are reduced to file names.
 ApiError model_unavailable(std::string_view message, double retry_after_ms = 2000.0);
 
-/// Why a model with a chat template in its file is read as one without, in brackets; empty: its file has
-/// none.
+/// Why the chat template of the model's file cannot be used, in brackets; empty: it can, or there is none.
 std::string why_no_template(const Model& model);
 
 /// All members may be used from any thread.
@@ -99,11 +112,16 @@ class ServedModel {
   const std::shared_ptr<const VisionModel> vision;  ///< Null: it reads no pictures.
   const std::shared_ptr<const AudioModel> audio;    ///< Null: it reads no sounds.
   const std::int64_t created;                       ///< Of its file, in seconds since 1970.
-  std::optional<Chat> chat;                         ///< Nothing where there is no template.
+  /// By the model's template, or ChatML where its file has none. Nothing for an encoder.
+  const std::optional<Chat> chat;
+  const ChatDefaults chat_defaults;
+  const InfillTokens infill;
+  const InfillOrder infill_order;
   GrammarCache grammars;
   const ContextParams context;                        ///< With the defaults filled in, of a decoder.
   const std::unique_ptr<EmbeddingService> embedding;  ///< Null of a decoder.
-  const int n_ctx;  ///< Tokens of a prompt and its answer, or of a text, at most.
+  const int n_ctx;    ///< Tokens of a prompt and its answer, or of a text, at most.
+  const int n_slots;  ///< Completions computed at the same time, at most.
   StepLog steps;
   std::optional<Service> service;  ///< Of a decoder; an encoder has `embedding` in its place.
 

@@ -1,6 +1,10 @@
 #include "observe/live.h"
 
+#include <algorithm>
 #include <chrono>
+#include <vector>
+
+#include "api/answer_json.h"
 
 namespace weft::server {
 namespace {
@@ -85,20 +89,50 @@ Json latency_json(const BatcherStats& stats) {
           {"step", percentiles(stats.step)}};
 }
 
+Json stream_json(const BatcherPicture::Stream& stream) {
+  return {{"request", stream.request},   {"completion", stream.completion},   {"state", name(stream.state)},
+          {"sequence", stream.sequence}, {"n_prompt", stream.n_prompt},       {"n_cached", stream.n_cached},
+          {"n_read", stream.n_read},     {"n_generated", stream.n_generated}, {"priority", stream.priority},
+          {"age_ms", stream.age_ms}};
+}
+
 Json streams_json(const BatcherPicture& picture) {
   Json streams = Json::array();
-  for (const BatcherPicture::Stream& stream : picture.streams)
-    streams.push_back({{"request", stream.request},
-                       {"completion", stream.completion},
-                       {"state", name(stream.state)},
-                       {"sequence", stream.sequence},
-                       {"n_prompt", stream.n_prompt},
-                       {"n_cached", stream.n_cached},
-                       {"n_read", stream.n_read},
-                       {"n_generated", stream.n_generated},
-                       {"priority", stream.priority},
-                       {"age_ms", stream.age_ms}});
+  for (const BatcherPicture::Stream& stream : picture.streams) streams.push_back(stream_json(stream));
   return streams;
+}
+
+Json slots_json(const BatcherPicture& picture, int n_slots, int n_ctx, const RequestParams& defaults) {
+  const Json params = settings_json(defaults);
+  std::vector<const BatcherPicture::Stream*> running;
+  for (const BatcherPicture::Stream& stream : picture.streams)
+    if (stream.sequence >= 0) running.push_back(&stream);
+  std::sort(running.begin(), running.end(),
+            [](const auto* a, const auto* b) { return a->sequence < b->sequence; });
+  Json slots = Json::array();
+  for (std::size_t i = 0; i < std::max(running.size(), static_cast<std::size_t>(n_slots)); ++i) {
+    const BatcherPicture::Stream* const stream = i < running.size() ? running[i] : nullptr;
+    const int n_generated = stream != nullptr ? stream->n_generated : 0;
+    Json slot = {{"id", i},
+                 {"id_task", stream != nullptr ? stream->request : -1},
+                 {"n_ctx", n_ctx},
+                 {"speculative", false},
+                 {"is_processing", stream != nullptr}};
+    if (stream != nullptr) {
+      slot["n_prompt_tokens"] = stream->n_prompt;
+      slot["n_prompt_tokens_cache"] = stream->n_cached;
+      slot["n_prompt_tokens_processed"] =
+          std::max(0, std::min(stream->n_prompt, stream->n_read) - stream->n_cached);
+      slot.update(stream_json(*stream));
+    }
+    slot["params"] = params;
+    slot["next_token"] =
+        Json::array({{{"has_next_token", stream != nullptr},
+                      {"n_remain", defaults.n_predict < 0 ? -1 : defaults.n_predict - n_generated},
+                      {"n_decoded", n_generated}}});
+    slots.push_back(std::move(slot));
+  }
+  return slots;
 }
 
 Json live_json(ServedModel& model, double uptime_s, std::int64_t& last_step) {

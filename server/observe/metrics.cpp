@@ -15,9 +15,11 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-/// Families in the order of their first mention.
+/// Families in the order of their first mention. All names begin with `prefix`.
 class Families {
  public:
+  explicit Families(std::string prefix) : prefix_(std::move(prefix)) {}
+
   void counter(const std::string& name, const std::string& help, const std::string& model, double value,
                std::vector<ClientMetric::Label> labels = {}) {
     ClientMetric& metric = add(name, help, MetricType::Counter, model, std::move(labels));
@@ -46,13 +48,14 @@ class Families {
   ClientMetric& add(const std::string& name, const std::string& help, MetricType type,
                     const std::string& model, std::vector<ClientMetric::Label> labels) {
     const auto [found, is_new] = index_.emplace(name, families_.size());
-    if (is_new) families_.push_back({"weft:" + name, help, type, {}});
+    if (is_new) families_.push_back({prefix_ + name, help, type, {}});
     ClientMetric& metric = families_[found->second].metric.emplace_back();
     if (!model.empty()) labels.insert(labels.begin(), {"model_name", model});
     metric.label = std::move(labels);
     return metric;
   }
 
+  const std::string prefix_;
   std::vector<MetricFamily> families_;
   std::map<std::string, std::size_t> index_;
 };
@@ -108,15 +111,33 @@ void add_model(Families& families, const std::string& model, const BatcherStats&
   families.histogram("step_seconds", "Of one step for everybody.", model, s.step);
 }
 
+/// The numbers that dashboards of llama.cpp's server read, as far as weft counts the same.
+void add_for_llama_cpp(Families& families, const std::string& model, const BatcherStats& s) {
+  const auto count = [&](const char* name, const char* help, std::int64_t value) {
+    families.counter(name, help, model, static_cast<double>(value));
+  };
+  count("prompt_tokens_total", "Tokens of prompts, computed.", s.n_prompt_tokens);
+  count("tokens_predicted_total", "Tokens generated.", s.n_generated_tokens);
+  count("n_decode_total", "Steps.", s.n_steps);
+  count("n_tokens_max", "Most cells of the cache in use.", s.cells_peak);
+  families.gauge("requests_processing", "Completions that are computed.", model, s.n_running);
+  families.gauge("requests_deferred", "Completions in the queue.", model, s.n_waiting);
+  families.gauge("kv_cache_usage_ratio", "Share of the cache's cells in use, 0 to 1.", model,
+                 s.cells_total > 0 ? static_cast<double>(s.cells_used) / s.cells_total : 0.0);
+  families.gauge("kv_cache_tokens", "Cells of the cache in use.", model, s.cells_used);
+}
+
 }  // namespace
 
 std::string metrics_text(const std::vector<ModelState>& models, const HttpCounts& http) {
-  Families families;
+  Families families("weft:"), for_llama_cpp("llamacpp:");
   for (const ModelState& state : models) {
     families.gauge("model_loaded", "Whether the model is in memory.", state.name,
                    state.model != nullptr ? 1 : 0);
-    if (state.model != nullptr && state.model->service)
-      add_model(families, state.name, state.model->service->stats());
+    if (state.model == nullptr || !state.model->service) continue;
+    const BatcherStats stats = state.model->service->stats();
+    add_model(families, state.name, stats);
+    add_for_llama_cpp(for_llama_cpp, state.name, stats);
   }
   families.gauge("http_connections", "Open connections.", "", http.n_open);
   families.gauge("http_requests_in_flight", "Requests that are being answered.", "", http.n_busy);
@@ -125,7 +146,7 @@ std::string metrics_text(const std::vector<ModelState>& models, const HttpCounts
   families.counter("http_requests_total", "Requests read.", "", static_cast<double>(http.n_requests));
   families.counter("http_malformed_total", "What never became a request.", "",
                    static_cast<double>(http.n_malformed));
-  return families.text();
+  return families.text() + for_llama_cpp.text();
 }
 
 }  // namespace weft::server

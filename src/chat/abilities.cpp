@@ -69,15 +69,16 @@ class Probe {
                                     const ordered_json& variables = ordered_json::object()) const {
     ordered_json all = variables;
     all["now"] = "2024-07-26";
+    const std::string_view tools_json =
+        with_tools || found_.needs_tools ? std::string_view(tools_) : std::string_view();
+    if (found_.functions) all["functions"] = functions_text(tools_json);
     for (ordered_json& one : messages) {
       if (!found_.parts_only || !one["content"].is_string()) continue;
       const ordered_json part = {{"type", "text"}, {"text", one["content"]}};
       one["content"] = ordered_json::array();
       one["content"].push_back(part);
     }
-    return try_render(template_, ordered_json(messages).dump(),
-                      with_tools || found_.needs_tools ? std::string_view(tools_) : std::string_view(),
-                      all.dump());
+    return try_render(template_, ordered_json(messages).dump(), tools_json, all.dump());
   }
 
   bool finds_user() {
@@ -87,7 +88,9 @@ class Probe {
     if (has(render({user}), "probe_user")) return true;
     found_.parts_only = false;
     found_.needs_tools = has(render({user}, true), "probe_user");
-    return found_.needs_tools;
+    if (found_.needs_tools) return true;
+    found_.functions = true;
+    return has(render({user}), "probe_user");
   }
 
   void roles() {
@@ -184,6 +187,10 @@ class Probe {
 };
 
 }  // namespace
+
+std::string functions_text(std::string_view tools_json) {
+  return tools_json.empty() ? std::string() : ordered_json::parse(tools_json).dump(2);
+}
 
 std::optional<std::string> try_render(const ChatTemplate& chat_template, std::string_view messages_json,
                                       std::string_view tools_json, std::string_view variables_json,

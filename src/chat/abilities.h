@@ -9,12 +9,14 @@
 namespace weft::chat {
 
 struct Abilities {
-  bool system = true;            ///< A system message at the beginning.
-  bool later_system = true;      ///< And after others.
-  bool repeated_roles = true;    ///< Two messages of one role after each other.
-  bool parts_only = false;       ///< Content must be a list of parts.
-  bool tools = false;            ///< Tools are written.
-  bool needs_tools = false;      ///< Without tools nothing is, so there must be a list at least.
+  bool system = true;          ///< A system message at the beginning.
+  bool later_system = true;    ///< And after others.
+  bool repeated_roles = true;  ///< Two messages of one role after each other.
+  bool parts_only = false;     ///< Content must be a list of parts.
+  bool tools = false;          ///< Tools are written.
+  bool needs_tools = false;    ///< Without tools nothing is, so there must be a list at least.
+  /// Tools are written from the variable "functions", a text with their JSON, which must be there always.
+  bool functions = false;
   bool calls = false;            ///< Calls of earlier answers are, and what the tools gave.
   bool results = false;          ///< What tools gave is written as a message of its own, calls or not.
   bool parallel_calls = false;   ///< Several in one message.
@@ -29,6 +31,9 @@ struct Abilities {
 
 /// Renders up to thirty small conversations, each bounded as all renderings are.
 Abilities find_abilities(const ChatTemplate& chat_template);
+
+/// The value of the variable "functions" (Firefunction): the tools as indented JSON, "" for none.
+std::string functions_text(std::string_view tools_json);
 
 /// The prompt of a conversation, or nothing where the template raises an error.
 std::optional<std::string> try_render(const ChatTemplate& chat_template, std::string_view messages_json,

@@ -9,6 +9,7 @@
 #include "chat/derived_format.h"
 #include "chat/messages.h"
 #include "chat/request_json.h"
+#include "text/named_templates.h"
 
 namespace weft {
 
@@ -46,6 +47,13 @@ void cut_at_mark(std::vector<PromptPiece>& prompt) {
   chat::refuse("the chat template does not write the end of the last message, so it cannot be continued");
 }
 
+void add_variables(ordered_json& all, std::string_view variables_json) {
+  if (variables_json.empty()) return;
+  const ordered_json given = chat::parse_request_json(variables_json, "the template's variables");
+  if (!given.is_object()) chat::refuse("the template's variables must be a JSON object");
+  all.update(given);
+}
+
 /// Whether the template's own text at the prompt's end begins reasoning.
 bool ends_in(const std::vector<PromptPiece>& prompt, std::string_view tag) {
   if (tag.empty() || prompt.empty() || !prompt.back().from_template) return false;
@@ -59,13 +67,17 @@ struct Chat::Impl {
   chat::Abilities abilities;
   chat::Format format;
 
-  std::string variables(const ChatTurn& turn) const;
+  std::string variables(const ChatTurn& turn, std::string_view tools_json) const;
   const chat::CallFormat* calls() const { return format.calls.empty() ? nullptr : &format.calls.front(); }
 };
 
 /// What the request says about reasoning in the template's words; its own variables come last.
-std::string Chat::Impl::variables(const ChatTurn& turn) const {
+std::string Chat::Impl::variables(const ChatTurn& turn, std::string_view tools_json) const {
   ordered_json all = ordered_json::object();
+  if (abilities.functions) all["functions"] = chat::functions_text(tools_json);
+  if (turn.reasoning && !abilities.reasoning_switch.empty())
+    all[abilities.reasoning_switch] = *turn.reasoning;
+  add_variables(all, turn.default_variables_json);
   if (const std::string& effort = turn.reasoning_effort; !effort.empty()) {
     constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high"};
     if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) == std::end(kEfforts)) {
@@ -78,11 +90,7 @@ std::string Chat::Impl::variables(const ChatTurn& turn) const {
       all["reasoning_effort"] = effort == "none" || effort == "minimal" ? "low" : effort;
     }
   }
-  if (!turn.variables_json.empty()) {
-    const ordered_json given = chat::parse_request_json(turn.variables_json, "the template's variables");
-    if (!given.is_object()) chat::refuse("the template's variables must be a JSON object");
-    all.update(given);
-  }
+  add_variables(all, turn.variables_json);
   return all.empty() ? std::string() : all.dump();
 }
 
@@ -116,6 +124,15 @@ Chat::Chat(ChatTemplate chat_template, std::string_view format) {
   impl_ =
       std::make_shared<const Impl>(Impl{std::move(chat_template), std::move(abilities), std::move(chosen)});
 }
+
+Chat Chat::chatml(const Tokenizer& tokenizer) {
+  Chat chat(ChatTemplate("chatml", tokenizer));
+  Impl impl = *chat.impl_;
+  impl.format.stop = {"<|im_end|>", "<|im_start|>"};
+  chat.impl_ = std::make_shared<const Impl>(std::move(impl));
+  return chat;
+}
+
 Chat::~Chat() = default;
 Chat::Chat(const Chat&) = default;
 Chat& Chat::operator=(const Chat&) = default;
@@ -144,7 +161,7 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   options.add_generation_prompt = turn.add_generation_prompt;
   if (impl.abilities.tools) options.tools_json = tools_json;
   if (impl.abilities.needs_tools && !calls) options.tools_json = "[]";
-  options.variables_json = impl.variables(turn);
+  options.variables_json = impl.variables(turn, tools_json);
 
   ChatOpening opening;
   opening.prompt = impl.chat_template.render_json(to_json(messages, impl.abilities).dump(), options);
@@ -172,6 +189,8 @@ bool Chat::has_reasoning() const {
          (!format.reasoning_begin.empty() && impl_->chat_template.source().find(chat::trimmed(
                                                  format.reasoning_begin)) != std::string_view::npos);
 }
+
+std::vector<std::string> Chat::template_names() { return text::template_names(); }
 
 std::vector<std::string> Chat::formats() {
   std::vector<std::string> names;

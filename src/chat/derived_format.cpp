@@ -219,10 +219,12 @@ std::optional<CallFormat> parameters(const WrittenCalls& written) {
 
 std::optional<WrittenCalls> write_probe_calls(const ChatTemplate& chat_template, const Abilities& abilities) {
   if (!abilities.calls) return std::nullopt;
+  ordered_json variables = {{"now", "2024-07-26"}};
+  if (abilities.functions) variables["functions"] = functions_text(probe_tools_json());
   const auto render = [&](const Message& answer) {
     const std::vector<Message> messages = {{.role = "user", .content = "probe_user"}, answer};
     return try_render(chat_template, to_json(messages, abilities).dump(), probe_tools_json(),
-                      R"({"now": "2024-07-26"})", false);
+                      variables.dump(), false);
   };
   const auto plain = render({.role = "assistant", .content = "probe_content"});
   const auto one = render({.role = "assistant", .calls = {probe_call(true)}});

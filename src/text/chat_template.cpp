@@ -6,6 +6,7 @@
 #include "text/jinja/interpreter.h"
 #include "text/jinja/json.h"
 #include "text/jinja/parser.h"
+#include "text/named_templates.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -27,6 +28,14 @@ jinja::Value list_from_json(jinja::Heap& heap, std::string_view json, const char
   jinja::Value value = jinja::parse_json(heap, json, what);
   if (!jinja::as<jinja::List>(value)) throw jinja::Problem(std::string(what) + " must be a JSON array");
   return value;
+}
+
+/// The time as templates ask for it. Llama 3 calls the date date_string, Firefunction the time datetime.
+void add_time(jinja::Heap& heap, jinja::Dict& variables, jinja::Value now) {
+  for (const auto& [name, format] :
+       {std::pair("date_string", "%d %b %Y"), std::pair("datetime", "%b %d %Y %H:%M:%S GMT")})
+    if (get(variables, name) == nullptr) set(heap, variables, name, jinja::format_time(now, format));
+  set(heap, variables, "strftime_now", jinja::strftime_function(heap, now));
 }
 
 /// Problems of the arguments and of rendering become Errors of the caller's.
@@ -57,10 +66,7 @@ jinja::Dict* ChatTemplate::Impl::variables(jinja::Heap& heap, jinja::Value messa
       if (get(*all, reserved)) throw jinja::Problem("variables_json must not have " + std::string(reserved));
     }
   }
-  if (const jinja::Value* now = get(*all, "now")) {
-    jinja::Value function = jinja::strftime_function(heap, *now);
-    set(heap, *all, "strftime_now", std::move(function));
-  }
+  if (const jinja::Value* now = get(*all, "now")) add_time(heap, *all, *now);
   set(heap, *all, "messages", std::move(messages));
   set(heap, *all, "add_generation_prompt", options.add_generation_prompt);
   set(heap, *all, "tools",
@@ -88,9 +94,12 @@ std::vector<PromptPiece> ChatTemplate::Impl::render(jinja::Heap& heap, jinja::Va
 }
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string bos_token, std::string eos_token) {
+  std::string text = text::named_template(source);
+  if (text.empty()) text = source;
   try {
+    jinja::ast::Block program = jinja::parse(text);
     impl_ = std::make_shared<const Impl>(
-        Impl{std::string(source), jinja::parse(source), std::move(bos_token), std::move(eos_token)});
+        Impl{std::move(text), std::move(program), std::move(bos_token), std::move(eos_token)});
   } catch (const jinja::Problem& problem) {
     throw Error(ErrorCode::kInvalidFile, problem.what());
   }

@@ -270,5 +270,65 @@ TEST(Chat, TemplatesThatCannotBeProbedAreTaken) {
   }
 }
 
+TEST(Chat, ReasonsUnlessToldOtherwise) {
+  // As DeepSeek V3.1, Gemma 4 and Command R7B write it: off where the variable is not there.
+  const Chat chat(
+      ChatTemplate("{{ messages[0].content }}{{ '<think>' if enable_thinking else '</think>' }}"));
+  ChatTurn turn = turn_of(R"([{"role": "user", "content": "x"}])");
+  EXPECT_EQ(prompt_of(chat, turn), "x</think>") << "the template decides";
+  turn.reasoning = true;
+  EXPECT_EQ(prompt_of(chat, turn), "x<think>");
+  turn.default_variables_json = R"({"enable_thinking": false})";
+  EXPECT_EQ(prompt_of(chat, turn), "x</think>") << "variables of the server before its switch";
+  turn.reasoning_effort = "high";
+  EXPECT_EQ(prompt_of(chat, turn), "x<think>") << "the request's effort before the server's variables";
+  turn.reasoning_effort = "none";
+  EXPECT_EQ(prompt_of(chat, turn), "x</think>");
+  turn.variables_json = R"({"enable_thinking": true})";
+  EXPECT_EQ(prompt_of(chat, turn), "x<think>") << "the request's variables before all";
+  turn = turn_of(R"([{"role": "user", "content": "x"}])");
+  turn.reasoning = false;
+  EXPECT_EQ(prompt_of(chat, turn), "x</think>");
+}
+
+TEST(Chat, TellsNoSwitchThatTheTemplateDoesNotHave) {
+  const Chat chat(ChatTemplate("{{ messages[0].content }}{{ enable_thinking is defined }}"));
+  ChatTurn turn = turn_of(R"([{"role": "user", "content": "x"}])");
+  turn.reasoning = true;
+  EXPECT_EQ(prompt_of(chat, turn), "xFalse");
+}
+
+TEST(Chat, DefaultVariablesMustBeAnObject) {
+  const Chat chat(ChatTemplate("{{ messages[0].content }}"));
+  ChatTurn turn = turn_of(R"([{"role": "user", "content": "x"}])");
+  turn.default_variables_json = "[]";
+  EXPECT_THAT(error_of(chat, turn), HasSubstr("must be a JSON object"));
+}
+
+TEST(Chat, GivesFirefunctionItsToolsAsText) {
+  const Chat chat(
+      ChatTemplate("{{ 'Functions: ' + functions + '\nIt is ' + datetime }}"
+                   "{% for m in messages %}{{ '\n' + m.role + ': ' + m.content }}{% endfor %}"));
+  ChatTurn turn = turn_of(R"([{"role": "user", "content": "x"}])");
+  turn.variables_json = R"({"now": "2026-11-28"})";
+  EXPECT_EQ(prompt_of(chat, turn), "Functions: \nIt is Nov 28 2026 00:00:00 GMT\nuser: x");
+  turn.tools_json = test_tools();
+  const std::string prompt = prompt_of(chat, turn);
+  EXPECT_THAT(prompt, HasSubstr("[\n  {\n    \"type\": \"function\""));
+  EXPECT_THAT(prompt, HasSubstr("get_weather"));
+  EXPECT_TRUE(chat.has_tools());
+}
+
+TEST(Chat, NamesFamilies) {
+  const std::vector<std::string> names = Chat::template_names();
+  for (const char* name : {"chatml", "llama2", "llama3", "gemma", "mistral-v1", "phi3", "zephyr", "vicuna",
+                           "deepseek", "command-r"})
+    EXPECT_THAT(names, ::testing::Contains(name));
+  for (const std::string& name : names) {
+    const Chat chat(ChatTemplate(name, "<s>", "</s>"));
+    EXPECT_THAT(prompt_of(chat, turn_of(R"([{"role": "user", "content": "Hi"}])")), HasSubstr("Hi")) << name;
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -62,6 +62,7 @@ def write_files(folder: Path) -> None:
     (folder / "template.jinja").write_text(TEMPLATE)
     (folder / "other.jinja").write_text(TEMPLATE.replace("assistant:", "it:"))
     (folder / "effort.jinja").write_text(TEMPLATE + "{{ reasoning_effort }}")
+    (folder / "switch.jinja").write_text(TEMPLATE + "{{ 'yes' if enable_thinking else 'no' }}")
     (folder / "grammar.gbnf").write_text('root ::= "yes" | "no"')
     (folder / "schema.json").write_text('{"enum": ["yes", "no"]}')
     (folder / "config.toml").write_text("nosuch = 1\n")
@@ -207,10 +208,12 @@ COMMANDS = {
                  "single-turn": Effect(["-st"], among=("-p", "first")),
                  "predict": Effect(["-n", "2"]),
                  "session": Effect(["--session", "session.json"]),
-                 "chat-template": Refused(["--chat-template", "chatml"]),
+                 "chat-template": Refused(["--chat-template", "nosuch", "--chat-template-file", ""]),
                  "chat-template-file": Effect(["--chat-template-file", "other.jinja"]),
                  "chat-template-kwargs": Refused(["--chat-template-kwargs", "["]),
-                 "reasoning": Refused(["--reasoning", "x"]),
+                 "reasoning": Effect(["--reasoning", "off"], among=("--chat-template-file", "switch.jinja")),
+                 "reasoning-budget": Effect(["--reasoning-budget", "0"], among=("--chat-template-file", "switch.jinja")),
+                 "no-mmproj": Effect(["--no-mmproj"], among=("--mmproj", "nosuch.gguf")),
                  "reasoning-effort": Effect(["--reasoning-effort", "high"], among=(
                      "--chat-template-kwargs", "{}", "--chat-template-file", "effort.jinja")),
                  "tools": Effect(["--tools", "nosuch.json"]),
@@ -438,21 +441,23 @@ def served(folder: Path, words: list) -> tuple:
         if server.address is None:
             return tuple(server.lines), server.process.wait()
         text = json.loads(server.ask("POST", "/v1/completions", {"prompt": REPEATING, "max_tokens": 24})[2])
-        repeated = json.loads(server.ask("POST", "/v1/completions", {"prompt": "x", "ignore_eos": True,
+        repeated = json.loads(server.ask("POST", "/v1/completions", {"prompt": "x", "ignore_eos": True, "max_tokens": 300,
                                                                     "logit_bias": {"300": 20}})[2]).get("choices")
         chat = server.ask("POST", "/v1/chat/completions",
                           {"messages": [{"role": "user", "content": "x"}], "max_tokens": 4, "seed": 1})
         chat_text = json.loads(chat[2]).get("choices") if chat[0] == 200 else chat[0]
         own = {"Origin": f"http://{server.address}"}
         statuses = [server.ask("GET", path, **own)[0] for path in ("/", "/metrics", "/v1/models", "/slots", "/llm/health")]
-        models = [model["id"] for model in json.loads(server.ask("GET", "/v1/models")[2]).get("data", [])]
+        models = [(model["id"], model["tags"]) for model in json.loads(server.ask("GET", "/v1/models")[2]).get("data", [])]
+        vector = json.loads(server.ask("POST", "/v1/embeddings", {"input": "one two"})[2]).get("data")
         props = json.loads(server.ask("GET", "/props")[2])
         saved = server.ask("POST", "/slots/0?action=save", {"filename": "slot"})[0]
         origin = server.ask("GET", "/health", Origin="http://other.example")[:2]
         files = sorted(path.name for path in folder.rglob("*") if path.suffix in (".log", ".trace", ".packed"))
-    return text.get("choices"), repeated, chat_text, statuses, models, props.get("n_ctx"), saved, origin, files
+    return text.get("choices"), repeated, chat_text, statuses, models, vector, props.get("n_ctx"), saved, origin, files
 
 
+EFFORT = ("--chat-template-file", "effort.jinja")
 SERVED = {name: Effect(row.words, row.among[2:] if row.among[:2] == REPEATED else row.among)
           for name, row in SAMPLING.items()}
 SERVE_ROWS = SERVED | {name: row for name, row in MODEL.items() if name != "model"} | {
@@ -484,9 +489,25 @@ SERVE_ROWS = SERVED | {name: row for name, row in MODEL.items() if name != "mode
     "shutdown-timeout": Refused(["--shutdown-timeout", "-1"]),
     "drain-delay": Refused(["--drain-delay", "-1"]),
     "mmproj": Effect(["--mmproj", "nosuch.gguf"]),
-    "chat-template": Refused(["--chat-template", "chatml"]),
+    "no-mmproj": Effect(["--no-mmproj"], among=("--mmproj", "nosuch.gguf")),
+    "chat-template": Effect(["--chat-template", "llama3"]),
     "chat-template-file": Effect(["--chat-template-file", "template.jinja"]),
+    "chat-template-kwargs": Effect(["--chat-template-kwargs", '{"reasoning_effort": "x"}'], among=EFFORT),
+    "reasoning": Effect(["--reasoning", "off"], among=("--chat-template-file", "switch.jinja")),
+    "reasoning-budget": Effect(["--reasoning-budget", "0"], among=("--chat-template-file", "switch.jinja")),
+    "reasoning-effort": Effect(["--reasoning-effort", "high"], among=EFFORT),
+    "reasoning-format": Refused(["--reasoning-format", "none"]),
     "predict": Effect(["-n", "2"], among=()),
+    "ignore-eos": Effect(["--ignore-eos"], among=("--logit-bias", "2+100")),
+    "context-shift": Effect(["--context-shift"], among=("-c", "32")),
+    "keep": Effect(["--keep", "9"], among=("-c", "32", "--context-shift")),
+    "pooling": Effect(["--pooling", "last"]),
+    "embd-normalize": Effect(["--embd-normalize", "1"]),
+    "spm-infill": Untested("test_llama_server.py: it needs a model that can infill"),
+    "slots": Effect(["--no-slots"]),
+    "tags": Effect(["--tags", "word"]),
+    "threads-http": Refused(["--threads-http", "65"]),
+    "cors-origins": Effect(["--cors-origins", "http://other.example"]),
     "ctx-size": Effect(["-c", "2048"]),
     "batch-size": CONTEXT["batch-size"],
     "ubatch-size": CONTEXT["ubatch-size"],

@@ -392,6 +392,10 @@ Text format_braces(Heap& heap, const Text& format, const Arguments& arguments) {
   return out;
 }
 
+Value format_time(const Value& now, std::string_view format) {
+  return computed(format_moment(read_moment(now), format));
+}
+
 Value strftime_function(Heap& heap, const Value& now) {
   read_moment(now);
   return function(heap, strftime_now, now);

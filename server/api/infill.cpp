@@ -1,0 +1,128 @@
+#include "api/infill.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/error.h"
+#include "weft/infill.h"
+
+namespace weft::server {
+namespace {
+
+constexpr std::size_t kMostFiles = 4096;
+/// What stands before a file where the model has no mark for files.
+constexpr std::string_view kSnippet = "\n\n--- snippet ---\n\n";
+
+using Tokens = std::vector<Token>;
+
+void append(Tokens& to, const Tokens& tokens) { to.insert(to.end(), tokens.begin(), tokens.end()); }
+
+void keep_end(Tokens& tokens, std::size_t n) {
+  if (tokens.size() > n) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(n));
+}
+
+void keep_beginning(Tokens& tokens, std::size_t n) { tokens.resize(std::min(tokens.size(), n)); }
+
+/// The files as the model reads them before the text: with marks of a repository, where it has those.
+Tokens file_tokens(const ServedModel& model, const std::vector<InfillText::File>& files) {
+  const InfillTokens& marks = model.infill;
+  const auto encode = [&](std::string_view text) {
+    return model.tokenizer().encode(text, {.add_special = false});
+  };
+  Tokens tokens;
+  if (files.empty()) return tokens;
+  const bool names_files = marks.separator != kNoToken;
+  if (names_files && marks.repository != kNoToken) {
+    tokens.push_back(marks.repository);
+    append(tokens, encode("myproject\n"));
+  }
+  for (const InfillText::File& file : files) {
+    if (names_files) {
+      tokens.push_back(marks.separator);
+      append(tokens, encode(file.name + "\n"));
+    } else {
+      append(tokens, encode(kSnippet));
+    }
+    append(tokens, encode(file.text));
+  }
+  if (names_files) {
+    tokens.push_back(marks.separator);
+    append(tokens, encode("filename\n"));
+  }
+  return tokens;
+}
+
+/// Leaves out what is more than `room` tokens. Returns whether there was any.
+bool cut_to(std::size_t room, Tokens& files, Tokens& prefix, Tokens& suffix) {
+  if (files.size() + prefix.size() + suffix.size() <= room) return false;
+  if (prefix.size() + suffix.size() > room) {
+    const std::size_t n_suffix =
+        std::min(suffix.size(), std::max(room / 4, room - std::min(room, prefix.size())));
+    keep_end(prefix, room - n_suffix);
+    keep_beginning(suffix, n_suffix);
+  }
+  keep_end(files, room - prefix.size() - suffix.size());
+  return true;
+}
+
+}  // namespace
+
+InfillText read_infill_text(Fields& fields) {
+  InfillText text;
+  if (const Json* extra = fields.array("input_extra")) {
+    if (extra->size() > kMostFiles)
+      throw bad_request("input_extra", fmt::format("'input_extra' may have {} entries at most, not {}",
+                                                   kMostFiles, extra->size()));
+    for (std::size_t i = 0; i < extra->size(); ++i) {
+      Fields file((*extra)[i], element("input_extra", i));
+      text.files.push_back({file.string("filename", "tmp"), file.string("text")});
+      file.ignore({"time"});  // When the editor saw it.
+      file.done();
+    }
+  }
+  text.prefix = fields.string("input_prefix") + fields.string("prompt");
+  text.suffix = fields.string("input_suffix");
+  return text;
+}
+
+InfillPrompt infill_prompt(const ServedModel& model, const InfillText& text, std::optional<int> n_predict) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const InfillTokens& marks = model.infill;
+  if (!marks.can_infill())
+    throw bad_request("model",
+                      fmt::format("the model '{}' has no tokens for text between two others (infill); "
+                                  "use a model of code that was trained to fill in",
+                                  model.spec.name));
+  Tokens files = file_tokens(model, text.files);
+  Tokens prefix = tokenizer.encode(text.prefix, {.add_special = false});
+  Tokens suffix = tokenizer.encode(text.suffix, {.add_special = false});
+  const bool adds_bos = tokenizer.adds_bos() && tokenizer.bos() != kNoToken;
+
+  InfillPrompt made;
+  if (n_predict) {
+    // Beside the answer and the marks.
+    const int n_ctx = model.n_ctx;
+    const int n_answer = std::clamp(*n_predict < 0 ? n_ctx / 4 : *n_predict, 1, std::max(1, n_ctx / 2));
+    made.truncated =
+        cut_to(static_cast<std::size_t>(std::max(0, n_ctx - n_answer - 5)), files, prefix, suffix);
+  }
+  Tokens& prompt = made.prompt.tokens;
+  if (adds_bos) prompt.push_back(tokenizer.bos());
+  append(prompt, files);
+  const auto add = [&](Token mark, const Tokens& part) {
+    prompt.push_back(mark);
+    append(prompt, part);
+  };
+  if (model.infill_order == InfillOrder::kSuffixFirst || marks.middle == kNoToken) {
+    add(marks.suffix, suffix);
+    add(marks.prefix, prefix);
+  } else {
+    add(marks.prefix, prefix);
+    add(marks.suffix, suffix);
+  }
+  if (marks.middle != kNoToken) prompt.push_back(marks.middle);
+  return made;
+}
+
+}  // namespace weft::server

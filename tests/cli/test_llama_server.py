@@ -1,0 +1,482 @@
+#!/usr/bin/env python3
+"""`weft serve` as users and clients of llama.cpp's server know it: its flags, endpoints, fields and answers.
+
+Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment.
+"""
+import http.client
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+WEFT = os.environ["WEFT_PROGRAM"]
+DATA = Path(os.environ["WEFT_TEST_DATA"])
+LLAMA = DATA / "golden" / "llama" / "model.gguf"
+BERT = DATA / "golden_encoders" / "bert" / "model.gguf"
+RERANKER = DATA / "golden_encoders" / "bert-rank" / "model.gguf"
+HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
+# Off where the variable is missing, as in the templates of DeepSeek V3.1 and Gemma 4.
+SWITCH = "{{ messages[0].content }}{{ '<think>' if enable_thinking else '</think>' }}{{ extra }}"
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "LLAMA_", "XDG_"))}
+    return kept | {"WEFT_CACHE": "/nosuch", "WEFT_CONFIG": "", "NO_COLOR": "1"} | more
+
+
+class Server:
+    def __init__(self, *words: object, **variables: str):
+        self.process = subprocess.Popen([WEFT, "serve", "--port", "0", "-t", "1", *map(str, words)], stderr=subprocess.PIPE,
+                                        text=True, env=environment(**variables))
+        self.log = ""
+        self.address = None
+        for line in self.process.stderr:
+            self.log += line
+            if found := re.search(r"ready.*http://([\w.:]+)", line):
+                self.address = found.group(1)
+                break
+
+    def __enter__(self):
+        assert self.address is not None, self.log
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+
+    def ask(self, path: str, body: object = None) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body))
+        try:
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(errors="replace")
+        finally:
+            connection.close()
+
+    def json(self, path: str, body: object = None):
+        status, text = self.ask(path, body)
+        assert status == 200, (path, status, text)
+        return json.loads(text)
+
+
+def refusal(*words: object, **variables: str) -> str:
+    run = subprocess.run([WEFT, "serve", "-m", str(LLAMA), "--port", "0", *map(str, words)], capture_output=True, text=True,
+                         timeout=60, env=environment(**variables), check=False)
+    assert run.returncode in (1, 2), run
+    return run.stderr
+
+
+class Flags(unittest.TestCase):
+    """Flags of llama-server's help. What they mean is in cli/llama_cpp.cpp."""
+
+    # As scripts and compose files of public reports write them.
+    TAKEN = [
+        ["--embedding"], ["--embeddings"], ["--rerank"], ["--reranking"], ["--slots"], ["--ui"], ["--webui"], ["--jinja"],
+        ["--no-jinja"], ["--props"], ["--metrics"], ["-cb"], ["-nocb"], ["--no-cont-batching"], ["-fa"], ["-fa", "on"],
+        ["--flash-attn", "auto"], ["--mlock"], ["--no-mmap"], ["--mmap"], ["--no-warmup"], ["--cache-ram", "0"],
+        ["-cram", "8192"], ["--cache-reuse", "256"], ["--no-cache-prompt"], ["--slot-prompt-similarity", "0.5"],
+        ["-sps", "0.1"], ["--ctx-checkpoints", "8"], ["--swa-checkpoints", "3"], ["--kv-unified"], ["--no-kv-unified"],
+        ["--context-shift"], ["--no-context-shift"], ["--keep", "8"], ["--reasoning", "off"], ["--reasoning-format", "deepseek"],
+        ["--reasoning-format", "auto"], ["--reasoning-budget", "0"], ["--reasoning-budget", "-1"], ["--no-mmproj"],
+        ["--no-mmproj-auto"], ["--mmproj-auto"], ["--no-mmproj-offload"], ["--cors-origins", "*"],
+        ["--cors-origins", "localhost"], ["--cors-origins", "https://a.example,https://b.example"], ["--alias", "a,b"],
+        ["--tags", "small,fast"], ["--timeout", "60"], ["-to", "60"], ["--threads-http", "4"], ["--threads-http", "-1"],
+        ["--chat-template-kwargs", '{"enable_thinking": false}'], ["--chat-template", "chatml"], ["--chat-template", "llama3"],
+        ["--main-gpu", "0"], ["-mg=0"], ["--rope-scaling", "none"], ["--spec-type", "none"], ["--sleep-idle-seconds", "-1"],
+        ["--draft", "0"], ["-kvo"], ["--op-offload"], ["-fit", "on"], ["--fit", "off"], ["-fitt", "512"], ["-nr"],
+        ["--fit-ctx", "4096"], ["--no-host"], ["-dt", "0.1"], ["--load-mode", "mmap"], ["--no-log-prefix"], ["--log-jsonl"],
+        ["--cpu-range", "0-1"], ["--prio-batch", "2"], ["--backend-sampling"], ["--sse-ping-interval", "30"],
+        ["--models-autoload"], ["--no-agent"], ["--no-ui-mcp-proxy"], ["--webui-config", "{}"], ["--spm-infill"],
+        ["--embd-normalize", "2"], ["--pooling", "last"], ["--pooling", "rank"], ["--ignore-eos"], ["--reasoning-effort", "high"],
+        ["--no-prefill-assistant"], ["--reasoning-preserve"], ["--samplers", "top_k;temperature"], ["--sampler-seq", "kt"],
+    ]  # fmt: skip
+    REFUSED = [
+        ["--models-dir", "x"], ["--models-preset", "x.ini"], ["--no-models-autoload"], ["--tools", "all"],
+        ["--tools-runtime", "docker:x"], ["--mcp-servers-config", "x.json"], ["--mcp-servers-json", "{}"], ["--agent"],
+        ["--sleep-idle-seconds", "60"], ["--model-draft", "x.gguf"], ["-md", "x.gguf"], ["--spec-draft-n-max", "8"],
+        ["--spec-default"], ["--spec-type", "ngram-simple"], ["--draft-max", "16"], ["-ngld", "99"], ["--cpu-moe-draft"],
+        ["--hf-repo-draft", "a/b"], ["--rope-scaling", "yarn"], ["--rope-scale", "4"], ["--yarn-orig-ctx", "32768"],
+        ["--main-gpu", "1"], ["--path", "www"], ["--media-path", "pictures"], ["--mmproj-url", "http://x"],
+        ["--image-min-tokens", "64"], ["--video-fps", "2"], ["--reuse-port"], ["--reasoning-budget", "512"],
+        ["--reasoning-format", "none"], ["--skip-chat-parsing"], ["--log-prompts-dir", "x"], ["--hf-token", "x"],
+        ["--docker-repo", "x"], ["--fim-qwen-7b-default"], ["--gpt-oss-20b-default"], ["--cache-list"], ["--adaptive-target", "0.5"],
+        ["--pooling", "none"], ["--chat-template", "nosuch"], ["--chat-template-kwargs", "[]"], ["--threads-http", "0x"],
+        ["--cors-origins", "a b"], ["--kv-unified-per-slot", "4096"], ["--rpc", "host:1"], ["--list-devices"],
+    ]  # fmt: skip
+
+    def test_flags_that_are_taken_start_a_server(self):
+        # One server for all that do not contradict each other: each flag is parsed by itself first.
+        for words in self.TAKEN:
+            with self.subTest(words=words):
+                message = refusal(*words, "--port", "99999")
+                self.assertIn("--port: 99999 is out of range", message)
+        with Server("-m", LLAMA, *[word for words in self.TAKEN for word in words if words[0] not in ("--log-jsonl", "--sampler-seq")]) as server:
+            self.assertEqual(server.ask("/health")[0], 200)
+            self.assertIn("weft: note: --reranking has no effect: ", server.log)
+
+    def test_flags_that_are_refused_say_what_to_do(self):
+        for words in self.REFUSED:
+            with self.subTest(words=words):
+                message = refusal(*words)
+                self.assertTrue(message.startswith("weft: error: "), message)
+                self.assertIn(words[0].split("=")[0], message)
+                self.assertNotIn("unknown option", message)
+                self.assertGreater(len(message), 50, message)
+
+    def test_unknown_flags_are_refused(self):
+        self.assertIn("unknown option --embeding", refusal("--embeding"))
+
+    def test_variables_of_llama_server(self):
+        with Server("-m", LLAMA, LLAMA_ARG_ALIAS="one,two", LLAMA_ARG_ENDPOINT_SLOTS="disabled", LLAMA_ARG_TEMPERATURE="0.25",
+                    LLAMA_ARG_CONTEXT_SHIFT="enabled", LLAMA_ARG_THINK_BUDGET="0") as server:
+            self.assertEqual(server.ask("/slots")[0], 501)
+            props = server.json("/props")
+            self.assertEqual(props["model_alias"], "one")
+            self.assertEqual(props["default_generation_settings"]["params"]["temperature"], 0.25)
+            self.assertIs(props["default_generation_settings"]["params"]["reasoning"], False)
+
+
+class Defaults(unittest.TestCase):
+    def test_a_seed_holds_for_each_request_of_all_apis(self):
+        with Server("-m", LLAMA, "--seed", "7", "--temp", "1.5") as server:
+            asks = [
+                ("/v1/completions", {"prompt": "I believe", "max_tokens": 8}, lambda a: a["choices"][0]["text"]),
+                ("/v1/chat/completions", {**HELLO, "max_tokens": 8}, lambda a: a["choices"][0]["message"]["content"]),
+                ("/v1/messages", {**HELLO, "max_tokens": 8}, lambda a: a["content"]),
+                ("/v1/responses", {"input": "Hello", "max_output_tokens": 8}, lambda a: a["output"][0]["content"][0]["text"]),
+            ]
+            for path, body, text_of in asks:
+                with self.subTest(path=path):
+                    texts = [json.dumps(text_of(server.json(path, body))) for _ in range(3)]
+                    self.assertEqual(len(set(texts)), 1, texts)
+            own = {json.dumps(server.json(*asks[0][:1], {**asks[0][1], "seed": seed})["choices"]) for seed in range(4)}
+            self.assertGreater(len(own), 1, "a request's own seed holds")
+
+    def test_settings_are_shown(self):
+        with Server("-m", LLAMA, "--seed", "7", "--top-k", "3", "--samplers", "top_k;temperature", "--dry-multiplier", "0.5",
+                    "--dry-sequence-breaker", "x", "-n", "5", "--ignore-eos", "--keep", "6") as server:
+            params = server.json("/props")["default_generation_settings"]["params"]
+            for name, value in {"seed": 7, "top_k": 3, "samplers": ["top_k", "temperature"], "dry_multiplier": 0.5,
+                                "dry_sequence_breakers": ["x"], "n_predict": 5, "max_tokens": 5, "ignore_eos": True,
+                                "n_keep": 6}.items():
+                self.assertEqual(params[name], value, name)
+            answer = server.json("/v1/completions", {"prompt": "a", "seed": 1})
+            self.assertEqual(answer["usage"]["completion_tokens"], 5)
+
+    def test_biases_of_tokens_that_are_not_there_are_refused(self):
+        self.assertIn("99999", refusal("--logit-bias", "99999+1"))
+
+    def test_context_shift_goes_on(self):
+        body = {"prompt": "one two", "max_tokens": 100, "ignore_eos": True, "seed": 1}
+        with Server("-m", LLAMA, "-c", "64") as server:
+            self.assertLess(server.json("/v1/completions", body)["usage"]["completion_tokens"], 64)
+        with Server("-m", LLAMA, "-c", "64", "--context-shift", "--keep", "2") as server:
+            self.assertEqual(server.json("/v1/completions", body)["usage"]["completion_tokens"], 100)
+            self.assertEqual(len(server.json("/v1/embeddings", {"input": "a"})["data"]), 1)
+
+
+class Templates(unittest.TestCase):
+    def test_chatml_stands_in_for_a_template(self):
+        with Server("-m", LLAMA) as server:
+            self.assertIn("no chat template; chats use ChatML", server.log)
+            prompt = server.json("/apply-template", HELLO)["prompt"]
+            self.assertEqual(prompt, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n")
+            props = server.json("/props")
+            self.assertIn("<|im_start|>", props["chat_template"])
+            self.assertIs(props["chat_template_is_fallback"], True)
+            for path, body in (("/v1/chat/completions", HELLO), ("/v1/messages", HELLO), ("/v1/responses", {"input": "Hello"})):
+                limit = {"/v1/responses": "max_output_tokens"}.get(path, "max_tokens")
+                self.assertEqual(server.ask(path, {**body, limit: 2})[0], 200, path)
+
+    def test_families_have_names(self):
+        with Server("-m", LLAMA, "--chat-template", "llama3") as server:
+            self.assertIn("<|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|>",
+                          server.json("/apply-template", HELLO)["prompt"])
+            self.assertIs(server.json("/props")["chat_template_is_fallback"], False)
+        self.assertIn("chatml, command-r", refusal("--chat-template", "nosuch"))
+
+    def prompts(self, server: Server, **more: object) -> str:
+        """The prompt of /apply-template, once the chat APIs have the same number of tokens."""
+        prompt = server.json("/apply-template", {**HELLO, **more})
+        n = len(prompt["tokens"])
+        counts = {server.json("/v1/messages/count_tokens", {**HELLO, **more})["input_tokens"],
+                  server.json("/v1/chat/completions/input_tokens", {**HELLO, **more})["input_tokens"],
+                  server.json("/v1/responses/input_tokens", {"input": "Hello", **more})["input_tokens"]}
+        self.assertEqual(counts, {n}, prompt)
+        return prompt["prompt"]
+
+    def test_reasoning_is_on_where_the_template_has_a_switch(self):
+        off = {"chat_template_kwargs": {"enable_thinking": False}}
+        with Server("-m", LLAMA, "--chat-template", SWITCH) as server:
+            self.assertEqual(self.prompts(server), "Hello<think>")
+            self.assertEqual(self.prompts(server, **off), "Hello</think>")
+        for words, expected in ((["--reasoning", "off"], "Hello</think>"), (["--reasoning", "template"], "Hello</think>"),
+                                (["--reasoning-budget", "0"], "Hello</think>"), (["--reasoning", "on"], "Hello<think>"),
+                                (["--chat-template-kwargs", '{"enable_thinking": false, "extra": 5}'], "Hello</think>5")):
+            with self.subTest(words=words), Server("-m", LLAMA, "--chat-template", SWITCH, *words) as server:
+                self.assertEqual(self.prompts(server), expected)
+                on = self.prompts(server, chat_template_kwargs={"enable_thinking": True})
+                self.assertIn("<think>", on)
+
+    def test_a_request_comes_before_the_server(self):
+        with Server("-m", LLAMA, "--chat-template", SWITCH, "--chat-template-kwargs", '{"enable_thinking": true}') as server:
+            self.assertEqual(server.json("/apply-template", {**HELLO, "reasoning_effort": "none"})["prompt"], "Hello</think>")
+
+    def test_templates_know_the_date(self):
+        with Server("-m", LLAMA, "--chat-template", "{{ messages[0].content }} {{ date_string }}, {{ datetime }}") as server:
+            self.assertRegex(server.json("/apply-template", HELLO)["prompt"],
+                             r"^Hello \d\d [A-Z][a-z]{2} \d{4}, [A-Z][a-z]{2} \d\d \d{4} 00:00:00 GMT$")
+
+    def test_chat_talks_with_the_same_templates(self):
+        run = subprocess.run([WEFT, "chat", "-m", str(LLAMA), "-n", "2", "-t", "1", "-p", "Hello", "-st"], capture_output=True,
+                             text=True, timeout=60, env=environment(), check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("no chat template; chats use ChatML", run.stderr)
+
+
+class Status(unittest.TestCase):
+    def test_props(self):
+        with Server("-m", LLAMA, "-np", "2") as server:
+            props = server.json("/props")
+            self.assertEqual(props["total_slots"], 2)
+            self.assertEqual(props["default_generation_settings"]["n_ctx"], props["n_ctx"])
+            self.assertRegex(props["build_info"], r"^weft-\d")
+            self.assertIs(props["is_sleeping"], False)
+            self.assertEqual(props["modalities"], {"vision": False, "audio": False})
+            self.assertEqual((props["bos_token"], props["eos_token"]), ("<s>", "</s>"))
+            self.assertEqual(props["default_generation_settings"]["params"]["seed"], 2**32 - 1)
+
+    def test_slots_are_there_when_nothing_runs(self):
+        with Server("-m", LLAMA, "-np", "3") as server:
+            slots = server.json("/slots")
+            self.assertEqual([slot["id"] for slot in slots], [0, 1, 2])
+            for slot in slots:
+                self.assertIs(slot["is_processing"], False)
+                self.assertEqual(slot["next_token"][0]["n_decoded"], 0)
+                self.assertIn("temperature", slot["params"])
+            self.assertEqual(server.ask("/slots?fail_on_no_slot=1")[0], 200)
+
+    def test_a_slot_that_works_says_so(self):
+        with Server("-m", LLAMA, "-np", "1", "-c", "256") as server:
+            connection = http.client.HTTPConnection(server.address, timeout=60)
+            connection.request("POST", "/v1/completions", json.dumps({"prompt": "a", "stream": True, "ignore_eos": True,
+                                                                      "max_tokens": 200}))
+            answer = connection.getresponse()
+            answer.readline()
+            seen = server.json("/slots")[0]
+            answer.read()
+            connection.close()
+            self.assertEqual(seen["id"], 0)
+            if seen["is_processing"]:  # It may be over already.
+                self.assertEqual(seen["n_prompt_tokens"], 2)
+                self.assertGreaterEqual(seen["id_task"], 0)
+
+    def test_endpoints_can_be_switched_off(self):
+        with Server("-m", LLAMA, "--no-slots", "--no-ui", "--no-metrics") as server:
+            self.assertEqual([server.ask(path)[0] for path in ("/slots", "/", "/metrics", "/health")], [501, 404, 501, 200])
+
+    def test_models(self):
+        with Server("-m", LLAMA, "--alias", "a,b", "--tags", "small,fast") as server:
+            for path in ("/v1/models", "/models"):
+                listed = server.json(path)
+                self.assertEqual(listed["data"][0]["id"], "a")
+                self.assertEqual(sorted(listed["data"][0]["aliases"]), ["b", "model"])
+                self.assertEqual(listed["data"][0]["tags"], ["small", "fast"])
+                self.assertLessEqual({"n_ctx_train", "n_params", "size", "n_vocab", "n_embd", "n_ctx"}, set(listed["data"][0]["meta"]))
+                self.assertEqual(listed["models"][0]["name"], "a")
+                self.assertEqual(listed["models"][0]["capabilities"], ["completion", "embedding"])
+            for name in ("a", "b", "model"):
+                self.assertEqual(server.ask("/v1/completions", {"model": name, "prompt": "x", "max_tokens": 1})[0], 200)
+
+    def test_metrics_have_llama_cpps_names(self):
+        with Server("-m", LLAMA) as server:
+            server.json("/v1/completions", {"prompt": "x", "max_tokens": 3, "ignore_eos": True})
+            text = server.ask("/metrics")[1]
+            self.assertRegex(text, r'(?m)^llamacpp:tokens_predicted_total\{.*\} 3$')
+            self.assertRegex(text, r'(?m)^llamacpp:prompt_tokens_total\{.*\} [1-9]')
+            for name in ("requests_processing", "requests_deferred", "n_decode_total"):
+                self.assertIn(f"llamacpp:{name}", text)
+
+    def test_timings(self):
+        with Server("-m", LLAMA) as server:
+            timings = server.json("/v1/completions", {"prompt": "x y z", "max_tokens": 3})["timings"]
+            self.assertLessEqual({"cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", "predicted_n",
+                                  "predicted_ms", "predicted_per_token_ms", "predicted_per_second"}, set(timings))
+
+
+def infill_model(folder: Path, **ids: int) -> Path:
+    """The golden model whose file names tokens for infill."""
+    path = folder / "infill.gguf"
+    words = [word for key, id in ids.items() for word in ("--override-kv", f"tokenizer.ggml.{key}_token_id=int:{id}")]
+    subprocess.run([WEFT, "quantize", "-q", str(LLAMA), str(path), "COPY", *words], check=True, env=environment())
+    return path
+
+
+class Infill(unittest.TestCase):
+    # What llama.vim and llama.vscode send.
+    EDITOR = {"input_prefix": "def f():\n    ", "input_suffix": "\n\nf()\n", "prompt": "re", "n_predict": 12, "top_k": 40, "top_p": 0.9,
+              "input_extra": [{"text": "import os\n", "time": [1733, 250], "filename": "a.py"}, {"text": "x = 1\n", "filename": "b.py"}],
+              "stream": False, "samplers": ["top_k", "top_p", "infill"], "cache_prompt": True, "id_slot": 0, "stop": [],
+              "n_indent": 0, "t_max_prompt_ms": 500, "t_max_predict_ms": 60000}  # fmt: skip
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        folder = Path(cls.folder.name)
+        cls.model = infill_model(folder, fim_pre=500, fim_suf=501, fim_mid=502, fim_rep=503, fim_sep=504)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def ids(self, server: Server, text: str) -> list[int]:
+        return server.json("/tokenize", {"content": text, "parse_special": False})["tokens"]
+
+    def test_what_editors_read(self):
+        with Server("-m", self.model, "--seed", "1") as server:
+            answer = server.json("/infill", self.EDITOR)
+            self.assertIsInstance(answer["content"], str)
+            self.assertEqual(answer["content"], answer["choices"][0]["text"])
+            self.assertEqual(answer["tokens_predicted"], answer["usage"]["completion_tokens"])
+            self.assertEqual(answer["tokens_evaluated"], answer["usage"]["prompt_tokens"])
+            self.assertIn(answer["stop_type"], ("limit", "eos"))
+            self.assertIs(answer["truncated"], False)
+            self.assertIs(answer["stop"], True)
+            self.assertEqual(answer["generation_settings"]["samplers"], ["top_k", "top_p"])
+            self.assertEqual(answer["generation_settings"]["n_predict"], 12)
+            self.assertEqual(answer["id_slot"], 0)
+
+    def test_only_the_fields_that_are_asked_for(self):
+        with Server("-m", self.model) as server:
+            fields = ["content", "timings/prompt_n", "timings/predicted_ms", "truncated", "nosuch", "timings/nosuch"]
+            answer = server.json("/infill", {**self.EDITOR, "response_fields": fields})
+            self.assertEqual(set(answer), {"content", "timings/prompt_n", "timings/predicted_ms", "truncated"})
+            self.assertEqual(server.json("/infill", {**self.EDITOR, "response_fields": [""]}), {})
+
+    def test_reading_ahead_writes_nothing(self):
+        body = {"input_prefix": "", "input_suffix": "", "input_extra": self.EDITOR["input_extra"], "prompt": "", "n_predict": 0,
+                "samplers": [], "cache_prompt": True, "t_max_prompt_ms": 1, "t_max_predict_ms": 1, "response_fields": ["content"]}
+        with Server("-m", self.model) as server:
+            self.assertEqual(server.json("/infill", body)["content"], "")
+
+    def test_files_come_first_with_their_marks(self):
+        with Server("-m", self.model) as server:
+            answer = server.json("/infill", {**self.EDITOR, "n_predict": 1})
+            pieces = {name: server.json("/detokenize", {"tokens": [id]})["content"]
+                      for name, id in (("pre", 500), ("suf", 501), ("mid", 502), ("rep", 503), ("sep", 504))}
+            expected = (pieces["rep"] + "myproject\n" + pieces["sep"] + "a.py\nimport os\n" + pieces["sep"] + "b.py\nx = 1\n" +
+                        pieces["sep"] + "filename\n" + pieces["pre"] + "def f():\n    re" + pieces["suf"] + "\n\nf()\n" + pieces["mid"])
+            self.assertEqual(re.sub(r"^<s>", "", answer["prompt"]).replace(" ", ""), expected.replace(" ", ""))
+
+    def test_the_suffix_can_come_first(self):
+        with Server("-m", self.model, "--spm-infill") as server:
+            prompt = server.json("/infill", {"input_prefix": "PPP", "input_suffix": "SSS", "n_predict": 1})["prompt"]
+            self.assertLess(prompt.index("SSS"), prompt.index("PPP"))
+
+    def test_a_text_that_is_too_long_is_cut_around_the_cursor(self):
+        with Server("-m", self.model, "-c", "128") as server:
+            body = {"input_prefix": "first " + "p " * 400 + "LAST", "input_suffix": "NEXT " + "s " * 400, "n_predict": 16,
+                    "input_extra": [{"filename": "x", "text": "e " * 400}]}
+            answer = server.json("/infill", body)
+            self.assertIs(answer["truncated"], True)
+            self.assertIn("LAST", answer["prompt"])
+            self.assertIn("NEXT", answer["prompt"])
+            self.assertNotIn("first", answer["prompt"])
+            self.assertLessEqual(answer["tokens_evaluated"], 128 - 16)
+            status, text = server.ask("/v1/completions", {"prompt": body["input_prefix"], "suffix": body["input_suffix"]})
+            self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "context_length_exceeded"))
+
+    def test_a_line_with_less_indentation_ends_the_answer(self):
+        newline = self.newline_bias()
+        with Server("-m", self.model, "--seed", "1") as server:
+            body = {**self.EDITOR, "n_predict": 40, "n_indent": 8, "logit_bias": newline, "samplers": ["temperature"]}
+            answer = server.json("/infill", body)
+            self.assertIs(answer["has_new_line"], True)
+            self.assertEqual(answer["content"].count("\n"), 1)
+            self.assertEqual(answer["stop_type"], "limit")
+            status, stream = server.ask("/infill", {**body, "stream": True})
+            events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
+            self.assertEqual("".join(event["content"] for event in events), answer["content"])
+            self.assertEqual([event["stop"] for event in events][-1], True)
+            # A client after the one that was cut off is served as before.
+            self.assertEqual(server.json("/infill", {**body, "n_indent": 0})["tokens_predicted"], 40)
+
+    def newline_bias(self) -> list:
+        with Server("-m", self.model) as server:
+            return [[id, 8.0] for id in self.ids(server, "\n")[-1:]]
+
+    def test_older_names_of_the_tokens(self):
+        folder = Path(self.folder.name) / "old"
+        folder.mkdir(exist_ok=True)
+        model = infill_model(folder, prefix=500, suffix=501, middle=502)
+        with Server("-m", model) as server:
+            answer = server.json("/infill", {**self.EDITOR, "n_predict": 1})
+            self.assertIn("--- snippet ---", answer["prompt"])
+
+    def test_a_model_without_such_tokens_says_so(self):
+        with Server("-m", LLAMA) as server:
+            status, text = server.ask("/infill", self.EDITOR)
+            self.assertEqual(status, 400)
+            self.assertIn("infill", json.loads(text)["error"]["message"])
+
+
+class Encoders(unittest.TestCase):
+    def test_forms_of_inputs(self):
+        with Server("-m", BERT) as server:
+            plain = server.json("/v1/embeddings", {"input": "a cat"})["data"][0]["embedding"]
+            for body in ({"content": "a cat"}, {"input": {"content": "a cat"}}, {"input": [{"prompt_string": "a cat"}]},
+                         {"input": {"prompt_string": "a cat", "multimodal_data": []}}, {"content": ["a cat"]}):
+                self.assertEqual(server.json("/embeddings", body)["data"][0]["embedding"], plain, body)
+            self.assertEqual(len(server.json("/embeddings", {"input": [[5, 6], "x", [7, "y"], {"content": "z"}]})["data"]), 4)
+            for body in ({"input": {}}, {"input": [{"multimodal_data": ["x"], "prompt_string": "a"}]}, {"content": 5}):
+                self.assertEqual(server.ask("/embeddings", body)[0], 400, body)
+
+    def test_norms(self):
+        def vector(norm):
+            return server.json("/v1/embeddings", {"input": "a cat", "embd_normalize": norm})["data"][0]["embedding"]
+
+        with Server("-m", BERT) as server:
+            self.assertAlmostEqual(sum(x * x for x in vector(2)), 1, 4)
+            self.assertAlmostEqual(sum(map(abs, vector(1))), 1, 4)
+            self.assertAlmostEqual(max(map(abs, vector(0))), 32760, 0)
+            self.assertAlmostEqual(sum(abs(x) ** 3 for x in vector(3)), 1, 4)
+            raw, unit = vector(-1), vector(2)
+            scale = sum(x * x for x in raw) ** 0.5
+            self.assertTrue(all(abs(x / scale - y) < 1e-5 for x, y in zip(raw, unit)))
+        with Server("-m", BERT, "--embd-normalize", "-1") as server:
+            default = server.json("/v1/embeddings", {"input": "a cat"})["data"][0]["embedding"]
+            self.assertEqual(default, raw)
+
+    def test_pooling_of_the_server(self):
+        def vector(*words):
+            with Server("-m", BERT, *words) as server:
+                return server.json("/v1/embeddings", {"input": "a cat sits"})["data"][0]["embedding"]
+
+        self.assertEqual(len({json.dumps(vector("--pooling", pooling)) for pooling in ("mean", "cls", "last")}), 3)
+
+    def test_rerank_in_both_forms(self):
+        texts = ["a cat", "a dog and a cat", "nothing"]
+        with Server("-m", RERANKER) as server:
+            jina = server.json("/reranking", {"query": "cat", "documents": texts})["results"]
+            raw = server.json("/rerank", {"query": "cat", "texts": texts, "raw_scores": True})
+            self.assertEqual([one["index"] for one in raw], [one["index"] for one in jina])
+            self.assertEqual([one["score"] for one in raw], [one["relevance_score"] for one in jina])
+            tei = server.json("/rerank", {"query": "cat", "texts": texts, "return_text": True, "truncate": True})
+            self.assertTrue(all(0 <= one["score"] <= 1 and one["text"] == texts[one["index"]] for one in tei))
+            self.assertEqual(server.ask("/rerank", {"query": "cat"})[0], 400)
+            self.assertEqual(server.json("/models")["models"][0]["capabilities"], ["embedding", "rerank"])
+
+
+class Endpoints(unittest.TestCase):
+    def test_paths_without_v1(self):
+        with Server("-m", LLAMA) as server:
+            for path, body in (("/responses", {"input": "x", "max_output_tokens": 1}), ("/chat/completions", {**HELLO, "max_tokens": 1}),
+                               ("/completions", {"prompt": "x", "max_tokens": 1}), ("/embeddings", {"input": "x"})):
+                self.assertEqual(server.ask(path, body)[0], 200, path)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
