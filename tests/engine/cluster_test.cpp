@@ -90,11 +90,11 @@ TEST(ClusterPlan, TensorsAreGathered) {
   const std::vector<ClusterWay> ways = plan_cluster(shared_model(4), alike(4));
   ASSERT_THAT(ways, SizeIs(3));
   EXPECT_EQ(ways[2].group_size, 4);
-  // Of two, both send a half at once.
+  // With two nodes, both send a half at once.
   const ClusterWay two = plan_cluster(shared_model(4), alike(2))[1];
   EXPECT_DOUBLE_EQ(two.token_seconds, 0.5 + 4 * (0.5 + 4 * 0.25 + 40.0 / 80.0) + 1.0 + 0.25 + 80.0 / 80.0);
   EXPECT_DOUBLE_EQ(two.token_bytes, 4 * 80.0 + 80.0);
-  // Of four, each sends its quarter to three, and gets three quarters at once.
+  // With four nodes, each sends its quarter to three, and gets three quarters at once.
   const double gathered = 3 * 20.0 / 80.0, collected = 3 * 40.0 / 80.0;
   EXPECT_DOUBLE_EQ(ways[2].token_seconds, 0.5 + 4 * (0.25 + 4 * 0.25 + gathered) + 0.5 + 0.25 + collected);
   EXPECT_DOUBLE_EQ(ways[2].token_bytes, 4 * 240.0 + 120.0);
