@@ -257,7 +257,7 @@ void expect_same_bits(const Variant& of, const std::vector<Floats>& expected) {
         ASSERT_EQ(rig.description().find("ragged_mean"), std::string::npos) << rig.description();
         ASSERT_EQ(rig.description().find("gathered"), std::string::npos) << rig.description();
         for (std::size_t i = 0; i < 2 * expected.size(); ++i) {
-          const std::size_t step = i * 5 % expected.size();  // Every order of two steps.
+          const std::size_t step = i * 5 % expected.size();  // In a mixed order.
           EXPECT_EQ(rig.run(all_uses()[step]), expected[step]) << step;
         }
       }

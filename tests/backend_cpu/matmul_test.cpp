@@ -163,7 +163,7 @@ TEST_P(MatmulTypes, ExtremeCodesDoNotSaturate) {
       if (!scale) canonical.bytes[i] = static_cast<std::byte>(fill);
     }
     const Packed weight(canonical);
-    constexpr std::int64_t kN = 24;  // A kernel for many columns, then one for few.
+    constexpr std::int64_t kN = 24;  // A tile of many columns, then one of few.
     const Inputs x(table(), dtype(), kN, 256, [](std::int64_t c, std::int64_t k) {
       return c % 4 == 0   ? 1.0f
              : c % 4 == 1 ? -1.0f

@@ -1,4 +1,4 @@
-// Ops over values of any rank, and over rows of several sequences, in graphs: on Vulkan alone and spread over
+// Ops over values of any rank, and over rows of several sequences, in graphs. On Vulkan alone and spread over
 // both devices they give the CPU's results. Padding of a launch's tiles never changes a row. Graphs that
 // exceed a device's memory are refused.
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ Floats wave(std::size_t n, float seed) {
   return values;
 }
 
-/// A small encoder of signals of any length: convolutions, attention by products of results with a mask,
-/// attention over rows of a state, and reductions of the whole.
+/// A small encoder of signals of any length: convolutions, attention by products with a mask, attention over
+/// rows of a state, and reductions.
 struct Encoder {
   static constexpr std::int64_t kIn = 5, kWidth = 12, kHeads = 3, kHeadDim = kWidth / kHeads, kRows = 32;
   static constexpr std::int64_t kMost = 60;

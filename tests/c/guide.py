@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/c.md as a program. --write PAGE SOURCE concatenates its blocks of C. --check PAGE PROGRAM MODEL runs the program
-and compares its output with the page's output blocks."""
+"""Runs docs/c.md as a program. The option --write PAGE SOURCE concatenates its blocks of C. With --check PAGE PROGRAM
+MODEL it runs the program and compares its output with the page's output blocks."""
 import difflib
 import re
 import subprocess

@@ -285,8 +285,8 @@ TEST(ModelWork, ALayerGathersFourTimes) {
   add(work.head);
   EXPECT_EQ(work.layers[1].messages, 4.0);
   EXPECT_EQ(work.layers[1].gathered_bytes, gathered);
-  // The others get their rows at first, and the first gets the logits; what comes last of the layers is
-  // gathered for the head.
+  // The other nodes get their rows at first, and the first node gets the logits. The output of the last layer
+  // is gathered for the head.
   const auto n_layers = static_cast<double>(work.layers.size());
   EXPECT_EQ(messages, 4.0 * n_layers + 2.0);
   EXPECT_EQ(all_gathered, n_layers * gathered);
