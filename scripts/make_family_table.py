@@ -31,8 +31,8 @@ Logits, or vectors for encoders, must agree with an NMSE of at most 1e-6. Most r
 few families use the class of another family that differs only in tensor names. Families without a class in transformers
 have an own reference, in `scripts/own_references.py`, `scripts/rwkv_reference.py` or `scripts/own_encoders.py`.
 
-`weft convert` takes folders of the classes under "converted from". It refuses the classes listed there after "not". GGUF
-files of these models come from other converters.
+`weft convert` takes folders of the classes under "converted from". It refuses the classes listed there after "not".
+GGUF files of these models come from other converters.
 
 `scripts/make_family_table.py` writes this page.
 
