@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """accuracy.py: how far the logits of weft and of llama.cpp are from the truth of the same model file.
 
-The truth is the same model with its weights dequantised to F32 (by the gguf package), computed in F32 with an F32
-cache by weft's plain kernels (--isa generic). llama.cpp computes that file as well; how far the two F32 answers lie
-apart is printed, and is what no figure below can tell. weft's is taken as the truth because it has no step of less
-than F32 (llama.cpp's GELU is a table of F16).
+The reference is the same model with its weights dequantised to F32 (by the gguf package), computed in F32 with an F32
+cache by weft's plain kernels (--isa generic). The peer, llama.cpp, computes that file as well. The distance of the two
+F32 results is printed; no figure below can resolve less. The result of weft is the reference because all its steps are
+in F32 (llama.cpp's GELU is a table of F16).
 
-For each cache type, over the positions of a fixed text: the mean of the KL divergence of the truth's next-token
-distribution to an engine's, and how often both hold the same token for the most probable. The exit status is 1 where
-weft is worse by more than noise: by three standard errors of the differences, position by position.
+The report has, for each cache type, over the positions of a fixed document:
 
-Takes about 2 GB of disk in a temporary folder. --help lists the options; the peer is that of versus.py.
+- the mean KL divergence of an engine's next-token distribution from the reference;
+- how often both have the same most probable token.
+
+The exit status is 1 where weft is worse by more than three standard errors of the differences, position by position.
+
+Takes about 2 GB of disk in a temporary folder. --help lists the options. The peer is the one of versus.py.
 """
 import argparse
 import json
@@ -108,7 +111,7 @@ def peer_logits(args: argparse.Namespace, model: Path, tokens: list[int], cache:
 
 @dataclass
 class Distance:
-    """Of an engine's logits from the truth, by position."""
+    """An engine's logits compared with the reference, by position."""
 
     kl: list[float]
     differs: list[float]  # 1 where another token is the most probable, 0 elsewhere.
@@ -131,7 +134,7 @@ def distance(truth, logits) -> Distance:
 
 
 def worse(ours: list[float], theirs: list[float]) -> bool:
-    """Whether the mean of `ours` is above that of `theirs`, beyond noise."""
+    """Whether the mean of `ours` is above the mean of `theirs`, beyond noise."""
     differences = [a - b for a, b in zip(ours, theirs)]
     return mean(differences) > NOISE * stdev(differences) / len(differences) ** 0.5
 

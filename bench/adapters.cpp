@@ -1,5 +1,5 @@
-// What adapters cost: steps of a model as it is, with adapters loaded that nobody uses, with one for all
-// texts and with all mixed, text by text in turn. Prints milliseconds a step, of the best round.
+// Cost of adapters: steps of a model without adapters, with unused adapters loaded, with one adapter for all
+// sequences, and with adapters mixed over sequences. Prints milliseconds a step, of the best round.
 //
 //   bench_adapters MODEL.gguf ADAPTER.gguf...        (random_adapters.py makes some)
 #include <weft/context.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kPrompt = 32, kRounds = 4;
 
-/// Steps of so many texts, each with so many tokens.
+/// Steps of n_texts sequences, each with n_tokens tokens.
 struct Work {
   const char* name;
   int n_texts, n_tokens, n_steps;
@@ -32,7 +32,7 @@ std::shared_ptr<const weft::Model> load(const char* path, const std::vector<weft
 /// Texts that have read a prompt where they write.
 class Texts {
  public:
-  /// `n_adapters` of which each text has one; 0: none.
+  /// The sequences use `n_adapters` adapters in turn, one each; 0: none.
   Texts(const std::shared_ptr<const weft::Model>& model, const Work& work, int n_adapters)
       : work_(work),
         n_adapters_(n_adapters),
@@ -94,7 +94,7 @@ int main(int argc, char** argv) try {
   std::vector<weft::AdapterFile> files;
   for (int i = 2; i < argc; ++i) files.push_back({argv[i], std::to_string(i)});
   const auto plain = load(argv[1], {}), adapted = load(argv[1], files);
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // Who waits sees each line.
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // Shows each line at once.
   for (const Work& work : kWorks) {
     struct Case {
       const char* name;

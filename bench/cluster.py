@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""cluster.py: what a token and a prompt take over several processes of this machine, beside what `weft inspect --plan
---nodes` says of them, with layers divided between them and with layers that they share.
+"""cluster.py: tokens per second over several processes of this machine, compared with the prediction of `weft inspect
+--plan --nodes`. Layers are divided between the processes, or shared by them.
 
-The simulator is told what a process that has nobody else's messages to wait for measures, and what the link is like,
-nothing else: alone for a token over divided layers, where one process works at a time, else beside as many others, as
-processes of one machine share its memory and perhaps its cores. Processes are bound to a core each as long as there are
-cores. --rate limits the link (bits a second, as tc writes them: 100mbit): it is the
-loopback of a network namespace then, over TCP, which takes root, iproute2 and the kernel's token bucket.
+The simulator gets only the speed of a process that waits for no messages, and the properties of the link. For a token
+over divided layers, where one process works at a time, that process is measured alone. Otherwise it is measured next to
+as many others, as processes of one machine share its memory and perhaps its cores. Each process is bound to a core
+while there are enough cores.
+
+--rate limits the link, in bits a second as tc writes them (100mbit). The link is then the loopback of a network
+namespace, over TCP, which needs root, iproute2 and the kernel's token bucket.
 
     bench/cluster.py --weft build/release/weft -m model.gguf --processes 2 3 4
     bench/cluster.py --weft build/release/weft -m model.gguf --processes 2 --rate 100mbit
@@ -59,7 +61,7 @@ class Link:
 
 
 def speeds(launch: list[str], weft: str, model: str, words: list[str], rounds: int) -> tuple[float, float]:
-    """Medians of tokens per second: of what is read, and of what is written."""
+    """Medians of tokens per second: of prefill and of decode."""
     read, written = [], []
     for _ in range(rounds):
         told = json.loads(run(*launch, weft, "bench", "-m", model, "-t", "1", *words, "-r", "1", "--json"))
@@ -73,7 +75,7 @@ def speeds(launch: list[str], weft: str, model: str, words: list[str], rounds: i
 
 
 def speeds_together(n: int, weft: str, model: str, words: list[str], rounds: int) -> tuple[float, float]:
-    """Of a process beside others that do the same: the least of them, as the others wait for it."""
+    """Speeds of the slowest of n processes that run at the same time, as the others wait for it."""
     n_cores = os.cpu_count() or 1
     launches = [["taskset", "-c", str(i) if n <= n_cores else f"0-{n_cores - 1}"] for i in range(n)]
     with ThreadPoolExecutor(n) as pool:

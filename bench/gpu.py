@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""gpu.py: everything that a first hour on a machine with a GPU should tell about weft there, in one call.
+"""gpu.py: checks and measures weft on a machine with a GPU, in one call.
 
-It builds weft, runs the conformance of every op and the golden models on the device, measures models in all regimes
-(a prompt, a token at a time, at depth, many streams, experts), what a step costs the host, and the time of each kernel by
-the device's own clock; and beside them llama.cpp, where a build of it is named:
+It builds weft and runs the conformance of every op and the golden models on the device. It measures models in all
+regimes (a prompt, a token at a time, at depth, many streams, experts), the host's cost of a step, and the time of each
+kernel by the device's own clock. With --peer it measures a build of llama.cpp as well:
 
     gpu.py --peer vulkan=VENV/bin/python --peer cuda=/opt/llama.cpp/build/bin/llama-bench
 
-A peer is a Python with llama-cpp-python, or llama-bench (which knows no streams). `--build-peer vulkan` and `--build-peer
-cuda` build the Python from PyPI's source package into build/peer-vulkan and build/peer-cuda (needs glslc or nvcc).
+A peer is a Python with llama-cpp-python, or llama-bench (which knows no streams). `--build-peer vulkan` and
+`--build-peer cuda` build the Python from PyPI's source package into build/peer-vulkan and build/peer-cuda (needs glslc
+or nvcc).
 
-What it measured goes into one JSON file and a table in Markdown beside it, written anew behind each measurement, so a
-run that was cut short has told what it knew. A part that fails is a line in the report, and the rest goes on.
+Results go into one JSON file and a table in Markdown next to it. Both are written again after each measurement, so an
+interrupted run keeps its results. A part that fails is a line in the report, and the other parts still run.
 """
 import argparse
 import json
@@ -209,7 +210,7 @@ def step_costs(report: Report, args: argparse.Namespace) -> None:
 
 
 def shader_statistics(report: Report) -> None:
-    """Registers, shared memory and the like, where the driver tells them."""
+    """Registers, shared memory and similar numbers, where the driver reports them."""
     tests = ROOT / "build" / "release" / "tests" / "backend_vulkan" / "test_backend_vulkan"
     result = report.run("shaders", [tests, "--gtest_also_run_disabled_tests", "--gtest_filter=VulkanStatistics.DISABLED*"], 600)
     for line in result.stdout.splitlines() if result else []:
@@ -225,7 +226,7 @@ def weft_speed(report: Report, model: Path, regime: Regime, args: argparse.Names
 
 
 def peer_speed(report: Report, peer: Peer, name: str, model: Path, regime: Regime, repetitions: int) -> float | None:
-    """The mean of rounds, as weft tells its own, behind one that warms up."""
+    """The mean of rounds after one that warms up, as weft reports its own."""
     speeds = []
     try:
         for _ in range(repetitions + (0 if peer.warms_up else 1)):

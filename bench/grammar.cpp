@@ -1,10 +1,10 @@
-// What constraints cost: compiling grammars for a real vocabulary, and the masks along random texts.
+// Cost of constraints: compiling grammars for a real vocabulary, and the masks along random strings.
 //
 //   bench_grammar VOCABULARY.gguf [SCHEMA.json...]
 //
-// Without schemas: a fixed set of them, GBNF and free text. Columns: compiling in milliseconds, tokens
-// walked, masks in microseconds (median, 99th percentile, the slowest), the grammar's memory in KiB. Times
-// are the processor's.
+// Without schemas it measures a fixed set of schemas, GBNF and free output. Columns: compile time in
+// milliseconds, tokens walked, masks in microseconds (median, 99th percentile, maximum), memory of the
+// grammar in KiB. Times are processor time.
 #include "weft/grammar.h"
 
 #include <time.h>
@@ -39,7 +39,7 @@ struct Case {
   std::size_t bytes = 0;
 };
 
-/// Random texts: each token is drawn from those that are allowed, ends as soon as they are now and then.
+/// Random strings: each token is drawn from the allowed ones. An allowed end is taken now and then.
 void walk(const weft::CompiledGrammar& grammar, const weft::Tokenizer& tokenizer, std::mt19937& random,
           Case& result) {
   constexpr int kTexts = 5, kTokens = 200;

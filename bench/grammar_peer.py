@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What bench_grammar measures, of xgrammar: compiling schemas for a vocabulary, and the masks along random texts.
+"""The measurements of bench_grammar for xgrammar: compiling schemas for a vocabulary, and masks along random strings.
 
     pip install --no-deps xgrammar apache-tvm-ffi && pip install numpy pydantic gguf
     bench/grammar_peer.py VOCABULARY.gguf [SCHEMA.json...]
 
-For vocabularies of byte-level BPE. One thread, nothing cached; times are the processor's. xgrammar makes its masks
-while it compiles. It imports torch for tensors that are only passed through: arrays of NumPy stand in where torch is
-missing, as do empty classes for those of transformers.
+For vocabularies of byte-level BPE. One thread, nothing cached; times are processor time. xgrammar makes its masks while
+it compiles. It imports torch only to pass tensors through. Where torch is missing, NumPy arrays replace its tensors,
+and empty classes replace those classes of transformers that xgrammar imports.
 """
 import argparse
 import json

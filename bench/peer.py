@@ -16,7 +16,7 @@ GGUF_VERSION = "0.19.0"
 MODELS = {
     "smollm2": "SmolLM2-135M-Instruct.Q4_1",
     "gemma3": "gemma-3-270m-q4_k_m",
-    # Of random weights, written when they are first asked for; random-1b-TYPE is there for every other type, too.
+    # Models of random weights, written at their first use. Any other type works as random-1b-TYPE.
     "1b-q4_k_m": "random-1b-q4_k_m",
     "1b-q4_0": "random-1b-q4_0",
     "1b-q8_0": "random-1b-q8_0",
@@ -27,7 +27,7 @@ MODELS = {
     "1b-delta": "random-1b-delta",
 }
 
-# llama.cpp's numbers; what it takes unasked is F16.
+# llama.cpp's numbers; its default is F16.
 CACHE_TYPES = {"auto": 1, "f32": 0, "f16": 1, "bf16": 30, "q8_0": 8}
 
 
@@ -109,8 +109,8 @@ class Peer:
 
 
 class BenchPeer:
-    """llama-bench in place of a worker, a process for each round. With one thread, the processor's time of a repetition
-    is what a second one adds to a process's; threads that wait for each other spin, which would be added as well."""
+    """llama-bench in place of a worker, a process for each round. With one thread, the processor time of a repetition
+    is the difference that a second repetition makes. More threads spin while they wait, which would count as well."""
 
     warms_up = True
 

@@ -1,5 +1,5 @@
-"""A worker in the peer's Python: llama.cpp's vectors of sentences, without a server. Arguments: a GGUF file and threads. Each
-line of its input is a JSON list of sentences; it answers with a line of their vectors, normalised, as base64 of f32."""
+"""A worker in the peer's Python: llama.cpp's vectors of sentences, without a server. Arguments: a GGUF file and
+threads. Each input line is a JSON list of sentences; the output line has their normalised vectors, as base64 of f32."""
 import base64
 import ctypes
 import json

@@ -1,5 +1,5 @@
-"""llama.cpp through its C API, for the workers that run in the peer's Python: a quiet library, models, contexts, and
-batches that cost Python nothing while they are computed."""
+"""llama.cpp through its C API, for workers in the peer's Python: a quiet library, models, contexts, and batches that
+need no Python while they are computed."""
 import ctypes
 import time
 
@@ -47,7 +47,7 @@ class Batch:
             np.ctypeslib.as_array(p, shape=(n_max,)) for p in (self.c.token, self.c.pos, self.c.logits)
         )
         np.ctypeslib.as_array(self.c.n_seq_id, shape=(n_max,))[:] = 1
-        # Each token belongs to one sequence, whose id stands in an array of its own: here in ours.
+        # Each token belongs to one sequence. Its id is in a separate array, which this object owns.
         self.seq = np.zeros(n_max, dtype=np.int32)
         for i in range(n_max):
             self.c.seq_id[i] = ctypes.cast(self.seq.ctypes.data + 4 * i, ctypes.POINTER(L.llama_seq_id))

@@ -2,10 +2,10 @@
 Python.
 
 One unified cache. A system prompt is computed once, as sequence 0, and shared with each client (a copy that moves no
-bytes). All that the clients want next goes into one batch: one token of each client that generates, and the whole
-prompt of each that begins (continuous batching). Greedy. A line on standard input asks for a round, whose times come
-back as a line of JSON; what Python does between two calls of llama_decode is measured apart, so that it can be left
-out.
+bytes). One batch has the next work of all clients: one token of each client that generates, and the whole prompt of
+each new client (continuous batching). Sampling is greedy. A line on standard input starts a round; its times are the
+output, as a line of JSON. The time of Python between two calls of llama_decode is measured separately, so that it can
+be excluded.
 """
 import json
 import random

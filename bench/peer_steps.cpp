@@ -1,6 +1,6 @@
-// The graph of steps.cpp on ggml's scheduler. "none" computes a graph that was allocated once; where shapes
-// or the graph change it is built and allocated again, as its users do. The host's part is measured with no
-// rows: values are empty then, and for empty ones ggml goes through its nodes and calls no kernel.
+// The graph of steps.cpp on ggml's scheduler. "none" computes a graph that was allocated once. Where shapes
+// or the graph change, it is built and allocated again, as ggml's users do. The host's part is measured with
+// no rows: values are empty, so ggml goes through its nodes and calls no kernel.
 //
 // Built by hand, with the ggml that `versus.py serve` has built: g++ -std=c++20 -O2 -I GGML/include
 // peer_steps.cpp libggml.a libggml-cpu.a libggml-base.a -fopenmp -ldl
@@ -42,7 +42,7 @@ struct Net {
     memory.resize(ggml_tensor_overhead() * kNodes + ggml_graph_overhead_custom(kNodes, false));
   }
 
-  /// Builds and allocates the graph for so many rows.
+  /// Builds and allocates the graph for `rows` rows.
   void prepare(int rows) {
     if (step != nullptr) ggml_free(step);
     step = ggml_init({.mem_size = memory.size(), .mem_buffer = memory.data(), .no_alloc = true});

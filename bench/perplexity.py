@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""perplexity.py: how well weft and llama.cpp foretell a text with the same model file, and how far both are from the
-truth of that file: perplexity.py --llama-perplexity FILE.
+"""perplexity.py: perplexity of weft and llama.cpp with the same model file, and the distance of both from the file's
+reference: perplexity.py --llama-perplexity FILE.
 
-The truth is the same weights unpacked to F32 (weft quantize), computed without rounding activations, with an F32 cache.
-What it holds of each token is stored; both programs read that file, so they score the same tokens of the same chunks: the
-second half of each. Differences of the log of perplexity and KL divergences are paired, token by token, and therefore
-known far better than the perplexities, whose errors are those of the text. Seconds are the processor's of the whole
-program, one thread each.
+The reference is the same weights unpacked to F32 (weft quantize), computed without rounding activations, with an F32
+cache. Its distribution for each token is stored. Both programs read that file, so they score the same tokens of the
+same chunks: the second half of each. Differences of the log of perplexity and KL divergences are paired, token by
+token. So they are known far better than the perplexities, whose errors come from the choice of the document. Seconds
+are processor time of the whole program, one thread each.
 
-The exit status is 1 where weft's perplexity is apart from llama.cpp's by more than its error, or where weft's KL
-divergence is greater by more than three errors. The references take 25 MB (SmolLM2) or 134 MB (Gemma 3) a chunk in a
+The exit status is 1 where weft's perplexity differs from llama.cpp's by more than its error. It is also 1 where weft's
+KL divergence is greater by more than three errors. The references take 25 MB (SmolLM2) or 134 MB (Gemma 3) a chunk in a
 temporary folder.
 """
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""picture.py PAGE.md -o FILE.svg: draws the page's first table, of works and models with ratios as in "2043 / 291, 7.0x".
+"""picture.py PAGE.md -o FILE.svg: plots the page's first table, of works and models with ratios ("2043 / 291, 7.0x").
 
 A group of bars for each work, a bar for each model: how many times as fast as llama.cpp weft is. The file is for light
 and dark pages.

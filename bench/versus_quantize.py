@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""weft quantize beside llama.cpp's llama-quantize: what each type loses, how long packing takes and what memory.
+"""weft quantize compared with llama.cpp's llama-quantize: the error of each type, and the time and memory of packing.
 
-Runs in a Python with numpy and gguf, whose unpacking is the judge: versus_quantize.py --llama-quantize FILE. The model
-is of random weights: a few layers, whose values have longer tails than normal ones and columns of different size, and
-importances that differ by column. With --model it is a real one's first layers: its matrices unpacked to F32, those
-whose rows every type can hold. Errors are root mean squares, relative to the values'; with importances each square is
-weighed by its column's. Seconds are the processor's.
+Runs in a Python with numpy and gguf, whose unpacking is the reference: versus_quantize.py --llama-quantize FILE. The
+model has a few layers of random weights. Their values have longer tails than normal ones, columns of different size,
+and importances that differ by column. The option --model takes the first layers of a real model instead: its matrices
+unpacked to F32, as far as every type can hold their rows. Errors are root mean squares, relative to the values. With
+importances each square is weighted by its column's importance. Seconds are processor time.
 """
 import argparse
 import json

@@ -1,8 +1,9 @@
-"""versus.py serve: weft's server beside llama.cpp's, both loaded by `weft bench --serve`.
+"""versus.py serve: weft's server compared with llama.cpp's, both loaded by `weft bench --serve`.
 
-Both servers run with the same model, slots, cells and threads, and are loaded in turns with the same requests, of another
-seed in each round. A figure is the best of all rounds. llama.cpp's server is built once from the source package of
-llama-cpp-python into build/peer/server (about ten minutes on two cores); --peer-server names one that is there already.
+Both servers run with the same model, slots, cells and threads. They are loaded alternately with the same requests; each
+round has another seed. A figure is the best of all rounds. The server of llama.cpp is built once from the source
+package of llama-cpp-python into build/peer/server (about ten minutes on two cores). --peer-server names an existing
+one.
 """
 import argparse
 import json

@@ -1,7 +1,7 @@
-// A device of one's own: it computes a handful of ops with plain loops, beside the host, and takes its time.
-// Every op that it has is checked against the truth; then a graph runs half on it and half on the CPU.
+// A custom device: it computes a few ops with plain loops, concurrently with the host, and can be slowed
+// down. Each of its ops is checked against the reference. Then a graph runs half on it and half on the CPU.
 //
-//   backend [MILLISECONDS]   that each of its steps takes at least
+//   backend [MILLISECONDS]   minimum time of each of its steps
 #include <weft/backend.h>
 #include <weft/conformance.h>
 #include <weft/error.h>
@@ -58,7 +58,7 @@ struct Matrix {
   float* row(std::int64_t r) const { return data + (rows == 1 ? 0 : r) * columns; }  // One serves all.
 };
 
-/// Row r of a node's result, from the inputs in their order. What ops are stands in weft/graph/op.h.
+/// Row r of a node's result, from the inputs in their order. weft/graph/op.h defines the ops.
 void compute_row(const weft::Node& node, const std::vector<Matrix>& in, const Matrix& out, std::int64_t r) {
   const float* const x = in[0].row(r);
   float* const y = out.row(r);
@@ -120,7 +120,7 @@ class SlowPlan final : public weft::DevicePlan {
           bindings[v] != nullptr ? static_cast<SlowTensor*>(bindings[v])->data() : inside_[v].data();
       values.push_back({data, shape.rows(symbols), shape.columns()});
     }
-    // Beside the host, or in wait where there is no thread to be had.
+    // Concurrently with the host, or inside wait() where no thread can be started.
     step_ = std::async([this, values = std::move(values)] { run(values); });
   }
   void wait() override {
@@ -147,7 +147,7 @@ class SlowPlan final : public weft::DevicePlan {
   const std::shared_ptr<Counts> counts_;
   const std::chrono::milliseconds delay_;
   std::vector<std::vector<float>> inside_;  // By value.
-  std::future<void> step_;                  // Last: it ends before what it uses.
+  std::future<void> step_;                  // Last: it ends before the members that it uses.
 };
 
 class SlowDevice final : public weft::Device {
@@ -158,7 +158,8 @@ class SlowDevice final : public weft::Device {
 
   bool supports(const weft::Graph& graph, const weft::Node& node) const override {
     const weft::ValueInfo& out = graph.value(node.output);
-    if (out.shape.rank() == 0 || !out.shape.back().is_constant()) return false;  // Rows of so many columns.
+    if (out.shape.rank() == 0 || !out.shape.back().is_constant())
+      return false;  // Only rows with a fixed number of columns.
     for (const weft::ValueId input : node.inputs)
       if (graph.value(input).dtype != weft::DType::kF32) return false;
     const weft::ValueInfo& first = graph.value(node.inputs[0]);

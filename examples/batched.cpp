@@ -1,6 +1,6 @@
-// Several continuations of one prompt, written at the same time: the prompt is computed once and its cells
-// are shared, then each step computes the next token of all of them. (weft::Batcher does this, and more, by
-// itself.)
+// Several continuations of one prompt, generated at the same time. The prompt is computed once and its cells
+// are shared. Then each step computes the next token of all continuations. (weft::Batcher does this and
+// more.)
 //
 //   batched -m MODEL [CONTINUATIONS] [PROMPT] [TOKENS]
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Continuation {
   weft::Sampler sampler;
   weft::Detokenizer detokenizer;
   std::string text;
-  int item = 0;  // Of the batch: what it draws from.
+  int item = 0;  // Of the batch: whose logits it samples from.
   bool done = false;
 };
 
@@ -69,7 +69,7 @@ int main(int argc, char** argv) try {
   int n_steps = 1;  // The prompt's.
   int n_generated = 0;
   for (;; ++n_steps) {
-    // All draw from what the step left before the batch is made anew.
+    // All continuations sample from this step's logits before the batch is rebuilt.
     const weft::Batch drawn_from = std::exchange(batch, {});
     for (int i = 0; i < n; ++i) {
       Continuation& c = all[static_cast<std::size_t>(i)];

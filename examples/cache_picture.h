@@ -1,7 +1,7 @@
 #pragma once
-// A picture of the cache over time: who held how many cells at which moment. From below: the shared prompt,
-// the clients one upon another, each sequence in a colour of its own, and on top the rest: finished texts
-// that were kept, and the shared prompt's last page where clients have their copies of it.
+// A plot of the cache over time: the cells that each client holds at each moment. From the bottom up it has
+// the shared prompt and the clients, each sequence in its own colour. On top are the other cells: finished
+// sequences that were kept, and clients' copies of the shared prompt's last page.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -16,8 +16,8 @@ class CachePicture {
   };
   struct Moment {
     double seconds;
-    int n_used;                  // Cells in use, of everybody.
-    std::vector<Share> clients;  // What each holds for itself.
+    int n_used;                  // Cells in use, of all clients.
+    std::vector<Share> clients;  // Cells that only this client uses.
   };
 
   CachePicture(int n_cells, int n_shared) : n_cells_(n_cells), n_shared_(n_shared) {}

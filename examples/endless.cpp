@@ -1,5 +1,5 @@
-// Text without end in a small context: 256 cells, any number of tokens. When the cache is full the older half
-// of the text is forgotten and the rest moves up; nothing is computed again.
+// Endless generation in a small context: 256 cells, any number of tokens. When the cache is full, the older
+// half of the sequence is dropped and the rest moves up. Nothing is computed again.
 //
 //   endless -m MODEL [TOKENS]
 #include <cstdio>
@@ -12,7 +12,7 @@
 
 namespace {
 
-/// These texts fit into the cache: that they do not is an error.
+/// The sequences of this example fit into the cache, so a full cache is an error.
 void compute(weft::Context& context, const weft::Batch& batch) {
   if (context.decode(batch) != weft::DecodeStatus::kOk)
     throw weft::Error(weft::ErrorCode::kInvalidArgument, "the cache is full");
@@ -48,7 +48,7 @@ int main(int argc, char** argv) try {
     while (context.decode(batch) == weft::DecodeStatus::kCacheFull) {
       context.remove(kText, kKeep, kKeep + kForget);
       if (!context.shift(kText, kKeep + kForget, -1, -kForget))
-        return 1;  // Never: nobody shares these cells.
+        return 1;  // Never: no other sequence shares these cells.
       ++n_shifts;
     }
   }

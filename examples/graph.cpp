@@ -1,4 +1,4 @@
-// A net of one's own: a graph with a size that each step says, placed on the devices there are, compiled
+// A custom net: a graph with a size that each step sets, placed on the available devices. It is compiled
 // once, and run with other inputs, other sizes and another weight.
 #include <weft/error.h>
 #include <weft/graph.h>

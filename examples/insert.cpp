@@ -1,6 +1,5 @@
-// A gap opened in the middle of a text and filled: what stands behind the gap keeps its place in the cache
-// and is only told its new position. Then a question is put behind it all, and the model answers with the new
-// part in view.
+// Inserts a sentence in the middle of a sequence. Cells after the gap stay in the cache and only get new
+// positions. Then a question is appended, and the response uses the inserted sentence.
 //
 //   insert -m MODEL
 #include <algorithm>
@@ -13,7 +12,7 @@
 
 namespace {
 
-/// These texts fit into the cache: that they do not is an error.
+/// The sequences of this example fit into the cache, so a full cache is an error.
 void compute(weft::Context& context, const weft::Batch& batch) {
   if (context.decode(batch) != weft::DecodeStatus::kOk)
     throw weft::Error(weft::ErrorCode::kInvalidArgument, "the cache is full");
@@ -40,7 +39,7 @@ int main(int argc, char** argv) try {
   const auto gap = static_cast<weft::Pos>(before.size());
   std::printf("%d tokens in the cache\n", context.next_pos(kText));
 
-  // Room for the new sentence: everything behind the gap moves to later positions.
+  // Room for the new sentence: all cells after the gap move to later positions.
   const auto inserted = tokenizer.encode("The dog is called Bruno. ", {.add_special = false});
   if (!context.shift(kText, gap, -1, static_cast<weft::Pos>(inserted.size()))) return 1;
   batch.clear();

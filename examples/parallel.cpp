@@ -1,7 +1,6 @@
-// A server's day: clients ask one question after another, all with the same system prompt, and the batcher
-// serves them together. The system prompt is computed once; a client whose answer is complete asks the next
-// question at once (continuous batching), or, with --no-cb, waits until all answers of the round are
-// complete.
+// Many clients ask one question after another, all with the same system prompt, and the batcher serves them
+// together. The system prompt is computed once. A client with a complete response asks the next question at
+// once (continuous batching). With --no-cb it waits until all responses of the round are complete.
 //
 //   parallel -m MODEL [-np CLIENTS] [-ns SEQUENCES] [-n TOKENS] [--no-cb] [--system FILE] [--draw [FILE.svg]]
 //   ...
@@ -120,7 +119,7 @@ Options parse(int argc, char** argv) {
   return o;
 }
 
-/// The system prompt, and what is asked behind it.
+/// The system prompt, and the questions after it.
 struct Prompts {
   std::vector<weft::Token> system;
   std::vector<std::vector<weft::Token>> own;
@@ -238,7 +237,7 @@ class Day {
   double cpu_seconds_ = 0.0;
 };
 
-/// The beginning of a text, in one line.
+/// The start of a string, in one line.
 std::string in_a_line(std::string_view text) {
   std::string line;
   for (const char c : text.substr(0, 60)) line += static_cast<unsigned char>(c) < ' ' || c == 127 ? ' ' : c;

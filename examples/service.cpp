@@ -1,4 +1,4 @@
-// One model, many threads: each asks a service and reads its own answer.
+// One model, many threads: each submits a request to a service and reads its own response.
 //
 //   service -m MODEL [TOKENS]
 #include "weft/service.h"

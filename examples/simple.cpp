@@ -1,4 +1,4 @@
-// Prompt in, text out.
+// Prompt in, completion out.
 //
 //   simple -m MODEL [PROMPT] [TOKENS]
 #include <cstdio>

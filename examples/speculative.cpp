@@ -1,6 +1,6 @@
-// Speculation: the same prompts without it, with what the text itself suggests, and, with -md, with a small
-// model that writes ahead; as one chain of tokens, or as a tree of the likely ways to go on. The texts are
-// the same, token by token; only the time differs.
+// Speculative decoding of the same prompts: without drafts, with drafts from the sequence itself, and with
+// -md from a small draft model. Drafts are a chain of tokens, or a tree of likely continuations. The
+// completions are the same, token by token; only the time differs.
 //
 //   speculative -m MODEL [-md DRAFT] [-n TOKENS] [-np AT_A_TIME] [-t THREADS] [-r ROUNDS] [PROMPT...]
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Result {
   weft::BatcherStats stats;
 };
 
-/// All prompts through one batcher. Greedy: what is most probable is most often guessed.
+/// All prompts through one batcher. Greedy, as the most probable token is the easiest to draft.
 Result serve(weft::Context& context, const weft::BatcherParams& params, const Texts& prompts, int n_tokens) {
   Result result;
   result.texts.resize(prompts.size());

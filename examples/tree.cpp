@@ -1,7 +1,7 @@
-// A tree of continuations: from the prompt on, every text is followed by its two most probable tokens. All
-// texts of a depth are one step; they share the cache of what they have in common. Then the whole tree goes
-// through the model once more, in one step: each of its tokens is computed once, for all texts that have it,
-// as a draft of many branches is verified.
+// A tree of continuations: from the prompt on, every sequence is continued with its two most probable tokens.
+// All sequences of a depth are one step, and share the cells of their common prefix. Then one step computes
+// the whole tree again, as a draft with many branches is verified. It computes each token once, for all
+// sequences that contain it.
 //
 //   tree -m MODEL [PROMPT]
 #include <algorithm>
@@ -22,9 +22,9 @@ constexpr weft::SeqId kLeaves = 1 << kDepth;
 struct Node {
   weft::Token token;
   int parent;                          // -1: the prompt.
-  double logprob;                      // Of the text up to here.
-  weft::SeqId seq;                     // The sequence that reads it first.
-  std::vector<weft::SeqId> seqs = {};  // All that have it.
+  double logprob;                      // Of the sequence up to this node.
+  weft::SeqId seq;                     // The sequence that computes it first.
+  std::vector<weft::SeqId> seqs = {};  // All sequences that contain it.
 };
 
 /// The two most probable tokens, with the logarithms of their probabilities.
@@ -39,7 +39,7 @@ std::vector<std::pair<weft::Token, double>> best_two(std::span<const float> logi
   return {{ids[0], at(ids[0]) - top - std::log(sum)}, {ids[1], at(ids[1]) - top - std::log(sum)}};
 }
 
-/// These texts fit into the cache: that they do not is an error.
+/// The sequences of this example fit into the cache, so a full cache is an error.
 void compute(weft::Context& context, const weft::Batch& batch) {
   if (context.decode(batch) != weft::DecodeStatus::kOk)
     throw weft::Error(weft::ErrorCode::kInvalidArgument, "the cache is full");
@@ -59,7 +59,7 @@ int main(int argc, char** argv) try {
   batch.add(prompt, 0);
   compute(context, batch);
 
-  // Depth by depth: the first child goes on in its parent's sequence, the second in a copy (no bytes move).
+  // Depth by depth: the first child continues its parent's sequence, the second a copy (no bytes move).
   std::vector<Node> nodes;
   std::vector<int> leaves = {-1};
   std::vector<int> items = {batch.size() - 1};
@@ -91,7 +91,7 @@ int main(int argc, char** argv) try {
   for (const int item : items) grown.emplace_back(context.logits(item).begin(), context.logits(item).end());
   const int cells = context.cells_used();
 
-  // The whole tree at once: a leaf is a sequence, and each token belongs to all leaves behind it.
+  // The whole tree at once: a leaf is a sequence, and each token belongs to all leaves below it.
   for (const int leaf : leaves)
     for (int n = leaf; n >= 0; n = nodes[static_cast<std::size_t>(n)].parent)
       nodes[static_cast<std::size_t>(n)].seqs.push_back(nodes[static_cast<std::size_t>(leaf)].seq);

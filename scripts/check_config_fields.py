@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What becomes of each field of each class's configuration: usage check_config_fields.py BUILD [NAME...]
 
-Of each golden model whose class the program BUILD/weft converts, every field of the configuration gets another value.
-Where transformers' logits (of encoders, the mean of their rows) change by that, the folder is converted, and weft must
-compute them, or refuse the folder, or the file. What differs without a word is told, and is an error. BUILD is a folder
-of a build with weft and weft_c. Takes about ten seconds for each model. Needs what make_convert_data.py needs.
+For each golden model whose class the program BUILD/weft converts, every field of the configuration gets another value.
+If that changes transformers' logits (for encoders, the mean of their rows), the folder is converted. Then weft must
+compute the same logits, or refuse the folder or the file. A silent difference is reported and is an error. BUILD is a
+folder of a build with weft and weft_c. Takes about ten seconds for each model. Needs the packages of
+make_convert_data.py.
 """
 import argparse
 import copy
@@ -25,7 +26,7 @@ import make_golden_families as golden
 
 N_CTX, TOLERANCE, NO_EFFECT = 64, 3e-3, 1e-4
 MASKED = 1e30  # Logits of tokens that are never to be chosen lie far below.
-# Sizes and ids, which the golden models vary among themselves, and what has to do with training or output alone.
+# Sizes and ids, which differ between the golden models, and fields for training or output alone.
 SKIPPED = set("""vocab_size hidden_size intermediate_size num_hidden_layers moe_intermediate_size num_local_experts
 num_experts n_routed_experts moe_num_experts ffn_hidden_size vocab_size_per_layer_input tie_word_embeddings
 pad_token_id bos_token_id eos_token_id sep_token_id cls_token_id decoder_start_token_id image_token_id use_cache dtype
@@ -146,7 +147,7 @@ def rope_values(config, rope):
 
 
 def other_values(name, value, config):
-    """Values that differ from the field's; the first that makes a difference counts, of lists and texts each does."""
+    """Other values for a field. The first that makes a difference counts; for lists and strings each is tried."""
     if name in ("rope_parameters", "rope_scaling"):
         yield from rope_values(config, value or {"rope_theta": 10000.0})
     elif isinstance(value, bool):
@@ -217,7 +218,7 @@ def difference(found, wanted):
 
 
 def make(kind, of, config):
-    """The model and what it computes; nothing where the class refuses the configuration."""
+    """The model and its reference output; None where the class refuses the configuration."""
     changed = copy.copy(of)
     changed.config = config
     try:

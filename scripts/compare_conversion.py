@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""compare_conversion.py --converter FILE [--weft WEFT] [FOLDER...]: weft convert beside llama.cpp's convert_hf_to_gguf.py.
+"""compare_conversion.py --converter FILE [--weft WEFT] [FOLDER...]: compares weft convert with convert_hf_to_gguf.py.
 
-Each folder (without any: those of tests/data/convert) is converted by both to F16, and the two files are compared: tensors
-by name, shape, type and bytes, metadata key by key. What differs is told; tensors that differ, but for sums that the
-converter rounds to F16, and keys that are not in EXPECTED are an error. Runs in a Python that has what the converter
-needs; with -O it takes some folders that it asserts to be larger.
+Both convert each folder to F16 (default: the folders of tests/data/convert), and the two files are compared: tensors by
+name, shape, type and bytes, metadata key by key. Differences are printed. Different tensors are an error, except sums
+that the converter rounds to F16; so are different keys that are not in EXPECTED. FILE is llama.cpp's script. Runs in a
+Python with the converter's packages. With -O it takes some folders that its assertions refuse as too small.
 
-The converter knows vocabularies by sums over texts that they split, which tiny ones do not have, and asks some families
-for SentencePiece's file, which the folders have in tokenizer.json's form. It is told that pieces are split the usual way
-there and reads tokenizer.json, so tokens, their kinds and merges are compared, and the names of these two are not.
+The converter identifies vocabularies by hashes of split strings, which tiny vocabularies do not match. For some
+families it needs SentencePiece's file, which the folders have in tokenizer.json's form. So this script sets the usual
+split and makes it read tokenizer.json. Tokens, their kinds and merges are compared, but not the names of the vocabulary
+and the split.
 """
 import argparse
 import contextlib

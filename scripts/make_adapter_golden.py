@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/data/adapters: LoRA adapters and a control vector for tests/data/golden/llama, and the logits of the model
-with their matrices merged in: W + scale * alpha / rank * B A, computed in float64 after every position.
+"""Makes tests/data/adapters: LoRA adapters and a control vector for tests/data/golden/llama, and the model's logits.
+Adapters are merged into its matrices: W + scale * alpha / rank * B A, computed in float64 after every position.
 
 one.gguf     all matrices of all layers and the head, rank 5, F32; attn_v has rank 2
-two.gguf     attn_q and attn_v, rank 8, F16, as most people train them
+two.gguf     attn_q and attn_v, rank 8, F16, the most common choice
 control.gguf directions for layers 1 and 2
 logits_NAME.f32 holds float32 logits; `both` is 0.5 * one - 1.5 * two, `control` is 2 * control.
 

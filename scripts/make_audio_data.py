@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes tests/data/audio: tiny audio models (mmproj files as llama.cpp's converter writes them) with random weights, and
-what transformers makes of a sound with them.
+"""Makes tests/data/audio: tiny audio models (mmproj files as llama.cpp's converter writes them) with random weights,
+and the outputs of transformers for an audio file.
 
-FAMILY/mmproj.gguf, rows.f32 (what the text model reads of sound.wav, which is longer than one part); mels.f32, the
-spectrogram of its first part (frames by mels); sound.wav; text.gguf, a Llama of one layer that reads voxtral's rows, with
-the vocabulary of the golden one. Needs the packages gguf, numpy, torch and transformers.
+sound.wav is the audio, longer than one part. FAMILY/mmproj.gguf is a model, and rows.f32 its rows for the language
+model. mels.f32 is the spectrogram of the first part (frames by mels). The file text.gguf is a Llama of one layer that
+takes voxtral's rows, with the vocabulary of the golden one. Needs the packages gguf, numpy, torch and transformers.
 """
 import re
 import wave
@@ -135,7 +135,7 @@ def qwen2a(parts):
 
 
 class Ultravox(torch.nn.Module):
-    """What Ultravox 0.5 has behind Whisper's encoder: transformers has no class of it."""
+    """The part of Ultravox 0.5 after Whisper's encoder, which has no class in transformers."""
 
     def __init__(self, stacked, inner, n_embd):
         super().__init__()
@@ -150,9 +150,9 @@ class Ultravox(torch.nn.Module):
 
 
 def ultravox(parts):
-    """Whisper's encoder by transformers, its layers with a mask that hides what is behind the sound."""
+    """Whisper's encoder by transformers, with a mask in its layers that hides positions after the end of the audio."""
     torch.manual_seed(32)
-    stacked = 5  # Which 48 is no multiple of.
+    stacked = 5  # 48 is not a multiple of it.
     config = transformers.WhisperConfig(d_model=WIDTH, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=4 * WIDTH,
                                         attn_implementation="eager", **AUDIO)
     encoder = transformers.models.whisper.modeling_whisper.WhisperEncoder(config).eval()
@@ -179,7 +179,7 @@ def ultravox(parts):
 
 
 def text_model():
-    """Of the golden Llama's tensors and keys, half as wide."""
+    """Made from the golden Llama's tensors and keys, half as wide."""
     golden = GGUFReader(TARGET.parent / "golden/llama/model.gguf")
     writer = GGUFWriter(TARGET / "text.gguf", "llama")
     sizes = {"llama.block_count": 1, "llama.embedding_length": 64, "llama.attention.head_count": 2,

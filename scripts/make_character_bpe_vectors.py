@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/character-bpe and word-bpe, .gguf and .json: BPE on characters as Gemma 4's, and on words in
-lower case as that of Jina's Chinese embeddings, by the tokenizers package.
+"""Makes tests/data/tokenizers/character-bpe and word-bpe, .gguf and .json, by the tokenizers package. One is BPE on
+characters like Gemma 4's, the other on words in lower case like the BPE of Jina's Chinese embeddings.
 
-With a number, tries so many random texts with these vocabularies and weft instead: usage
-make_character_bpe_vectors.py [COUNT WEFT [SEED]], where WEFT is the program. Needs the packages tokenizers and gguf.
+With a number, compares COUNT random strings with these vocabularies in weft: make_character_bpe_vectors.py [COUNT WEFT
+[SEED]], where WEFT is the program. Needs the packages tokenizers and gguf.
 """
 import json
 import random
@@ -22,7 +22,7 @@ BYTES = [f"<0x{b:02X}>" for b in range(256)]
 
 
 def without_special(tokenizer: Tokenizer, **changes) -> Tokenizer:
-    """The trained one knows special tokens in texts; the model alone does not."""
+    """The trained tokenizer finds special tokens in strings; the model alone does not."""
     return Tokenizer.from_str(json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []} | changes))
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Renders the chat templates of tests/data/chat/templates with Jinja2 from messages that were made ready by hand, and
-writes prompts.json: what weft must make of the request beside them. Needs jinja2 3.1 (pip install jinja2). Run it after
-changing a template or a case; with --check it only says whether the file is current."""
+"""Renders the chat templates of tests/data/chat/templates with Jinja2 from messages that were prepared by hand, and
+writes prompts.json: the prompts that weft must make from the request below. Needs jinja2 3.1 (pip install jinja2). Run
+it after changing a template or a case. --check only says whether the file is current."""
 import argparse
 import json
 import pathlib
@@ -28,7 +28,7 @@ def result(id, content, **more):
     return message("tool", content, tool_call_id=id, **more)
 
 
-# What a client sends: two instructions, two questions in a row, two calls beside a text, an answer.
+# A client's request: two instructions, two questions in a row, two calls with content, a response.
 REQUEST = [
     message("developer", "Be brief."),
     message("system", [{"type": "text", "text": "Use"}, {"type": "text", "text": "tools."}]),

@@ -2,7 +2,7 @@
 """Small files of tasks for 'weft perplexity --hellaswag, --winogrande, --multiple-choice', in llama.cpp's forms.
 
 Writes hellaswag.txt, winogrande.csv and multiple_choice.bin into the folder given (tests/data/tasks). The tasks are
-written here; of a story or question the wrong endings are those of others.
+defined here. The wrong endings of a story or question are the endings of others.
 """
 
 import random

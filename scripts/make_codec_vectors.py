@@ -2,8 +2,8 @@
 """Makes tests/data/codec/: what the Python package gguf (GGUF's own) unpacks from random blocks, and
 packs from random values, for every tensor type of weft.
 
-  TYPE.unpack  random blocks, with ordinary, denormal, largest, negative and zero scales; and their values
-  TYPE.pack    random values, where the package can pack the type; and their blocks
+  TYPE.unpack  random blocks, with ordinary, denormal, largest, negative and zero scales, and their values
+  TYPE.pack    random values and their blocks, where the package can pack the type
 
 A file is: number of elements and number of packed bytes (u32 each), the packed bytes, the float32 values.
 

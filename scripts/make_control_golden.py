@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tests/data/control: for families whose layers are no plain ones, a control vector behind each layer but the first
-(NAME.gguf), and the logits (NAME.f32, float32) that transformers computes of the golden model where a hook adds it to what
-the layer gives. Of Gemma 3n that are several forms of each row, all of which get it. Needs what make_golden_families.py
-needs.
+"""Makes tests/data/control for families with special layers: a control vector after each layer but the first
+(NAME.gguf), and logits (NAME.f32, float32). The logits of the golden model are computed by transformers; a hook adds
+the vector to each layer's output. In Gemma 3n that output has several forms of each row, and all of them get it. Needs
+the packages of make_golden_families.py.
 """
 import json
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Makes tests/data/convert/NAME from golden models: usage make_convert_data.py [--check WEFT] [--out FOLDER] [NAME...]
 
-Each is the folder that transformers saves of the model of make_golden_families.py, with the weights in F16, and the
-vocabulary of the golden models as a tokenizer.json. What weft makes of it must be the golden model. Without names those
-that are kept are made. Needs what make_golden_families.py needs, and that beside it.
+Each is the folder that transformers saves for the model of make_golden_families.py, with the weights in F16, and the
+vocabulary of the golden models as a tokenizer.json. The conversion by weft must give the golden model. Without names it
+makes the folders that are kept. Needs the packages of make_golden_families.py, and that script next to it.
 
---check makes the folders of all golden models whose class the program WEFT converts (decoders, encoders with what
-sentence-transformers lays around them, and those that write about a source), in a folder that is deleted again, converts
-them and compares metadata and tensors with the golden models. What differs is told, and is an error.
+--check makes the folders of all golden models whose class the program WEFT converts, in a temporary folder. These are
+decoders, encoders with the modules of sentence-transformers, and models with an encoder and a decoder. It converts the
+folders and compares metadata and tensors with the golden models. Differences are reported and are an error.
 """
 import argparse
 import json
@@ -81,7 +81,7 @@ def write_modules(encoder, model, target):
         (folder / "config.json").write_text(json.dumps(
             {"in_features": width, "out_features": out, "bias": False,
              "activation_function": "torch.nn.modules.linear.Identity"}) + "\n")
-        # As make_golden_encoders.py draws it, behind the model.
+        # As make_golden_encoders.py draws it, after the model.
         save_file({"linear.weight": (0.1 * torch.randn(out, width)).half()}, folder / "model.safetensors")
         width = out
     (target / "modules.json").write_text(json.dumps(
@@ -147,7 +147,7 @@ def differences(name, made, golden_model):
 
 
 def cases():
-    """Of each golden model that transformers made: its name, its class and its file."""
+    """The name, class and file of each golden model that transformers made."""
     for name, family in golden.FAMILIES.items():
         if family.source.__name__ == "transformers" and name not in OF_OTHER_CLASSES:
             yield name, family.model + family.head, golden.GOLDEN / name

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes src/backend/vulkan/shaders/compiled: the shader of cooperative matrices as SPIR-V, and the checksums of all that
-it is made of (as sha256sum -c reads them). The build compiles it itself where it can; older compilers do not know the
-extension and get this file, as long as the checksums are right.
+"""Makes src/backend/vulkan/shaders/compiled: the shader of cooperative matrices as SPIR-V, and the checksums of all
+that it is made of (as sha256sum -c reads them). The build compiles it itself where it can; older compilers do not know
+the extension and get this file, as long as the checksums are right.
 
 Needs: glslangValidator 15 or newer, as in Debian 13. The files are committed.
 
@@ -20,7 +20,7 @@ NAME = "matmul_cooperative"
 
 
 def sources(file: Path, known: list[Path]) -> list[Path]:
-    """A shader and what it includes, each once."""
+    """A shader and its includes, each once."""
     if file not in known:
         known.append(file)
         for include in re.findall(r'^#include "(.+)"', file.read_text(), re.MULTILINE):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """make_docs.py BUILD FOLDER: the reference of weft, from its headers and docstrings: FOLDER/index.html leads to it.
 
-C and C++ by Doxygen, Python by pdoc, of a wheel around the library that BUILD has. Fails where Doxygen finds a mistake
-in the C headers, or something in them that is not documented, but for fields and constants whose names say it."""
+Doxygen documents C and C++; pdoc documents Python, from a wheel with BUILD's library. Fails where Doxygen finds a
+mistake in the C headers or an undocumented item in them, except fields and constants with self-explanatory names."""
 import re
 import subprocess
 import sys

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes docs/families.md, the table of families: make_family_table.py [--check]
 
-Rows are those of src/model/families.inc; what each was checked against is what the scripts of the golden models say. With
---check the file is compared, and half of the families must have fewer than 120 lines. Needs Python alone.
+The rows come from src/model/families.inc, and each reference from the scripts that make the golden models. The option
+--check compares the file instead, and requires a median below 120 lines per family. Needs only Python.
 """
 import argparse
 import ast
@@ -17,20 +17,24 @@ FAMILIES = ROOT / "src/model/families"
 MOST_LINES = 120
 OWN = "own reference"
 KINDS = {"Decoder": "decoder", "Encoder": "encoder", "EncoderDecoder": "encoder and decoder"}
-# Of models that make_golden_data.py takes from elsewhere: their classes in transformers.
+# Classes in transformers of the models that make_golden_data.py takes from other places.
 OTHERS = {"llama": ["LlamaForCausalLM"], "qwen2": ["Qwen2ForCausalLM"], "qwen3": ["Qwen3ForCausalLM"],
           "qwen3moe": ["Qwen3MoeForCausalLM"], "gemma3": ["Gemma3ForCausalLM"], "phi3": ["Phi3ForCausalLM"],
           "gpt2": ["GPT2LMHeadModel"], "mamba": ["MambaForCausalLM"], "mamba2": ["Mamba2ForCausalLM"],
           "lfm2": ["Lfm2ForCausalLM"]}
 HEAD = """# Families of models
 
-Each is a row of `src/model/families.inc`. Lines are those of its file, which related families share. Each is held
-against what stands beside it, on tiny models with random weights: logits (of encoders, vectors) with an NMSE of at most
-1e-6. Most are classes of transformers, a few with the tensors of a family that is the same but for names. What
-transformers has no class of has a reference of our own, in `scripts/own_references.py`, `scripts/rwkv_reference.py` and
-`scripts/own_encoders.py`. `weft convert` takes folders of the classes under "converted from"; it refuses those of classes
-that stand there behind "not", whose models come as GGUF files from elsewhere. `scripts/make_family_table.py` writes this
-page.
+Each family is a row of `src/model/families.inc`. "Lines" counts the lines of its file, which related families share.
+
+Every family is checked with tiny models with random weights against the reference in the column "checked against".
+Logits, or vectors for encoders, must agree with an NMSE of at most 1e-6. Most references are classes of transformers. A
+few families use the class of another family that differs only in tensor names. Families without a class in transformers
+have an own reference, in `scripts/own_references.py`, `scripts/rwkv_reference.py` or `scripts/own_encoders.py`.
+
+`weft convert` takes folders of the classes under "converted from". It refuses the classes listed there after "not".
+GGUF files of these models come from other converters.
+
+`scripts/make_family_table.py` writes this page.
 
 """
 
@@ -40,7 +44,7 @@ def constants():
 
 
 def definitions():
-    """Of each constant its architecture, its file and its kind."""
+    """Maps each constant to its architecture, file and kind."""
     found = {}
     for path in FAMILIES.glob("*.cpp"):
         for name, rest in re.findall(r"^const Family (k\w+) = \{(.*?)\};", path.read_text(), re.M | re.S):
@@ -51,7 +55,7 @@ def definitions():
 
 
 def truths(script, function, suffix):
-    """Of each architecture what the golden models of a script are made by."""
+    """Maps each architecture to the references of its golden models in a script."""
     result = {}
     for call in ast.walk(ast.parse((ROOT / "scripts" / script).read_text())):
         if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != function or len(call.args) < 2:
@@ -64,7 +68,7 @@ def truths(script, function, suffix):
 
 
 def converted():
-    """Of each architecture the classes that weft convert takes, and those that it knows and does not take."""
+    """Maps each architecture to the classes that weft convert takes, and to the known classes that it refuses."""
     tables = []
     text = (ROOT / "src/convert/family.cpp").read_text()
     for table in ("Family kFamilies", "NotConverted kNotConverted"):
@@ -74,7 +78,7 @@ def converted():
             found.setdefault(architecture, []).append(name)
         tables.append(found)
     taken, others = tables
-    # With experts its name has an end of its own (kMoeByExperts).
+    # With experts the name has a suffix (kMoeByExperts).
     taken["nemotron_h_moe"] = taken["nemotron_h"]
     return taken, others
 
@@ -107,7 +111,7 @@ def table():
                     f"[{path.name}](../src/model/families/{path.name}) | {lines[-1]} |")
     median = statistics.median(lines)
     if median >= MOST_LINES:
-        raise SystemExit(f"half of the families have {median:.0f} lines or more, at most {MOST_LINES - 1} are wanted")
+        raise SystemExit(f"the median family has {median:.0f} lines, the limit is {MOST_LINES - 1}")
     summary = f"{len(rows)} families, of {min(lines)} to {max(lines)} lines; the median is {median:.0f}.\n\n"
     return HEAD + summary + "| family | kind | checked against | converted from | file | lines |\n|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
 
@@ -119,7 +123,7 @@ def main():
     if not parser.parse_args().check:
         TABLE.write_text(wanted)
     elif not TABLE.exists() or TABLE.read_text() != wanted:
-        sys.exit(f"{TABLE} is not what the families are: run scripts/make_family_table.py")
+        sys.exit(f"{TABLE} is out of date: run scripts/make_family_table.py")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Makes tests/data/golden_encoders/NAME for families of encoders: usage make_golden_encoders.py [NAME...]
 
-Each is a tiny model with seeded random weights (every value fits F16; vectors are stored as F32), texts of several
-lengths, and what transformers computes of each alone in float32: the hidden states of all tokens, the vectors pooled as
-the model's file says, and the scores of those with a classifier. Tensors and metadata have the names that GGUF files of
-the family have. The vocabulary is that of tests/data/golden/mamba. Needs the packages gguf, numpy, torch and
-transformers. Without names all are made.
+Each has a tiny model with seeded random weights (every value fits F16; vectors are stored as F32) and strings of
+several lengths. The library transformers computes each string alone in float32: the hidden states of all tokens, the
+vectors pooled as the model's file says, and the scores of models with a classifier. Tensors and metadata have the names
+that GGUF files of the family have. The vocabulary is the one of tests/data/golden/mamba. Needs the packages gguf,
+numpy, torch and transformers. Without names all are made.
 """
 import json
 import re
@@ -63,8 +63,9 @@ T5_META = {"attention.relative_buckets_count": 32, "attention.key_length": 24, "
 
 
 class Encoder:
-    """A model: its architecture in GGUF, its class in transformers, what its configuration adds to SIZES, its metadata
-    beside what all share, names of tensors, and the prefixes of layers and of the encoder within a classifier."""
+    """A model: its architecture in GGUF, its class in transformers, and its configuration on top of SIZES. It also has
+    its metadata on top of the common ones, names of tensors, and the prefixes of layers and of the encoder within a
+    classifier."""
 
     def __init__(self, arch, model, config=None, meta=None, layer=BERT, whole=BERT_WHOLE, layers="encoder.layer.",
                  inner="", pooling=PoolingType.MEAN, positions=0, offset=0.0, types=False, dense=(), source=transformers,
@@ -242,7 +243,8 @@ def write(encoder, target, name):
             if second >= 0:
                 inputs["token_type_ids"] = torch.tensor([[int(i >= second) for i in range(len(ids))]])
             out = model(**inputs, output_hidden_states=True)
-            # The last of the hidden states is in front of a last norm in some models, so classifiers' encoders are asked.
+            # The last of the hidden states is in front of a last norm in some models, so classifiers' encoders are
+            # asked.
             encode = getattr(model, encoder.inner.rstrip("."), model) if encoder.inner else model
             state = encode(**inputs).last_hidden_state[0].numpy()
             vector = pooled(state, encoder.pooling)

@@ -3,7 +3,7 @@
 
 Each is a tiny model with seeded random weights (every value fits F16; vectors are stored as F32) and the logits that
 transformers computes with it in float32, after every position. Tensors and metadata have the names that GGUF files of
-the family have. The vocabulary is that of tests/data/golden/mamba. Needs the packages gguf, numpy, torch and
+the family have. The vocabulary is the one of tests/data/golden/mamba. Needs the packages gguf, numpy, torch and
 transformers. Without names all families are made.
 """
 import json
@@ -45,7 +45,7 @@ LATENT = {"attention.head_count_kv": 1, "attention.key_length": 40, "attention.v
 SIZES = dict(pad_token_id=0, vocab_size=N_VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=N_CTX)
 
-# Of delta nets beside attention.
+# For delta nets, in addition to attention.
 DELTA_LAYER = {"post_attention_layernorm": "post_attention_norm", "linear_attn.in_proj_qkvz": "attn_qkvz",
                "linear_attn.in_proj_ba": "ssm_ba", "linear_attn.in_proj_qkv": "attn_qkv",
                "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta",
@@ -118,8 +118,8 @@ GEMMA4_LAYER = {"post_attention_layernorm": "post_attention_norm", "pre_feedforw
 
 
 class Family:
-    """A family: its architecture in GGUF, its class in transformers, what its configuration adds to SIZES, its
-    metadata beside what all share, names of tensors beside LAYER and WHOLE, and what becomes of tensors on the way."""
+    """A family: its architecture in GGUF, its class in transformers, and its configuration on top of SIZES. It also has
+    its metadata on top of the common ones, names of tensors in addition to LAYER and WHOLE, and changes of tensors."""
 
     def __init__(self, arch, model, config=None, meta=None, layer=None, whole=None, change=None, prefix="model.layers.",
                  permute=False, offset=0.0, seed=2026, learned=None, alibi=False, kind=None,
@@ -145,7 +145,7 @@ def interleave(data, n_heads):
 
 
 def split_experts(name, data, config):
-    """Gate and up of experts stand in one tensor in transformers."""
+    """transformers has gate and up of experts in one tensor."""
     if name.endswith("ffn_gate_up_exps.weight"):
         half = data.shape[1] // 2
         return [(name.replace("gate_up", "gate"), data[:, :half]), (name.replace("gate_up", "up"), data[:, half:])]
@@ -153,7 +153,7 @@ def split_experts(name, data, config):
 
 
 def fused_qkv_by_heads(name, data, config):
-    """Q, K and V that stand head by head, one behind the other."""
+    """Q, K and V of each head, head after head."""
     if ".attn_qkv." not in name:
         return [(name, data)]
     n = config.num_attention_heads
@@ -715,7 +715,7 @@ FAMILIES = {
                             "model.per_layer_model_projection": "per_layer_model_proj",
                             "model.per_layer_projection_norm": "per_layer_proj_norm"},
                      change=lambda name, data, c: part_of_rope(name, 16, 4) + [(name, data)], kind="Gemma4TextConfig"),
-    # Of a text alone, positions of time, lines and columns are the same: these are Qwen2 and Qwen3.
+    # Without images, positions of time, lines and columns are the same: these are Qwen2 and Qwen3.
     "mellum": Family("mellum", "Mellum",
                      dict(head_dim=16, num_hidden_layers=4, num_local_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
                           sliding_window=8, layer_types=["sliding_attention"] * 3 + ["full_attention"],
@@ -926,7 +926,7 @@ def plamo2(name, data, config):
 
 
 def halved_outputs(name, data, config):
-    """What layers add to rows that were halved behind those before."""
+    """The outputs that layers add to rows, halved as often as the rows were before."""
     layer = re.match(r"blk\.(\d+)\.(time_mix_output|channel_mix_value)", name)
     return [(name, data / 2 ** (int(layer[1]) // config.n_per_halving) if layer else data)]
 
@@ -961,7 +961,7 @@ def llama3_factors(name, config):
 
 
 def stacked_experts(name, data, n_experts):
-    """Experts one below the other; what goes down lies as what goes up does."""
+    """Experts concatenated by rows; the down projection has the layout of the up projection."""
     if name.endswith("_exps.weight"):
         data = data.reshape(n_experts, -1, data.shape[-1])
         if "down" in name:
@@ -980,7 +980,7 @@ def kimi_linear(name, data, config):
 
 
 def scan_tensors(name, data):
-    """What recurrent layers have beside matrices: decays are stored, not their logarithms."""
+    """Tensors of recurrent layers that are not matrices: decays are stored, not their logarithms."""
     if "ssm_conv1d.weight" in name:
         data = data.squeeze(1)
     if name.endswith("ssm_a.weight"):
@@ -989,7 +989,7 @@ def scan_tensors(name, data):
 
 
 def scan_heads(name, data, groups):
-    """Of Mamba-2, whose heads have one number of each kind."""
+    """For Mamba-2, whose heads have one number of each kind."""
     name, data = scan_tensors(name, data)
     if re.search(r"ssm_[ad]$", name):
         data = data.reshape(-1, 1)
@@ -999,7 +999,7 @@ def scan_heads(name, data, groups):
 
 
 def granite_hybrid(name, data, config):
-    """What all rows go through is dense where there are no experts."""
+    """Without experts, the shared expert is a dense feed-forward part."""
     name, data = scan_heads(name, data, config.mamba_n_groups)
     if "ffn_gate_up_shexp" in name:
         half = data.shape[0] // 2
@@ -1060,7 +1060,7 @@ def tiled_delta_net(name, data, config):
 
 
 def fused_qkv_by_groups(name, data, config):
-    """Q, K and V of each group of heads that shares a K and a V, group behind group."""
+    """Q, K and V of each group of heads with the same K and V, group after group."""
     if ".attn_qkv." not in name:
         return [(name, data)]
     groups, heads = config.num_kv_heads, config.num_attention_heads // config.num_kv_heads

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes tests/data/golden_sources/NAME for families that write about a source: usage make_golden_sources.py [NAME...]
+"""Makes tests/data/golden_sources/NAME for models with an encoder and a decoder: make_golden_sources.py [NAME...]
 
-Each is a tiny model with seeded random weights (every value fits F16; vectors are stored as F32), sources and the texts
-about them, and the logits that transformers computes of each text in float32, after every fifth token. Tensors and
-metadata have the names that GGUF files of the family have. The vocabulary is that of tests/data/golden/mamba. Needs the
-packages gguf, numpy, torch and transformers. Without names all are made.
+Each has a tiny model with seeded random weights (every value fits F16; vectors are stored as F32), encoder inputs, and
+sequences for them. The library transformers computes the logits of each sequence in float32, after every fifth token.
+Tensors and metadata have the names that GGUF files of the family have. The vocabulary is the one of
+tests/data/golden/mamba. Needs the packages gguf, numpy, torch and transformers. Without names all are made.
 """
 import json
 import re
@@ -18,7 +18,7 @@ from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 ROOT = Path(__file__).parent.parent / "tests/data"
 N_VOCAB = 512
-# Distances behind which buckets are the same, and pages of a cache, are both exceeded.
+# Sequences exceed the distance of the last bucket, and the size of a page of the cache.
 SOURCES, TEXTS = [70, 5, 140, 1], [12, 150, 40, 3]
 EVERY = 5
 
@@ -34,8 +34,8 @@ WHOLE = {"shared": "token_embd", "lm_head": "output", "encoder.final_layer_norm"
 
 
 class Both:
-    """An encoder and a decoder: the architecture in GGUF, the class in transformers, its configuration, and whether it has
-    a head of its own."""
+    """An encoder and a decoder: the architecture in GGUF, the class in transformers, its configuration, and whether it
+    has a head of its own."""
 
     def __init__(self, arch, model, config, own_head=False):
         self.arch, self.model, self.own_head = arch, model, own_head

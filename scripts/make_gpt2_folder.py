@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""make_gpt2_folder.py FOLDER: a tiny GPT-2 with random weights as transformers saves it, and what transformers computes
-with it: expected.json (texts, their tokens, and the tokens that are likeliest behind them) and logits.f32 (behind each
-token of the texts). tests/data/gpt2 was made so, with transformers 5.23 and torch 2.15.
+"""make_gpt2_folder.py FOLDER: a tiny GPT-2 with random weights as transformers saves it, with outputs of transformers.
+The file expected.json has prompts, their tokens, and the most probable tokens after them. The file logits.f32 has the
+logits after each token of the prompts. tests/data/gpt2 was made with it, by transformers 5.23 and torch 2.15.
 """
 import json
 import sys

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes src/tensor/grids/: the grids of GGUF's IQ types, which are part of the format, from the Python package gguf.
 
-An entry is a number that holds the levels of an entry's values, the first value in its lowest bits: two bits each
-for eight values (iq1, iq2), three for four (iq3). C++ and the shaders include the files.
+An entry is a number with the levels of the entry's values, the first value in its lowest bits. A level has two bits for
+eight values (iq1, iq2), three bits for four (iq3). C++ and the shaders include the files.
 
 Needs: pip install gguf numpy. The files are committed.
 """

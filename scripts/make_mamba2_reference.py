@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes a reference model for make_golden_data.py: usage make_mamba2_reference.py SOURCE_DIR
 
-Writes SOURCE_DIR/mamba2: a small Mamba-2 with seeded random weights (each representable in F16) as GGUF, and the
-logits that transformers computes with it in float32. Vocabulary and texts are those of SOURCE_DIR/mamba. One group:
-with several, transformers norms over all of them at once and the authors' code group by group. Needs the packages
-gguf, numpy, torch and transformers.
+Writes SOURCE_DIR/mamba2: a small Mamba-2 with seeded random weights (each representable in F16) as GGUF, and the logits
+that transformers computes with it in float32. It has the vocabulary and prompts of SOURCE_DIR/mamba, and one group.
+With several groups, transformers norms over all of them at once and the authors' code group by group. Needs the
+packages gguf, numpy, torch and transformers.
 """
 import json
 import shutil

@@ -4,7 +4,7 @@
     pip install numpy && scripts/make_numpy_vectors.py > tests/data/numpy/cases.txt
 
 A case is a line "case NAME PARAMETER ...", one line "in TYPE SIZE ... : ELEMENT ..." for each operand, and one "out"
-line like them. Floats have as many digits as tell them from all others.
+line in the same form. Floats have enough digits to be unique.
 """
 import numpy as np
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make_onnx_data.py: tests/data/onnx, small nets as torch.onnx.export writes them, with random weights. Needs the packages
-onnx, onnxscript and torch.
+"""make_onnx_data.py: tests/data/onnx, small nets as torch.onnx.export writes them, with random weights. Needs the
+packages onnx, onnxscript and torch.
 
 NAME.onnx is of the exporter that torch has now, with sizes that are symbols; NAME_static.onnx has numbers instead."""
 import warnings
@@ -53,7 +53,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """torch's own layer, over patches of a picture."""
+    """torch's own layer, over patches of an image."""
 
     def __init__(self) -> None:
         super().__init__()

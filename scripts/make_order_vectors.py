@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/data/torch/order.txt: ops that count, move and order, attention and recurrent cells as PyTorch computes
-them. The form is that of make_numpy_vectors.py.
+them, in the format of make_numpy_vectors.py.
 
     pip install torch numpy && scripts/make_order_vectors.py > tests/data/torch/order.txt
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes tests/data/tokenizers/rwkv.gguf and .json: a small vocabulary of RWKV's kind, applied by the rwkv package.
 
-With a number, tries so many random texts with the whole vocabulary of that package and weft instead: usage
-make_rwkv_vectors.py [COUNT WEFT [SEED]], where WEFT is the program. Needs the packages rwkv and gguf.
+With a number, compares COUNT random strings with the whole vocabulary of that package in weft: make_rwkv_vectors.py
+[COUNT WEFT [SEED]], where WEFT is the program. Needs the packages rwkv and gguf.
 """
 import ast
 import collections

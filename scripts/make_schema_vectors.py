@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/grammar/schemas.json: schemas, and texts that the package jsonschema calls valid or not.
+"""Writes tests/data/grammar/schemas.json: schemas, and documents that the package jsonschema calls valid or not.
 
     pip install 'jsonschema[format]' && scripts/make_schema_vectors.py > tests/data/grammar/schemas.json
 
@@ -152,7 +152,7 @@ def draw_value(rng, schema):
 
 
 def spoil(rng, value):
-    """A value beside it."""
+    """A value that differs a little from another one."""
     value = copy.deepcopy(value)
     if isinstance(value, dict) and value and rng.random() < 0.7:
         key = rng.choice(list(value))

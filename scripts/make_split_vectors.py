@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/splits.json: how the pre-tokenizers of models cut texts, by the tokenizers package.
+"""Makes tests/data/tokenizers/splits.json: strings as split by the pre-tokenizers of models, by the tokenizers package.
 
-The regular expressions are those that the models publish in their tokenizer.json. With a number, tries so many random
-texts with each of them and weft instead: usage make_split_vectors.py [COUNT WEFT [SEED [NAME]]], where WEFT is the
-program. For that a byte-level vocabulary is trained across all borders, so that each cut shows in the ids. Needs the
-packages tokenizers and gguf.
+The regular expressions come from the tokenizer.json that the models publish. With a number, compares COUNT random
+strings with each of them in weft: make_split_vectors.py [COUNT WEFT [SEED [NAME]]], where WEFT is the program. For this
+it trains a byte-level vocabulary across all borders, so that each cut shows in the ids. Needs the packages tokenizers
+and gguf.
 """
 import json
 import random

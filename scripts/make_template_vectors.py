@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Renders the chat templates of tests/data/templates with Jinja2, as transformers sets it up, and writes what weft must
-give: conversations.json and expressions.json, and families.json for those of families. Those have the marks of a model
-family's turns, calls and thoughts, and are written for this, with what Jinja has. Needs jinja2 3.1 (pip install jinja2). Run it after changing a template
-or a case; with --check it only says whether the files are current."""
+"""Renders the chat templates of tests/data/templates with Jinja2, set up as transformers does, and writes the outputs
+that weft must give. These are conversations.json and expressions.json, and families.json for the templates of families.
+The latter have the markers of a model family's turns, calls and thoughts, and were written for this script with Jinja's
+features. Needs jinja2 3.1 (pip install jinja2). Run it after changing a template or a case. --check only says whether
+the files are current."""
 import argparse
 import copy
 import datetime
@@ -22,7 +23,7 @@ NOW = "2024-07-26T08:05:09"
 
 
 class GenerationTag(jinja2.ext.Extension):
-    """{% generation %}: transformers notes where the body lies; the text is the same."""
+    """{% generation %}: transformers records the position of the body; the output is the same."""
 
     tags = {"generation"}
 
@@ -414,8 +415,8 @@ FAMILY_VARIANTS = [
 
 
 def cut(known, text):
-    """Of outputs before the one to start from: which (1: the last), how many of its bytes are the text's first and last
-    ones, and what stands between these."""
+    """Picks one of the earlier outputs as the start: its distance (1: the last), and the numbers of its first and last
+    bytes that the string shares. Then follow the string's bytes between these."""
     best = (0, 0, 0)
     for back, other in enumerate(reversed(known[-8:]), 1):
         begin = len(os.path.commonprefix([other, text]))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/torch/cases.txt: ops over windows of pictures as PyTorch computes them.
+"""Writes tests/data/torch/cases.txt: ops over windows of images as PyTorch computes them.
 
     pip install torch numpy && scripts/make_torch_vectors.py > tests/data/torch/cases.txt
 

@@ -2,9 +2,9 @@
 """Makes tests/data/tokenizers/unigram*.gguf, .model and .json, and sentencepiece-bpe.*: small vocabularies trained and
 applied by SentencePiece.
 
-With a number, tries so many random texts with these and weft instead: usage
-make_unigram_vectors.py [COUNT WEFT [SEED]], where WEFT is the program. SentencePiece sums scores as floats, so of ways that
-are equally good it takes one or another: such texts are counted apart. Needs the packages sentencepiece, protobuf, gguf.
+With a number, compares COUNT random strings with these in weft: make_unigram_vectors.py [COUNT WEFT [SEED]], where WEFT
+is the program. SentencePiece sums scores as floats. So it takes any of several equally good splits; such strings are
+counted separately. Needs the packages sentencepiece, protobuf, gguf.
 """
 import io
 import json
@@ -30,14 +30,14 @@ MODELS = {
     "unigram-nfkc": {"normalization_rule_name": "nmt_nfkc"},
     "sentencepiece-bpe": {"model_type": "bpe", "byte_fallback": True, "vocab_size": 800},
 }
-# Its charsmap, T5's, is a quarter of a megabyte: for random texts only.
+# Its charsmap, the one of T5, has a quarter of a megabyte: for random strings only.
 LARGE = {"unigram-nfkc"}
 # Merges have one result.
 MERGED = {"sentencepiece-bpe"}
 
 
 def rules() -> str:
-    """A part of NFKC as SentencePiece's rules: code points in hexadecimal, a tab, what they become."""
+    """A part of NFKC as SentencePiece's rules: code points in hexadecimal, a tab, their replacement."""
     def hexes(text: str) -> str:
         return " ".join(f"{ord(c):X}" for c in text)
     found = {}

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/data/vision: usage make_vision_data.py [FAMILY...]; all if none is named. Tiny vision models (mmproj files as llama.cpp's converter writes them) with random weights,
-and what transformers makes of a picture with them; and pictures in other sizes, as Pillow makes them.
+"""Makes tests/data/vision: make_vision_data.py [FAMILY...] (default: all).
 
-Beside each, tests/data/convert_vision/FAMILY: the folder that transformers saves, without the text model's weights.
+It has tiny vision models (mmproj files as llama.cpp's converter writes them) with random weights, and the outputs of
+transformers for an image. It also has images resized by Pillow. For each family, tests/data/convert_vision/FAMILY is
+the folder that transformers saves, without the language model's weights.
 
-FAMILY/mmproj.gguf, pixels.rgb (48 x 48; of Pixtral and Qwen 40 x 48), rows.f32 (what the text model reads). For Gemma 3
-and Qwen also prompt.json and logits.f32: a text with the picture (-1 in its places) and the logits of a model of
-tests/data/golden behind it, after every position. Needs the packages gguf, numpy, pillow, torch and transformers.
+FAMILY/mmproj.gguf is the model and pixels.rgb the image (48 x 48; for Pixtral and Qwen 40 x 48). rows.f32 has the rows
+for the language model. Gemma 3 and Qwen also have prompt.json, a prompt with the image (its positions are -1). Their
+logits.f32 has the logits of a model of tests/data/golden for that prompt, after every position. Needs the packages
+gguf, numpy, pillow, torch and transformers.
 """
 import json
 import re
@@ -28,7 +30,7 @@ LAYER = {"layer_norm1": "ln1", "layer_norm2": "ln2", "self_attn.q_proj": "attn_q
          "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
 WHOLE = {"embeddings.patch_embedding": "v.patch_embd", "embeddings.position_embedding": "v.position_embd",
          "post_layernorm": "v.post_ln"}
-# Of the text model, in GGUF and in transformers.
+# Tensors of the language model, in GGUF and in transformers.
 TEXT_LAYER = {"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
               "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
               "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_q": "self_attn.q_proj",
@@ -159,7 +161,7 @@ def gemma3():
     values = make_pixels(folder)
     with torch.no_grad():
         rows = projector(model.model.vision_tower(pixel_values=values).last_hidden_state)[0]
-        # Twice, with text before, between and behind.
+        # The image twice, with tokens before, between and after.
         places = ids[:5] + [-1] * n_rows + ids[5:12] + [-1] * n_rows + ids[12:20]
         tokens = torch.tensor([[image_token if i < 0 else i for i in places]])
         kinds = (tokens == image_token).long()
@@ -171,7 +173,7 @@ def gemma3():
 
 
 def idefics3():
-    """The picture is made four times as large, so that it is cut into tiles."""
+    """The image is enlarged four times, so that it is cut into tiles."""
     from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
     folder = TARGET / "idefics3"
     folder.mkdir(parents=True, exist_ok=True)
@@ -203,7 +205,7 @@ def idefics3():
 
 
 def pixtral():
-    """The kind that merges squares of patches; the picture is higher than wide."""
+    """The kind that merges squares of patches; the image is higher than wide."""
     folder = TARGET / "pixtral"
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(19)
@@ -245,7 +247,7 @@ def pixtral():
     print(f"pixtral: rows {tuple(rows.shape)} {rows.std():.3f}")
 
 
-# Of Qwen's encoders, in GGUF.
+# Tensors of Qwen's encoders, in GGUF.
 QWEN_LAYER = {"norm1": "ln1", "norm2": "ln2", "attn.q": "attn_q", "attn.k": "attn_k", "attn.v": "attn_v",
               "attn.qkv": "attn_qkv", "attn.proj": "attn_out", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down",
               "mlp.linear_fc1": "ffn_up", "mlp.linear_fc2": "ffn_down", "mlp.gate_proj": "ffn_gate",
@@ -281,7 +283,7 @@ def qwen_tensors(tower, fused):
 
 
 def load_text(model, golden):
-    """The golden text model's weights."""
+    """The weights of the golden language model."""
     known = {}
     for tensor in GGUFReader(DATA / f"golden/{golden}/model.gguf").tensors:
         data = torch.from_numpy(np.array(tensor.data).astype(np.float32))
@@ -297,7 +299,7 @@ def load_text(model, golden):
 
 
 def qwen(name, golden, kind, sections, vision, meta, projector, fused=False, **text):
-    """Rows, and logits of a text with two pictures: of all places, whose positions have three axes."""
+    """Rows, and logits of a prompt with two images, at all positions, which have three axes."""
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
     folder = TARGET / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -366,7 +368,7 @@ def qwen25vl():
 
 
 def qwen3vl():
-    """The table of positions is larger than the picture's lines, and as large as its columns."""
+    """The table of positions is larger than the image's lines, and as large as its columns."""
     qwen("qwen3vl", "qwen3vl", "Qwen3VL", [4, 2, 2],
          dict(depth=3, hidden_size=WIDTH, intermediate_size=80, out_hidden_size=64, num_position_embeddings=144,
               deepstack_visual_indexes=[0, 1]),

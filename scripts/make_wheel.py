@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """make_wheel.py BUILD FOLDER: a wheel of the Python package around the library that BUILD has, in FOLDER/wheel.
 
-Prints its path. What it is built with (nanobind, scikit-build-core) is installed into a virtual environment in FOLDER,
-once; objects are kept there, too, so the next wheel compiles what has changed."""
+Prints its path. Its build requirements (nanobind, scikit-build-core) are installed once into a virtual environment in
+FOLDER. Objects are kept there, too, so the next wheel compiles only changed files."""
 import shutil
 import subprocess
 import sys

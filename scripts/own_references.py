@@ -79,7 +79,7 @@ class Layer(nn.Module):
         return q, k
 
     def scores(self, q, k):
-        """Of tokens' heads {tokens, heads, dim}, {heads, tokens, tokens}."""
+        """Scores {heads, tokens, tokens} from tokens' heads {tokens, heads, dim}."""
         return torch.einsum("ihd,jhd->hij", q, k) / self.config.head_dim ** 0.5
 
     def attention(self, x, rope=True, window=None):
@@ -125,7 +125,7 @@ class Model(nn.Module):
 
 
 class DeepseekLayer(Layer):
-    """Experts behind the first layers, and some that all rows go through."""
+    """Experts after the first layers, and shared experts for all rows."""
 
     def __init__(self, config, i):
         dense = i < config.first_k_dense_replace
@@ -200,7 +200,7 @@ class GroveMoeLayer(Layer):
 
 
 class ArcticLayer(Layer):
-    """Experts beside attention and the feed-forward part."""
+    """Experts in parallel to attention and the feed-forward part."""
 
     def __init__(self, config, i):
         super().__init__(Config(**(vars(config) | dict(intermediate_size=config.hidden_size))), i)
@@ -225,7 +225,7 @@ class OpenElmLayer(Layer):
 
 
 class PlamoLayer(Layer):
-    """Both parts read the same row, behind one norm."""
+    """Both parts read the same row, after one norm."""
 
     def __init__(self, config, i):
         super().__init__(config, i)
@@ -258,7 +258,7 @@ class JaisLayer(Layer):
 
 
 class GrokLayer(Layer):
-    """Norms before and behind blocks, capped scores, experts, and of Grok 2 a part beside them."""
+    """Norms before and after blocks, capped scores, experts, and in Grok 2 a dense part in parallel to them."""
 
     def __init__(self, config, i):
         super().__init__(config, i)
@@ -287,7 +287,7 @@ class GrokLayer(Layer):
 
 
 class Plamo2Layer(Layer):
-    """Attention with norms of heads, or a scan with one step of each head; norms before and behind both parts."""
+    """Attention with norms of heads, or a scan with one step of each head; norms before and after both parts."""
 
     def __init__(self, config, i):
         super().__init__(config, i)
@@ -352,7 +352,7 @@ class NemotronHPuzzleForCausalLM(transformers.NemotronHForCausalLM):
 
 
 class Step35ForCausalLM(nn.Module):
-    """transformers has the text model alone within that of pictures and texts."""
+    """transformers has the language model only within the multimodal one."""
 
     def __init__(self, config):
         super().__init__()

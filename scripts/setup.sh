@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [GROUP...]: installs the Debian packages of scripts/packages.txt that are missing (default group: build).
-# Does nothing, and asks nobody, where all of them are there.
+# Does nothing, and needs no input, if all of them are installed.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 groups=("${@:-build}")
@@ -24,7 +24,7 @@ if ! command -v dpkg-query >/dev/null; then
   exit 0
 fi
 
-# One call for all: dpkg-query lists what it knows and complains about the rest.
+# One call for all: dpkg-query lists the packages that it knows and complains about the others.
 installed="$(dpkg-query -W -f '${db:Status-Abbrev}${Package}\n' "${wanted[@]}" 2>/dev/null | sed -n 's/^ii *//p' || true)"
 missing=()
 for package in "${wanted[@]}"; do

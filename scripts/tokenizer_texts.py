@@ -1,4 +1,4 @@
-"""Texts that tokenizers are tried with: sentences in many scripts, and what tells pre-tokenizers apart."""
+"""Strings for tests of tokenizers: sentences in many scripts, and strings that pre-tokenizers split differently."""
 import random
 import tempfile
 from pathlib import Path
@@ -45,7 +45,8 @@ SENTENCES = [
     "<p class=\"x\">&amp;</p> $\\frac{a}{b}$ ~/.bashrc C:\\Users\\me a@b.org +49-170 (0)1234 1,234,567.89",
 ]
 
-# What tells pre-tokenizers apart: numbers, white space, apostrophes, marks, emoji, compatibility characters.
+# Strings that pre-tokenizers split differently: numbers, white space, apostrophes, marks, emoji, compatibility
+# characters.
 ODD = [
     "", " ", "  ", "   ", "\t", "\n", "\n\n", "\r\n", " \n \n ", "a", " a", "a ", "  a  b  ", "\t\ta\n\n b \r\n c",
     "0", "12", "123", "1234", "1234567", "12345678", "1 22 333 4444 55555", "½ ² ③ Ⅷ x²+y³=1½", "1234.5678e-10", "12ab345cd6789",
@@ -78,7 +79,7 @@ ALPHABET = list("aaeiotnsrhldAEMTB  \n\t\r.,;:!?'\"-_/\\()[]{}<>=+*&%$#@^~|`0123
 
 
 def random_text(source: random.Random) -> str:
-    """A text of characters that tokenizers tell apart, now and then any character at all."""
+    """A string of characters that tokenizers treat differently, now and then any character at all."""
     parts = []
     for _ in range(source.randint(1, 24)):
         if source.random() < 0.9:

@@ -15,8 +15,8 @@ namespace {
 
 constexpr char kWords[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// The byte that each character of a vocabulary stands for: printable ones themselves, all others, in order,
-/// from U+0100 on.
+/// Maps each character of a vocabulary to its byte. Printable characters map to themselves; the other bytes,
+/// in order, have the characters from U+0100 on.
 std::array<int, 0x180> bytes_of_characters() {
   std::array<int, 0x180> result;
   result.fill(-1);
@@ -28,7 +28,7 @@ std::array<int, 0x180> bytes_of_characters() {
   return result;
 }
 
-/// Characters that stand for no byte, as in control tokens, are kept as they are.
+/// Characters without a byte, as in control tokens, are kept.
 std::string to_bytes(std::string_view word) {
   static const std::array<int, 0x180> kBytes = bytes_of_characters();
   std::string bytes;
@@ -93,7 +93,7 @@ std::vector<Token> Bpe::encode(std::string_view text) const {
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
       pcre2_match_data_create(1, nullptr), &pcre2_match_data_free);
   for (std::size_t at = 0; at < text.size();) {
-    // The text was found to be UTF-8 when it was matched first.
+    // The first match has already validated the UTF-8.
     const int found = pcre2_match(words_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
                                   at > 0 ? PCRE2_NO_UTF_CHECK : 0, match.get(), nullptr);
     if (found < 0) throw weft::Error(weft::ErrorCode::kInvalidArgument, "a text must be UTF-8");
@@ -112,7 +112,8 @@ void Bpe::append_word(std::string_view word, std::vector<Token>& tokens) const {
   };
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::vector<Part> parts(word.size());
-  using Candidate = std::tuple<std::size_t, std::size_t, Token, Token>;  // Rank, part, what was there.
+  using Candidate =
+      std::tuple<std::size_t, std::size_t, Token, Token>;  // Rank, part, its two tokens at that time.
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto push = [&](std::size_t left) {
     if (left == kNone || parts[left].next == kNone) return;
@@ -128,7 +129,7 @@ void Bpe::append_word(std::string_view word, std::vector<Token>& tokens) const {
     const auto [rank, left, a, b] = queue.top();
     queue.pop();
     Part& part = parts[left];
-    // One of the two has been merged with another meanwhile.
+    // Another merge has changed one of the two since.
     if (part.token != a || part.next == kNone || parts[part.next].token != b) continue;
     Part& right = parts[part.next];
     part.token = merges_.at(pair_of(a, b)).token;

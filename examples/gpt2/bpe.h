@@ -22,8 +22,7 @@ class Bpe {
   /// Reads a tokenizer.json, whose tokens must be below n_vocab. Throws weft::Error that names the file.
   Bpe(const std::filesystem::path& file, int n_vocab);
 
-  /// Control tokens are not recognised in the text. Throws weft::Error kInvalidArgument where it is not
-  /// UTF-8.
+  /// Control tokens in the input are not recognised. Throws weft::Error kInvalidArgument for invalid UTF-8.
   std::vector<Token> encode(std::string_view text) const;
   /// The bytes of tokens: pieces of characters at the ends are as they are.
   std::string decode(std::span<const Token> tokens) const;

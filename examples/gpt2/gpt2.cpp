@@ -1,4 +1,4 @@
-// GPT-2 as a graph of one's own, from the folder that transformers saves: several texts go on in one step.
+// GPT-2 as a custom graph, from the folder that transformers saves. One step continues several sequences.
 #include <weft/error.h>
 
 #include <algorithm>
@@ -128,13 +128,14 @@ struct Text {
   bool done = false;
 };
 
-/// Steps and seconds, by whether a step had more of a text than its last token.
+/// Tokens and seconds of steps. A step counts as read where a sequence had more than its last token to
+/// compute.
 struct Speed {
   std::size_t read = 0, written = 0;
   double read_seconds = 0.0, write_seconds = 0.0;
 };
 
-/// Writes n_predict tokens behind each text, all texts in each step as far as there is room.
+/// Appends n_predict tokens to each sequence. Each step computes all sequences, as far as there is room.
 Speed generate(Decoder& decoder, std::vector<Text>& texts, int n_predict, int max_rows) {
   Speed speed;
   const auto n_vocab = static_cast<std::size_t>(decoder.config().n_vocab);
@@ -153,7 +154,7 @@ Speed generate(Decoder& decoder, std::vector<Text>& texts, int n_predict, int ma
       }
     }
     if (rows.empty()) return speed;
-    // A step's logits are of at least one token: of the last, where all texts go on in the next step.
+    // A step must return logits of at least one token; here of its last one, if no sequence needs any.
     rows.back().wanted = rows.back().wanted || wanted.empty();
     const auto start = std::chrono::steady_clock::now();
     std::span<const float> logits = decoder.step(rows);

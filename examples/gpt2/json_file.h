@@ -12,7 +12,7 @@ namespace gpt2 {
   throw weft::Error(weft::ErrorCode::kInvalidFile, file.string() + ": " + reason);
 }
 
-/// Throws weft::Error kNotFound, and kInvalidFile for what is no JSON object.
+/// Throws weft::Error kNotFound, and kInvalidFile if the file is not a JSON object.
 inline nlohmann::json read_json(const std::filesystem::path& path) {
   std::ifstream file(path);
   if (!file) throw weft::Error(weft::ErrorCode::kNotFound, path.string() + ": cannot be opened");

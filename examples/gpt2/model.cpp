@@ -26,7 +26,8 @@ weft::Graph make_graph(const Config& config, const DecoderParams& params,
     return g.input(name, {count}, DType::kI32);
   };
   const Value tokens = indices("tokens", n), positions = indices("positions", n);
-  // Where a token's keys and values are stored, and those that it sees: of its text, up to its own.
+  // The row that stores a token's keys and values, and the range that it attends to: its sequence, up to
+  // itself.
   const Value rows = indices("rows", n), begins = indices("begins", n), ends = indices("ends", n);
   const Value wanted = indices("wanted", m);
   const std::int64_t width = config.width, n_rows = std::int64_t{params.n_texts} * params.n_cells;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""versus.py GPT2: the example beside transformers (PyTorch, CPU) in one run, on a GPT-2 of the published size.
+"""versus.py GPT2: the example compared with transformers (PyTorch, CPU) in one run, on a GPT-2 of the published size.
 
-GPT2 is the example's program. Weights are random unless --model names a folder (config.json, model.safetensors), as
-nothing compared here depends on them: logits by their error (NMSE), tokens that are written behind several texts, and
-in turns, some rounds, how fast prompts are read and tokens are written, with so many threads for each.
+GPT2 is the example's program. Weights are random unless --model names a folder (config.json, model.safetensors), as no
+comparison depends on them. It compares the error of logits (NMSE), the tokens appended to several prompts, and the
+speeds of prefill and decode. Speeds are measured in alternating rounds with the same number of threads.
 
 Needs Python with torch and transformers, from PyPI.
 """
@@ -70,7 +70,7 @@ class Transformers:
         return out.logits[:, -1].argmax(-1, keepdim=True), out.past_key_values
 
     def written(self, rows, n):
-        """Of rows of different lengths, one after another."""
+        """Logits for rows of different lengths, one after another."""
         result = []
         with self.torch.inference_mode():
             for row in rows:
@@ -82,7 +82,7 @@ class Transformers:
         return result
 
     def speeds(self, rows, n):
-        """Of rows of one length, without padding: its best."""
+        """Logits for rows of one length, without padding: the best case for transformers."""
         with self.torch.inference_mode():
             start = time.perf_counter()
             token, cache = self.step(self.torch.tensor(rows), None)

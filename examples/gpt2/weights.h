@@ -21,8 +21,8 @@ class WeightReader {
   /// {rows, columns}, of the type for matrices.
   weft::Value matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
   weft::Value vector(const std::string& name, std::int64_t size);
-  /// x {m, inputs} -> {m, outputs}. Files have these matrices the other way round, {inputs, outputs}. Of
-  /// `n_parts` products that lie side by side in the file, it is the one of number `part`.
+  /// x {m, inputs} -> {m, outputs}. Files have these matrices transposed, {inputs, outputs}. A file's matrix
+  /// may have `n_parts` products next to each other; `part` selects one of them.
   weft::Value linear(weft::Value x, const std::string& name, std::int64_t outputs, int part = 0,
                      int n_parts = 1);
   weft::Value norm(weft::Value x, const std::string& name, float eps);

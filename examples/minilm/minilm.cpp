@@ -1,11 +1,11 @@
 // Sentences in, vectors and similarities out: sentence-transformers/all-MiniLM-L6-v2 from its own files, as a
-// graph of one's own. Sentences of all lengths are computed together, one behind another and without padding,
-// and a vector does not depend on the others.
+// custom graph. Sentences of all lengths are concatenated and computed together without padding, and a vector
+// does not depend on the other sentences.
 //
 //   minilm FOLDER [SENTENCE ...]          the model's folder (model.safetensors, vocab.txt); similarities
 //   minilm FOLDER --vectors < SENTENCES   a line each in, a vector a line out
 //   minilm FOLDER --bench < SENTENCES     sentences a second; --batch of them together
-// With --device vulkan0 all of it is computed there.
+// With --device vulkan0 the GPU computes all of it.
 #include <weft/error.h>
 #include <weft/graph.h>
 #include <weft/plan.h>
@@ -35,7 +35,7 @@ weft::Graph make_graph(int max_tokens, int max_sentences) {
   const weft::Dim n = g.symbol("n_tokens", 1, max_tokens), s = g.symbol("n_sentences", 1, max_sentences);
   const Value ids = g.input("ids", {n}, weft::DType::kI32),
               positions = g.input("positions", {n}, weft::DType::kI32);
-  // The rows of each token's sentence, and those of each sentence.
+  // For each token the range of its sentence's rows, and for each sentence the range of its own rows.
   const Value begins = g.input("begins", {n}, weft::DType::kI32),
               ends = g.input("ends", {n}, weft::DType::kI32);
   const Value firsts = g.input("firsts", {s}, weft::DType::kI32),
@@ -83,7 +83,7 @@ class Encoder {
     plan_.set_weights(weft::WeightFile(folder / "model.safetensors"));
   }
 
-  /// A vector for each of at most max_sentences sentences, one behind another.
+  /// A vector for each of at most max_sentences sentences, concatenated.
   std::vector<float> encode(const std::string* sentences, int n_sentences) {
     std::vector<std::int32_t> ids, positions, begins, ends, firsts, lasts;
     for (int s = 0; s < n_sentences; ++s) {

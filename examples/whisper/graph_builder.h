@@ -16,13 +16,13 @@ namespace whisper {
 /// What a plan reads of the file, by the names of the graph's weights.
 using WeightBytes = std::map<std::string, std::vector<std::byte>>;
 
-/// Equal parts of a layer's rows, which the file has one behind another: queries, keys and values.
+/// Equal parts of a layer's rows, which the file concatenates: queries, keys and values.
 struct Part {
   int index = 0;
   int count = 1;
 };
 inline constexpr Part kAll = {0, 1};
-// Of self-attention, and of attention to what was heard, whose queries are a layer of their own.
+// For self-attention, and for attention to the audio, whose queries are a separate layer.
 inline constexpr Part kQueries = {0, 3}, kKeys = {1, 3}, kValues = {2, 3};
 inline constexpr Part kHeardKeys = {0, 2}, kHeardValues = {1, 2};
 

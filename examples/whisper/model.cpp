@@ -89,8 +89,8 @@ std::pair<weft::Graph, WeightBytes> decoder_graph(const Ct2File& file, const Siz
     return g.input(name, {count}, DType::kI32);
   };
   const Value tokens = indices("tokens", n), positions = indices("positions", n);
-  // Where a token's keys and values lie, and those that it sees: of its slot, up to its own; of the window,
-  // all.
+  // The row that stores a token's keys and values, and the ranges that it attends to: its slot, up to itself,
+  // and the whole window.
   const Value rows = indices("rows", n), begins = indices("begins", n), ends = indices("ends", n);
   const Value heard_begins = indices("heard_begins", n), heard_ends = indices("heard_ends", n);
   const Value wanted = indices("wanted", m);  // The tokens whose logits are wanted.
@@ -238,7 +238,7 @@ std::span<const float> Decoder::logits(std::span<const Text> texts) {
   for (std::size_t t = 0; t < texts.size(); ++t) {
     const Text& text = texts[t];
     const int slot = chosen[t];
-    // Of what the slot has already, the last token is computed again: its logits are wanted.
+    // The last token is computed again, even if the slot has it: its logits are wanted.
     const std::size_t known =
         std::min(common_prefix(text, slots_[static_cast<std::size_t>(slot)]), text.size() - 1);
     const std::int32_t begin = slot * sizes_.n_texts;

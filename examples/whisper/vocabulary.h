@@ -11,7 +11,7 @@ namespace whisper {
 using Token = std::int32_t;
 using Tokens = std::vector<Token>;
 
-/// The tokens of a model's folder: tokenizer.json, and from config.json those that are not to be written.
+/// The tokens of a model's folder: tokenizer.json, and from config.json the tokens that are never generated.
 /// Untrusted input: throws weft::Error kNotFound, kIo and kInvalidFile. Immutable.
 class Vocabulary {
  public:
@@ -27,13 +27,13 @@ class Vocabulary {
   Token no_timestamps = 0;
   Token first_timestamp = 0;               ///< 0.00 s; the vocabulary ends with the last.
   std::map<std::string, Token> languages;  ///< By their codes: "en". Empty: the model knows English only.
-  Tokens suppressed;                       ///< Never written.
-  Tokens suppressed_at_start;              ///< Not as a text's first.
+  Tokens suppressed;                       ///< Never generated.
+  Tokens suppressed_at_start;              ///< Never generated first.
 
   int size() const { return n_vocab_; }
   bool is_timestamp(Token token) const { return token >= first_timestamp; }
   double seconds(Token timestamp) const { return (timestamp - first_timestamp) * kSecondsPerTimestamp; }
-  /// The words' text; other tokens have none. What is no UTF-8 becomes U+FFFD.
+  /// The string of the words; other tokens add nothing. Invalid UTF-8 becomes U+FFFD.
   std::string text(std::span<const Token> tokens) const;
 
  private:

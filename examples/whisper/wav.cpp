@@ -30,7 +30,7 @@ std::vector<float> read_wav(const std::filesystem::path& path) {
     const auto size = reader.number<std::uint32_t>();
     if (chunk == "data") {
       if (!has_format) reader.fail("has samples before their format");
-      // Who writes into a pipe does not know the size beforehand: what is there counts.
+      // A program that writes into a pipe does not know the size; the available bytes count.
       const auto data = reader.take(std::min<std::size_t>(size, reader.size()));
       std::vector<float> samples(data.size() / sizeof(std::int16_t));
       ByteReader values(data, path.string());

@@ -1,4 +1,4 @@
-// Speech to text: OpenAI's Whisper as three graphs of one's own, from the folder that faster-whisper reads.
+// Transcribes speech: OpenAI's Whisper as three custom graphs, from the folder that faster-whisper reads.
 #include <weft/error.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Sounds: files, spectrograms, encoders against transformers, and the prompts that they stand in.
+// Audio: files, spectrograms, encoders compared with transformers, and prompts with audio.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -57,7 +57,7 @@ TEST_P(AudioFamilies, ASoundThatComesAgainIsNotComputedAgain) {
   EXPECT_EQ(audio->encode(sound), first);
   EXPECT_EQ(audio->n_computed(), 2);
   EXPECT_EQ(audio->n_found(), 1);
-  // None has the id of a picture.
+  // No audio has the id of an image.
   const auto vision = VisionModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf", {.devices = {"cpu"}});
   const auto picture = vision->encode(test::tiny_picture("gemma3"));
   EXPECT_NE(picture->id, first->id);
@@ -170,7 +170,7 @@ TEST(SoundFile, OthersAreRefusedWithTheWayOut) {
   EXPECT_NE(complaint(wav(3, 1, 16000, 32, bytes_of<float>({std::numeric_limits<float>::quiet_NaN()})))
                 .find("no numbers"),
             std::string::npos);
-  // Cut and damaged anywhere: a sound or an error.
+  // Cut and damaged anywhere: audio or an error.
   const std::vector<std::byte> good = wav(1, 1, 16000, 16, samples);
   for (std::size_t n = 0; n < good.size(); ++n)
     (void)complaint({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)});
@@ -274,7 +274,8 @@ TEST(AudioModel, DamagedAndOtherFilesAreErrors) {
   EXPECT_NE(edited(stacked, stacked.size() + 4, std::uint32_t{7}).find("position_embd"), std::string::npos);
   for (const char* name : {"a.post_ln.weight", "a.blk.1.attn_q.bias", "a.conv1d.2.bias", "mm.a.mlp.2.weight"})
     EXPECT_NE(edited(name, 0, 'x').find(name), std::string::npos) << name;
-  // As many bytes of a type that norms do not take; behind the name stand the number of axes and one of them.
+  // The same bytes with a type that norms do not take. The name is followed by the number of axes and one
+  // axis.
   const std::string norm = "a.post_ln.weight";
   EXPECT_NE(edited(norm, norm.size() + 4 + 8, std::uint32_t{26}).find(norm), std::string::npos);
   std::mt19937 random(11);

@@ -1,5 +1,5 @@
-// What the suite says of devices that get the contract itself wrong, and of what it is asked for. That it
-// finds wrong results is for the backends' own tests.
+// The suite reports devices that violate the contract, and invalid options. The backends' own tests check
+// that it finds wrong results.
 #include "weft/conformance.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ class Block final : public DeviceTensor {
   std::vector<std::byte> bytes_;
 };
 
-/// Supports everything, and its tensors hold so many bytes; negative: there are none.
+/// Supports everything. Its tensors have `bytes` bytes; if negative, it returns no tensors.
 class Careless final : public test::BareDevice {
  public:
   explicit Careless(int bytes) : BareDevice("careless0"), bytes_(bytes) {}

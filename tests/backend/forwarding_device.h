@@ -1,5 +1,5 @@
 #pragma once
-// A device and a plan that pass everything on to others, to be made into those that a test needs.
+// A device and a plan that forward all calls; tests derive from them.
 #include <memory>
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-// Backends by hand and from modules; what is wrong with a module is told and harms nobody.
+// Backends registered by hand and from modules. A broken module is reported and does no harm.
 #include "weft/backend/registry.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(Registry, OpensNoDeviceToFindAnother) {
   }
   EXPECT_EQ(opened, "b0");
   EXPECT_EQ(n_listed, 0);
-  // Names are told where one is missing.
+  // Names are listed where one is missing.
   EXPECT_THROW(registry.open("b1"), Error);
   EXPECT_EQ(n_listed, 2);
 }

@@ -1,5 +1,5 @@
-// Attention of every instruction set against plain sums in double, and against itself: a row's bits must not
-// depend on the tile that it is computed in, nor on what lies in cells that it does not see.
+// Attention of every instruction set compared with plain sums in double, and with itself. A row's bits must
+// not depend on its tile, nor on the contents of cells that it does not see.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -366,7 +366,7 @@ TEST_P(Attention, NothingVisibleGivesZeros) {
   s.n_positions = 128;
   s.n_rows = 4;
   World world(s, k_);
-  world.masks = {0, ~std::uint64_t{0}};  // Page 1 begins behind all rows' positions.
+  world.masks = {0, ~std::uint64_t{0}};  // Page 1 begins after all rows' positions.
   world.pages[0] = -1;
   const std::vector<float> out = world.run({4});
   for (int row = 0; row < 4; ++row) {
@@ -377,7 +377,7 @@ TEST_P(Attention, NothingVisibleGivesZeros) {
 }
 
 TEST_P(Attention, WhatARowDoesNotSeeCannotTouchIt) {
-  // The last rows' own keys and values are no numbers: earlier rows of the same tile must not notice.
+  // The last rows' own keys and values are not numbers: earlier rows of the same tile must not change.
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const float poison : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       Shape s;
@@ -408,7 +408,7 @@ TEST_P(Attention, WhatARowDoesNotSeeCannotTouchIt) {
 }
 
 TEST_P(Attention, PagesThatARowDoesNotSeeLeaveItsBits) {
-  // The same row with fully masked or causally invisible pages behind and between.
+  // The same row with fully masked or causally invisible pages after and between.
   Shape s;
   s.first_position = 63;
   s.n_rows = 1;
@@ -421,7 +421,8 @@ TEST_P(Attention, PagesThatARowDoesNotSeeLeaveItsBits) {
 }
 
 TEST_P(Attention, SharedPagesReadOnceGiveTheSameBits) {
-  // Four sequences of one text that part at different places, each row in its own tile and all in one.
+  // Four sequences with a common prefix that diverge at different positions, each row in its own tile and all
+  // in one.
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
     Shape s;
     s.k_type = s.v_type = type;
@@ -464,7 +465,7 @@ TEST_P(Attention, SharedPagesReadOnceGiveTheSameBits) {
 }
 
 TEST_P(Attention, DividedPositionsAreSeenUpToTheirOwn) {
-  // Four tokens at each position: a row at position p sees those of all positions up to its own.
+  // Four tokens at each position: a row at position p sees all tokens at positions up to p.
   Shape s;
   s.n_rows = 1;
   s.n_positions = 64;
@@ -480,7 +481,7 @@ TEST_P(Attention, DividedPositionsAreSeenUpToTheirOwn) {
 }
 
 TEST_P(Attention, LargeScores) {
-  // Scores of hundreds: one page's weights vanish beside another's.
+  // Scores of hundreds: one page's weights vanish next to another's.
   Shape s;
   s.first_position = 299;
   s.n_rows = 1;

@@ -1,5 +1,5 @@
-// Compact panels hold exactly the values of BF16 rows, and products with them are those with other panels,
-// bit by bit, on every instruction set of this machine.
+// Compact panels have exactly the values of BF16 rows. Products with them have the same bits as with other
+// panels, on every instruction set of this machine.
 #include "backend/cpu/layout/compact.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Rows of about normally distributed weights, as those of models are.
+/// Rows of about normally distributed weights, like the weights of models.
 CanonicalMatrix normal_matrix(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
   CanonicalMatrix matrix(DType::kBF16, rows, columns, seed);
   Random random(seed);
@@ -38,7 +38,7 @@ void put(CanonicalMatrix& matrix, std::int64_t row, std::int64_t column, std::ui
   std::memcpy(matrix.bytes.data() + 2 * (row * matrix.columns + column), &bits, sizeof(bits));
 }
 
-/// Zeros, subnormals, what is far too large or small: at both ends, in neighbouring places.
+/// Zeros, subnormals, and far too large or small values: at both ends, in neighbouring places.
 CanonicalMatrix with_escapes(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
   CanonicalMatrix matrix = normal_matrix(rows, columns, seed);
   constexpr std::array<std::uint16_t, 8> kRare = {0x0000, 0x8000, 0x0001, 0x807f,
@@ -215,7 +215,7 @@ TEST(Compact, EscapesOfAnyContentStayInTheirPanel) {
   }
 }
 
-/// Weights of a device, which keeps what it packed.
+/// Weights of a device that keeps packed weights.
 class CompactWeights : public testing::Test {
  protected:
   void SetUp() override { fs::remove_all(folder_); }

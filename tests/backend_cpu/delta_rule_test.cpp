@@ -1,5 +1,5 @@
-// The delta rule: every instruction set against the formulas in double, and the same bits however rows of
-// several sequences are mixed, cut into steps and shared by threads.
+// The delta rule: every instruction set compared with the formulas in double. Bits are the same for any mix
+// of sequences, any cut into steps and any number of threads.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -26,7 +26,7 @@ struct Row {
 enum class Form : std::uint8_t { kHeadDecays, kRowDecays, kRemovedKeys };
 constexpr Form kForms[] = {Form::kHeadDecays, Form::kRowDecays, Form::kRemovedKeys};
 
-/// A graph of one delta rule whose heads have so many columns, on the device.
+/// A graph of one delta rule on the device, with heads of `columns` columns.
 class Rig {
  public:
   Rig(Isa isa, Form form, std::int64_t columns, int n_threads)
@@ -131,7 +131,7 @@ class Rig {
   std::unique_ptr<DevicePlan> plan_;
 };
 
-/// What follows from the formulas for one text of so many rows.
+/// The formulas' results for one sequence of n_rows rows.
 std::vector<double> formula(Rig& rig, Form form, std::size_t columns, std::size_t n_rows) {
   const auto at = [&](const char* name, std::size_t r, std::size_t i) {
     return double{rig.data(name)[r * static_cast<std::size_t>(rig.width(name)) + i]};
@@ -185,8 +185,8 @@ TEST_P(DeltaRule, FollowsItsFormulas) {
     }
 }
 
-/// Three texts, each alone and in one go, and then mixed, cut and shared by threads. The first ends in a slot
-/// of its own, from which it goes on once more.
+/// Three sequences, each alone and in one step, and then mixed, cut and shared by threads. The first moves to
+/// a slot of its own, from which it continues.
 TEST_P(DeltaRule, MixturesPiecesAndThreadsChangeNoBit) {
   constexpr std::int64_t kColumns = 150;
   for (const Form form : kForms) {
@@ -216,7 +216,7 @@ TEST_P(DeltaRule, MixturesPiecesAndThreadsChangeNoBit) {
           for (std::int64_t i = 0; i < 36; ++i) {
             const auto text = static_cast<std::int32_t>(mixed ? i % 3 : i / 12);
             const std::int64_t t = mixed ? i / 3 : i % 12;
-            // The first text changes its slot half-way and leaves the old one to stay as it is.
+            // The first sequence changes its slot half-way; the old slot must stay unchanged.
             const auto slot = [&](std::int64_t when) { return text > 0 ? text : when < 6 ? 4 : 0; };
             rows.push_back({.from = t == 0 ? -1 : slot(t - 1), .to = slot(t), .data = text * 12 + t});
           }

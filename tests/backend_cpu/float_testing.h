@@ -32,7 +32,7 @@ inline std::vector<float> random_floats(std::size_t n, std::uint64_t seed, float
   return values;
 }
 
-/// Sum of squared errors over the sum of squares of what is right.
+/// Sum of squared errors over the sum of squared expected values.
 inline double nmse(std::span<const float> got, std::span<const double> want) {
   double error = 0.0;
   double power = 0.0;

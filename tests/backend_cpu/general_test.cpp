@@ -1,5 +1,5 @@
-// Ops over values of any rank on the CPU: views cost no launch where they need none, chains stay whole, and
-// bits depend neither on threads nor on how much is computed together.
+// Ops over values of any rank on the CPU. Views need no launch where possible, and chains stay whole. Bits
+// depend neither on threads nor on the batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The measuring kernels do all of the work that they are timed for, and a profile's kinds stand for all
+// The measuring kernels do all of the work that they are timed for, and a profile's kinds represent all
 // layers.
 #include "backend/cpu/limits.h"
 
@@ -15,7 +15,7 @@
 namespace weft::cpu {
 namespace {
 
-/// What peak.inl computes, with columns of activations as many as a tile has.
+/// The result of peak.inl, with the columns of activations of one tile.
 std::uint64_t expected_dot_peak(std::int64_t n_rounds, int n_columns) {
   std::vector<std::int8_t> q(static_cast<std::size_t>(8 * 16 * n_columns));
   const std::size_t half = q.size() / 2;
@@ -55,7 +55,7 @@ TEST(Limits, AllFloatsAreMultiplied) {
     if (!supported(isa)) continue;
     const Kernels& k = kernels(isa);
     ASSERT_GE(k.fma_peak_multiply_adds, 4);
-    // They begin with 0 to 11, 5.5 on average, and each round halves what is between them and 2.
+    // The sums begin with 0 to 11, 5.5 on average; each round halves their distance to 2.
     for (const int n_rounds : {1, 2, 9})
       EXPECT_EQ(k.fma_peak(n_rounds), (2.0 + std::ldexp(3.5, -n_rounds)) * k.fma_peak_multiply_adds)
           << k.name;

@@ -1,6 +1,5 @@
-// What low-rank adapters add to a product's rows: fused into the product it has the bits of the nodes one by
-// one, however many uses of experts a row has, wherever ids and flags lie, whether or not weights are packed,
-// and with a gate beside it.
+// Low-rank adapters fused into a product have the bits of separate nodes. This holds for any number of uses
+// of experts in a row, any place of ids and flags, packed or not, and with a gate.
 #include "backend/cpu/launches/low_rank.h"
 
 #include <gtest/gtest.h>
@@ -230,7 +229,7 @@ class Rig {
   const CanonicalMatrix more_b_rows_{variant_.type, kMoreExperts* kOut, variant_.rank, 23};
   std::vector<std::unique_ptr<DeviceTensor>> tensors_;
   Bindings bindings_;
-  std::unique_ptr<DevicePlan> plan_;  // Last: what it is bound to outlives it.
+  std::unique_ptr<DevicePlan> plan_;  // Last: the bound tensors outlive it.
 };
 
 /// The bits of all steps, where nodes are run one by one.
@@ -258,7 +257,7 @@ void expect_same_bits(const Variant& of, const std::vector<Floats>& expected) {
         ASSERT_EQ(rig.description().find("ragged_mean"), std::string::npos) << rig.description();
         ASSERT_EQ(rig.description().find("gathered"), std::string::npos) << rig.description();
         for (std::size_t i = 0; i < 2 * expected.size(); ++i) {
-          const std::size_t step = i * 5 % expected.size();  // One behind any other.
+          const std::size_t step = i * 5 % expected.size();  // In a mixed order.
           EXPECT_EQ(rig.run(all_uses()[step]), expected[step]) << step;
         }
       }

@@ -1,6 +1,5 @@
-// Matrix products of every type on every instruction set of this machine, against double precision over the
-// scalar codec's values, and against themselves: a column's result must not depend on what is computed beside
-// it.
+// Matrix products of every type on every instruction set of this machine, compared with double precision over
+// the scalar codec's values, and with themselves: a column's result must not depend on the other columns.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +25,7 @@ std::vector<Isa> isas() {
   return found;
 }
 
-/// The numbers that a quantised row stands for.
+/// The values of a quantised row.
 template <class Group>
 void read_groups(const std::byte* row, std::int64_t n, float* out) {
   constexpr std::int64_t kSize = sizeof(Group::q);
@@ -164,7 +163,7 @@ TEST_P(MatmulTypes, ExtremeCodesDoNotSaturate) {
       if (!scale) canonical.bytes[i] = static_cast<std::byte>(fill);
     }
     const Packed weight(canonical);
-    constexpr std::int64_t kN = 24;  // Many and, behind them, few.
+    constexpr std::int64_t kN = 24;  // A tile of many columns, then one of few.
     const Inputs x(table(), dtype(), kN, 256, [](std::int64_t c, std::int64_t k) {
       return c % 4 == 0   ? 1.0f
              : c % 4 == 1 ? -1.0f
@@ -235,7 +234,7 @@ TEST_P(MatmulTypes, AColumnIsTheSameInAnyCompany) {
   }
 }
 
-// More columns than have their sums at hand, and more of a panel than is unpacked at a time.
+// More columns than one pass sums, and more of a panel than is unpacked at a time.
 TEST_P(MatmulTypes, ColumnsOfLongRowsAreTheSameInAnyCompany) {
   constexpr std::int64_t kRows = 21, kN = 151, kColumns = 10 * 256;
   const CanonicalMatrix canonical(dtype(), kRows, kColumns, 9);
@@ -274,7 +273,7 @@ TEST_P(MatmulIsas, EpilogueFollowsItsFormula) {
     for (int parts = 0; parts < 16; ++parts) {
       const bool with_bias = parts & 1, with_gate = parts & 2, with_residual = parts & 4,
                  in_place = parts & 8;
-      // The output is a window of wider rows; what lies beside it must stay.
+      // The output is a window of wider rows; the rest of these rows must stay.
       std::vector<float> out = in_place ? residual : std::vector<float>(kN * kStride, 123.0f);
       MatmulArgs args = x.args(weight.matrix, out);
       args.out_stride = kStride;
@@ -311,8 +310,8 @@ TEST_P(MatmulIsas, EpilogueFollowsItsFormula) {
   }
 }
 
-// A gate's bias may be given alone, and a gated column is the same in any company, too: of matrices that are
-// unpacked for many columns, that are not, and of one that is beside one that is not.
+// A gate's bias may be the only bias, and a gated column has the same bits in any batch. Pairs have matrices
+// that are unpacked for many columns, matrices that are not, and one of each.
 TEST_P(MatmulIsas, GatedColumnsAreTheSameInAnyCompany) {
   constexpr std::int64_t kRows = 40, kColumns = 256, kN = 21;
   const std::pair<DType, DType> pairs[] = {{DType::kQ4_K, DType::kQ4_K},

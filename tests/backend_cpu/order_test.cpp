@@ -1,5 +1,5 @@
 // Ops that count, move, order and draw elements, attention and recurrent cells on the CPU: bits depend
-// neither on threads nor on what is computed beside them.
+// neither on threads nor on the batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -183,7 +183,7 @@ TEST(Order, RandomNumbersAreTheSameByEveryInstructionSet) {
   }
 }
 
-/// The known answers that the authors of Philox publish with their library (Random123, kat_vectors).
+/// The known results that the authors of Philox publish with their library (Random123, kat_vectors).
 TEST(Order, PhiloxHasItsKnownAnswers) {
   EXPECT_EQ(philox({0, 0, 0, 0}, 0, 0), (PhiloxWords{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const std::uint32_t most = 0xffffffff;

@@ -1,5 +1,5 @@
-// The cache of packed weights: what is found is what was added and what the model's files give now, damage of
-// any kind is seen and written over, and the folder keeps its bounds.
+// The cache of packed weights. Entries that it finds were added and match the model's files. Damage of any
+// kind is detected and overwritten, and the folder keeps its bounds.
 #include "backend/cpu/layout/packed_cache.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr base::Hash128 kKey = {1, 2};
-constexpr base::Hash128 kFiles = {3, 4};  // Of the model, when it was packed.
+constexpr base::Hash128 kFiles = {3, 4};  // Hash of the model's files when it was packed.
 constexpr std::uint64_t kSource = 55;
 constexpr std::int64_t kShape[] = {48, 256};
 constexpr std::size_t kTailBytes = 80 + 2 * sizeof(PackedCache::Entry);  // Trailer and table of two matrices.
@@ -67,7 +67,7 @@ class PackedCacheTest : public testing::Test {
   static void replace(const fs::path& path, const std::vector<char>& bytes) {
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
-  /// Both matrices, as they were added; what is given out is never anything else.
+  /// Whether both matrices are found, as they were added. The cache never returns other bytes.
   bool holds(const PackedModel& model, std::uint64_t source = kSource) {
     PackedCache cache(options(), model);
     n_sources_read_ = 0;
@@ -121,7 +121,7 @@ TEST_F(PackedCacheTest, OtherFilesOfTheSameBytesAreReadOnce) {
   EXPECT_EQ(n_sources_read_, 2);
   EXPECT_TRUE(holds(model(kKey, kCopy)));
   EXPECT_EQ(n_sources_read_, 0) << "they are known now";
-  // What nothing is known of is read each time, also where nothing was known of what was packed.
+  // Files without a hash are read each time, also if the packed entry has no hash.
   EXPECT_TRUE(holds(model(kKey, {})));
   EXPECT_TRUE(holds(model(kKey, {})));
   EXPECT_EQ(n_sources_read_, 2);

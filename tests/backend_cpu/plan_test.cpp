@@ -1,5 +1,5 @@
-// The CPU's plan: fused and unfused plans of one graph give the same bits, with any number of threads, in any
-// cut of the rows; and what should be fused is.
+// The CPU's plan. Fused and unfused plans of one graph give the same bits, with any number of threads and any
+// chunking of the rows. Expected fusions happen.
 #include "backend/cpu/plan.h"
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ class Rig {
   }
 
   std::shared_ptr<Device> device = make_device({.n_threads = 2});
-  std::vector<std::int64_t> more_symbols;  // Values of those behind n.
+  std::vector<std::int64_t> more_symbols;  // Values of the symbols after n.
   int n_helpers = 0;
   std::string description;
   int n_phases = 0;
@@ -128,7 +128,7 @@ class Rig {
           ints[r] = 0;
         else if (value.name == "wanted")
           ints[r] = row % 4;
-        else if (value.name == "copied")  // Of the piece's rows some, in no order, and some twice.
+        else if (value.name == "copied")  // Some of the piece's rows, unordered, and some twice.
           ints[r] = static_cast<std::int32_t>(r * 3 % count / 2);
         else if (value.name == "summed")
           ints[r] = row % 4 < 2 ? row % 4 - 2 : row * 37 % 900;
@@ -250,7 +250,7 @@ TEST_P(CpuPlan, FusionThreadsAndPiecesChangeNoBit) {
       EXPECT_TRUE(fused.at(last) == unfused.at(last)) << n_threads << " threads, pieces of " << piece;
     }
   }
-  // With so many threads two rows follow what they read from.
+  // With this many threads, two rows are computed right after the ops that they read from.
   EXPECT_TRUE(rig.run({last}, 8, 20, 2).at(last) == unfused.at(last));
   rig.device = make_device({.n_threads = 2, .repack = false});
   for (const std::int64_t piece : {20, 1})
@@ -264,7 +264,7 @@ INSTANTIATE_TEST_SUITE_P(Types, CpuPlan,
                          testing::Values(DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_1),
                          [](const auto& test) { return std::string(weft::info(test.param).name); });
 
-// A product of so many panels that helpers take part, and the best of each row, which every worker keeps for
+// A product with enough panels for helpers, and the best tokens of each row, which every worker keeps for
 // itself.
 TEST(CpuPlan, HelpersChangeNoBit) {
   Rig rig;
@@ -464,7 +464,7 @@ TEST(CpuPlanFusion, RunsOnlyWhatIsWanted) {
   const std::vector<ValueId> all = build_layer(rig, DType::kF32);
   const ValueId embedded = all.front();
   rig.run({embedded}, 1, 4, 4);
-  // Caches keep what is stored, so all that leads there stays; what comes after attention does not.
+  // Caches keep stored values, so all ops that lead to them stay; ops after attention do not.
   EXPECT_NE(rig.description.find("store_cache:k_stored"), std::string::npos) << rig.description;
   for (const char* dead : {"attention", "matmul wo", "matmul wu", "expert", "plain"})
     EXPECT_EQ(rig.description.find(dead), std::string::npos) << rig.description;

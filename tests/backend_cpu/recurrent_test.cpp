@@ -1,5 +1,5 @@
-// Short convolutions and selective scans: every instruction set against the formulas in double, and the same
-// bits however rows of several sequences are mixed, cut into steps and shared by threads.
+// Short convolutions and selective scans: every instruction set compared with the formulas in double. Bits
+// are the same for any mix of sequences, any cut into steps and any number of threads.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -207,8 +207,8 @@ TEST_P(Recurrent, OpsFollowTheirFormulas) {
   }
 }
 
-/// Three texts, each alone and in one go, and then mixed, cut and shared by threads. The first ends in a slot
-/// of its own, from which a fourth goes on while the first does, too.
+/// Three sequences, each alone and in one step, and then mixed, cut and shared by threads. The first moves to
+/// a slot of its own, from which a fourth continues while the first does, too.
 TEST_P(Recurrent, MixturesPiecesAndThreadsChangeNoBit) {
   constexpr std::int64_t kColumns = 150;
   std::map<std::int64_t, std::vector<float>> conv, scan, heads;  // By row of the data.
@@ -246,7 +246,7 @@ TEST_P(Recurrent, MixturesPiecesAndThreadsChangeNoBit) {
       std::vector<Row> rows;
       for (std::int64_t t = 0; t < 12; ++t)
         for (std::int32_t text = 0; text < 3; ++text) {
-          // The first text changes its slot half-way and leaves the old one to stay as it is.
+          // The first sequence changes its slot half-way; the old slot must stay unchanged.
           const auto slot = [&](std::int64_t at) { return text > 0 ? text : at < 6 ? 4 : 0; };
           rows.push_back({.from = t == 0 ? -1 : slot(t - 1), .to = slot(t), .data = text * 12 + t});
         }

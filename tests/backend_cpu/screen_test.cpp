@@ -62,7 +62,7 @@ struct Product {
     return std::span(exact).subspan(static_cast<std::size_t>(c * kRows), kRows);
   }
 
-  /// The panels left of a column, first by what was screened, then by all but the lowest bits.
+  /// The remaining panels of a column, first by the screened bits, then by all but the lowest bits.
   std::vector<std::int32_t> candidates(bool deep, std::int64_t c, float least) {
     std::vector<std::int32_t> found(static_cast<std::size_t>(weight.matrix.n_panels()));
     int n = table.find_candidates(args(deep), {0, weight.matrix.n_panels()}, c, least, found.data());

@@ -1,4 +1,4 @@
-// Convolutions on the CPU: weights that are used as they lie in a file, and what is one launch.
+// Convolutions on the CPU: weights that are used as stored in a file, and fusion into one launch.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A device of another process computes what it computes there.
+// A device of another process gives the results of the local device.
 #include "weft/conformance.h"
 
 #include <gtest/gtest.h>

@@ -114,7 +114,7 @@ TEST(RemoteFaults, ACancelMeetsItsStepAlone) {
   std::jthread waiting([&] { second->wait(); });
   while (remote.bytes_sent() == before) std::this_thread::sleep_for(1ms);
   EXPECT_EQ(steps->n_running, 1);
-  first_cancelled = true;  // It is told behind the other one.
+  first_cancelled = true;  // Its message follows the other one's.
   first->wait();
   waiting.join();
 
@@ -154,7 +154,7 @@ class FullLink final : public remote::Link {
   bool is_given_up_ = false;
 };
 
-/// One end of a line whose other end is a follower, which never hears of a leader but what is sent here.
+/// One end of a line to a follower, which gets only the leader's messages that a test sends.
 class LoneFollower {
  public:
   explicit LoneFollower(remote::Patience patience = {}) {
@@ -184,7 +184,7 @@ class LoneFollower {
   std::jthread server_;
 };
 
-/// A leader that ends does not wait for ever for a follower that takes nothing.
+/// A leader that ends does not wait indefinitely for a follower that takes nothing.
 TEST(RemoteFaults, ALeaderEndsBesideAFollowerThatDoesNotListen) {
   const auto there = std::make_shared<test::QueueLink::Way>(),
              back = std::make_shared<test::QueueLink::Way>();
@@ -202,7 +202,7 @@ TEST(RemoteFaults, ALeaderEndsBesideAFollowerThatDoesNotListen) {
 
 TEST(RemoteFaults, AFollowerEndsWithoutItsLeader) {
   LoneFollower follower({.lost_after = 100ms});
-  // By what it says it may also have been put aside itself, on a machine that is busy.
+  // On a busy machine, the follower's message may also say that the follower was suspended itself.
   EXPECT_NE(follower.end().find("leader"), std::string::npos) << follower.end();
 }
 
@@ -281,7 +281,7 @@ TEST(RemoteFaults, AFileThatIsThereIsNotSent) {
   EXPECT_EQ(mapped->bytes(), sent->bytes());
 }
 
-/// Nor do those of rows that lie apart there, as experts' rows of a share do.
+/// The same for scattered rows of a file, such as experts' rows of a share.
 TEST(RemoteFaults, RowsThatLieApartInAFileAreNotSent) {
   const std::string path = testing::TempDir() + ("weft_remote_rows-" + std::to_string(::getpid()));
   std::vector<float> matrices(4 * 64 * 64);
@@ -317,7 +317,7 @@ TEST(RemoteFaults, RowsThatLieApartInAFileAreNotSent) {
                Error);
 }
 
-/// A leader's end of a line whose answers are changed on the way, from the n-th message on.
+/// A leader's end of a line that changes responses, from the n-th message on.
 class ChangingLink final : public remote::Link {
  public:
   using Change = std::function<void(remote::Message&)>;
@@ -336,7 +336,7 @@ class ChangingLink final : public remote::Link {
   const std::shared_ptr<Change> change_;
 };
 
-/// Whatever a follower answers: the leader goes on, or has an error to tell.
+/// For any response of a follower the leader continues or reports an error.
 TEST(RemoteFaults, AnswersThatMakeNoSenseAreErrors) {
   Graph graph;
   const Value x = graph.input("x", {4, 64});
@@ -373,7 +373,7 @@ TEST(RemoteFaults, AnswersThatMakeNoSenseAreErrors) {
   int n_errors = 0;
   for (int n = 1; n < 10; ++n)
     for (const std::size_t kept : {std::size_t{0}, std::size_t{1}, std::size_t{9}, std::size_t{40}}) {
-      // Not pings' answers: these are nobody's, and watched for in another thread.
+      // Not responses to pings: these have no request, and another thread watches for them.
       auto count = std::make_shared<std::atomic<int>>(0);
       *change = [=](remote::Message& message) {
         remote::Message contents = message;
@@ -394,8 +394,8 @@ TEST(RemoteFaults, AnswersThatMakeNoSenseAreErrors) {
   use();
 }
 
-/// A follower whose other thread hears something while the worker answers: that is carried out before anybody
-/// listens again.
+/// A follower whose other thread receives a message while the worker responds. That message is processed
+/// before any thread receives again.
 class HeardBeside final : public remote::Link {
  public:
   void send(remote::Message /*answer*/) override {
@@ -414,7 +414,7 @@ class HeardBeside final : public remote::Link {
       news_.notify_all();
       news_.wait(lock, [&] { return has_answered_; });
       lock.unlock();
-      std::this_thread::sleep_for(50ms);  // The worker is behind this thread now.
+      std::this_thread::sleep_for(50ms);  // The worker waits for this thread now.
       lock.lock();
       return ask();
     }

@@ -139,7 +139,7 @@ TEST_F(RemotePlan, ALostProcessIsAnError) {
   expect_lost([&] { run(spread, 2); }, "rank1 is lost");
 }
 
-/// Three products, one behind another, on three processes: what the second makes goes to the third itself.
+/// Three consecutive products on three processes: the second sends its result directly to the third.
 class RemoteChain : public testing::Test {
  protected:
   static constexpr std::int64_t kWidth = 64;
@@ -196,7 +196,7 @@ TEST_F(RemoteChain, OverTheLeaderItIsTheSame) {
   EXPECT_EQ(remotes.lines().n_bytes(), 0u);
 }
 
-/// What a failed step did not make nobody gets, and the next step is right.
+/// Outputs of a failed step are not received, and the next step is right.
 TEST_F(RemoteChain, WhatAFailedStepDidNotMakeIsNotReceived) {
   const auto faults = std::make_shared<test::Faults>();
   bool first = true;  // The follower that fails.
@@ -244,7 +244,7 @@ TEST_F(RemoteChain, WhatNobodyWantsAnyMoreIsTakenAway) {
     fails = true;
     const std::size_t sent_before = remotes.lines().n_bytes(), told_before = remotes[1].bytes_sent();
     EXPECT_THROW(run_it(), Error);
-    // Whoever sends it is not waited for.
+    // The run does not wait for the sender.
     for (int tries = 0; tries < 5000 && remotes.lines().n_bytes() == sent_before; ++tries)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_GT(remotes.lines().n_bytes(), sent_before) << "nothing was sent";

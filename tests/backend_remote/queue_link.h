@@ -18,8 +18,8 @@ class QueueLink final : public remote::Link {
     std::condition_variable news;
     std::deque<remote::Message> messages;
     std::size_t n_bytes = 0;
-    bool broken = false;  ///< Nothing gets through any more.
-    bool silent = false;  ///< The same, and nobody is told.
+    bool broken = false;  ///< Messages are lost, with an error.
+    bool silent = false;  ///< Messages are lost without an error.
   };
   QueueLink(std::shared_ptr<Way> out, std::shared_ptr<Way> in) : out_(std::move(out)), in_(std::move(in)) {}
 

@@ -102,7 +102,7 @@ class RemoteCpu {
       way->news.notify_all();
     }
   }
-  /// The same, and nobody is told.
+  /// The same, without an error.
   void hang() const {
     for (const auto& way : {there_, back_}) {
       const std::scoped_lock lock(way->mutex);
@@ -122,8 +122,7 @@ class RemoteCpu {
   DeviceInfo info_;
 };
 
-/// "rank1.cpu", "rank2.cpu", ... beside the CPU of this process. Where they have lines, they send to each
-/// other.
+/// "rank1.cpu", "rank2.cpu", ... in addition to the CPU of this process. With lines, they send to each other.
 class RemoteCpus {
  public:
   explicit RemoteCpus(int n, remote::Patience patience = {}, bool have_lines = true, const Wrap& wrap = {}) {

@@ -1,5 +1,5 @@
-// Quantised caches on Vulkan: near what the CPU makes of the same types, the same bits in any pieces, and
-// turned when texts are shifted.
+// Quantised caches on Vulkan are near the CPU's results for the same types. They have the same bits with any
+// chunking, and are rotated when sequences are shifted.
 #include "engine/test_support.h"
 #include "vulkan_test_support.h"
 #include "weft/error.h"

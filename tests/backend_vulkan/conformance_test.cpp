@@ -30,7 +30,7 @@ TEST(Conformance, OfVulkan) {
 TEST(Conformance, OfVulkanThroughStagingAndWithoutWhatADeviceMayLack) {
   const auto devices = test::vulkan_devices({.staging = true, .used = {false, false, false}});
   if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
-  // What is told apart here are ways, not ops, which the test above tries.
+  // The options select code paths, not ops; the test above tries all ops.
   expect_conformance(*devices.front(), {.every = test::tries_all() ? 1 : 5});
 }
 

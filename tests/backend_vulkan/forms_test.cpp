@@ -1,5 +1,5 @@
-// Forms of shaders for what a device may lack: those that load bytes and halves as such have the bits of
-// those that cut them out of words.
+// Variants of shaders for missing abilities of a device: variants with 8-bit and 16-bit loads have the bits
+// of variants that extract these from words.
 #include <cmath>
 
 #include "engine/test_support.h"

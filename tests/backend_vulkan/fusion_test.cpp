@@ -108,7 +108,7 @@ struct Layer {
         reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(next)]->host().data()),
         static_cast<std::size_t>(n_rows * kColumns));
     const std::vector<float> first(result.begin(), result.end());
-    // Again, and behind a step that was cancelled.
+    // Again, and after a step that was cancelled.
     for (const bool cancels : {false, true}) {
       if (cancels) {
         cancelled = true;
@@ -376,7 +376,7 @@ ValueId exponential(Graph& graph, ValueId of) {
   return graph.add(ops::Unary{.kind = UnaryKind::kExp}, {of}, "exp");
 }
 
-/// A product of one row and what comes behind it.
+/// A product of one row and the nodes after it.
 struct Behind {
   Behind() {
     x = graph.add_input("x", DType::kF32, {1, kColumns});
@@ -386,7 +386,7 @@ struct Behind {
   ValueId norm(ValueId of, ops::Norm op = {}) { return graph.add(op, {of}, "norm"); }
   ValueId sum(ValueId a, ValueId b) { return graph.add(ops::Add{}, {a, b}, "sum"); }
   NodeId maker(ValueId value) const { return graph.value(value).producer; }
-  /// Of the product, where these values are the graph's outputs.
+  /// The product's tail, where these values are the graph's outputs.
   vulkan::RowTail tail(std::initializer_list<ValueId> outputs) {
     for (const ValueId output : outputs) graph.add_output(output);
     return vulkan::Fusion(graph, live_nodes(graph), false).tail(maker(product));
@@ -398,7 +398,7 @@ struct Behind {
 
 TEST(VulkanFusion, OnlyWhatComesOfARowAloneIsMadeBehindItsProduct) {
   {
-    Behind of;  // Of two norms of a product, the first.
+    Behind of;  // The first of two norms of a product.
     const ValueId first = of.norm(of.product), second = of.norm(of.product, {.kind = NormKind::kL2});
     EXPECT_EQ(of.tail({first, second}).norm, of.maker(first));
   }
@@ -408,20 +408,20 @@ TEST(VulkanFusion, OnlyWhatComesOfARowAloneIsMadeBehindItsProduct) {
     EXPECT_EQ(of.tail({sum}).sum, of.maker(sum));
   }
   {
-    Behind of;  // Somebody else reads the norm,
+    Behind of;  // Another node reads the norm,
     const ValueId norm = of.norm(of.product), sum = of.sum(norm, of.x);
     const vulkan::RowTail tail = of.tail({sum, norm});
     EXPECT_EQ(tail.sum, kNoNode);
     EXPECT_EQ(tail.norm, of.maker(norm));
   }
   {
-    Behind of;  // ... or the product: what is added may come of it.
+    Behind of;  // ... or the product: the added value may depend on it.
     const ValueId norm = of.norm(of.product);
     const ValueId sum = of.sum(norm, exponential(of.graph, of.product));
     EXPECT_EQ(of.tail({sum}).sum, kNoNode);
   }
   {
-    Behind of;  // What is added is made behind the product,
+    Behind of;  // The added value is computed after the product,
     const ValueId later = exponential(of.graph, of.x), sum = of.sum(of.norm(of.product), later);
     EXPECT_EQ(of.tail({sum}).sum, kNoNode);
   }
@@ -436,7 +436,7 @@ TEST(VulkanFusion, OnlyWhatComesOfARowAloneIsMadeBehindItsProduct) {
     EXPECT_TRUE(of.tail({of.norm(of.product, {.group = 32})}).is_empty());
   }
   {
-    Behind of;  // ... and with a weight that is no weight.
+    Behind of;  // ... and with a weight that is an input.
     const ValueId given = of.graph.add_input("given", DType::kF32, {kColumns});
     const ValueId norm = of.graph.add(ops::Norm{}, {of.product, given}, "norm");
     EXPECT_TRUE(of.tail({norm}).is_empty());

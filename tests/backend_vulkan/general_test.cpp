@@ -1,6 +1,6 @@
-// Ops over values of any rank and over rows of several texts, in graphs: whole on Vulkan and spread over both
-// devices they give what the CPU does. What a launch's tiles are never shows in a row, and what a device has
-// no room for is refused.
+// Ops over values of any rank, and over rows of several sequences, in graphs. On Vulkan alone and spread over
+// both devices they give the CPU's results. Padding of a launch's tiles never changes a row. Graphs that
+// exceed a device's memory are refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,8 +27,8 @@ Floats wave(std::size_t n, float seed) {
   return values;
 }
 
-/// A small encoder of signals of any length: convolutions, attention by products of results with a mask,
-/// attention over rows that a state keeps, and what is made of the whole.
+/// A small encoder of signals of any length: convolutions, attention by products with a mask, attention over
+/// rows of a state, and reductions.
 struct Encoder {
   static constexpr std::int64_t kIn = 5, kWidth = 12, kHeads = 3, kHeadDim = kWidth / kHeads, kRows = 32;
   static constexpr std::int64_t kMost = 60;
@@ -78,7 +78,7 @@ struct Encoder {
     Floats pooled, mean, variance, largest, turned;
     Ints best;
   };
-  /// A step of so many frames, of two texts.
+  /// A step of `frames` frames, of two sequences.
   Result step(Plan& plan, std::int64_t frames) const {
     const auto rows = static_cast<std::size_t>((frames - 1) / 2 + 1);
     const Floats x = wave(static_cast<std::size_t>(frames * kIn), 0.1f * static_cast<float>(frames));
@@ -150,7 +150,7 @@ TEST_F(VulkanGeneral, AnEncoderThatIsSpreadOverBothIsAsOnTheCpu) {
   Encoder net;
   Plan cpu = plan_of(net.g, kOnCpu);
   net.set_weights(cpu);
-  // Views and what they are views of, on different devices.
+  // Views and their bases on different devices.
   const std::vector<std::vector<Pin>> spreads = {{{"", "vulkan0"}, {"^dense", "cpu"}},
                                                  {{"", "cpu"}, {"^dense", "vulkan0"}},
                                                  {{"", "vulkan0"}, {"^permute", "cpu"}},
@@ -214,8 +214,8 @@ TEST_F(VulkanGeneral, WhatItLacksIsComputedByTheCpu) {
   }
 }
 
-/// What attention, sums of rows and products give of the first m rows of x, one behind another. The keys of a
-/// row are of its text: those before `middle`, and those from there.
+/// The results of attention, sums of rows and products for the first m rows of x, concatenated. A row's keys
+/// belong to its sequence: keys before `middle`, or keys from there on.
 Floats rows_of(Plan& plan, const Floats& x, std::int64_t m, std::int32_t middle, std::int32_t n_keys) {
   Ints begins, ends;
   for (std::int32_t r = 0; r < m; ++r) {
@@ -266,7 +266,7 @@ TEST_F(VulkanGeneral, ARowHasTheSameBitsWhateverItsNeighboursAre) {
     for (std::size_t r = 0; r < static_cast<std::size_t>(n); ++r)
       EXPECT_EQ(row(some, static_cast<std::size_t>(n), r), row(all, kMost, r)) << r << " of " << n;
   }
-  // What is no number in one text stays there.
+  // NaN in one sequence does not spread to the other.
   for (std::size_t i = 0; i < kMiddle * 6; ++i) values[i] = std::numeric_limits<float>::quiet_NaN();
   plan.run({}, {{"v", values}});
   const Floats beside = rows_of(plan, x, kMost, kMiddle, kKeys);

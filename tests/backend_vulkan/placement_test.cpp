@@ -1,5 +1,5 @@
-// Models over the CPU and Vulkan devices, in every way to spread them: logits near the CPU's own, and the
-// same text where the next token is clear. With --gtest_also_run_disabled_tests the real models go through
+// Models over the CPU and Vulkan devices, with every way to spread them. Logits are near the CPU's own, and
+// tokens are the same where the next token is clear. With --gtest_also_run_disabled_tests the real models use
 // every number of layers and print a table.
 #include <algorithm>
 #include <cstdio>
@@ -35,8 +35,8 @@ PlacementParams rows() {
 PlacementParams random_pins(const std::filesystem::path& path, unsigned seed) {
   std::mt19937 random(seed);
   FileInfo file = inspect(path);
-  // RWKV's files have tensors of values that its first layer does not mix, and nobody reads them; factors of
-  // long texts are read by contexts that are long.
+  // RWKV's files have unused tensors: values that the first layer does not mix. Only long contexts read the
+  // factors for long contexts.
   std::erase_if(file.tensors, [](const FileInfo::Tensor& tensor) {
     return tensor.name.starts_with("rope_factors") ||
            (tensor.name.starts_with("blk.0.time_mix_v") && !tensor.name.starts_with("blk.0.time_mix_value"));
@@ -100,7 +100,7 @@ TEST_P(VulkanSpread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
     }
     const PlanStats after = context.plan_stats();
     EXPECT_EQ(after.copies - before.copies, kSteps * static_cast<std::int64_t>(plan.copies.size()));
-    // Of the tables of extents only what is in use.
+    // Only the used part of the tables of extents.
     EXPECT_LE(after.copied_bytes - before.copied_bytes, static_cast<std::int64_t>(kSteps * bytes));
     EXPECT_GT(after.copied_bytes - before.copied_bytes, static_cast<std::int64_t>(kSteps * bytes / 2));
     EXPECT_EQ(after.compiled, 1);
@@ -169,7 +169,7 @@ class VulkanSpreadReal : public testing::TestWithParam<RealModel> {
   }
 
   struct Text {
-    std::vector<Token> tokens, next;  // Of each token what comes next, where that is clear; else kNoToken.
+    std::vector<Token> tokens, next;  // The next token for each, or kNoToken where it is not clear.
     std::vector<float> expected;
   };
   Text text(std::size_t prompt, std::size_t n_greedy) const {

@@ -1,5 +1,5 @@
-// What a Vulkan plan promises: recorded once for each kind of step, steps that declare nothing see nothing
-// new, tensors bound anew, cancelled steps, errors.
+// Contracts of a Vulkan plan: recorded once for each kind of step, steps without declared changes use the old
+// inputs, rebound tensors, cancelled steps, errors.
 #include "backend/vulkan/plan.h"
 
 #include <dlfcn.h>
@@ -222,7 +222,7 @@ TEST_F(VulkanPlanTest, StepsThatFailAreTriedAgain) {
 void VulkanPlanTest::cancel_steps() {
   Graph graph;
   const ValueId cache = graph.add_state("cache", DType::kF32, {64, 1, 4});
-  // Of the first the last number: a view, which is copied before.
+  // The last number of the first column: a view, which is copied before.
   const ValueId from = graph.add_input("from", DType::kI32, {3, 2}),
                 to = graph.add_input("to", DType::kI32, {1});
   const ValueId column = graph.add(ops::Slice{.axis = 1, .begin = 1, .end = 2}, {from}, "column");
@@ -328,7 +328,7 @@ TEST_F(VulkanPlanTest, ASignalHandlerMayCancelInTheMidstOfASubmit) {
   }
   cancelled = false;
   ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
-  // The first step that nobody cancels computes everything again, whatever has changed.
+  // The first step without cancellation computes everything again, for any change.
   const std::int64_t n = 20;
   for (const bool shapes : {false, true}) {
     std::fill(floats(*x).begin(), floats(*x).end(), 1.0f);

@@ -1,5 +1,5 @@
-// What drivers' compilers tell of shaders. Printed for people (bench/gpu.py reads it), also of drivers that
-// compile for a GPU and have none:
+// Statistics of shaders from drivers' compilers. They are printed for people, and bench/gpu.py parses them.
+// Drivers that compile for a GPU without having one work, too:
 //   test_backend_vulkan --gtest_also_run_disabled_tests --gtest_filter='*VulkanStatistics*'
 #include <cstdio>
 

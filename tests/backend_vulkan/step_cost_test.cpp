@@ -1,5 +1,5 @@
-// What a step costs the host, with recorded commands and with commands recorded anew. Times are printed for
-// people; what is asserted is how often commands were recorded. Of the real models:
+// The host's cost of a step, with commands recorded before and with new ones. Times are printed for people;
+// the tests assert how often commands were recorded. With the real models:
 //   test_backend_vulkan --gtest_also_run_disabled_tests --gtest_filter='*StepCostReal*'
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Steps of public plans beside a GPU: what is read while one is on its way, and plans that end meanwhile.
+// Steps of public plans with a GPU: reads during a step, and plans that end during a step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class VulkanSteps : public testing::Test {
     if (test::vulkan_devices().empty()) GTEST_SKIP() << test::kNoVulkan;
   }
 
-  /// Outputs that the host makes before the GPU and behind it, and one of the GPU.
+  /// Outputs that the host computes before and after the GPU, and one of the GPU.
   static Plan plan() {
     Graph g;
     const Dim n = g.symbol("n", 1, 64);

@@ -1,5 +1,5 @@
-// Contexts that take turns on a GPU: the bits of each alone, the memory of the largest, also where steps
-// overlap; and models of one registry have the GPU in common.
+// Contexts that take turns on a GPU have the bits of each alone and the memory of the largest, also where
+// steps overlap. Models of one registry share the GPU.
 #include <cstdio>
 
 #include "engine/allocation_counter.h"

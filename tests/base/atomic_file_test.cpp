@@ -36,7 +36,7 @@ extern "C" int flock(int fd, int operation) noexcept {
   return static_cast<int>(::syscall(SYS_flock, fd, operation));
 }
 
-/// The system's own, or that of a file system whose files all have names.
+/// The system's own, or one for a file system without unnamed files.
 extern "C" int open(const char* path, int flags, ...) {
   mode_t mode = 0;
   if ((flags & (O_CREAT | O_TMPFILE)) != 0) {

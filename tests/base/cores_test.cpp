@@ -85,7 +85,7 @@ TEST_F(CoresTest, IntelHybridUsesTheFastKind) {
   EXPECT_EQ(read_cores({.root = root_, .affinity = std::vector<int>{8, 9, 10}}).default_threads(), 3);
 }
 
-// Clocks are told by a driver that need not be there.
+// A driver reports clocks, and it may be missing.
 TEST_F(CoresTest, IntelHybridUsesTheFastKindWhereNoClocksAreKnown) {
   put("sys/devices/cpu_atom/cpus", "4-7");
   EXPECT_EQ(read(8).default_threads(), 4);

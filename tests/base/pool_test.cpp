@@ -69,8 +69,8 @@ TEST_P(PoolOf, RunsEveryTaskOnceAndPhasesInOrder) {
   }
 }
 
-// Runs of fewer phases than the pool's most leave others as an earlier run had them, and stamps begin anew
-// after the first 128 phases of each pool.
+// Runs with fewer phases than the pool's maximum leave the other phases of an earlier run unchanged. Stamps
+// restart after the first 128 phases of each pool.
 TEST_P(PoolOf, RunsOfAnyLengthFollowEachOther) {
   const auto [n_threads, group_size, n_rounds, n_helpers] = GetParam();
   Pool pool(n_threads, 6, n_helpers, group_size);
@@ -115,8 +115,8 @@ TEST(Pool, TakesOverFromOtherGroups) {
     std::atomic<int> done{0}, n_held{0};
     std::vector<std::atomic<int>> by_thread(kThreads);
     constexpr int kTasks = kThreads * kOfShare;
-    // A thread other than the caller is held up by its first task, until all that nobody holds is done. A
-    // claim of 32 is of 16, and what a thread that is held up has claimed waits with it.
+    // The first task of a thread other than the caller blocks until all tasks without a claim are done. A
+    // claim of 32 has 16 tasks, and the claimed tasks of a blocked thread wait with it.
     pool.parallel_for(kTasks, [&](std::int32_t, int thread) {
       if (thread != 0 && by_thread[static_cast<std::size_t>(thread)].fetch_add(1) == 0) {
         n_held.fetch_add(1);
@@ -131,13 +131,13 @@ TEST(Pool, TakesOverFromOtherGroups) {
   }
 }
 
-// Runs so short that most threads come to the last one, or to none; what they saw of an earlier one must not
-// be taken for this one's. Threads that give their core away in the midst of a run are late by several.
+// Runs so short that most threads see only the last one, or none. State of an earlier run must not be used
+// for this one. Threads that lose their core during a run are late by several runs.
 TEST_P(PoolOf, LateThreadsDisturbNobody) {
   const auto [n_threads, group_size, n_rounds, n_helpers] = GetParam();
   Pool pool(n_threads, 4, n_helpers, group_size);
   for (int round = 0; round < (n_threads > 16 ? 1 : 50) * n_rounds; ++round) {
-    // On the stack, and other than in the run before: a task of that one would write to what is gone.
+    // On the stack, and not as in the run before: a task of that run would write to freed memory.
     Trace trace;
     trace.n_tasks.resize(static_cast<std::size_t>(1 + round % 4), 1 + round % (2 * n_threads));
     for (const int n : trace.n_tasks) trace.counts.emplace_back(static_cast<std::size_t>(n), 0);
@@ -194,8 +194,8 @@ TEST(Pool, HelpersTakePartWhereTheyAreWanted) {
   }
 }
 
-// What the stamps begin anew with is written while a thread may still look for leftovers of the run before:
-// one that claimed any would do tasks twice, and the count of all phases to come would be too high.
+// Stamps restart while a thread may still look for leftovers of the run before. A thread that claimed any
+// would do tasks twice, and the count of all later phases would be too high.
 TEST(Pool, RenewedSharesAreNotBegunAndHaveNothingForLateThreads) {
   constexpr std::uint32_t kBegin = 4, kEnd = 9;
   for (const std::uint32_t stamp : {0u, 1u, 2u, 0x10000000u, 0x80000000u, 0xffffff80u, 0xffffffffu}) {
@@ -232,7 +232,7 @@ TEST(Pool, WakesThreadsThatWentToSleep) {
   }
 }
 
-// Stamps begin anew after 128 phases of a pool: its end is seen by threads that have not looked before, too.
+// Stamps restart after 128 phases of a pool: threads that have not looked before see its end, too.
 TEST(Pool, EndsWithThreadsThatHaveNotComeYet) {
   for (const int n_runs : {1, 127, 128, 129})
     for (int i = 0; i < 300; ++i) {
@@ -328,7 +328,7 @@ TEST(Pool, TheChildOfAForkHasThreadsOfItsOwn) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(60);  // Who waits for threads that are not there ends, too.
+    alarm(60);  // Also ends a wait for threads that do not exist.
     const bool right = all_run();
     pool.reset();
     unused.reset();

@@ -10,7 +10,7 @@ inline constexpr bool kLimitsThreads = false;
 inline constexpr bool kLimitsThreads = true;
 #endif
 
-/// While it lives, the system has only so many more threads for this process (EAGAIN).
+/// During its lifetime the system has only n_more more threads for this process (EAGAIN).
 class ThreadLimit {
  public:
   explicit ThreadLimit(int n_more);

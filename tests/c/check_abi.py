@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The C API as programs were compiled with it, held against abi.txt beside this file: declarations, constants, where
-fields of structs lie, and that the library exports the functions and nothing else.
+"""Compares the C API with abi.txt in this folder, the ABI that programs were compiled with: declarations, constants,
+and offsets of fields in structs. The library must export exactly the functions.
 
     check_abi.py --cc cc --headers c --library build/release/c/libweft_c.so             fails where they differ
-    check_abi.py --cc cc --headers c --library build/release/c/libweft_c.so --update    takes up what is new
+    check_abi.py --cc cc --headers c --library build/release/c/libweft_c.so --update    adds new items
 
-What is listed may not change, nor may a field be put where a struct had room before: that takes another
-WEFT_ABI_VERSION, with which the list is written anew."""
+Listed items may not change, and a field may not use former padding of a struct. Such a change needs another
+WEFT_ABI_VERSION and a new list."""
 import argparse
 import re
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/c.md as a program: --write PAGE SOURCE puts its blocks of C one after another, --check PAGE PROGRAM MODEL runs
-that and holds what it prints against the blocks of text."""
+"""Runs docs/c.md as a program. The option --write PAGE SOURCE concatenates its blocks of C. With --check PAGE PROGRAM
+MODEL it runs the program and compares its output with the page's output blocks."""
 import difflib
 import re
 import subprocess

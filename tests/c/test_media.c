@@ -210,7 +210,7 @@ static void texts(const char* data, const char* family, int32_t width) {
   weft_generate_params_init(&how, sizeof how);
   how.n_predict = kWritten;
   how.ignore_end = true;
-  // Without the prompt nobody knows what its tokens are.
+  // Without the prompt the tokens are not valid.
   FAILS(weft_generate(context, sampler, tokens, n, 0, &how, NULL, NULL, NULL, NULL, &error),
         WEFT_INVALID_ARGUMENT, "token");
   how.media = prompt;
@@ -250,7 +250,7 @@ static void texts(const char* data, const char* family, int32_t width) {
   request.user_data = NULL;
   weft_response* response = NULL;
   MADE(response, weft_service_submit(service, tokens, n, &request, &error));
-  weft_prompt_free(prompt);  // What is being written of it keeps what it needs.
+  weft_prompt_free(prompt);  // The running generation keeps the data that it needs.
   weft_media_free(media);
   weft_vision_model_free(vision);
   struct heard served = {.n = 0};

@@ -1,5 +1,5 @@
-// Adapters against models with their matrices merged in, and mixed in batches against each text alone: bit by
-// bit.
+// Adapters compared with models with merged matrices, and mixed batches compared with each sequence alone,
+// bit by bit.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -85,8 +85,8 @@ TEST(Adapters, ControlVectorsAreAddedBehindTheirLayers) {
   EXPECT_THROW(logits(std::numeric_limits<float>::quiet_NaN(), -1, -1), Error);
 }
 
-/// transformers' logits with hooks behind the layers (scripts/make_control_golden.py), of families whose
-/// layers are no plain ones.
+/// transformers' logits with hooks after the layers (scripts/make_control_golden.py), for families with
+/// special layers.
 TEST(Adapters, ControlVectorsAreAddedToAllThatALayerGives) {
   const std::filesystem::path folder = std::filesystem::path(WEFT_TEST_DATA) / "control";
   for (const std::string name : {"nemotron_h", "gemma3n", "gemma4"}) {
@@ -123,7 +123,7 @@ class AdaptedFamily : public testing::TestWithParam<const char*> {
     for (const AdapterFile& adapter : files) std::filesystem::remove(adapter.path);
   }
   std::vector<float> alone(const std::shared_ptr<const Model>& model, std::vector<AdapterUse> uses) const {
-    // LongRope's factors depend on the length of contexts: those that are compared have the same.
+    // LongRope's factors depend on the length of contexts: compared contexts have the same length.
     Context context(model, {.n_ctx = 512, .n_threads = 1, .adapters = std::move(uses)});
     return all_logits(context, tokens, 5);
   }
@@ -287,7 +287,7 @@ TEST_F(AdaptedContext, TextsKeepThemUntilTheyAreGone) {
   context.set_adapters(1, two);
   all_logits(context, few, 5, 0);
   all_logits(context, few, 5, 1);
-  // A copy has those of its text, and nothing is mixed.
+  // A copy has the adapters of its sequence, and no others.
   ASSERT_TRUE(context.copy(0, 2));
   EXPECT_EQ(of(2), one);
   EXPECT_THROW((void)context.copy(0, 1, 0, 2), Error);
@@ -359,7 +359,7 @@ TEST_F(AdaptedContext, AnEmbedderReadsWithThem) {
   const auto vectors = [&](const std::shared_ptr<const Model>& of, std::vector<AdapterUse> uses) {
     Embedder embedder(of, {.n_tokens = 64, .n_threads = 1, .adapters = std::move(uses)});
     const std::vector<float> first = embedder.embed(texts, Pooling::kMean);
-    EXPECT_TRUE(embedder.embed(texts, Pooling::kMean) == first);  // Also once its texts are forgotten.
+    EXPECT_TRUE(embedder.embed(texts, Pooling::kMean) == first);  // Also after its strings are dropped.
     return first;
   };
   const std::vector<float> plain = vectors(Model::load(llama()), {}), adapted = vectors(model, one);
@@ -379,7 +379,7 @@ TEST_F(AdaptedContext, AStateFindsEachOfAdaptersThatAddTheSame) {
   ASSERT_TRUE(reader.restore(state, 0));
   EXPECT_EQ(reader.adapters(0).size(), 2u);
   EXPECT_TRUE(all_logits(reader, few, 1) == expected);
-  // One that is there once only stands for one of them.
+  // A single adapter can replace only one of them.
   EXPECT_THROW((void)context.restore(state, 0), Error);
 }
 

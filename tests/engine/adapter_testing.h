@@ -20,7 +20,7 @@ namespace weft::test {
 
 struct LowRank {
   std::int64_t rank = 0;
-  std::vector<float> a, b;  ///< {rank, n_in}, {n_out, rank}; of experts, one pair behind another.
+  std::vector<float> a, b;  ///< {rank, n_in}, {n_out, rank}; for experts, concatenated pairs.
 };
 struct RandomAdapter {
   std::map<std::string, LowRank> matrices;

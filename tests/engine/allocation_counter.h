@@ -11,7 +11,7 @@ inline constexpr bool kCountsAllocations = true;
 #endif
 
 long n_allocations();
-long n_allocated_bytes();  ///< Of all allocations so far, also those that were given back.
+long n_allocated_bytes();  ///< Sum of all allocations so far, including freed ones.
 
 /// The n-th allocation from here on that this thread makes fails, and only that; 0: none. Sanitizers do not
 /// have this.

@@ -1,5 +1,5 @@
-// Requests with different adapters in one batcher: each gets what it gets alone, and beginnings are shared by
-// those with the same adapters only.
+// Requests with different adapters in one batcher: each has the same result as alone. Only requests with the
+// same adapters share prefixes.
 #include "engine/adapter_testing.h"
 #include "engine/batcher_testing.h"
 
@@ -92,7 +92,7 @@ TEST_P(AdaptedBatcher, BeginningsAreSharedByThoseWithTheSameAdapters) {
         EXPECT_GT(result.stats.n_cached, 0);
       }
     }
-  // Who says nothing has the context's own.
+  // A request without adapters uses the context's own.
   Ask own = ask_of(Uses{{1, 1.0f}});
   const Result expected = alone(own);
   EXPECT_EQ(run(batcher, own).stats.n_cached, 0);

@@ -124,7 +124,7 @@ TEST(BatcherConstraints, WhateverTheyThrowEndsTheirCompletionAlone) {
   EXPECT_EQ(batcher.stats().n_rebuilt, 0);
 }
 
-/// Guesses behind an end token are no business of a grammar.
+/// A grammar does not check draft tokens after an end token.
 class EndsAtEnd final : public TokenConstraint {
  public:
   explicit EndsAtEnd(const Model& model) : model_(model) {}

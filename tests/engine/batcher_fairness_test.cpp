@@ -1,4 +1,4 @@
-// A batcher among many: who goes first, and who waits.
+// Fairness of a batcher with many requests: which run first, and which wait.
 #include "engine/batcher_testing.h"
 
 namespace weft {

@@ -1,5 +1,5 @@
-// A batcher while memory, devices, samplers and receivers fail: nobody gets another text than alone,
-// everybody is told an end, once, and nothing is lost.
+// A batcher while memory, devices, samplers and receivers fail. Each request has the same tokens as alone,
+// each gets one end, and nothing is lost.
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -42,8 +42,8 @@ struct Day {
     }
   }
 
-  /// Serves it, with `trouble` before (true) and behind each step. Everything that ends by itself must be as
-  /// alone.
+  /// Serves all requests, with `trouble` before (true) and after each step. Each request that ends by itself
+  /// must be as alone.
   template <typename F>
   void serve(Context& context, const BatcherParams& params, F&& trouble, const std::string& what) {
     n_errors = 0;
@@ -111,7 +111,7 @@ TEST_P(FaultyMemory, EachAllocationMayFail) {
     n_errors += day.n_errors;
   }
   EXPECT_GT(n, 100);
-  // A sampler that lacks memory in the midst of a draw cannot go on; all else is tried again.
+  // A sampler that runs out of memory during a draw cannot continue; all else is retried.
   EXPECT_LT(n_errors, n);
 }
 

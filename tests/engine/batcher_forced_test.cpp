@@ -140,7 +140,7 @@ TEST_P(ForcedTokens, ChangeNoTextAndSaveSteps) {
 INSTANTIATE_TEST_SUITE_P(Models, ForcedTokens, testing::Values("llama", "gemma3", "qwen3moe", "lfm2"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-/// Guesses go on behind them.
+/// Drafts continue after forced tokens.
 TEST(Forced, ADrafterWritesBehindThem) {
   const auto model = golden("llama");
   std::vector<Ask> asks = asks_that_tell(*model, Tells::kTruth);
@@ -153,7 +153,7 @@ TEST(Forced, ADrafterWritesBehindThem) {
   EXPECT_LE(n_behind, n_alone);
 }
 
-/// A text of no choices at all takes as many steps as it has stretches of the most that a step takes on.
+/// A fully forced sequence takes as many steps as it has stretches of a step's maximum.
 TEST(Forced, AreBoundedByAStepAndByTheEnd) {
   const auto model = golden("llama");
   class Known final : public TokenConstraint {
@@ -192,7 +192,7 @@ TEST(Forced, AreBoundedByAStepAndByTheEnd) {
     EXPECT_EQ(batcher.stats().n_steps, n_predict < 0 ? 5 : 3);
     EXPECT_EQ(batcher.stats().n_accepted_tokens, batcher.stats().n_drafted_tokens);
   }
-  // Who wants no drafts gets none.
+  // A request without speculation gets no drafts.
   Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1});
   Batcher batcher(context);
   Collector collector;

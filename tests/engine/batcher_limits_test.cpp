@@ -1,4 +1,4 @@
-// What a batcher holds its requests to: deadlines, pauses, queues, and the room of one text.
+// Limits of requests in a batcher: deadlines, pauses, queues, and the room of one sequence.
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -66,7 +66,7 @@ TEST(BatcherLimits, APausedCompletionKeepsItsCellsUntilTheyAreNeeded) {
   EXPECT_FALSE(batcher.step());  // Nobody else.
   EXPECT_EQ(collector(id).tokens.size(), n);
   EXPECT_EQ(batcher.stats().n_paused, 1);
-  // Others go on beside it; two that want all of the cache take its cells.
+  // Others run in the same batch; two that want all of the cache take its cells.
   const RequestId other = collector.submit(batcher, {prompt_of(10, 1), {.n_predict = 5, .ignore_end = true}});
   batcher.run();
   EXPECT_TRUE(collector(other).done);
@@ -153,7 +153,7 @@ TEST(BatcherLimits, RequestsAreBounded) {
   batcher.run();
 }
 
-/// What waits has no sampler and no text of its own yet.
+/// A waiting request has no sampler and no sequence yet.
 TEST(BatcherLimits, WhatWaitsIsSmall) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1});
@@ -183,7 +183,7 @@ TEST(BatcherLimits, AContextHasOneBatcher) {
   const Batcher second(context), third(draft);
 }
 
-/// Whatever finished texts lie in the cache: they go before a text has to end.
+/// Finished sequences in the cache are dropped before a running sequence has to end.
 TEST(BatcherLimits, IdleTextsMakeRoomForTextsWithoutEnd) {
   const auto model = golden("llama");
   for (int layout = 0; layout < 40; ++layout) {
@@ -191,13 +191,13 @@ TEST(BatcherLimits, IdleTextsMakeRoomForTextsWithoutEnd) {
     Batcher batcher(context, {.n_running = 2});
     Collector collector;
     std::mt19937_64 random(static_cast<std::uint64_t>(layout));
-    // Beginnings that the endless text shares.
+    // Prefixes that the endless sequence shares.
     for (int i = 0; i < 4; ++i) {
       collector.submit(batcher, {prompt_of(60 + static_cast<int>(random() % 40), 1),
                                  {.n_predict = 1 + static_cast<int>(random() % 20), .ignore_end = true}});
       batcher.run();
     }
-    // It has room for itself, but not for copies of what it shares.
+    // It has room for itself, but not for copies of shared cells.
     RequestParams endless{.n_predict = 300, .ignore_end = true, .context_shift = true, .n_ctx = 100};
     const RequestId id =
         collector.submit(batcher, {prompt_of(80 + static_cast<int>(random() % 20), 1), endless});
@@ -207,7 +207,7 @@ TEST(BatcherLimits, IdleTextsMakeRoomForTextsWithoutEnd) {
   }
 }
 
-/// A full text that has lost its cells forgets as it would have done.
+/// A full sequence that has lost its cells shifts as it would have done.
 TEST(BatcherLimits, FullTextsThatAreComputedAgainGoOn) {
   const auto model = golden("llama");
   std::vector<Token> reference;
@@ -221,7 +221,8 @@ TEST(BatcherLimits, FullTextsThatAreComputedAgainGoOn) {
     params.on_output = [&](const Output& output) {
       for (const OutputToken& token : output.tokens) tokens.push_back(token.id);
       if (output.done) stop = output.stop;
-      if (disturbed && tokens.size() == 61) batcher.pause(output.request);  // Of 65 tokens, with the prompt.
+      if (disturbed && tokens.size() == 61)
+        batcher.pause(output.request);  // Its 65 tokens include the prompt.
       return true;
     };
     const RequestId id = batcher.submit(prompt_of(4, 1), params);
@@ -229,7 +230,7 @@ TEST(BatcherLimits, FullTextsThatAreComputedAgainGoOn) {
     if (disturbed) {
       ASSERT_EQ(tokens.size(), 61u);
       batcher.submit(prompt_of(10, 2), {.n_predict = 3});
-      batcher.run();  // The paused one is preempted meanwhile.
+      batcher.run();  // It preempts the paused one.
       EXPECT_EQ(batcher.stats().n_preempted, 1);
       batcher.resume(id);
       batcher.run();

@@ -1,4 +1,4 @@
-// Log-probabilities of prompts and of what is written.
+// Log-probabilities of prompts and completions.
 #include <algorithm>
 #include <cmath>
 
@@ -9,8 +9,8 @@ namespace {
 
 using test::golden;
 
-/// Of the prompt and of what is written, with the best few rows only and with whole rows, alone and beside
-/// others.
+/// Log-probabilities of prompt and completion, with only the best few rows and with whole rows, alone and in
+/// a batch.
 TEST(BatcherLogprobs, AreThoseOfTheWholeRows) {
   for (const char* family : {"llama", "gemma3", "lfm2"}) {
     const auto model = golden(family);
@@ -99,7 +99,7 @@ TEST(BatcherLogprobs, PromptLogprobsNeedNoLogprobsOfTheResponse) {
   }
 }
 
-/// A text that is only scored.
+/// A prompt that is only scored.
 TEST(BatcherLogprobs, OfAPromptWithoutAnAnswer) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});

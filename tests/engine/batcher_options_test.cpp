@@ -1,4 +1,4 @@
-// What a request may ask for about its text's beginning, end and form.
+// Options of requests for the start, the end and the form of a completion.
 #include <limits>
 
 #include "engine/batcher_testing.h"
@@ -24,7 +24,7 @@ Token control_of(const Model& model) {
   return token;
 }
 
-/// What becomes of a request that nobody else shares the batcher with.
+/// The result of a request that is alone in the batcher.
 Result run(const std::shared_ptr<const Model>& model, const Ask& ask, const BatcherParams& params = {}) {
   Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});
   Batcher batcher(context, params);
@@ -94,7 +94,7 @@ TEST(BatcherOptions, AStopStringFindsAControlToken) {
     }
 }
 
-/// A text that would end at once writes what it would without end tokens, and ends then.
+/// A sequence that would end at once is generated as without end tokens, and ends then.
 TEST(BatcherOptions, NoTextEndsBeforeItsLeastLength) {
   for (const char* family : {"llama", "gemma3", "mamba"}) {
     const auto model = golden(family);

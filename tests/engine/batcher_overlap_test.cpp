@@ -1,5 +1,5 @@
-// A batcher over a context whose steps overlap: larger batches where that keeps nobody waiting, and the same
-// texts.
+// A batcher over a context whose steps overlap: larger batches if no request waits for them, and the same
+// tokens.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -24,7 +24,7 @@ namespace {
 constexpr int kUbatch = 8;
 constexpr ContextParams kContext = {.n_ctx = 1024, .n_sequences = 6, .n_ubatch = kUbatch, .n_threads = 1};
 
-/// The last layers on devices beside the host, a layer each.
+/// The last layers on devices in addition to the host, a layer each.
 std::shared_ptr<const Model> overlapping(const char* family, int n_devices = 1, bool small_host = false) {
   const PlacementParams placement = {.n_layers = n_devices,
                                      .shares = std::vector<float>(static_cast<std::size_t>(n_devices), 1.0f)};
@@ -32,7 +32,7 @@ std::shared_ptr<const Model> overlapping(const char* family, int n_devices = 1, 
                                placement, true, small_host, n_devices);
 }
 
-/// The host, which has the table of embeddings alone, and devices beside it: one split each.
+/// The host has only the table of embeddings; devices have one split each.
 std::shared_ptr<const Model> chain(int n_devices) {
   const PlacementParams placement = {.n_layers = 4,
                                      .shares = std::vector<float>(static_cast<std::size_t>(n_devices), 1.0f)};
@@ -130,13 +130,13 @@ TEST(OverlappingBatches, APromptsFirstTokenWaitsForNoOtherPrompt) {
   EXPECT_TRUE(begun_at.empty());
   EXPECT_EQ(context.plan_stats().steps, 4);
   EXPECT_EQ(batcher.stats().n_prompt_tokens, 4 * kUbatch);
-  // It ends with the first token of the next batch, which takes on no more than the least piece besides.
+  // It ends with the first token of the next batch, which adds only the smallest chunk.
   step();
   EXPECT_EQ(begun_at, std::vector<std::int64_t>{2});
   EXPECT_EQ(context.plan_stats().steps, 4 + 3);
   while (batcher.n_running() > 0) step();
   EXPECT_EQ(begun_at.size(), 2u);
-  // A short prompt's end ends its batch, though another one could go on.
+  // The end of a short prompt ends its batch, though another prompt could continue.
   submit(kUbatch + 2);
   submit(5 * kUbatch);
   const std::int64_t before = context.plan_stats().steps;
@@ -159,7 +159,7 @@ TEST(StepPace, WhereStepsDoNotOverlapABatchIsOneStep) {
 constexpr ContextParams kManyStreams = {
     .n_ctx = 2048, .n_sequences = 24, .n_ubatch = kUbatch, .n_outputs = 16, .n_threads = 1};
 
-/// Requests of a server's day, of which some share beginnings, and the text of each.
+/// Typical requests to a server, some with common prefixes, and the tokens of each.
 struct Requests {
   explicit Requests(int n) {
     for (int i = 0; i < n; ++i) {
@@ -208,14 +208,14 @@ TEST_P(BatcherOverlap, StreamsInAsManyGroupsAsDevicesHaveTheSameTexts) {
     const int before = conduct.n_bound_anew;
     served.serve(ahead);
     EXPECT_TRUE(served.texts == expected.texts) << n_devices;
-    // Most steps are in flight beside others, each with tensors of its own.
+    // Most steps overlap others, each with its own tensors.
     EXPECT_GT(conduct.n_bound_anew - before, static_cast<int>(ahead.plan_stats().steps) / 2);
     EXPECT_EQ(ahead.cells_used() > 0, alone.cells_used() > 0);
   }
 }
 
-/// Once all groups are on their way, a device's step ends, and the host's, only when each other one has begun
-/// the step that it has at the same time: in vain, if one had nothing to do.
+/// Once all groups run, a step of a device or of the host ends only when each other one has begun its step of
+/// the same time. The wait would be in vain if one had no work.
 TEST(OverlappingBatches, AllDevicesHaveWorkAtOnce) {
   for (const int n_devices : {1, 2, 3}) {
     const auto model = chain(n_devices);
@@ -291,8 +291,8 @@ TEST(OverlappingBatches, ADeviceThatFailsAtAnyStepCostsNobodyHisText) {
   }
 }
 
-/// Clients leave, pause and come, steps are cancelled and devices fail: whoever ends well has the text that
-/// it has alone.
+/// Clients leave, pause and come, steps are cancelled and devices fail. Each request that ends well has the
+/// same tokens as alone.
 TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
   const auto plain = Model::load(test::golden_dir() / GetParam() / "model.gguf");
   Context alone(plain, kManyStreams);
@@ -310,7 +310,7 @@ TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
     served.leaves = [&](std::size_t i) { return one_in(40) && gone.insert(i).second; };
     std::vector<RequestId> ids;
     std::map<std::size_t, int> paused;
-    int may_fail = 0;  // Steps that fail one after another are somebody's fault.
+    int may_fail = 0;  // Consecutive failures are blamed on a request.
     for (int step = 0;; ++step) {
       ASSERT_LT(step, 5000);
       while (ids.size() < 40 && one_in(2))
@@ -332,7 +332,7 @@ TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
       if (one_in(25)) context.cancel();
       try {
         if (one_in(20)) (void)batcher.save_text(served.prompts[one]);
-      } catch (const Error& error) {  // There is no room, or a device failed at what was on its way.
+      } catch (const Error& error) {  // The cache is full, or a device failed during a step.
         EXPECT_TRUE(error.code() == ErrorCode::kOverloaded ||
                     (error.code() == ErrorCode::kDevice && round == 2))
             << error.what();
@@ -351,7 +351,7 @@ TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
         EXPECT_EQ(served.ends[i], StopReason::kLength) << "round " << round << " request " << i;
         EXPECT_EQ(text, expected.texts[i]) << "round " << round << " request " << i;
       }
-      // What was told before the end is right in any case.
+      // Tokens that were delivered before the end are right in any case.
       ASSERT_LE(text.size(), expected.texts[i].size());
       EXPECT_TRUE(std::equal(text.begin(), text.end(), expected.texts[i].begin()));
     }

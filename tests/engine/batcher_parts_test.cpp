@@ -1,4 +1,4 @@
-// Prompts with parts that are no tokens: in a batcher as alone, found again in the cache by their ids.
+// Prompts with parts that are not tokens: in a batcher as alone, found again in the cache by their ids.
 #include <algorithm>
 #include <random>
 
@@ -42,14 +42,14 @@ Ask base() {
   return ask;
 }
 
-/// What a context says of the prompt in one batch, and of what is written behind it: nothing of the engine's
-/// own way to bring parts into batches.
+/// A context's tokens for the prompt in one batch and its completion, without the engine's own way to put
+/// parts into batches.
 std::vector<Token> by_hand(const std::shared_ptr<const Model>& model, const Ask& ask) {
   Context context(model, {.n_ctx = 256, .n_threads = 1});
   Batch batch;
   const auto n_embd = static_cast<std::size_t>(model->info().n_embd_input);
   std::size_t part = 0;
-  Pos behind = 0;  // The position of the next text, in models of several axes.
+  Pos behind = 0;  // The next position of tokens, in models of several axes.
   const auto stand = [&](Pos line, Pos column) {
     if (model->info().axes) batch.stand_at(batch.size() - 1, {behind, behind + line, behind + column});
   };
@@ -131,7 +131,7 @@ TEST_P(BatcherParts, GenerateReadsThemInAnyPieces) {
                                         .n_chunk = n_chunk});
       EXPECT_TRUE(made.tokens == expected) << "pieces of " << n_chunk;
     }
-    // In two texts, of which the second goes on where the first has ended.
+    // As two prompts: the second continues where the first has ended.
     const std::vector<EmbeddedPart>& parts = ask.params.parts;
     const auto split = static_cast<std::size_t>(parts[1].first) - 1;
     Context context(model, {.n_ctx = 256, .n_ubatch = 32});
@@ -191,13 +191,13 @@ TEST_P(BatcherParts, AConversationThatGoesOnMeetsItsCache) {
   Ask next = ask;
   for (const Token token : collect(first).tokens) next.prompt.push_back(token);
   add(next, {33, 34});
-  Ask other = next;  // Another picture in the same place.
+  Ask other = next;  // Another image in the same place.
   other.params.parts[0] = part(20, 4, 5);
   other.params.parts[0].first = 3;
   std::fill_n(other.prompt.begin() + 3, 20, other.params.parts[0].token());
   const RequestId second = collect.submit(batcher, next);
   batcher.run();
-  // All but what was drawn last and not computed, and what is new.
+  // All but the last drawn token, which was not computed, and the new tokens.
   EXPECT_EQ(collect(second).stats.n_cached, static_cast<int>(next.prompt.size()) - 3);
   EXPECT_TRUE(collect(second).tokens == by_hand(model, next));
   const RequestId third = collect.submit(batcher, other);

@@ -1,4 +1,4 @@
-// What a batcher shows of itself: the cache as a picture, and a record of each step.
+// Introspection of a batcher: a snapshot of the cache, and a record of each step.
 #include <numeric>
 #include <set>
 #include <thread>
@@ -17,7 +17,7 @@ using test::Collector;
 using test::golden;
 using test::random_ask;
 
-/// Cells that the picture gives to each sequence, and all of them.
+/// Cells of each sequence in the snapshot; n_used gets all of them.
 std::map<SeqId, int> cells_by_sequence(const BatcherPicture& picture, int& n_used) {
   std::map<SeqId, int> result;
   n_used = 0;
@@ -167,7 +167,7 @@ TEST(BatcherPicture, AServiceShowsItToAnyThread) {
   cells_by_sequence(service.picture(), n_used);
   EXPECT_GE(n_used, 62) << "the finished texts are kept";
   std::atomic<bool> refused = false;
-  std::thread late([&] {  // Whatever it comes to, it gets an answer.
+  std::thread late([&] {  // Each call gets a result or an error.
     try {
       while (true) service.picture();
     } catch (const Error& error) {

@@ -1,5 +1,4 @@
-// The batcher on the real models: 32 streams that come and go, and each gets the text that it would get
-// alone.
+// The batcher on the real models: 32 streams come and go, and each has the same tokens as alone.
 #include <random>
 
 #include "engine/test_support.h"

@@ -39,7 +39,7 @@ Ask ask_of(const Model& model, int n_prompt, std::uint64_t seed, int n_predict =
   return ask;
 }
 
-/// The prompt and what was written.
+/// The prompt and the completion.
 std::vector<Token> whole_text(const Ask& ask, const Result& result) {
   std::vector<Token> text = ask.prompt;
   text.insert(text.end(), result.tokens.begin(), result.tokens.end());
@@ -90,7 +90,7 @@ TEST_P(SavedTexts, GoOnInAnotherBatcher) {
   const Result result = run(batcher, next);
   expect_same(result, alone(model_, next), "behind a restored text");
   EXPECT_EQ(result.stats.n_cached, saved.n_tokens);
-  // It was a finished text like others: what goes on from it is kept in its place.
+  // It was a finished sequence like others: its continuation replaces it.
   EXPECT_EQ(batcher.forget_text(restored), 1);
   EXPECT_EQ(batcher.stats().cells_used, 0);
   EXPECT_EQ(run(batcher, next).stats.n_cached, 0);
@@ -102,7 +102,7 @@ TEST_P(SavedTexts, NoMoreIsSavedThanWasAskedFor) {
   const Ask ask = ask_of(*model_, 90, 1, 2);
   const std::vector<Token> text = whole_text(ask, run(batcher, ask));
   const SavedText saved = batcher.save_text(std::span(text).first(70));
-  if (!context.cuts_anywhere() && saved.n_tokens == 0) return;  // It has texts as a whole only.
+  if (!context.cuts_anywhere() && saved.n_tokens == 0) return;  // It keeps only whole sequences.
   EXPECT_EQ(saved.n_tokens, 70);
   EXPECT_EQ(other.restore_text(saved.state).tokens, std::vector<Token>(text.begin(), text.begin() + 70));
   EXPECT_EQ(other.stats().cells_used, 70);
@@ -203,7 +203,7 @@ TEST(SavedText, FinishedTextsMakeRoomAndRunningOnesDoNot) {
   batcher.run();
   expect_same(collector(id), alone(model, running), "beside a text that found no room");
 
-  // Of another model, and by a batcher that keeps nothing.
+  // A state of another model, and a batcher that keeps nothing.
   Context foreign(golden("gemma3"), {.n_ctx = 512, .n_sequences = 2, .n_threads = 1});
   Batcher stranger(foreign);
   EXPECT_EQ(code_of([&] { stranger.restore_text(saved.state); }), ErrorCode::kInvalidArgument);
@@ -224,7 +224,7 @@ TEST(SavedText, APartNeedsASequence) {
   EXPECT_EQ(run(batcher, ask).stats.n_cached, 59);
 }
 
-/// Whatever fails, texts are right and nothing is lost.
+/// After any failure, sequences are right and nothing is lost.
 TEST(SavedText, AreRightWhereADeviceFails) {
   for (const char* family : {"llama", "gemma3", "lfm2"}) {
     const auto plain = golden(family);

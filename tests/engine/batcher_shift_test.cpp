@@ -1,5 +1,5 @@
-// Texts without end that have parts which are no tokens, and adapters of their own: what they forget, and
-// what is set aside meanwhile, changes no bit of them.
+// Endless sequences with parts that are not tokens, and with their own adapters. Shifts and preemption change
+// no bit of them.
 #include <algorithm>
 #include <random>
 
@@ -30,7 +30,7 @@ std::shared_ptr<const Model> adapted_llama() {
   return model;
 }
 
-/// Rows as an encoder might make them, behind what the prompt has.
+/// Rows as an encoder might make them, appended to the prompt.
 void add_part(Ask& ask, const Model& model, int n, std::int32_t id, bool both_ways) {
   std::mt19937 random(static_cast<unsigned>(id) + 1);
   std::normal_distribution<float> normal(0.0f, 2.0f);

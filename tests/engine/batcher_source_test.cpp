@@ -1,5 +1,5 @@
-// A batcher of a model that writes about sources: every text is as alone, whoever shares steps, sources and
-// the cache with it; equal sources are computed once; what makes no sense is refused.
+// A batcher of a model with an encoder and a decoder. Every sequence has the same tokens as alone, with any
+// sharing of steps, sources and the cache. Equal sources are computed once; invalid requests are refused.
 #include "engine/batcher_testing.h"
 #include "engine/source_testing.h"
 #include "weft/service.h"
@@ -40,7 +40,7 @@ TEST_P(BatcherSources, TextsAreAsAlone) {
   };
   const Setting settings[] = {
       {{.n_ctx = 512, .n_sequences = 12}, {}},
-      // Room for hardly more than one text, so that running ones are preempted; and all sequences are in use.
+      // Room for little more than one sequence, so that running ones are preempted; all sequences are in use.
       {{.n_ctx = 24, .n_sequences = 3, .n_ubatch = 16}, {}, true},
       {{.n_ctx = 32, .n_sequences = 8, .n_ubatch = 16},
        {.n_running = 4, .speculation = Speculation::kNgram, .adapt_drafts = false},
@@ -123,7 +123,7 @@ TEST_F(BatcherSource, EqualSourcesAreComputedOnce) {
     expect_same(collector(branches, i), alone(model, ask), "branch " + std::to_string(i));
     EXPECT_EQ(collector(branches, i).stats.n_prompt, n);
   }
-  // A text that has ended serves the next one; another source does not, however it begins.
+  // A finished sequence serves the next one. With another source it does not, for any prefix.
   const RequestId again = collector.submit(batcher, ask_about(data.sources[0]));
   batcher.run();
   EXPECT_EQ(batcher.stats().n_prompt_tokens, n);
@@ -236,7 +236,7 @@ TEST_F(BatcherSource, WhatMakesNoSenseIsRefused) {
     ask.params.prompt_logprobs = true;
   });
   refused(ErrorCode::kUnsupported, "embedding", [](Ask& ask) { ask.params.pooling = Pooling::kMean; });
-  // A source may be longer than the texts about it.
+  // A source may be longer than its sequences.
   Collector collector;
   Ask ask = ask_about(std::vector<Token>(32, 5), 4);
   ask.params.n_ctx = 8;

@@ -1,4 +1,4 @@
-// The batcher: whatever it does with requests, each gets the text that it would have got alone.
+// The batcher: each request has the same tokens as alone.
 #include "weft/batcher.h"
 
 #include <cmath>
@@ -62,7 +62,7 @@ TEST_P(BatcherEquality, EveryTextIsAsIfItWereAlone) {
     Batcher batcher(context, setting.batcher);
     Collector collector;
     std::vector<RequestId> ids;
-    // They come in bursts, and some that nobody waits for any more leave.
+    // They come in bursts, and some are cancelled.
     while (ids.size() < asks.size()) {
       for (std::uint64_t n = random() % 6; n > 0 && ids.size() < asks.size(); --n) {
         ids.push_back(collector.submit(batcher, asks[ids.size()]));
@@ -117,7 +117,8 @@ TEST(Batcher, ADraftModelChangesNothing) {
   }
 }
 
-/// A text that is drawn takes the second best way now and then, so trees of the best two guess more of it.
+/// A sampled sequence takes the second most probable token now and then, so trees of the best two predict
+/// more of it.
 TEST(Batcher, ATreeOfDraftsGuessesMoreThanAChain) {
   const auto model = golden("llama");
   Ask ask{.prompt = {5, 17, 3, 9}, .params = {.n_predict = 120, .ignore_end = true}};
@@ -379,8 +380,8 @@ TEST(Batcher, ALongPromptIsCutWhileOthersDecode) {
   EXPECT_GE(collector(id).tokens.size(), 15u);
 }
 
-/// A day at a server whose cache is far too small: nobody is lost, nobody starves, nobody gets another's
-/// text.
+/// Many requests to a server with a far too small cache: none is lost, none starves, none gets another's
+/// tokens.
 struct TinyCache {
   const char* model;
   ContextParams context;
@@ -452,7 +453,7 @@ INSTANTIATE_TEST_SUITE_P(
                         "gemma3", {.n_ctx = 400, .n_sequences = 8, .n_threads = 1, .window_rewind = 0}, 160}),
     [](const auto& tested) { return std::string(tested.param.model); });
 
-// --- Where texts cannot be cut
+// --- Models whose sequences cannot be cut
 
 struct Uncuttable {
   const char* model;

@@ -1,5 +1,5 @@
 #pragma once
-// What tests of the batcher and the service share: requests, what came of them, and what comes of them alone.
+// Shared by tests of the batcher and the service: requests, their results, and their results alone.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -35,7 +35,7 @@ struct Ask {
   RequestParams params;
 };
 
-/// Allows one text only.
+/// Allows only one completion.
 class Script final : public TokenConstraint {
  public:
   explicit Script(std::vector<Token> script) : script_(std::move(script)) {}
@@ -83,7 +83,7 @@ class Collector {
   std::map<std::pair<RequestId, int>, Result> results;
 };
 
-/// A golden model that writes: plain texts, or texts about a source.
+/// A golden model that generates: decoders, or models with an encoder and a decoder.
 inline std::filesystem::path golden_file(const std::string& name) {
   const std::filesystem::path plain = golden_dir() / name / "model.gguf";
   if (std::filesystem::exists(plain)) return plain;
@@ -108,7 +108,7 @@ inline Ask random_ask(const Model& model, std::mt19937_64& random, std::size_t m
                       int max_tokens = 24) {
   Ask ask;
   const auto n_vocab = static_cast<std::uint64_t>(model.info().n_vocab);
-  // Prompts have a few beginnings, so that some share text.
+  // Prompts have a few prefixes, so that some share cells.
   std::mt19937_64 beginning(random() % 3);
   for (std::size_t n = random() % (max_prompt / 2); n > 0; --n)
     ask.prompt.push_back(static_cast<Token>(beginning() % n_vocab));
@@ -122,7 +122,7 @@ inline Ask random_ask(const Model& model, std::mt19937_64& random, std::size_t m
   return ask;
 }
 
-/// The text of a request that is the only one.
+/// The result of a request that is the only one.
 inline Result alone(const std::shared_ptr<const Model>& model, const Ask& ask) {
   Context context(model, {.n_ctx = std::max(256, static_cast<int>(ask.prompt.size()) + 64), .n_threads = 1});
   Sampler sampler(ask.params.sampler, model->info().n_vocab);

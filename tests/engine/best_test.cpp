@@ -1,5 +1,5 @@
-// The best tokens of a place: those that its logits would have had, bit by bit, whatever stands beside it in
-// the batch; and who uses them writes the same texts.
+// The best tokens of a position have the bits of its full logits, in any batch. Requests with them generate
+// the same tokens.
 #include "engine/sampling/best.h"
 
 #include <cmath>
@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Families, BestOfFamily, testing::ValuesIn(test::kFamili
 TEST(BestTokens, StandBesideRowsOfLogits) {
   const auto model = golden("gemma3");
   constexpr int kStreams = 32;
-  // Each text alone, with all its logits.
+  // Each sequence alone, with all its logits.
   std::vector<std::vector<Token>> texts;
   std::vector<std::vector<float>> logits;
   std::mt19937 random(5);
@@ -126,7 +126,7 @@ TEST(BestTokens, StandBesideRowsOfLogits) {
   }
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   for (const int n_outputs : {3, 64})
-    for (const int every : {1, 2, 7, 100}) {  // Of the texts one in so many wants all logits; none of 100.
+    for (const int every : {1, 2, 7, 100}) {  // One in `every` sequences wants all logits; none for 100.
       Context context(model,
                       {.n_ctx = 1024, .n_sequences = kStreams, .n_ubatch = 64, .n_outputs = n_outputs});
       Batch batch;
@@ -179,7 +179,7 @@ TEST_P(LogSumsOfFamily, AreThoseOfTheLogitsWhateverStandsBesideThem) {
           for (std::size_t i = 0; i < n; ++i) {
             batch.add(tokens[done + i], 0, true);
             const int item = batch.size() - 1;
-            // The next token of a text, as those want who look at a prompt; some want all logits beside it.
+            // The next token of a prompt, as for its log-probabilities; some also want all logits.
             if (done + i + 1 < tokens.size()) {
               batch.want_log_sum_exp(item, tokens[done + i + 1]);
             } else {

@@ -90,11 +90,11 @@ TEST(ClusterPlan, TensorsAreGathered) {
   const std::vector<ClusterWay> ways = plan_cluster(shared_model(4), alike(4));
   ASSERT_THAT(ways, SizeIs(3));
   EXPECT_EQ(ways[2].group_size, 4);
-  // Of two, both send a half at once.
+  // With two nodes, both send a half at once.
   const ClusterWay two = plan_cluster(shared_model(4), alike(2))[1];
   EXPECT_DOUBLE_EQ(two.token_seconds, 0.5 + 4 * (0.5 + 4 * 0.25 + 40.0 / 80.0) + 1.0 + 0.25 + 80.0 / 80.0);
   EXPECT_DOUBLE_EQ(two.token_bytes, 4 * 80.0 + 80.0);
-  // Of four, each sends its quarter to three, and gets three quarters at once.
+  // With four nodes, each sends its quarter to three, and gets three quarters at once.
   const double gathered = 3 * 20.0 / 80.0, collected = 3 * 40.0 / 80.0;
   EXPECT_DOUBLE_EQ(ways[2].token_seconds, 0.5 + 4 * (0.25 + 4 * 0.25 + gathered) + 0.5 + 0.25 + collected);
   EXPECT_DOUBLE_EQ(ways[2].token_bytes, 4 * 240.0 + 120.0);
@@ -285,8 +285,8 @@ TEST(ModelWork, ALayerGathersFourTimes) {
   add(work.head);
   EXPECT_EQ(work.layers[1].messages, 4.0);
   EXPECT_EQ(work.layers[1].gathered_bytes, gathered);
-  // The others get their rows at first, and the first gets the logits; what comes last of the layers is
-  // gathered for the head.
+  // The other nodes get their rows at first, and the first node gets the logits. The output of the last layer
+  // is gathered for the head.
   const auto n_layers = static_cast<double>(work.layers.size());
   EXPECT_EQ(messages, 4.0 * n_layers + 2.0);
   EXPECT_EQ(all_gathered, n_layers * gathered);

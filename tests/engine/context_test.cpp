@@ -124,7 +124,7 @@ TEST(Context, ADecodeStepAllocatesNothing) {
   if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
   Context context(tiny(), {.n_ctx = 512});
   Sampler sampler({.seed = 1, .penalty_last_n = 32, .repetition_penalty = 1.1f}, tiny()->info().n_vocab);
-  // The text that a sampler remembers grows by doubling; what is asked here is that nothing else does.
+  // A sampler's history grows by doubling; nothing else may allocate.
   for (int i = 0; i < 300; ++i) sampler.accept(i);
   Batch batch;
   batch.add(std::vector<Token>(20, 9), 0);
@@ -184,7 +184,7 @@ TEST(Context, ACancelThatComesBeforeItsDecodeIsNotLostAndDoesNotStay) {
   batch.add(7, 0, true);
   context.cancel();
   context.cancel();
-  EXPECT_NE(refusal(context, Batch{}), "");  // What is refused is no decode.
+  EXPECT_NE(refusal(context, Batch{}), "");  // A refused batch does not count as a decode.
   EXPECT_EQ(context.decode(batch), DecodeStatus::kCancelled);
   EXPECT_EQ(context.next_pos(0), 0);
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);

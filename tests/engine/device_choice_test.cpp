@@ -1,4 +1,4 @@
-// Which devices serve when nobody has named any: GPUs unasked, drivers on the CPU never so.
+// The default choice of devices: GPUs are used, drivers on the CPU never.
 #include "engine/devices/device_choice.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What writes ahead, on its own: how far it looks, and what it forgets where it lacks room.
+// Drafters alone: how far back they look, and which sequences they drop when the cache is full.
 #include <vector>
 
 #include "engine/batcher_testing.h"
@@ -23,7 +23,7 @@ TEST(NgramDrafter, LooksBackSoFarAndNoFurther) {
   EXPECT_EQ(guessed(9000), kNoToken) << "a step's time must not grow with the text";
 }
 
-// The cache of the draft model holds a text that nobody asks about, and those of two who do.
+// The cache of the draft model has a sequence without requests, and two sequences with requests.
 TEST(ModelDrafter, AFullCacheForgetsTheTextsThatNobodyAsksAbout) {
   const auto model = test::golden("llama");
   constexpr int kText = 40;
@@ -53,7 +53,8 @@ TEST(ModelDrafter, AFullCacheForgetsTheTextsThatNobodyAsksAbout) {
   const std::int64_t before = context.plan_stats().steps;
   write({0, 1});
   EXPECT_EQ(context.next_pos(2), 0);
-  // Seven tokens of each text, and the second guesses; all of both would be twenty steps and more.
+  // Seven tokens of each sequence, and the second drafts; to compute both whole would take twenty steps and
+  // more.
   EXPECT_LT(context.plan_stats().steps - before, 8);
 }
 

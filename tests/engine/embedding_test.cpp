@@ -27,7 +27,7 @@ std::vector<float> floats_of(const gguf::TensorInfo& tensor) {
   return values;
 }
 
-/// The embeddings of a text's tokens, computed in pieces.
+/// The embeddings of a sequence's tokens, computed in chunks.
 std::vector<float> all_embeddings(Context& context, std::span<const Token> tokens, std::size_t piece,
                                   SeqId seq = 0) {
   std::vector<float> result;
@@ -104,7 +104,7 @@ TEST_P(Embeddings, AreTheSameInAnyPiecesAndCompany) {
       EXPECT_TRUE(embeddings == first) << "pieces of " << piece;
       EXPECT_EQ(context.plan_stats().compiled, 1);
     }
-  // Beside others that want this and that, which get what they get alone.
+  // In a batch with other kinds of outputs; each has the same bits as alone.
   Context plain(model_, {.n_ctx = 512, .n_threads = 1});
   const std::vector<float> expected = test::all_logits(plain, tokens_, tokens_.size());
   const auto n_embd = static_cast<std::size_t>(model_->info().n_embd);

@@ -112,7 +112,7 @@ TEST(EmbedderTest, RefusesTextsThatItCannotReadAndGoesOn) {
 }
 
 TEST(EmbedderTest, TextsLongerThanAStepTakeSeveral) {
-  // Learned positions bound a text; rope does not.
+  // Learned positions limit the length of a sequence; rope does not.
   const GoldenEncoder golden("nomic-bert");
   const auto model = Model::load(golden.model());
   std::vector<Token> tokens(1500);
@@ -167,7 +167,7 @@ TEST(EmbedderTest, OnADecoderPoolsWhatItsContextKnows) {
   EXPECT_THROW((void)embedder.score(texts), Error);
 }
 
-/// Its vectors tell whether a text's second part is seen as one.
+/// Vectors depend on the start of a sequence's second segment.
 TEST(EmbedderTest, TypesOfTokensAreSeen) {
   const GoldenEncoder golden("bert");
   Embedder embedder(Model::load(golden.model()));

@@ -1,5 +1,5 @@
 #pragma once
-// What tests of encoders share: the golden ones, with their texts and what transformers makes of them.
+// Shared by tests of encoders: the golden ones, with their inputs and the outputs of transformers.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -12,10 +12,10 @@ namespace weft::test {
 
 /// The golden encoders: a family each, or a form of one.
 inline constexpr const char* kEncoders[] = {
-    "bert",         "bert-rank",        "xlm-roberta",     "xlm-roberta-rank", "nomic-bert",
-    "modern-bert",  "modern-bert-rank", "gemma-embedding", "eurobert",         "jina-bert-v2",
-    "jina-bert-v3", "llama-embed",      "nomic-bert-moe",  "t5encoder",        "t5encoder-umt5",
-    "neo-bert"};
+    "bert",           "bert-rank",    "xlm-roberta",      "xlm-roberta-rank",
+    "nomic-bert",     "modern-bert",  "modern-bert-rank", "gemma-embedding",
+    "eurobert",       "jina-bert-v2", "jina-bert-v3",     "llama-embed",
+    "nomic-bert-moe", "t5encoder",    "t5encoder-umt5",   "neo-bert"};
 
 struct GoldenEncoder {
   explicit GoldenEncoder(const std::string& name)
@@ -42,12 +42,12 @@ struct GoldenEncoder {
   const std::filesystem::path dir;
   const std::vector<Token> tokens;
   std::vector<TextTokens> texts;
-  const std::vector<float> states;   ///< Of all tokens of all texts, one behind another.
-  const std::vector<float> vectors;  ///< Pooled as the file says.
+  const std::vector<float> states;   ///< For all tokens of all sequences, concatenated.
+  const std::vector<float> vectors;  ///< Pooled with the file's pooling.
   std::vector<float> scores;         ///< Empty where the model does not rank.
 };
 
-/// The vectors of each text alone.
+/// The vectors of each sequence alone.
 inline std::vector<float> one_by_one(Embedder& embedder, std::span<const TextTokens> texts, Pooling pooling) {
   std::vector<float> result;
   for (const TextTokens& text : texts) {
@@ -57,8 +57,8 @@ inline std::vector<float> one_by_one(Embedder& embedder, std::span<const TextTok
   return result;
 }
 
-/// That a loaded golden encoder makes what transformers does, and the same bits of texts together, alone, in
-/// another order and with one thread. `what` is for messages.
+/// Checks that a loaded golden encoder gives transformers' outputs. Bits must be the same for sequences
+/// together, alone, in another order and with one thread. `what` is for messages.
 inline void expect_golden(const std::shared_ptr<const Model>& model, const GoldenEncoder& golden,
                           const std::string& what) {
   std::vector<float> states, vectors, scores;
@@ -88,7 +88,7 @@ inline void expect_golden(const std::shared_ptr<const Model>& model, const Golde
     if (!scores.empty()) {
       EXPECT_TRUE(embedder.score(golden.texts) == scores) << what << ", " << n_threads << " threads";
     }
-    // The first text last.
+    // The first sequence last.
     std::vector<TextTokens> turned = golden.texts;
     std::rotate(turned.begin(), turned.begin() + 1, turned.end());
     std::vector<float> expected = states;

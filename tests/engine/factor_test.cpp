@@ -1,5 +1,5 @@
-// Weights whose files have factors beside them: a model whose weights are divided by what its factors
-// multiply them by is the model that PyTorch computed.
+// Weights with separate factors in the file: a model whose weights were divided by its factors gives the
+// results of the model that PyTorch computed.
 #include <algorithm>
 
 #include "engine/adapter_testing.h"
@@ -19,7 +19,7 @@ bool is_product(const std::string& name) {
                       [&](std::string_view part) { return name.find(part) != std::string::npos; }));
 }
 
-/// A factor beside each matrix of a product, and one for each expert, which none has yet.
+/// Adds a factor for each matrix of a product, and one for each expert, where the model has none.
 int give_factors(test::Draft& draft) {
   std::vector<test::Draft::Tensor> factors;
   for (test::Draft::Tensor& tensor : draft.tensors) {

@@ -1,4 +1,4 @@
-// Steps that fail: what sequences hold then, and that everything goes on with the same bits.
+// Failed steps: the sequences' contents afterwards, and continuation with the same bits.
 #include "engine/allocation_counter.h"
 #include "engine/failing_device.h"
 #include "engine/test_support.h"
@@ -11,7 +11,7 @@ using test::Failure;
 
 constexpr Failure kFailures[] = {Failure::kBefore, Failure::kAfter, Failure::kOutOfMemory};
 
-/// A text of each sequence, as a test made it.
+/// A test defines the tokens of each sequence.
 class FailedStep : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -19,7 +19,7 @@ class FailedStep : public testing::TestWithParam<const char*> {
     model = test::load_failing(dir / "model.gguf", faults);
     tokens = test::read_tokens(dir / "tokens.json");
   }
-  /// Tokens for sequences, with logits for each; several of a sequence stand behind one another.
+  /// Tokens for sequences, with logits for each; tokens of one sequence are in order.
   static Batch batch_of(std::span<const std::pair<SeqId, Token>> items) {
     Batch batch;
     for (const auto& [seq, token] : items) batch.add(token, seq, true);
@@ -49,8 +49,8 @@ class FailedStep : public testing::TestWithParam<const char*> {
   std::vector<Token> tokens;
 };
 
-// The first two sequences share a text that both go on from, so that one is moved to a page of its own; the
-// third has nothing to do with them.
+// The first two sequences share a prefix and both continue, so that one is moved to a page of its own. The
+// third is independent.
 TEST_P(FailedStep, OwedMovesAreNeverTakenForDone) {
   const ContextParams params{.n_ctx = 256, .n_sequences = 3, .n_ubatch = 4};
   const std::span<const Token> text(tokens);
@@ -143,7 +143,7 @@ TEST_P(FailedStep, TurnsInPlaceAreNotDoneAgain) {
   }
 }
 
-// States that are taken up while a step fails, which carries out what others owe.
+// States that are restored while a step fails, which runs the owed moves of other sequences.
 TEST_P(FailedStep, AStateThatWasNotWrittenIsNotIntact) {
   if (std::string(GetParam()) == "gpt2" || model->info().recurrent) GTEST_SKIP() << "texts cannot be shifted";
   const std::span<const Token> text(tokens);
@@ -233,7 +233,7 @@ TEST_P(FailedStep, ExhaustedMemoryIsAnErrorAndLeavesNothingHalfDone) {
   EXPECT_GT(n, 2);
 }
 
-// Texts of the state that are empty, too: what was in their place is gone then, or nothing has changed.
+// Also for empty sequences of a state: either the old contents are gone, or nothing has changed.
 TEST_P(FailedStep, ExhaustedMemoryWhileAStateIsTakenUpLeavesTextsThatGoOn) {
   if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
   const ContextParams params{.n_ctx = 256, .n_sequences = 3};

@@ -5,8 +5,8 @@
 //   const auto model = test::load_failing(path, faults);   // as Model::load, on this device
 //   faults->fail_at(3, test::Failure::kBefore);            // the third step from now on throws
 //
-// All contexts of the model share the faults, and steps are counted over all of them: runs of moves alone and
-// each ubatch of a batch are steps of their own. A batcher's random test would draw `fail_at` between its
+// All contexts of the model share the faults, and steps are counted over all of them. Runs of moves alone,
+// and each ubatch of a batch, are separate steps. A batcher's random test would draw `fail_at` between its
 // steps, or set `every`.
 #include <memory>
 #include <new>

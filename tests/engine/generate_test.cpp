@@ -1,4 +1,4 @@
-// Generation: how it ends, what it passes on, and text that goes on beyond the context.
+// Generation: how it ends, its callbacks, and sequences that continue beyond the context.
 #include "weft/generate.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ TEST(Generate, StopsAtTheLengthAndStreamsTheSameText) {
   EXPECT_EQ(g.tokens.size(), 20u);
   EXPECT_EQ(g.n_prompt, 4);
   EXPECT_EQ(streamed, g.text);
-  // The last token was not computed: nobody asked what comes after it.
+  // The last token was not computed, as its logits were not needed.
   EXPECT_EQ(context.next_pos(0), 4 + 19);
 }
 
@@ -49,7 +49,7 @@ TEST(Generate, StopStringsEndTheTextBeforeThem) {
   EXPECT_EQ(g.text, whole.substr(0, whole.find(stop)));
 }
 
-// A cancel() that comes while a text is written ends that one, between two batches too, and not the next.
+// A cancel() during a generation ends that one, between two batches too, and not the next.
 TEST(Generate, ACancelIsForTheTextThatIsWritten) {
   Context context(tiny(), {.n_ctx = 128});
   for (const bool go_on : {true, false}) {
@@ -232,7 +232,7 @@ TEST(Generate, APromptThatDoesNotFitSaysBothNumbers) {
   EXPECT_THROW(generate(context, sampler, {}, {}), Error);
 }
 
-/// Allows one token so many times, and then the end.
+/// Allows one token n times, and then the end.
 class Times final : public TokenConstraint {
  public:
   Times(const Tokenizer& tokenizer, Token token, int n) : tokenizer_(tokenizer), token_(token), left_(n) {}

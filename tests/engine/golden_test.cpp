@@ -54,7 +54,7 @@ TEST_P(Golden, OtherSequencesChangeNothing) {
   Context alone(model, {.n_ctx = 128});
   const std::vector<float> expected = all_logits(alone, tokens, 5);
 
-  // Three sequences of shifted texts in one cache, interleaved token by token within each batch.
+  // Three shifted sequences in one cache, interleaved token by token within each batch.
   Context together(model, {.n_ctx = 256, .n_sequences = 3, .n_ubatch = 32});
   std::vector<float> logits;
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);

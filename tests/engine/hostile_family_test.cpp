@@ -12,7 +12,7 @@ namespace {
 
 class HostileFamily : public testing::TestWithParam<const char*> {
  protected:
-  /// The error's text, "" where there was none; any error that does not blame the file fails the test.
+  /// The error's message, or "". Any error that does not blame the file fails the test.
   static std::string check(const test::Draft& draft) {
     const test::DraftFile written(draft);
     try {
@@ -27,7 +27,7 @@ class HostileFamily : public testing::TestWithParam<const char*> {
   }
 };
 
-/// What a file may leave out without a word: the model is another one then, and as sound.
+/// Tensors that a file may lack without an error: the model is then a different valid one.
 bool may_lack(std::string_view tensor) {
   constexpr std::array kParts = {"output.weight", ".bias",        "rope_",      "layer_output_scale",
                                  "exps.scale",    "attn_sinks.",  "time_mix_v", "token_embd_norm",
@@ -107,8 +107,7 @@ TEST(HostileFamilyTest, ABiasThatOneLayerLacksIsNamed) {
   }
 }
 
-/// Whether the weights of the chosen experts sum to 1: families differ in what they do where a file says
-/// nothing.
+/// Whether the weights of the chosen experts sum to 1. The default of this key depends on the family.
 TEST(HostileFamilyTest, ExpertsAreNormedAsTheFileSays) {
   for (const char* const name : {"olmoe", "qwen2moe", "mixtral", "mimo2"})
     for (const bool normed : {false, true}) {

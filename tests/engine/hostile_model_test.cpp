@@ -1,5 +1,5 @@
-// Model files that are sound as files and wrong as models: one thing at a time is changed in a good one. Each
-// is refused with an error that names the key or tensor, or it loads and then computes; nothing crashes,
+// Model files that are valid as files and wrong as models. Each test changes one detail in a good file. The
+// file is refused with an error that names the key or tensor, or it loads and then computes. Nothing crashes,
 // hangs or grows without bound.
 #include <unistd.h>
 
@@ -45,7 +45,7 @@ struct Draft {
   }
 };
 
-/// What comes of a draft: the error's text, or "" where it loads and computes.
+/// The result of a draft: the error's message, or "" if it loads and computes.
 class Hostile : public testing::TestWithParam<const char*> {
  protected:
   Hostile() : file(File::open(test::golden_dir() / GetParam() / "model.gguf")) {}
@@ -190,7 +190,7 @@ TEST_P(Hostile, ContradictionsAreRefused) {
                  architecture);
 }
 
-// What nobody reads is refused, in layers and outside of them, unless it is known to be of no use here.
+// Tensors that no node reads are refused, in layers and outside of them, unless they are known to be unused.
 TEST_P(Hostile, TensorsThatNobodyReadsAreNamed) {
   const Draft draft(file);
   const auto with = [&](const char* name) {
@@ -245,7 +245,7 @@ TEST_P(Hostile, TensorsThatDoNotFitAreNamed) {
                    x.bytes.resize(x.bytes.size() / static_cast<std::size_t>(info(t.dtype).block_bytes));
                  }),
                  t.name, "integers");
-    // NaN everywhere is no reason to refuse a model, nor to crash.
+    // NaN everywhere neither refuses a model nor crashes it.
     changed([](Draft::Tensor& x) { std::fill(x.bytes.begin(), x.bytes.end(), std::byte{0xff}); });
     n += 5;
   }

@@ -72,7 +72,7 @@ TEST(Inspection, CallsFilesAsTheyCallThemselves) {
     return inspect(file.path()).model->quantisation;
   };
   EXPECT_EQ(name_with(15), "Q4_K_M");
-  EXPECT_EQ(name_with(9999), "f16");  // A number that nobody knows: the type of most weights.
+  EXPECT_EQ(name_with(9999), "f16");  // An unknown number: the type of most weights.
 }
 
 // What the standard library throws inside is an Error outside.

@@ -1,4 +1,4 @@
-// Tokens that a model reads and never writes: Chameleon's of pictures.
+// Tokens that a model reads and never generates: Chameleon's image tokens.
 #include <limits>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ TEST(LeftOut, TokensOfPicturesHaveTheLeastLogitsAndAreNotAmongTheBest) {
   draft.set_array("tokenizer.ggml.tokens", texts)
       .set_array("tokenizer.ggml.token_type", std::vector<std::int32_t>(kinds.begin(), kinds.end()));
   for (const char* const name : {"token_embd.weight", "output.weight"})
-    draft.tensor(name).reshape({kVocabulary, kWidth});  // The rows behind those that there are give 0.
+    draft.tensor(name).reshape({kVocabulary, kWidth});  // The added rows give 0.
   const test::DraftFile file(draft);
   Context context(Model::load(file.path()), {.n_ctx = 64});
   Context golden(Model::load(test::golden_dir() / "chameleon" / "model.gguf"), {.n_ctx = 64});

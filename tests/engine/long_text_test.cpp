@@ -1,5 +1,5 @@
-// A text of many pages, read a token at a time by several threads: they share the pages of one row, and the
-// logits stay the bits of one thread and of a whole batch.
+// A sequence of many pages, decoded a token at a time by several threads. They share the pages of one row,
+// and logits have the same bits as with one thread and as a whole batch.
 #include "engine/test_support.h"
 
 namespace weft {

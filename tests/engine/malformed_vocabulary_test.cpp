@@ -129,7 +129,7 @@ TEST_P(MalformedVocabulary, Types) {
     for (const std::int32_t type : {0, 1, 2, 3, 4, 5, 6}) trials_.runs(all(type), std::to_string(type));
     trials_.runs(Draft(good_).drop(kTypes), "missing");
   } else {
-    // Without bytes there must be a token for what is unknown.
+    // Without byte tokens there must be an unknown token.
     for (const std::int32_t type : {0, 1, 2, 3, 4, 5}) {
       trials_.refused(all(type), std::to_string(type), {"unknown_token_id"});
       trials_.runs(all(type).set("tokenizer.ggml.unknown_token_id", std::uint32_t{0}), "with an unknown one");

@@ -157,8 +157,8 @@ inline std::string render(const ChatTemplate& chat) {
   }
 }
 
-/// Loads a draft, decodes five tokens and samples one. Returns the error's text, "" where all went well; any
-/// other end than that or an error that blames the file fails the test.
+/// Loads a draft, decodes five tokens and samples one. Returns the error's message, or "" after success. Any
+/// error that does not blame the file fails the test.
 inline std::string try_model(const Draft& draft) {
   const DraftFile file(draft);
   try {
@@ -185,7 +185,7 @@ inline std::string try_model(const Draft& draft) {
   }
 }
 
-/// Tries drafts against what is expected of them, and counts.
+/// Compares drafts with their expected results, and counts.
 class Trials {
  public:
   /// Refused, and the message holds one of `names` (the key or tensor at fault).

@@ -1,5 +1,5 @@
 #pragma once
-// What a placement says that devices need, beside what a context with such parameters has on them.
+// The memory that a placement predicts for devices, compared with the memory of such a context on them.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Models whose steps compute NaN or infinity: their texts end with an error, others go on.
+// Models whose steps compute NaN or infinity: these requests end with an error, others continue.
 #include "weft/not_numbers.h"
 
 #include <gmock/gmock.h>

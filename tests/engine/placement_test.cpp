@@ -93,7 +93,7 @@ TEST_P(Spread, RowsOfMatricesOnTwoDevicesGiveTheSameBits) {
     placement.split_rows = true;
     placement.shares = shares;
     const auto model = load(path(), placement);
-    // Parts of matrices lie on both.
+    // Both devices have parts of matrices.
     const auto n_parts = [&](std::size_t device) {
       const auto& weights = model->impl().weights[device];
       return std::count_if(weights.begin(), weights.end(),
@@ -123,7 +123,7 @@ TEST_P(Spread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
     params.placement.split_rows = split_rows;
     params.placement.n_ctx = 256;
     const PlanReport plan = inspect_plan(path(), params);
-    // Of the tables of extents only the one that is in use, of embeddings nothing.
+    // Only the used one of the tables of extents, and no embeddings.
     std::uint64_t bytes = 0;
     for (const PlanReport::Copy& copy : plan.copies)
       bytes += copy.value.ends_with("extents") ? sizeof(Extent) : copy.value == "embeddings" ? 0 : copy.bytes;
@@ -177,7 +177,7 @@ TEST_P(Spread, ExpertsStayWithTheCpu) {
   for (const auto& [name, weight] : model->impl().weights[1])
     EXPECT_EQ(name.find("_exps"), std::string::npos) << name;
   EXPECT_FALSE(model->impl().weights[1].empty());
-  // What is between their products stays as well: only what goes in and the sum cross.
+  // Values between their products stay as well: only the inputs and the sum are copied.
   ModelParams params;
   params.placement = placement;
   for (const PlanReport::Copy& copy : inspect_plan(path(), params).copies)
@@ -238,7 +238,7 @@ TEST_P(Spread, ABackendOfTheProgramsOwnTakesWhatItCanAndWhatFits) {
   EXPECT_THROW(load_with_small(path(), 1000, true, {.n_layers = 1}), Error);
 }
 
-/// The tokens cannot be decoded, and the text of `n` tokens is as it was.
+/// The tokens cannot be decoded, and the sequence of `n` tokens is unchanged.
 void expect_device_error(Context& context, const std::vector<Token>& tokens, Pos n) {
   Batch batch;
   for (const Token token : tokens) batch.add(token, 0, true);
@@ -261,12 +261,12 @@ TEST_P(Spread, ADeviceThatFailsInAStepFailsTheBatchAndNoMore) {
   bool& fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).conduct->fails;
   fails = true;
   expect_device_error(context, {5}, 3);
-  // Had it only stumbled: the text goes on as if nothing had been.
+  // After a temporary failure the sequence continues as if nothing had happened.
   fails = false;
   EXPECT_TRUE(all_logits(context, more, 2) == all_logits(alone, more, 2));
 }
 
-/// A text decoded as one batch, which takes several steps: the logits of its last token, then some more.
+/// A prompt decoded as one batch, which takes several steps: the logits of its last token, then some more.
 std::vector<float> in_one_batch(Context& context, const std::vector<Token>& tokens, int logits_every) {
   std::vector<float> result;
   Batch batch;
@@ -378,7 +378,7 @@ TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
   };
   EXPECT_THAT(refusal({.devices = {"gpu7"}}), HasSubstr("there is no device \"gpu7\"; known are cpu"));
   EXPECT_THAT(refusal({.devices = {"a=cpu", "a=cpu"}}), HasSubstr("NAME=DEVICE"));
-  // On two devices, on the CPU alone, and where nobody has named any.
+  // On two devices, on the CPU alone, and with the default devices.
   for (const Names& devices : {Names{"a=cpu"}, Names{"cpu"}, Names{}}) {
     const std::string known = devices == Names{"a=cpu"} ? "a" : "cpu";
     EXPECT_THAT(refusal({.devices = devices, .pins = {{"attn_q", "gpu7"}}}), HasSubstr("\"gpu7\""));

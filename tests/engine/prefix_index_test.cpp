@@ -1,4 +1,4 @@
-// The prefix index against a plain list of texts.
+// The prefix index compared with a plain list of sequences.
 #include "engine/batching/prefix_index.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(PrefixIndex, FindsWhatAPlainSearchFinds) {
       index.remove(holder);
       text.clear();
     } else {
-      // Few tokens, so that texts meet and part all the time.
+      // Few different tokens, so that sequences often share prefixes and diverge.
       std::vector<Token> more(random() % 5);
       for (Token& token : more) token = static_cast<Token>(random() % 3);
       index.append(holder, more);
@@ -39,7 +39,7 @@ TEST(PrefixIndex, FindsWhatAPlainSearchFinds) {
     }
     std::vector<Token> wanted(random() % 12);
     for (Token& token : wanted) token = static_cast<Token>(random() % 3);
-    if (random() % 2 == 0) {  // The beginning of a text that is there, and on.
+    if (random() % 2 == 0) {  // A prefix of an existing sequence, and more.
       const auto& like = texts[random() % kHolders];
       std::vector<Token> head(like.begin(), like.begin() + static_cast<std::ptrdiff_t>(
                                                                like.empty() ? 0 : random() % like.size()));
@@ -78,7 +78,7 @@ TEST(PrefixIndex, TextsOfOtherAdaptersAreOtherTexts) {
   EXPECT_FALSE(index.doubled(1));
   const SeqId both[] = {0, 1};
   EXPECT_EQ(index.n_tokens_of(both), 8);
-  index.append(0, text, x);  // It goes on as it began.
+  index.append(0, text, x);  // It continues with the same tokens.
   EXPECT_EQ(index.size(0), 8);
   index.remove(0);
   EXPECT_EQ(index.find(text, x).n, 0);
@@ -96,7 +96,7 @@ TEST(PrefixIndex, TextsAboutOtherSourcesAreOtherTexts) {
   const TextOrigin x = {{}, {7, 8}}, longer = {{}, {7, 8, 9}}, adapted = {{{0, 1.0f}}, {7, 8}};
   const std::vector<Token> text = {1, 2, 3};
   EXPECT_EQ(index.find_any(x), -1);
-  index.append(0, {}, x);  // There is a source, and no text as yet.
+  index.append(0, {}, x);  // There is a source, but no token yet.
   EXPECT_EQ(index.find_any(x), 0);
   EXPECT_EQ(index.size(0), 0);
   EXPECT_EQ(index.origin(0), x);

@@ -48,7 +48,7 @@ TEST(Profile, CountsProductsAndCellsExactly) {
   EXPECT_EQ(profile.n_steps, 1);
   EXPECT_EQ(profile.n_threads, 2);
 
-  // Two that share what they see of the text, and have a token of their own each: shared cells are read once.
+  // Two sequences share a prefix and have one token each: shared cells are read once.
   profile = {};
   context.set_profile(nullptr);
   ASSERT_TRUE(context.copy(0, 1, 0, 128));
@@ -86,7 +86,7 @@ TEST(Profile, WindowsHideCells) {
   EXPECT_LT(n_global, model->info().n_layers);
 }
 
-/// Phases of a layer: what steps of so many tokens have, without the two around the layers.
+/// Phases of a layer in steps of n_tokens tokens, without the two around the layers.
 double phases_of_layer(const std::string& name, int n_tokens) {
   const auto model = load(name);
   Context context(model, {.n_ctx = 256, .n_threads = 2});

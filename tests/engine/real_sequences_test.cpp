@@ -1,4 +1,4 @@
-// What befalls a text's cache changes no bit of what the real models say next.
+// No operation on a sequence's cache changes a bit of the real models' next logits.
 #include <random>
 
 #include "engine/test_support.h"
@@ -22,7 +22,7 @@ class RealSequences : public testing::TestWithParam<const char*> {
   std::span<const Token> part(std::size_t begin, std::size_t end) const {
     return std::span(text).subspan(begin, end - begin);
   }
-  /// Whether `logits` are those of the text from token `begin` on.
+  /// Whether `logits` are the sequence's own, from token `begin` on.
   bool is_text_from(std::size_t begin, const std::vector<float>& logits) const {
     const std::size_t first = begin * static_cast<std::size_t>(model->info().n_vocab);
     return expected.size() - first == logits.size() &&

@@ -1,5 +1,5 @@
-// Models with recurrent layers: what sequences can do with a state that stands for all of their text, and
-// that what they cannot do is refused and changes nothing.
+// Models with recurrent layers: operations on sequences whose state stands for all of their tokens.
+// Impossible operations are refused and change nothing.
 
 #include "engine/test_support.h"
 
@@ -21,7 +21,7 @@ class RecurrentModels : public testing::TestWithParam<const char*> {
   std::span<const Token> text(std::size_t begin, std::size_t n) const {
     return std::span(tokens).subspan(begin, n);
   }
-  /// Whether these are the logits of the text's tokens from `begin` on.
+  /// Whether these are the logits of the sequence's tokens from `begin` on.
   bool as_expected(std::span<const float> logits, std::size_t begin) const {
     return std::equal(logits.begin(), logits.end(),
                       expected.begin() + static_cast<std::ptrdiff_t>(begin) * n_vocab);
@@ -57,7 +57,7 @@ TEST_P(RecurrentModels, ACopyIsAPointToComeBackTo) {
   all_logits(context, text(0, 20), 20);
   ASSERT_TRUE(context.copy(0, 1));
   ASSERT_TRUE(context.copy(0, 2));
-  // The first goes astray; the second goes on as if it had been alone, and the first comes back.
+  // The first computes other tokens; the second continues as alone, and the first is restored.
   all_logits(context, text(3, 9), 4);
   EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 5, 1), 20));
   ASSERT_TRUE(context.copy(2, 0));
@@ -96,7 +96,7 @@ TEST_P(RecurrentModels, OperationsOnPartsAreRefusedAndChangeNothing) {
   EXPECT_NE(unsupported([&] { (void)context.copy(2, 0, 5); }), "");
   EXPECT_NE(unsupported([&] { (void)context.shift(0, 0, -1, 5); }), "");
   EXPECT_NE(unsupported([&] { (void)context.divide(0, 0, -1, 2); }), "");
-  // Ranges without text are no parts.
+  // Ranges without tokens are not parts.
   context.remove(0, 20);
   context.remove(2, 3, 7);
   ASSERT_TRUE(context.copy(0, 2, 30));

@@ -1,4 +1,4 @@
-// A model whose weights are loaded anew (Model::reload).
+// A model whose weights are loaded again (Model::reload).
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -78,8 +78,7 @@ TEST(Sampler, MinPIsRelativeToTheBest) {
   EXPECT_THAT(ids_left(params, logits), ElementsAre(1));
 }
 
-/// A row of a vocabulary: from flat to one where a few have it all; `special` ones hold what is no number
-/// too.
+/// Logits of a vocabulary: from flat to a few that dominate; `special` rows also have NaN and infinities.
 std::vector<float> any_logits(std::size_t size, float spread, int special, std::mt19937& random) {
   std::vector<float> logits(size, 1.0f);
   std::normal_distribution<float> normal;

@@ -1,4 +1,4 @@
-// Penalties for what the text has already, against their definitions.
+// Penalties for tokens of the sequence, compared with their definitions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +86,8 @@ std::size_t since_breaker(const Breakers& breakers, const Tokenizer& tokenizer, 
   return n;
 }
 
-// The definition, word by word: for each earlier place, how long a copy of the text's end ends there.
+// The literal definition: for each earlier position, the length of the copy of the sequence's suffix that
+// ends there.
 std::vector<double> dry_by_definition(const SamplerParams& params, const Tokenizer& tokenizer,
                                       std::vector<Token> text) {
   const auto n_vocab = static_cast<std::size_t>(tokenizer.n_vocab());
@@ -97,7 +98,7 @@ std::vector<double> dry_by_definition(const SamplerParams& params, const Tokeniz
   const std::size_t limit = std::min(text.size(), since);
   std::vector<double> penalty(n_vocab, 0.0);
   for (std::size_t next = 1; next < text.size(); ++next) {
-    std::size_t length = 0;  // Of text[.. next) and text[.. size) in common.
+    std::size_t length = 0;  // Common suffix of [.. next) and [.. size).
     while (length < next && text[next - 1 - length] == text[text.size() - 1 - length]) ++length;
     length = std::min(length, limit);
     if (length == 0 || static_cast<int>(length) < params.dry_allowed_length) continue;
@@ -228,7 +229,7 @@ TEST(Sampler, ALongTextIsForgottenWhereNoWindowReaches) {
   params.dry_penalty_last_n = 30;
   const Tokenizer letters = tokenizer_of({"a", "b", "c", "d", "e"});
   params.dry_breakers = Breakers{"ab", "d"};
-  // One is asked at times, and others only after so many tokens.
+  // One samples now and then, the others only after many tokens.
   Sampler always(params, letters);
   const std::vector<float> logits = {0.5f, 0.1f, 0.2f, 0.3f, 0.4f};
   std::vector<Token> text;
@@ -277,7 +278,7 @@ TEST(Sampler, DryOfALongRepetitionStaysFinite) {
   EXPECT_EQ(sampler.sample(std::vector<float>{50.0f, 0.0f}), 1);
 }
 
-// However long a text becomes, it takes the memory of what windows reach.
+// The memory does not grow with the sequence, only with the windows.
 TEST(Sampler, AnEndlessTextTakesNoMoreMemory) {
   if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
   SamplerParams params = neutral();

@@ -1,5 +1,6 @@
-// The chain of steps against its definition: distributions worked out by hand, or by a slow and simple
-// reference that sorts everything and works in double; frequencies of draws by chi-square with fixed seeds.
+// The chain of steps compared with its definition: distributions computed by hand, or by a slow and simple
+// reference that sorts everything and uses double. Frequencies of draws are tested by chi-square with fixed
+// seeds.
 #include "weft/sampler.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +30,7 @@ using ::testing::HasSubstr;
 TEST(Sampler, NeutralValuesDoNothing) {
   const auto logits = random_logits(300, 1);
   expect_near(distribution(neutral(), logits), plain(logits));
-  // With text behind it, too.
+  // With earlier tokens, too.
   SamplerParams params = neutral();
   params.penalty_last_n = -1;
   expect_near(distribution(params, logits, {5, 6, 5, 6, 5}), plain(logits));
@@ -132,7 +133,7 @@ TEST(Sampler, OrderOfStepsMatters) {
   params.steps = {SamplerStep::kTemperature, SamplerStep::kTopP};
   EXPECT_THAT(ids_left(params, logits), ElementsAre(0, 1));
 
-  // Penalties behind a cut change what is left only.
+  // Penalties after a cut change only the remaining tokens.
   params = neutral();
   params.top_k = 2;
   params.presence_penalty = 10.0f;
@@ -625,7 +626,7 @@ TEST(Sampler, AMaskIsMinusInfinityInTheLogits) {
         ASSERT_EQ(drawn, banned.sample(by_hand));
         EXPECT_TRUE(
             std::ranges::equal(masked.candidates(), banned.candidates(), {}, &Candidate::id, &Candidate::id));
-        // The best do only where so many of them are allowed, and change nothing where not.
+        // The best suffice only if enough of them are allowed; otherwise they change nothing.
         if (of_best.n_best() > 0) {
           const std::size_t n = std::min<std::size_t>(logits.size(), 64);
           if (const auto token = of_best.sample(best_of(logits, n), mask)) {
@@ -676,7 +677,7 @@ TEST(Sampler, TooFewOfTheBestAreRefused) {
   Sampler sampler(params, 10);
   const std::vector<Best> best = {{1, 3.0f}, {2, 2.0f}, {10, 1.0f}};
   EXPECT_THROW(sampler.sample(std::span(best).first(2)), Error);
-  EXPECT_THROW(sampler.sample(best), Error);  // There is no token 10.
+  EXPECT_THROW(sampler.sample(best), Error);  // Token 10 does not exist.
   EXPECT_THROW(Sampler(neutral(), 10).sample(std::span(best).first(2)), Error);
 }
 

@@ -44,7 +44,7 @@ inline std::vector<Token> ids_left(const SamplerParams& params, const std::vecto
   return ids;
 }
 
-// Probability by id after the whole chain; 0 for what was cut.
+// Probability by id after the whole chain; 0 for cut tokens.
 inline std::vector<double> distribution(const SamplerParams& params, const std::vector<float>& logits,
                                         const std::vector<Token>& text = {}) {
   Sampler sampler(params, static_cast<int>(logits.size()));
@@ -57,7 +57,7 @@ inline std::vector<double> distribution(const SamplerParams& params, const std::
   return probabilities;
 }
 
-// The logit by id, of what is left; `shift` is added so that differences compare.
+// Logits of the remaining tokens by id; `shift` is added so that differences compare.
 inline std::vector<double> logits_left(const SamplerParams& params, const std::vector<float>& logits,
                                        const std::vector<Token>& text, const Tokenizer* tokenizer = nullptr) {
   Sampler sampler =

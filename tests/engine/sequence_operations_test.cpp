@@ -1,4 +1,4 @@
-// Operations on sequences with a real model behind them: sharing, shifting, gaps and packing, in numbers.
+// Operations on sequences with a real model, compared in numbers: sharing, shifting, gaps and packing.
 #include <cmath>
 #include <random>
 
@@ -35,7 +35,7 @@ TEST_P(SequenceOperations, ACopyGoesOnAsIfItHadBeenComputed) {
   ASSERT_TRUE(context.copy(0, 1));
   ASSERT_TRUE(context.copy(0, 2, 0, 20));
   EXPECT_EQ(context.cells_used(), 30);
-  // The three go on in turns, writing into what was one page.
+  // The three continue in turns, and write into the formerly shared page.
   std::vector<float> rest[3] = {
       head, head, {head.begin(), head.begin() + static_cast<std::ptrdiff_t>(head.size() / 30 * 20)}};
   for (std::size_t step = 0; step < 18; ++step) {
@@ -64,7 +64,7 @@ TEST_P(SequenceOperations, ATokenOfSeveralSequencesIsComputedOnce) {
   batch.add(tokens[40], 1, true);
   batch.add(tokens[40], 2, true);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
-  // Their pages part where the texts do: 40 shared cells, copied for the second to go on, and one token each.
+  // Pages diverge with the sequences: 40 shared cells, copied for the second to continue, and one token each.
   EXPECT_EQ(context.cells_used(), 40 + 40 + 2);
   for (const int i : {40, 41})
     EXPECT_TRUE(std::equal(context.logits(i).begin(), context.logits(i).end(),
@@ -75,7 +75,7 @@ TEST_P(SequenceOperations, ATokenOfSeveralSequencesIsComputedOnce) {
 
 TEST_P(SequenceOperations, ATreeIsOneStepAndEachBranchAsIfAlone) {
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
-  // Paths of the tree: what each of four sequences reads behind the common text.
+  // Paths of the tree: the tokens of each of four sequences after the common prefix.
   const std::vector<std::vector<Token>> paths = {{3, 5, 7, 9}, {3, 5, 8, 1}, {3, 6, 7, 9}, {4, 5, 7, 9}};
   for (const std::size_t n : {5u, 30u, 62u, 64u}) {
     std::vector<Token> head(tokens.begin(),
@@ -113,7 +113,7 @@ TEST_P(SequenceOperations, ATreeIsOneStepAndEachBranchAsIfAlone) {
             << "text of " << n << ", path " << seq << ", depth " << depth;
       }
     }
-    // The branches go on after the step, and one is accepted.
+    // The branches continue after the step, and one is accepted.
     ASSERT_TRUE(context.copy(2, 4));
     context.keep(4);
     std::vector<Token> text = head;
@@ -127,7 +127,7 @@ TEST_P(SequenceOperations, ATreeIsOneStepAndEachBranchAsIfAlone) {
 }
 
 TEST_P(SequenceOperations, SequencesThatPartInABatchAreEachAsIfAlone) {
-  // Whoever of them goes on first, and wherever the batch is cut into steps.
+  // For any order of the sequences, and any cut of the batch into steps.
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   const std::vector<SeqId> all = {0, 1, 2};
   for (const std::vector<SeqId>& order :
@@ -162,7 +162,7 @@ TEST_P(SequenceOperations, SequencesThatPartInABatchAreEachAsIfAlone) {
 }
 
 TEST_P(SequenceOperations, ATokenIsSharedByTextsThatLieApart) {
-  // The same text three times, computed apart: what they share from there on lies in each one's own pages.
+  // The same prefix three times, computed separately: later shared tokens are in each sequence's own pages.
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   const std::vector<float> expected = alone(tokens);
   for (const std::size_t n_head : {20u, 0u}) {
@@ -241,8 +241,9 @@ TEST_P(SequenceOperations, OperationsOnOneSequenceNeverChangeAnother) {
   EXPECT_TRUE(logits == expected);
 }
 
-// A shifted text gives what the text computed at the new positions gives, but for the rounding of turned
-// keys. Rope depends on differences of positions alone, so a text shifted as a whole must go on as before.
+// A shifted sequence equals the sequence computed at the new positions, except for the rounding of rotated
+// keys. Rope depends only on differences of positions, so a sequence that is shifted as a whole must continue
+// as before.
 TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
   if (std::string(GetParam()) == "gpt2") {
     Context context(model, {.n_ctx = 256});
@@ -271,8 +272,8 @@ TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
   }
 }
 
-// A text that moves up for a gap is the text that was put at the later positions from the start. (Before it
-// there must be nothing: what it saw there it saw at the old distance.)
+// A sequence that was shifted up for a gap equals one computed at the later positions. (No tokens may precede
+// it, as it would have seen them at the old distance.)
 TEST_P(SequenceOperations, AFilledGapIsAsIfTheRestHadBeenBehindItAllAlong) {
   if (std::string(GetParam()) == "gpt2") GTEST_SKIP() << "learned positions cannot be shifted";
   const ContextParams params{.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
@@ -302,8 +303,8 @@ INSTANTIATE_TEST_SUITE_P(Families, SequenceOperations,
                          testing::Values("llama", "llama-rope3", "qwen2", "gemma3", "phi3", "gpt2"),
                          test::name_of_family);
 
-// Whose lines and columns the cache does not know: a division would bring the text around them closer, and
-// not them.
+// The cache does not know the lines and columns of images. A division would move the surrounding tokens
+// closer, but not the images.
 TEST(TextsWithPictures, AreShiftedAndNotDivided) {
   const auto model = Model::load(test::golden_dir() / "qwen2vl" / "model.gguf");
   Context context(model, {.n_ctx = 128, .n_sequences = 3});
@@ -331,7 +332,7 @@ TEST(TextsWithPictures, AreShiftedAndNotDivided) {
   EXPECT_NE(why_not_divided(2).find("picture"), std::string::npos);
   EXPECT_EQ(why_not_divided(1), "");
   EXPECT_EQ(context.next_pos(1), 8);
-  ASSERT_TRUE(context.copy(1, 2));  // In place of the picture.
+  ASSERT_TRUE(context.copy(1, 2));  // Replaces the sequence with the image.
   EXPECT_EQ(why_not_divided(2), "");
   EXPECT_TRUE(context.shift(0, 0, -1, 5));
   const std::vector<std::byte> saved = context.save(1);

@@ -1,4 +1,4 @@
-// The service: many threads ask, read slowly or vanish; each answer is as if it were the only one.
+// The service: many threads submit, read slowly or leave; each response is as if it were the only one.
 #include "weft/service.h"
 
 #include <atomic>
@@ -24,7 +24,7 @@ using test::golden;
 using test::random_ask;
 using test::Result;
 
-/// Reads an answer to its end.
+/// Reads a response to its end.
 std::vector<Result> read_all(Response& response, int n = 1) {
   std::vector<Result> results(static_cast<std::size_t>(n));
   for (Chunk chunk; response.next(chunk);) {
@@ -137,7 +137,7 @@ TEST(Service, WhatACancelledOneWroteHasNoHoles) {
     Result result = read_all(response)[0];
     EXPECT_TRUE(result.done);
     EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), whole.tokens.begin()));
-    // Half a character at its end is told as such.
+    // Half a character at the end is reported as such.
     const auto same = std::mismatch(result.text.begin(), result.text.end(), whole.text.begin()).first;
     EXPECT_LE(result.text.end() - same, 3);
   }
@@ -220,7 +220,7 @@ TEST(Service, ItsQueueIsBounded) {
   for (Response& response : waiting) EXPECT_TRUE(read_all(response)[0].done);
 }
 
-/// A service whose device is lost once, in the n-th step, and what it takes to go on.
+/// A service whose device is lost once, in the n-th step, and the means to renew it.
 struct Losing {
   Losing(const char* family, int n, ServiceParams params = {})
       : path(test::golden_dir() / family / "model.gguf"),
@@ -272,7 +272,7 @@ TEST(Service, RequestsGoOnInAnotherContext) {
       Response before = losing.service.submit(asks[7].prompt, asks[7].params), meanwhile, wrong;
       losing.service.renew([&] {
         meanwhile = losing.service.submit(asks[8].prompt, asks[8].params);
-        wrong = losing.service.submit({-1}, {});  // Nobody can tell yet.
+        wrong = losing.service.submit({-1}, {});  // Not checked yet.
         EXPECT_EQ(&losing.service.model(), losing.model.get());
         return losing.made_anew();
       });
@@ -290,7 +290,7 @@ TEST(Service, RequestsGoOnInAnotherContext) {
 
 TEST(Service, AContextCanBeMadeAnewAtAnyTime) {
   const auto plain = golden("llama");
-  Losing losing("llama", 0, {.n_unread = 64});  // Nobody reads, so nobody is done meanwhile.
+  Losing losing("llama", 0, {.n_unread = 64});  // Responses are not read, so no request ends before.
   Ask ask{{1, 2, 3}, {.n_predict = 240, .ignore_end = true}};
   ask.params.sampler.seed = 7;
   const Result reference = alone(plain, ask);
@@ -370,8 +370,8 @@ TEST(Service, WhoWaitsForADeviceCanLeave) {
   losing.service.shutdown();
 }
 
-/// A day at a server: everybody does everything at any time, the cache is four times too small, the device
-/// fails now and then.
+/// Many clients with all operations at any time. The cache is four times too small, and the device fails now
+/// and then.
 struct Town {
   const char* name;
   const char* family;
@@ -444,7 +444,7 @@ void serve(const Town& town) {
           ++n_ended[static_cast<int>(result.stop)];
           if (result.stop == StopReason::kCancelled || result.stop == StopReason::kTimeout ||
               result.stop == StopReason::kError) {
-            // What it wrote is the beginning of what it would have written.
+            // Its tokens are a prefix of the full completion.
             const auto& whole = references[which].tokens;
             EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), whole.begin(),
                                    whole.begin() + std::min(whole.size(), result.tokens.size())));

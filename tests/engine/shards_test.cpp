@@ -130,8 +130,8 @@ TEST(Shard, EachDeviceHasTheCachesOfItsHeadsAndItsRowsOfMatrices) {
     for (const char* const part : {"attn_q", "attn_k", "attn_v", "attn_output"})
       for (const auto& weights : model->impl().weights)
         EXPECT_EQ(weights.count("blk.0." + std::string(part) + ".weight"), 0u) << part;
-    // In a layer each device waits four times for the others: for what their heads attended to, the rows that
-    // come of it, the hidden rows, and those that come of them.
+    // In a layer each device waits four times for the others: for the heads' outputs, their projection, the
+    // hidden rows, and the projection of these.
     EXPECT_LE(static_cast<int>(plan.splits.size()), 2 * (4 * n_layers + 3)) << family;
   }
 }
@@ -174,8 +174,8 @@ TEST(Shard, ATokenSendsPiecesOfRowsAndNoMore) {
   std::uint64_t bytes = 0;
   for (const PlanReport::Copy& copy : plan.copies)
     if (copy.value.starts_with("blk.") && copy.value.find('#') != std::string::npos) bytes += copy.bytes;
-  // Of each layer what is attended to, both sums and the hidden rows: each device gets the halves of the
-  // other.
+  // In each layer these are the heads' outputs, both sums and the hidden rows: each device gets the halves of
+  // the other.
   const FileInfo file = inspect(path);
   const auto n_ff = std::find_if(file.tensors.begin(), file.tensors.end(), [](const auto& tensor) {
                       return tensor.name == "blk.0.ffn_up.weight";

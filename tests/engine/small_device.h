@@ -1,5 +1,5 @@
 #pragma once
-// A device like the CPU, with what tests want of it: little memory, work beside the host, errors.
+// A device like the CPU with options for tests: little memory, concurrent steps, errors.
 #include <functional>
 #include <future>
 #include <memory>
@@ -15,14 +15,14 @@
 
 namespace weft::test {
 
-/// What the plans of a device do, and what was asked of them.
+/// Faults and counters of the plans of a device.
 struct Conduct {
   bool fails = false;
   std::function<void()> during = [] {};  ///< In each step, on the device's thread.
   int n_bound_anew = 0;                  ///< Steps with other tensors.
 };
 
-/// A plan that fails when it is told to, and works beside the host where that is wanted.
+/// A plan that fails on demand, and runs concurrently with the host on demand.
 class FailingPlan final : public ForwardingPlan {
  public:
   FailingPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<Conduct> conduct, bool beside_host)

@@ -59,7 +59,7 @@ TEST_P(AdaptedSources, ASourceIsReadWithThoseOfItsText) {
   for (SeqId seq = 0; seq < 3; ++seq)
     EXPECT_TRUE(test::all_logits(context, text, 5, seq) == alone(uses[seq])) << "sequence " << seq;
 
-  // A source goes on with the adapters that it was read with, alone, in a state, and to a copy.
+  // A source keeps the adapters that it was encoded with: alone, in a state, and in a copy.
   context.clear();
   context.set_adapters(0, uses[1]);
   ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);

@@ -1,5 +1,5 @@
-// Models that write about a source (T5): against PyTorch's logits, and against themselves cut into other
-// pieces and in other company, bit by bit; what becomes of sources when sequences are copied and removed.
+// Models with an encoder and a decoder (T5), compared with PyTorch's logits, and with themselves in other
+// chunks and batches, bit by bit. Also sources when sequences are copied and removed.
 #include <algorithm>
 
 #include "engine/model_impl.h"
@@ -41,7 +41,7 @@ TEST_P(Sources, SequencesWithOtherSourcesChangeNothing) {
   for (std::size_t i = 0; i < n; ++i)
     expected.push_back(logits_about(alone, golden.sources[i], golden.texts[i], 5));
 
-  // All texts in one cache, interleaved token by token within each batch.
+  // All sequences in one cache, interleaved token by token within each batch.
   Context together(model, {.n_ctx = 512, .n_sequences = static_cast<int>(n), .n_ubatch = 16});
   std::size_t longest = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -133,14 +133,14 @@ TEST_F(SourceUse, CopiesShareASource) {
   Context context(model, {.n_ctx = 256, .n_sequences = 3});
   ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
   const std::int64_t bytes = context.cache_bytes();
-  // Of an empty sequence, of a text, and of what is only left as a copy.
+  // Copies of an empty sequence, of one with tokens, and of one that exists only as a copy.
   ASSERT_TRUE(context.copy(0, 1));
   EXPECT_EQ(context.source_size(1), context.source_size(0));
   EXPECT_TRUE(test::all_logits(context, text, 3, 0) == expected(text, source));
   ASSERT_TRUE(context.copy(0, 2, 0, 4));
   context.remove(0);
   EXPECT_EQ(context.source_size(0), 0);
-  // The place of the first one's is taken by another text's, if it was free; it is not.
+  // Another sequence would take the first one's place if it were free; it is not.
   ASSERT_EQ(context.set_source(0, golden.sources[1]), DecodeStatus::kOk);
   EXPECT_TRUE(test::all_logits(context, text, 64, 1) == expected(text, source));
   const std::vector<Token> rest(text.begin() + 4, text.end());
@@ -212,7 +212,7 @@ TEST_F(SourceUse, WhatCannotBeReadIsRefusedAndChangesNothing) {
   EXPECT_EQ(context.set_source(1, std::vector<Token>(80, 5)), DecodeStatus::kOk);
   EXPECT_THROW(Context(model, {.n_ctx = 256, .n_source = -1}), Error);
   EXPECT_THROW(Context(model, {.n_ctx = 256, .n_source = 1 << 20}), Error);
-  // Texts without a source, and a part of a text about another one.
+  // Sequences without a source, and a part of a sequence with another one.
   context.remove(1);
   Batch batch;
   batch.add(text, 1);
@@ -233,7 +233,7 @@ TEST_F(SourceUse, WhatHasNoSourceIsRefused) {
   EXPECT_EQ(plain.source_size(0), 0);
 }
 
-/// A text goes on from a state as if nothing had happened, in contexts of other sizes.
+/// A sequence continues from a state as if nothing had happened, in contexts of other sizes.
 TEST_F(SourceUse, AStateHoldsTheSource) {
   const std::vector<float> whole = expected(text, source);
   const std::vector<Token> begin(text.begin(), text.begin() + 3), rest(text.begin() + 3, text.end());
@@ -329,7 +329,7 @@ TEST_F(SourceUse, ADeviceThatFailsLeavesNoSource) {
   EXPECT_EQ(context.source_size(0), 0);
   fails = false;
   EXPECT_TRUE(logits_about(context, source, text, 5) == expected(text, source));
-  // Of one that is to take the place of another, too; and a text whose cells were to be moved is not intact.
+  // Also for a source that replaces another. A sequence whose cells were to be moved is not intact.
   ASSERT_EQ(context.set_source(0, golden.sources[1]), DecodeStatus::kOk);
   fails = true;
   test::expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });

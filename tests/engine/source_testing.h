@@ -16,7 +16,7 @@ namespace weft::test {
 inline constexpr const char* kSourceReaders[] = {"t5", "flan-t5", "umt5"};
 
 struct GoldenSources {
-  /// The logits are those of every so many tokens of each text, from the first on.
+  /// The golden logits are for every kEvery-th token of each sequence, from the first on.
   static constexpr std::size_t kEvery = 5;
 
   explicit GoldenSources(const std::string& name)
@@ -44,7 +44,7 @@ struct GoldenSources {
   }
 };
 
-/// The logits of all tokens of a text about a source, computed in pieces. The sequence is empty before and
+/// The logits of all tokens of a sequence with a source, computed in chunks. The sequence is empty before and
 /// after.
 inline std::vector<float> logits_about(Context& context, const std::vector<Token>& source,
                                        const std::vector<Token>& text, std::size_t piece, SeqId seq = 0) {
@@ -54,7 +54,7 @@ inline std::vector<float> logits_about(Context& context, const std::vector<Token
   return result;
 }
 
-/// Of the logits of all tokens of a text those that the golden ones are of.
+/// Adds the rows that the golden logits have from the logits of all tokens of a sequence.
 inline void add_golden_rows(std::span<const float> logits, std::size_t n_vocab, std::vector<float>& result) {
   for (std::size_t row = 0; row * n_vocab < logits.size(); row += GoldenSources::kEvery) {
     const auto values = logits.subspan(row * n_vocab, n_vocab);

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Of a billion parameters in 16 layers, in 4 bits.
+/// A billion parameters in 16 layers, in 4 bits.
 ModelWork large_model() {
   ModelWork work;
   const ModelWork::Part layer = {

@@ -1,5 +1,5 @@
-// States: what is restored goes on bit by bit, what is damaged is refused and touches nothing, and a file is
-// the old one or the new one whatever happens while it is written.
+// States: a restored sequence continues bit by bit, and a damaged state is refused and changes nothing. A
+// file is the old one or the new one after any failure during the write.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -85,8 +85,8 @@ TEST_P(StateEquality, ARestoredTextGoesOnBitByBitWhereverItLies) {
   const std::span<const Token> head = std::span(tokens).first(40), rest = std::span(tokens).subspan(40);
   ASSERT_GE(rest.size(), 8u);
 
-  // A text with a history: a piece cut out, what follows shifted and the keys not yet turned when it is
-  // saved.
+  // A sequence with a history: a range was removed, the rest was shifted, and its keys are not rotated when
+  // it is saved.
   Context context(model, {.n_ctx = 256, .n_sequences = 3});
   const auto write_head = [&](Context& c, SeqId seq) {
     all_logits(c, head, 17, seq);
@@ -114,7 +114,7 @@ TEST_P(StateEquality, ARestoredTextGoesOnBitByBitWhereverItLies) {
   Context smaller(model, {.n_ctx = 64, .n_threads = 1});
   check(smaller, 0, "a smaller context");
 
-  // A cache in pieces: many texts with holes, and no page free.
+  // A fragmented cache: many sequences with holes, and no free page.
   Context fragmented(model, {.n_ctx = 320, .n_sequences = 12});
   for (SeqId seq = 1; seq < 12; ++seq) {
     all_logits(fragmented, head.first(20), 20, seq);
@@ -316,7 +316,7 @@ void forge(Bytes& state) {
   std::memcpy(state.data() + state.size() - 16, &end, sizeof(end));
 }
 
-/// A context with a neighbour whose next logits tell whether anything was touched.
+/// A context with a second sequence whose next logits show any change.
 struct Neighbours {
   Neighbours() : context(golden("llama"), {.n_ctx = 128, .n_sequences = 3}) {
     const std::vector<Token> tokens = tokens_of("llama");
@@ -428,7 +428,8 @@ TEST(State, ForgedSourcesAreRefusedOrHarmless) {
   const Bytes good = from.save();
   std::uint64_t head = 0;
   std::memcpy(&head, good.data() + 16, sizeof(head));
-  constexpr std::size_t kRecords = 3 * 8;  // A number and a size of each text, at the end of the head.
+  constexpr std::size_t kRecords =
+      3 * 8;  // The number and the size of each sequence, at the end of the header.
   const std::uint32_t numbers[] = {0, 1, 2, 3, 4, 6, 100, 101, 0x7fffffff, 0x80000000, 0xffffffff};
   std::mt19937_64 random(5);
   int n_refused = 0, n_taken = 0;
@@ -466,7 +467,7 @@ TEST(State, PositionsThatTheModelLacksAreRefused) {
     context.clear();
     std::uint64_t head = 0;
     std::memcpy(&head, state.data() + 16, sizeof(head));
-    const auto begins_at = [&](Pos pos) {  // The head ends with the text's extent.
+    const auto begins_at = [&](Pos pos) {  // The header ends with the sequence's extent.
       std::memcpy(state.data() + head - sizeof(Extent) + offsetof(Extent, base), &pos, sizeof(pos));
       forge(state);
     };
@@ -575,7 +576,7 @@ TEST(StateFile, IsTheOldOrTheNewOneWhenTheWriterIsKilled) {
   EXPECT_TRUE(w.context.restore_file(path, 0));
   EXPECT_GT(n_new, 0);
   EXPECT_LT(n_new, 60);
-  // The next writer leaves nothing of what those that were killed have left.
+  // The next writer removes the leftovers of killed ones.
   w.context.save_file(path, 0);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }

@@ -163,7 +163,7 @@ inline std::vector<float> all_logits(Context& context, std::span<const Token> to
   return result;
 }
 
-/// What becomes of a batch, of so many steps that another thread's cancel() comes in one of them.
+/// Decodes a batch with enough steps that another thread's cancel() comes in one of them. Returns the status.
 inline DecodeStatus decode_and_cancel(Context& context, const Batch& batch) {
   std::atomic<bool> done{false};
   std::thread canceller([&] {
@@ -175,7 +175,7 @@ inline DecodeStatus decode_and_cancel(Context& context, const Batch& batch) {
   const DecodeStatus status = context.decode(batch);
   done.store(true);
   canceller.join();
-  // A call that came behind it is for the next one: this.
+  // A later call cancels the next decode, which is this one.
   context.cancel();
   EXPECT_EQ(context.decode(batch), DecodeStatus::kCancelled);
   return status;

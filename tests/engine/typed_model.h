@@ -15,8 +15,8 @@ inline std::vector<DType> quantised_types() {
   return types;
 }
 
-/// The golden Llama's shape, wide enough for blocks of 256, with random weights: those of matrix i in
-/// types[i % n]; in F32 the same values.
+/// The golden Llama's shape, wide enough for blocks of 256, with random weights. Matrix i has type types[i %
+/// n], or the same values in F32.
 inline Draft wide_llama(const std::vector<DType>& types, bool in_f32) {
   constexpr std::int64_t kWidth = 256, kFfn = 512, kHead = 64, kHeads = 4, kKvHeads = 2;
   constexpr std::int64_t kOwnRows = 23;  // And then again: some types are slow to pack.

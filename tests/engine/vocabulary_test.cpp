@@ -44,8 +44,8 @@ std::vector<fs::path> files_in(const fs::path& folder, const std::string& ending
   return files;
 }
 
-/// The texts of each tokenize.json below a folder, against the ids that the model's trainer found. Their
-/// number.
+/// Compares the strings of each tokenize.json below a folder with the ids of the model's trainer. Returns
+/// their number.
 int compare_golden(const fs::path& folder) {
   int n_texts = 0;
   for (const fs::path& path : files_in(folder, "tokenize.json")) {
@@ -111,7 +111,7 @@ TEST(Vocabulary, RealVocabulariesGiveTheirReferenceTokens) {
   EXPECT_GE(n_files, 10);
 }
 
-/// Text of characters that tokenizers tell apart.
+/// A string of characters that tokenizers treat differently.
 std::string random_text(std::mt19937& random, bool space_mark) {
   static const std::vector<std::string> pieces = {
       "a",   "e", "t",      "Th",     "ing",    "  ",   " ",   " ",          "\n", "\r\n", "\t", "'s",

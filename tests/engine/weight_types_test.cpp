@@ -1,5 +1,5 @@
-// Models of every quantised type: what they compute is what the same values give in F32, but for the eight
-// bits of activations.
+// Models of every quantised type compute the results of the same values in F32, except for the rounding of
+// activations to eight bits.
 #include <algorithm>
 
 #include "engine/typed_model.h"

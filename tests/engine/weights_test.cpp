@@ -45,7 +45,7 @@ class Weights : public testing::TestWithParam<const char*> {
     std::ifstream stream(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), {}};
   }
-  /// In place: neither the size nor, as far as that can be set back, the time tell.
+  /// Changes a file in place: it keeps its size and, as far as it can be reset, its time.
   static void change(const std::filesystem::path& file, std::size_t at, std::span<const char> bytes) {
     const auto time = std::filesystem::last_write_time(file);
     std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);

@@ -1,5 +1,5 @@
-// Gemma 3 with its window of 512: caches that keep the window only give the bits of those that keep
-// everything. Skipped where the model is not in the cache (make models).
+// Gemma 3 with its window of 512: caches that keep only the window give the bits of full caches. Skipped
+// where the model is not in the cache (make models).
 #include <random>
 
 #include "engine/test_support.h"
@@ -26,7 +26,7 @@ TEST(RealWindows, GiveTheBitsOfAFullCache) {
   for (Token& token : tokens) token = static_cast<Token>(1000 + random() % 50000);
   const auto text = [&](std::size_t begin, std::size_t n) { return std::span(tokens).subspan(begin, n); };
 
-  // Everything that texts go through, in both; the results one after another.
+  // All operations on sequences, in both caches; returns the results in order.
   const auto walk = [&](int rewind, int n_ubatch) {
     Context context(model, {.n_ctx = 4096, .n_sequences = 4, .n_ubatch = n_ubatch, .window_rewind = rewind});
     std::vector<float> all;
@@ -41,7 +41,7 @@ TEST(RealWindows, GiveTheBitsOfAFullCache) {
       note(last_logits(context, text(1200 + i, 1), 1));
     }
     const std::vector<std::byte> state = context.save(0);
-    context.remove(1, 4, 4 + 448);  // Forgets, and goes on.
+    context.remove(1, 4, 4 + 448);  // Drops a range, and continues.
     EXPECT_TRUE(context.shift(1, 4 + 448, -1, -448));
     note(last_logits(context, text(1204, 20), 1));
     EXPECT_TRUE(context.restore(state, 2));

@@ -1,5 +1,5 @@
-// Caches that keep a sliding window only: the same bits as those that keep everything, in less memory, and a
-// clear no where a text could not go on.
+// Caches that keep only a sliding window: the same bits as full caches, in less memory, and a clear refusal
+// where a sequence could not continue.
 #include <cstring>
 #include <random>
 
@@ -56,7 +56,7 @@ TEST(Windows, AnyStepsGiveTheBitsOfAFullCacheInLessMemory) {
   EXPECT_TRUE(Context(gemma(), {.n_ctx = 272}).cuts_anywhere());
 }
 
-/// Whatever is done to sequences, those of both contexts are told the same logits.
+/// After any operation, sequences of both contexts have the same logits.
 TEST(Windows, RandomOperationsGiveTheBitsOfAFullCache) {
   for (const int rewind : {0, 40}) {
     std::mt19937_64 random(3);
@@ -167,7 +167,7 @@ TEST(Windows, WhatWouldEndInForgottenTextIsRefusedAndChangesNothing) {
   expect_unsupported([&] { context.remove(0, 100); });
   expect_unsupported([&] { (void)context.copy(0, 1, 0, 100); });
   expect_unsupported([&] { (void)context.divide(0, 0, -1, 30); });
-  context.remove(0, 300, 310);  // A gap far behind: nobody sees it.
+  context.remove(0, 300, 310);  // A gap far back: no window reaches it.
   Batch batch;
   batch.add(5, 0, false, 305);
   expect_unsupported([&] { (void)context.decode(batch); });
@@ -194,7 +194,7 @@ TEST(Windows, ACancelledOrRefusedBatchLeavesTheTextAsItWas) {
   const std::vector<Token> tokens = random_tokens(650, 4);
   const std::span<const Token> head = std::span(tokens).first(200), rest = std::span(tokens).subspan(200, 30);
   for (Context* c : {&context, &full}) all_logits(*c, head, 100);
-  // A part that turns out wrong after many steps: what it sees comes in a later one.
+  // A part that turns out invalid after many steps: it would see cells that follow later.
   Batch batch;
   for (std::size_t i = 0; i < 300; ++i) batch.add(tokens[200 + i], 0);
   batch.see_to(280, 500);
@@ -248,7 +248,7 @@ TEST(Windows, AStateHoldsTheWindowOnlyAndGoesOn) {
   Context again(gemma(), {.n_ctx = 2000, .window_rewind = 20});
   ASSERT_TRUE(again.restore(state, 0));
   EXPECT_TRUE(again.save(0) == state);
-  // What has all of it fits everywhere, what has the window only does not fit where all of it is kept.
+  // A full state fits into every cache. A state with only the window does not fit into a full cache.
   ASSERT_TRUE(other.restore(everything, 0));
   EXPECT_TRUE(all_logits(other, rest, 50, 0) == expected);
   EXPECT_TRUE(other.consistent());
@@ -276,7 +276,7 @@ TEST(Windows, ForgedWindowsAreRefused) {
     std::vector<std::byte> bad = good;
     std::uint64_t head = 0;
     std::memcpy(&head, bad.data() + 16, sizeof(head));
-    // The tables: masks of pages, texts, extents; with checksums that are right.
+    // The tables (masks of pages, sequences, extents) with right checksums.
     for (int n = 1 + static_cast<int>(random() % 2); n > 0; --n)
       bad[64 + random() % (head - 64)] ^= static_cast<std::byte>(1u << random() % 8);
     const std::uint64_t check = base::hash64(std::span(bad).first(static_cast<std::size_t>(head)));

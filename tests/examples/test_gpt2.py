@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_gpt2.py PROGRAM FOLDER: examples/gpt2 beside what transformers computed (scripts/make_gpt2_folder.py)."""
+"""test_gpt2.py PROGRAM FOLDER: compares examples/gpt2 with transformers' results (scripts/make_gpt2_folder.py)."""
 import json
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def main() -> None:
     ids = [" ".join(map(str, row)) for row in expected["ids"]]
     written = "".join(" ".join(map(str, row)) + "\n" for row in expected["written"])
 
-    # All texts in one step, each alone, over two devices, and with texts as text.
+    # All sequences in one step, each alone, over two devices, and with prompts as strings.
     need(gpt2.run("--ids", "-n", "16", *ids) == written, "other tokens than transformers'")
     need("".join(gpt2.run("--ids", "-n", "16", row) for row in ids) == written, "alone, a text goes on otherwise")
     two = ("--device", "second=cpu", "--pin", r"^h\.1\.=second")

@@ -1,5 +1,5 @@
-// Steps that overlap: what they make, how many there are at once, whom the host and the devices wait for, and
-// what becomes of them where a device fails or a step is cancelled.
+// Overlapping steps: their results, how many run at once, and the waits of the host and the devices. Also
+// their state after a device fails or a step is cancelled.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace {
 
 class OverlappingSteps : public SeveralDevices {};
 
-/// Steps of these numbers of rows, each with an input of its own: what they made, overlapping or not. Between
-/// steps, `finishes` says whether the oldest is waited for.
+/// The results of steps with these numbers of rows, overlapping or not, each with its own input. Between
+/// steps, `finishes` says whether to wait for the oldest.
 std::vector<std::vector<float>> made_by(
     Plan& plan, const Graph& graph, std::map<ValueId, ToyTensor*>& bound, std::span<const std::int64_t> rows,
     bool overlap, const std::function<bool()>& finishes = [] { return false; }) {
@@ -39,7 +39,7 @@ std::vector<std::vector<float>> made_by(
       read();
       continue;
     }
-    // Fewer are in flight afterwards than can overlap, and it is told which are done.
+    // Fewer steps than the maximum are in flight afterwards, and the plan reports the finished ones.
     const bool is_full = i - made.size() + 1 == static_cast<std::size_t>(plan.n_at_once());
     EXPECT_EQ(plan.start(step), is_full);
     if (is_full) read();
@@ -79,7 +79,7 @@ TEST_F(OverlappingSteps, StepsThatOverlapMakeWhatTheyMakeOneAfterAnother) {
     }
     if (graph.outputs().empty() || graph.outputs().back() != values.back()) graph.add_output(values.back());
     const std::vector<std::int64_t> rows = {5, 5, 16, 1, 0, 7, 3, 3, 9, 5};
-    // What is stored is read as it is for each way anew.
+    // Stored values are reset for each way.
     std::vector<std::unique_ptr<ToyTensor>> stored;
     const auto make = [&] {
       std::vector<Device*> devices = {&host, &beside, &second, &third};
@@ -119,8 +119,8 @@ TEST_F(OverlappingSteps, StepsThatOverlapMakeWhatTheyMakeOneAfterAnother) {
   EXPECT_EQ(rounds.size(), 3u);
 }
 
-/// A device's step ends, and the host's, only once each other device of the chain has begun the step that it
-/// has at the same time: in vain, if one had nothing to do.
+/// A step of a device or of the host ends only once each other device of the chain has begun its step of the
+/// same time. The wait would be in vain if one had no work.
 TEST_F(OverlappingSteps, AllDevicesOfAChainHaveWorkAtOnce) {
   for (const int n_devices : {2, 3, 4}) {
     graph = Graph();
@@ -154,7 +154,7 @@ TEST_F(OverlappingSteps, AsManyStepsOverlapAsGiveAllDevicesWork) {
   const auto n_at_once = [&](const std::vector<int>& device_of, const std::vector<bool>& which, int most) {
     return steps_at_once(split(graph, device_of, which), which, most);
   };
-  // A chain of 12, and what it is with one of them.
+  // A chain of 12, and its results with one of them.
   const ValueId first = scaled(x, 2.0f);
   std::vector<int> chain = {0};
   ValueId v = first;
@@ -202,8 +202,8 @@ TEST_F(OverlappingSteps, ThereAreAsManySetsOfTensorsAsStepsThatOverlap) {
   EXPECT_EQ(plan.own_bytes(2), (3 + 2) * kTensor);  // One output is the caller's.
 }
 
-/// Whichever device fails at whichever step, and whether at once or on the way: all steps before have their
-/// results, none is in flight or worked at, and others can follow.
+/// For any device that fails at any step, at once or later: all earlier steps have their results. No step is
+/// in flight or running, and others can follow.
 TEST_F(OverlappingSteps, ADeviceThatFailsAtAnyPointLeavesNoStepInFlight) {
   constexpr int kSteps = 6;
   for (const int n_devices : {3, 4})

@@ -76,8 +76,8 @@ Case random_case(std::mt19937& random, int n_devices = kDevices, int max_nodes =
   return result;
 }
 
-/// All assignments, depth first, cut where the sum is no better than the best: written on its own from what
-/// costs are said to be.
+/// All assignments, depth first, cut where the sum is no better than the best. It is written independently
+/// from the definition of the costs.
 class BruteForce {
  public:
   explicit BruteForce(const Case& c) : graph_(c.graph), costs_(c.costs), live_(live_nodes(c.graph)) {}
@@ -137,8 +137,8 @@ class BruteForce {
   double best_ = kImpossible;
 };
 
-/// What schedulers of others come to: a node is where its weight or state is, else where the node before it
-/// is, else on the first device (the fastest) that can compute it.
+/// The rule of other schedulers: a node is placed with its weight or state, otherwise with the node before
+/// it. Otherwise it is on the first device (the fastest) that can compute it.
 double cost_of_the_peers_rule(const Case& c) {
   std::vector<int> device_of, of_state(c.graph.values().size(), -1);
   for (std::size_t n = 0; n < c.graph.nodes().size(); ++n) {

@@ -1,4 +1,4 @@
-// What a plan accepts and refuses, and what it tells its device. The device is a fake that records its calls.
+// Inputs that a plan accepts and refuses, and its calls to the device, a fake that records them.
 #include "exec/plan.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Patterns of users: what they find, what is wrong with them, and that none of them takes for ever.
+// Patterns of users: their matches, their errors, and their bounded time.
 #include "exec/search_pattern.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(SearchPattern, FindsPartsOfNames) {
   EXPECT_FALSE(SearchPattern("^ffn").found_in("blk.3.ffn_down.weight"));
   EXPECT_TRUE(SearchPattern("").found_in(""));
   EXPECT_TRUE(SearchPattern("(b)(l)(k)").found_in("blk"));
-  EXPECT_TRUE(SearchPattern("\xff.").found_in("a\xff\xfe"));  // Names of files may be no text at all.
+  EXPECT_TRUE(SearchPattern("\xff.").found_in("a\xff\xfe"));  // Names of files may be invalid UTF-8.
 }
 
 TEST(SearchPattern, SaysWhatIsWrongAndWhere) {
@@ -37,7 +37,7 @@ TEST(SearchPattern, SaysWhatIsWrongAndWhere) {
 TEST(SearchPattern, EndsWhateverPatternAndTextAre) {
   EXPECT_NE(refusal("(a+)+$", std::string(64, 'a') + "b").find("takes too long"), std::string::npos);
   EXPECT_NE(refusal("(?R)?a", std::string(1'000'000, 'b') + "a").find("takes too long"), std::string::npos);
-  // Deep recursion of a naive matcher: an answer or a refusal, and no overflow of the stack.
+  // Deep recursion of a naive matcher: a result or a refusal, and no stack overflow.
   const std::string answer = refusal("^(a|b)*c", std::string(5'000'000, 'a'));
   EXPECT_TRUE(answer.empty() || answer.find("takes too long") != std::string::npos) << answer;
 }

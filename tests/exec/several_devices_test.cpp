@@ -45,7 +45,7 @@ TEST_F(SeveralDevices, AnyPlacementComputesTheSameAndCopiesEachValueOncePerDevic
       EXPECT_TRUE(std::equal(got.begin(), got.begin() + 5 * kColumns, expected[i].begin()))
           << "round " << round;
     }
-    // What must cross, said anew: a value for each device that reads it and is not its home.
+    // An independent count of copies: a value for each device that reads it and is not its home.
     const std::vector<bool> live = live_nodes(graph);
     std::set<std::pair<ValueId, int>> readers;
     std::map<ValueId, std::set<int>> inputs;
@@ -100,7 +100,7 @@ TEST_F(SeveralDevices, OfAnInputOnlyThePartsInUseAreCopied) {
 TEST_F(SeveralDevices, IndependentPartsOverlap) {
   const ValueId a = scaled(x, 2.0f), b = scaled(x, 3.0f);
   graph.add_output(graph.add(ops::Add{}, {a, b}, "sum"));
-  // b is placed beside the host; its step ends only once the host is at a's.
+  // b runs concurrently with the host; its step ends only once the host is at a's.
   Gate host_is_at_work;
   bool in_time = false;
   bool first = true;
@@ -174,7 +174,7 @@ TEST_F(SeveralDevices, ADeviceThatFailsGivesAnErrorWhenNobodyWorksOnTheStepAnyMo
     EXPECT_EQ(error.code(), ErrorCode::kDevice);
   }
   EXPECT_TRUE(done);
-  // The process goes on: another plan without the device.
+  // The process continues with another plan without the device.
   Plan without = make({1, 0, 0});
   without.run(step(five));
   EXPECT_EQ(bound[graph.outputs()[0]]->values[1], 5.0f * bound[x]->values[1]);
@@ -190,7 +190,7 @@ TEST_F(SeveralDevices, ChangesReachEveryDevicesPlan) {
     EXPECT_FALSE(device->toy.changes[0].shapes);
     EXPECT_TRUE(device->toy.changes[1].shapes);
   }
-  // A tensor bound anew concerns its device alone.
+  // A rebound tensor concerns only its device.
   ToyTensor y(kColumns * kMaxRows);
   y.values.assign(y.values.size(), 7.0f);
   const Rebinding rebinding[] = {{x, &y, 0}};
@@ -216,7 +216,7 @@ TEST_F(SeveralDevices, ACancelledStepEndsWithTheDeviceThatIsAtIt) {
   plan.run(step(five));
   EXPECT_EQ(host.toy.steps.back(), std::vector<std::int64_t>{5});
   EXPECT_EQ(other.toy.steps.back(), std::vector<std::int64_t>{0});
-  // Whoever has set it clears it: steps do not.
+  // The caller that set the flag clears it: steps do not.
   plan.run(step(five));
   EXPECT_EQ(host.toy.steps.back(), std::vector<std::int64_t>{0});
   EXPECT_EQ(other.toy.steps.back(), std::vector<std::int64_t>{0});

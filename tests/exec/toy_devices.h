@@ -1,6 +1,6 @@
 #pragma once
-// Devices that compute sums on the host, beside it on a thread of their own where they are told so, and a
-// graph over several of them.
+// Devices that compute sums on the host, on request concurrently on their own thread, and a graph over
+// several of them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ class ToyTensor final : public DeviceTensor {
   std::vector<float> values;
 };
 
-/// What a device was asked to do, and what it does on the way.
+/// Records the calls of a device, and hooks into them.
 struct Toy {
   std::function<void()> on_submit = [] {};
   std::vector<std::vector<std::int64_t>> steps;
@@ -116,7 +116,7 @@ class ToyDevice final : public test::BareDevice {
   int n_compiled = 0;
 };
 
-/// A gate that one thread opens and another waits for, not for ever.
+/// A gate that one thread opens and another waits for, with a timeout.
 class Gate {
  public:
   void open() {
@@ -173,7 +173,7 @@ class SeveralDevices : public testing::Test {
     return {symbols, actual, {}, nullptr, {}};
   }
 
-  /// The host, and devices beside it that a value goes through.
+  /// The host, and further devices that a value passes through.
   Plan make_chain(int n_devices) {
     std::vector<int> device_of;
     for (int d = 0; d < n_devices; ++d) {

@@ -4,7 +4,7 @@
   values.gguf                 metadata of every type
   tensors.gguf                tensors of several types and shapes, alignment 64
   types.gguf                  a block of each type that weft knows
-  set-00001-of-00003.gguf ... seven tensors in three files
+  set-00001-of-00003.gguf ... a set of seven tensors in three files
 
 Needs: pip install gguf numpy. The files are committed; run this again only to change them.
 """

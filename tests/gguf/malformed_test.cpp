@@ -1,4 +1,4 @@
-// Damaged files, one field at a time: each must be refused with the name of what is wrong, and none may
+// Damaged files, one field at a time: each must be refused with the name of the wrong field, and none may
 // crash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// GGUF files as everybody writes them; that the inner writer's bytes are those of the gguf package is tested
-// beside it (read_write_test.cpp).
+// GGUF files through the public API. Its neighbour read_write_test.cpp compares the internal writer's bytes
+// with the gguf package.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -282,7 +282,7 @@ TEST(Gguf, ParsesBytesAndMoves) {
 }
 
 TEST(Gguf, HeadersOfAnySizeAreReadFromFilesAsFromBytes) {
-  // Values that end before, on and behind the ends of what is read at once.
+  // Values that end before, on and after the ends of one read.
   Writer writer;
   std::vector<std::int32_t> numbers(300000);
   std::iota(numbers.begin(), numbers.end(), 0);

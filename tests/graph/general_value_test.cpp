@@ -1,4 +1,4 @@
-// The language of values of any rank: shapes that broadcast, axes, views, and what it says of mistakes.
+// The language of values of any rank: shapes that broadcast, axes, views, and errors.
 #include <gtest/gtest.h>
 
 #include "graph/refusal.h"

@@ -98,7 +98,7 @@ TEST_F(DimTest, WhatTakesForeverToWorkOutIsRefused) {
   EXPECT_THROW(halves_and_thirds(64), Error);
   Dim power = 1;
   EXPECT_THROW(for (int i = 0; i < 200; ++i) power = power * (n / (2 + i) + m), Error);
-  Dim chain = n;  // As a net has that halves its pictures, however deep it is.
+  Dim chain = n;  // As in a net of any depth that halves its images.
   for (int i = 0; i < 60; ++i) chain = (chain + 1) / 2;
   EXPECT_EQ(chain.value(values), 1);
 }
@@ -182,7 +182,7 @@ TEST_F(GraphTest, EveryRuleRefusesWhatDoesNotFit) {
   EXPECT_NE(refusal(ops::Best{2}, {graph.add_input("wide", DType::kF32, {Dim(1, n), (1 << 24) + 1})}), "");
   EXPECT_NE(refusal(ops::MatmulExperts{}, {experts, x, pairs}), "");
   EXPECT_NE(refusal(ops::StoreCache{}, {cache, x, ids}), "");
-  // ... and accepts what does.
+  // ... and accepts valid ones.
   EXPECT_EQ(graph.value(graph.add(ops::Best{2}, {x, ids}, "best")).shape, (Shape{Dim(1, n), 4}));
   EXPECT_EQ(graph.value(graph.add(ops::LogSumExp{}, {x, ids}, "sums")).shape, (Shape{Dim(1, n), 2}));
   EXPECT_EQ(refusal(ops::StoreCache{}, {cache, other, ids}), "");
@@ -286,7 +286,7 @@ TEST_F(GraphTest, RecurrentOpsRefuseWhatDoesNotFit) {
   EXPECT_NE(delta({deltas, k12, k12, v16, k12, by_head, from, to, k12}), "");
   EXPECT_NE(delta({deltas, k6, k6, v16, k12, k12, from, to, k12}), "");
   EXPECT_NE(delta({deltas, k12, k12, v16, k12, k12, from, to, k6}), "");
-  // ... and accept what does, with rows as x has them.
+  // ... and accepts valid ones, with the rows of x.
   for (const ValueId y :
        {graph.add(ops::ShortConv{}, {state, x, by4, from, to, vector}, "conv"),
         graph.add(ops::SelectiveScan{}, {state, x, x, b, b, by3, vector, from, to}, "scan")})

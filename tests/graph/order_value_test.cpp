@@ -1,5 +1,4 @@
-// The language's functions that count, move and order, and those over sequences: shapes, and what they
-// refuse.
+// The language's functions that count, move and order, and functions over sequences: shapes and refusals.
 #include <gtest/gtest.h>
 
 #include <algorithm>

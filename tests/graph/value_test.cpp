@@ -1,4 +1,4 @@
-// Graphs as people write them: what the language makes, and what it says of mistakes.
+// Graphs in the public language: the resulting nodes, and errors.
 #include "weft/graph/value.h"
 
 #include <gtest/gtest.h>

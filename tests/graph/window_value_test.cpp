@@ -1,4 +1,4 @@
-// The language of windows of pictures: sizes, and what it says of mistakes.
+// The language of windows of images: sizes and errors.
 #include <gtest/gtest.h>
 
 #include "graph/refusal.h"

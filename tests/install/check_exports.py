@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the graph library exports, held against the list beside this file (graph_exports.txt).
+"""Compares the exports of the graph library with the list in this folder (graph_exports.txt).
 
     check_exports.py build/release/libweft_graph.so             fails where they differ, and shows how
-    check_exports.py build/release/libweft_graph.so --update    writes the list anew
+    check_exports.py build/release/libweft_graph.so --update    writes the list again
 
-The list has what is defined once, in the library: functions and data. What the headers define inline, and instances of
-the standard library's templates (weak symbols), every program has for itself."""
+The list has the functions and data that are defined once, in the library. It lacks inline definitions of headers and
+instances of the standard library's templates (weak symbols), which every program has for itself."""
 import difflib
 import re
 import subprocess

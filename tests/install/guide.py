@@ -1,4 +1,4 @@
-"""The pages of the guide as programs: the C++ blocks of a page, one after another, and what they must print."""
+"""The pages of the guide as programs: the concatenated C++ blocks of a page, and their expected output."""
 import re
 from pathlib import Path
 

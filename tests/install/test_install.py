@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Installs weft, moves the installation, and builds and runs programs against it, by CMake and by pkg-config: example/
-against all of it, graph/ against the component `graph` alone."""
+"""Installs weft, moves the installation, and builds and runs programs with it, by CMake and by pkg-config. One is
+example/ with all of it, the other is graph/ with only the component `graph`."""
 import argparse
 import os
 import re
@@ -34,7 +34,7 @@ def check_build_target(build: Path, source: Path) -> None:
     made = set(re.findall(r" -o (\S+)", commands))
     # Manuals and completions are written into a folder.
     made |= {str(Path(path).relative_to(build.resolve())) for path in re.findall(r" --install (\S+)", commands)}
-    # The Python package's build, a project of its own, lies in this one's folder.
+    # The Python package's build is a separate project inside this build's folder.
     scripts = [path for path in build.rglob("cmake_install.cmake") if not path.is_relative_to(build / "python")]
     install = "".join(path.read_text() for path in scripts)
     installed = [Path(path) for path in re.findall(r'FILES "([^"]+)"', install)]
@@ -49,7 +49,7 @@ def check_build_target(build: Path, source: Path) -> None:
 
 
 def check_since(headers: Path, source: Path) -> None:
-    """Each header of the graph library tells the version that it came with."""
+    """Each header of the graph library names the version that introduced it."""
     version = re.search(r"project\(weft VERSION (\d+)\.(\d+)", (source / "CMakeLists.txt").read_text()).groups()
     found = sorted(headers.rglob("*.h"))
     need(len(found) > 15, f"few headers of the graph library: {found}")
@@ -101,7 +101,7 @@ def check_graph_library(args: argparse.Namespace) -> Path:
 
 
 def check_c(args: argparse.Namespace, libdir: Path, environment: dict[str, str]) -> None:
-    """The C example, built by CMake (with the others) and by pkg-config, writes what it writes everywhere."""
+    """The C example, built by CMake (with the others) and by pkg-config, has the same output everywhere."""
     flags = run(["pkg-config", "--cflags", "--libs", "weft-c"], env=environment).split()
     by_pkgconfig = args.scratch / "c_by_pkgconfig"
     run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", args.source / "examples/c/c.c", "-o",
@@ -169,7 +169,7 @@ def main() -> None:
     by_pkgconfig = args.scratch / "by_pkgconfig"
     run([args.cxx, "-std=c++20", *warnings, args.example / "main.cpp", "-o", by_pkgconfig, *flags])
 
-    # A module of somebody else's, which brings the graph library, in the program and beside libweft.
+    # A foreign module with its own graph library, in the program and next to libweft.
     (libdir / "weft").mkdir(exist_ok=True)
     shutil.copy(module, libdir / "weft")
     output = run([prefix / "bin/weft", "test-backend", "slow0", "--op", "matmul"])

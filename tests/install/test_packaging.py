@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What lies in packaging/: the example of a configuration file, units of systemd, scripts of the Debian package."""
+"""Files of packaging/: the example of a configuration file, systemd units, scripts of the Debian package."""
 import os
 import re
 import shutil

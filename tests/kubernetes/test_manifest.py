@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The manifest of Kubernetes: it holds to Kubernetes' schemas, its parts fit each other and the image, and the server
-that its arguments start answers its probes.
+"""The Kubernetes manifest. It is valid by Kubernetes' schemas, and its parts fit each other and the image. The server
+that its arguments start responds to its probes.
 
-test_manifest.py FOLDER [WORDS...]: runs in a virtual environment in FOLDER that has the schemas (kubernetes-validate)."""
+test_manifest.py FOLDER [WORDS...]: runs in a virtual environment in FOLDER that has the schemas
+(kubernetes-validate)."""
 import copy
 import os
 import re

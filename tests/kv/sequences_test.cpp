@@ -103,7 +103,7 @@ TEST(Sequences, CopiesShareCellsUntilOneGoesOn) {
   ASSERT_TRUE(f.sequences.copy(0, 2, 0, 70));
   EXPECT_EQ(f.sequences.cells_used(), 100);
   EXPECT_TRUE(f.sequences.moves().empty());
-  // The first to go on writes into the shared page, the next one gets its own copy of what is in use.
+  // The first to continue writes into the shared page, the next one gets its own copy of the used cells.
   ASSERT_TRUE(f.take(0, 100, 1000));
   EXPECT_EQ(f.sequences.cells_used(), 101);
   ASSERT_TRUE(f.take(1, 100, 2000));
@@ -249,7 +249,7 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
   std::mt19937 random(GetParam());
   const int n_sequences = 6, n_cells = 700;
   Fixture f(n_cells, n_sequences, 40);
-  // Some keep windows beside it all: what they cannot do is left out.
+  // Some also keep windows, without the operations that windows do not allow.
   constexpr int kWindow = 40, kRewind = 15;
   const bool windowed = GetParam() > 30;
   if (windowed) f.keep_windows(kWindow, kRewind);
@@ -288,7 +288,7 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
       if (!f.take(seq, pos, token)) continue;
       add(text, pos, token);
       ++n_done[0];
-      // A token of several texts: others that have no such position get it too.
+      // A token of several sequences: others without such a position get it, too.
       for (SeqId to = 0; what < 20 && to < n_sequences; ++to) {
         if (f.sequences.holds(to, pos) || pick(2) == 0) continue;
         if (refused([&](const WindowPages& w) { return w.can_take(to, pos); })) continue;

@@ -110,7 +110,7 @@ struct Fixture {
     }
     return true;
   }
-  /// The saved text for another sequence.
+  /// The saved sequence under another id.
   static Saved as(Saved saved, SeqId seq) {
     saved.snapshot.texts.at(0).seq = seq;
     return saved;
@@ -151,7 +151,7 @@ struct Fixture {
         });
     }
   }
-  /// Pages that the window of a sequence, or a rewind of it, reaches: those that hold on to window pages.
+  /// Number of pages that the window of a sequence, or a rewind of it, reaches. These keep window pages.
   int n_reached(int window, int rewind) const {
     std::vector<bool> reached(static_cast<std::size_t>(sequences.n_pages()), false);
     for (SeqId seq = 0; seq < sequences.n_sequences(); ++seq)

@@ -45,7 +45,7 @@ TEST(Sequences, ARestoreThatFindsNoRoomChangesNothing) {
   EXPECT_EQ(f.contents(1), other);
   EXPECT_TRUE(f.sequences.consistent());
   f.sequences.remove(0, 90, 100);
-  // What the text itself takes the place of counts as free.
+  // The cells of the replaced sequence count as free.
   EXPECT_FALSE(f.restore(Fixture::as(saved, 0)));
   EXPECT_TRUE(f.restore(Fixture::as(saved, 1)));
   EXPECT_EQ(f.sequences.cells_used(), 200);

@@ -21,7 +21,7 @@ TEST(StateSlots, ABatchThatIsGivenUpChangesNothing) {
   const StateSlots::Step first = slots.step(0, {});
   EXPECT_EQ(first.from, held);
   EXPECT_NE(first.to, held);
-  // The rest of the batch goes on in place.
+  // The rest of the batch continues in place.
   const StateSlots::Step second = slots.step(0, {});
   EXPECT_EQ(second.from, first.to);
   EXPECT_EQ(second.to, first.to);
@@ -30,8 +30,8 @@ TEST(StateSlots, ABatchThatIsGivenUpChangesNothing) {
   EXPECT_TRUE(slots.consistent());
 }
 
-/// Many random operations, with a text for what each slot holds: sequences' texts are always those that their
-/// own operations led to, and there is always a free slot.
+/// Many random operations, with the tokens of each slot. Sequences always have the tokens that their own
+/// operations led to, and one slot is always free.
 TEST(StateSlots, SlotsHoldTheTextsOfTheirSequences) {
   constexpr int kSequences = 5;
   StateSlots slots(kSequences);

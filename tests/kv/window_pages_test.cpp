@@ -22,7 +22,7 @@ TEST(WindowPages, TextThatMovesOnKeepsItsWindowOnly) {
   EXPECT_FALSE(f.windows->can_copy(0, 1, 0, next - 500));
   EXPECT_TRUE(f.windows->can_copy(0, 1, 0, next));
   EXPECT_TRUE(f.windows->can_remove(0, 0, kEndOfPositions));
-  // A copy that stays behind keeps the pages that its own window reaches.
+  // A copy that does not advance keeps the pages that its own window reaches.
   ASSERT_TRUE(f.sequences.copy(0, 1, 0, next));
   ASSERT_TRUE(f.take_all(0, 300));
   f.windows->evict();
@@ -31,11 +31,11 @@ TEST(WindowPages, TextThatMovesOnKeepsItsWindowOnly) {
   f.sequences.keep(0);
   f.windows->evict();
   EXPECT_FALSE(f.windows->can_copy(0, 1, 0, next));
-  // What fills a gap keeps what it sees until the batch is done.
+  // Cells that fill a gap keep the cells that they see until the batch is done.
   f.sequences.remove(0, 0, kEndOfPositions);
   f.windows->evict();
   EXPECT_EQ(f.windows->n_in_use(), 0);
-  // A batch that is given up leaves the text as it was, however long it was.
+  // An abandoned batch leaves the sequence unchanged, for any length of the batch.
   ASSERT_TRUE(f.take_all(0, 500));
   f.windows->begin_batch(0, 500);
   ASSERT_TRUE(f.take_all(0, 1000));

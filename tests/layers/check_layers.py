@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Checks that links and includes go in the direction of the design, and nowhere else.
 
-The design's order stands in DESIGN below: for each layer what it may link. The links that CMake has (--links, written
-at configuration) must lie within it, and every #include must name the file's own layer, a layer that it links
-(directly or through others), or include/weft, on which everything stands.
+DESIGN below is the order of the layers: for each layer the layers that it may link. The links that CMake has (--links,
+written at configuration) must be within it. Every #include must name the file's own layer, a layer that it links
+(directly or through others), or include/weft, which is below all layers.
 
---self-test plants violations of every kind in a small tree of its own and in the real list of links, and fails where
-one of them is not found.
+--self-test plants violations of every kind in a temporary small tree and in the real list of links. It fails if one of
+them is not found.
 """
 import argparse
 import re
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Layer: the layers that it may name as DEPS. What those stand on may be used as well.
+# Layer: the layers that it may name as DEPS. The dependencies of these may be used as well.
 DESIGN = {
     "base": set(),
     "tensor": {"base"},
@@ -65,8 +65,8 @@ def closure(direct: dict[str, set[str]], layer: str) -> set[str]:
 def read_links(text: str) -> tuple[dict[str, str], dict[str, set[str]]]:
     """Lines `target;folder;link;link...` to folder -> layer and layer -> linked layers.
 
-    A layer of DESIGN without a line is optional and was not configured (its library is not installed). Its folder follows from
-    its name. Its links are all that the design allows, so its sources are checked on every machine.
+    A layer of DESIGN without a line is optional and was not configured (its library is not installed). Its folder
+    follows from its name. Its links are all that the design allows, so its sources are checked on every machine.
     """
     folders = {"src/" + layer.replace("_", "/"): layer for layer in DESIGN}
     direct = {layer: set(links) for layer, links in DESIGN.items()}
@@ -159,7 +159,7 @@ def check(root: Path, links: str) -> list[str]:
 
 
 def self_test(links: str) -> list[str]:
-    """Every kind of violation, planted; returns what was not found (or found where nothing is wrong)."""
+    """Every kind of violation, planted; returns the missed violations and the false reports."""
     missed = []
 
     # 1. Links: the real list with one more link.

@@ -1,5 +1,5 @@
-// Requests over all processes that mpirun started: each ends with the text that one process gives it, or,
-// where processes died, with an error that says so. test_mpi.py starts it, and kills.
+// Requests over all processes that mpirun started. Each ends with the tokens of a single process or, after
+// processes died, with an error that says so. test_mpi.py starts it and kills processes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -46,7 +46,7 @@ TEST(Launched, EveryRequestEndsWithItsTextOrAnError) {
   }
   const auto all = load({});
   ASSERT_GT(devices(*registry()).size(), 1u);
-  // A cache far too small, so that texts are put off and computed again.
+  // A cache far too small, so that sequences are preempted and computed again.
   Context context(all, {.n_ctx = 160, .n_sequences = 12, .n_threads = 1});
   Batcher batcher(context, {.speculation = Speculation::kNgram, .n_draft = 4, .adapt_drafts = false});
   std::printf("begun\n");

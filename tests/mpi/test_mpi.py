@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """weft under mpirun: several processes on this machine, each with its CPU, run one model together.
 
-What they write must be what one process writes, and a process that dies or hangs must end as an error that names it,
-in bounded time, with none left behind.
+Their output must be the output of one process. A process that dies or hangs must end as an error that names it, in
+bounded time, and no process may be left.
 """
 import itertools
 import json
@@ -37,7 +37,7 @@ PROMPT = ["-p", "once upon a time", "-n", "12", "--temp", "0", "--ignore-eos", "
 
 # Open MPI refuses root and more processes than cores unless told otherwise; the network is not used.
 LAUNCH = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader"]
-# One that dies does not end the others.
+# A process that dies does not end the others.
 SURVIVE = ["--mca", "orte_abort_on_non_zero_status", "0"]
 
 
@@ -85,7 +85,8 @@ def wait_until(what: str, done, seconds: float = 120.0):
 
 
 def wait_for_all(job: subprocess.Popen, processes) -> None:
-    """Until all processes of an mpirun have ended. It stays itself now and then, with none of them left: that is not ours."""
+    """Until all processes of an mpirun have ended. It stays itself now and then, with none of them left: that is not
+    ours."""
     wait_until("the end of all processes", lambda: all(map(is_gone, processes)))
     try:
         job.communicate(timeout=30)
@@ -154,7 +155,7 @@ class Answers(unittest.TestCase):
 class Faults(unittest.TestCase):
     def test_a_process_that_dies_ends_the_job(self) -> None:
         model = str(GOLDEN / "llama" / "model.gguf")
-        # Long enough to be killed in the middle; the text is endless.
+        # Long enough to be killed in the middle; the generation is endless.
         command = under_mpirun(3, "run", "-m", model, "-p", "once", "-n", "2000000", "--temp", "0", "--ignore-eos",
                                "-t", "1", "-c", "128", "--context-shift")  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
@@ -201,7 +202,7 @@ class Faults(unittest.TestCase):
             wait_for_all(job, ranks.values())
 
     def test_a_server_finishes_what_is_under_way(self) -> None:
-        """Whichever process is lost, and whatever it was at: each client gets its text, every piece of it once."""
+        """After the loss of any process at any time, each client gets its completion, every piece of it once."""
         choice = random.Random(N_KILLS + 1)
         with Server([PROGRAM, "serve"]) as server:
             expected = {body: server.stream(body) for body in BODIES}
@@ -243,7 +244,7 @@ class Faults(unittest.TestCase):
                 server.end(self)
 
     def test_a_loss_behind_sigterm_is_survived_too(self) -> None:
-        """Answers that are under way end first, and for that what is lost is replaced."""
+        """Running responses end first; for that a lost process is replaced."""
         body = json.dumps({"prompt": "once upon a time", "max_tokens": 1500, "temperature": 0, "ignore_eos": True, "stream": True})
         with Server([PROGRAM, "serve"]) as server:
             expected = server.stream(body)
@@ -281,10 +282,10 @@ class Faults(unittest.TestCase):
                 server.end(self)
 
     def test_a_server_that_cannot_go_on_says_so(self) -> None:
-        """To whoever asks, and none of them is told that they were wrong."""
+        """For all clients, and none of them gets a client error."""
         with tempfile.TemporaryDirectory() as folder:
             model = Path(shutil.copy(GOLDEN / "llama" / "model.gguf", folder))
-            # How the model is spread is chosen anew, by the file, which is gone.
+            # The spread of the model is chosen again, from the file, which was deleted.
             command = [*LAUNCH, *SURVIVE, "-np", "3", PROGRAM, "serve", "--split-mode", "auto"]
             with Server(command, model) as server:
                 expected = server.stream(BODIES[0])
@@ -298,7 +299,7 @@ class Faults(unittest.TestCase):
                     self.assertIn("could not be loaded", json.loads(text)["error"]["message"])
                     self.assertNotIn(folder, text)
                 self.assertIn("model.gguf", server.error_of("/health")[1])
-                # Once it can be it is, though nobody asks for it.
+                # It is loaded as soon as it can be, without a request for it.
                 model.write_bytes(bytes_of_it)
                 wait_until("that it is loaded", lambda: server.error_of("/ready")[0] == 200)
                 self.assertEqual(server.stream(BODIES[0]), expected)
@@ -328,7 +329,7 @@ class Server:
         return self.log.read()
 
     def stream(self, body: str) -> str:
-        """The text of the whole answer; an error where it has none."""
+        """The whole completion; an error if the response has none."""
         request = urllib.request.Request(self.url + "/v1/completions", body.encode(),
                                          {"Content-Type": "application/json"})  # fmt: skip
         pieces = []
@@ -342,7 +343,7 @@ class Server:
         return "".join(pieces)
 
     def error_of(self, path: str, body: str | None = None) -> tuple[int, str]:
-        """The status and the text of an answer."""
+        """The status and the body of a response."""
         request = urllib.request.Request(self.url + path, body and body.encode(), {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=120) as answer:

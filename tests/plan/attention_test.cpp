@@ -1,5 +1,5 @@
-// Attention over caches in graphs of one's own: right with right tables, and an error with each that would
-// lead kernels out of the cache or out of the tables.
+// Attention over caches in custom graphs: right results with right tables, and an error for each table that
+// would make kernels leave the cache or the tables.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 #pragma once
-// A device that works beside the host: its steps run on a thread of their own.
+// A device that runs concurrently with the host: its steps run on a thread of their own.
 #include <future>
 #include <memory>
 #include <utility>
@@ -25,7 +25,7 @@ class BesidePlan final : public ForwardingPlan {
   }
 
  private:
-  std::future<void> step_;  // Last: it ends before what it uses.
+  std::future<void> step_;  // Last: it ends before the members that it uses.
 };
 
 class BesideDevice final : public ForwardingDevice {

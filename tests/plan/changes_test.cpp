@@ -83,8 +83,8 @@ TEST(PlanChanges, AnotherGraphKeepsItsWeights) {
 
   plan.set_graph(chain(3));
   EXPECT_THROW(plan.read("y"), Error);
-  EXPECT_THROW(plan.run(), Error);  // Inputs are given anew.
-  plan.run({}, {{"x", x}});         // The symbol is what it was.
+  EXPECT_THROW(plan.run(), Error);  // Inputs must be set again.
+  plan.run({}, {{"x", x}});         // The symbol is unchanged.
   expect_near(plan.read("y"), expected(x, 8.0f));
   EXPECT_EQ(plan.counters().topology, 1);
   EXPECT_EQ(plan.counters().compiled, 2);
@@ -286,7 +286,7 @@ TEST(PlanChanges, StatesOutliveTheGraph) {
   EXPECT_EQ(plan.read("y"), (Floats{6.0f, 60.0f}));
 }
 
-/// The CPU, and a device beside it.
+/// The CPU and one more device.
 Devices with_one_beside() {
   exec::DeviceSet set;
   const auto registry = find_backends();
@@ -597,7 +597,7 @@ TEST(PlanLooks, TheLargestOfRowsWithNan) {
   EXPECT_EQ(plan.read<std::int32_t>("y"), (std::vector<std::int32_t>{3, 1, 0, 0, 1, 2}));
 }
 
-/// Rows that are taken from among those that a chain of row-wise nodes makes: all must be there before.
+/// Rows are taken from the result of a chain of row-wise nodes: all of it must be computed before.
 TEST(PlanLooks, TakesRowsInAnyOrder) {
   Graph g;
   const Dim n = g.symbol("n", 1, 64);

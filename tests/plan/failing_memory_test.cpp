@@ -1,4 +1,4 @@
-// Whichever allocation of the host's fails, what is tried behind it computes what it should.
+// After a failure of any allocation on the host, the next attempt computes the right results.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-/// Calls what a `make` gives with ever later allocations that fail, until none does, and `check` behind each.
+/// Calls the result of `make` with ever later allocations that fail, until none does, and `check` after each.
 template <typename Make, typename Try, typename Check>
 void fail_everywhere(Make make, Try attempt, Check check) {
   for (int k = 0;; ++k) {

@@ -1,4 +1,4 @@
-// Plans with a step in flight: what is read meanwhile, and what becomes of it where the plan ends.
+// Plans with a step in flight: reads during the step, and plans that end during the step.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@ using Floats = std::vector<float>;
 
 enum class Fails { kNever, kSubmitting, kWorking, kWaiting };
 
-/// What a device beside the host is at.
+/// The work of a device that runs concurrently with the host.
 struct Work {
   std::chrono::microseconds takes{0};
   Fails fails = Fails::kNever;
@@ -82,7 +82,7 @@ class FactorPlan final : public test::BarePlan {
   const Graph graph_;
   const std::shared_ptr<Work> work_;
   std::vector<Floats> inside_;
-  std::future<void> step_;  // Last: it ends before what it uses.
+  std::future<void> step_;  // Last: it ends before the members that it uses.
 };
 
 class FactorDevice final : public test::BareDevice {
@@ -104,7 +104,7 @@ class FactorDevice final : public test::BareDevice {
   const std::shared_ptr<Work> work_;
 };
 
-/// Outputs that the host makes before the other device and behind it, and one of that device.
+/// Outputs that the host computes before and after the other device, and one of that device.
 Graph three_outputs() {
   Graph g;
   const Dim n = g.symbol("n", 1, 8);
@@ -148,7 +148,7 @@ class InFlight : public testing::TestWithParam<bool> {
 TEST_P(InFlight, OutputsAreThoseOfTheStepBefore) {
   Plan steps = plan();
   std::mt19937 random(3);
-  Floats last;  // Of the last step that was begun, ...
+  Floats last;  // Input of the last step that was begun, ...
   for (int i = 0; i < 200; ++i) {
     const Floats x(4 * (1 + random() % 8), static_cast<float>(i));
     const auto n = static_cast<std::int64_t>(x.size() / 4);
@@ -218,7 +218,7 @@ TEST(InFlightAtTheEnd, WhatFailedIsToldOnceAndAnotherStepCanBeTried) {
     work->fails = Fails::kNever;
     plan.finish();
     plan.start({{"n", 2}}, {{"x", y}});
-    EXPECT_THROW(plan.read("early"), Error);  // There is no step before it.
+    EXPECT_THROW(plan.read("early"), Error);  // No step precedes it.
     plan.finish();
     expect_outputs_of(plan, y);
   }

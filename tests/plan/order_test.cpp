@@ -1,5 +1,5 @@
 // Plans of graphs that count, move, order and draw: sizes of the step, indices out of range, nodes without
-// inputs, weights beside values.
+// inputs, both weights and values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -74,7 +74,7 @@ TEST(PlanOrder, IndicesAreCheckedWhereTheHostGivesThem) {
   const Value x = g.input("x", {3, 2}), rows = g.input("rows", {m}, DType::kI32);
   g.output("taken", take(x, rows, 0));
   g.output("added", index_add(x, rows, g.input("source", {m, 2})));
-  // Of what a step computes, those that are out of range are the nearest.
+  // Computed indices that are out of range become the nearest valid ones.
   g.output("near", take(x, rows * 100.0f - 50.0f, 0));
   Plan plan(g, find_devices({"cpu"}));
   const Floats values = {0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f}, source = {10.0f, 20.0f, 30.0f, 40.0f};
@@ -131,7 +131,7 @@ TEST(PlanOrder, CellsGoOnFromWhatTheyLeft) {
   plan.run({{"t", 5}}, {{"x", rest}, {"h0", h_between}, {"c0", c_between}});
   EXPECT_EQ(plan.read("y"), Floats(y.begin() + 18, y.end()));
   EXPECT_EQ(plan.read("c"), c);
-  // Steps of the same size, one behind the other.
+  // Consecutive steps of the same size.
   plan.run({{"t", 3}}, {{"x", Floats(72, 0.5f)}, {"h0", zeros}, {"c0", zeros}});
   EXPECT_NE(plan.read("h"), h_between);
   plan.run({{"t", 3}}, {{"x", first}, {"h0", zeros}, {"c0", zeros}});

@@ -1,5 +1,4 @@
-// Plans as people use them: on one device and on several, with all that a step may bring, and what they say
-// of mistakes.
+// Plans through the public API: on one device and on several, with all options of a step, and errors.
 #include "weft/plan.h"
 
 #include <gtest/gtest.h>
@@ -120,7 +119,7 @@ TEST(Plan, ARegistryOfOnesOwnIsAsGoodAsTheOneThatIsFound) {
   registry.add({.name = "other", .list = lists_other, .open = opens_other});
   EXPECT_TRUE(has(refusal([&] { find_devices(registry); }, ErrorCode::kNotFound), "no device \"cpu\""));
   registry.add(cpu::backend());
-  // All that are no CPU, or those that are named.
+  // All devices that are not the CPU, or the named ones.
   ASSERT_EQ(find_devices(registry).infos().size(), 2u);
   EXPECT_EQ(find_devices(registry).infos()[0].name, "other0");
   EXPECT_EQ(find_devices(registry, {"cpu"}).infos().size(), 1u);
@@ -422,7 +421,7 @@ TEST(Plan, SlicesStayWithinTheirAxis) {
   EXPECT_TRUE(has(what, "first: x [n, 2] has no elements 0 to 4 along axis 0, which has size 3")) << what;
 }
 
-/// One thread goes through all of them, each behind the one before.
+/// One thread runs all of them, one after another.
 TEST(Plan, ChainsAreAsLongAsGraphsMayBe) {
   constexpr int kMany = 200000;
   Graph g;
@@ -504,7 +503,7 @@ TEST(Plan, ARowOfAttentionDoesNotDependOnTheOthers) {
 }
 
 TEST(Plan, StatesLiveBetweenSteps) {
-  // A running sum of each column, as the convolution of a row and what was before it.
+  // A running sum of each column, as the convolution of a row with the rows before it.
   Graph g;
   const Dim n = g.symbol("n", 1, 4);
   const Value x = g.input("x", {n, 2}), from = g.input("from", {n}, DType::kI32),

@@ -1,6 +1,6 @@
-// Graphs drawn at random, of what backends fuse: products with and without biases, gates, norms, sums and
-// views. With few outputs, where nodes become one launch, each output has what it has where all values are
-// outputs, and nothing can be put together.
+// Random graphs of nodes that backends fuse: products with and without biases, gates, norms, sums and views.
+// With few outputs, nodes are fused into one launch. Each output must be the same as with all values as
+// outputs, where nothing can be fused.
 #include <gtest/gtest.h>
 
 #include <algorithm>

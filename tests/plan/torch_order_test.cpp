@@ -62,7 +62,7 @@ Value attention_parts(const Values& in, const Numbers&) {
   return matmul(softmax(where(in[3], scores, -INFINITY), -1), in[2]);
 }
 
-/// Of a recurrence: all outputs, the last one, the last cell.
+/// A part of a recurrence: all outputs, the last one, or the last cell.
 Value part(const Recurrence& r, const Numbers& p) { return p.at(0) == 0 ? r.y : p.at(0) == 1 ? r.h : r.c; }
 Value at(const Values& in, std::size_t i) { return i < in.size() ? in[i] : Value(); }
 

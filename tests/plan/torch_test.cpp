@@ -1,4 +1,4 @@
-// Ops over windows of pictures give what PyTorch gives (scripts/make_torch_vectors.py).
+// Ops over windows of images give PyTorch's results (scripts/make_torch_vectors.py).
 #include "plan/vectors.h"
 
 namespace weft {
@@ -51,7 +51,7 @@ const std::map<std::string, Make>& functions() {
   return table;
 }
 
-constexpr double kTolerance = 1e-5;  // Of long sums, which PyTorch makes in floats, too.
+constexpr double kTolerance = 1e-5;  // For long sums, which PyTorch also computes in floats.
 
 TEST(Torch, EveryCase) {
   const std::vector<test::VectorCase> cases = test::read_cases(WEFT_TEST_DATA "/torch/cases.txt");

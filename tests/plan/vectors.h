@@ -1,6 +1,6 @@
 #pragma once
-// Cases that other libraries have computed: an op's name and parameters, operands, and what comes out. The
-// scripts that make the files (scripts/make_*_vectors.py) say how they are written.
+// Cases that other libraries have computed: an op's name and parameters, operands, and results. The scripts
+// that make the files (scripts/make_*_vectors.py) define the format.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -67,7 +67,7 @@ inline int number(const Numbers& p, std::size_t i) { return static_cast<int>(p.a
 using Make = std::function<Value(const Values& in, const Numbers& p)>;
 
 struct VectorOptions {
-  double tolerance = 2e-6;  ///< Beside 1 and what is expected.
+  double tolerance = 2e-6;  ///< Relative to 1 + |expected|.
   /// Which operands are weights of the graph, rather than inputs; null: none.
   bool (*is_weight)(const VectorCase& c, std::size_t operand) = nullptr;
 };

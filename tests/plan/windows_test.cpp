@@ -1,5 +1,5 @@
-// Windows of pictures in plans: bits depend neither on threads, nor on the pictures beside, nor on how
-// weights lie; sizes that a step says; what plans refuse.
+// Windows of images in plans. Bits depend neither on threads, nor on other images, nor on the layout of
+// weights. Also sizes that a step sets, and refusals of plans.
 #include <gtest/gtest.h>
 
 #include <random>

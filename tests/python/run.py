@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """run.py BUILD FOLDER [PYTEST ARGUMENTS...]: the tests of the Python package, from a wheel in an empty environment.
 
-The wheel is made of the library in BUILD. The first argument may be --plugins, --lm-eval, --onnx, --types or --ray. Then only the
-tests of that kind run, in an environment with the packages that they need."""
+The wheel is made of the library in BUILD. The first argument may be --plugins, --lm-eval, --onnx, --types or --ray.
+Then only the tests of that kind run, in an environment with the packages that they need."""
 import os
 import subprocess
 import sys
@@ -13,8 +13,8 @@ sys.path.insert(0, str(HERE.parents[1] / "scripts"))
 
 from make_wheel import make_environment, make_wheel, run  # noqa: E402
 
-# What is tested, by the option that asks for it: the files, the packages that they need besides weft's own, and those of
-# which the files alone are needed.
+# Groups of tests by option: the files, the packages that they need besides weft's own, and packages of which only the
+# files are needed.
 PLUGINS = {
     "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"], []),
     "--lm-eval": ("test_lm_eval.py", ["lm-eval"], []),
@@ -39,7 +39,7 @@ def main() -> int:
     if files:
         run(*install, *files)
     run(*install, "--force-reinstall", wheel)
-    # Isolated: nothing but what was installed is found, neither the source nor what the caller's environment names.
+    # Isolated: only installed packages are found, neither the source nor names of the caller's environment.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run([python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *words],
                           env=environment).returncode

@@ -133,7 +133,7 @@ def test_arrays_keep_their_numbers():
     plan = weft.Plan(graph, devices=["cpu"], allow=["shapes", "tensors"])
     plan.set_weight("table", np.eye(4))
     plan.set_weight("q8", np.zeros(34, np.uint8))
-    # Floats become bf16, to the nearest; what is bits already stays so.
+    # Floats become bf16, rounded to the nearest; bits stay unchanged.
     numbers = np.array([1.0, -2.5, 1.00390625, 1.01171875, 3.4e38, np.inf, 0.0, 1e-40] + [0.5] * 4, np.float32).reshape(3, 4)
     near = np.array([1.0, -2.5, 1.0, 1.015625, np.inf, np.inf, 0.0, 1.0e-40] + [0.5] * 4, np.float32).reshape(3, 4)
     inputs = {"x": np.eye(4)[:2], "ids": [3, 0], "long": np.ones((1, 32))}
@@ -148,7 +148,7 @@ def test_arrays_keep_their_numbers():
             plan.run(inputs | {"ids": wrong})
     with pytest.raises(TypeError, match="'q8' is no array of numbers of the type uint8"):
         plan.set_weight("q8", np.full((1, 32), 0.5))
-    # A number that the type has no room for would become infinite; what is infinite stays so.
+    # A number out of the type's range would become infinite; infinities stay infinite.
     for large in (1e39, -1e39, 10**39):
         with pytest.raises(TypeError, match="'x' is no array of numbers of the type float32: it has numbers that are too large"):
             plan.run(inputs | {"x": [[large, 0, 0, 0]] * 2})

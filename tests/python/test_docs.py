@@ -1,4 +1,4 @@
-"""docs/python.md as a program: its blocks, one after another, and what they must print."""
+"""docs/python.md as a program: its blocks in order, and their expected output."""
 import contextlib
 import io
 import re

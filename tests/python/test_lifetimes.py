@@ -1,4 +1,4 @@
-"""Nothing is leaked, in whatever order things end. nanobind says at the end of the process what is left of it."""
+"""Nothing is leaked, for any order of destruction. nanobind reports leaked objects at the end of the process."""
 import gc
 import os
 import subprocess
@@ -189,7 +189,7 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(graph))
 
 
 def test_reference_counts(model):
-    """What is called again and again leaves the counts of what it is given, and of what is always there, as they were."""
+    """Repeated calls do not change the reference counts of their arguments and of permanent objects."""
     prompt, tokens, stop = "hello" + " world", model.tokenize("hello"), ["x" * 3]
     context, batch = model.context(n_ctx=64), weft.Batch()
     held = [prompt, tokens, stop, context, batch, None, True, weft.Error]

@@ -1,4 +1,4 @@
-"""weft in lm-evaluation-harness. The package is large, so this is no part of the usual tests: run.py --lm-eval."""
+"""weft in lm-evaluation-harness. The package is large, so the usual tests exclude this: run.py --lm-eval."""
 import pytest
 from lm_eval.api.instance import Instance
 from lm_eval.api.registry import get_model

@@ -1,4 +1,4 @@
-"""ONNX models. Truth: the node tests that the package onnx has, all of those that weft takes; and onnxruntime for nets that
+"""ONNX models. The references are the node tests of the package onnx that weft supports, and onnxruntime for nets that
 torch.onnx.export wrote (scripts/make_onnx_data.py). run.py --onnx has the packages."""
 import importlib.util
 import re
@@ -154,7 +154,7 @@ def test_nets_of_torch(path):
             assert np.square(made[name] - right).sum() <= 1e-9 * np.square(right).sum(), (name, sizes)
 
 
-# Of packages, as people have them: the sizes that a step has.
+# Models of packages, with the sizes of a step.
 REAL = [
     ("rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx", {"x": (2, 3, 48, 192)}),
     ("rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", {"x": (1, 3, 48, 160)}),
@@ -268,7 +268,7 @@ def test_constants():
     assert np.array_equal(model.run({"x": x})["y"], x.reshape(3, 2))
     with pytest.raises(FileNotFoundError, match="'z'"):
         weft.onnx.load(made, constants={"z": 1})
-    # One size is what is left; of two nobody knows which is which.
+    # One unknown size can be inferred; two cannot.
     with pytest.raises(weft.onnx.UnsupportedModelError, match="Reshape.* not several"):
         weft.onnx.load(made, constants={"shape": [-1, -1]}, devices=["cpu"])
 
@@ -374,7 +374,7 @@ def test_functions_and_branches_of_a_model():
 
 
 def test_a_graph_is_made_for_sizes_and_values_that_it_needs():
-    """What no symbol can stand for is taken of each step's inputs, without being told of it."""
+    """Values that no symbol can represent are read from each step's inputs, without declaration."""
     nodes = [
         helper.make_node("Reshape", ["x", "shape"], ["t"]),
         helper.make_node("Resize", ["t", "", "", "sizes"], ["y"], mode="linear"),
@@ -399,7 +399,7 @@ def test_a_graph_is_made_for_sizes_and_values_that_it_needs():
     with pytest.raises(weft.onnx.UnsupportedModelError, match="Reshape"):
         model.run({**given, "shape": np.array([1, 1, 5, 3])})
     assert model.run(given)["y"] == pytest.approx(results["y"])
-    # What a model works on is no switch: it is not taken for one, however it is used.
+    # Input data of a model is never used as a switch, for any use.
     large = model_of([helper.make_node("Expand", ["x", "shape"], ["y"])], [floats("x", 1), whole("shape", "n")], [floats("y", "k")])
     with pytest.raises(weft.onnx.UnsupportedModelError, match="known when the model is loaded: shape"):
         weft.onnx.load(large, devices=["cpu"]).run({"x": np.ones(1, np.float32), "shape": np.ones(65, np.int64)})
@@ -514,7 +514,7 @@ def test_loops_are_unrolled():
 
 
 def test_a_loop_ends_by_its_condition_or_not_at_all():
-    """Whoever counts no turns, is not cut off; and a body's weights are one, however many turns there are."""
+    """A loop without a count is not cut off. A body's weights exist once, for any number of iterations."""
     truth = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
     for last, turns in ((4, 4), (1 << 30, None)):
         body = helper.make_graph(
@@ -897,7 +897,7 @@ def test_constants_are_worked_out_to_so_much():
             refused_with("MOST_MADE", least, model, "more memory than")
             patch.setattr(weft.onnx.build, "MOST_MADE", most)
             weft.onnx.load(model, devices=["cpu"])
-    # Turns' results, one beside the other.
+    # Results of the iterations, next to each other.
     truth = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
     body = helper.make_graph([node("Identity", ["many"], ["all"])], "body", [whole("i"), truth], [truth, floats("all", 1 << 12)])
     nodes = [node("Loop", ["n", ""], ["z"], body=body), node("ReduceMax", ["z"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])]
@@ -1004,7 +1004,7 @@ def test_files_of_weights_are_what_the_model_says(tmp_path):
                          (outside("w", "nothing.bin"), "no such file")):  # fmt: skip
         with pytest.raises(weft.InvalidFileError, match=says):
             load(weight)
-    # As hubs keep what they fetched: links to files that lie side by side.
+    # The layout of a hub's cache: links to adjacent files.
     (tmp_path / "kept").mkdir()
     (tmp_path / "shown").mkdir()
     (tmp_path / "kept/1").write_bytes(np.arange(3, dtype=np.float32).tobytes())

@@ -1,4 +1,4 @@
-"""weft.ray on a cluster of several workers on this machine. Ray starts slowly: limits of time are those of a busy machine."""
+"""weft.ray on a cluster of several workers on this machine. Ray starts slowly, so time limits suit a busy machine."""
 import asyncio
 import json
 import os

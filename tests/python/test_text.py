@@ -1,4 +1,4 @@
-"""Models, texts, chats, vectors."""
+"""Models, completions, chats, vectors."""
 import asyncio
 import importlib
 import json
@@ -275,7 +275,7 @@ def test_threads_share_an_engine(model):
 
 
 def test_other_threads_run_meanwhile(model):
-    """A loop in Python makes progress while a text is written: the interpreter's lock is free."""
+    """A loop in Python makes progress during a generation: the interpreter's lock is free."""
     count, done = [0], threading.Event()
 
     def work():

@@ -1,5 +1,5 @@
-// Adapters made a part of a model's file. What the file gives is tested with the engine's adapters; here is
-// what it holds.
+// Adapters merged into a model's file. The engine's adapter tests check the outputs of the file; these check
+// its contents.
 #include "weft/merge_adapters.h"
 
 #include <gmock/gmock.h>
@@ -135,7 +135,7 @@ TEST_F(MergeAdapters, TypesAreKeptUnlessOneIsGiven) {
   const gguf::File file = gguf::File::open(path("half"));
   EXPECT_EQ(file.find_tensor(kMatrix)->dtype, DType::kF16);
   EXPECT_EQ(file.find_tensor("blk.0.attn_k.weight")->dtype, DType::kQ8_0);
-  // Packed anew: near the sum.
+  // Quantised again: near the sum.
   const auto kept = values_of(gguf::File::open(path("kept")), kMatrix), half = values_of(file, kMatrix);
   for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_NEAR(kept[i], half[i], 0.2);
   EXPECT_THAT(error_of([&] { merge_adapters(model, path("x"), {.adapters = {{one}}, .type = DType::kQ4_K}); },
@@ -172,7 +172,7 @@ TEST_F(MergeAdapters, EachExpertGetsItsOwn) {
 }
 
 TEST_F(MergeAdapters, FactorsOfWhatExpertsMakeAreOfAdaptersToo) {
-  // Gemma 4's router has them: they are no part of a matrix.
+  // Gemma 4's router has such factors: they are not part of a matrix.
   constexpr std::int64_t kExperts = 2, kRank = 2;
   const std::string matrix = "blk.0.ffn_down_exps.weight";
   const auto w = random_numbers(1, kExperts * kOut * kIn), a = random_numbers(2, kExperts * kRank * kIn),

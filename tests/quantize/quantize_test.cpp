@@ -290,7 +290,7 @@ TEST_F(Quantize, WhatIsWrongIsNamed) {
   EXPECT_NO_THROW(quantize(small, again, {.mix = "Q8_0", .requantize = true}));
 }
 
-// Columns that did not matter to the texts that were read still hold something.
+// Columns without importance in the calibration data still keep values.
 TEST_F(Quantize, ColumnsOfNoImportanceStayNearTheTruth) {
   const std::string name = "blk.3.attn_q.weight";
   std::vector<float> columns(kWidth, 1.0f);

@@ -282,7 +282,7 @@ TEST(Codec, EveryF16IsItsValueAndComesBack) {
 }
 
 TEST(Codec, RowsOfF16AreTheirValuesOneByOne) {
-  std::vector<std::uint16_t> halves(65536 + 5);  // And some behind the last sixteen.
+  std::vector<std::uint16_t> halves(65536 + 5);  // And some after the last sixteen.
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i * 3);
   std::vector<float> values(halves.size());
   unpack_row(DType::kF16, reinterpret_cast<const std::byte*>(halves.data()), values);

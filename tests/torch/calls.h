@@ -11,13 +11,13 @@ namespace weft::torch {
 
 inline int integer(const Json& p, const char* name) { return p.at(name).get<int>(); }
 inline std::int64_t wide(const Json& p, const char* name) { return p.at(name).get<std::int64_t>(); }
-/// Those that JSON has not are text: "-inf".
+/// Numbers that JSON lacks are strings: "-inf".
 inline float number(const Json& p, const char* name) {
   const Json& value = p.at(name);
   return value.is_string() ? std::stof(value.get<std::string>()) : value.get<float>();
 }
 inline bool flag(const Json& p, const char* name) { return p.at(name).get<bool>(); }
-/// Of a picture's height and width.
+/// The height and width of an image.
 inline HeightWidth sides(const Json& p, const char* name) {
   return {p.at(name).at(0).get<std::int64_t>(), p.at(name).at(1).get<std::int64_t>()};
 }

@@ -5,7 +5,7 @@
 namespace weft::torch {
 namespace {
 
-/// Of two values, or of one and a number.
+/// A function of two values, or of one and a number.
 Make binary(Value (*f)(Value, Value, Where), Value (*with_number)(Value, float, Where) = nullptr) {
   return [f, with_number](const Call& c) {
     if (c.in.size() == 2) return f(c.in[0], c.in[1], Where::current());

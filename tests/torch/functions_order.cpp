@@ -18,7 +18,7 @@ Make of_source(Value (*f)(Value, Value, Value, int, Where)) {
 Make of_two(Value (*f)(Value, Value, Where)) {
   return [f](const Call& c) { return f(c.in.at(0), c.in.at(1), Where::current()); };
 }
-/// Of two, or of one and a whole number.
+/// A function of two values, or of one and a whole number.
 Make divided(Value (*f)(Value, Value, Where), Value (*by_number)(Value, std::int32_t, Where)) {
   return [f, by_number](const Call& c) {
     if (c.in.size() == 2) return f(c.in[0], c.in[1], Where::current());

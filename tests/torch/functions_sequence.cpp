@@ -13,7 +13,7 @@ Value attention(const Call& c) {
   return scaled_dot_product_attention(c.in.at(0), c.in.at(1), c.in.at(2), options);
 }
 
-/// Of a cell, a first output and, last, an LSTM's first cell or a GRU's bias.
+/// A recurrent layer with a cell, a first output and, last, an LSTM's first cell or a GRU's bias.
 Value recurrent(const Call& c, Recurrence (*f)(Value, Value, Value, Value, Where)) {
   const Value h0 = flag(c.p, "h0") ? c.in.at(2) : Value();
   const Value last = flag(c.p, "last") ? c.in.back() : Value();

@@ -1,5 +1,4 @@
-// Runs graphs on a device through the public API, and compares their outputs with what somebody else
-// computed.
+// Runs graphs on a device through the public API, and compares their outputs with another library's.
 //
 //   graph_eval [--device NAME] [--modules FOLDER] [--threads N] CASES
 //
@@ -8,11 +7,11 @@
 //    "leaves": [{"kind": "input" | "weight", "dtype": "f32", "shape": [2, "s0"], "at": 0, "bytes": 24}],
 //    "nodes": [{"op": "softmax", "in": [0], "p": {}}],
 //    "outputs": [{"value": 1, "dtype": "f32", "shape": [2, 3], "at": 24, "tolerance": 48}]}
-// Values count from 0, leaves first. Expected elements stand at "at", and how far off each may be at
-// "tolerance" (F32; NaN: it may be anything). Where there are symbols, a step at their upper bounds, with
-// zeros, comes first. What a named device has is computed there, the rest on the CPU.
+// Values count from 0, leaves first. "at" is the offset of expected elements, and "tolerance" of their
+// absolute tolerances (F32; NaN: any value is right). With symbols, a step at their upper bounds, with zeros,
+// comes first. A named device computes the ops that it has, the CPU the rest.
 //
-// Prints a line for each case that failed, and last how many there were. Exits with 1 where one failed.
+// Prints a line for each failed case, and at the end their number. Exits with 1 where one failed.
 #include <cmath>
 #include <cstdio>
 #include <cstring>

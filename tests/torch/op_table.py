@@ -1,7 +1,8 @@
-"""THE table of ops that are held against PyTorch's: how each draws its operands and parameters, and what torch computes.
+"""THE table of ops that are held against PyTorch's: how each draws its operands and parameters, and what torch
+computes.
 
-To add an op: a row here, or in the file of its kind, and its function in functions.cpp or that kind's file under the same
-name.
+To add an op, add a row here or in the file of its kind. Add a function of the same name in functions.cpp or that kind's
+file.
 """
 import torch
 import torch.nn.functional as F
@@ -47,7 +48,7 @@ def compute_where(p, condition, a, *b):
 
 
 def softmax(p, x):
-    """Of a row of nothing but -infinity, as masks make them, zeros; torch gives NaN."""
+    """Zeros for a row of only -infinity, as masks make them; torch gives NaN."""
     if x.shape[-1] == 0:
         return x.clone()
     return torch.where((x == float("-inf")).all(-1, keepdim=True), 0.0, torch.softmax(x, -1))
@@ -129,7 +130,7 @@ def compute_conv1d(p, x, weight, bias=None):
 
 
 def ranges(g, n_ranges, n_rows):
-    """Which rows belong together: some of them none, and some that end behind the last one."""
+    """Ranges of rows: some are empty, and some end with the last row."""
     begins = [g.rng.randrange(n_rows + 1) for _ in range(n_ranges)]
     ends = [min(begin + g.rng.randrange(n_rows + 2), n_rows) for begin in begins]
     return g.integers(begins), g.integers(ends)

@@ -23,7 +23,7 @@ def along_axis(g):
 
 
 def whole(f):
-    """Of whole numbers of 32 bits, which wrap around; torch computes in 64."""
+    """Whole numbers of 32 bits, which wrap around; torch computes in 64."""
     def compute(p, a, *b):
         a = a.long()
         b = b[0].long() if b else torch.tensor(p["number"])
@@ -37,7 +37,7 @@ def divided(f):
 
 
 def draw_by(g):
-    """Whole numbers, and what they are divided by."""
+    """Whole numbers and their divisors."""
     a = g.value(dtype="i32")
     if g.rng.random() < 0.3:
         return [a], {"number": g.whole()}
@@ -171,7 +171,7 @@ def take_along(p, x, indices):
 
 
 def scatter(add):
-    """Those that meet in their order, and nothing of what is out of range: a place of the axis that is cut off again."""
+    """Repeated indices apply in their order, and indices out of range go to an extra place that is cut off again."""
     def compute(p, x, indices, source):
         axis = p["axis"] % x.dim()
         n, indices = x.shape[axis], indices.long()

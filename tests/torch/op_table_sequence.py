@@ -16,7 +16,7 @@ def draw_softmax(g):
 
 
 def softmax(p, x):
-    """Of nothing but -infinity, as masks make them, zeros; torch gives NaN."""
+    """Zeros for a row of only -infinity, as masks make them; torch gives NaN."""
     axis = p["axis"]
     if x.shape[axis] == 0:
         return x.clone()

@@ -1,4 +1,4 @@
-"""Rows of ops over pictures {n, c, h, w}."""
+"""Rows of ops over images {n, c, h, w}."""
 import torch
 import torch.nn.functional as F
 
@@ -28,7 +28,7 @@ def filters(g, shape):
 
 
 def groups_of(g, channels):
-    """One, a few, or as many as there are channels."""
+    """One, a few, or the number of channels."""
     return g.rng.choice([1, 1, channels, g.rng.choice([n for n in range(1, channels + 1) if channels % n == 0])])
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""ops.py GRAPH_EVAL [--cases N] [--seed S] [--device NAME]: ops and small graphs of them beside PyTorch.
+"""ops.py GRAPH_EVAL [--cases N] [--seed S] [--device NAME]: compares ops and small graphs of them with PyTorch.
 
-Cases are drawn from the seed: half of them single ops, often of views, the others graphs of 3 to 10 ops, over values of
-any rank with sizes that may be symbols, 0 or 1, and elements that may be NaN, infinite, denormal or huge. Ops stand in
-op_table.py. What torch computes in 64 bits, rounded to 32 after each op, is the truth. How far off an element may be is
-found by computing it again with small errors in each op: three times what comes of them. Where they decide about more
-than that (whether a sum is infinite, on which side of a step something lies), an element may be anything, and is counted.
+Cases are drawn from the seed. Half of them are single ops, often of views, the others graphs of 3 to 10 ops. Values
+have any rank, with sizes that may be symbols, 0 or 1. Elements may be NaN, infinite, denormal or huge. op_table.py has
+the ops. The reference is torch in 64 bits, rounded to 32 after each op. The tolerance of an element is found by another
+computation with small errors in each op: three times the resulting error. Where errors decide about more than that
+(whether a sum is infinite, or the side of a step), an element may have any value, and is counted.
 
 --keep STEM writes the cases there, and says so for each that fails; --only CASE computes that one and shows it. Exits
 with 77 where Python has no torch.
@@ -156,7 +156,7 @@ class Case:
         return self.leaf([size], "f32", kind="weight" if self.rng.random() < 0.7 else "input", plain=True)
 
     def permuted(self, shape):
-        """A plain value of that shape, which may lie in another order."""
+        """A plain value of that shape, which may be stored in another order."""
         axes = list(range(len(shape)))
         if len(shape) < 2 or self.rng.random() < 0.5:
             return self.leaf(shape, "f32", plain=True)
@@ -167,7 +167,7 @@ class Case:
         return self.apply("permute", [self.leaf(laid, "f32", plain=True)], {"axes": axes})
 
     def indices(self, shape, n):
-        """Of an axis of n elements, or None: computed ones may be out of range, those that the host gives not."""
+        """Indices of an axis of n elements, or None. Computed ones may be out of range, ones of the host may not."""
         if n == 0:
             return self.leaf(shape, "i32") if math.prod(shape) == 0 else None
         if self.rng.random() < 0.75:
@@ -290,10 +290,10 @@ class Case:
         return spread
 
     def symbols(self):
-        """Sizes that are symbols in this case, by size: all dimensions of that size, but the innermost ones and those of
-        weights, or none."""
+        """Sizes that are symbols in this case, by size. All dimensions of that size are symbols, except innermost ones
+        and dimensions of weights; or there are none."""
         rows = [row for _, row, *_ in self.nodes]
-        grown = any(row.grows for row in rows[:-1])  # To a size that a leaf has.
+        grown = any(row.grows for row in rows[:-1])  # To the size of a leaf.
         if self.fixed or grown or not all(row.symbols for row in rows) or self.rng.random() < 0.5:
             return {}
         inner = {size for v in range(len(self.values)) for size in self.shape(v)[-1:]}

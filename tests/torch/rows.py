@@ -9,8 +9,8 @@ MAX_RANK = 4
 
 @dataclass(frozen=True)
 class Noise:
-    """How far off from the exact result a good one may be: relative to it, to the operands (sums of many, in which terms
-    cancel), to the first operand's element in the same place, and by how much."""
+    """Tolerated error of a good result: relative to the exact result, to the operands (sums of many, in which terms
+    cancel), to the first operand's element in the same place, and absolute."""
     result: float = 0.0
     operands: float = 0.0
     same_place: float = 0.0

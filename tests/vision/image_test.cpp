@@ -41,7 +41,7 @@ TEST(Image, APictureIsTurnedAsItsExifDataSay) {
   for (int y = 0; y < 40; ++y)
     for (int x = 0; x < 30; ++x)
       for (int c = 0; c < 3; ++c)
-        // A quarter to the right: what was at the bottom left is at the top left.
+        // A quarter to the right: the bottom left corner moves to the top left.
         ASSERT_EQ(turned.rgb[static_cast<std::size_t>(3 * (y * 30 + x) + c)],
                   plain.rgb[static_cast<std::size_t>(3 * ((29 - x) * 40 + y) + c)])
             << x << ", " << y;
@@ -63,7 +63,7 @@ TEST(Image, FilesThatAreCutAreErrors) {
     const std::vector<std::uint8_t> whole = read_image(bytes).rgb;
     for (std::size_t n = 0; n < bytes.size(); ++n) {
       try {
-        // What lacks only marks behind the pixels may be read.
+        // A file that lacks only markers after the pixels may be read.
         EXPECT_TRUE(read_image(std::span(bytes).first(n)).rgb == whole) << name << " cut to " << n;
         EXPECT_GE(n + 16, bytes.size()) << name << " cut to " << n;
       } catch (const Error& error) {

@@ -1,4 +1,4 @@
-// Encoders of pictures against transformers, and the prompts that they stand in.
+// Encoders of images compared with transformers, and prompts with images.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ TEST_P(Vision, APictureThatComesAgainIsNotComputedAgain) {
 
   const auto forgetful = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}, .cache_bytes = 0});
   EXPECT_NE(forgetful->encode(picture)->id, forgetful->encode(picture)->id);
-  // Nor has a model's picture the number of another's: both may stand in one cache.
+  // An image of another model has another id: both may be in one cache.
   EXPECT_NE(VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}})->encode(other)->id, first->id);
   EXPECT_TRUE(forgetful->encode(picture)->rows == first->rows);
 }
@@ -90,7 +90,7 @@ TEST_P(Vision, PicturesStandInThePlacesOfMarks) {
   EXPECT_EQ(n_rows * static_cast<std::size_t>(images[0]->n_embd), images[0]->rows.size());
   EXPECT_EQ(std::count(placed.tokens.begin(), placed.tokens.end(), model->tokenizer().bos()), 1);
 
-  // Text stays what it was.
+  // Prompts without images are unchanged.
   const std::vector<PromptPiece> before = {{"a ", true}, {"question ", false}};
   const std::vector<Token> beginning = model->tokenizer().encode(before);
   EXPECT_TRUE(std::equal(beginning.begin(), beginning.begin() + 2, placed.tokens.begin()));
@@ -161,7 +161,8 @@ std::vector<std::byte>::iterator find_text(std::vector<std::byte>& bytes, std::s
   return found;
 }
 
-/// Four bytes of the value of a key: behind its type and, of an array, the type and number of its elements.
+/// Sets four bytes of the value of a key, after its type and, for an array, the type and number of its
+/// elements.
 template <typename T>
 auto set_value(const std::string& key, T value, bool in_array = false) {
   return [=](std::vector<std::byte>& bytes) {
@@ -257,7 +258,7 @@ TEST(VisionModel, PicturesKeepTheirShapeWhereTheModelCan) {
     const EncodedMedia::Piece& piece = encoded->pieces[1];
     return std::pair(piece.grid_width, piece.n_rows / piece.grid_width);
   };
-  // Of 8 pixels a side; halves go to the even number, and there are 4 rows at least and 1280 at most.
+  // Multiples of 8 pixels a side; halves round to even. The minimum is 4 rows, the maximum 1280.
   EXPECT_EQ(grid_of(40, 48), std::pair(5, 6));
   EXPECT_EQ(grid_of(36, 44), std::pair(4, 6));
   EXPECT_EQ(grid_of(9, 9), std::pair(2, 2));
@@ -267,8 +268,8 @@ TEST(VisionModel, PicturesKeepTheirShapeWhereTheModelCan) {
   EXPECT_THROW(grid_of(201, 1), Error);
 }
 
-/// Two pictures of one colour, of which one lies and one stands: their tiles are the same, their places are
-/// not.
+/// Two images of one colour, one in landscape and one in portrait format: their tiles are the same, their
+/// positions are not.
 TEST(VisionModel, PicturesWhoseTilesLieOtherwiseAreNotTheSame) {
   const auto vision =
       VisionModel::load(test::vision_dir() / "idefics3" / "mmproj.gguf", {.devices = {"cpu"}});
@@ -290,7 +291,8 @@ TEST(VisionModel, PicturesWithoutPixelsAreRefused) {
   EXPECT_THROW(vision->encode({4, 4, std::vector<std::uint8_t>(47)}), Error);
 }
 
-/// A prompt of ids with -1 in the places of a picture, which comes as often as its places are interrupted.
+/// A prompt of ids with -1 in the places of an image, which occurs once for each uninterrupted range of
+/// places.
 PromptWithMedia read_prompt(const std::filesystem::path& dir,
                             const std::shared_ptr<const EncodedMedia>& image) {
   PromptWithMedia prompt;
@@ -316,7 +318,7 @@ PromptWithMedia read_prompt(const std::filesystem::path& dir,
 Batch make_batch(const PromptWithMedia& prompt) {
   Batch batch;
   std::size_t part = 0;
-  Pos behind = 0;  // The position of the next text.
+  Pos behind = 0;  // The next position of tokens.
   for (int i = 0; i < static_cast<int>(prompt.tokens.size()); ++i) {
     if (part < prompt.parts.size() && i == prompt.parts[part].first + prompt.parts[part].n) ++part;
     if (part == prompt.parts.size() || i < prompt.parts[part].first) {

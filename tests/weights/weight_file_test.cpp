@@ -52,7 +52,7 @@ TEST(WeightFiles, TensorsOfSafetensors) {
       R"("number":{"data_offsets":[26,28],"shape":[],"dtype":"BF16"},)"
       R"("none":{"dtype":"F16","shape":[4,0],"data_offsets":[28,28]}})",
       28)));
-  ASSERT_EQ(file.tensors().size(), 3U);  // Bytes without a sign are no type of weft's.
+  ASSERT_EQ(file.tensors().size(), 3U);  // weft has no type for unsigned bytes.
   EXPECT_EQ(file.find("bytes"), nullptr);
   const WeightFile::Tensor* const a = file.find("a");
   ASSERT_NE(a, nullptr);
@@ -71,7 +71,7 @@ TEST(WeightFiles, TensorsOfSafetensors) {
   EXPECT_THROW(file.read(part, part), Error);
 }
 
-/// A long one around short ones, and one of which only the front lies in it.
+/// A long tensor around short ones, and one of which only the front is inside it.
 TEST(WeightFiles, PartsAreReadOfTensorsThatLieOnTopOfEachOther) {
   const WeightFile file(file_of(with_header(R"({"short":{"dtype":"I8","shape":[2],"data_offsets":[4,6]},)"
                                             R"("late":{"dtype":"I8","shape":[4],"data_offsets":[8,12]},)"
@@ -144,7 +144,7 @@ TEST(WeightFiles, WhatIsWrongIsNamed) {
   };
   for (const auto& [bytes, expected] : files)
     EXPECT_NE(error_of(bytes).find(expected), std::string::npos) << expected << ": " << error_of(bytes);
-  // A name of any length is no reason for a long error.
+  // Even a very long name does not make the error long.
   const std::string name(1 << 20, 'w');
   EXPECT_LT(error_of(with_header("{\"" + name + "\":{}}", 0)).size(), 1000u);
   EXPECT_LT(error_of(with_header("{\"w\":{\"" + name + "\":[]}}", 0)).size(), 1000u);
