@@ -257,7 +257,7 @@ export class ChatPage {
   async drop_turns(message) {
     const {conversation} = this;
     if (this.running) return;
-    let n_most = kDropTo * this.app.context_size();
+    let n_most = kDropTo * (this.app.context_size() || context_used(conversation).n);
     let too_long = null;
     do {
       if (drop_oldest_turns(conversation, message, n_most) === 0) {

@@ -1,7 +1,8 @@
 // The list of conversations: open, search, rename, export, delete, import.
 import {append, el, icon, icon_button, mark} from '../dom.js';
 import {announce, copy_text, file_name, open_menu, save_file, toast, toast_slot} from '../surfaces.js';
-import {from_json, media_ids, to_json, to_markdown} from './conversation.js';
+import {media_ids} from './conversation.js';
+import {from_json, to_json, to_markdown} from './transfer.js';
 
 const kMaxImport = 64 * 1024 * 1024;
 const kDay = 24 * 3600 * 1000;
