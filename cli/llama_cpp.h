@@ -21,7 +21,7 @@ struct ForeignOption {
     kSwitch,  ///< on, off or auto may follow.
     kOne,
   };
-  std::string_view name;  ///< "--spec-*" and "*-draft" stand for all that begin or end so.
+  std::string_view name;  ///< "--spec-*" and "*-draft" match all names that begin or end like this.
   Value value;
   /// Without it the result is what the user expects: taken with a note. Otherwise it is refused.
   bool harmless;

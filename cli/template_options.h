@@ -16,7 +16,7 @@ inline constexpr std::string_view kNoTemplate =
 /// --reasoning.
 enum class Reasoning : std::uint8_t {
   kAuto,      ///< On, where the template has a switch.
-  kOn,        ///< Templates are told so, whatever they call it.
+  kOn,        ///< Sets the switch by all names that templates have for it.
   kOff,       ///< The same.
   kTemplate,  ///< The template decides.
 };

@@ -103,7 +103,7 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   if (fields.has("samplers")) {
     std::string joined;
     for (const std::string& name : fields.strings("samplers", 64))
-      // llama.cpp's own for editors, which weft lacks: the answer's settings list those that are used.
+      // llama.cpp's sampler for editors, which weft lacks. The response lists the samplers in use.
       if (name != "infill") joined += (joined.empty() ? "" : ";") + name;
     sampler.steps = parse_sampler_steps(joined);
   }

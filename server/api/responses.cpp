@@ -383,7 +383,7 @@ void count_response_tokens(Job& job) {
 }
 
 void responses(Job& job) {
-  // Clients ask for answers to be kept unless told otherwise; the answer says that it is not.
+  // Clients ask for responses to be kept by default. The response says that it is not.
   job.body.erase("store");
   Fields fields(job.body);
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);

@@ -170,7 +170,7 @@ class Probe {
       variables[name] = std::move(value);
       return render(user, false, variables);
     };
-    for (const char* name : {"enable_thinking", "thinking", "enable_reasoning", "reasoning"}) {
+    for (const char* name : kReasoningSwitches) {
       const auto on = plain(name, true), off = plain(name, false);
       if (!on || !off || *on == *off) continue;
       found_.reasoning_switch = name;

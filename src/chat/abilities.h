@@ -8,6 +8,10 @@
 
 namespace weft::chat {
 
+/// The variables by which templates turn reasoning on and off.
+inline constexpr const char* kReasoningSwitches[] = {"enable_thinking", "thinking", "enable_reasoning",
+                                                     "reasoning"};
+
 struct Abilities {
   bool system = true;          ///< A system message at the beginning.
   bool later_system = true;    ///< And after others.

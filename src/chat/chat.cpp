@@ -47,10 +47,19 @@ void cut_at_mark(std::vector<PromptPiece>& prompt) {
   chat::refuse("the chat template does not write the end of the last message, so it cannot be continued");
 }
 
+/// Defaults may have the switch by several names, of which a template reads one before the other.
+void replace_switches(ordered_json& all, bool reasons) {
+  for (const char* name : chat::kReasoningSwitches)
+    if (all.contains(name)) all[name] = reasons;
+}
+
 void add_variables(ordered_json& all, std::string_view variables_json) {
   if (variables_json.empty()) return;
   const ordered_json given = chat::parse_request_json(variables_json, "the template's variables");
   if (!given.is_object()) chat::refuse("the template's variables must be a JSON object");
+  for (const char* name : chat::kReasoningSwitches)
+    if (const auto found = given.find(name); found != given.end() && found->is_boolean())
+      replace_switches(all, found->get<bool>());
   all.update(given);
 }
 
@@ -84,6 +93,7 @@ std::string Chat::Impl::variables(const ChatTurn& turn, std::string_view tools_j
       chat::refuse("reasoning_effort must be \"none\", \"minimal\", \"low\", \"medium\" or \"high\", not \"" +
                    effort + "\"");
     }
+    replace_switches(all, effort != "none");
     if (!abilities.reasoning_switch.empty()) all[abilities.reasoning_switch] = effort != "none";
     // Templates know three efforts.
     if (abilities.reasoning_effort) {

@@ -291,6 +291,19 @@ TEST(Chat, ReasonsUnlessToldOtherwise) {
   EXPECT_EQ(prompt_of(chat, turn), "x</think>");
 }
 
+TEST(Chat, ASwitchReplacesDefaultsOfItsOtherNames) {
+  const Chat chat(ChatTemplate("{{ messages[0].content }}"
+                               "{{ '<think>' if thinking | default(enable_thinking | default(false)) }}"));
+  ChatTurn turn = turn_of(R"([{"role": "user", "content": "x"}])");
+  turn.default_variables_json = R"({"enable_thinking": true, "thinking": true})";
+  EXPECT_EQ(prompt_of(chat, turn), "x<think>");
+  turn.reasoning_effort = "none";
+  EXPECT_EQ(prompt_of(chat, turn), "x");
+  turn.reasoning_effort = "";
+  turn.variables_json = R"({"enable_thinking": false})";
+  EXPECT_EQ(prompt_of(chat, turn), "x");
+}
+
 TEST(Chat, TellsNoSwitchThatTheTemplateDoesNotHave) {
   const Chat chat(ChatTemplate("{{ messages[0].content }}{{ enable_thinking is defined }}"));
   ChatTurn turn = turn_of(R"([{"role": "user", "content": "x"}])");

@@ -160,7 +160,7 @@ class Forms(Chats):
         plain = ["chat", "-m", LLAMA, "-c", "256", "-p", "x", "-st", "-n", "4"]
         raising = "{{ raise_exception('mine') }}"
         self.assertIn("mine", self.fail_with(1, *plain, "--chat-template", raising))
-        self.assertIn("no templates by their names", self.fail_with(2, *plain, "--chat-template", "chatml"))
+        self.assertIn("there is no template of the name 'nosuch'", self.fail_with(2, *plain, "--chat-template", "nosuch"))
         self.assertIn("give one", self.fail_with(2, *plain, "--chat-template", raising, "--chat-template-file", "x"))
         self.assertIn("line 1", self.fail_with(1, *plain, "--chat-template", "{% for %}"))
 

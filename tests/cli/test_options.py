@@ -441,7 +441,8 @@ def served(folder: Path, words: list) -> tuple:
         if server.address is None:
             return tuple(server.lines), server.process.wait()
         text = json.loads(server.ask("POST", "/v1/completions", {"prompt": REPEATING, "max_tokens": 24})[2])
-        repeated = json.loads(server.ask("POST", "/v1/completions", {"prompt": "x", "ignore_eos": True, "max_tokens": 300,
+        endless = {"max_tokens": 300} if "--context-shift" in words else {}
+        repeated = json.loads(server.ask("POST", "/v1/completions", {"prompt": "x", "ignore_eos": True, **endless,
                                                                     "logit_bias": {"300": 20}})[2]).get("choices")
         chat = server.ask("POST", "/v1/chat/completions",
                           {"messages": [{"role": "user", "content": "x"}], "max_tokens": 4, "seed": 1})

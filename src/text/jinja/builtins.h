@@ -29,7 +29,7 @@ std::optional<Value> find_function(Heap& heap, std::string_view name);
 Value function(Heap& heap, NativeFunction body, Value self);
 /// Of a namespace(); null for other values.
 Dict* namespace_attributes(const Value& value);
-/// The time as strftime writes it. Throws Problem for what is no time.
+/// The time as strftime writes it. Throws Problem for another value.
 Value format_time(const Value& now, std::string_view format);
 /// strftime_now(format) for a fixed time: "YYYY-MM-DD", "YYYY-MM-DDTHH:MM:SS" or seconds since 1970 (UTC).
 /// Throws Problem for what is none of these.
