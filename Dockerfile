@@ -5,9 +5,8 @@
 # The server needs a file of API keys, since other machines may reach it. For this machine alone:
 #   docker run -p 127.0.0.1:8080:8080 -v /srv/models:/models weft serve -m model --api-key-file ""
 #
-# For a build that can be repeated, name the base image by its digest, which
+# For a build that can be repeated, pin the base image. The first command shows its digest:
 #   docker buildx imagetools inspect debian:12-slim
-# shows:
 #   docker build --build-arg BASE=debian:12-slim@sha256:... -t weft .
 ARG BASE=debian:12-slim
 FROM ${BASE} AS build

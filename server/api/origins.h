@@ -20,7 +20,7 @@ struct OriginRules {
 /// 403 where the request was sent to an unknown host, or by a page of an unknown origin.
 std::optional<ApiError> refuse_stranger(const HttpRequest& request, const OriginRules& rules);
 
-/// Headers that let a trusted page read the response, and tell caches where it depends on the page.
+/// Headers that let a trusted page read the response, and Vary where it depends on the page.
 HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules);
 
 /// The response to OPTIONS, by which a browser asks whether a page may send a request.

@@ -1,6 +1,6 @@
 #pragma once
-// The bytes of a connection: those of its socket, or of TLS on it. Nothing here blocks: where an operation
-// cannot go on it returns would_block, and the caller waits for the socket. Boost and OpenSSL: for the
+// The bytes of a connection, with or without TLS. Nothing here blocks. Where an operation needs the socket to
+// be ready it returns would_block, and the caller waits. Boost and OpenSSL: for the
 // server's own files.
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>

@@ -150,7 +150,7 @@ Forwarded read_forwarded(const Headers& headers, const std::optional<Address>& p
   Forwarded result{peer, {}};
   if (!trusted.trusts(peer)) return result;
   const std::vector<Hop> hops = hops_of(headers);
-  // Each hop was added by the one after it: what is left of an untrusted address may be invented.
+  // Each hop was added by the one after it: an untrusted hop may have invented those before it.
   for (auto hop = hops.rbegin(); hop != hops.rend(); ++hop) {
     const auto address = parse_address(hop->address);
     if (!address) break;

@@ -47,7 +47,7 @@ struct Forwarded {
   std::optional<Address> client;
   std::string scheme;  ///< "https"; empty where no trusted proxy says.
 };
-/// `client` is the peer, or the nearest address that is no trusted proxy, in X-Forwarded-For or else in
+/// `client` is the peer, or the nearest address of no trusted proxy, in X-Forwarded-For or else in
 /// Forwarded (RFC 7239).
 Forwarded read_forwarded(const std::vector<std::pair<std::string, std::string>>& headers,
                          const std::optional<Address>& peer, const TrustedProxies& trusted);

@@ -90,7 +90,7 @@ Context make_context(const std::string& certificate_file, const std::string& key
       ::SSL_CTX_set_cipher_list(context.get(), kCiphers) != 1)
     throw Error(ErrorCode::kUnsupported, "OpenSSL cannot serve TLS: " + openssl_reason());
   ::SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-  // Writes go on where the socket took a part. Idle connections hold no buffers, and sessions are kept by
+  // Writes continue where the socket took a part. Idle connections hold no buffers, and sessions are kept by
   // clients (tickets).
   ::SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                         SSL_MODE_RELEASE_BUFFERS);

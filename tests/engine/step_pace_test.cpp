@@ -153,7 +153,7 @@ TEST(StepPace, NoiseDoesNotTakeTheShareAway) {
 
 TEST(StepPace, PromptsGoInLargeBatchesWhereThereIsTime) {
   StepPace pace = make_pace(100.0, 2048);
-  EXPECT_EQ(pace.prompt_budget(4), 508);  // Its time is not known yet.
+  EXPECT_EQ(pace.prompt_budget(4), 508);  // No step was measured yet.
   EXPECT_EQ(pace.max_rows_behind(100), 512);
   EXPECT_EQ(pace.max_rows_behind(512), 512);
   EXPECT_EQ(pace.max_rows_behind(513), 1024);
