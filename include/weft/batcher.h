@@ -111,6 +111,9 @@ struct RequestParams {
   /// Control tokens stand in the text too, as the vocabulary writes them; end tokens never do.
   bool special = false;
   std::vector<std::string> stop = {};  ///< As GenerateParams::stop.
+  int n_shown_stops = 0;               ///< So many of `stop`, the first ones, are included in the completion.
+  /// Tokens that end the completion as end tokens do, also with ignore_end. n_min does not hold them back.
+  std::vector<Token> stop_tokens = {};
   /// If not kNone, the completion generates nothing and returns the pooled embedding of its prompt
   /// (Context::embedding) in Output::embedding. It ends with kLength once its prompt is computed. The mean
   /// needs the whole prompt computed, whatever is cached. kCls is refused. So are n > 1, n_min, stop,
@@ -120,6 +123,7 @@ struct RequestParams {
   /// Logprobs of the prompt's tokens too, with the n_logprobs most probable ones where that is more than 0.
   /// Each completion then computes the whole prompt, whatever is cached.
   bool prompt_logprobs = false;
+  bool reuse_prefix = true;  ///< The prompt may begin with a cached prefix.
   /// Higher goes first. Who waits long comes up, so nobody waits for ever.
   int priority = 0;
   // Deadlines, in milliseconds since submit; 0: none. A completion that misses one ends with
