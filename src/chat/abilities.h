@@ -9,17 +9,18 @@
 namespace weft::chat {
 
 struct Abilities {
-  bool system = true;            ///< A system message at the beginning.
-  bool later_system = true;      ///< And after others.
-  bool repeated_roles = true;    ///< Two messages of one role after each other.
-  bool parts_only = false;       ///< Content must be a list of parts.
-  bool tools = false;            ///< Tools are written.
-  bool needs_tools = false;      ///< Without tools nothing is, so there must be a list at least.
-  bool calls = false;            ///< Calls of earlier answers are, and what the tools gave.
-  bool results = false;          ///< What tools gave is written as a message of its own, calls or not.
-  bool parallel_calls = false;   ///< Several in one message.
-  bool object_arguments = true;  ///< Arguments are given as an object, otherwise as JSON in a string.
-  bool null_content = false;     ///< Messages with calls have null for content, not "".
+  bool system = true;             ///< A system message at the beginning.
+  bool later_system = true;       ///< And after others.
+  bool repeated_roles = true;     ///< Two messages of one role after each other.
+  bool user_after_result = true;  ///< A message of the user after what a tool gave.
+  bool parts_only = false;        ///< Content must be a list of parts.
+  bool tools = false;             ///< Tools are written.
+  bool needs_tools = false;       ///< Without tools nothing is, so there must be a list at least.
+  bool calls = false;             ///< Calls of earlier answers are, and what the tools gave.
+  bool results = false;           ///< What tools gave is written as a message of its own, calls or not.
+  bool parallel_calls = false;    ///< Several in one message.
+  bool object_arguments = true;   ///< Arguments are given as an object, otherwise as JSON in a string.
+  bool null_content = false;      ///< Messages with calls have null for content, not "".
   bool content_with_calls = true;
   bool short_ids = false;             ///< Ids of calls must be nine letters and digits.
   std::string reasoning_key = {};     ///< How a message's reasoning is named; empty where it is not written.

@@ -218,6 +218,27 @@ JsonScanner::Step JsonScanner::read(char c, std::string& out) {
   }
 }
 
+void JsonScanner::complete(std::string& out) const {
+  const bool in_text = mode_ == Mode::kString || mode_ == Mode::kEscape || mode_ == Mode::kHex;
+  const bool in_list = !in_object_.empty() && !in_object_.back();
+  if (mode_ == Mode::kEscape) out += '\\';
+  if (mode_ == Mode::kHex) out.append(static_cast<std::size_t>(4 - n_hex_), '0');
+  if (in_text) out += '"';
+  if (mode_ == Mode::kKey || (mode_ == Mode::kValue && in_list)) {
+    out.resize(out.rfind(','));
+  } else if (in_text ? string_is_key_ : mode_ == Mode::kColon) {
+    out += ":null";
+  } else if (mode_ == Mode::kValue) {
+    out += "null";
+  } else if (mode_ == Mode::kMinus || mode_ == Mode::kPoint || mode_ == Mode::kExponentSign ||
+             mode_ == Mode::kExponentFirst) {
+    out += '0';
+  } else if (mode_ == Mode::kLiteral) {
+    out += literal_;
+  }
+  for (auto object = in_object_.rbegin(); object != in_object_.rend(); ++object) out += *object ? '}' : ']';
+}
+
 bool JsonScanner::whole_at_end() const {
   if (!in_object_.empty()) return false;
   return mode_ == Mode::kDone || mode_ == Mode::kZero || mode_ == Mode::kDigits || mode_ == Mode::kFraction ||
