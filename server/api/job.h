@@ -25,8 +25,9 @@ struct Job {
   std::string key;     ///< The name of the client's key; empty where there are none.
   std::string owner;   ///< Of saved sessions and slots: a key's name; empty where all clients share them.
   std::string client;  ///< Whose request it is, for limits: of the key, else of the address.
-  std::string id;  ///< Told to the client as X-Request-Id.
+  std::string id;      ///< Told to the client as X-Request-Id.
   Json body;
+  Ignored ignored = {};
   std::string model_name = {};  ///< That the client asks for: a model's, or that of an adapter of it.
   std::shared_ptr<ServedModel> model;
   const ApiParams* params = nullptr;
@@ -37,7 +38,9 @@ struct Job {
 
   /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
   void check_wanted() const;
-  HttpHeaders headers() const { return {{"X-Request-Id", id}}; }
+  /// The fields of the body, which note in `ignored` what the server does not do.
+  Fields fields();
+  HttpHeaders headers() const;
   void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }
 };
 

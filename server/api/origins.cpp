@@ -65,8 +65,9 @@ std::optional<ApiError> refuse_stranger(const HttpRequest& request, const Origin
 HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules) {
   const std::string_view origin = request.header("Origin");
   if (!rules.all && (origin.empty() || !is_trusted_origin(request, rules))) return {};
-  HttpHeaders headers = {{"Access-Control-Allow-Origin", rules.all ? "*" : std::string(origin)},
-                         {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms"}};
+  HttpHeaders headers = {
+      {"Access-Control-Allow-Origin", rules.all ? "*" : std::string(origin)},
+      {"Access-Control-Expose-Headers", "X-Request-Id, X-Weft-Ignored, Retry-After, Retry-After-Ms"}};
   if (!rules.all) headers.emplace_back("Vary", "Origin");
   return headers;
 }

@@ -30,7 +30,7 @@ std::vector<std::string> read_documents(Fields& fields, std::size_t at_most) {
 }  // namespace
 
 void rerank(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   const std::string query = fields.string("query");
   if (query.empty())
     throw bad_request("query", std::string("'query' is ") + (fields.has("query") ? "empty" : "missing") +
@@ -39,7 +39,7 @@ void rerank(Job& job) {
   const auto n_best =
       static_cast<std::size_t>(fields.integer("top_n", static_cast<int>(documents.size()), 1));
   const bool with_documents = fields.boolean("return_documents", false);
-  fields.ignore({"model", "user"});
+  fields.ignore({"user"});
   fields.done();
   if (job.model->embedding == nullptr || job.model->embedding->n_scores() != 1)
     throw bad_request("model", "the model '" + job.model->spec.name +

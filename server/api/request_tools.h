@@ -1,0 +1,50 @@
+#pragma once
+// The tools of a request, in the forms of all APIs, as functions of the chat API.
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "api/fields.h"
+
+namespace weft::server {
+
+/// A tool of type "custom" is a function with the string argument "input". Functions of a namespace have its
+/// name as a prefix. Tools of other types, which a server would have to run, are skipped with a note.
+class RequestTools {
+ public:
+  static constexpr std::size_t kMost = 2048;
+
+  RequestTools() = default;
+  /// Reads the field "tools". Throws ApiError for too many tools and wrong ones.
+  explicit RequestTools(Fields& fields);
+
+  bool empty() const { return functions_.empty(); }
+  /// A JSON array of the chat API's tools. Empty: none.
+  std::string json() const { return empty() ? std::string() : to_text(functions_); }
+
+  /// The tool that a function was made from.
+  struct Origin {
+    std::string name;
+    std::string name_space = {};  ///< Empty: none.
+    bool is_custom = false;
+  };
+  Origin origin_of(const std::string& function) const;
+  /// The function's name of a tool.
+  static std::string function_of(std::string_view name_space, std::string_view name);
+  /// Leaves out all functions but these.
+  void keep_only(const std::vector<std::string>& functions);
+
+  /// The member "input" of a custom call's arguments, also if their JSON was cut.
+  static std::string input_of(const std::string& arguments);
+
+ private:
+  void read(Fields tool, const Json& json, const std::string& name_space);
+  void add_custom(Fields& tool, const std::string& name_space);
+  void add(Json function, const std::string& name_space, bool is_custom = false);
+
+  Json functions_ = Json::array();
+  std::unordered_map<std::string, Origin> origins_;  ///< Custom tools and those of namespaces.
+};
+
+}  // namespace weft::server
