@@ -115,6 +115,9 @@ struct RequestParams {
   /// Completions contain control tokens too, as the vocabulary writes them, but never end tokens.
   bool special = false;
   std::vector<std::string> stop = {};  ///< As GenerateParams::stop.
+  int n_shown_stops = 0;               ///< The first ones of `stop` are part of the text that they end.
+  /// Tokens that end the completion as end tokens do, also with ignore_end. n_min does not hold them back.
+  std::vector<Token> stop_tokens = {};
   /// If not kNone, the completion generates nothing and returns the pooled embedding of its prompt
   /// (Context::embedding) in Output::embedding. It ends with kLength once its prompt is computed. The mean
   /// needs the whole prompt computed, whatever is cached. kCls is refused. So are n > 1, n_min, stop,
@@ -124,6 +127,7 @@ struct RequestParams {
   /// Logprobs of the prompt's tokens too, with the n_logprobs most probable ones if n_logprobs > 0. Each
   /// completion then computes the whole prompt, whatever is cached.
   bool prompt_logprobs = false;
+  bool reuse_prefix = true;  ///< The prompt may begin with a cached prefix.
   /// Higher goes first. Waiting requests age, so low priority never starves.
   int priority = 0;
   // Deadlines, in milliseconds since submit; 0: none. A completion that misses one ends with

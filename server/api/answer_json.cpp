@@ -40,8 +40,15 @@ Json usage_json(const Usage& usage) {
           {"total_tokens", usage.n_prompt + usage.n_generated},
           {"prompt_tokens_details", {{"cached_tokens", usage.n_cached}}},
           {"completion_tokens_details",
-           {{"accepted_prediction_tokens", usage.n_accepted},
+           {{"reasoning_tokens", usage.n_reasoning},
+            {"accepted_prediction_tokens", usage.n_accepted},
             {"rejected_prediction_tokens", usage.n_drafted - usage.n_accepted}}}};
+}
+
+Json usage_so_far(int n_prompt, int n_generated) {
+  return {{"prompt_tokens", n_prompt},
+          {"completion_tokens", n_generated},
+          {"total_tokens", n_prompt + n_generated}};
 }
 
 Json timings_json(const CompletionStats& stats) {

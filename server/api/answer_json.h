@@ -14,12 +14,15 @@ struct Usage {
   int n_prompt = 0;  ///< Once for each prompt.
   int n_cached = 0;
   int n_generated = 0;
-  int n_accepted = 0;  ///< Of drafts.
+  int n_reasoning = 0;  ///< Of these.
+  int n_accepted = 0;   ///< Of drafts.
   int n_drafted = 0;
 
   void add(const CompletionStats& stats, bool first_of_prompt);
 };
 Json usage_json(const Usage& usage);
+/// The counts while the answer is generated.
+Json usage_so_far(int n_prompt, int n_generated);
 
 /// llama.cpp's "timings".
 Json timings_json(const CompletionStats& stats);

@@ -20,6 +20,8 @@ namespace weft::server {
 namespace {
 
 constexpr std::size_t kMaxQueued = 4096;
+/// Ignored fields that are logged.
+constexpr std::size_t kMostTold = 256;
 
 /// Bodies from this size on are parsed by a thread of their own.
 constexpr std::size_t kLargeBody = 256 << 10;
@@ -254,7 +256,7 @@ void Api::route_request(Job job) {
   const std::optional<std::string> key = key_of(request);
   if (!found->open && !key)
     return fail(job, shape,
-                {401, "invalid_request_error", "invalid_api_key", "",
+                {401, "authentication_error", "invalid_api_key", "",
                  "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'"});
   job.key = key.value_or("");
   if (keeps_apart()) job.owner = job.key;
@@ -338,10 +340,25 @@ void Api::run(const Route& route, Job& job) noexcept {
                                    .model = job.model,
                                    .start = job.start}](const Outcome& outcome) { finish(copy, outcome); };
     route.run(*this, job);
+    tell_ignored(job);
     if (!route.generates) finish(job, {});
   } catch (...) {
     const auto gone = job.model != nullptr ? job.model->gone() : std::nullopt;
     fail(job, route.shape, gone.value_or(to_api_error(std::current_exception())));
+  }
+}
+
+void Api::tell_ignored(const Job& job) {
+  if (!setup_.warn) return;
+  for (const std::string& name : job.ignored.names()) {
+    {
+      const std::lock_guard lock(told_mutex_);
+      if (told_.size() == kMostTold || !told_.insert(name).second) continue;
+    }
+    setup_.warn(
+        fmt::format("{}: '{}' is ignored: the server does not know it or has no effect for it "
+                    "(logged once; responses say so in X-Weft-Ignored)",
+                    job.exchange->request().path.substr(0, 64), name));
   }
 }
 
@@ -371,7 +388,7 @@ void Api::fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHead
   try {
     HttpAnswer answer = error_answer(error, shape);
     answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
-    answer.headers.emplace_back("X-Request-Id", job.id);
+    for (auto& header : job.headers()) answer.headers.push_back(std::move(header));
     job.exchange->send(std::move(answer));
     finish(job, {.status = error.status, .error = error.what()});
   } catch (...) {  // No memory for an answer: the exchange says 500 by itself when it is let go.

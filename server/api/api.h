@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "api/job.h"
@@ -102,6 +103,8 @@ class Api {
   /// Whether each key has slots and sessions of its own.
   bool keeps_apart() const;
   void finish(const Job& job, const Outcome& outcome);
+  /// Warns of names that the server ignored, once of each.
+  void tell_ignored(const Job& job);
   void fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHeaders& headers = {}) noexcept;
   bool serve_page(const std::shared_ptr<Exchange>& exchange) const;
 
@@ -124,6 +127,8 @@ class Api {
   Sessions sessions_;
   std::unique_ptr<AccessLog> access_log_;
   std::shared_ptr<RequestCounts> counts_;
+  std::mutex told_mutex_;
+  std::unordered_set<std::string> told_;  ///< Names of ignored fields that the log has.
   mutable std::mutex keys_mutex_;
   std::atomic<bool> leaving_{false};
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

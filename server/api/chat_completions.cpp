@@ -15,6 +15,7 @@ struct Style {
   std::int64_t created = 0;
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;
   bool logprobs = false;
   bool timings_per_token = false;
   bool return_tokens = false;
@@ -22,10 +23,12 @@ struct Style {
 
 class ChatWriter : public AnswerWriter {
  public:
-  ChatWriter(Style style, std::shared_ptr<ServedModel> model, const AnswerReader& reader, int n)
-      : style_(std::move(style)), model_(std::move(model)), answers_(static_cast<std::size_t>(n)) {
-    for (ReadAnswer& answer : answers_) answer.reader = reader;
-  }
+  /// `answer`: each completion's, at its beginning.
+  ChatWriter(Style style, std::shared_ptr<ServedModel> model, const ReadAnswer& answer, int n, int n_prompt)
+      : style_(std::move(style)),
+        model_(std::move(model)),
+        answers_(static_cast<std::size_t>(n), answer),
+        n_prompt_(n_prompt) {}
 
   bool streams() const override { return style_.stream; }
 
@@ -48,7 +51,7 @@ class ChatWriter : public AnswerWriter {
 
     std::vector<Json> deltas;
     for (const AnswerEvent& event : answer.read(chunk, "call_")) {
-      if (Json delta = delta_of(event); !delta.empty()) deltas.push_back(std::move(delta));
+      if (Json delta = delta_of(event, answer); !delta.empty()) deltas.push_back(std::move(delta));
     }
     if (!style_.stream) {
       for (Json& entry : logprobs) answer.logprobs.push_back(std::move(entry));
@@ -64,6 +67,7 @@ class ChatWriter : public AnswerWriter {
     }
     if (chunk.done) {
       usage_.add(chunk.stats, choice == 0);
+      usage_.n_reasoning += answer.n_reasoning;
       if (style_.stream) add_end(out, at);
     }
   }
@@ -98,20 +102,30 @@ class ChatWriter : public AnswerWriter {
             {"system_fingerprint", "weft"}};
   }
 
-  static Json delta_of(const AnswerEvent& event) {
+  // A call with its text, arguments or input. This API has no namespaces.
+  static Json call_json(const ReadAnswer& answer, const std::string& function, std::string text) {
+    if (answer.origin_of(function).is_custom)
+      return {{"type", "custom"}, {"custom", {{"name", function}, {"input", std::move(text)}}}};
+    return {{"type", "function"}, {"function", {{"name", function}, {"arguments", std::move(text)}}}};
+  }
+
+  static Json delta_of(const AnswerEvent& event, const ReadAnswer& answer) {
     switch (event.kind) {
       case AnswerEvent::Kind::kContent:
         return {{"content", event.text}};
       case AnswerEvent::Kind::kReasoning:
         return {{"reasoning_content", event.text}};
-      case AnswerEvent::Kind::kToolCall:
+      case AnswerEvent::Kind::kToolCall: {
+        Json call = {{"index", event.call}, {"id", event.id}};
+        call.update(call_json(answer, event.name, ""));
+        return {{"tool_calls", Json::array({std::move(call)})}};
+      }
+      case AnswerEvent::Kind::kToolArguments: {
+        const bool is_custom = answer.is_custom(event.call);
         return {{"tool_calls", Json::array({{{"index", event.call},
-                                             {"id", event.id},
-                                             {"type", "function"},
-                                             {"function", {{"name", event.name}, {"arguments", ""}}}}})}};
-      case AnswerEvent::Kind::kToolArguments:
-        return {{"tool_calls",
-                 Json::array({{{"index", event.call}, {"function", {{"arguments", event.text}}}}})}};
+                                             {is_custom ? "custom" : "function",
+                                              {{is_custom ? "input" : "arguments", event.text}}}}})}};
+      }
       case AnswerEvent::Kind::kToolCallEnd:
         break;
     }
@@ -125,7 +139,16 @@ class ChatWriter : public AnswerWriter {
     entry["logprobs"] = logprobs.empty() ? Json() : Json{{"content", std::move(logprobs)}};
     if (!tokens.empty()) entry["token_ids"] = std::move(tokens);
     json["choices"] = Json::array({std::move(entry)});
+    add_usage(json);
     add_event(out, to_text(json));
+  }
+
+  // Of all completions, so far.
+  void add_usage(Json& json) const {
+    if (!style_.continuous_usage) return;
+    int n_generated = 0;
+    for (const ReadAnswer& answer : answers_) n_generated += answer.n_generated;
+    json["usage"] = usage_so_far(n_prompt_, n_generated);
   }
 
   void add_end(std::string& out, std::size_t choice) const {
@@ -135,6 +158,7 @@ class ChatWriter : public AnswerWriter {
                                     {"delta", Json::object()},
                                     {"logprobs", nullptr},
                                     {"finish_reason", finish_reason(answer.stop, answer.has_called())}}});
+    add_usage(json);
     if (!style_.include_usage || style_.timings_per_token) json["timings"] = timings_json(answer.stats);
     add_event(out, to_text(json));
   }
@@ -148,10 +172,11 @@ class ChatWriter : public AnswerWriter {
     if (!answer.reasoning.empty()) message["reasoning_content"] = std::move(answer.reasoning);
     if (called) {
       Json calls = Json::array();
-      for (const ToolCall& call : answer.calls)
-        calls.push_back({{"id", call.id},
-                         {"type", "function"},
-                         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+      for (const ToolCall& call : answer.calls) {
+        Json entry = {{"id", call.id}};
+        entry.update(call_json(answer, call.name, call.arguments));
+        calls.push_back(std::move(entry));
+      }
       message["tool_calls"] = std::move(calls);
     }
     Json json = {{"index", choice}, {"message", std::move(message)}};
@@ -164,32 +189,33 @@ class ChatWriter : public AnswerWriter {
   const Style style_;
   const std::shared_ptr<ServedModel> model_;
   std::vector<ReadAnswer> answers_;
+  const int n_prompt_;
   Usage usage_;
 };
 
-// Fields of OpenAI's API that ask for what weft cannot do.
-void refuse_the_rest(Fields& fields) {
-  fields.refuse("audio", "weft writes text only");
-  fields.refuse("functions", "use 'tools'");
-  fields.refuse("function_call", "use 'tool_choice'");
-  fields.refuse("web_search_options", "the server has no way out to the web");
+// Fields of OpenAI's API and of other servers that ask for what weft does not do.
+void read_the_rest(Fields& fields) {
+  for (const char* name : {"audio", "web_search_options"}) fields.without_effect(name);
+  if (const Json* functions = fields.array("functions"); functions != nullptr && !functions->empty())
+    fields.refuse("functions", "use 'tools'");
+  fields.ignore({"function_call"});
   if (const Json* modalities = fields.array("modalities"))
     for (const Json& modality : *modalities)
-      if (modality != "text") throw bad_request("modalities", "'modalities' can only be [\"text\"]");
+      if (modality != "text") fields.note("modalities");
   // What the answer will probably be: a hint for speed only, drafts are found in the text itself.
-  if (const Json* prediction = fields.object("prediction")) {
-    Fields inner(*prediction, "prediction");
-    inner.word("type", 0, {"content"});
-    inner.ignore({"content"});
-    inner.done();
-  }
-  fields.word("reasoning_format", 0, {"auto", "deepseek"});
-  fields.only("parse_tool_calls", true, "answers are always read back");
+  fields.ignore({"prediction"});
+  fields.without_effect("best_of", 1);
   fields.done();
 }
 
-/// What the model is asked; images and audio are taken out of its messages.
-ChatTurn read_turn(Fields& fields, const Job& job, Media& media) {
+ReasoningPlace read_reasoning_place(Fields& fields) {
+  constexpr ReasoningPlace kPlaces[] = {ReasoningPlace::kApart, ReasoningPlace::kApart,
+                                        ReasoningPlace::kContent, ReasoningPlace::kBoth};
+  return kPlaces[fields.word("reasoning_format", 0, {"auto", "deepseek", "none", "deepseek-legacy"})];
+}
+
+/// What the model is asked. Its images and audio become `media`, its tools become `tools`.
+ChatTurn read_turn(Fields& fields, const Job& job, Media& media, RequestTools& tools) {
   ChatTurn turn;
   const Json* messages = read_conversation(fields, "messages");
   if (messages == nullptr || !messages->is_array() || messages->empty())
@@ -197,36 +223,35 @@ ChatTurn read_turn(Fields& fields, const Job& job, Media& media) {
   Json texts = *messages;
   media = take_media(texts, job);
   turn.messages_json = to_text(texts);
-  if (const Json* tools = find_tools(fields)) turn.tools_json = to_text(*tools);
-  read_tool_choice(fields, turn);
-  if (turn.tools_json.empty() &&
-      (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))
-    throw bad_request("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
   if (fields.has("parallel_tool_calls"))
     turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
-  turn.reasoning_effort = fields.string("reasoning_effort");
+  tools = read_tools(fields, turn);
+  turn.reasoning_effort = known_effort(fields.string("reasoning_effort"));
   read_template_variables(fields, turn);
-  turn.add_generation_prompt = fields.boolean("add_generation_prompt", true);
-  if (fields.boolean("continue_final_message", false)) turn.add_generation_prompt = false;
+  read_continuation(fields, turn);
   return turn;
 }
 
 }  // namespace
 
 void count_chat_tokens(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   Media media;
-  ChatTurn turn = read_turn(fields, job, media);
+  RequestTools tools;
+  ChatTurn turn = read_turn(fields, job, media, tools);
   job.send({{"object", "response.input_tokens"},
             {"input_tokens", count_tokens(*job.model, std::move(turn), media)}});
 }
 
 void chat_completions(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
   Media media;
-  ChatTurn turn = read_turn(fields, job, media);
+  RequestTools tools;
+  ChatTurn turn = read_turn(fields, job, media, tools);
+  ReadAnswer answer;
+  answer.tools = std::make_shared<RequestTools>(std::move(tools));
 
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
   read_max_tokens(fields, {"n_predict", "max_tokens", "max_completion_tokens"}, params);
@@ -238,21 +263,28 @@ void chat_completions(Job& job) {
   if (n_top > 0 && !logprobs)
     throw bad_request("top_logprobs", "'top_logprobs' goes with 'logprobs': true only");
   if (logprobs) params.n_logprobs = n_top;
-  fields.ignore({"model", "verbosity"});
-  refuse_the_rest(fields);
+  // The prompt's own text has the special tokens, and answers are read with theirs.
+  fields.ignore({"skip_special_tokens"});
+  fields.without_effect("add_special_tokens");
+  answer.reasoning_place = read_reasoning_place(fields);
+  const bool reads_calls = fields.boolean("parse_tool_calls", true);
+  read_the_rest(fields);
 
   const Style style{.id = make_id("chatcmpl-"),
                     .model = job.model_name,
                     .created = seconds_now(),
                     .stream = common.stream,
                     .include_usage = common.include_usage,
+                    .continuous_usage = common.continuous_usage,
                     .logprobs = logprobs,
                     .timings_per_token = common.timings_per_token,
                     .return_tokens = common.return_tokens};
   const int slot = common.slot;
   check_logprobs(params, 1, common.stream, *job.model);
   ChatOrder order = make_order(job, std::move(turn), std::move(common), media);
-  auto writer = std::make_unique<ChatWriter>(style, job.model, order.reader, order.params.n);
+  if (reads_calls) answer.reader = std::move(order.reader);
+  auto writer = std::make_unique<ChatWriter>(style, job.model, answer, order.params.n,
+                                             static_cast<int>(order.prompt.size()));
   std::vector<std::vector<Token>> prompts;
   prompts.push_back(std::move(order.prompt));
   submit(job, std::move(prompts), order.params, std::move(writer), slot);

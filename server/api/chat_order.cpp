@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <optional>
 #include <utility>
 
 namespace weft::server {
@@ -32,34 +33,97 @@ const Json* read_conversation(Fields& fields, std::string_view name) {
   return list;
 }
 
-const Json* find_tools(Fields& fields) {
-  const Json* const tools = fields.array("tools");
-  if (tools == nullptr || tools->empty()) return nullptr;
-  check_count(fields.path_of("tools"), "entries", tools->size(), kMostTools);
-  return tools;
+namespace {
+
+// The name of a function in a choice: {"function": {"name": ...}} or {"name": ...}.
+std::string chosen_name(Fields& choice, std::string_view type) {
+  const std::string name_space = choice.string("namespace");
+  const Json* const nested = choice.object(type);
+  if (nested == nullptr) return RequestTools::function_of(name_space, choice.string("name"));
+  Fields inner = choice.within(*nested, choice.path_of(type));
+  std::string name = inner.string("name");
+  inner.done();
+  return RequestTools::function_of(name_space, name);
 }
 
-void read_tool_choice(Fields& fields, ChatTurn& turn) {
+std::optional<ToolChoice> choice_of(std::string_view word) {
+  if (word.empty() || word == "auto") return ToolChoice::kAuto;
+  if (word == "none") return ToolChoice::kNone;
+  if (word == "required" || word == "any") return ToolChoice::kRequired;
+  return std::nullopt;
+}
+
+void read_allowed_tools(Fields& choice, RequestTools& tools, ChatTurn& turn) {
+  const Json* const nested = choice.object("allowed_tools");
+  Fields allowed = nested == nullptr ? choice : choice.within(*nested, choice.path_of("allowed_tools"));
+  turn.tool_choice = choice_of(allowed.string("mode")).value_or(ToolChoice::kAuto);
+  const Json* const list = allowed.array("tools");
+  std::vector<std::string> names;
+  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    Fields tool = allowed.within((*list)[i], element(allowed.path_of("tools"), i));
+    names.push_back(chosen_name(tool, tool.string("type", "function")));
+  }
+  tools.keep_only(names);
+}
+
+void read_tool_choice(Fields& fields, RequestTools& tools, ChatTurn& turn) {
   const Json* value = fields.find("tool_choice");
   if (value == nullptr) return;
   if (value->is_string()) {
-    constexpr ToolChoice kChoices[] = {ToolChoice::kNone, ToolChoice::kAuto, ToolChoice::kRequired};
-    turn.tool_choice = kChoices[fields.word("tool_choice", 1, {"none", "auto", "required"})];
+    const auto choice = choice_of(value->get_ref<const std::string&>());
+    if (!choice) fields.word("tool_choice", 0, {"none", "auto", "required", "any"});
+    turn.tool_choice = *choice;
     return;
   }
-  Fields choice(*value, fields.path_of("tool_choice"));
-  choice.word("type", 0, {"function"});
-  turn.tool_choice = ToolChoice::kNamed;
-  if (const Json* function = choice.object("function")) {
-    Fields inner(*function, choice.path_of("function"));
-    turn.tool_name = inner.string("name");
-    inner.done();
+  Fields choice = fields.within(*value, fields.path_of("tool_choice"));
+  const std::string type = choice.string("type", "function");
+  if (const auto known = choice_of(type)) {
+    turn.tool_choice = *known;
+    if (choice.has("disable_parallel_tool_use"))
+      turn.parallel_tool_calls = !choice.boolean("disable_parallel_tool_use", false);
+  } else if (type == "allowed_tools") {
+    read_allowed_tools(choice, tools, turn);
+  } else if (type == "function" || type == "custom" || type == "tool") {
+    turn.tool_choice = ToolChoice::kNamed;
+    turn.tool_name = chosen_name(choice, type);
+    if (choice.has("disable_parallel_tool_use"))
+      turn.parallel_tool_calls = !choice.boolean("disable_parallel_tool_use", false);
+    if (turn.tool_name.empty())
+      throw bad_request(choice.path_of("function.name"), "'tool_choice' names no function");
+    choice.done();
   } else {
-    turn.tool_name = choice.string("name");  // As the responses API has it.
+    choice.note(type);
   }
-  choice.done();
-  if (turn.tool_name.empty())
-    throw bad_request(choice.path_of("function.name"), "'tool_choice' names no function");
+}
+
+}  // namespace
+
+RequestTools read_tools(Fields& fields, ChatTurn& turn) {
+  RequestTools tools(fields);
+  read_tool_choice(fields, tools, turn);
+  turn.tools_json = tools.json();
+  if (tools.empty() && (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))
+    throw bad_request("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
+  return tools;
+}
+
+void read_continuation(Fields& fields, ChatTurn& turn) {
+  const Json* const value = fields.find("continue_final_message");
+  // llama.cpp's server takes the name of the member that is continued. The message says it, too: reasoning is
+  // continued where it has no content.
+  const bool continues = value != nullptr && value->is_string()
+                             ? fields.word("continue_final_message", 0, {"content", "reasoning_content"}) < 2
+                             : fields.boolean("continue_final_message", false);
+  turn.add_generation_prompt = fields.boolean("add_generation_prompt", !continues);
+  if (continues && turn.add_generation_prompt)
+    throw bad_request("add_generation_prompt",
+                      "'add_generation_prompt' must be false where 'continue_final_message' is true");
+}
+
+std::string known_effort(std::string effort) {
+  if (effort == "xhigh" || effort == "max") return "high";
+  if (effort == "default" || effort == "auto") return {};
+  return effort;
 }
 
 void read_template_variables(Fields& fields, ChatTurn& turn) {
@@ -137,6 +201,7 @@ ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& 
     for (std::string& warning : *warnings) job.warnings.push_back(std::move(warning));
   PromptWithMedia prompt = with_media(opening.prompt, media, model);
   order.prompt = std::move(prompt.tokens);
+  if (prompt.parts.empty()) keep_end(order.prompt, common.n_kept);
   order.params.parts = std::move(prompt.parts);
   check_length(model, order.prompt.size(), "messages");
   if (common.grammar && !opening.grammar)
@@ -165,11 +230,67 @@ std::vector<AnswerEvent> ReadAnswer::read(const Chunk& chunk, std::string_view c
     const bool was_cut = stop != StopReason::kEnd && stop != StopReason::kStopString;
     for (AnswerEvent& event : reader.finish(was_cut)) events.push_back(std::move(event));
   }
-  for (AnswerEvent& event : events) {
+  count_reasoning(chunk, events);
+  if (reasoning_place != ReasoningPlace::kApart) place_reasoning(events);
+  for (AnswerEvent& event : events)
     if (event.kind == AnswerEvent::Kind::kToolCall && event.id.empty()) event.id = make_id(call_id_prefix);
-    add(event);
-  }
+  tell_inputs(events);
+  for (const AnswerEvent& event : events) add(event);
   return events;
+}
+
+// Tokens without an event, tags, belong to what follows them. Where a chunk has both, bytes divide its
+// tokens.
+void ReadAnswer::count_reasoning(const Chunk& chunk, const std::vector<AnswerEvent>& events) {
+  const int n = static_cast<int>(chunk.tokens.size());
+  n_generated += n;
+  n_undecided_ += n;
+  std::size_t n_all = 0, n_thought = 0;
+  for (const AnswerEvent& event : events) {
+    n_all += event.text.size();
+    if (event.kind == AnswerEvent::Kind::kReasoning) n_thought += event.text.size();
+  }
+  if (n_all == 0) return;
+  const auto share = static_cast<double>(n_thought) / static_cast<double>(n_all);
+  n_reasoning += static_cast<int>(share * n_undecided_ + 0.5);
+  n_undecided_ = 0;
+}
+
+void ReadAnswer::place_reasoning(std::vector<AnswerEvent>& events) {
+  using Kind = AnswerEvent::Kind;
+  std::vector<AnswerEvent> placed;
+  for (AnswerEvent& event : events) {
+    if (event.kind == Kind::kReasoning) {
+      placed.push_back({Kind::kContent, (thinks_ ? "" : "<think>") + event.text});
+      if (reasoning_place == ReasoningPlace::kBoth) placed.push_back(std::move(event));
+      thinks_ = true;
+      continue;
+    }
+    if (std::exchange(thinks_, false)) placed.push_back({Kind::kContent, "</think>"});
+    placed.push_back(std::move(event));
+  }
+  events = std::move(placed);
+}
+
+void ReadAnswer::tell_inputs(std::vector<AnswerEvent>& events) {
+  using Kind = AnswerEvent::Kind;
+  std::vector<AnswerEvent> told;
+  const auto tell_input = [&] {
+    AnswerEvent event{Kind::kToolArguments, RequestTools::input_of(std::exchange(input_, {}))};
+    event.call = std::exchange(custom_call_, -1);
+    told.push_back(std::move(event));
+  };
+  for (AnswerEvent& event : events) {
+    if (event.kind == Kind::kToolCall) custom_call_ = origin_of(event.name).is_custom ? event.call : -1;
+    if (custom_call_ >= 0 && event.kind == Kind::kToolArguments) {
+      input_ += event.text;
+      continue;
+    }
+    if (custom_call_ >= 0 && event.kind == Kind::kToolCallEnd) tell_input();
+    told.push_back(std::move(event));
+  }
+  if (done && custom_call_ >= 0 && !input_.empty()) tell_input();  // It was cut.
+  events = std::move(told);
 }
 
 }  // namespace weft::server

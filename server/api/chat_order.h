@@ -8,6 +8,7 @@
 #include "api/common_fields.h"
 #include "api/job.h"
 #include "api/media.h"
+#include "api/request_tools.h"
 #include "weft/chat.h"
 
 namespace weft::server {
@@ -27,33 +28,63 @@ ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& 
 /// Tokens of the prompt that the turn becomes. Throws as open_chat does.
 std::size_t count_tokens(const ServedModel& model, ChatTurn turn, const Media& media);
 
-/// The bounds of a conversation: messages, parts of all their contents, tools.
-inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536, kMostTools = 2048;
+/// The bounds of a conversation: messages, and parts of all their contents.
+inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536;
 /// The messages of a request, or the items of its input. Throws ApiError for too many of them, or of their
 /// parts.
 const Json* read_conversation(Fields& fields, std::string_view name);
-/// The tools of a request; null where there are none. Throws ApiError for too many.
-const Json* find_tools(Fields& fields);
 
-/// The choice of tools as OpenAI's API writes it: "none", "auto", "required", {"type": "function", ...}.
-void read_tool_choice(Fields& fields, ChatTurn& turn);
+/// Reads the tools, and the choice of one as OpenAI's APIs write it: "none", "auto", "required", a function,
+/// a list of allowed ones. The choice of a tool that the server does not run is ignored with a note.
+RequestTools read_tools(Fields& fields, ChatTurn& turn);
+/// Whether the answer begins anew or continues the last message (add_generation_prompt,
+/// continue_final_message).
+void read_continuation(Fields& fields, ChatTurn& turn);
+/// The efforts that weft knows, from those of all APIs.
+std::string known_effort(std::string effort);
 
 /// "chat_template_kwargs": variables of the template.
 void read_template_variables(Fields& fields, ChatTurn& turn);
 
 using ToolCall = ChatAnswer::Call;
 
+/// Where reasoning is told.
+enum class ReasoningPlace : std::uint8_t {
+  kApart,
+  kContent,  ///< In the content, in <think> tags.
+  kBoth,
+};
+
 /// What one completion has written so far.
 struct ReadAnswer : ChatAnswer {
   AnswerReader reader;
+  ReasoningPlace reasoning_place = ReasoningPlace::kApart;
+  std::shared_ptr<const RequestTools> tools = nullptr;  ///< Of the request; null: none.
   Json logprobs = Json::array();
   std::vector<Token> tokens;
   bool done = false;
   StopReason stop = StopReason::kEnd;
   CompletionStats stats;
+  int n_generated = 0;  ///< Tokens so far ...
+  int n_reasoning = 0;  ///< ... and those of reasoning.
 
-  /// Reads what is new; gives the events with the ids of calls filled in, also at the end of the text.
+  /// Reads what is new; gives the events with the ids of calls filled in, also at the end of the text. The
+  /// arguments of a custom tool's call are its input, told at its end.
   std::vector<AnswerEvent> read(const Chunk& chunk, std::string_view call_id_prefix);
+  RequestTools::Origin origin_of(const std::string& function) const {
+    return tools == nullptr ? RequestTools::Origin{function} : tools->origin_of(function);
+  }
+  bool is_custom(int call) const { return origin_of(calls[static_cast<std::size_t>(call)].name).is_custom; }
+
+ private:
+  void place_reasoning(std::vector<AnswerEvent>& events);
+  void count_reasoning(const Chunk& chunk, const std::vector<AnswerEvent>& events);
+  void tell_inputs(std::vector<AnswerEvent>& events);
+
+  bool thinks_ = false;     ///< A tag is open in the content.
+  int n_undecided_ = 0;     ///< Tokens without an event so far.
+  std::string input_ = {};  ///< The arguments of a custom tool's call so far.
+  int custom_call_ = -1;    ///< The last call where it is one and has not ended.
 };
 
 }  // namespace weft::server

@@ -8,6 +8,7 @@
 
 #include "api/adapters.h"
 #include "api/error.h"
+#include "api/prompts.h"
 #include "weft/error.h"
 
 namespace weft::server {
@@ -33,7 +34,17 @@ void read_one_bias(const std::string& path, Token id, const Json& value, const T
                       bias <= -100.0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(bias));
 }
 
-// {"15043": -1.5}, [[15043, -1.5], ["text", false]] or [{"id": 15043, "bias": -1.5}]
+// Each token of a text gets the bias.
+void read_text_bias(const std::string& path, const std::string& text, const Json& value,
+                    const Tokenizer& tokenizer, std::vector<std::pair<Token, float>>& biases) {
+  const std::vector<Token> ids = tokenizer.encode(text, {.add_special = false});
+  if (ids.empty())
+    throw bad_request(path, fmt::format("'{}': the model's vocabulary has no token for the text {}", path,
+                                        json_text(text.substr(0, 64))));
+  for (const Token id : ids) read_one_bias(path, id, value, tokenizer, biases);
+}
+
+// {"15043": -1.5, "text": -100}, [[15043, -1.5], ["text", false]] or [{"id": 15043, "bias": -1.5}]
 void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pair<Token, float>>& biases) {
   const Json* value = fields.find("logit_bias");
   if (value == nullptr) return;
@@ -44,24 +55,22 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
     for (const auto& [key, bias] : value->items()) {
       Token id = -1;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (error != std::errc{} || end != key.data() + key.size())
-        throw bad_request(path, fmt::format("'{}': the keys must be token ids", path));
-      read_one_bias(path, id, bias, tokenizer, biases);
+      if (error == std::errc{} && end == key.data() + key.size())
+        read_one_bias(path, id, bias, tokenizer, biases);
+      else
+        read_text_bias(path, key, bias, tokenizer, biases);
     }
     return;
   }
   if (!value->is_array())
-    throw bad_request(path, fmt::format("'{}' must be an object from token ids to numbers", path));
+    throw bad_request(path, fmt::format("'{}' must be an object from token ids or texts to numbers", path));
   for (std::size_t i = 0; i < value->size(); ++i) {
     const Json& entry = (*value)[i];
     const std::string at = element(path, i);
     if (!entry.is_array() || entry.size() != 2)
       throw bad_request(at, fmt::format("'{}' must be a pair of a token id, or a text, and a number", at));
     if (entry[0].is_string()) {
-      const std::vector<Token> ids = tokenizer.encode(entry[0].get<std::string>(), {.add_special = false});
-      if (ids.empty())
-        throw bad_request(at, fmt::format("'{}': the model's vocabulary has no token for this text", at));
-      for (const Token id : ids) read_one_bias(at, id, entry[1], tokenizer, biases);
+      read_text_bias(at, entry[0].get_ref<const std::string&>(), entry[1], tokenizer, biases);
     } else if (entry[0].is_number_integer()) {
       const auto id = entry[0].get<std::int64_t>();
       read_one_bias(at, id < 0 || id > tokenizer.n_vocab() ? Token{-1} : static_cast<Token>(id), entry[1],
@@ -80,7 +89,7 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   number("top_p", sampler.top_p, 0.0, 1.0);
   number("min_p", sampler.min_p, 0.0, 1.0);
   sampler.top_k = fields.integer("top_k", sampler.top_k, -1);
-  number("typical_p", sampler.typical_p, 0.0, 1.0);
+  for (const char* name : {"typ_p", "typical_p"}) number(name, sampler.typical_p, 0.0, 1.0);
   number("top_n_sigma", sampler.top_n_sigma, -1.0);
   number("xtc_probability", sampler.xtc_probability, 0.0, 1.0);
   number("xtc_threshold", sampler.xtc_threshold, 0.0, 1.0);
@@ -88,8 +97,11 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   number("dynatemp_exponent", sampler.dynamic_temperature_exponent, 0.0);
   number("frequency_penalty", sampler.frequency_penalty, -100.0, 100.0);
   number("presence_penalty", sampler.presence_penalty, -100.0, 100.0);
-  number("repeat_penalty", sampler.repetition_penalty, 0.0, 100.0);
-  number("repetition_penalty", sampler.repetition_penalty, 0.0, 100.0);
+  for (const char* name : {"repeat_penalty", "repetition_penalty"}) {
+    number(name, sampler.repetition_penalty, 0.0, 100.0);
+    if (fields.has(name) && sampler.repetition_penalty <= 0.0F)
+      throw bad_request(name, fmt::format("'{}' must be more than 0, as it divides; 1 turns it off", name));
+  }
   sampler.penalty_last_n = fields.integer("repeat_last_n", sampler.penalty_last_n, -1);
   sampler.mirostat = fields.integer("mirostat", sampler.mirostat, 0, 2);
   number("mirostat_tau", sampler.mirostat_tau, 0.0);
@@ -148,7 +160,7 @@ std::optional<GrammarWish> read_response_format(Fields& fields, std::vector<std:
   return wish;
 }
 
-GrammarWish choice_wish(std::vector<std::string> words) {
+GrammarWish choice_wish(std::vector<std::string> words, std::string field) {
   std::string key = "choice:";
   for (const std::string& word : words) key += json_text(word);
   return {key,
@@ -157,33 +169,132 @@ GrammarWish choice_wish(std::vector<std::string> words) {
             for (const std::string& word : words) parts.push_back(Grammar::literal(word));
             return Grammar::choice(std::move(parts));
           },
-          "guided_choice"};
+          std::move(field)};
+}
+
+// A schema, or the JSON text of one.
+GrammarWish read_schema(const Fields& fields, std::string_view name, const Json& value,
+                        std::vector<std::string>& warnings) {
+  Json schema = value;
+  if (value.is_string()) {
+    try {
+      schema = parse_json(value.get_ref<const std::string&>());
+    } catch (const ApiError&) {  // Not JSON: no schema either.
+      schema = nullptr;
+    }
+  }
+  if (!schema.is_object() && !schema.is_boolean())
+    throw bad_request(fields.path_of(name), fmt::format("'{}' must be a JSON schema", fields.path_of(name)));
+  return schema_wish(schema, false, fields.path_of(name), warnings);
+}
+
+// Names of one kind of constraint in an object. Empty texts ask for nothing.
+struct GrammarNames {
+  std::vector<std::string_view> schemas = {}, regexes = {}, choices = {}, grammars = {};
+};
+
+void read_wishes(Fields& fields, const GrammarNames& names, std::vector<GrammarWish>& wishes,
+                 std::vector<std::string>& warnings) {
+  for (const std::string_view name : names.grammars)
+    if (std::string text = fields.string(name); !text.empty())
+      wishes.push_back({"gbnf:" + text, [text] { return Grammar::gbnf(text); }, fields.path_of(name)});
+  for (const std::string_view name : names.schemas)
+    if (const Json* schema = fields.find(name); schema != nullptr && *schema != "")
+      wishes.push_back(read_schema(fields, name, *schema, warnings));
+  for (const std::string_view name : names.regexes)
+    if (std::string text = fields.string(name); !text.empty())
+      wishes.push_back({"regex:" + text, [text] { return Grammar::regex(text); }, fields.path_of(name)});
+  for (const std::string_view name : names.choices)
+    if (std::vector<std::string> words = fields.strings(name, 4096); !words.empty())
+      wishes.push_back(choice_wish(std::move(words), fields.path_of(name)));
+}
+
+// Types of response_format beside OpenAI's: "regex" and "grammar", whose text stands in "value", "pattern" or
+// a member of the type's name.
+bool read_text_format(Fields& fields, std::vector<GrammarWish>& wishes, std::vector<std::string>& warnings) {
+  const Json* value = fields.object("response_format");
+  if (value == nullptr) return false;
+  const auto type = value->find("type");
+  if (type == value->end() || (*type != "regex" && *type != "grammar")) return false;
+  Fields format = fields.within(*value, fields.path_of("response_format"));
+  const std::string kind = format.string("type");
+  const std::size_t n_before = wishes.size();
+  const std::vector<std::string_view> names = {kind, "value", "pattern"};
+  read_wishes(format, kind == "regex" ? GrammarNames{.regexes = names} : GrammarNames{.grammars = names},
+              wishes, warnings);
+  if (wishes.size() == n_before)
+    throw bad_request(format.path_of(kind), fmt::format("'{}' is missing", format.path_of(kind)));
+  format.done();
+  return true;
 }
 
 std::optional<GrammarWish> read_grammar(Fields& fields, std::vector<std::string>& warnings) {
   std::vector<GrammarWish> wishes;
-  if (auto wish = read_response_format(fields, warnings)) wishes.push_back(std::move(*wish));
-  for (const std::string_view name : {"grammar", "guided_grammar"})
-    if (std::string text = fields.string(name); !text.empty())
-      wishes.push_back({"gbnf:" + text, [text] { return Grammar::gbnf(text); }, fields.path_of(name)});
-  for (const std::string_view name : {"json_schema", "guided_json"}) {
-    const Json* schema = fields.find(name);
-    if (schema == nullptr) continue;
-    if (!schema->is_object() && !schema->is_boolean())
-      throw bad_request(fields.path_of(name),
-                        fmt::format("'{}' must be a JSON schema", fields.path_of(name)));
-    wishes.push_back(schema_wish(*schema, false, fields.path_of(name), warnings));
+  if (!read_text_format(fields, wishes, warnings))
+    if (auto wish = read_response_format(fields, warnings)) wishes.push_back(std::move(*wish));
+  read_wishes(fields,
+              {.schemas = {"json_schema", "guided_json"},
+               .regexes = {"guided_regex"},
+               .choices = {"guided_choice"},
+               .grammars = {"grammar", "guided_grammar"}},
+              wishes, warnings);
+  if (const Json* outputs = fields.object("structured_outputs")) {
+    Fields inner = fields.within(*outputs, fields.path_of("structured_outputs"));
+    read_wishes(inner,
+                {.schemas = {"json"}, .regexes = {"regex"}, .choices = {"choice"}, .grammars = {"grammar"}},
+                wishes, warnings);
+    if (inner.boolean("json_object", false)) wishes.push_back(object_wish());
+    inner.done();
   }
-  if (std::string text = fields.string("guided_regex"); !text.empty())
-    wishes.push_back(
-        {"regex:" + text, [text] { return Grammar::regex(text); }, fields.path_of("guided_regex")});
-  if (fields.has("guided_choice")) wishes.push_back(choice_wish(fields.strings("guided_choice", 4096)));
   if (wishes.size() > 1)
-    throw bad_request("response_format",
-                      "response_format, grammar, json_schema and guided_* each say what the answer must be; "
-                      "send one of them");
+    throw bad_request(
+        "response_format",
+        "response_format, grammar, json_schema, structured_outputs and guided_* each say what the "
+        "answer must be; send one of them");
   if (wishes.empty()) return std::nullopt;
   return std::move(wishes.front());
+}
+
+// Fields of other servers, with the value that asks for nothing. Some resemble names that are known here.
+void read_others(Fields& fields) {
+  static const std::vector<std::pair<const char*, Json>> kOthers = {
+      {"min_keep", 0},
+      {"n_cache_reuse", 0},
+      {"n_discard", 0},
+      {"return_progress", false},
+      {"spaces_between_special_tokens", true},
+      {"service_tier", "auto"},
+      {"verbosity", "medium"},
+      {"store", false},
+      {"top_a", 0},
+      {"tfs_z", 1},
+      {"tfs", 1},
+      {"mode", nullptr},
+      {"models", nullptr},
+      {"mirostat_mode", 0},
+      {"guided_decoding_backend", nullptr},
+      {"guided_whitespace_pattern", nullptr},
+      {"length_penalty", 1},
+      {"n_cmpl", 1},
+      {"num_predict", -1},
+      {"num_ctx", 0},
+      {"rep_pen", 1},
+      {"smoothing_factor", 0},
+      {"prompt_logprobs", 0},
+  };
+  for (const auto& [name, nothing] : kOthers) fields.without_effect(name, nothing);
+}
+
+void read_stream(Fields& fields, CommonFields& result) {
+  result.stream = fields.boolean("stream", false);
+  const Json* options = fields.object("stream_options");
+  if (options == nullptr) return;
+  if (!result.stream) return fields.note("stream_options");
+  Fields inner = fields.within(*options, fields.path_of("stream_options"));
+  result.include_usage = inner.boolean("include_usage", false);
+  result.continuous_usage = inner.boolean("continuous_usage_stats", false);
+  inner.ignore({"include_obfuscation"});
+  inner.done();
 }
 
 }  // namespace
@@ -208,9 +319,8 @@ GrammarWish object_wish() { return {"object", &Grammar::json_object, "response_f
 
 void read_stops(Fields& fields, std::string_view name, RequestParams& params) {
   if (fields.has(name)) params.stop = fields.strings(name, kMaxStops);
-  for (const std::string& stop : params.stop)
-    if (stop.empty())
-      throw bad_request(fields.path_of(name), fmt::format("'{}' must not hold an empty string", name));
+  // Settings of pages that are left empty.
+  std::erase_if(params.stop, [](const std::string& stop) { return stop.empty(); });
 }
 
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params) {
@@ -232,27 +342,38 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
   const double seconds = fields.number("timeout", most, 0.001, 1e9);
   params.timeout_ms = defaults.timeout_ms > 0.0 || seconds < most ? 1000.0 * std::min(seconds, most) : 0.0;
 
-  result.stream = fields.boolean("stream", false);
-  if (const Json* options = fields.object("stream_options")) {
-    if (!result.stream)
-      throw bad_request(fields.path_of("stream_options"), "'stream_options' goes with 'stream': true only");
-    Fields inner(*options, fields.path_of("stream_options"));
-    result.include_usage = inner.boolean("include_usage", false);
-    inner.ignore({"include_obfuscation", "continuous_usage_stats"});
-    inner.done();
-  }
+  read_stream(fields, result);
   result.timings_per_token = fields.boolean("timings_per_token", false);
   result.return_tokens = fields.boolean("return_tokens", false) || fields.boolean("return_token_ids", false);
   result.grammar = read_grammar(fields, result.warnings);
   if (const Json* adapters = fields.find("lora"))
     params.adapters = read_adapters(*adapters, fields.path_of("lora"), model);
   result.slot = fields.integer("id_slot", -1, -1, kMostSlots - 1);
-  // What the answer does not depend on: prompts are always cached, and the rest is bookkeeping of others.
-  fields.ignore({"user", "metadata", "cache_prompt", "min_keep", "service_tier", "safety_identifier",
-                 "prompt_cache_key", "prompt_cache_retention", "return_progress", "n_cache_reuse",
-                 "verbosity", "skip_special_tokens", "spaces_between_special_tokens"});
-  fields.only("store", false, "the server keeps no answers");
+  params.reuse_prefix = fields.boolean("cache_prompt", true);
+  if (const Json* ids = fields.array("stop_token_ids")) {
+    if (ids->size() > kMaxStops)
+      throw bad_request("stop_token_ids", fmt::format("'stop_token_ids' may have {} ids at most", kMaxStops));
+    params.stop_tokens = read_ids(*ids, fields.path_of("stop_token_ids"), tokenizer);
+  }
+  if (fields.boolean("include_stop_str_in_output", false))
+    params.n_shown_stops = static_cast<int>(params.stop.size());
+  result.n_kept = read_n_kept(fields);
+  // Bookkeeping of clients, and caching, which needs no request.
+  fields.ignore({"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+                 "prompt_cache_options", "client_metadata"});
+  read_others(fields);
   return result;
+}
+
+int read_n_kept(Fields& fields) {
+  const int n = fields.integer("truncate_prompt_tokens", 0, -1);
+  if (n < 0) fields.note("truncate_prompt_tokens");  // The model's length: longer prompts are refused.
+  return n > 0 ? n : -1;
+}
+
+void keep_end(std::vector<Token>& prompt, int n_kept) {
+  if (n_kept < 0 || prompt.size() <= static_cast<std::size_t>(n_kept)) return;
+  prompt.erase(prompt.begin(), prompt.end() - n_kept);
 }
 
 void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,

@@ -34,11 +34,13 @@ struct GrammarWish {
 struct CommonFields {
   RequestParams params = {};
   bool stream = false;
-  bool include_usage = false;  ///< stream_options
+  bool include_usage = false;     ///< stream_options
+  bool continuous_usage = false;  ///< Each chunk has the counts so far.
   bool timings_per_token = false;
   bool return_tokens = false;
   std::optional<GrammarWish> grammar = std::nullopt;
   std::vector<std::string> warnings = {};  ///< Keywords of schemas that are not enforced.
+  int n_kept = -1;                         ///< Tokens of the prompt's end that are read; < 0: all.
   int slot = -1;                           ///< Whose text it becomes, for sessions; -1: none's.
 };
 
@@ -51,8 +53,13 @@ GrammarWish schema_wish(const Json& schema, bool strict, const std::string& fiel
 GrammarWish object_wish();  ///< Any JSON object.
 /// Strings that end an answer. Those that `params` has stay where the field is absent.
 void read_stops(Fields& fields, std::string_view name, RequestParams& params);
-/// The length of an answer, by any of the names.
+/// A field or two of the length of an answer: the last one that is there counts.
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params);
+
+/// CommonFields::n_kept.
+int read_n_kept(Fields& fields);
+/// Drops the beginning of a prompt that is longer than CommonFields::n_kept.
+void keep_end(std::vector<Token>& prompt, int n_kept);
 
 /// Throws ApiError where all logprobs of an answer that is not streamed would be too much to keep.
 void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -31,6 +32,7 @@ struct Style {
   int n = 1;  ///< Completions of each prompt.
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;
   bool logprobs = false;
   bool echo = false;
   bool return_tokens = false;
@@ -45,6 +47,7 @@ struct Logprobs {
     const std::string text = tokenizer.piece(token.id, true);
     Json best = Json::object();
     for (const Logprob& other : token.top) best[printable(tokenizer.piece(other.id, true))] = other.logprob;
+    best.emplace(printable(text), token.logprob);  // The chosen one is always there.
     add_text(text, token.logprob, std::move(best), offset);
   }
   // The first token of a prompt has no probability.
@@ -100,6 +103,7 @@ class CompletionWriter : public AnswerWriter {
     const std::string_view text =
         style_.native ? mine.cut.take(chunk.text, style_.native->limits) : chunk.text;
     mine.n_tokens += static_cast<int>(chunk.tokens.size());
+    n_generated_ += static_cast<int>(chunk.tokens.size());
     Logprobs logprobs;
     if (style_.logprobs) add_logprobs(mine, prompt_of(at), chunk, logprobs);
     std::vector<Token> tokens;
@@ -130,6 +134,7 @@ class CompletionWriter : public AnswerWriter {
                                       {"text", ""},
                                       {"logprobs", nullptr},
                                       {"finish_reason", finish_reason(mine.stop)}}});
+      add_usage(json);
       json["timings"] = timings_json(mine.stats);
       add_native(json, at, "");
       add_event(out, to_text(picked(std::move(json))));
@@ -229,6 +234,7 @@ class CompletionWriter : public AnswerWriter {
     }
     if (!tokens.empty()) entry["token_ids"] = std::move(tokens);
     json["choices"] = Json::array({std::move(entry)});
+    add_usage(json);
     add_event(out, to_text(picked(std::move(json))));
   }
 
@@ -271,29 +277,45 @@ class CompletionWriter : public AnswerWriter {
     return result;
   }
 
+  // Of all completions, so far.
+  void add_usage(Json& json) const {
+    if (!style_.continuous_usage) return;
+    std::size_t n_prompt = 0;
+    for (const Prompt& prompt : prompts_) n_prompt += prompt.tokens.size();
+    json["usage"] = usage_so_far(static_cast<int>(n_prompt), n_generated_);
+  }
+
   const Style style_;
   const std::shared_ptr<ServedModel> model_;
   const std::vector<Prompt> prompts_;
   std::vector<Choice> choices_;
   std::size_t n_ended_ = 0;
+  int n_generated_ = 0;
   Usage usage_;
 };
+
+// A number, or as the chat API has it: true for the chosen token alone.
+int read_n_logprobs(Fields& fields, int fallback, int most) {
+  const Json* const value = fields.find("logprobs");
+  if (value != nullptr && value->is_boolean()) return value->get<bool>() ? std::max(fallback, 0) : fallback;
+  return fields.integer("logprobs", fallback, 0, most);
+}
 
 void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> prompts, Style style) {
   RequestParams& params = common.params;
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
-  // The best of several, of which the client sees all that it asked for: the same number only.
-  fields.only("best_of", params.n, "weft ranks no completions; send 'n'");
-  read_max_tokens(fields, {"n_predict", "max_tokens"}, params);
+  fields.without_effect("best_of", params.n);  // Completions are not ranked.
+  read_max_tokens(fields, {"n_predict", "max_tokens", "max_completion_tokens"}, params);
   params.n_min = fields.integer("min_tokens", params.n_min, 0);
-  const int n_probs = fields.integer("n_probs", -1, 0, job.params->defaults.n_logprobs);
-  const int n_logprobs = fields.integer("logprobs", n_probs, 0, job.params->defaults.n_logprobs);
+  const int n_probs = fields.integer("n_probs", 0, 0, job.params->defaults.n_logprobs);
+  const int n_logprobs = read_n_logprobs(fields, n_probs > 0 ? n_probs : -1, job.params->defaults.n_logprobs);
   if (n_logprobs >= 0) params.n_logprobs = n_logprobs;
   style.echo = fields.boolean("echo", false);
   if (style.echo && n_logprobs >= 0) params.prompt_logprobs = true;
-  fields.ignore({"model"});
+  params.special = !fields.boolean("skip_special_tokens", !params.special);
   fields.done();
   check_logprobs(params, prompts.size(), common.stream, *job.model);
+  for (Prompt& prompt : prompts) keep_end(prompt.tokens, common.n_kept);
   for (const Prompt& prompt : prompts) check_length(*job.model, prompt.tokens.size(), "prompt");
   if (common.grammar) hold_to(params, *job.model, *common.grammar);
   for (std::string& warning : common.warnings) job.warnings.push_back(std::move(warning));
@@ -304,6 +326,7 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
   style.n = params.n;
   style.stream = common.stream;
   style.include_usage = common.include_usage;
+  style.continuous_usage = common.continuous_usage;
   style.logprobs = n_logprobs >= 0;
   style.return_tokens = common.return_tokens;
   std::vector<std::vector<Token>> tokens;
@@ -315,10 +338,12 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
 }  // namespace
 
 void completions(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   Style style;
-  std::vector<Prompt> prompts = read_prompts(fields, "prompt", job.model->tokenizer(), job.params->n_inputs);
+  const bool adds_special = fields.boolean("add_special_tokens", true);
+  std::vector<Prompt> prompts =
+      read_prompts(fields, "prompt", job.model->tokenizer(), job.params->n_inputs, adds_special);
   if (const std::string suffix = fields.string("suffix"); !suffix.empty())
     for (Prompt& prompt : prompts) {
       if (prompt.text.empty() && !prompt.tokens.empty())
@@ -329,7 +354,7 @@ void completions(Job& job) {
 }
 
 void infill(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   const InfillText text = read_infill_text(fields);
   read_max_tokens(fields, {"n_predict", "max_tokens"}, common.params);

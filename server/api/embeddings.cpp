@@ -115,10 +115,14 @@ void embed_by_encoder(Job& job, std::vector<Prompt> prompts, Pooling pooling, Ve
 }  // namespace
 
 void embeddings(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
+  const bool adds_special = fields.boolean("add_special_tokens", true);
   // llama.cpp's name for the input.
   const char* const name = fields.has("content") && !fields.has("input") ? "content" : "input";
-  std::vector<Prompt> prompts = read_prompts(fields, name, job.model->tokenizer(), job.params->n_inputs);
+  std::vector<Prompt> prompts =
+      read_prompts(fields, name, job.model->tokenizer(), job.params->n_inputs, adds_special);
+  const int n_kept = read_n_kept(fields);
+  for (Prompt& prompt : prompts) keep_end(prompt.tokens, n_kept);
   const bool encoder = job.model->embedding != nullptr;
   const ModelInfo& info = job.model->model->info();
   VectorForm form;
@@ -132,7 +136,8 @@ void embeddings(Job& job) {
   if (fields.has("pooling"))
     pooling = kPoolings[encoder ? fields.word("pooling", 0, {"mean", "last", "cls"})
                                 : fields.word("pooling", 0, {"mean", "last"})];
-  fields.ignore({"model", "user"});
+  fields.ignore({"user"});
+  fields.without_effect("embd_normalize", 2);  // Vectors have the length 1.
   fields.done();
   if (encoder) return embed_by_encoder(job, std::move(prompts), pooling, form);
   RequestParams params = job.params->defaults.params;

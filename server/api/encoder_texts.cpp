@@ -16,11 +16,10 @@ std::size_t check_texts(const ServedModel& model, const std::vector<TokenPair>& 
       throw bad_request(std::string(param),
                         fmt::format("text {} (of 0 to {}) is empty", i, texts.size() - 1));
     if (n > most) {
-      ApiError error = bad_request(
-          std::string(param), fmt::format("text {} (of 0 to {}) has {} tokens, the model reads {} at most", i,
-                                          texts.size() - 1, n, most));
-      error.code = "context_length_exceeded";
-      throw error;
+      throw prompt_too_long(std::string(param),
+                            fmt::format("text {} (of 0 to {}) has {} tokens, the model reads {} at most", i,
+                                        texts.size() - 1, n, most),
+                            n, most, most);
     }
     n_tokens += n;
   }

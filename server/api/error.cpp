@@ -73,6 +73,16 @@ ApiError bad_request(std::string param, const std::string& message) {
   return {400, "invalid_request_error", "", std::move(param), message};
 }
 
+ApiError prompt_too_long(std::string param, const std::string& message, std::size_t n_prompt,
+                         std::size_t n_most, std::size_t n_ctx) {
+  ApiError error = bad_request(std::move(param), message);
+  error.code = "context_length_exceeded";
+  error.n_prompt = n_prompt;
+  error.n_most = n_most;
+  error.n_ctx = n_ctx;
+  return error;
+}
+
 ApiError to_api_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -91,14 +101,22 @@ ApiError to_api_error(const std::exception_ptr& error) {
 
 Json error_json(const ApiError& error, ErrorShape shape) {
   // What went wrong inside is for the log.
-  const std::string message = error.code == "internal_error" ? "the server failed at that" : error.what();
-  if (shape == ErrorShape::kAnthropic)
+  std::string message = error.code == "internal_error" ? "the server failed at that" : error.what();
+  if (shape == ErrorShape::kAnthropic) {
+    // Clients look for these words, and for the numbers.
+    if (error.n_prompt > 0)
+      message = fmt::format("prompt is too long: {} tokens > {} maximum", error.n_prompt, error.n_most);
     return {{"type", "error"}, {"error", {{"type", anthropic_type(error.status)}, {"message", message}}}};
-  return {{"error",
-           {{"message", message},
-            {"type", error.type},
-            {"param", text_or_null(error.param)},
-            {"code", text_or_null(error.code)}}}};
+  }
+  Json json = {{"message", message},
+               {"type", error.type},
+               {"param", text_or_null(error.param)},
+               {"code", text_or_null(error.code)}};
+  if (error.n_prompt > 0) {  // As llama.cpp's server has them.
+    json["n_prompt_tokens"] = error.n_prompt;
+    json["n_ctx"] = error.n_ctx;
+  }
+  return {{"error", std::move(json)}};
 }
 
 HttpAnswer error_answer(const ApiError& error, ErrorShape shape) {

@@ -24,10 +24,16 @@ struct ApiError : std::runtime_error {
   std::string code;   ///< "unknown_parameter", ...; empty: null.
   std::string param;  ///< The field, "messages[0].content"; empty: null.
   double retry_after_ms = 0.0;
+  /// Of a prompt that is too long: its tokens, the most that a prompt may have, and the context. 0: none.
+  std::size_t n_prompt = 0, n_most = 0, n_ctx = 0;
 };
 
 /// 400. `param` is the field that is wrong, or empty.
 ApiError bad_request(std::string param, const std::string& message);
+
+/// 400, context_length_exceeded, with the counts.
+ApiError prompt_too_long(std::string param, const std::string& message, std::size_t n_prompt,
+                         std::size_t n_most, std::size_t n_ctx);
 
 /// 503, with when to come back.
 ApiError unavailable(std::string code, const std::string& message, double retry_after_ms = 1000.0);

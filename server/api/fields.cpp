@@ -38,9 +38,14 @@ bool alike(std::string_view a, std::string_view b) {
   return n > 2 && front + back + 2 >= std::max(a.size(), b.size());
 }
 
+bool asks_for_nothing(const Json& value) {
+  return value.is_null() || value == false || (value.empty() && value.is_structured()) || value == "";
+}
+
 }  // namespace
 
-Fields::Fields(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {
+Fields::Fields(const Json& object, std::string path, Ignored* ignored)
+    : object_(&object), path_(std::move(path)), ignored_(ignored) {
   if (!object.is_object()) wrong_type(path_.empty() ? "the body" : path_, "an object", object);
 }
 
@@ -82,7 +87,11 @@ std::int64_t Fields::integer(std::string_view name, std::int64_t fallback, std::
 }
 
 int Fields::integer(std::string_view name, int fallback, int least, int most) {
-  return static_cast<int>(integer(name, std::int64_t{fallback}, std::int64_t{least}, std::int64_t{most}));
+  constexpr auto kLargest = std::numeric_limits<int>::max();
+  // Where there is no bound, the largest number stands for all that are larger.
+  const std::int64_t bound = most == kLargest ? std::numeric_limits<std::int64_t>::max() : most;
+  const std::int64_t value = integer(name, std::int64_t{fallback}, std::int64_t{least}, bound);
+  return static_cast<int>(std::min<std::int64_t>(value, kLargest));
 }
 
 double Fields::number(std::string_view name, double fallback, double least, double most) {
@@ -148,16 +157,17 @@ const Json* Fields::object(std::string_view name) {
 }
 
 void Fields::ignore(std::initializer_list<std::string_view> names) {
-  known_.insert(known_.end(), names.begin(), names.end());
+  others_.insert(others_.end(), names.begin(), names.end());
 }
 
-void Fields::only(std::string_view name, const Json& value, std::string_view why) {
-  const Json* found = find(name);
-  if (found == nullptr || *found == value) return;
-  ApiError error =
-      bad_request(path_of(name), fmt::format("'{}' can only be {}: {}", path_of(name), to_text(value), why));
-  error.code = "unsupported_value";
-  throw error;
+void Fields::without_effect(std::string_view name, const Json& nothing) {
+  others_.emplace_back(name);
+  const auto value = object_->find(name);
+  if (value != object_->end() && *value != nothing && !asks_for_nothing(*value)) note(name);
+}
+
+void Fields::note(std::string_view name) const {
+  if (ignored_ != nullptr) ignored_->add(path_of(name));
 }
 
 void Fields::refuse(std::string_view name, std::string_view why) {
@@ -169,10 +179,17 @@ void Fields::refuse(std::string_view name, std::string_view why) {
 
 void Fields::done() const {
   for (const auto& [name, value] : object_->items()) {
-    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    const auto is_one_of = [&name = name](const std::vector<std::string>& names) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    if (value.is_null() || is_one_of(known_) || is_one_of(others_)) continue;
     const auto similar = std::find_if(known_.begin(), known_.end(), [&name = name](const std::string& known) {
       return alike(known, name);
     });
+    if (similar == known_.end() && ignored_ != nullptr) {
+      if (!asks_for_nothing(value)) note(name);
+      continue;
+    }
     const std::string shown = name.size() > 64 ? name.substr(0, 64) + "..." : name;
     ApiError error = bad_request(
         path_of(shown),

@@ -1,7 +1,7 @@
 #pragma once
-// The fields of a JSON object that a client sent, read by name, type and range. What is wrong throws ApiError
-// 400 that names the field. A field that is null counts as absent. Fields that nobody has asked for when
-// done() is called are refused: a slip of the pen must not go unnoticed.
+// The fields of a JSON object that a client sent, read by name, type and range. A value that is wrong throws
+// ApiError 400 that names the field. A field that is null counts as absent. done() ends the reading: a field
+// that was not asked for is refused if its name resembles one that was, else it is ignored with a note.
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/ignored.h"
 #include "json.h"
 
 namespace weft::server {
@@ -17,8 +18,12 @@ namespace weft::server {
 class Fields {
  public:
   /// `path` is where the object stands in the body, "stream_options", empty for the body itself. The object
-  /// must outlive this.
-  explicit Fields(const Json& object, std::string path = "");
+  /// and `ignored` must outlive this. Without `ignored` fields that are unknown are refused.
+  explicit Fields(const Json& object, std::string path = "", Ignored* ignored = nullptr);
+  /// An object within this one, whose notes go to the same place.
+  Fields within(const Json& object, std::string path) const {
+    return Fields(object, std::move(path), ignored_);
+  }
 
   /// Null where it is absent.
   const Json* find(std::string_view name);
@@ -38,12 +43,15 @@ class Fields {
   const Json* array(std::string_view name);
   const Json* object(std::string_view name);
 
-  /// Fields that are known and change nothing here.
+  /// Fields that are known and ask for nothing that the server does not do anyway.
   void ignore(std::initializer_list<std::string_view> names);
-  /// A field that may have this value only (or be absent), with the reason.
-  void only(std::string_view name, const Json& value, std::string_view why);
+  /// A field that has no effect here. It is noted, unless its value asks for nothing: false, "", an empty
+  /// list or object, or `nothing`.
+  void without_effect(std::string_view name, const Json& nothing = nullptr);
+  /// Notes that something of this object is ignored.
+  void note(std::string_view name) const;
   void refuse(std::string_view name, std::string_view why);
-  /// Nothing else is known. Refuses what was sent besides.
+  /// Nothing else is known.
   void done() const;
 
   std::string path_of(std::string_view name) const;
@@ -51,7 +59,9 @@ class Fields {
  private:
   const Json* object_;
   std::string path_;
-  std::vector<std::string> known_;
+  Ignored* ignored_;
+  std::vector<std::string> known_;   ///< That were asked for.
+  std::vector<std::string> others_;  ///< Known, too, but no name that a mistyped one may mean.
 };
 
 /// "messages[3]" for elements of arrays.

@@ -30,17 +30,23 @@ void check_length(const ServedModel& model, std::size_t n_tokens, std::string_vi
   const auto most = static_cast<std::size_t>(is_source ? model.context.n_source + 1 : model.n_ctx);
   if (n_tokens == 0) throw bad_request(std::string(param), "the prompt is empty");
   if (n_tokens < most) return;
-  ApiError error =
-      is_source ? bad_request(std::string(param),
-                              fmt::format("the prompt has {} tokens, and the model reads {} at most, as the "
-                                          "source of the answer (--source-size of the server)",
-                                          n_tokens, model.context.n_source))
-                : bad_request(std::string(param),
-                              fmt::format("the prompt has {} tokens, but the context of {} tokens must hold "
-                                          "it and at least one token of the answer",
-                                          n_tokens, most));
-  error.code = "context_length_exceeded";
-  throw error;
+  const std::string message =
+      is_source ? fmt::format(
+                      "the prompt has {} tokens, and the model reads {} at most, as the source of the "
+                      "answer (--source-size of the server)",
+                      n_tokens, model.context.n_source)
+                : fmt::format(
+                      "the prompt has {} tokens, but the context of {} tokens must hold it and at "
+                      "least one token of the answer",
+                      n_tokens, most);
+  throw prompt_too_long(std::string(param), message, n_tokens, most - 1,
+                        is_source ? static_cast<std::size_t>(model.context.n_source) : most);
+}
+
+Fields Job::fields() {
+  Fields fields(body, "", &ignored);
+  fields.find("model");  // Was read to find the model.
+  return fields;
 }
 
 HttpHeaders Job::headers() const {
@@ -53,6 +59,8 @@ HttpHeaders Job::headers() const {
   for (char& c : all)
     if (c < 0x20 || c > 0x7E) c = '?';
   if (!all.empty()) headers.emplace_back("X-Weft-Warnings", std::move(all));
+  if (std::string names = ignored.header(); !names.empty())
+    headers.emplace_back("X-Weft-Ignored", std::move(names));
   return headers;
 }
 

@@ -28,6 +28,7 @@ struct Job {
   std::string client;  ///< Whose request it is, for limits: of the key, else of the address.
   std::string id;      ///< Told to the client as X-Request-Id.
   Json body;
+  Ignored ignored = {};
   std::string model_name = {};  ///< That the client asks for: a model's, or that of an adapter of it.
   std::shared_ptr<ServedModel> model;
   const ApiParams* params = nullptr;
@@ -40,6 +41,8 @@ struct Job {
 
   /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
   void check_wanted() const;
+  /// The fields of the body, which note in `ignored` what the server does not do.
+  Fields fields();
   HttpHeaders headers() const;
   void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }
 };

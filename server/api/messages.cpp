@@ -14,7 +14,7 @@ std::string take_picture(Fields& block, MediaTaker& media) {
   const std::string path = block.path_of("source");
   const Json* const value = block.object("source");
   if (value == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
-  Fields source(*value, path);
+  Fields source = block.within(*value, path);
   source.ignore({"media_type"});
   const bool is_url = source.word("type", 2, {"base64", "url"}) == 1;
   std::string mark = is_url ? media.take_url(source.string("url"), source.path_of("url"))
@@ -23,25 +23,108 @@ std::string take_picture(Fields& block, MediaTaker& media) {
   return mark;
 }
 
-// A string, or blocks of text and pictures: the text.
-std::string text_of(const Json& content, const std::string& path, MediaTaker& media) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array())
-    throw bad_request(path, fmt::format("'{}' must be a string or an array of blocks", path));
-  std::string text;
-  bool was_text = false;  // Texts are lines of their own.
-  for (std::size_t i = 0; i < content.size(); ++i) {
-    Fields block(content[i], element(path, i));
-    if (block.word("type", 0, {"text", "image"}) == 1) {
-      text += take_picture(block, media);
-      was_text = false;
-      continue;
-    }
-    if (was_text) text += '\n';
-    text += block.string("text");
-    was_text = true;
+// Texts are lines of their own, pictures stand within them.
+class TextBlocks {
+ public:
+  explicit TextBlocks(MediaTaker& media) : media_(&media) {}
+
+  void add_text(std::string_view text) {
+    if (was_text_) text_ += '\n';
+    text_ += text;
+    has_any_ = was_text_ = true;
   }
-  return text;
+  void add_picture(Fields& block) {
+    text_ += take_picture(block, *media_);
+    has_any_ = true;
+    was_text_ = false;
+  }
+  /// False for a block of another type.
+  bool read(const std::string& type, Fields& block) {
+    if (type == "text") {
+      if (!block.has("text"))
+        throw bad_request(block.path_of("text"), fmt::format("'{}' is missing", block.path_of("text")));
+      add_text(block.string("text"));
+    } else if (type == "image") {
+      add_picture(block);
+    } else if (type == "document") {
+      add_text(document(block));
+    } else if (type == "search_result" || type == "web_search_result") {
+      add_text(with_title(block, block.string("source") + block.string("url"), nested(block, "content")));
+    } else if (type == "web_search_tool_result") {
+      add_text(nested(block, "content"));
+    } else if (type == "tool_reference") {
+      add_text(block.string("tool_name"));
+    } else {
+      return false;
+    }
+    return true;
+  }
+  /// A string, or an array of blocks. What is no text is left out with a note.
+  void read_all(const Json& content, const std::string& path, const Fields& parent) {
+    if (content.is_string()) return add_text(content.get_ref<const std::string&>());
+    if (!content.is_array())
+      throw bad_request(path, fmt::format("'{}' must be a string or an array of blocks", path));
+    for (std::size_t i = 0; i < content.size(); ++i) {
+      Fields block = parent.within(content[i], element(path, i));
+      const std::string type = block.string("type");
+      if (!read(type, block)) block.note(type);
+    }
+  }
+  const std::string& text() const { return text_; }
+  bool has_any() const { return has_any_; }
+
+ private:
+  std::string nested(Fields& block, std::string_view name) const {
+    TextBlocks inner(*media_);
+    if (const Json* content = block.find(name); content != nullptr && !content->is_object())
+      inner.read_all(*content, block.path_of(name), block);
+    return inner.text();
+  }
+  static std::string with_title(Fields& block, const std::string& source, const std::string& text) {
+    std::string all = block.string("title");
+    for (const std::string& part : {source, block.string("context"), text})
+      if (!part.empty()) all += (all.empty() ? "" : "\n") + part;
+    return all;
+  }
+  std::string document(Fields& block) const {
+    const Json* const value = block.object("source");
+    if (value == nullptr)
+      throw bad_request(block.path_of("source"), fmt::format("'{}' is missing", block.path_of("source")));
+    Fields source = block.within(*value, block.path_of("source"));
+    const std::string kind = source.string("type");
+    if (kind != "text" && kind != "content")
+      throw bad_request(source.path_of("type"),
+                        fmt::format("'{}' is '{}': the server reads documents of text only; send the "
+                                    "document's text",
+                                    source.path_of("type"), kind.substr(0, 64)));
+    return with_title(block, "", kind == "text" ? source.string("data") : nested(source, "content"));
+  }
+
+  MediaTaker* media_;
+  std::string text_;
+  bool has_any_ = false;
+  bool was_text_ = false;
+};
+
+std::string text_of(const Json& content, const std::string& path, const Fields& parent, MediaTaker& media) {
+  TextBlocks blocks(media);
+  blocks.read_all(content, path, parent);
+  return blocks.text();
+}
+
+// Claude Code begins its system prompt with a line of bookkeeping that differs with each request. Without it
+// the prompts have a common prefix.
+std::string system_text(const Json& system, const Fields& fields, MediaTaker& media) {
+  constexpr std::string_view kBookkeeping = "x-anthropic-billing-header:";
+  if (!system.is_array()) return text_of(system, "system", fields, media);
+  Json blocks = Json::array();
+  for (const Json& block : system) {
+    const auto text = block.is_object() ? block.find("text") : block.end();
+    const bool is_bookkeeping = text != block.end() && text->is_string() &&
+                                text->get_ref<const std::string&>().starts_with(kBookkeeping);
+    if (!is_bookkeeping) blocks.push_back(block);
+  }
+  return text_of(blocks, "system", fields, media);
 }
 
 bool is_tool_result(const Json& block) {
@@ -53,138 +136,83 @@ class MessageReader {
  public:
   MessageReader(Json& out, MediaTaker& media) : out_(&out), media_(&media) {}
 
-  void read(const Json& message, const std::string& path) {
-    Fields fields(message, path);
-    const std::size_t role = fields.word("role", 2, {"user", "assistant", "system"});
-    const Json* content = fields.find("content");
-    if (content == nullptr)
-      throw bad_request(fields.path_of("content"), fmt::format("'{}.content' is missing", path));
-    fields.done();
-    text_.clear();
+  void read(Fields message) {
+    const std::size_t role = message.word("role", 2, {"user", "assistant", "system"});
+    const Json* content = message.find("content");
+    const std::string path = message.path_of("content");
+    if (content == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
+    message.done();
+    TextBlocks blocks(*media_);
     thinking_.clear();
     calls_ = Json::array();
-    has_text_ = content->is_string();
-    was_text_ = false;
-    if (content->is_string()) {
-      text_ = content->get<std::string>();
-    } else if (content->is_array()) {
+    if (content->is_array()) {
       // Tool results first, as they stand in the conversation: pictures are taken in that order.
       for (const bool results : {true, false})
         for (std::size_t i = 0; i < content->size(); ++i)
           if (is_tool_result((*content)[i]) == results)
-            read_block((*content)[i], element(fields.path_of("content"), i), role == 1);
+            read_block(message.within((*content)[i], element(path, i)), blocks);
     } else {
-      throw bad_request(fields.path_of("content"),
-                        fmt::format("'{}.content' must be a string or an array", path));
+      blocks.read_all(*content, path, message);
     }
     constexpr const char* kRoles[] = {"user", "assistant", "system"};
-    if (role != 1 && !has_text_) return;  // Tool results only.
-    Json mine = {{"role", kRoles[role]}, {"content", text_}};
+    if (role != 1 && !blocks.has_any()) return;  // Tool results only.
+    Json mine = {{"role", kRoles[role]}, {"content", blocks.text()}};
     if (!thinking_.empty()) mine["reasoning_content"] = thinking_;
     if (!calls_.empty()) mine["tool_calls"] = std::move(calls_);
     out_->push_back(std::move(mine));
   }
 
  private:
-  void read_block(const Json& json, const std::string& path, bool from_assistant) {
-    Fields block(json, path);
-    block.ignore({"cache_control", "citations"});
+  void read_block(Fields block, TextBlocks& blocks) {
     const std::string type = block.string("type");
-    if (type == "text") {
-      if (was_text_) text_ += '\n';
-      text_ += block.string("text");
-      has_text_ = was_text_ = true;
-    } else if (type == "image" && !from_assistant) {
-      text_ += take_picture(block, *media_);
-      has_text_ = true;
-      was_text_ = false;
-    } else if (type == "thinking" && from_assistant) {
+    if (blocks.read(type, block)) return;
+    if (type == "thinking") {
       thinking_ += block.string("thinking");
-      block.ignore({"signature"});
-    } else if (type == "redacted_thinking" && from_assistant) {
-      block.ignore({"data"});
-    } else if (type == "tool_use" && from_assistant) {
-      const Json* input = block.object("input");
+    } else if (type == "tool_use") {
+      const Json* input = block.find("input");
       calls_.push_back(
           {{"id", block.string("id")},
            {"type", "function"},
            {"function",
-            {{"name", block.string("name")}, {"arguments", input == nullptr ? "{}" : to_text(*input)}}}});
-      block.ignore({"caller"});
-    } else if (type == "tool_result" && !from_assistant) {
+            {{"name", block.string("name")}, {"arguments", input == nullptr ? Json() : *input}}}});
+    } else if (type == "tool_result") {
       const Json* content = block.find("content");
       std::string text =
-          content == nullptr ? std::string() : text_of(*content, block.path_of("content"), *media_);
+          content == nullptr ? std::string() : text_of(*content, block.path_of("content"), block, *media_);
       if (block.boolean("is_error", false)) text = "Error: " + text;
       out_->push_back(
           {{"role", "tool"}, {"tool_call_id", block.string("tool_use_id")}, {"content", std::move(text)}});
-    } else {
-      throw bad_request(
-          block.path_of("type"),
-          fmt::format("'{}': blocks of type '{}' are not supported; weft reads text, pictures and tools",
-                      path, type.substr(0, 64)));
+    } else if (type != "redacted_thinking") {
+      block.note(type);
     }
-    block.done();
   }
 
   Json* out_;
   MediaTaker* media_;
-  std::string text_;
   std::string thinking_;
   Json calls_;
-  bool has_text_ = false;
-  bool was_text_ = false;  // The block before: texts are lines of their own.
 };
-
-std::string read_tools(const Json& tools) {
-  Json list = Json::array();
-  for (std::size_t i = 0; i < tools.size(); ++i) {
-    Fields tool(tools[i], element("tools", i));
-    tool.word("type", 0, {"custom"});
-    Json function = {{"name", tool.string("name")}, {"description", tool.string("description")}};
-    const Json* schema = tool.object("input_schema");
-    function["parameters"] = schema == nullptr ? Json{{"type", "object"}} : *schema;
-    function["strict"] = tool.boolean("strict", false);
-    tool.ignore(
-        {"cache_control", "eager_input_streaming", "allowed_callers", "defer_loading", "input_examples"});
-    tool.done();
-    list.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  return to_text(list);
-}
-
-void read_choice(Fields& fields, ChatTurn& turn) {
-  const Json* value = fields.object("tool_choice");
-  if (value == nullptr) return;
-  Fields choice(*value, "tool_choice");
-  constexpr ToolChoice kChoices[] = {ToolChoice::kAuto, ToolChoice::kRequired, ToolChoice::kNamed,
-                                     ToolChoice::kNone};
-  turn.tool_choice = kChoices[choice.word("type", 0, {"auto", "any", "tool", "none"})];
-  turn.tool_name = choice.string("name");
-  if (choice.has("disable_parallel_tool_use"))
-    turn.parallel_tool_calls = !choice.boolean("disable_parallel_tool_use", false);
-  choice.done();
-}
 
 ChatTurn read_turn(Fields& fields, MediaTaker& media) {
   ChatTurn turn;
   Json list = Json::array();
   if (const Json* system = fields.find("system"))
-    list.push_back({{"role", "system"}, {"content", text_of(*system, "system", media)}});
+    list.push_back({{"role", "system"}, {"content", system_text(*system, fields, media)}});
   const Json* given = read_conversation(fields, "messages");
   if (given == nullptr || !given->is_array() || given->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
   MessageReader reader(list, media);
-  for (std::size_t i = 0; i < given->size(); ++i) reader.read((*given)[i], element("messages", i));
+  for (std::size_t i = 0; i < given->size(); ++i)
+    reader.read(fields.within((*given)[i], element("messages", i)));
   // An answer that is begun is continued.
   turn.add_generation_prompt = list.empty() || list.back()["role"] != "assistant";
   turn.messages_json = to_text(list);
-  if (const Json* tools = find_tools(fields)) turn.tools_json = read_tools(*tools);
-  read_choice(fields, turn);
+  read_tools(fields, turn);
   if (const Json* thinking = fields.object("thinking")) {
-    Fields inner(*thinking, "thinking");
+    Fields inner = fields.within(*thinking, "thinking");
     if (inner.word("type", 0, {"enabled", "disabled", "adaptive"}) == 1) turn.reasoning_effort = "none";
-    inner.ignore({"budget_tokens", "display"});
+    inner.without_effect("budget_tokens");
+    inner.ignore({"display"});
     inner.done();
   }
   read_template_variables(fields, turn);
@@ -196,7 +224,7 @@ void read_output_config(Fields& fields, CommonFields& common, ChatTurn& turn) {
   const auto read_format = [&](Fields& holder, std::string_view name) {
     const Json* value = holder.object(name);
     if (value == nullptr) return;
-    Fields format(*value, holder.path_of(name));
+    Fields format = holder.within(*value, holder.path_of(name));
     format.word("type", 0, {"json_schema"});
     const Json* schema = format.object("schema");
     if (schema == nullptr) throw bad_request(format.path_of("schema"), "the schema is missing");
@@ -206,10 +234,9 @@ void read_output_config(Fields& fields, CommonFields& common, ChatTurn& turn) {
   };
   read_format(fields, "output_format");
   if (const Json* config = fields.object("output_config")) {
-    Fields inner(*config, "output_config");
-    constexpr const char* kEfforts[] = {"low", "medium", "high", "high", "high"};
-    if (inner.has("effort") && turn.reasoning_effort.empty())
-      turn.reasoning_effort = kEfforts[inner.word("effort", 1, {"low", "medium", "high", "xhigh", "max"})];
+    Fields inner = fields.within(*config, "output_config");
+    const std::string effort = known_effort(inner.string("effort"));
+    if (turn.reasoning_effort.empty()) turn.reasoning_effort = effort;
     read_format(inner, "format");
     inner.done();
   }
@@ -326,12 +353,13 @@ class MessageWriter : public AnswerWriter {
     }
   }
 
-  Json input_of(const ToolCall& call) const {
+  // An object in any case: of a call that was cut there is the text.
+  static Json input_of(const ToolCall& call) {
     try {
-      return parse_json(call.arguments);
-    } catch (const ApiError&) {  // Cut off by the length: what there is, as text.
-      return {{"_partial", call.arguments}};
+      if (Json input = parse_json(call.arguments); input.is_object()) return input;
+    } catch (const ApiError&) {  // It was cut.
     }
+    return {{"_partial", call.arguments}};
   }
 
   std::string_view stop_reason() const {
@@ -373,7 +401,7 @@ class MessageWriter : public AnswerWriter {
 }  // namespace
 
 void messages(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
   MediaTaker media(job);
@@ -382,10 +410,10 @@ void messages(Job& job) {
   if (!fields.has("max_tokens")) throw bad_request("max_tokens", "'max_tokens' is missing");
   read_max_tokens(fields, {"max_tokens"}, params);
   read_stops(fields, "stop_sequences", params);
-  fields.ignore({"model", "betas", "inference_geo", "context_management", "speed", "cache_control"});
-  fields.refuse("container", "the server runs no code");
-  if (const Json* servers = fields.array("mcp_servers"); servers != nullptr && !servers->empty())
-    fields.refuse("mcp_servers", "the server has no way out");
+  // Prompts are cached anyway.
+  fields.ignore({"betas", "inference_geo", "cache_control"});
+  for (const char* name : {"context_management", "speed", "container", "mcp_servers"})
+    fields.without_effect(name);
   fields.done();
 
   const bool stream = common.stream;
@@ -399,9 +427,16 @@ void messages(Job& job) {
 }
 
 void count_message_tokens(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   MediaTaker taker(job);
+  CommonFields common;
   ChatTurn turn = read_turn(fields, taker);
+  read_output_config(fields, common, turn);
+  // Fields of the answer, which is not generated here.
+  fields.ignore({"max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata",
+                 "betas", "service_tier", "context_management", "cache_control", "mcp_servers", "speed",
+                 "container", "inference_geo"});
+  fields.done();
   job.send({{"input_tokens", count_tokens(*job.model, std::move(turn), taker.finish())}});
 }
 

@@ -84,7 +84,8 @@ HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules) {
   const std::string_view origin = request.header("Origin");
   if (!rules.all && (origin.empty() || !is_trusted_origin(request, rules))) return headers;
   headers.emplace_back("Access-Control-Allow-Origin", rules.all ? "*" : std::string(origin));
-  headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms");
+  headers.emplace_back("Access-Control-Expose-Headers",
+                       "X-Request-Id, X-Weft-Ignored, X-Weft-Warnings, Retry-After, Retry-After-Ms");
   return headers;
 }
 

@@ -38,7 +38,7 @@ std::vector<std::string> read_documents(Fields& fields, const char* name, std::s
 }  // namespace
 
 void rerank(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   const std::string query = fields.string("query");
   if (query.empty())
     throw bad_request("query", std::string("'query' is ") + (fields.has("query") ? "empty" : "missing") +
@@ -57,7 +57,7 @@ void rerank(Job& job) {
     // Documents that are too long are cut anyway.
     fields.ignore({"truncate", "truncation_direction"});
   }
-  fields.ignore({"model", "user"});
+  fields.ignore({"user"});
   fields.done();
   if (job.model->embedding == nullptr || job.model->embedding->n_scores() != 1)
     throw bad_request("model", "the model '" + job.model->spec.name +

@@ -2,48 +2,73 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "api/chat_order.h"
+#include "base/base64.h"
 
 namespace weft::server {
 namespace {
 
-// Parts of text, and of pictures and sounds, which `media` takes; other kinds are refused.
-std::string text_of(const Json& content, const std::string& path, MediaTaker& media) {
+// The text of a content. Pictures and sounds go to `media`; parts of other kinds are left out with a note.
+std::string text_of(const Json& content, const std::string& path, const Fields& parent, MediaTaker& media) {
+  if (content.is_null()) return {};
   if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) throw bad_request(path, fmt::format("'{}' must be a string or an array", path));
+  if (!content.is_array()) return to_text(content);  // What a tool gave.
   std::string text;
   for (std::size_t i = 0; i < content.size(); ++i) {
-    Fields part(content[i], element(path, i));
-    constexpr std::size_t kImage = 6, kSound = 7;
-    const std::size_t type = part.word("type", 0,
-                                       {"input_text", "output_text", "text", "refusal", "reasoning_text",
-                                        "summary_text", "input_image", "input_audio"});
-    if (type == kSound) {
+    Fields part = parent.within(content[i], element(path, i));
+    const std::string type = part.string("type", "text");
+    if (type == "input_audio") {
       text += media.take_sound(content[i], element(path, i));
-      continue;
-    }
-    if (type == kImage) {
+    } else if (type == "input_image") {
       part.refuse("file_id", "the server keeps no files; send the picture as 'image_url'");
       text += media.take_url(part.string("image_url"), part.path_of("image_url"));
-      continue;
+    } else if (type == "input_file") {
+      throw bad_request(part.path_of("type"),
+                        fmt::format("'{}' is a file; send its text as 'input_text'", element(path, i)));
+    } else if (part.has("text") || part.has("refusal")) {
+      text += part.string("text") + part.string("refusal");
+    } else if (type.ends_with("text")) {
+      throw bad_request(part.path_of("text"), fmt::format("'{}' is missing", part.path_of("text")));
+    } else {
+      part.note(type);
     }
-    text += part.string("text") + part.string("refusal");
   }
   return text;
+}
+
+/// Of reasoning that the server gives as "encrypted" content, for clients that send nothing else of it back.
+constexpr std::string_view kSealed = "weft:";
+
+std::string seal(const std::string& reasoning) {
+  return std::string(kSealed) + base::to_base64(std::as_bytes(std::span(reasoning)));
+}
+
+/// The reasoning of a sealed text, or nothing for that of other servers.
+std::string unseal(std::string_view text) {
+  if (!text.starts_with(kSealed)) return {};
+  const auto bytes = base::from_base64(text.substr(kSealed.size()));
+  if (!bytes) return {};
+  std::string reasoning(bytes->size(), '\0');
+  std::transform(bytes->begin(), bytes->end(), reasoning.begin(),
+                 [](std::byte b) { return static_cast<char>(b); });
+  return reasoning;
 }
 
 // Items of a conversation, as messages of the chat API.
 class ItemReader {
  public:
-  explicit ItemReader(MediaTaker& media) : media_(media) {}
+  ItemReader(Fields& fields, MediaTaker& media) : fields_(fields), media_(media) {}
 
   Json read(const Json& input) {
     if (input.is_string()) return Json::array({{{"role", "user"}, {"content", input}}});
     if (!input.is_array() || input.empty())
       throw bad_request("input", "'input' must be a string or an array with at least one item");
-    for (std::size_t i = 0; i < input.size(); ++i) read_item(input[i], element("input", i));
+    for (std::size_t i = 0; i < input.size(); ++i) read_item(fields_.within(input[i], element("input", i)));
+    if (messages_.empty()) throw bad_request("input", "'input' has no item that the server reads");
     return std::move(messages_);
   }
 
@@ -55,77 +80,97 @@ class ItemReader {
     return messages_.back();
   }
 
-  void read_item(const Json& json, const std::string& path) {
-    Fields item(json, path);
-    item.ignore({"id", "status", "encrypted_content", "phase"});
-    const std::string type = item.string("type", "message");
-    if (type == "message") {
-      constexpr const char* kRoles[] = {"user", "assistant", "system", "developer"};
-      const std::string role = kRoles[item.word("role", 0, {"user", "assistant", "system", "developer"})];
-      const Json* content = item.find("content");
-      if (content == nullptr)
-        throw bad_request(item.path_of("content"), fmt::format("'{}.content' is missing", path));
-      const std::string text = text_of(*content, item.path_of("content"), media_);
-      if (role == "assistant") {
-        Json& mine = assistant();
-        mine["content"].get_ref<std::string&>() += text;
-      } else {
-        messages_.push_back({{"role", role}, {"content", text}});
-      }
-    } else if (type == "function_call") {
-      Json& mine = assistant();
-      mine["tool_calls"].push_back(
-          {{"id", item.string("call_id")},
-           {"type", "function"},
-           {"function", {{"name", item.string("name")}, {"arguments", item.string("arguments", "{}")}}}});
-    } else if (type == "function_call_output") {
-      const Json* output = item.find("output");
-      messages_.push_back(
-          {{"role", "tool"},
-           {"tool_call_id", item.string("call_id")},
-           {"content", output == nullptr ? "" : text_of(*output, item.path_of("output"), media_)}});
-    } else if (type == "reasoning") {
-      const Json* content = item.array("content");
-      const std::string text = content == nullptr ? "" : text_of(*content, item.path_of("content"), media_);
-      item.ignore({"summary"});
-      if (!text.empty())
-        messages_.push_back({{"role", "assistant"}, {"content", ""}, {"reasoning_content", text}});
-    } else {
-      throw bad_request(item.path_of("type"),
-                        fmt::format("'{}': items of type '{}' are not supported", path, type.substr(0, 64)));
-    }
-    item.done();
+  std::string text(Fields& item, std::string_view name) {
+    const Json* const content = item.find(name);
+    return content == nullptr ? std::string() : text_of(*content, item.path_of(name), item, media_);
   }
 
+  // Items have many members that say nothing to the model: no notes of those.
+  void read_item(Fields item) {
+    const std::string type = item.string("type", "message");
+    if (type == "message") return read_message(item);
+    if (type == "reasoning") return read_reasoning(item);
+    if (type == "item_reference") return read_reference(item);
+    if (type == "mcp_call") {
+      read_call(item, type);
+      return add_result(item.string("id"), text(item, item.has("error") ? "error" : "output"));
+    }
+    if (type.ends_with("_output") && item.has("call_id") && item.has("output"))
+      return add_result(item.string("call_id"), text(item, "output"));
+    if (type.ends_with("_call") && item.has("call_id")) return read_call(item, type);
+    item.note(type);
+  }
+
+  void read_message(Fields& item) {
+    const std::string role = item.string("role");
+    if (role.empty())
+      throw bad_request(item.path_of("role"), fmt::format("'{}' is missing", item.path_of("role")));
+    if (!item.has("content"))
+      throw bad_request(item.path_of("content"), fmt::format("'{}' is missing", item.path_of("content")));
+    const std::string content = text(item, "content");
+    if (role == "assistant")
+      assistant()["content"].get_ref<std::string&>() += content;
+    else
+      messages_.push_back({{"role", role}, {"content", content}});
+  }
+
+  void read_reasoning(Fields& item) {
+    std::string thoughts = text(item, "content");
+    if (thoughts.empty()) thoughts = unseal(item.string("encrypted_content"));
+    if (thoughts.empty()) thoughts = text(item, "summary");
+    if (!thoughts.empty())
+      messages_.push_back({{"role", "assistant"}, {"content", ""}, {"reasoning_content", thoughts}});
+    else if (item.has("encrypted_content"))
+      item.note("encrypted_content");  // Of another server.
+  }
+
+  // Reasoning may be missed; of other items the conversation would have gaps.
+  static void read_reference(Fields& item) {
+    const std::string id = item.string("id");
+    if (!id.starts_with("rs_"))
+      throw bad_request(item.path_of("id"),
+                        fmt::format("the server keeps no items: send '{}' itself (clients "
+                                    "do so with \"store\": false)",
+                                    id.substr(0, 64)));
+    item.note("item_reference");
+  }
+
+  // A call of a function, of a custom tool, or of a tool that is known by its type: "local_shell_call".
+  void read_call(Fields& item, const std::string& type) {
+    const std::string own = type.substr(0, type.size() - std::string_view("_call").size());
+    const std::string name = RequestTools::function_of(item.string("namespace"), item.string("name", own));
+    Json arguments = Json::object();
+    if (const Json* given = item.find("arguments")) {
+      arguments = *given;
+    } else if (item.has("input")) {
+      arguments = {{"input", item.string("input")}};
+    } else {
+      for (const char* key : {"action", "operation"})
+        if (const Json* what = item.object(key)) arguments = *what;
+    }
+    assistant()["tool_calls"].push_back({{"id", item.string("call_id", item.string("id"))},
+                                         {"type", "function"},
+                                         {"function", {{"name", name}, {"arguments", arguments}}}});
+  }
+
+  void add_result(const std::string& call_id, std::string content) {
+    messages_.push_back({{"role", "tool"}, {"tool_call_id", call_id}, {"content", std::move(content)}});
+  }
+
+  Fields& fields_;
   MediaTaker& media_;
   Json messages_ = Json::array();
 };
 
-std::string read_tools(const Json& tools) {
-  Json list = Json::array();
-  for (std::size_t i = 0; i < tools.size(); ++i) {
-    Fields tool(tools[i], element("tools", i));
-    tool.word("type", 0, {"function"});
-    Json function = {{"name", tool.string("name")},
-                     {"description", tool.string("description")},
-                     {"strict", tool.boolean("strict", false)}};
-    if (const Json* parameters = tool.object("parameters")) function["parameters"] = *parameters;
-    tool.ignore({"defer_loading"});
-    tool.done();
-    list.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  return to_text(list);
-}
-
 std::optional<GrammarWish> read_format(Fields& fields, std::vector<std::string>& warnings) {
   const Json* text = fields.object("text");
   if (text == nullptr) return std::nullopt;
-  Fields inner(*text, "text");
-  inner.ignore({"verbosity"});
+  Fields inner = fields.within(*text, "text");
+  inner.without_effect("verbosity", "medium");
   const Json* value = inner.object("format");
   inner.done();
   if (value == nullptr) return std::nullopt;
-  Fields format(*value, "text.format");
+  Fields format = inner.within(*value, "text.format");
   const std::size_t type = format.word("type", 0, {"text", "json_object", "json_schema"});
   const bool strict = format.boolean("strict", false);
   format.ignore({"name", "description"});
@@ -139,13 +184,15 @@ std::optional<GrammarWish> read_format(Fields& fields, std::vector<std::string>&
 
 class ResponseWriter : public AnswerWriter {
  public:
-  ResponseWriter(Json frame, std::shared_ptr<ServedModel> model, bool stream, bool logprobs,
-                 AnswerReader reader)
-      : frame_(std::move(frame)), model_(std::move(model)), stream_(stream), logprobs_(logprobs) {
-    answer_.reader = std::move(reader);
-  }
+  struct Style {
+    bool stream = false;
+    bool logprobs = false;
+    bool seals_reasoning = false;  ///< Reasoning is given as "encrypted" content, too.
+  };
+  ResponseWriter(Json frame, std::shared_ptr<ServedModel> model, Style style, ReadAnswer answer)
+      : frame_(std::move(frame)), model_(std::move(model)), style_(style), answer_(std::move(answer)) {}
 
-  bool streams() const override { return stream_; }
+  bool streams() const override { return style_.stream; }
 
   void begin(std::string& out) override {
     tell(out, "response.created", {{"response", frame_}});
@@ -153,7 +200,7 @@ class ResponseWriter : public AnswerWriter {
   }
 
   void add(int /*choice*/, const Chunk& chunk, std::string& out) override {
-    if (logprobs_)
+    if (style_.logprobs)
       for (const OutputToken& token : chunk.tokens)
         if (!model_->tokenizer().is_end(token.id))
           pending_logprobs_.push_back(logprob_json(token, model_->tokenizer()));
@@ -173,9 +220,9 @@ class ResponseWriter : public AnswerWriter {
     frame_["usage"] = {{"input_tokens", stats.n_prompt},
                        {"input_tokens_details", {{"cached_tokens", stats.n_cached}}},
                        {"output_tokens", stats.n_generated},
-                       {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                       {"output_tokens_details", {{"reasoning_tokens", answer_.n_reasoning}}},
                        {"total_tokens", stats.n_prompt + stats.n_generated}};
-    if (stream_) {
+    if (style_.stream) {
       tell(out, cut ? "response.incomplete" : "response.completed", {{"response", frame_}});
     } else {
       out = to_text(frame_);
@@ -192,7 +239,7 @@ class ResponseWriter : public AnswerWriter {
   using Kind = AnswerEvent::Kind;
 
   void tell(std::string& out, std::string_view type, Json json) {
-    if (!stream_) return;
+    if (!style_.stream) return;
     Json event = {{"type", type}, {"sequence_number", n_events_++}};
     event.update(json);
     weft::server::add_event(out, to_text(event), type);
@@ -225,12 +272,17 @@ class ResponseWriter : public AnswerWriter {
     const Kind kind = *std::exchange(open_, std::nullopt);
     item()["status"] = status;
     if (kind == Kind::kToolCall) {
+      const char* const member = text_member();
       Json event = at();
-      event["name"] = item()["name"];
-      event["arguments"] = item()["arguments"];
-      tell(out, "response.function_call_arguments.done", std::move(event));
+      if (!is_custom()) event["name"] = item()["name"];
+      event[member] = item()[member];
+      tell(out,
+           is_custom() ? "response.custom_tool_call_input.done" : "response.function_call_arguments.done",
+           std::move(event));
     } else {
       Json part = item()["content"][0];
+      if (kind == Kind::kReasoning && style_.seals_reasoning)
+        item()["encrypted_content"] = seal(part["text"].get<std::string>());
       Json event = part_at();
       event["text"] = part["text"];
       if (kind == Kind::kContent) event["logprobs"] = part["logprobs"];
@@ -241,6 +293,22 @@ class ResponseWriter : public AnswerWriter {
       tell(out, "response.content_part.done", std::move(event));
     }
     tell(out, "response.output_item.done", {{"output_index", index()}, {"item", item()}});
+  }
+
+  // Of the call that is open.
+  bool is_custom() { return item()["type"] == "custom_tool_call"; }
+  const char* text_member() { return is_custom() ? "input" : "arguments"; }
+
+  Json call_item(const AnswerEvent& event) const {
+    const RequestTools::Origin tool = answer_.origin_of(event.name);
+    Json json = {{"id", make_id(tool.is_custom ? "ctc_" : "fc_")},
+                 {"type", tool.is_custom ? "custom_tool_call" : "function_call"},
+                 {"status", "in_progress"},
+                 {"call_id", event.id},
+                 {"name", tool.name}};
+    if (!tool.name_space.empty()) json["namespace"] = tool.name_space;
+    json[tool.is_custom ? "input" : "arguments"] = "";
+    return json;
   }
 
   void append(const char* field, const std::string& text) {
@@ -286,20 +354,15 @@ class ResponseWriter : public AnswerWriter {
         break;
       }
       case Kind::kToolCall:
-        open(out, Kind::kToolCall,
-             {{"id", make_id("fc_")},
-              {"type", "function_call"},
-              {"status", "in_progress"},
-              {"call_id", event.id},
-              {"name", event.name},
-              {"arguments", ""}},
-             Json());
+        open(out, Kind::kToolCall, call_item(event), Json());
         break;
       case Kind::kToolArguments: {
-        item()["arguments"].get_ref<std::string&>() += event.text;
+        item()[text_member()].get_ref<std::string&>() += event.text;
         Json delta = at();
         delta["delta"] = event.text;
-        tell(out, "response.function_call_arguments.delta", std::move(delta));
+        tell(out,
+             is_custom() ? "response.custom_tool_call_input.delta" : "response.function_call_arguments.delta",
+             std::move(delta));
         break;
       }
       case Kind::kToolCallEnd:
@@ -310,8 +373,7 @@ class ResponseWriter : public AnswerWriter {
 
   Json frame_;  ///< The response, as far as it is written.
   const std::shared_ptr<ServedModel> model_;
-  const bool stream_;
-  const bool logprobs_;
+  const Style style_;
   Json pending_logprobs_ = Json::array();
   ReadAnswer answer_;
   std::optional<Kind> open_;
@@ -350,21 +412,21 @@ Json frame_of(const Json& body, const std::string& model, const SamplerParams& s
           {"metadata", said("metadata", Json::object())}};
 }
 
-ChatTurn read_turn(Fields& fields, MediaTaker& taker) {
+/// What the model is asked. Its tools become `tools`.
+ChatTurn read_turn(Fields& fields, MediaTaker& taker, RequestTools& tools) {
   ChatTurn turn;
   const Json* input = read_conversation(fields, "input");
   if (input == nullptr) throw bad_request("input", "'input' is missing");
-  Json list = ItemReader(taker).read(*input);
+  Json list = ItemReader(fields, taker).read(*input);
   if (const std::string instructions = fields.string("instructions"); !instructions.empty())
     list.insert(list.begin(), Json{{"role", "system"}, {"content", instructions}});
   turn.messages_json = to_text(list);
-  if (const Json* tools = find_tools(fields)) turn.tools_json = read_tools(*tools);
-  read_tool_choice(fields, turn);
   if (fields.has("parallel_tool_calls"))
     turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
+  tools = read_tools(fields, turn);
   if (const Json* reasoning = fields.object("reasoning")) {
-    Fields inner(*reasoning, "reasoning");
-    turn.reasoning_effort = inner.string("effort");
+    Fields inner = fields.within(*reasoning, "reasoning");
+    turn.reasoning_effort = known_effort(inner.string("effort"));
     inner.ignore({"summary", "generate_summary"});
     inner.done();
   }
@@ -375,9 +437,10 @@ ChatTurn read_turn(Fields& fields, MediaTaker& taker) {
 }  // namespace
 
 void count_response_tokens(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   MediaTaker taker(job);
-  ChatTurn turn = read_turn(fields, taker);
+  RequestTools tools;
+  ChatTurn turn = read_turn(fields, taker, tools);
   job.send({{"object", "response.input_tokens"},
             {"input_tokens", count_tokens(*job.model, std::move(turn), taker.finish())}});
 }
@@ -385,38 +448,42 @@ void count_response_tokens(Job& job) {
 void responses(Job& job) {
   // Clients ask for responses to be kept by default. The response says that it is not.
   job.body.erase("store");
-  Fields fields(job.body);
+  Fields fields = job.fields();
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
 
   MediaTaker taker(job);
-  ChatTurn turn = read_turn(fields, taker);
+  RequestTools tools;
+  ChatTurn turn = read_turn(fields, taker, tools);
+  ReadAnswer answer;
+  answer.tools = std::make_shared<RequestTools>(std::move(tools));
   if (auto format = read_format(fields, common.warnings)) common.grammar = std::move(format);
   read_max_tokens(fields, {"max_output_tokens"}, params);
-  bool logprobs = fields.has("top_logprobs");
+  ResponseWriter::Style style{.stream = common.stream, .logprobs = fields.has("top_logprobs")};
   for (const std::string& what : fields.strings("include", 64)) {
     if (what == "message.output_text.logprobs")
-      logprobs = true;
-    else if (what != "reasoning.encrypted_content")
-      throw bad_request("include", fmt::format("'include': '{}' is not supported", what.substr(0, 64)));
+      style.logprobs = true;
+    else if (what == "reasoning.encrypted_content")
+      style.seals_reasoning = true;
+    else
+      fields.note("include." + what);
   }
   const int n_top = fields.integer("top_logprobs", 0, 0, job.params->defaults.n_logprobs);
-  if (logprobs) params.n_logprobs = n_top;
+  if (style.logprobs) params.n_logprobs = n_top;
   check_logprobs(params, 1, common.stream, *job.model);
   fields.refuse("previous_response_id",
                 "the server keeps no answers; send the whole conversation as 'input'");
   fields.refuse("conversation", "the server keeps no conversations; send the whole one as 'input'");
   fields.refuse("prompt", "the server keeps no prompts");
-  fields.only("background", false, "the server keeps no answers");
-  fields.only("truncation", "disabled", "what does not fit is refused");
-  fields.ignore({"model", "max_tool_calls"});
+  fields.without_effect("background");  // The answer comes at once.
+  fields.without_effect("truncation", "disabled");
+  for (const char* name : {"max_tool_calls", "context_management"}) fields.without_effect(name);
   fields.done();
 
   Json frame = frame_of(job.body, job.model_name, params.sampler);
-  const bool stream = common.stream;
   ChatOrder order = make_order(job, std::move(turn), std::move(common), taker.finish());
-  auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, stream, logprobs,
-                                                 std::move(order.reader));
+  answer.reader = std::move(order.reader);
+  auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, style, std::move(answer));
   std::vector<std::vector<Token>> prompts;
   prompts.push_back(std::move(order.prompt));
   submit(job, std::move(prompts), order.params, std::move(writer));

@@ -13,7 +13,7 @@ constexpr std::size_t kMostForPieces = 1000000;
 }  // namespace
 
 void tokenize(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   const Tokenizer& tokenizer = job.model->tokenizer();
   // vLLM calls the text "prompt".
   const std::string text = fields.has("prompt") ? fields.string("prompt") : fields.string("content");
@@ -22,7 +22,7 @@ void tokenize(Job& job) {
       fields.boolean("add_special", false) || fields.boolean("add_special_tokens", false);
   const bool parse_special = fields.boolean("parse_special", true);
   const bool with_pieces = fields.boolean("with_pieces", false);
-  fields.ignore({"model", "content"});
+  fields.ignore({"content"});
   if (with_pieces && text.size() > kMostForPieces)
     throw bad_request("with_pieces", "'with_pieces' is for texts of at most a million bytes");
   fields.done();
@@ -39,28 +39,25 @@ void tokenize(Job& job) {
 }
 
 void detokenize(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   const Json* tokens = fields.array("tokens");
   if (tokens == nullptr) throw bad_request("tokens", "'tokens' is missing");
   const std::vector<Token> ids = read_ids(*tokens, "tokens", job.model->tokenizer());
-  fields.ignore({"model"});
   fields.done();
   const std::string text = job.model->tokenizer().decode(ids, true);
   job.send({{"content", text}, {"prompt", text}});
 }
 
 void apply_template(Job& job) {
-  Fields fields(job.body);
+  Fields fields = job.fields();
   ChatTurn turn;
   const Json* messages = read_conversation(fields, "messages");
   if (messages == nullptr) throw bad_request("messages", "'messages' is missing");
   turn.messages_json = to_text(*messages);
-  if (const Json* tools = find_tools(fields)) turn.tools_json = to_text(*tools);
-  read_tool_choice(fields, turn);
-  turn.reasoning_effort = fields.string("reasoning_effort");
+  read_tools(fields, turn);
+  turn.reasoning_effort = known_effort(fields.string("reasoning_effort"));
   read_template_variables(fields, turn);
-  turn.add_generation_prompt = fields.boolean("add_generation_prompt", true);
-  fields.ignore({"model"});
+  read_continuation(fields, turn);
   fields.done();
   const ChatOpening opening = open_chat(*job.model, std::move(turn));
   job.send({{"prompt", join(opening.prompt)}, {"tokens", job.model->tokenizer().encode(opening.prompt)}});

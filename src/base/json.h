@@ -55,8 +55,10 @@ class Check final : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t position, const std::string& token,
                    const nlohmann::detail::exception& error) override {
     const bool is_number = dynamic_cast<const nlohmann::detail::out_of_range*>(&error) != nullptr;
+    const bool is_half = std::string_view(error.what()).find("surrogate") != std::string_view::npos;
     throw JsonError((is_number ? "the number " + token.substr(0, 40) + " is out of range" : "invalid JSON") +
-                    " at byte " + std::to_string(position));
+                    " at byte " + std::to_string(position) +
+                    (is_half ? ": a lone surrogate, half of a character; send both halves or U+FFFD" : ""));
   }
 
  private:

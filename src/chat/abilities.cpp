@@ -142,6 +142,9 @@ class Probe {
           found_.short_ids = id == kShortId;
           const auto two = render(conversation(2, content, id), true);
           found_.parallel_calls = two && count(*two, "probe_value") == 2;
+          std::vector<ordered_json> refused = conversation(1, content, id);
+          refused.push_back(message("user", "probe_more"));
+          found_.user_after_result = has(render(refused, true), "probe_more");
           const auto both = render(conversation(1, "probe_content", id), true);
           found_.content_with_calls = has(both, "probe_content") && arrives(both);
           return;

@@ -13,12 +13,13 @@ inline constexpr const char* kReasoningSwitches[] = {"enable_thinking", "thinkin
                                                      "reasoning"};
 
 struct Abilities {
-  bool system = true;          ///< A system message at the beginning.
-  bool later_system = true;    ///< And after others.
-  bool repeated_roles = true;  ///< Two messages of one role after each other.
-  bool parts_only = false;     ///< Content must be a list of parts.
-  bool tools = false;          ///< Tools are written.
-  bool needs_tools = false;    ///< Without tools nothing is, so there must be a list at least.
+  bool system = true;             ///< A system message at the beginning.
+  bool later_system = true;       ///< And after others.
+  bool repeated_roles = true;     ///< Two messages of one role after each other.
+  bool user_after_result = true;  ///< A user message after a tool's result.
+  bool parts_only = false;        ///< Content must be a list of parts.
+  bool tools = false;             ///< Tools are written.
+  bool needs_tools = false;       ///< Without tools nothing is, so there must be a list at least.
   /// Tools are written from the variable "functions", a text with their JSON, which must be there always.
   bool functions = false;
   bool calls = false;            ///< Calls of earlier answers are, and what the tools gave.

@@ -35,6 +35,12 @@ const chat::Format& format_named(std::string_view name) {
   chat::refuse("there is no chat format \"" + std::string(name) + "\"; those known are " + names);
 }
 
+bool holds_mark(const std::vector<PromptPiece>& prompt) {
+  return std::any_of(prompt.begin(), prompt.end(), [](const PromptPiece& piece) {
+    return piece.text.find(kContinues) != std::string::npos;
+  });
+}
+
 /// The prompt up to the mark, which is removed.
 void cut_at_mark(std::vector<PromptPiece>& prompt) {
   for (std::size_t i = prompt.size(); i-- > 0;) {
@@ -61,6 +67,24 @@ void add_variables(ordered_json& all, std::string_view variables_json) {
     if (const auto found = given.find(name); found != given.end() && found->is_boolean())
       replace_switches(all, found->get<bool>());
   all.update(given);
+}
+
+/// Marks the end of the message. True if its reasoning ends there: it has no content yet, or the content is
+/// the beginning of reasoning.
+bool mark_end(chat::Message& message, const chat::Format& format) {
+  const std::string_view begin = chat::trimmed(format.reasoning_begin),
+                         end = chat::trimmed(format.reasoning_end);
+  const std::string_view content = chat::trimmed(message.content);
+  if (!begin.empty() && message.reasoning.empty() && content.starts_with(begin) &&
+      content.find(end) == content.npos) {
+    const std::size_t at = message.content.find(begin) + begin.size();
+    message.reasoning = message.content.substr(
+        std::min(message.content.find_first_not_of(" \n", at), message.content.size()));
+    message.content.clear();
+  }
+  const bool reasons = !begin.empty() && !message.reasoning.empty() && message.content.empty();
+  (reasons ? message.reasoning : message.content) += kContinues;
+  return reasons;
 }
 
 /// Whether the template's own text at the prompt's end begins reasoning.
@@ -163,7 +187,7 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   if (continues && !messages.back().calls.empty()) {
     chat::refuse("the last message has calls of tools, so it cannot be continued");
   }
-  if (continues) messages.back().content += kContinues;
+  const bool continues_reasoning = continues && mark_end(messages.back(), impl.format);
   const std::string_view tools_json = calls ? std::string_view(turn.tools_json) : std::string_view();
   messages = chat::adapted(std::move(messages), impl.abilities, impl.calls(), tools_json);
 
@@ -174,9 +198,19 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   options.variables_json = impl.variables(turn, tools_json);
 
   ChatOpening opening;
-  opening.prompt = impl.chat_template.render_json(to_json(messages, impl.abilities).dump(), options);
+  const auto render = [&] {
+    return impl.chat_template.render_json(to_json(messages, impl.abilities).dump(), options);
+  };
+  opening.prompt = render();
+  if (continues_reasoning && !holds_mark(opening.prompt)) {
+    // The template drops reasoning: it is the content then.
+    chat::Message& last = messages.back();
+    last.content = impl.format.reasoning_begin + std::exchange(last.reasoning, {});
+    opening.prompt = render();
+  }
   if (continues) cut_at_mark(opening.prompt);
-  const bool reasons = turn.add_generation_prompt && ends_in(opening.prompt, impl.format.reasoning_begin);
+  const bool reasons = continues_reasoning ||
+                       (turn.add_generation_prompt && ends_in(opening.prompt, impl.format.reasoning_begin));
   std::vector<chat::Tool> callable = tools;
   if (turn.tool_choice == ToolChoice::kNamed) callable = {*chat::find_tool(tools, turn.tool_name)};
   const auto reasoning = reasons ? chat::ReasoningState::kOpen

@@ -27,17 +27,33 @@ std::string text_of(const ordered_json& object, const char* key, const std::stri
   return found->get<std::string>();
 }
 
-std::string read_content(const ordered_json& message, const std::string& where) {
-  const auto content = message.find("content");
-  if (content == message.end() || content->is_null()) return {};
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) refuse(where + ".content must be a string or an array of parts");
-  std::string text;
-  for (std::size_t i = 0; i < content->size(); ++i) {
-    const ordered_json& part = (*content)[i];
-    const std::string here = where + ".content[" + std::to_string(i) + "]";
+void append_line(std::string& text, std::string_view more) {
+  if (!text.empty()) text += '\n';
+  text += more;
+}
+
+/// The text of a content, a string or parts. Thoughts of the assistant may stand among the parts.
+void read_content(const ordered_json& content, const std::string& where, Message& message) {
+  if (content.is_null()) return;
+  if (content.is_string()) {
+    message.content = content.get<std::string>();
+    return;
+  }
+  if (!content.is_array()) refuse(where + " must be a string or an array of parts");
+  bool has_text = false;
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    const ordered_json& part = content[i];
+    const std::string here = where + "[" + std::to_string(i) + "]";
     if (!part.is_object()) refuse(here + " must be an object {\"type\": \"text\", \"text\": ...}");
     const std::string type = text_of(part, "type", here);
+    if (type == "thinking" || type == "reasoning") {
+      // Mistral's API has a list of parts here, others a text.
+      const char* const key = part.contains(type) ? type.c_str() : "text";
+      Message thoughts;
+      if (part.contains(key)) read_content(part[key], here + "." + key, thoughts);
+      append_line(message.reasoning, thoughts.content);
+      continue;
+    }
     const bool refusal = type == "refusal";
     if (type != "text" && type != "input_text" && type != "output_text" && !refusal) {
       refuse(here + ".type is \"" + type +
@@ -45,66 +61,100 @@ std::string read_content(const ordered_json& message, const std::string& where) 
     }
     const char* key = refusal ? "refusal" : "text";
     if (!part.contains(key)) refuse(here + "." + key + " is missing");
-    if (i > 0) text += '\n';
-    text += text_of(part, key, here);
+    if (std::exchange(has_text, true)) message.content += '\n';
+    message.content += text_of(part, key, here);
   }
-  return text;
 }
 
+/// A name as templates can write it. An earlier call need not name a tool of this request.
+std::string history_name(std::string name) {
+  constexpr std::size_t kMaxBytes = 128;
+  name.resize(std::min(name.size(), kMaxBytes));
+  for (char& c : name) {
+    if (!is_tool_name(std::string_view(&c, 1))) c = '_';
+  }
+  return name.empty() ? "unknown" : name;
+}
+
+/// A member "function" with arguments in JSON, or "custom" with a text.
 HistoryCall read_call(const ordered_json& item, const std::string& where, base::JsonBudget& budget) {
-  if (!item.is_object() || !item.contains("function") || !item["function"].is_object()) {
+  const auto member = [&item](const char* key) -> const ordered_json* {
+    const auto found = item.is_object() ? item.find(key) : item.end();
+    return found != item.end() && found->is_object() ? &*found : nullptr;
+  };
+  const ordered_json* const custom = member("custom");
+  const ordered_json* const function = member("function");
+  if (function == nullptr && custom == nullptr) {
     refuse(where + " must be an object with id, type \"function\" and function");
   }
-  const ordered_json& function = item["function"];
-  HistoryCall call{.id = text_of(item, "id", where), .name = text_of(function, "name", where + ".function")};
-  if (!is_tool_name(call.name)) refuse(where + ".function.name must be the name of a function");
-  const auto arguments = function.find("arguments");
-  if (arguments == function.end() || arguments->is_null()) return call;
-  if (arguments->is_object()) {
-    call.arguments = *arguments;
+  HistoryCall call{.id = text_of(item, "id", where)};
+  if (function == nullptr) {
+    call.name = history_name(text_of(*custom, "name", where + ".custom"));
+    call.arguments["input"] = text_of(*custom, "input", where + ".custom");
     return call;
   }
-  const std::string what = where + ".function.arguments";
-  if (!arguments->is_string()) refuse(what + " must be a JSON object in a string");
-  const std::string& text = arguments->get_ref<const std::string&>();
-  if (!text.empty()) call.arguments = parse_request_json(text, what, budget);
-  if (!call.arguments.is_object()) refuse(what + " must be a JSON object in a string");
+  call.name = history_name(text_of(*function, "name", where + ".function"));
+  if (const auto arguments = function->find("arguments"); arguments != function->end()) {
+    call.arguments = history_arguments(*arguments, budget);
+  }
   return call;
+}
+
+/// The five roles that templates know, from the names that clients have for them.
+std::string_view known_role(std::string_view role) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"system", "system"},   {"developer", "system"}, {"user", "user"},       {"assistant", "assistant"},
+      {"model", "assistant"}, {"ai", "assistant"},     {"bot", "assistant"},   {"tool", "tool"},
+      {"function", "tool"},   {"ipython", "tool"},     {"observation", "tool"}};
+  for (const auto& [name, known] : kNames) {
+    if (name == role) return known;
+  }
+  return "user";
+}
+
+void read_calls(const ordered_json& item, const std::string& where, base::JsonBudget& budget,
+                Message& message) {
+  const auto calls = item.find("tool_calls");
+  if (calls == item.end() || calls->is_null()) {
+    // As OpenAI's API had it before tools.
+    if (const auto call = item.find("function_call"); call != item.end() && call->is_object()) {
+      message.calls.push_back(read_call({{"function", *call}}, where + ".function_call", budget));
+    }
+    return;
+  }
+  if (!calls->is_array()) refuse(where + ".tool_calls must be an array");
+  if (calls->size() > kMaxCalls) {
+    refuse(where + ".tool_calls must have at most " + std::to_string(kMaxCalls) + " calls");
+  }
+  for (std::size_t i = 0; i < calls->size(); ++i) {
+    message.calls.push_back(read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]", budget));
+  }
+  if (!calls->empty() && message.role != "assistant") {
+    refuse(where + ".tool_calls belongs into messages of the assistant");
+  }
 }
 
 Message read_message(const ordered_json& item, const std::string& where, base::JsonBudget& budget) {
   if (!item.is_object()) refuse(where + " must be an object with role and content");
-  Message message{.role = text_of(item, "role", where), .content = read_content(item, where)};
-  if (message.role == "developer") message.role = "system";
-  if (message.role == "function") message.role = "tool";
-  if (message.role != "system" && message.role != "user" && message.role != "assistant" &&
-      message.role != "tool") {
+  const std::string role = text_of(item, "role", where);
+  if (role.empty()) {
     refuse(where + ".role must be \"system\", \"developer\", \"user\", \"assistant\" or \"tool\"");
   }
+  Message message{.role = std::string(known_role(role))};
+  const auto content = item.find("content");
+  const bool has_content = content != item.end() && !content->is_null();
+  if (has_content) read_content(*content, where + ".content", message);
   message.name = text_of(item, "name", where);
   if (message.role == "tool") message.call_id = text_of(item, "tool_call_id", where);
-  const auto calls = item.find("tool_calls");
-  const bool has_calls = calls != item.end() && !calls->is_null();
   if (message.role == "assistant") {
     for (const char* key : {"reasoning_content", "reasoning", "thinking"}) {
       if (message.reasoning.empty() && item.contains(key) && item[key].is_string())
         message.reasoning = item[key];
     }
-    if (has_calls) {
-      if (!calls->is_array()) refuse(where + ".tool_calls must be an array");
-      if (calls->size() > kMaxCalls) {
-        refuse(where + ".tool_calls must have at most " + std::to_string(kMaxCalls) + " calls");
-      }
-      for (std::size_t i = 0; i < calls->size(); ++i) {
-        message.calls.push_back(
-            read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]", budget));
-      }
-    }
-  } else if (has_calls) {
-    refuse(where + ".tool_calls belongs into messages of the assistant");
-  } else if (!item.contains("content") || item["content"].is_null()) {
-    refuse(where + ".content is missing");
   }
+  read_calls(item, where, budget, message);
+  if (!has_content && message.role != "assistant" && message.role != "tool")
+    refuse(where + ".content is missing");
   return message;
 }
 
@@ -236,17 +286,30 @@ void place_system(std::vector<Message>& messages, const Abilities& abilities, st
   }
 }
 
-std::vector<Message> with_alternating_roles(std::vector<Message> messages) {
+/// Roles take turns. Templates count calls and results as no turn, so messages of one role may meet around
+/// them, too.
+std::vector<Message> with_alternating_roles(std::vector<Message> messages, const Abilities& abilities) {
   std::vector<Message> all;
+  std::string_view turn;  // Who wrote last, calls and results apart.
   for (Message& message : messages) {
+    const bool is_turn = message.role == "user" || (message.role == "assistant" && message.calls.empty());
     const bool joins = !all.empty() && all.back().role == message.role && message.role != "tool" &&
-                       all.back().calls.empty() && message.calls.empty();
+                       all.back().calls.empty() && (message.calls.empty() || abilities.content_with_calls);
     if (joins) {
       append_paragraph(all.back().content, message.content);
       append_paragraph(all.back().reasoning, message.reasoning);
-    } else {
-      all.push_back(std::move(message));
+      all.back().calls = std::move(message.calls);
+      if (!all.back().calls.empty()) turn = "user";
+      continue;
     }
+    if (message.role == "assistant" && turn.empty()) {
+      all.push_back({.role = "user"});
+      turn = "user";
+    }
+    if (message.role == "user" && turn == "user" && !abilities.user_after_result)
+      all.push_back({.role = "assistant", .content = "Understood."});
+    if (is_turn) turn = message.role == "user" ? "user" : "assistant";
+    all.push_back(std::move(message));
   }
   return all;
 }
@@ -321,7 +384,7 @@ std::vector<Message> adapted(std::vector<Message> messages, const Abilities& abi
   }
   const bool describes = calls && !abilities.tools && !tools_json.empty();
   place_system(messages, abilities, describes ? describe_tools(*calls, tools_json) : std::string());
-  if (!abilities.repeated_roles) messages = with_alternating_roles(std::move(messages));
+  if (!abilities.repeated_roles) messages = with_alternating_roles(std::move(messages), abilities);
   return messages;
 }
 

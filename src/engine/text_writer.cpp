@@ -9,7 +9,8 @@ bool StopFilter::push(std::string_view text, std::string& out, bool shown) {
     held_.push_back({byte, shown});
     found_ = matcher_.push(byte);
     if (found_ < 0) continue;
-    release(held_.size() - stops_[static_cast<std::size_t>(found_)].size(), out);
+    const std::size_t n_hidden = found_ < n_shown_ ? 0 : stops_[static_cast<std::size_t>(found_)].size();
+    release(held_.size() - n_hidden, out);
     held_.clear();
     return true;
   }

@@ -13,11 +13,13 @@ namespace weft::engine {
 /// Holds bytes back while they may begin a stop string.
 class StopFilter {
  public:
-  explicit StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)), matcher_(stops_) {}
+  /// `out` includes the first `n_shown` of the stop strings.
+  explicit StopFilter(std::vector<std::string> stops, int n_shown = 0)
+      : stops_(std::move(stops)), n_shown_(n_shown), matcher_(stops_) {}
 
   /// Matches more bytes, and appends the free ones to `out`. Returns true when a stop string is
-  /// complete: `out` then ends before it, and push() must not be called again. Bytes that are not `shown` are
-  /// matched only.
+  /// complete: `out` then ends before it, or with it, and push() must not be called again. Bytes that are not
+  /// `shown` are matched only.
   bool push(std::string_view text, std::string& out, bool shown = true);
   /// Whether a stop string contains these bytes.
   bool has(std::string_view text) const;
@@ -34,6 +36,7 @@ class StopFilter {
     bool shown;
   };
   std::vector<std::string> stops_;
+  int n_shown_;
   StringMatcher matcher_;
   std::vector<Byte> held_;
   int found_ = -1;
@@ -43,8 +46,12 @@ class StopFilter {
 class TextWriter {
  public:
   /// With `special`, `out` includes control tokens. It never includes end tokens.
-  TextWriter(const Tokenizer& tokenizer, bool special, const std::vector<std::string>& stops)
-      : tokenizer_(tokenizer), special_(special), detokenizer_(tokenizer, special), filter_(stops) {}
+  TextWriter(const Tokenizer& tokenizer, bool special, const std::vector<std::string>& stops,
+             int n_shown_stops = 0)
+      : tokenizer_(tokenizer),
+        special_(special),
+        detokenizer_(tokenizer, special),
+        filter_(stops, n_shown_stops) {}
 
   /// Appends to `out` the characters that are free after this token. Returns true when a stop string is
   /// complete. Stop strings match control tokens, which `out` may exclude.

@@ -157,6 +157,167 @@ TEST(Chat, ContinuesTheLastMessage) {
   }
 }
 
+/// What models wrote comes back in conversations, which clients cannot mend.
+TEST(Chat, ArgumentsOfEarlierCallsAreObjects) {
+  const Chat chat(
+      ChatTemplate("{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name }}{{ "
+                   "c.function.arguments | tojson }}"
+                   "{% endfor %}{% if not m.tool_calls %}{{ m.content }}{% endif %}{% endfor %}"));
+  const auto written = [&](const ordered_json& arguments) {
+    const ordered_json call = {{"id", "a"}, {"function", {{"name", "f"}, {"arguments", arguments}}}};
+    const ordered_json messages = {{{"role", "user"}, {"content", "?"}},
+                                   {{"role", "assistant"}, {"tool_calls", ordered_json::array({call})}}};
+    const std::string prompt = prompt_of(chat, turn_of(messages.dump()));
+    return ordered_json::parse(prompt.substr(2));
+  };
+  const auto json = [](const char* text) { return ordered_json::parse(text); };
+  for (const auto& [arguments, expected] : std::vector<std::pair<ordered_json, ordered_json>>{
+           {"", json("{}")},
+           {"  ", json("{}")},
+           {nullptr, json("{}")},
+           {"null", json("{}")},
+           {"[]", json("{}")},
+           {ordered_json::array(), json("{}")},
+           {R"({"a": 1})", json(R"({"a": 1})")},
+           {json(R"({"a": 1})"), json(R"({"a": 1})")},
+           {R"("{\"a\": 1}")", json(R"({"a": 1})")},
+           {R"({"a": 1}{"b": 2})", json(R"({"a": 1, "b": 2})")},
+           {R"({}{"city": "Rome"})", json(R"({"city": "Rome"})")},
+           {R"({"a": 1}</tool_call>)", json(R"({"a": 1})")},
+           {"{\"a\": \"one\ntwo\"}", json(R"({"a": "one\ntwo"})")},
+           {R"({"text": "value 123}}</tool_call>)", json(R"({"text": "value 123}}</tool_call>"})")},
+           {"{", json("{}")},
+           {R"({"a)", json(R"({"a": null})")},
+           {R"({"a")", json(R"({"a": null})")},
+           {R"({"a":)", json(R"({"a": null})")},
+           {R"({"a": tr)", json(R"({"a": true})")},
+           {R"({"a": -)", json(R"({"a": 0})")},
+           {R"({"a": 1.)", json(R"({"a": 1.0})")},
+           {R"({"a": 1, )", json(R"({"a": 1})")},
+           {R"({"a": [1, )", json(R"({"a": [1]})")},
+           {R"({"a": [)", json(R"({"a": []})")},
+           {R"({"a": {"b": "x\)", json(R"({"a": {"b": "x\\"}})")},
+           {R"({"a": "x\u00)", json(R"({"a": "x\u0000"})")},
+           {R"({"a": "\ud83d)", json(R"({"input": "{\"a\": \"\\ud83d"})")},
+           {R"("x")", json(R"({"input": "\"x\""})")},
+           {"ls -l", json(R"({"input": "ls -l"})")},
+           {7, json(R"({"input": "7"})")},
+           {R"({"path": "a", "text": "He said "hi" and left"})",
+            json(R"({"input": "{\"path\": \"a\", \"text\": \"He said \"hi\" and left\"}"})")},
+           {"{{", json(R"({"input": "{{"})")},
+       }) {
+    EXPECT_EQ(written(arguments), expected) << arguments;
+  }
+}
+
+TEST(Chat, ManyObjectsInARowTakeBoundedWork) {
+  const Chat chat(ChatTemplate("{{ messages[0].content }}"));
+  std::string rows;
+  for (int i = 0; i < 60'000; ++i) rows += "{\"k" + std::to_string(i) + "\":1}";
+  const ordered_json call = {{"function", {{"name", "f"}, {"arguments", rows}}}};
+  const ordered_json messages = {{{"role", "user"}, {"content", "?"}},
+                                 {{"role", "assistant"}, {"tool_calls", ordered_json::array({call})}}};
+  EXPECT_EQ(prompt_of(chat, turn_of(messages.dump())), "?");
+}
+
+TEST(Chat, OlderAndOtherFormsOfCallsAreRead) {
+  const Chat chat(
+      ChatTemplate("{% for m in messages %}{% for c in m.tool_calls %}[{{ c.function.name }}{{ "
+                   "c.function.arguments | tojson }}]"
+                   "{% endfor %}{% if m.role == 'tool' %}({{ m.content }}){% endif %}{% endfor %}"));
+  const auto call_of = [&](const std::string& members) {
+    return prompt_of(chat,
+                     turn_of(R"([{"role": "user", "content": "?"}, {"role": "assistant", "content": null, )" +
+                             members + R"(}, {"role": "function", "name": "f", "content": "one"},
+                                   {"role": "tool", "content": null}])"));
+  };
+  EXPECT_EQ(call_of(R"("function_call": {"name": "f", "arguments": "{}"})"), "[f{}](one)()");
+  EXPECT_EQ(call_of(R"("tool_calls": [{"type": "custom", "custom": {"name": "patch", "input": "*** x"}}])"),
+            R"([patch{"input": "*** x"}](one)())");
+  EXPECT_EQ(call_of(R"("tool_calls": [{"function": {"name": "ru n!", "arguments": {}}}])"),
+            "[ru_n_{}](one)()");
+  EXPECT_EQ(call_of(R"("tool_calls": [{"function": {"arguments": {}}}])"), "[unknown{}](one)()");
+}
+
+TEST(Chat, RolesOfOtherNamesAreKnownOnes) {
+  const Chat chat(ChatTemplate("{% for m in messages %}{{ m.role }},{% endfor %}"));
+  const auto role_of = [&](const std::string& role) {
+    return prompt_of(
+        chat, turn_of(R"([{"role": "user", "content": "a"}, {"role": ")" + role + R"(", "content": "b"}])"));
+  };
+  EXPECT_EQ(role_of("developer"), "user,system,");
+  EXPECT_EQ(role_of("model"), "user,assistant,");
+  EXPECT_EQ(role_of("function"), "user,tool,");
+  EXPECT_EQ(role_of("observation"), "user,tool,");
+  EXPECT_EQ(role_of("human"), "user,user,");
+  EXPECT_EQ(role_of("king"), "user,user,");
+}
+
+TEST(Chat, PartsWithThoughtsAreReasoning) {
+  const Chat chat(test_template("tags"));
+  const std::string user = R"({"role": "user", "content": "?"})";
+  const auto prompt = [&](const std::string& answer) {
+    return prompt_of(chat, turn_of("[" + user + "," + answer + "]"));
+  };
+  const std::string expected = prompt(R"({"role": "assistant", "content": "b", "reasoning_content": "a"})");
+  EXPECT_EQ(prompt(R"({"role": "assistant", "content": [{"type": "thinking", "thinking":
+    [{"type": "text", "text": "a"}]}, {"type": "text", "text": "b"}]})"),
+            expected);
+  EXPECT_EQ(
+      prompt(
+          R"({"role": "assistant", "content": [{"type": "reasoning", "text": "a"}, {"type": "text", "text": "b"}]})"),
+      expected);
+}
+
+/// Templates like Mistral's count neither calls nor results as a turn.
+TEST(Chat, RolesTakeTurnsAroundCalls) {
+  const Chat chat(ChatTemplate(read_test_file("templates/families/ministral3.jinja"), "<s>", "</s>"));
+  const std::string user = R"({"role": "user", "content": "u"})",
+                    text = R"({"role": "assistant", "content": "a"})",
+                    result = R"({"role": "tool", "tool_call_id": "abcdefghi", "content": "r"})",
+                    call =
+                        R"({"role": "assistant", "tool_calls": [{"id": "abcdefghi", "function": {"name": "f",
+                      "arguments": "{}"}}]})";
+  const auto prompt = [&](const std::vector<std::string>& parts) {
+    std::string all;
+    for (const std::string& part : parts) all += (all.empty() ? "" : ",") + part;
+    return prompt_of(chat, turn_of("[" + all + "]"));
+  };
+  EXPECT_THAT(prompt({user, call, result, user}), HasSubstr("[/TOOL_RESULTS]Understood.</s>[INST]u[/INST]"));
+  EXPECT_THAT(prompt({user, call, user}), HasSubstr("Understood.</s>[INST]u[/INST]"));
+  EXPECT_THAT(prompt({user, call, result, call, result, user, call, result, user}), HasSubstr("Understood."));
+  for (const std::vector<std::string>& fine : {std::vector{user, call, result},
+                                               {user, call, result, text, user},
+                                               {user, text, call, result, text, user},
+                                               {user, text, call, result, text, call, result, text},
+                                               {user, user, call, call, result, result, text}}) {
+    const std::string written = prompt(fine);
+    EXPECT_EQ(written.find("Understood"), std::string::npos) << written;
+  }
+  EXPECT_THAT(prompt({text, user}), HasSubstr("[INST][/INST]a</s>[INST]u[/INST]"));
+}
+
+TEST(Chat, ContinuesReasoning) {
+  struct Case {
+    const char* name;
+    const char* message;
+  };
+  for (const Case& each : {Case{"tags", R"("content": "<think>\nFirst I")"},
+                           {"tags", R"("content": "", "reasoning_content": "First I")"},
+                           {"strings", R"("content": "<think>\nFirst I")"}}) {
+    const Chat chat(test_template(each.name));
+    ChatTurn turn = turn_of(std::string(R"([{"role": "user", "content": "?"}, {"role": "assistant", )") +
+                            each.message + "}]");
+    turn.add_generation_prompt = false;
+    EXPECT_TRUE(prompt_of(chat, turn).ends_with("First I")) << each.name << prompt_of(chat, turn);
+    EXPECT_EQ(prompt_of(chat, turn).find("</think>"), std::string::npos)
+        << each.name << prompt_of(chat, turn);
+    EXPECT_EQ(answer(chat, turn, " add.\n</think>\n\nFour."),
+              nlohmann::json::parse(R"([["reasoning", "add."], ["content", "Four."]])"))
+        << each.name;
+  }
+}
+
 TEST(Chat, TextOfUsersIsNeverTheTemplates) {
   const Chat chat(test_template("alternating"));
   const ChatTurn turn = turn_of(
@@ -178,18 +339,16 @@ TEST(Chat, RefusesWhatItCannotRead) {
            {"{}", "messages must be an array"},
            {"[]", "at least one message"},
            {"[1]", "messages[0] must be an object"},
-           {R"([{"role": "king", "content": ""}])", "messages[0].role must be"},
+           {R"([{"content": ""}])", "messages[0].role must be"},
            {R"([{"role": "user"}])", "messages[0].content is missing"},
            {user("3"), "messages[0].content must be a string or an array"},
            {user(R"([{"type": "image_url", "image_url": {"url": "x"}}])"),
             "messages[0].content[0].type is \"image_url\""},
            {user(R"([{"type": "text"}])"), "messages[0].content[0].text is missing"},
-           {R"([{"role": "user", "content": "", "tool_calls": []}])",
+           {R"([{"role": "user", "content": "", "tool_calls": [{"function": {"name": "f"}}]}])",
             "belongs into messages of the assistant"},
            {R"([{"role": "assistant", "tool_calls": [{"id": "1"}]}])",
             "messages[0].tool_calls[0] must be an object"},
-           {R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}])",
-            "messages[0].tool_calls[0].function.arguments"},
            {user("\"\\ud800\""), "messages: invalid JSON at byte"},
            {user("\"\xFF\""), "messages: invalid JSON at byte"},
            {user(std::string(200, '[') + std::string(200, ']')), "nested more than 100 levels"},

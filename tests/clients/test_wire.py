@@ -85,7 +85,7 @@ def test_stream_format(address):
 @pytest.mark.parametrize("body, status", [
     ("", 400), ("{", 400), ("[]", 400), ("nonsense", 400), ("{}", 400), (b"\xff\xfe", 400),
     ('{"messages": ' + "[" * 100000, 400), ({"messages": "x"}, 400), ({"messages": [{"role": "user"}]}, 400),
-    ({"messages": [{"role": "what", "content": "x"}]}, 400), ({**CHAT, "max_tokens": 1e300}, 400),
+    ({"messages": [{"content": "x"}]}, 400), ({**CHAT, "max_tokens": 1e300}, 400),
 ])
 def test_errors_have_the_apis_shape(address, body, status):
     answer, text = post(address, "/v1/chat/completions", body)

@@ -77,6 +77,44 @@ TEST(BatcherOptions, AStopStringIsNamed) {
   EXPECT_EQ(stop_string, 1);
 }
 
+TEST(BatcherOptions, StopStringsMayStandInTheText) {
+  const auto model = golden("llama");
+  const std::vector<Token> script = model->tokenizer().encode("one two three four", {.add_special = false});
+  for (const int n_shown : {0, 1, 2}) {
+    Ask ask{{5, 6, 7}, {.n_predict = static_cast<int>(script.size()), .stop = {"five", "three"}}};
+    ask.params.n_shown_stops = n_shown;
+    ask.params.constraint = Script::writes(script);
+    const Result result = run(model, ask);
+    EXPECT_EQ(result.stop, StopReason::kStopString);
+    EXPECT_EQ(result.text.ends_with("three"), n_shown == 2) << result.text;
+  }
+}
+
+TEST(BatcherOptions, StopTokensEndTheText) {
+  const auto model = golden("llama");
+  for (const bool ignore_end : {false, true}) {
+    Ask ask{{5, 6, 7}, {.n_predict = 4, .ignore_end = ignore_end, .stop_tokens = {90, 41}}};
+    ask.params.constraint = Script::writes({40, 41, 42, 43});
+    const Result result = run(model, ask);
+    EXPECT_EQ(result.stop, StopReason::kEnd);
+    EXPECT_EQ(result.text, model->tokenizer().decode(std::vector<Token>{40}));
+  }
+}
+
+TEST(BatcherOptions, APromptMayBeComputedAnew) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});
+  Batcher batcher(context, {});
+  Collector collector;
+  for (const bool reuse : {true, false, true}) {
+    const RequestId id =
+        collector.submit(batcher, Ask{{5, 6, 7, 8, 9, 10}, {.n_predict = 1, .reuse_prefix = reuse}});
+    const bool has_prefix = batcher.stats().n_requests > 1;
+    batcher.run();
+    EXPECT_EQ(collector(id).stats.n_cached > 0, reuse && has_prefix);
+  }
+}
+
 // Clients stop at control tokens such as <|im_end|>, which the completion excludes.
 TEST(BatcherOptions, AStopStringFindsAControlToken) {
   const auto model = golden("llama");

@@ -110,7 +110,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
 /// Whether somebody is about to compute more of the stream's text than the cache has: worth waiting for.
 /// Where texts cannot be cut, the other one is to pause there.
 bool Admission::should_wait(const Stream& stream, int n_cached, const std::vector<StreamPtr>& running) const {
-  if (!cache_.shares(stream) || stream.wants_prompt()) return false;
+  if (!cache_.shares(stream) || !stream.reuses_prefix()) return false;
   const auto found = std::find_if(running.begin(), running.end(), [&](const StreamPtr& other) {
     if (!other->is_prefilling() || other->shifted || !goes_on(other)) return false;
     if (other->origin() != stream.origin()) return false;

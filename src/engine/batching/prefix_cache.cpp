@@ -55,7 +55,7 @@ void PrefixCache::reset() {
 // --- A stream comes and goes
 
 PrefixCache::Match PrefixCache::look_up(const Stream& stream) const {
-  if (!shares(stream) || stream.wants_prompt()) return {};
+  if (!shares(stream) || !stream.reuses_prefix()) return {};
   return find(all_but_last(stream), stream.origin());
 }
 

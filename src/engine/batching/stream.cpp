@@ -48,7 +48,7 @@ Clock::time_point after(Clock::time_point start, double ms) {
 
 Stream::Writer::Writer(const Request& request, int completion, const Model& model)
     : sampler(sampler_of(request.params, completion), model.tokenizer()),
-      text(model.tokenizer(), request.params.special, request.params.stop) {
+      text(model.tokenizer(), request.params.special, request.params.stop, request.params.n_shown_stops) {
   for (const Token token : request.prompt)
     if (token >= 0) sampler.accept(token);
 }

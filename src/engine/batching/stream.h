@@ -84,13 +84,19 @@ class Stream {
   int n_best() const;
   /// Whether something of each token of the prompt is still to be told: it is read from its beginning then.
   bool wants_prompt() const { return wants_prompt(stats.n_prompt - 1) || params().pooling == Pooling::kMean; }
+  /// Whether it may begin with a cached prefix.
+  bool reuses_prefix() const { return params().reuse_prefix && !wants_prompt(); }
   /// Whether that of token n of the text is.
   bool wants_prompt(int n) const {
     return params().prompt_logprobs && n > n_prompt_told_ && n < stats.n_prompt;
   }
   TokenConstraint* constraint() const { return constraint_.get(); }
   /// Whether the token ends it.
-  bool ends_with(Token token) const { return !params().ignore_end && model_.tokenizer().is_end(token); }
+  bool ends_with(Token token) const {
+    const std::vector<Token>& stops = params().stop_tokens;
+    return (!params().ignore_end && model_.tokenizer().is_end(token)) ||
+           std::find(stops.begin(), stops.end(), token) != stops.end();
+  }
   /// Whether its next token but `n_ahead` must be none that ends it.
   bool holds_back_end(int n_ahead) const {
     return !params().ignore_end && stats.n_generated + n_ahead < params().n_min;

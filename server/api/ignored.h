@@ -1,0 +1,28 @@
+#pragma once
+// What a request asked for and the server did not do: fields, and entries of lists, by their names.
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::server {
+
+/// Names in the order in which they were found, each once. Bounded.
+class Ignored {
+ public:
+  static constexpr std::size_t kMostNames = 32, kMostBytes = 64;
+
+  /// `path` is "tools[3].type"; the name is "tools.type". Bytes that are no characters of an HTTP token
+  /// become
+  /// '_', and long names are cut.
+  void add(std::string_view path);
+  const std::vector<std::string>& names() const { return names_; }
+  /// The header X-Weft-Ignored: "a, b"; "..." at its end says that there are more. Empty: nothing was
+  /// ignored.
+  std::string header() const;
+
+ private:
+  std::vector<std::string> names_;
+  bool has_more_ = false;
+};
+
+}  // namespace weft::server

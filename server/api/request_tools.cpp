@@ -1,0 +1,131 @@
+#include "api/request_tools.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "api/error.h"
+
+namespace weft::server {
+namespace {
+
+/// The namespace that clients give to tools that have none.
+constexpr std::string_view kNoNamespace = "functions";
+
+}  // namespace
+
+RequestTools::RequestTools(Fields& fields) {
+  const Json* const tools = fields.array("tools");
+  if (tools == nullptr) return;
+  const std::string path = fields.path_of("tools");
+  if (tools->size() > kMost)
+    throw bad_request(path,
+                      fmt::format("'{}' may have {} entries at most, not {}", path, kMost, tools->size()));
+  for (std::size_t i = 0; i < tools->size(); ++i)
+    read(fields.within((*tools)[i], element(path, i)), (*tools)[i], "");
+  if (functions_.size() > kMost)
+    throw bad_request(path, fmt::format("'{}' and its namespaces may have {} functions at most, not {}", path,
+                                        kMost, functions_.size()));
+}
+
+void RequestTools::read(Fields tool, const Json& json, const std::string& name_space) {
+  const bool is_anthropic = tool.has("input_schema");
+  const std::string type = tool.string("type", is_anthropic ? "custom" : "function");
+  if (type == "function" && tool.object("function") != nullptr) {
+    Json whole = json;
+    whole["type"] = type;
+    functions_.push_back(std::move(whole));  // Templates write it as it is.
+  } else if (type == "function" || (type == "custom" && is_anthropic)) {
+    Json function = {{"name", tool.string("name")}, {"description", tool.string("description")}};
+    function["strict"] = tool.boolean("strict", false);
+    if (const Json* schema = tool.object(is_anthropic ? "input_schema" : "parameters"))
+      function["parameters"] = *schema;
+    tool.ignore({"cache_control", "eager_input_streaming", "allowed_callers", "defer_loading",
+                 "input_examples", "output_schema"});
+    tool.done();
+    add(std::move(function), name_space);
+  } else if (type == "custom") {
+    const Json* const inner = tool.object("custom");
+    Fields custom = inner == nullptr ? tool : tool.within(*inner, tool.path_of("custom"));
+    add_custom(custom, name_space);
+  } else if (type == "namespace" && name_space.empty()) {
+    const std::string name = tool.string("name");
+    const Json* const tools = tool.array("tools");
+    for (std::size_t i = 0; tools != nullptr && i < tools->size(); ++i)
+      read(tool.within((*tools)[i], element(tool.path_of("tools"), i)), (*tools)[i],
+           name == kNoNamespace ? std::string() : name);
+  } else {
+    tool.note(type);
+  }
+}
+
+// What the text must be is told to the model; it is not held to that.
+void RequestTools::add_custom(Fields& tool, const std::string& name_space) {
+  std::string description = tool.string("description");
+  if (const Json* format = tool.object("format")) {
+    Fields fields = tool.within(*format, tool.path_of("format"));
+    const Json* const nested = fields.object("grammar");
+    Fields grammar = nested == nullptr ? fields : fields.within(*nested, fields.path_of("grammar"));
+    const std::string syntax = grammar.string("syntax"), definition = grammar.string("definition");
+    if (!definition.empty()) {
+      description += fmt::format("\n\nThe input must follow this grammar ({}):\n{}", syntax, definition);
+      tool.note("format");
+    }
+  }
+  const Json input = {{"type", "string"}, {"description", "The whole input of the tool, as plain text."}};
+  add({{"name", tool.string("name")},
+       {"description", std::move(description)},
+       {"parameters",
+        {{"type", "object"},
+         {"properties", {{"input", input}}},
+         {"required", Json::array({"input"})},
+         {"additionalProperties", false}}}},
+      name_space, true);
+}
+
+void RequestTools::add(Json function, const std::string& name_space, bool is_custom) {
+  const std::string name = function["name"].get<std::string>();
+  const std::string whole = function_of(name_space, name);
+  if (is_custom || !name_space.empty()) origins_[whole] = {name, name_space, is_custom};
+  function["name"] = whole;
+  functions_.push_back({{"type", "function"}, {"function", std::move(function)}});
+}
+
+RequestTools::Origin RequestTools::origin_of(const std::string& function) const {
+  const auto found = origins_.find(function);
+  return found == origins_.end() ? Origin{function} : found->second;
+}
+
+std::string RequestTools::function_of(std::string_view name_space, std::string_view name) {
+  if (name_space.empty() || name_space == kNoNamespace) return std::string(name);
+  return fmt::format("{}__{}", name_space, name);
+}
+
+void RequestTools::keep_only(const std::vector<std::string>& functions) {
+  Json kept = Json::array();
+  for (Json& tool : functions_) {
+    const Json& function = tool["function"];
+    const auto name = function.find("name");
+    const bool stays =
+        name != function.end() && name->is_string() &&
+        std::find(functions.begin(), functions.end(), name->get<std::string>()) != functions.end();
+    if (stays) kept.push_back(std::move(tool));
+  }
+  functions_ = std::move(kept);
+}
+
+std::string RequestTools::input_of(const std::string& arguments) {
+  for (const char* end : {"", "\"}", "}"}) {
+    try {
+      const Json json = parse_json(arguments + end);
+      const auto input = json.is_object() ? json.find("input") : json.end();
+      if (input != json.end() && input->is_string()) return input->get<std::string>();
+    } catch (const ApiError&) {  // It was cut elsewhere.
+      continue;
+    }
+  }
+  return arguments;
+}
+
+}  // namespace weft::server

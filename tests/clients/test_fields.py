@@ -1,0 +1,229 @@
+"""Fields that clients of other servers send: done, told or refused."""
+import json
+
+import pytest
+
+from test_wire import CHAT, address, post  # noqa: F401: a fixture
+
+# Fields that clients of vLLM, SGLang, llama.cpp, Ollama, OpenRouter and web pages send.
+FOREIGN = {
+    "keep_alive": "5m", "options": {"num_ctx": 4096}, "think": True, "enable_thinking": False, "thinking": {"type": "enabled"},
+    "reasoning": {"effort": "low"}, "include_reasoning": True, "separate_reasoning": True, "t_max_predict_ms": 100,
+    "t_max_prompt_ms": 100, "post_sampling_probs": True, "response_fields": ["content"], "verbose": True, "n_indent": 4,
+    "backend_sampling": True, "reasoning_control": "x", "adaptive_target": 0.5, "adaptive_decay": 0.9,
+    "reasoning_budget_tokens": 5, "thinking_budget_tokens": 5, "sse_ping_interval": 5, "speculative.n_max": 4,
+    "speculative": {"n_max": 4}, "grammar_lazy": True, "grammar_triggers": [1], "preserved_tokens": [1], "use_beam_search": True,
+    "length_penalty": 0.9, "early_stopping": True, "prompt_logprobs": 1, "logprob_token_ids": [1], "kv_transfer_params": {"a": 1},
+    "vllm_xargs": {"a": 1}, "mm_processor_kwargs": {"a": 1}, "documents": [{"text": "x"}], "chat_template": "x", "custom_params": {"a": 1},
+    "top_a": 0.3, "tfs_z": 0.9, "rep_pen": 1.1, "rep_pen_range": 64, "mode": "chat", "character": "x", "preset": "x",
+    "models": ["a", "b"], "provider": {"order": ["a"]}, "transforms": ["middle-out"], "route": "fallback", "plugins": [{"id": "web"}],
+    "usage": {"include": True}, "session_id": "1", "chat_id": "1", "id": "1", "background_tasks": {"a": True}, "features": {"a": True},
+    "variables": {"a": "b"}, "model_item": {"id": "x"}, "filter_ids": ["a"], "tool_ids": ["a"], "files": [{"id": "a"}],
+    "draft": "x", "num_predict": 5, "num_ctx": 1024, "raw": True, "format": "json", "images": ["x"], "context": [1], "bogus": 1,
+    "mirostat_mode": 1, "no_stop_trim": True, "regex": "a", "ebnf": "x", "rid": "1", "lora_path": "x", "return_hidden_states": True,
+    "bad_words": ["x"], "repetition_detection": {"a": 1}, "cache_salt": "x", "data_parallel_rank": 1, "echo": True, "best_of": 4,
+    "min_keep": 3, "n_cache_reuse": 64, "return_progress": True, "n_discard": 5, "store": True, "verbosity": "low",
+    "service_tier": "flex", "web_search_options": {"search_context_size": "low"}, "audio": {"voice": "alloy"},
+    "modalities": ["text", "audio"], "samplers_order": [1],
+}
+
+
+def chat(address, **fields):
+    answer, body = post(address, "/v1/chat/completions", {**CHAT, "max_tokens": 2, **fields})
+    return answer, json.loads(body) if body.startswith(b"{") else body
+
+
+def ignored(answer):
+    return [name for name in (answer.headers["X-Weft-Ignored"] or "").split(", ") if name]
+
+
+def test_foreign_fields_are_told(address):
+    for name, value in FOREIGN.items():
+        answer, body = chat(address, **{name: value})
+        assert answer.status == 200, (name, body)
+        assert ignored(answer) == [name], name
+
+
+def test_values_that_ask_for_nothing_are_not_told(address):
+    nothing = dict.fromkeys(FOREIGN) | {"echo": False, "best_of": 1, "min_keep": 0, "n_cache_reuse": 0, "tfs_z": 1, "top_a": 0,
+                                        "return_progress": False, "store": False, "service_tier": "auto"}
+    answer, body = chat(address, **nothing)
+    assert answer.status == 200 and ignored(answer) == [], body
+    for name in ("temperature", "top_p", "seed", "stop", "tools", "tool_choice", "response_format", "stream", "stream_options",
+                 "max_tokens", "logit_bias", "n", "grammar", "structured_outputs", "logprobs", "user", "metadata", "audio"):
+        answer, body = chat(address, **{name: None})
+        assert answer.status == 200 and ignored(answer) == [], (name, body)
+
+
+@pytest.mark.parametrize("path, body", [
+    ("/v1/completions", {"prompt": "x", "max_tokens": 1}), ("/v1/embeddings", {"input": "x"}), ("/v1/responses", {"input": "x", "max_output_tokens": 1}),
+    ("/v1/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}), ("/tokenize", {"content": "x"}),
+    ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "x"}]}), ("/apply-template", {"messages": CHAT["messages"]}),
+])
+def test_all_endpoints_take_unknown_fields(address, path, body):
+    answer, text = post(address, path, {**body, "keep_alive": 5, "zorp\r\nX: y": 1, "nothing": None})
+    assert answer.status == 200, text
+    assert ignored(answer) == ["keep_alive", "zorp__X:_y".replace(":", "_")]
+
+
+def test_names_are_logged_once(start_server):
+    mine = start_server()
+    for _ in range(3):
+        post(mine.address, "/tokenize", {"content": "x", "keep_alive": 5})
+    for i in range(400):
+        post(mine.address, "/tokenize", {"content": "x", f"unknown_{i}": 5})
+    assert mine.text().count("'keep_alive' is ignored") == 1
+    assert mine.text().count("is ignored") == 256
+
+
+def test_mistyped_names_are_refused(address):
+    for name in ("temprature", "max_token", "messagess", "steam", "tool_choise", "top_pp"):
+        answer, body = chat(address, **{name: 1})
+        assert answer.status == 400 and "did you mean" in body["error"]["message"], name
+    answer, body = chat(address, stream=True, stream_options={"include_usge": True})
+    assert answer.status == 400 and json.loads(json.dumps(body))
+
+
+def test_settings_that_are_empty_or_huge(address):
+    for fields in ({"stop": [""]}, {"stop": ""}, {"stop": ["", "zzz"]}, {"max_tokens": 2 ** 31, "stop": ["a", "e", "o"]},
+                   {"top_k": 2 ** 40}, {"logit_bias": {}}, {"tools": []}, {"tool_choice": ""}, {"guided_json": ""},
+                   {"stream_options": {"include_usage": True}}):
+        answer, body = chat(address, **fields)
+        assert answer.status == 200, (fields, body)
+
+
+def test_repeat_penalty_names_itself(address):
+    for name in ("repeat_penalty", "repetition_penalty"):
+        answer, body = chat(address, **{name: 0})
+        assert answer.status == 400 and f"'{name}' must be more than 0" in body["error"]["message"]
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"], "additionalProperties": False}
+
+
+@pytest.mark.parametrize("fields, expected", [
+    ({"structured_outputs": {"json": SCHEMA}}, '{"a":1}'), ({"structured_outputs": {"json": json.dumps(SCHEMA)}}, '{"a":1}'),
+    ({"structured_outputs": {"regex": "yes!"}}, "yes!"), ({"structured_outputs": {"choice": ["north"]}}, "north"),
+    ({"structured_outputs": {"grammar": 'root ::= "ok"'}}, "ok"), ({"guided_json": json.dumps(SCHEMA)}, '{"a":1}'),
+    ({"guided_json": SCHEMA}, '{"a":1}'), ({"guided_regex": "yes!"}, "yes!"), ({"guided_choice": ["north"]}, "north"),
+    ({"guided_grammar": 'root ::= "ok"'}, "ok"), ({"response_format": {"type": "regex", "pattern": "yes!"}}, "yes!"),
+    ({"response_format": {"type": "regex", "value": "yes!"}}, "yes!"), ({"response_format": {"type": "grammar", "grammar": 'root ::= "ok"'}}, "ok"),
+    ({"json_schema": SCHEMA}, '{"a":1}'),
+])
+def test_constraints_of_other_servers(address, fields, expected):
+    answer, body = chat(address, max_tokens=40, **fields)
+    assert answer.status == 200, body
+    assert body["choices"][0]["message"]["content"].replace(" ", "").replace("\n", "") == expected
+    assert ignored(answer) == []
+
+
+def test_constraints_exclude_each_other(address):
+    answer, body = chat(address, grammar='root ::= "a"', structured_outputs={"regex": "b"})
+    assert answer.status == 400 and "send one of them" in body["error"]["message"]
+    answer, body = chat(address, guided_json="{nonsense")
+    assert answer.status == 400 and body["error"]["param"] == "guided_json"
+
+
+def complete(address, **fields):
+    answer, body = post(address, "/v1/completions", {"prompt": "The sky is", "max_tokens": 8, "temperature": 0, **fields})
+    assert answer.status == 200, body
+    return json.loads(body)
+
+
+def test_stops(address):
+    whole = complete(address, return_token_ids=True)["choices"][0]
+    word = whole["text"].split()[1]
+    assert not complete(address, stop=[word])["choices"][0]["text"].endswith(word)
+    shown = complete(address, stop=[word], include_stop_str_in_output=True)["choices"][0]
+    assert shown["text"].endswith(word) and shown["finish_reason"] == "stop"
+    ended = complete(address, stop_token_ids=[whole["token_ids"][2]])["choices"][0]
+    assert ended["finish_reason"] == "stop" and whole["text"].startswith(ended["text"]) and ended["text"] != whole["text"]
+
+
+def test_lengths_and_prompts(address):
+    assert complete(address, max_tokens=None, max_completion_tokens=3)["usage"]["completion_tokens"] == 3
+    assert complete(address, truncate_prompt_tokens=2)["usage"]["prompt_tokens"] == 2
+    cached = [complete(address, prompt="A prompt of a few words that comes again", cache_prompt=cache)["usage"]["prompt_tokens_details"]["cached_tokens"]
+              for cache in (True, True, False)]
+    assert cached[1] > 0 and cached[2] == 0
+
+
+def test_logprobs_have_the_chosen_token(address):
+    logprobs = complete(address, logprobs=0, max_tokens=3)["choices"][0]["logprobs"]
+    assert [list(top) for top in logprobs["top_logprobs"]] == [[token] for token in logprobs["tokens"]]
+    assert complete(address, logprobs=True, max_tokens=1)["choices"][0]["logprobs"]["tokens"]
+    for off in ({"logprobs": False}, {"n_probs": 0}):
+        assert complete(address, max_tokens=1, **off)["choices"][0]["logprobs"] is None
+
+
+@pytest.mark.parametrize("path, body", [("/v1/chat/completions", CHAT), ("/v1/completions", {"prompt": "The sky is", "max_tokens": 8})])
+def test_usage_in_each_chunk(address, path, body):
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    answer, text = post(address, path, {**body, "stream": True, "stream_options": options})
+    chunks = [json.loads(line[6:]) for line in text.decode().splitlines() if line.startswith("data: {")]
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert counts == sorted(counts) and counts[-1] == counts[-2] > 0
+    assert len({chunk["usage"]["prompt_tokens"] for chunk in chunks}) == 1
+
+
+def test_biases_of_texts(address):
+    word = complete(address)["choices"][0]["text"].split()[0]
+    assert not complete(address, logit_bias={" " + word: -100})["choices"][0]["text"].startswith(" " + word)
+    answer, body = post(address, "/v1/completions", {"prompt": "x", "logit_bias": {"": 1}})
+    assert answer.status == 400 and b"the text \\\"\\\"" in body
+
+
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+    "type": "object", "properties": {"x": {"enum": ["a"]}}, "required": ["x"], "additionalProperties": False}}} for name in ("one", "two")]
+
+
+@pytest.mark.parametrize("choice, names", [
+    ("any", {"one", "two"}), ({"type": "any"}, {"one", "two"}), ({"type": "tool", "name": "two"}, {"two"}),
+    ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "two"}}]}}, {"two"}),
+    ({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "one"}]}, {"one"}),
+    ({"type": "none"}, set()), ({"type": "web_search"}, None),
+])
+def test_choices_of_tools(address, choice, names):
+    answer, body = chat(address, tools=TOOLS, tool_choice=choice, max_tokens=60, parallel_tool_calls=False)
+    assert answer.status == 200, body
+    calls = body["choices"][0]["message"].get("tool_calls") or []
+    if names is None:
+        assert ignored(answer) == ["tool_choice.web_search"]
+    else:
+        assert {call["function"]["name"] for call in calls} <= names and bool(calls) == bool(names)
+
+
+def test_the_last_message_is_continued(address):
+    messages = [*CHAT["messages"], {"role": "assistant", "content": "The answer is"}]
+    for how in (True, "content", "reasoning_content"):
+        assert chat(address, messages=messages, continue_final_message=how)[0].status == 200, how
+        answer, text = post(address, "/apply-template", {"messages": messages, "continue_final_message": how})
+        assert json.loads(text)["prompt"].endswith("The answer is")
+    answer, body = chat(address, messages=messages, continue_final_message=True, add_generation_prompt=True)
+    assert answer.status == 400
+
+
+def test_reasoning_formats(address):
+    for how in ("auto", "none", "deepseek", "deepseek-legacy"):
+        assert chat(address, reasoning_format=how)[0].status == 200
+    assert chat(address, reasoning_format="what")[0].status == 400
+
+
+def test_roles_and_empty_lists(address):
+    for messages in ([{"role": "developer", "content": "x"}, {"role": "user", "content": "x"}], [{"role": "what", "content": "x"}],
+                     [{"role": "user", "content": "x", "tool_calls": []}],
+                     [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{"}},
+                      {"role": "function", "name": "f", "content": None}, {"role": "user", "content": "y"}]):
+        answer, body = chat(address, messages=messages)
+        assert answer.status == 200, body
+
+
+def test_a_lone_surrogate_is_named(address):
+    answer, body = post(address, "/v1/chat/completions", b'{"messages": [{"role": "user", "content": "\\ud83d"}]}')
+    assert answer.status == 400 and b"lone surrogate" in body
+
+
+def test_a_wrong_key(start_server):
+    mine = start_server("--api-key", "right")
+    answer, body = post(mine.address, "/v1/chat/completions", CHAT)
+    assert answer.status == 401 and json.loads(body)["error"]["type"] == "authentication_error"

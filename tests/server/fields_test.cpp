@@ -1,0 +1,158 @@
+// Fields of requests: what is read, ignored with a note, and refused.
+#include "api/fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/error.h"
+#include "api/request_tools.h"
+
+namespace weft::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string refusal(const std::function<void()>& act) {
+  try {
+    act();
+    return "";
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.status, 400);
+    return error.what();
+  }
+}
+
+/// The notes of an object of which "temperature", "stream" and "store" are known.
+std::vector<std::string> notes_of(const char* json, const std::string& path = "") {
+  const Json object = Json::parse(json);
+  Ignored ignored;
+  Fields fields(object, path, &ignored);
+  fields.find("temperature");
+  fields.find("stream");
+  fields.without_effect("top_a", 0);
+  fields.ignore({"user"});
+  fields.done();
+  return ignored.names();
+}
+
+TEST(Fields, UnknownFieldsAreNoted) {
+  EXPECT_THAT(notes_of(R"({"stream": true, "keep_alive": 5, "options": {"num_ctx": 1}})"),
+              ElementsAre("keep_alive", "options"));
+  EXPECT_THAT(notes_of(R"({"kv": 1})", "messages[3].content[0]"), ElementsAre("messages.content.kv"));
+}
+
+TEST(Fields, ValuesThatAskForNothingPass) {
+  EXPECT_THAT(notes_of(R"({"a": null, "b": false, "c": "", "d": [], "e": {}, "user": "me", "top_a": 0})"),
+              IsEmpty());
+  EXPECT_THAT(notes_of(R"({"top_a": 0.5, "n": 0})"), ElementsAre("top_a", "n"));
+}
+
+TEST(Fields, NamesThatResembleKnownOnesAreRefused) {
+  const auto error = [](const char* json) { return refusal([json] { notes_of(json); }); };
+  EXPECT_THAT(error(R"({"temprature": 0})"), HasSubstr("did you mean 'temperature'?"));
+  EXPECT_THAT(error(R"({"steam": false})"), HasSubstr("did you mean 'stream'?"));
+  EXPECT_EQ(error(R"({"temprature": null})"), "");
+  EXPECT_EQ(error(R"({"top_a": 1, "users": 1, "top_b": 1})"), "");  // Those have no effect.
+}
+
+TEST(Fields, LargeNumbersWithoutABoundAreTheLargest) {
+  const Json object = Json::parse(R"({"max_tokens": 4294967296, "n": 4294967296, "seed": 1e300})");
+  Fields fields(object);
+  EXPECT_EQ(fields.integer("max_tokens", 1, -1), std::numeric_limits<int>::max());
+  EXPECT_THAT(refusal([&] { fields.integer("n", 1, 1, 8); }), HasSubstr("from 1 to 8"));
+  EXPECT_THAT(refusal([&] { fields.integer("seed", 1, 1); }), HasSubstr("an integer"));
+}
+
+TEST(Ignored, NamesAreCleanAndBounded) {
+  Ignored ignored;
+  EXPECT_EQ(ignored.header(), "");
+  for (const char* path : {"a\r\nSet-Cookie: x", "tools[12].web_search", "tools[13].web_search", "", "ü"})
+    ignored.add(path);
+  EXPECT_EQ(ignored.header(), "a__Set-Cookie__x, tools.web_search, _, __");
+  for (int i = 0; i < 1000; ++i) ignored.add("field" + std::to_string(i) + std::string(1000, 'x'));
+  EXPECT_EQ(ignored.names().size(), Ignored::kMostNames);
+  EXPECT_LE(ignored.header().size(), Ignored::kMostNames * (Ignored::kMostBytes + 2) + 5);
+  EXPECT_TRUE(ignored.header().ends_with(", ..."));
+}
+
+struct ReadTools {
+  explicit ReadTools(const std::string& json)
+      : body(Json::parse("{\"tools\": " + json + "}")), fields(body, "", &ignored), tools(fields) {}
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    if (tools.empty()) return all;
+    for (const Json& tool : Json::parse(tools.json())) all.push_back(tool["function"]["name"]);
+    return all;
+  }
+
+  const Json body;
+  Ignored ignored;
+  Fields fields;
+  RequestTools tools;
+};
+
+TEST(RequestTools, AreFunctionsInAllForms) {
+  const ReadTools read(R"([{"type": "function", "function": {"name": "chat", "parameters": {}}},
+    {"function": {"name": "untyped"}}, {"type": "function", "name": "flat", "parameters": {"type": "object"}},
+    {"name": "anthropic", "input_schema": {"type": "object"}}, {"type": "custom", "name": "typed", "input_schema": {}},
+    {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}},
+    {"type": "custom", "custom": {"name": "nested"}},
+    {"type": "namespace", "name": "mcp__fs", "tools": [{"type": "function", "name": "read"}]},
+    {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}])");
+  EXPECT_THAT(read.names(), ElementsAre("chat", "untyped", "flat", "anthropic", "typed", "patch", "nested",
+                                        "mcp__fs__read", "exec"));
+  EXPECT_TRUE(read.tools.origin_of("patch").is_custom);
+  EXPECT_TRUE(read.tools.origin_of("exec").is_custom);
+  EXPECT_FALSE(read.tools.origin_of("typed").is_custom);
+  EXPECT_EQ(read.tools.origin_of("mcp__fs__read").name, "read");
+  EXPECT_EQ(read.tools.origin_of("mcp__fs__read").name_space, "mcp__fs");
+  EXPECT_EQ(read.tools.origin_of("chat").name, "chat");
+  EXPECT_THAT(read.tools.json(), HasSubstr("start: x"));
+}
+
+TEST(RequestTools, ThoseThatTheServerDoesNotRunAreNoted) {
+  const ReadTools read(R"([{"type": "web_search"}, {"type": "local_shell"}, {"type": "image_generation"},
+    {"type": "web_search_20250305", "name": "web_search"}, {"type": "tool_search", "execution": "client"},
+    {"type": "mcp", "server_label": "x"}])");
+  EXPECT_TRUE(read.tools.empty());
+  EXPECT_EQ(read.tools.json(), "");
+  EXPECT_EQ(read.ignored.names().front(), "tools.web_search");
+  EXPECT_EQ(read.ignored.names().size(), 6u);
+}
+
+TEST(RequestTools, WrongOnesAreRefused) {
+  EXPECT_THAT(refusal([] { ReadTools("[1]"); }), HasSubstr("'tools[0]' must be an object"));
+  EXPECT_THAT(refusal([] { ReadTools("{}"); }), HasSubstr("'tools' must be an array"));
+  EXPECT_THAT(refusal([] { ReadTools(R"([{"type": "function", "name": "f", "parmeters": {}}])"); }),
+              HasSubstr("did you mean 'parameters'?"));
+}
+
+TEST(RequestTools, InputsAreFoundInArguments) {
+  EXPECT_EQ(RequestTools::input_of(R"({"input": "a\nb"})"), "a\nb");
+  EXPECT_EQ(RequestTools::input_of(R"({"input": "a\nb)"), "a\nb");
+  EXPECT_EQ(RequestTools::input_of(R"({"input": "a")"), "a");
+  EXPECT_EQ(RequestTools::input_of("plain"), "plain");
+  EXPECT_EQ(RequestTools::input_of(R"({"other": 1})"), R"({"other": 1})");
+}
+
+TEST(Errors, PromptsThatAreTooLongHaveTheirCounts) {
+  const ApiError error = prompt_too_long("messages", "too long", 300, 255, 256);
+  const Json openai = error_json(error, ErrorShape::kOpenAi)["error"];
+  EXPECT_EQ(openai["code"], "context_length_exceeded");
+  EXPECT_EQ(openai["n_prompt_tokens"], 300);
+  EXPECT_EQ(openai["n_ctx"], 256);
+  EXPECT_EQ(error_json(error, ErrorShape::kAnthropic)["error"]["message"],
+            "prompt is too long: 300 tokens > 255 maximum");
+  EXPECT_FALSE(error_json(bad_request("a", "b"), ErrorShape::kOpenAi)["error"].contains("n_ctx"));
+}
+
+TEST(Json, NamesALoneSurrogate) {
+  EXPECT_THAT(refusal([] { parse_json(R"({"a": "\ud83d x"})"); }), HasSubstr("lone surrogate"));
+  EXPECT_THAT(refusal([] { parse_json("{\"a\" 1}"); }), testing::Not(HasSubstr("surrogate")));
+}
+
+}  // namespace
+}  // namespace weft::server
