@@ -34,9 +34,7 @@ concept Number =
 /// kInvalidArgument for what File would refuse. Used by one thread at a time.
 class Writer {
  public:
-  /// Sets a key; one that is there keeps its place. The type of a number is that of the argument, exactly.
-  /// "general.alignment" (std::uint32_t, a power of two) sets the alignment of tensors, which is 32
-  /// otherwise.
+  /// Sets a key; one that is there keeps its place. The type of a number is exactly the type of the argument.
   void set(std::string_view key, Value value);
   template <Number T>
   void set(std::string_view key, T value);
