@@ -35,6 +35,8 @@ concept Number =
 class Writer {
  public:
   /// Sets a key; one that is there keeps its place. The type of a number is exactly the type of the argument.
+  /// "general.alignment" (std::uint32_t, a power of two) sets the alignment of tensors, which is 32
+  /// otherwise.
   void set(std::string_view key, Value value);
   template <Number T>
   void set(std::string_view key, T value);
