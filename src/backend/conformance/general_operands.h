@@ -18,7 +18,7 @@ using Sizes = std::vector<std::size_t>;
 /// Stands for the number of rows of a step in a list of sizes: a symbol in the graph.
 inline constexpr std::int64_t kRows = -1;
 
-/// A value of a graph, and what it holds.
+/// A value of a graph, and its numbers.
 struct Known {
   ValueId id = kNoValue;
   Shape shape;
