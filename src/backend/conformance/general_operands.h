@@ -61,7 +61,7 @@ class Operands {
   /// Elements of another value: its axes exchanged, every second one of some.
   Known strided(const std::vector<std::int64_t>& sizes) {
     const std::size_t rank = sizes.size();
-    Sizes axes(rank);  // Of the base, by axis of the result.
+    Sizes axes(rank);  // The base's axes, by axis of the result.
     std::iota(axes.begin(), axes.end(), std::size_t{0});
     for (std::size_t i = rank; i > 1; --i)
       std::swap(axes[i - 1],

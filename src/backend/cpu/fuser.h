@@ -1,7 +1,8 @@
 #pragma once
-// From nodes to launches (fuse.h): its state, and the functions that its files share. fuse.cpp iterates over
-// the nodes, and handles views and rows. fuse_products.cpp fuses nodes into products, fuse_experts.cpp into
-// products of experts. fuse_attention.cpp handles attention, and recognises attention written as other ops.
+// From nodes to launches (fuse.h): its state, and the functions that its files share. The file fuse.cpp
+// iterates over the nodes, and handles views and rows. fuse_products.cpp fuses nodes into products,
+// fuse_experts.cpp into products of experts. fuse_attention.cpp handles attention, and recognises attention
+// written as other ops.
 #include <memory>
 #include <span>
 #include <vector>

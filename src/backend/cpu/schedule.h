@@ -88,7 +88,7 @@ class Schedule {
     std::int32_t n_tasks = 0;
     bool follows = false;
     bool may_be_followed = false;  // In any step.
-    int phase = 0;  // Of the program; for a follower, the phase of the launch that is done last.
+    int phase = 0;  // The program's; for a follower, the phase of the launch that is done last.
   };
   bool is_as_before(const StepInfo& step) const;
   void place(std::size_t launch, int n_threads);

@@ -51,8 +51,8 @@ struct BF16Cells {
   }
 };
 
-/// Calls f with the cells of a float type: how its elements are read and written as floats, and how attention
-/// multiplies kTogether of them in each lane.
+/// Calls f with the cells of a float type. They define how elements are read and written as floats, and how
+/// attention multiplies kTogether of them in each lane.
 template <class F>
 static inline void with_cells(DType type, F f) {
   if (type == DType::kF16) return f(F16Cells{});
