@@ -191,7 +191,7 @@ class Pool {
   Tasks tasks_ = nullptr;
   void* context_ = nullptr;
 
-  alignas(64) Count done_{0};  // Of groups whose share of their phase is done, if there are several.
+  alignas(64) Count done_{0};  // Groups whose share of their phase is done, if there are several.
   Call threads_call_, helpers_call_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;

@@ -4,7 +4,7 @@
 // Sequences has the positions and cells of all tokens. Layers with full attention need no more. Layers of
 // other kinds have additional memory: the cells of a window (window_memory.h), or one running state of all
 // tokens so far (state_memory.h). A context has a SequenceMemory for each such kind of its model. It follows
-// the operations on Sequences, and refuses beforehand those that its layers cannot follow.
+// the operations on Sequences, and refuses beforehand operations that its layers cannot follow.
 #include <cstdint>
 #include <span>
 #include <vector>
