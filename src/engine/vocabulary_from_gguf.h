@@ -7,7 +7,7 @@
 
 namespace weft::engine {
 
-/// The file's vocabulary, in the form of weft::text; Tokenizer's constructor checks it. Throws Error
+/// The file's vocabulary, for the tokenizer; Tokenizer's constructor checks it. Throws Error
 /// kInvalidFile for a key that is missing or of another type. Throws kUnsupported for an unknown kind of
 /// tokenizer. `pre`: the pre-tokenizer to use instead of the file's; empty: the file's.
 text::Vocabulary vocabulary_from_gguf(const gguf::File& file, std::string_view pre = {});

@@ -8,8 +8,7 @@
 // - Each move is carried out at most once: a key that is turned in place must not be turned twice.
 // - In a run: moves, then the ubatch's tokens, then forks; each kind in the order in which it was logged.
 //   A fork is a move that reads or writes a cell which a token of the ubatch fills, or which an earlier
-//   fork reads or writes.
-//   So only forks have to wait for forks.
+//   fork reads or writes. So only forks have to wait for forks.
 // - Moves that do not fit into one run go in several. Forks go with the last of them, together with the
 //   tokens.
 // - What a failed run had under way may be done, half done or not done. It is not tried again: abandon()
@@ -80,7 +79,7 @@ class MoveLog {
     std::int64_t n_forks = 0;
     bool last = true;  ///< Tokens are stored in this run; before it, only moves are carried out.
   };
-  /// Puts the next moves under way, as many as fit the inputs, and writes them to the inputs. The moves that
+  /// Puts the next moves that fit the inputs under way, and writes them to the inputs. The moves that
   /// follow() made of them go to `there`.
   Part begin(const MoveInputs& inputs, const MoveInputs& there);
   /// The run has carried out the moves under way.

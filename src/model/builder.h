@@ -28,7 +28,7 @@ struct GraphSizes {
   std::int64_t n_hidden = 1;   ///< Entries of HiddenCells of a step, with the one that ends them.
   std::int64_t n_slots = 2;    ///< For running states.
   /// Layers with a window have their own cells (ModelGraph::windowed), as long as the window and this many
-  /// tokens are less than the expected positions. -1: all share cells.
+  /// tokens are less than the expected positions. With -1 all layers share cells.
   std::int64_t window_rewind = -1;
   std::int64_t n_source = 1;        ///< Tokens of a source, at most. Each sequence has room for one.
   std::int64_t max_positions = 64;  ///< Expected positions: families may choose their rope by it.

@@ -29,7 +29,7 @@
 
 namespace weft::cpu {
 
-/// Whether slow cores should help with a phase: it is compute-bound, and has so many tasks per thread that no
+/// Whether slow cores should help with a phase: it is compute-bound, and has enough tasks per thread that no
 /// thread waits long for a slow core.
 constexpr bool wants_help(bool computes, std::int32_t n_tasks, int n_threads) {
   constexpr int kLeastTasksPerThread = 8;

@@ -1,6 +1,6 @@
 #pragma once
-// Launches of products of weights with rows: of one row or few, whose last workgroup may continue (fusion.h),
-// of many in tiles, and of each row's experts.
+// Launches of products of weights with rows, and with each row's experts. Products have one row or few, whose
+// last workgroup may continue (fusion.h), or many in tiles.
 #include <optional>
 
 #include "backend/vulkan/launch_builder.h"

@@ -12,8 +12,9 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 /// Rows of activations in a tile, and of a panel.
 inline constexpr int kTileSide = 16;
 
-// sums[row][16] = rows of kBytes activations, `stride` bytes apart, times the codes of 16 rows of a panel:
-// kBytes / 4 groups of 64, in the order of a plane of bytes. They are unsigned, or signed if kSigned.
+// sums[row][16] = rows of kBytes activations, `stride` bytes apart, times the codes of 16 rows of a panel.
+// These are kBytes / 4 groups of 64 codes, in the order of a plane of bytes. They are unsigned, or signed if
+// kSigned.
 //
 //   template <int kBytes, bool kSigned>
 //   void multiply_tile(const std::byte* rows, std::ptrdiff_t stride, const std::byte* codes, std::int32_t*

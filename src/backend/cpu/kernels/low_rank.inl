@@ -4,7 +4,7 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// Panels of a matrix of plain floats times rows, in tiles like those of multiply_short_panels.
+/// Panels of a matrix of plain floats times rows, in the tiles of multiply_short_panels.
 static void multiply_few(const MultiplyTable& table, const PackedMatrix& matrix, std::int64_t panel,
                          std::int64_t n_panels, const std::byte* const* x, int n_columns, float* out) {
   const std::byte* at = panel_of(matrix, panel);

@@ -231,7 +231,7 @@ static const MultiplyTable* multiply_table(const PackedMatrix& matrix) {
 }
 
 /// With few columns a matrix and its gate are two streams from memory, and each change of stream costs some
-/// accesses. So this many panels of one matrix precede those of the gate, or of the additions.
+/// accesses. So this many panels of one matrix precede the gate's, or the additions'.
 inline constexpr int kGatedPanels = 16;
 /// With many columns, a tile's activations stay in the first-level cache for this many panels.
 inline constexpr int kTilePanels = 8;

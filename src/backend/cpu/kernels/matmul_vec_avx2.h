@@ -164,8 +164,8 @@ struct ByTurns {
   static constexpr bool kCentres = false;
 
   // vpmaddubsw adds two products in 16 bits and saturates. It never saturates here: products of codes and
-  // activations are at most 127 * code, and only so many pairs of them are added in 16 bits that the sum
-  // stays below 32767. Eight-bit codes are |code - 128| times q with the sign of (code - 128), at most
+  // activations are at most 127 * code, and the number of pairs added in 16 bits keeps the sum below
+  // 32767. Eight-bit codes are |code - 128| times q with the sign of (code - 128), at most
   // 2 * 128 * 127 = 32512. They are added directly to 32-bit sums.
   template <int kMaxCode>
   static constexpr int kGroups = kMaxCode <= 16   ? 8

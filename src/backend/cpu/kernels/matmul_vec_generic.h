@@ -21,7 +21,7 @@ inline constexpr int kTileColumns = 2;    ///< The most columns that one pass ov
 inline constexpr int kFewestColumns = 1;  ///< Of a pass.
 /// Panels are unpacked for many columns where that many steps or more lead to a code (unpacked.inl).
 inline constexpr int kStepsToUnpack = 9;
-/// Whether each line of quantised weights takes so many instructions that the hardware does not see far
+/// Whether each line of quantised weights takes too many instructions for the hardware to see far
 /// enough ahead, even with one column.
 inline constexpr bool kAlwaysFetches = false;
 

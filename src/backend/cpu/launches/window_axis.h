@@ -1,6 +1,6 @@
 #pragma once
 // One side, height or width, of the windows of a convolution: the input elements of its results, and their
-// layout in a block, the copy that a task works on.
+// layout in a block. A block is the copy that a task works on.
 #include <cstdint>
 #include <vector>
 

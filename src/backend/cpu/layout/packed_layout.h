@@ -13,8 +13,8 @@
 // (of 128 columns, where the type's own blocks have no more).
 //
 // In a plane, the codes of four neighbouring columns of a row are contiguous, and the rows follow one
-// another. 64 bytes are 16 rows x 4 columns, the operand of one dot-product instruction. For the column c of
-// a block write j = c / 4, t = c % 4:
+// another. A unit of 64 bytes is 16 rows x 4 columns, the operand of one dot-product instruction. For the
+// column c of a block write j = c / 4, t = c % 4:
 //
 //   kBytes    512 B   byte (j * 16 + row) * 4 + t is the code.
 //   kNibbles  256 B   byte ((j % 4) * 16 + row) * 4 + t: columns 0..15 in low nibbles, 16..31 in high
