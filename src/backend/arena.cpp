@@ -26,7 +26,7 @@ class Taken {
       parts_.erase(first + 1, last);
     }
   }
-  /// From where on, not before `offset`, so many bytes are free.
+  /// The first offset, not before `offset`, with `bytes` free bytes.
   std::size_t free_from(std::size_t offset, std::size_t bytes) const {
     auto part =
         std::partition_point(parts_.begin(), parts_.end(), [&](const auto& p) { return p.second <= offset; });
@@ -53,7 +53,7 @@ class TakenByPhase {
     for_each_above(life, [&](Node& node) { node.sometimes.add(begin, end); });
   }
 
-  /// The lowest offset from which on so many bytes are free in all phases of a life.
+  /// The lowest offset with `bytes` free bytes in all phases of a life.
   std::size_t lowest(const Lifetime& life, std::size_t bytes) {
     among_.clear();
     const auto note = [&](const Taken& taken) {
@@ -73,7 +73,7 @@ class TakenByPhase {
 
  private:
   struct Node {
-    Taken throughout;  // By what is alive in all of its phases.
+    Taken throughout;  // Taken by values that are alive in all of its phases.
     Taken sometimes;   // In any; not noted where it is throughout a node above.
   };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Lifetimes to offsets: where the temporaries of a plan lie in one block of memory.
+// Assigns offsets in one block of memory to the temporaries of a plan, by their lifetimes.
 #include <cstddef>
 #include <span>
 #include <vector>

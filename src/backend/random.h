@@ -1,6 +1,6 @@
 #pragma once
-// ops::Random, the same on every device: integers, and doubles that are added, multiplied, divided and have
-// roots taken of them, which IEEE 754 leaves no choice about. The functions' series are cut where a term no
+// ops::Random, the same on every device. It uses integers, and additions, multiplications, divisions and
+// square roots of doubles, which IEEE 754 defines exactly. The functions' series are cut where a term no
 // longer shows in a double.
 #include <array>
 #include <cmath>

@@ -15,8 +15,8 @@
 namespace weft {
 namespace {
 
-/// Whether parts of a library that would be mapped lie behind its file's end, where reading them would end
-/// the process: it was copied in part. What is no library of this machine's is left to dlopen.
+/// Whether mapped parts of a library are past its file's end, where reading them would end the process: it
+/// was copied in part. Files that are not libraries of this machine are left to dlopen.
 bool is_cut_short(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   const auto read = [&](std::uint64_t at, auto& to) {

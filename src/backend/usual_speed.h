@@ -4,7 +4,7 @@
 
 namespace weft::backend {
 
-// Of a processor with two channels of memory, and of a graphics card of the middle class on PCIe.
+// A processor with two memory channels, and a mid-range graphics card on PCIe.
 inline constexpr DeviceSpeed kUsualProcessor = {
     .bytes_per_second = 2e10, .flops = 5e11, .step_seconds = 1e-5, .copy_bytes_per_second = 1e10};
 inline constexpr DeviceSpeed kUsualGraphicsCard = {

@@ -1,6 +1,6 @@
 #pragma once
-// Views: values that are others' elements in another shape. A value of a view op need not lie in memory by
-// itself: who reads it with strides reads what it is a view of.
+// Views: values that are others' elements in another shape. A view op's value need not have its own memory:
+// readers with strides read the base of the view.
 #include <array>
 #include <optional>
 
@@ -16,7 +16,7 @@ struct View {
   std::array<Dim, Shape::kMaxRank> strides = {0, 0, 0, 0};
 };
 
-/// A value that lies in memory of its own, row after row; as if of that shape.
+/// A value with its own memory, row after row; as if of that shape.
 View plain_view(ValueId value, const Shape& shape);
 /// Whether it is all that the base's memory begins with, row after row.
 bool is_contiguous(const View& view);

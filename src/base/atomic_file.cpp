@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMaxLinks = 40;         // As many as the system follows.
-constexpr int kMaxTemporaries = 256;  // Of one path, by as many living writers.
+constexpr int kMaxLinks = 40;         // The system's limit.
+constexpr int kMaxTemporaries = 256;  // Per path, one for each living writer.
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& reason) {
   throw Error(ErrorCode::kIo, "cannot write " + path.string() + ": " + reason);
@@ -43,7 +43,7 @@ fs::path follow_links(const fs::path& path) {
   return place;
 }
 
-/// The name still stands for that open file.
+/// Whether the name still refers to that open file.
 bool is_at(const fs::path& path, int fd) {
   struct stat named{}, opened{};
   return ::fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
@@ -55,7 +55,7 @@ bool is_at(const fs::path& path, int fd) {
 bool remove_abandoned(const fs::path& temporary) {
   const int fd = ::open(temporary.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
-  // Who holds the lock of what stands there is the only one to remove it or to give the name another file.
+  // Only the holder of the file's lock may remove it or give the name to another file.
   const bool removed =
       ::flock(fd, LOCK_EX | LOCK_NB) == 0 && is_at(temporary, fd) && ::unlink(temporary.c_str()) == 0;
   ::close(fd);
@@ -92,8 +92,8 @@ void AtomicFile::open_with_name(unsigned mode) {
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd_ < 0 && errno == EEXIST) continue;
     if (fd_ < 0) fail("create");
-    // Who looks whether it is abandoned may have the lock for an instant, and decides before it is given
-    // back. Where files cannot be locked, nobody takes any for abandoned.
+    // A writer that checks whether the file is abandoned may hold the lock for an instant, and decides before
+    // it releases it. Where files cannot be locked, no file counts as abandoned.
     while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
     }
     if (is_at(temporary_, fd_)) return;

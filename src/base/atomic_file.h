@@ -1,10 +1,10 @@
 #pragma once
-// A file that appears whole or not at all: written without a name where the file system can do that, else
-// under another name beside its place, brought to the disk, and put in its place at once.
+// A file that appears whole or not at all. It is written without a name where the file system allows that,
+// otherwise under another name next to its place. It is flushed to disk, then renamed to its place.
 //
-// A writer that is killed leaves the old file as it was. Of its own it leaves nothing where files can be
-// without a name; elsewhere, and in the instant before the end, a file PATH.tmp-N. Writers lock theirs as
-// long as they live, so the next writer of that path knows and removes what nobody writes any more.
+// A writer that is killed leaves the old file as it was. Where files can be without a name, it leaves nothing
+// else. Elsewhere, and in the instant before the end, it leaves a file PATH.tmp-N. Writers lock their
+// temporary files while they live. So the next writer of that path recognizes and removes abandoned ones.
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -13,8 +13,8 @@ namespace weft::base {
 
 class AtomicFile {
  public:
-  /// Of a symbolic link it is the target that is replaced, or made. The new file has the permissions of the
-  /// old. Throws Error kIo where the folder cannot be written, and for what is there and no regular file.
+  /// If `path` is a symbolic link, its target is replaced or created. The new file has the permissions of the
+  /// old. Throws Error kIo if the folder cannot be written or `path` exists and is not a regular file.
   explicit AtomicFile(const std::filesystem::path& path);
   ~AtomicFile();  ///< Leaves what stood at `path`, unless commit() has returned.
   AtomicFile(const AtomicFile&) = delete;

@@ -11,7 +11,7 @@ namespace weft::base {
 
 /// In the standard alphabet, padded.
 std::string to_base64(std::span<const std::byte> bytes);
-/// Nothing where it is no base64 (either alphabet, padded or not).
+/// Nothing if `text` is not base64 (either alphabet, padded or not).
 std::optional<std::vector<std::byte>> from_base64(std::string_view text);
 
 }  // namespace weft::base

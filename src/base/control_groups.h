@@ -7,9 +7,9 @@
 namespace weft::base {
 
 /// The folders of the process's group of that controller ("cpu", "cpuset", "memory") and of those above it,
-/// whose limits hold as well; its own first. Version 1 or 2, whichever has the controller. In a container the
-/// group may be given by a path of the host's that is not there; then the last one, the root, is all there is
-/// to see. `root` is "/", or another machine shown as a folder.
+/// whose limits hold as well; its own first. Version 1 or 2, whichever has the controller. In a container,
+/// the group's path may be a path on the host that does not exist here. Then only the last one, the root, is
+/// visible. `root` is "/", or another machine shown as a folder.
 std::vector<std::filesystem::path> control_groups(const std::filesystem::path& root,
                                                   std::string_view controller);
 

@@ -42,7 +42,7 @@ std::optional<int> number(std::string_view text) {
   return value;
 }
 
-/// "0-3,8,10-11" to numbers; what is malformed is left out.
+/// "0-3,8,10-11" to numbers; malformed parts are left out.
 std::vector<int> parse_list(std::string_view text) {
   std::vector<int> cpus;
   while (!text.empty()) {
@@ -95,7 +95,7 @@ double read_quota(const fs::path& root) {
   return least;
 }
 
-/// Keeps those that are in the list too, if the list says anything.
+/// Keeps CPUs that are in the list too, if the list is not empty.
 void intersect(std::vector<int>& cpus, const std::string& list) {
   const std::vector<int> allowed = parse_list(list);
   if (allowed.empty()) return;
@@ -105,7 +105,7 @@ void intersect(std::vector<int>& cpus, const std::string& list) {
   if (!both.empty()) cpus = both;
 }
 
-/// Of memory, by CPU.
+/// Memory nodes, by CPU.
 std::map<int, int> read_nodes(const fs::path& root) {
   std::map<int, int> node_of;
   const fs::path folder = root / "sys/devices/system/node";

@@ -1,6 +1,6 @@
 #pragma once
-// The cores that this process may compute on, and how many threads that is worth: read from /proc and /sys,
-// whose place is a parameter so that tests can show another machine.
+// The cores that this process may compute on, and the number of threads to use. Both are read from /proc and
+// /sys. Their root is a parameter so that tests can use another machine.
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -24,20 +24,21 @@ struct Cores {
   std::vector<Core> fast() const;
   /// One thread a fast core, within the quota.
   int default_threads() const;
-  /// Of the slow cores, how many may help so many threads where there is much to do (pool.h): all, if the
-  /// threads are as many as the fast cores and no quota limits both together.
+  /// The number of slow cores that may help these threads in large phases (pool.h). It is all of them if
+  /// there are as many threads as fast cores and no quota limits both together.
   int helpers(int n_threads) const;
   std::vector<int> nodes() const;  ///< Of memory, ascending.
 
-  /// Threads that count together what they have done (pool.h): as many as fast cores share an L3, where those
-  /// are not too few to be worth a count of their own, nor so many that its line moves all the time.
+  /// The number of threads that share a count of completed tasks (pool.h): the fast cores that share an L3. A
+  /// group must not be too small to be worth its own count, nor so large that the count's cache line moves
+  /// all the time.
   int group_size() const;
   static constexpr int kLeastGroup = 8, kMostGroup = 16;
 };
 
 struct CoresSource {
   std::filesystem::path root = "/";
-  /// CPUs that the scheduler allows; none: what it says of this process.
+  /// CPUs that the scheduler allows; none: ask the system for this process.
   std::optional<std::vector<int>> affinity = std::nullopt;
 };
 

@@ -1,12 +1,12 @@
 #pragma once
-// A file descriptor that somebody owns.
+// An owned file descriptor.
 #include <unistd.h>
 
 #include <utility>
 
 namespace weft::base {
 
-/// Closes what it owns. May own none: a negative number, as a call that failed gives.
+/// Closes its descriptor. May own none: a negative number, as a call that failed gives.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Lines of a name and a number, and what else there is on them.
+/// Lines of a name and a number; the rest of a line is ignored.
 std::map<std::string, std::size_t> read_table(const fs::path& path) {
   std::map<std::string, std::size_t> table;
   std::ifstream file(path);
@@ -49,7 +49,7 @@ struct Group {
   std::size_t used = 0;  // Without what the system gives up when memory is short.
 };
 
-/// Of a control group that limits memory, nothing of others.
+/// Reads a control group that limits memory; nothing for other groups.
 std::optional<Group> read_group(const fs::path& folder) {
   std::optional<std::size_t> limit;
   // Version 2 has two limits (beyond the first processes are slowed down), version 1 one.

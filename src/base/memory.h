@@ -13,9 +13,9 @@ inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
 /// none.
 void* reserve(std::size_t bytes, std::size_t alignment);
 
-/// Spreads the pages of memory that nobody has touched yet over the given nodes (NUMA) in turns, for what all
-/// threads read alike: each then has its part of every node's bandwidth. False where the system cannot; with
-/// one node there is nothing to do.
+/// Spreads untouched pages of memory over the given NUMA nodes in turns, for data that all threads read
+/// alike. Each node then serves a part with its own bandwidth. False where the system cannot; with one node
+/// there is nothing to do.
 bool spread_over_nodes(std::span<std::byte> memory, std::span<const int> nodes);
 
 class Memory {
@@ -29,9 +29,9 @@ class Memory {
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&& other) noexcept;
 
-  /// Puts the block's pages in the place of what is mapped at `target`, a page boundary, at once for all who
-  /// read there; they stay there, and the block is empty. False, and nothing changed, where the system
-  /// cannot.
+  /// Replaces the pages mapped at `target`, a page boundary, by the block's pages, atomically for all
+  /// readers. The pages stay there, and the block is empty. Returns false and changes nothing where the
+  /// system cannot.
   bool move_to(std::byte* target);
 
   std::byte* data() const { return data_; }

@@ -19,8 +19,8 @@ constexpr std::int64_t kSettledSeconds = 2;  // The coarsest clock of a file sys
 Hash128 identity_of(const struct stat& status) {
   const std::int64_t age = std::int64_t{::time(nullptr)} - status.st_ctim.tv_sec;
   if (age <= kSettledSeconds) return {};
-  // Some file systems know no time of the last change and tell that of the bytes in its place, in whole
-  // seconds, which images are made with at will: squashfs, FAT, archives.
+  // Some file systems have no time of the last change, and report the time of the last write in whole seconds
+  // instead. Images of squashfs, FAT and archives are made with arbitrary times.
   const bool is_made_up = status.st_ctim.tv_sec == status.st_mtim.tv_sec && status.st_ctim.tv_nsec == 0 &&
                           status.st_mtim.tv_nsec == 0;
   if (is_made_up) return {};
@@ -42,7 +42,7 @@ OpenFile::Stamp stamp_of(const struct stat& status) {
 
 }  // namespace
 
-// A pipe that nobody writes to would block an open that waits.
+// Opening a pipe without a writer would block.
 OpenFile::OpenFile(const std::filesystem::path& path)
     : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0) fail("open");

@@ -18,30 +18,30 @@ namespace {
 
 // Long enough to bridge the gap between two tokens, short enough not to heat an idle machine.
 constexpr auto kSpinBeforeSleep = std::chrono::microseconds(200);
-// Looks of a thread at the end of a phase, a microsecond or two, before it looks at other groups' shares: a
-// look takes lines from threads that are at work.
+// Checks of a thread at the end of a phase, a microsecond or two, before it checks other groups' shares. A
+// check takes cache lines from working threads.
 constexpr std::uint32_t kPatience = 64;
-// Looks after which it looks at the count of all itself: who ended the phase may have been put aside before
-// it told, or have told so late that it wrote over what a later phase's end said.
+// Checks after which a thread reads the common count itself. The thread that ended the phase may have been
+// descheduled before it notified the group. It may also have notified so late that it overwrote the end of a
+// later phase.
 constexpr std::uint32_t kSuspicion = 4096;
-// Stamps after which those that no phase has used are made younger: older and newer are told apart by a
-// difference of 31 bits.
+// Stamps after which unused ones are renewed: a difference of 31 bits decides which of two stamps is older.
 constexpr int kBitsOfStampAge = 28;
-// The first one: few phases before stamps begin anew, so that no pool lives without that.
+// The first one: only a few phases before stamps wrap around, so that every pool tests that.
 constexpr std::uint32_t kFirstStamp = 0xffffff80u;
 
 /// Asks for memory while its thread waits, in pieces so small that the thread is never late for it.
 class Ahead {
  public:
-  /// What has been asked for behind an earlier phase is not asked for again.
+  /// Memory that was prefetched after an earlier phase is not prefetched again.
   void set(std::uintptr_t begin, std::size_t bytes) {
     if (begin == begin_) return;
     begin_ = next_ = begin;
     end_ = begin + bytes;
   }
 
-  /// As often as a wait looks whether it is over. A core drops what is asked for faster than memory answers:
-  /// so many lines at a time, with a pause behind them, all arrive.
+  /// Called at each check of a wait. A core drops prefetches that come faster than memory responds. With this
+  /// number of lines at once and a pause after them, all arrive.
   void ask() {
     for (int i = 0; i < kLinesAtOnce && next_ < end_; ++i, next_ += kLine)
       __builtin_prefetch(reinterpret_cast<const void*>(next_));
@@ -78,8 +78,8 @@ Pool::Pool(int n_threads, int max_phases, int n_helpers, int group_size)
   WEFT_CHECK(n_threads >= 1 && n_threads <= kMaxThreads && max_phases >= 1 && n_helpers >= 0);
   for (int group = 0; group <= n_groups_; ++group) first_threads_.push_back(n_threads * group / n_groups_);
   renew_words(next_stamp_);
-  // Before the first: a thread that comes late, perhaps to the pool's end alone, tells what it finds there from
-  // what was there at its start.
+  // Before the first one. A thread that starts late, perhaps only at the pool's end, compares with the stamp
+  // at its start.
   threads_call_.epoch.store(next_stamp_ - 1);
   helpers_call_.epoch.store(next_stamp_ - 1);
   start();
@@ -166,7 +166,7 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
           ahead.empty() ? std::span<const std::byte>() : ahead[static_cast<std::size_t>(p * n_threads_ + t)];
       const auto begin = reinterpret_cast<std::uintptr_t>(next.data());
       Soon& own = soon(p, t);
-      // Mostly what it was in the run before: a line that is not written stays with its thread.
+      // It is mostly the same as in the run before: a line that is not written stays with its thread.
       if (own.begin.load(std::memory_order_relaxed) != begin)
         own.begin.store(begin, std::memory_order_relaxed);
       if (own.bytes.load(std::memory_order_relaxed) != next.size())
@@ -190,7 +190,7 @@ void Pool::renew_words(std::uint32_t stamp) {
   for (int t = 0; t < n_threads_; ++t) shares_[t].next.store(renewed_word(stamp), std::memory_order_release);
 }
 
-/// What nobody has claimed of a share of tasks `begin` to `end` - 1. False: the run is over.
+/// Runs the unclaimed tasks of a share of tasks `begin` to `end` - 1. False: the run is over.
 bool Pool::run_share(const At& at, int owner, int group, std::uint32_t begin, std::uint32_t end) {
   const std::uint32_t stamp = stamp_of(at.tasks);
   const bool is_helper = at.thread >= n_threads_;
@@ -198,7 +198,7 @@ bool Pool::run_share(const At& at, int owner, int group, std::uint32_t begin, st
   std::uint32_t n_done = 0;
   for (;;) {
     std::uint64_t word = next.load(std::memory_order_acquire);
-    // Looked at behind the word: while the run goes on, an older word is of a share that nobody has begun.
+    // Read after the word: while the run continues, an older word belongs to an untouched share.
     if (phases_[at.phase].n_tasks.load(std::memory_order_acquire) != at.tasks) return false;
     const std::uint32_t first = first_unclaimed(word, stamp, begin, end);
     const std::uint32_t n = first >= end ? 0 : tasks_at_once(end - first, is_helper);
@@ -215,7 +215,7 @@ bool Pool::run_share(const At& at, int owner, int group, std::uint32_t begin, st
   return true;
 }
 
-/// Adds tasks of a group's shares that this thread has done, and tells of what is complete by that.
+/// Counts tasks of a group's shares that this thread has done, and notifies the ends of groups and phases.
 void Pool::count(const At& at, int group, std::uint32_t n_done) {
   Count& done = groups_[group].done;
   const std::uint64_t in_group = done.fetch_add(n_done, std::memory_order_acq_rel) + n_done;
@@ -270,7 +270,7 @@ void Pool::work(std::uint32_t epoch, int thread) {
     const At at = {phases_[p].n_tasks.load(std::memory_order_acquire), p, thread};
     if (stamp_of(at.tasks) != epoch + static_cast<std::uint32_t>(p)) return;
     const std::uint64_t done_at = phases_[p].done_at.load(std::memory_order_relaxed);
-    // Who is late passes by what is over, and leaves the shares' lines to those who are at work.
+    // A late thread skips finished phases, and leaves the shares' lines to working threads.
     if (watched.load(std::memory_order_acquire) >= done_at) continue;
     const bool takes_part = !is_helper || phases_[p].helped.load(std::memory_order_relaxed);
     if (takes_part && !run_group(at, group, first)) return;

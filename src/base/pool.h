@@ -2,42 +2,42 @@
 // A pool of threads that runs a program of phases. A phase is a number of independent tasks; a phase starts
 // when all tasks of the one before are done.
 //
-// Each thread owns a contiguous share of a phase's tasks (so that it streams through neighbouring memory)
-// and, when it is done, takes over what is left of the others' shares. Tasks are claimed in runs, half of
-// what is left at once but not too many: a claim stops the flow of memory for as long as it takes. Nothing
-// waits for a thread, only for tasks that have been started: a thread that the system has put aside, or that
-// wakes late, costs the work it would have done and no more. Which thread runs a task must therefore never
-// matter to a result.
+// Each thread owns a contiguous share of a phase's tasks, so that it streams through neighbouring memory.
+// When it is done, it takes tasks from the shares of others. Tasks are claimed in runs: half of the remaining
+// ones at once, but not too many. A claim stops the flow of memory for as long as it takes. The pool waits
+// only for started tasks, never for a thread. A thread that the system has descheduled, or that wakes late,
+// costs only the work that it would have done. Which thread runs a task must therefore never matter to a
+// result.
 //
 // A thread that waits for the end of a phase can use the time: it asks for memory that it is going to read.
 //
-// A claim is a locked instruction, before which all loads must have arrived: a stream from memory that stops
-// for one every 48 KiB loses a third of its speed. What a thread has done of a share it therefore counts
-// once, when nothing of the share is left to claim.
+// A claim is a locked instruction, before which all loads must have arrived. A stream from memory that stops
+// for a claim every 48 KiB loses a third of its speed. So a thread counts the tasks that it has done of a
+// share once, when none of the share is left to claim.
 //
 // Many threads are in groups. A line of memory that 64 cores write and look at moves between them for longer
 // than a short phase lasts (labs/pool_lab model: simulated). So a group has as many threads as cores share an
-// L3, but no more than 16, and counts its shares' tasks on a line of its own; who makes a group's count full
-// adds it to the one count of all, and who makes that full tells each group on a line that only the group's
-// threads look at. A thread takes over from its own group at once, from others when it has waited for a
-// moment. A pool of one group has one count, and its threads look at that.
+// L3, but at most 16. It counts its shares' tasks on its own cache line. The thread that completes a group's
+// count adds it to the common count. The thread that completes the common count notifies each group on a line
+// that only the group's threads read. A thread takes over from its own group at once, from others when it has
+// waited for a moment. A pool of one group has one count, and its threads look at that.
 //
-// Nothing is set back for a run. A share's word carries the stamp of the phase that it was last claimed in:
-// one that is older belongs to the phase at hand, untouched; one that is newer tells that the phase is over.
-// Counts go on from run to run, or are set to 0 by who made them full. Thus a thread finds its share's line
-// where it left it, and the caller writes 24 bytes a phase, however many threads there are.
+// Nothing is reset for a run. A share's word has the stamp of the phase that it was last claimed in. An older
+// stamp means that the share is untouched in the current phase. A newer stamp means that the phase is over.
+// Counts continue from run to run, or the thread that completes them sets them to 0. Thus a thread finds its
+// share's line where it left it, and the caller writes 24 bytes a phase, however many threads there are.
 //
-// Slow cores help. Beside its threads, of which each has a core as fast as the others', a pool may have
-// helpers for cores that are slower. They have no shares, sleep through runs without a phase that wants them,
-// and take little at once and nothing of the last tasks of a share, so that nobody waits long for a slow
-// core. (Simulated, with 4 to 16 cores that are 1.5 to 4 times slower beside 8 fast ones: such phases last
-// 0.43 to 0.99 of their time without help; with equal shares for all, 0.44 to 1.34.)
+// Slow cores help. In addition to its threads, each on a core as fast as the others', a pool may have helpers
+// for slower cores. They have no shares, and sleep through runs without a phase for helpers. They claim few
+// tasks at once and none of the last tasks of a share, so no thread waits long for a slow core. (Simulated,
+// with 4 to 16 cores that are 1.5 to 4 times slower and 8 fast ones: such phases last 0.43 to 0.99 of their
+// time without help; with equal shares for all, 0.44 to 1.34.)
 //
-// The child of a fork has none of its parent's threads: a pool that was idle then gets new ones when it runs
-// there, and does not wait for the old ones when it ends.
+// The child of a fork has none of its parent's threads. A pool that was idle then starts new threads when it
+// runs there. Its destructor does not wait for the old ones.
 //
-// Threads are not pinned. Workers that were, each to a core, were as fast, alone and beside a busy process;
-// and what is pinned cannot leave a core that somebody else wants.
+// Threads are not pinned. Pinned workers, one per core, were not faster, either alone or next to a busy
+// process. A pinned thread also cannot leave a core that another process needs.
 #include <sys/types.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ namespace weft::base {
 /// No pool has more threads: more than machines have cores.
 inline constexpr int kMaxThreads = 1024;
 
-/// How many of a share's tasks are claimed at once, of so many that nobody has claimed.
+/// The number of tasks of a share to claim at once, if `n_left` are unclaimed.
 constexpr std::uint32_t tasks_at_once(std::uint32_t n_left, bool is_helper) {
   if (is_helper) return n_left <= 2 ? 0 : std::clamp(n_left / 8, 1u, 4u);
   return std::clamp(n_left / 2, 1u, 16u);
@@ -78,16 +78,16 @@ constexpr std::uint64_t renewed_word(std::uint32_t stamp) {
 class Pool {
  public:
   /// n_threads, 1 to kMaxThreads, counts the caller; n_threads - 1 threads are started, and n_helpers: none
-  /// if n_threads is 1. max_phases bounds later programs. No group has more than group_size threads; 0: what
-  /// suits this machine. Throws Error kOutOfMemory where the system does not let the process have so many
-  /// threads; those that were started have ended then.
+  /// if n_threads is 1. No group has more than group_size threads; 0: chosen for this machine. Throws Error
+  /// kOutOfMemory where the system limits the process to fewer threads; threads that were started have ended
+  /// then.
   Pool(int n_threads, int max_phases, int n_helpers = 0, int group_size = 0);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
   int n_threads() const { return n_threads_; }
-  /// With the helpers: what a task is told as its thread is below this.
+  /// Includes the helpers. The thread number that a task gets is below it.
   int n_workers() const { return n_threads_ + n_helpers_; }
   int max_phases() const { return max_phases_; }
 
@@ -96,13 +96,13 @@ class Pool {
   /// done. One caller at a time; tasks must not throw. Allocates nothing, but the first time in a forked
   /// child.
   using Tasks = void (*)(void* context, int phase, std::int32_t begin, std::int32_t end, int thread);
-  /// `ahead`, if not empty, has for each phase and thread, [phase * n_threads + thread], what the thread
-  /// reads soon after that phase, and had better have in its cache by then. `helped`, if not empty, is other
-  /// than 0 for phases in which helpers take part.
+  /// `ahead`, if not empty, has data to prefetch for each phase and thread, [phase * n_threads + thread]: the
+  /// memory that the thread reads soon after that phase. `helped`, if not empty, is other than 0 for phases
+  /// in which helpers take part.
   void run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context,
            std::span<const std::span<const std::byte>> ahead = {}, std::span<const std::uint8_t> helped = {});
 
-  /// Where the thread's share of a phase with so many tasks begins.
+  /// The first task of the thread's share in a phase with `n_tasks` tasks.
   std::int32_t first_task(std::int32_t n_tasks, int thread) const {
     return static_cast<std::int32_t>(std::int64_t{n_tasks} * thread / n_threads_);
   }
@@ -133,7 +133,7 @@ class Pool {
     std::atomic<bool> helped{false};
   };
   struct alignas(64) Share {
-    Word next{0};  // The first task that nobody has claimed.
+    Word next{0};  // The first unclaimed task.
   };
   struct Group {
     // Tasks of its threads' shares that are done: in this phase, or if there is one group, ever.
@@ -141,8 +141,8 @@ class Pool {
     // done_at of the last phase that is over, if there are several groups.
     alignas(64) Count told{0};
   };
-  // What a thread asks for behind a phase. A thread that is late may see what belongs to another run, or half
-  // of each: to ask for memory that is not there does nothing.
+  // Memory that a thread prefetches after a phase. A late thread may see the values of another run, or half
+  // of each. Prefetching invalid memory does nothing.
   struct Soon {
     std::atomic<std::uintptr_t> begin{0};
     std::atomic<std::size_t> bytes{0};
@@ -191,7 +191,7 @@ class Pool {
   Tasks tasks_ = nullptr;
   void* context_ = nullptr;
 
-  alignas(64) Count done_{0};  // Of groups whose share of their phase is done, if there are several.
+  alignas(64) Count done_{0};  // Groups whose share of their phase is done, if there are several.
   Call threads_call_, helpers_call_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
@@ -200,7 +200,7 @@ class Pool {
 
 /// Threads that this process should use: one a fast core that it may use, within its quota (cores.h).
 int default_threads();
-/// Helpers beside so many threads (Cores::helpers).
+/// The number of helpers for this number of threads (Cores::helpers).
 int default_helpers(int n_threads);
 
 }  // namespace weft::base

@@ -14,7 +14,7 @@ std::vector<std::byte> read_file(const std::filesystem::path& path, std::uint64_
     throw Error(ErrorCode::kInvalidFile, path.string() + " has " + std::to_string(size) +
                                              " bytes, expected at most " + std::to_string(max_bytes));
   std::vector<std::byte> bytes(size);
-  bytes.resize(file.read_at(0, bytes));  // Shorter where somebody cut it in the meantime.
+  bytes.resize(file.read_at(0, bytes));  // Shorter if it was truncated in the meantime.
   return bytes;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A small file as bytes of our own: what others may change while it is read cannot change what was checked.
+// A private copy of a small file: changes by other processes cannot affect checked bytes.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>

@@ -46,7 +46,7 @@ struct BatchResults {
     return std::span(best).subspan(of.begin, of.n);
   }
 
-  /// Of a batch of so many items, which has given nothing yet.
+  /// Starts a batch of `n_items` items, without results yet.
   void begin(int n_items) {
     const auto n = static_cast<std::size_t>(n_items);
     logits_of.assign(n, nullptr);

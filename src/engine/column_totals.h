@@ -12,7 +12,7 @@ namespace weft::engine {
 
 class ColumnTotals {
  public:
-  /// `of` is what was added to the graph, which must outlive it.
+  /// `of` are the sums added to the graph, which must outlive it.
   ColumnTotals(const Graph& graph, std::vector<model::ColumnSum> of);
 
   bool empty() const { return totals_.empty(); }

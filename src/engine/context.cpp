@@ -39,7 +39,7 @@ std::shared_ptr<const Model> checked(std::shared_ptr<const Model> model) {
   return model;
 }
 
-/// Whether the graph finds the best tokens: CPUs do so at no cost, and those of other processes need not send
+/// Whether the graph finds the best tokens. CPUs do so at no cost, and CPUs of other processes need not send
 /// all logits then.
 bool finds_best(const engine::ModelImpl& model) {
   return engine::are_cpus(model) && model.info.n_vocab <= ops::Best::kMaxColumns;
@@ -331,8 +331,8 @@ bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   c.check_intact(seq);
   if (c.hparams().learned_positions)
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
-  // A division moves lines and columns by other steps than time, and of each cell the caches know the place
-  // in the text alone. Rows of a picture would keep their distances while the text around them came closer.
+  // A division moves lines and columns by other steps than time, and the caches know only a cell's position
+  // in the sequence. Rows of an image would keep their distances while the tokens around them came closer.
   if (c.on_axes[static_cast<std::size_t>(seq)])
     throw Error(
         ErrorCode::kUnsupported,
@@ -484,7 +484,7 @@ void Context::Impl::prepare_save(std::optional<SeqId> seq) {
   for (SeqId s = 0; s < params.n_sequences; ++s)
     if (!seq || s == *seq) check_intact(s);
   carry_out_moves();
-  for (const auto& memory : memories) memory->evict();  // What nobody needs is not saved.
+  for (const auto& memory : memories) memory->evict();  // Unneeded rows are not saved.
 }
 
 std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
@@ -508,7 +508,7 @@ bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqI
   if (restored && hparams().has_axes())
     for (SeqId of = seq.value_or(0); of < (seq ? *seq + 1 : params.n_sequences); ++of)
       on_axes[static_cast<std::size_t>(of)] = true;
-  follow_moves();  // Packing for a text that found no room all the same.
+  follow_moves();  // Moves of packing, if the sequence found no room after it.
   return restored;
 }
 

@@ -59,15 +59,15 @@ struct Context::Impl {
   Coming& add_coming(const Batch& batch, bool leave);
   /// With kCacheFull and kCancelled the batch is left as it is.
   DecodeStatus run_ubatches(Coming& of, bool leave);
-  /// Of the steps that were started the oldest is done: reads what it made, logits where they lie.
+  /// The oldest of the started steps is done: reads its results, with logits in place.
   void read_oldest();
   /// The same, once it is done. Where it throws, nothing is on its way any more.
   void land_oldest();
-  /// Logits that lie where the plan's next step may write, and that nobody was shown yet, are moved.
+  /// Moves logits that callers have not seen yet, if the plan's next step may overwrite them.
   void keep_logits();
-  /// The oldest batch, whose results are complete, is the one that callers are shown.
+  /// Makes the results of the oldest batch, which are complete, visible to callers.
   void show();
-  /// What `of` needs serves another batch.
+  /// Recycles the memory of `of` for another batch.
   void retire(std::list<Coming>::iterator of) noexcept;
   /// Whether there was a cancel() since the last call.
   bool take_cancel() noexcept { return cancelled.exchange(false); }
@@ -84,9 +84,9 @@ struct Context::Impl {
     std::int64_t n_outputs = 0;  ///< Of which the head's.
     std::int64_t n_embeddings = 0;
     std::int64_t n_logits = 0;  ///< Outputs whose logits are wanted, all of them.
-    std::int64_t n_hidden = 0;  ///< Entries of what is hidden from tokens.
+    std::int64_t n_hidden = 0;  ///< Entries of tokens' hidden cells.
     std::int64_t n_source = 0;  ///< Tokens of the source that is read.
-    // Uses of adapters by tokens, by those of which anything is wanted, by the head's ...
+    // Uses of adapters: by all tokens, by the wanted ones, and by the rows of the head.
     std::int64_t n_token_uses = 0;
     std::int64_t n_wanted_uses = 0;
     std::int64_t n_output_uses = 0;
@@ -94,11 +94,11 @@ struct Context::Impl {
   };
   /// Writes the inputs of a ubatch's items.
   StepSizes bind_ubatch(const Batch& batch);
-  /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
-  /// own. `start`: it is started and not waited for (exec::Plan::start). Whether the oldest one is done.
-  /// Where it throws, the moves that it had under way are still to be abandoned.
+  /// One step, after the last of the owed moves. Moves that do not fit are executed in steps of their own.
+  /// `start`: it is started and not waited for (exec::Plan::start). Whether the oldest one is done. Where it
+  /// throws, the moves that it had under way are still to be abandoned.
   bool run_step(const StepSizes& sizes, bool start = false);
-  /// What an operation on sequences has left to be moved is known to the memories, too.
+  /// The memories follow the moves that an operation on sequences has logged.
   void follow_moves() {
     for (const auto& memory : memories) memory->follow(sequences.moves());
   }
@@ -126,14 +126,14 @@ struct Context::Impl {
   const std::shared_ptr<const Model> model;
   const ContextParams params;
   const int n_pages;
-  std::vector<model::ColumnSum> column_sums;  // Of the graph, until they are the totals'.
+  std::vector<model::ColumnSum> column_sums;  // The graph's, until they are moved to the totals.
   const model::ModelGraph graph;
   const engine::BoundGraph bound;
   const Bindings& bindings;
   kv::Sequences sequences;
   const engine::Memories memories;
   engine::SequenceAdapters adapters;
-  /// By sequence: whether tokens in it perhaps stand at positions of their own on the axes (Batch::stand_at).
+  /// By sequence: whether it may have tokens with their own positions on the axes (Batch::stand_at).
   std::vector<bool> on_axes;
   engine::Sources sources;
   engine::UbatchPlacer placer;
@@ -144,7 +144,7 @@ struct Context::Impl {
   Pos max_pos = 0;
 
   std::vector<kv::SeqPos> positions;              // Of the batch being checked.
-  std::vector<std::pair<int, int>> hidden_pairs;  // Of the batch, in the order of the first ones.
+  std::vector<std::pair<int, int>> hidden_pairs;  // In the batch, by the first of each pair.
   std::vector<Pos> last_pos;                      // By sequence: the last position in the batch so far.
   engine::BatchResults results;                   // Of the last batch: callers are shown these.
   struct Coming {
@@ -161,7 +161,7 @@ struct Context::Impl {
   std::vector<Started> started;  // Results are still to be read; the oldest first.
   Started in_place;              // Its logits lie where the plan made them, where there are such.
   engine::ColumnTotals column_totals;
-  std::vector<std::int64_t> symbols;  // Of the step, and of the one before.
+  std::vector<std::int64_t> symbols;  // The step's, and the previous step's.
   std::vector<std::int64_t> last_symbols;
   std::vector<exec::InputPart> parts;  // Of the step.
   std::vector<std::uint64_t> noted;    // By sequence: the last list of parts that has it.

@@ -1,5 +1,5 @@
-// The walk of a batch: check it and resolve its positions; then, ubatch by ubatch, place it (take cells),
-// bind it (write the inputs), run the plan, and read the logits.
+// Computes a batch: checks it and resolves its positions. Then, ubatch by ubatch, it is placed (takes cells)
+// and bound (writes the inputs). The plan runs, and the logits are read.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -199,7 +199,7 @@ Context::Impl::StepSizes Context::Impl::bind_ubatch(const Batch& batch) {
     }
     output_rows[n_outputs++] = wanted;
   }
-  // The pairs stand in the order of their items.
+  // The pairs are in the order of their items.
   const auto hidden = values<HiddenCells>(graph.full.hidden);
   std::size_t n_hidden = 0;
   auto pair = std::lower_bound(hidden_pairs.begin(), hidden_pairs.end(), std::pair(ubatch.begin, 0));
@@ -467,7 +467,7 @@ void Context::Impl::retire(std::list<Coming>::iterator of) noexcept {
 void Context::Impl::drop_begun() noexcept {
   try {
     plan.finish();
-  } catch (...) {  // It has failed for nobody.
+  } catch (...) {  // No caller waits for this failure.
   }
   started.clear();
   in_place = {};
@@ -531,7 +531,7 @@ void Context::Impl::undo(const Batch& batch) {
 int Context::Impl::ubatch_size(const Batch& batch) const {
   // A row costs a CPU next to nothing more in a step of so few ...
   constexpr int kMinRows = 64;
-  // ... and in so many steps nobody waits long for the first and the last.
+  // ... and with this number of steps the wait for the first and the last is short.
   constexpr int kSteps = 8;
   const int n_steps = std::min(batch.size() / kMinRows, kSteps);
   if (n_steps < 2 || !plan.pipelined() || !engine::are_cpus(model->impl())) return params.n_ubatch;
@@ -549,7 +549,8 @@ DecodeStatus Context::Impl::run_ubatches(Coming& of, bool leave) {
     const StepSizes sizes = bind_ubatch(batch);
     const bool is_whole = ubatch.end - ubatch.begin == batch.size();
     // Moves that are owed are known to be done only when their step is: it does not overlap.
-    // Sums of columns are counted by the step's symbols, which are those of the last one that was started.
+    // Sums of columns are counted with the symbols of the step, which are the symbols of the last started
+    // step.
     const bool ahead = n_at_once() > 1 && (leave || !is_whole) && sequences.moves().empty();
     if (!ahead) land();
     note_parts(&batch);

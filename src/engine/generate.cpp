@@ -50,7 +50,7 @@ class Generator {
       if (writer_.finish(rest)) stopped(StopReason::kStopString);
       append(rest);
     }
-    context_.take_back_cancel();  // It was meant for this text.
+    context_.take_back_cancel();  // It was meant for this generation.
     return std::move(result_);
   }
 
@@ -95,7 +95,7 @@ class Generator {
     return false;
   }
 
-  /// The prompt is the source of a text, which begins with a token of its own.
+  /// The prompt is the encoder input of a sequence, which begins with a token of its own.
   bool begin_text(std::span<const Token> prompt) {
     if (context_.set_source(seq_, prompt) == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
     if (params_.on_prefill && !params_.on_prefill(static_cast<int>(prompt.size())))
@@ -205,7 +205,7 @@ class Generator {
   bool wants_more_ = true;  // What on_text said last.
   Batch batch_;
   std::vector<std::uint32_t> allowed_;  // A bit for each token.
-  Pos n_skipped_ = 0;                   // Of the text that is written.
+  Pos n_skipped_ = 0;                   // In the generated sequence.
   Generation result_;
 };
 

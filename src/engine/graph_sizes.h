@@ -14,9 +14,9 @@ inline constexpr int kMaxHidden = 1 << 14;     ///< Pairs of Batch::hide in a ba
 /// A sequence may hold a part of every page, and be cut for a moment where it is worked on.
 inline int extents_of(int n_pages) { return n_pages + 2; }
 
-/// The bounds of an encoder whose steps have so many tokens, at most.
+/// The bounds of an encoder whose steps have at most `n_tokens` tokens.
 model::GraphSizes encoder_sizes(int n_tokens, const std::vector<double>& row_shares);
-/// Tokens of a text that a model can be asked for: those it was trained for, at most 8192.
+/// The default maximum length of a sequence: the model's training length, at most 8192.
 int default_text_length(const ModelInfo& info);
 
 /// `params` with the defaults filled in.

@@ -1,6 +1,6 @@
 #pragma once
-// The memories of a model's sequences besides the cells of whole texts: one for each kind of layers that
-// keeps something else (kv/sequence_memory.h). Which kinds there are is known here only.
+// The memories of a model's sequences other than the cells of layers with full attention: one for each kind
+// of layer with its own (kv/sequence_memory.h). Only this class knows the kinds.
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,7 +20,7 @@ std::span<T> host_values(const Bindings& bindings, ValueId id) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-/// What of one text lies in a cache, by the node that moves its cells.
+/// The part of one sequence that a cache has, by the node that moves its cells.
 struct TextInCache {
   std::int64_t n_tokens = 0;  ///< At most, in a context of these parameters.
   bool grows = false;         ///< From the first token to the last.
@@ -35,7 +35,7 @@ class Memories {
 
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
-  /// Of a cache, by the node that moves its cells. Null: it has the cells of whole texts.
+  /// The memory of a cache, by the node that moves its cells. Null: the cache has all cells of the sequences.
   kv::SequenceMemory* of_cache(const Node& moves) const {
     const bool windowed = windowed_ != nullptr && named_inputs<ops::MoveCells>(moves).from == windowed_moves_;
     return windowed ? windowed_ : nullptr;

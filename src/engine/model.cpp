@@ -20,8 +20,8 @@
 namespace weft {
 namespace {
 
-/// What a conversation is to a model that reads a source, where its file does not say: each question stands
-/// alone, behind what the system says.
+/// The chat template of an encoder-decoder model whose file has none. Each question is independent, after the
+/// system message.
 constexpr std::string_view kQuestionAlone = R"({%- set ns = namespace(system='', question=none) -%}
 {%- for message in messages -%}
   {%- if message.role == 'system' -%}{%- set ns.system = message.content + ' ' -%}
@@ -105,7 +105,7 @@ std::vector<std::byte> copy_of(const WeightSource::Pieces& pieces, const gguf::F
   return bytes;
 }
 
-/// A weight that lies in no file as it is.
+/// A weight that no file stores in this form.
 void load_made(engine::ModelImpl& impl, const ValueInfo& value, std::vector<std::byte> bytes,
                const WeightSource::Pieces& copied_from, std::span<const int> places) {
   bool in_place = false;
@@ -265,7 +265,7 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
   info.ranks = h.encoder && (file.find_tensor("cls.weight") != nullptr ||
                              file.find_tensor("cls.output.weight") != nullptr);
   info.pooling = pooling_of(h);
-  // The first token of a text that is read in order knows nothing of the rest.
+  // The first token of a causal sequence does not depend on the others.
   if (!h.encoder && info.pooling == Pooling::kCls) info.pooling = Pooling::kMean;
   std::map<DType, std::int64_t> matrices_of;
   for (const gguf::TensorInfo& tensor : file.tensors()) {

@@ -32,9 +32,10 @@ struct ModelFile {
 /// The weights, and the devices that they are on.
 struct PlacedWeights {
   exec::DeviceSet devices;
-  std::vector<double> row_shares;  // Of the devices, in matrices that are cut by rows.
+  std::vector<double> row_shares;  // The devices' shares of matrices that are cut by rows.
   std::vector<int> device_of;      // By node of the graph, which has the same nodes whatever its bounds.
-  /// Of weights that lie in no file as they are, where a tensor reads them (DeviceTensor::reads_source).
+  /// Made weights that no file stores as they are, for tensors that read them in place
+  /// (DeviceTensor::reads_source).
   std::vector<std::vector<std::byte>> made_weights;
   // By device, and by the name of the graph's value.
   std::vector<std::map<std::string, std::unique_ptr<DeviceTensor>>> weights;
@@ -61,8 +62,9 @@ model::Additions load_additions(const ModelParams& params, const gguf::File& fil
 /// What the file and its description say of a model; weight_bytes is the device's to add.
 ModelInfo model_info(const gguf::File& file, const model::ModelDescription& description);
 
-/// Tells models apart whose K and V do not mean the same: sizes, all tensors' names, types and shapes, and
-/// samples of their bytes, and control vectors. Adapters are a matter of each text.
+/// A hash that differs between models whose K and V have different meanings. It covers sizes, all tensors'
+/// names, types and shapes, samples of their bytes, and control vectors. Adapters are not in it; each
+/// sequence has its own.
 base::Hash128 model_fingerprint(const gguf::File& file, const model::ModelDescription& description);
 
 }  // namespace weft::engine

@@ -4,11 +4,11 @@
 
 namespace weft::engine {
 
-/// Throws Error kInvalidArgument for what is wrong whatever the file and the devices are. Names of devices,
+/// Throws Error kInvalidArgument for values that are invalid with any file and devices. Names of devices,
 /// pins and sizes of contexts are checked where they are used.
 void check(const ModelParams& params);
 
-/// The same for a number of threads, of models and contexts alike. 0 stands for as many as there are cores.
+/// The same for a number of threads, of models and contexts alike. 0 means the number of cores.
 void check_threads(int n_threads);
 
 }  // namespace weft::engine

@@ -1,5 +1,5 @@
 #pragma once
-// Which adapters the text of each sequence is written with, and what a step is told of them.
+// The adapters of each sequence, and the inputs of a step for them.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,13 +12,13 @@
 
 namespace weft::engine {
 
-/// In their order, those without effect left out. Throws Error kInvalidArgument: for adapters that the model
-/// has not, twice the same, more than Context::kMaxAdapters, and scales that are no numbers.
+/// In their order, those without effect left out. Throws Error kInvalidArgument for unknown adapters,
+/// duplicates, more than Context::kMaxAdapters, and scales that are not finite numbers.
 std::vector<AdapterUse> checked_adapters(const Model& model, std::span<const AdapterUse> uses);
 
 class SequenceAdapters {
  public:
-  /// `usual`: those of sequences that nobody has said anything of.
+  /// `usual`: the adapters of sequences without adapters of their own.
   SequenceAdapters(const Model& model, std::span<const AdapterUse> usual, int n_sequences)
       : usual_(checked_adapters(model, usual)), of_(static_cast<std::size_t>(n_sequences), usual_) {}
 

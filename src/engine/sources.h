@@ -1,9 +1,9 @@
 #pragma once
-// Which source the text of each sequence is written about, and where its keys and values lie: bookkeeping,
-// and the inputs of steps that read and see sources.
+// The source of each sequence, and the cells of its keys and values: bookkeeping, and the inputs of steps
+// that read and see sources.
 //
-// Sources lie in slots of whole pages, one for each sequence. Sequences share slots, so there is always a
-// free one for who has none.
+// Sources are stored in slots of whole pages, one for each sequence. Sequences share slots, so there is
+// always a free one for a sequence without one.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -25,17 +25,17 @@ class Sources {
 
   int size(SeqId seq) const;  ///< In tokens; 0: there is none.
   int max_size() const { return n_source_; }
-  /// The slot that the sequence's source lies in; -1: it has none. Equal numbers are the same source.
+  /// The slot of the sequence's source; -1: it has none. Equal numbers are the same source.
   int slot(SeqId seq) const { return slot_of(seq); }
-  /// Cell i of a source that lies in this slot.
+  /// Cell i of a source in this slot.
   std::int32_t cell(int slot, int i) const { return (slot * n_pages_ * kPageCells) + i; }
   bool same(SeqId a, SeqId b) const { return slot_of(a) == slot_of(b); }
   void remove(SeqId seq);
   void copy(SeqId from, SeqId to);
-  /// A source of the sequence, in place of what it had: the inputs of the step that reads it are written.
+  /// Replaces the sequence's source, and writes the inputs of the step that reads it.
   void set(SeqId seq, std::span<const Token> tokens);
-  /// Room for a source of so many tokens, at most max_size(), in place of what the sequence had. Whoever asks
-  /// fills its cells.
+  /// Replaces the sequence's source by room for `n_tokens` tokens, at most max_size(). The caller fills its
+  /// cells.
   void reserve(SeqId seq, int n_tokens);
   /// Row `row` of a step is of this sequence.
   void bind(std::size_t row, SeqId seq) const {

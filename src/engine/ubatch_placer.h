@@ -25,11 +25,11 @@ class UbatchPlacer {
         n_outputs_(n_outputs),
         seen_(static_cast<std::size_t>(sequences.n_sequences())) {}
 
-  /// A new batch, whose items stand at these positions, which are free; at most n_ubatch go together.
+  /// A new batch, whose items have these positions, which are free. A ubatch has at most n_ubatch of them.
   void begin(const Batch& batch, std::span<const kv::SeqPos> positions, int n_ubatch);
   const kv::SeqPos& at(int item) const { return positions_[static_cast<std::size_t>(item)]; }
   std::int32_t cell(int item) const { return cells_[static_cast<std::size_t>(item)]; }
-  /// The last ubatch's items; what they do not see is for the caller to add.
+  /// The last ubatch's items; the caller adds the cells that are hidden from them.
   kv::PlacedItems items() const;
   const Ubatch& ubatch() const { return ubatch_; }  ///< The last one that was placed.
 
@@ -38,8 +38,8 @@ class UbatchPlacer {
   /// of the same ubatch as those before it, for the cells it takes, begins the next. False where the cache is
   /// full.
   ///
-  /// Items that look ahead (Batch::see_to) must be in the ubatch of what they see, or in a later one: throws
-  /// Error at what they see.
+  /// Items that look ahead (Batch::see_to) must be in the ubatch of the items that they see, or in a later
+  /// one. Otherwise throws Error at the items that they see.
   bool place(const Batch& batch, int begin);
   /// Gives back the cells that the batch's items have taken so far.
   void give_back(const Batch& batch) { give_back(batch, 0, batch.size()); }
@@ -54,7 +54,7 @@ class UbatchPlacer {
   Taken take(const Batch& batch, int i);
   void give_back(const Batch& batch, int begin, int end);
   void check_what_is_seen(const Batch& batch);
-  /// The memories follow what was logged.
+  /// The memories follow the logged moves.
   void follow_moves();
 
   kv::Sequences& sequences_;

@@ -8,7 +8,7 @@
 namespace weft::exec {
 namespace {
 
-// What each node costs besides its bytes and operations: a barrier here, a dispatch there.
+// The cost of each node in addition to its bytes and operations: a barrier, a dispatch.
 constexpr double kNodeSeconds = 2e-6;
 
 /// What crosses goes through the host's memory, and both devices begin and end a step for it.
@@ -34,7 +34,7 @@ std::vector<int> place_cheapest(const Graph& graph, const DeviceSet& set, std::s
   const std::vector<Device*> devices = set.pointers();
   const auto nodes = graph.nodes();
   const auto supported = [&](const Node& node) { return devices[0]->supports(graph, node); };
-  // Where there is no choice, its costs need not be known.
+  // Without a choice, the costs are not needed.
   const auto may_be_there = [](int device) { return device <= 0; };
   if (devices.size() == 1 && std::all_of(nodes.begin(), nodes.end(), supported) &&
       std::all_of(fixed.begin(), fixed.end(), may_be_there))

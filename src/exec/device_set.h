@@ -17,8 +17,8 @@ inline constexpr std::string_view kHostDevice = "cpu";
 struct DeviceSet {
   std::vector<std::shared_ptr<Device>> devices;
   int host = 0;  ///< The CPU's place.
-  /// Those that layers go to, in the user's order: all but the CPU, which takes its part only where it was
-  /// named beside other CPUs and no number of layers.
+  /// Devices that layers go to, in the user's order. The CPU is among them only if it was named together with
+  /// other CPUs and without a number of layers.
   std::vector<int> named;
 
   int size() const { return static_cast<int>(devices.size()); }

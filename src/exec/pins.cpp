@@ -22,7 +22,7 @@ std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device&
     });
     if (!of_input && !fits(node.output)) continue;
     if (get_op<ops::Custom>(node) != nullptr && !device.supports(graph, node)) {
-      own_op = static_cast<NodeId>(n);  // It is the host's, whoever gets what is around it.
+      own_op = static_cast<NodeId>(n);  // A custom op stays on the host, wherever its neighbours go.
       continue;
     }
     pinned[n] = true;

@@ -9,8 +9,8 @@
 namespace weft::exec {
 
 /// By node: whether its result, or a weight or state of its, has a name in which the pattern is found. Throws
-/// Error: kInvalidArgument for a pattern that is no regular expression or fits nothing, kUnsupported where
-/// `device`, which the pin names, cannot compute one of them.
+/// Error kInvalidArgument if the pattern is invalid or matches nothing. Throws kUnsupported if `device`,
+/// which the pin names, cannot compute one of the nodes.
 std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device& device);
 
 }  // namespace weft::exec

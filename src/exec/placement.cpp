@@ -43,7 +43,7 @@ double bytes_of(const Graph& graph, const Node& node, std::span<const std::int64
   double bytes = state_behind(graph, node.output) == kNoValue ? 4.0 * out : 0.0;
   for (const ValueId input : node.inputs) {
     const ValueInfo& value = graph.value(input);
-    // Of a table only the rows that are asked for, of a cache what attention will, which nobody knows yet.
+    // A table costs only its selected rows. The reads of a cache by attention are unknown.
     if (state_behind(graph, input) != kNoValue) continue;
     if (get_op<ops::GetRows>(node) != nullptr && input == node.inputs[0]) {
       bytes += 4.0 * out;
@@ -59,7 +59,7 @@ double bytes_of(const Graph& graph, const Node& node, std::span<const std::int64
   return bytes;
 }
 
-/// Where a value is: the device that made it and those that have it, of so many devices.
+/// The places of a value: the device that made it and the devices that have it.
 class Where {
  public:
   static constexpr int kMaxDevices = 26;
@@ -171,7 +171,7 @@ class Placer {
       throw Error(ErrorCode::kUnsupported, "no device can compute " + std::string(name(node.op)) + " (" +
                                                graph_.value(node.output).name +
                                                ") where it has to be: check what is pinned");
-    // Of states before, only the way back is needed from here on.
+    // From here on, only the way back through earlier states is needed.
     for (std::size_t s = begin_; s < end; ++s) std::u32string().swap(states_[s].where);
     begin_ = end;
     prune();

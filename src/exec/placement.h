@@ -1,11 +1,11 @@
 #pragma once
-// Placement: which device computes each node. Pins and support say where a node can be. Among the assignments
-// that are left, the one of least cost is taken: what devices need for their nodes in a step, and links for
-// what crosses.
+// Placement: which device computes each node. Pins and support say where a node can be. Among the remaining
+// assignments the cheapest is taken. Its cost is the time that devices need for their nodes in a step, and
+// links for the copies.
 //
-// It is the cheapest assignment, not a rule of thumb. What is to come of a graph depends only on where the
-// values lie that are still to be read, so dynamic programming over the order of the nodes finds it. A model
-// of 636 nodes on two devices takes 15 ms, exactly.
+// It is the cheapest assignment, not a rule of thumb. The cost of the rest of a graph depends only on the
+// devices of the values that are still to be read. So dynamic programming over the order of the nodes finds
+// the assignment. A model of 636 nodes on two devices takes 15 ms, exactly.
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -61,32 +61,31 @@ Costs costs_of(const Graph& graph, std::span<Device* const> devices, std::span<c
 double cost_of(const Graph& graph, const Costs& costs, std::span<const int> device_of);
 
 struct Placement {
-  std::vector<int> device_of;  ///< By node; of nodes that nobody needs any that is possible.
+  std::vector<int> device_of;  ///< By node; any possible device for unused nodes.
   double seconds = kImpossible;
   bool exact = true;  ///< No assignment is cheaper.
 };
 
-/// The assignment of least cost. Of all assignments of the nodes so far that agree on where the values lie
-/// that are still to be read, the cheapest is kept. Work is nodes x states x devices, with at most (devices *
-/// 2^(devices-1)) ^ (values alive at a time) states. What costs more than the greedy rule is dropped on the
-/// way. Beyond `max_states` the cheapest states go on, and the result may not be exact; beyond 26 devices it
-/// is the rule of thumb's. Throws Error
-/// kUnsupported that names a node with no place.
+/// The assignment of least cost. Of all assignments of the nodes so far that put the values still to be read
+/// on the same devices, the cheapest is kept. Work is nodes x states x devices, with at most (devices *
+/// 2^(devices-1)) ^ (values alive at a time) states. Assignments that cost more than the greedy rule are
+/// dropped early. Beyond `max_states` only the cheapest states are kept, and the result may not be exact.
+/// Beyond 26 devices the greedy rule is used. Throws Error kUnsupported that names a node with no place.
 Placement place(const Graph& graph, const Costs& costs, std::size_t max_states = 20000);
 
-/// The rule of thumb that others use, to compare with: nodes that can be in one place only are there, each
-/// other one is where most of its inputs are made, on the faster device among equals.
+/// The usual greedy rule, for comparison. Nodes that only one device can compute are placed there. Each other
+/// node goes to the device that makes most of its inputs, the faster one among equals.
 Placement place_greedily(const Graph& graph, const Costs& costs);
 
-/// What a placement takes of a device's memory: weights and states of its nodes, and at the bounds of all
-/// symbols what steps read, write and copy (in all sets, where steps overlap), temporaries and tables.
-/// Devices are asked what a plan would take (Device::memory_of), so this is exact for contexts that share
-/// their temporaries with no other.
+/// The memory that a placement takes on a device: weights and states of its nodes, inputs, outputs and copies
+/// of steps, temporaries and tables. Sizes are at the bounds of all symbols, and steps that overlap have
+/// several sets. Devices report the needs of a plan (Device::memory_of), so this is exact for contexts that
+/// do not share their temporaries.
 struct MemoryNeed {
   std::size_t weights = 0, states = 0, step_tensors = 0, workspace = 0;
   std::size_t total() const { return weights + states + step_tensors + workspace; }
 };
-/// Inputs that nobody reads are the host's. `most_at_once`: see steps_at_once.
+/// Unused inputs are placed on the host. `most_at_once`: see steps_at_once.
 std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
                                      std::span<const int> device_of, int host, int n_threads = 0,
                                      int most_at_once = kMostAtOnce);

@@ -144,7 +144,7 @@ void Plan::compile_whole(Compiled& result) {
   add_part(result, std::move(part), options_);
 }
 
-/// Splits of the host's devices run by turns, those of others in their order.
+/// Splits of host devices run by turns, splits of other devices in their order.
 CompileOptions Plan::shared_by_splits(std::size_t n_nodes) {
   CompileOptions options = options_;
   if (options.workspaces == nullptr) {
@@ -313,7 +313,7 @@ void Plan::rebind(const Rebinding& rebinding) {
   const auto device = static_cast<std::size_t>(rebinding.device);
   const auto value = static_cast<std::size_t>(rebinding.value);
   DeviceTensor* const old = std::exchange(now_.placed.bindings[device][value], rebinding.tensor);
-  // Inputs of steps ahead stay what they are: copies.
+  // Inputs of steps ahead stay copies.
   for (std::vector<Bindings>& set : now_.ahead)
     if (set[device][value] == old) set[device][value] = rebinding.tensor;
   for (Part& part : now_.parts) {

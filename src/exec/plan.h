@@ -2,22 +2,23 @@
 // A plan: a graph compiled once for its devices, with the changes that later steps may bring. A step says
 // what did change; what did not is not looked at again.
 //
-// On one device a plan is that device's plan. On several it is a chain of splits (splits.h): each is
-// submitted as soon as the splits that it reads from are done (or are sure to be by then, where its own
-// device keeps steps in order), values are copied once to each device that reads them, and what works beside
-// the host does so while the host goes on. All memory is reserved when the plan is compiled; the splits of a
-// device share that of their temporaries, and with them other plans may that run by turns
-// (CompileOptions::workspaces).
+// On one device a plan is that device's plan. On several it is a chain of splits (splits.h). A split is
+// submitted as soon as the splits that it reads from are done. If its device keeps steps in order, it
+// suffices that they will be done by then. Values are copied once to each device that reads them. Devices
+// that are asynchronous to the host run while the host continues. All memory is reserved when the plan is
+// compiled. The splits of a device share the memory of their temporaries. Other plans that run by turns may
+// share it too (CompileOptions::workspaces).
 //
-// Where some devices work beside the host, steps can overlap: while devices compute the later splits of some
-// steps, the host has the first ones of the next. As many are in flight as it takes to give all of them work
-// (steps_at_once). Each has its own inputs, outputs and values between splits, reserved for as many. Of
-// states there is one, and a split waits for the splits of all earlier steps that use the same state, and for
-// itself. So steps end in the order in which they were started. Splits of a device that keeps steps in order
-// (Device::in_order) follow each other in its queue without the host. So they do on two such devices that
-// send each other what they make (Device::send_to), as processes do: it is sent right behind the split that
-// makes it. Between others the host waits and copies: for one GPU to wait for another's semaphore needs an
-// extension that not all drivers have, and would save one submission.
+// Where some devices work asynchronously to the host, steps can overlap. The host computes the first splits
+// of the next steps while devices compute the later splits of earlier ones. Enough steps are in flight to
+// give all devices work (steps_at_once). Each has its own inputs, outputs and values between splits, and
+// memory is reserved for all of them. There is only one copy of each state. So a split waits for itself and
+// for all splits that use the same state in earlier steps. So steps end in the order in which they were
+// started. Splits of a device that keeps steps in order (Device::in_order) follow each other in its queue
+// without the host. Two such devices that can send values to each other (Device::send_to), as processes do,
+// need no host either. The value is sent directly after the split that makes it. Between other devices the
+// host waits and copies. For one GPU to wait for another's semaphore needs an extension that not all drivers
+// have, and would save one submission.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -74,16 +75,15 @@ class Plan {
        int most_at_once = kMostAtOnce);
   Plan(Device& device, Graph graph, Bindings bindings, const CompileOptions& options)
       : Plan({&device}, {std::move(graph), {}, {std::move(bindings)}}, options) {}
-  /// Waits for what is in flight: devices write to tensors until then.
+  /// Waits for steps in flight: devices write to tensors until then.
   ~Plan() { abandon(); }
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  /// Runs a step. Throws Error kInvalidArgument that names the tensor where the step goes past a bound or
-  /// changes what it did not declare or what the plan does not allow; nothing was run then and the plan is as
-  /// it was. Throws what a device throws that fails (DevicePlan::submit); no device works on the step any
-  /// more then, and another step can be tried: what the failed one wrote, and the cells that it moved, are
-  /// then undefined.
+  /// Runs a step. Throws Error kInvalidArgument that names the tensor if the step exceeds a bound or makes
+  /// undeclared or forbidden changes. Nothing was run then, and the plan is unchanged. Throws the errors of a
+  /// device that fails (DevicePlan::submit). No device works on the step any more then, and another step can
+  /// be tried. The outputs of the failed step, and the cells that it moved, are undefined.
   void run(const Step& step);
 
   /// How many steps can overlap; 1 where they cannot. run and start do not mix: no step may be in flight when
@@ -93,18 +93,18 @@ class Plan {
   /// Whether inputs are copied at all, so that Step::parts saves something.
   bool copies_inputs() const { return n_splits() > 1; }
   /// Starts a step that differs from the one before in shapes at most; only where pipelined(). Returns when
-  /// fewer than n_at_once() steps are in flight, what was submitted before is done and handed on, and the
-  /// host would have to wait for a device: so in a chain each device has work then. The inputs may be written
-  /// anew. True where a step is done by that: the oldest one, if n_at_once() - 1 were in flight. `output` has
-  /// what it made until the next start or finish. Throws like run; where a device fails, no step is in flight
-  /// any more.
+  /// fewer than n_at_once() steps are in flight, completed splits are handed on, and the host would have to
+  /// wait for a device. So in a chain each device has work then. The caller may then write the inputs of the
+  /// next step. True where a step is done by that: the oldest one, if n_at_once() - 1 were in flight.
+  /// `output` has its results until the next start or finish. Throws like run; where a device fails, no step
+  /// is in flight any more.
   bool start(const Step& step);
   /// Returns when the oldest step in flight is done; false where there is none. Throws what a device throws
   /// that fails.
   bool finish_oldest();
   /// Returns when no step is in flight any more. Throws what a device throws that fails.
   void finish();
-  /// The tensor that an output of the last step that is done lies in.
+  /// The tensor of an output of the last step that is done.
   DeviceTensor& output(ValueId value) const;
 
   /// See DevicePlan::set_profile.
@@ -114,7 +114,7 @@ class Plan {
   const PlanCounters& counters() const { return counters_; }
   int n_splits() const { return static_cast<int>(now_.parts.size()); }
   double kernel_seconds() const;
-  // What the plan takes on a device besides the tensors that it was given:
+  // The memory of the plan on a device, without the tensors that it was given:
   /// copies of values, tables, temporaries that are not shared,
   std::size_t own_bytes(int device) const;
   /// and temporaries in a workspace (CompileOptions::workspaces, or one for all splits).
@@ -133,7 +133,7 @@ class Plan {
     std::vector<std::int64_t> cut_symbols;  // Of a step that moves cells and does nothing else.
     std::vector<InputPart> parts;
     bool is_cut = false;
-    Changes changes;       // Against the step before; parts add what is theirs.
+    Changes changes;       // Since the step before; parts add their own.
     std::size_t set = 0;   // Of tensors.
     std::size_t next = 0;  // The first part that was not submitted yet.
   };
@@ -142,10 +142,11 @@ class Plan {
     int device = 0;
     Graph graph;
     std::unique_ptr<DevicePlan> plan;
-    std::vector<Bindings> bindings;    // By set and by the split's value ...
-    std::vector<ValueId> whole_value;  // ... and what it is in the whole graph.
+    std::vector<Bindings> bindings;    // By set and the split's value ...
+    std::vector<ValueId> whole_value;  // ... and the value in the whole graph.
     std::vector<int> after;
-    // Parts of the step before: itself, and those that use a state of its. They waited for earlier steps'.
+    // Parts of the step before: this part, and the parts that use one of its states. They waited for earlier
+    // steps'.
     std::vector<int> after_before;
     std::vector<Copy> copies;             // Before it runs, over the host.
     std::vector<Direct> sends, receives;  // Behind it, and before it.
@@ -164,11 +165,13 @@ class Plan {
     std::vector<std::unique_ptr<DeviceTensor>> carriers;
     std::vector<std::size_t> carrier_bytes;  // By device.
     std::vector<bool> of_moves;              // By symbol: whether it says how many cells are moved.
-    // For steps that overlap: a set of bindings for each, by device. All have inputs of their own, into which
-    // those that the caller binds are copied, and but for the first everything else of a step, too.
+    // For steps that overlap: a set of bindings for each, by device. All have their own inputs, into which
+    // inputs that the caller binds are copied. All but the first also have their own copies of all other
+    // tensors of a step.
     std::vector<std::vector<Bindings>> ahead;
-    std::vector<std::pair<int, ValueId>> inputs;           // Which these are, with their homes.
-    std::vector<Flight> flights = std::vector<Flight>(1);  // A ring, of as many as can overlap.
+    std::vector<std::pair<int, ValueId>> inputs;  // Which these are, with their homes.
+    std::vector<Flight> flights =
+        std::vector<Flight>(1);  // A ring, with room for all steps that can overlap.
   };
 
   Compiled compile(PlacedGraph placed);
@@ -193,7 +196,7 @@ class Plan {
   const std::vector<Bindings>& set(std::size_t i) const {
     return i == 0 ? now_.placed.bindings : now_.ahead[i - 1];
   }
-  /// Of those in flight, the oldest first.
+  /// Steps in flight, the oldest first.
   Flight& flight(std::size_t i) {
     return now_.flights[(next_flight_ + now_.flights.size() - n_in_flight_ + i) % now_.flights.size()];
   }
@@ -220,8 +223,8 @@ class Plan {
   const std::vector<std::vector<bool>> direct_;  // By devices, from and to: Device::can_receive_from.
   const CompileOptions options_;
   const int most_at_once_;
-  std::shared_ptr<Workspaces> workspaces_;  // Of splits, where the options have none ...
-  std::shared_ptr<base::Pool> pool_;        // ... and their threads, for graphs of so many nodes.
+  std::shared_ptr<Workspaces> workspaces_;  // For splits, where the options have none ...
+  std::shared_ptr<base::Pool> pool_;        // ... and their threads, for graphs with pool_nodes_ nodes.
   std::size_t pool_nodes_ = 0;
   Compiled now_;
   std::size_t next_flight_ = 0;        // In the ring: the next step's, ...

@@ -15,7 +15,7 @@ void Plan::run(const Step& step) {
   WEFT_CHECK(n_in_flight_ == 0);
   check(step);
   if (step.actual.topology) {
-    // Compile first: if that fails, the plan still stands for the old graph.
+    // Compile first: if that fails, the plan keeps the old graph.
     Compiled next = compile(*step.graph);
     adopt_plans(next);
     now_ = std::move(next);
@@ -26,7 +26,7 @@ void Plan::run(const Step& step) {
     ++counters_.compiled;
   }
   for (const Rebinding& rebinding : step.rebindings) rebind(rebinding);
-  next_flight_ = 0;  // Outputs lie in the same tensors as those of its set.
+  next_flight_ = 0;  // Outputs are in the tensors of this set.
   begin(step, 0);
   work(0);
 }
@@ -112,8 +112,8 @@ Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
   return result;
 }
 
-/// Goes on with all steps until so many are left, and then as far as nothing must be waited for that was not
-/// submitted before.
+/// Continues all steps until `n_left` are left. After that it continues as long as it waits only for parts
+/// that were submitted before the call.
 void Plan::work(std::size_t n_left) {
   const std::uint64_t n_before = n_submitted_;
   const auto is_beside = [&](const Flight& flight) {
@@ -127,7 +127,7 @@ void Plan::work(std::size_t n_left) {
       for (std::size_t i = 0; i < n_in_flight_; ++i) {
         const Outlook of = outlook(flight(i), i > 0 ? &flight(i - 1) : nullptr);
         if (i == 0) is_done = !of.ready && of.waits == nullptr;
-        // What works beside the host gets work before the host does.
+        // Devices that are asynchronous to the host get work before the host.
         if (of.ready && (ready == nullptr || (is_beside(flight(i)) && !is_beside(*ready))))
           ready = &flight(i);
         if (of.waits != nullptr && (first == nullptr || of.waits->submitted < first->submitted))
@@ -153,7 +153,7 @@ void Plan::work(std::size_t n_left) {
 
 void Plan::submit_next(Flight& flight) {
   Part& part = now_.parts[flight.next++];
-  // Of what was not submitted yet when the step was cancelled only cells are moved.
+  // Parts that were not yet submitted when the step was cancelled only move cells.
   if (now_.parts.size() > 1 && options_.allowed.shapes && is_cancelled(options_.cancelled)) {
     if (!std::exchange(flight.is_cut, true)) {
       flight.cut_symbols = flight.symbols;
@@ -235,18 +235,18 @@ void Plan::wait(Part& part) {
   if (std::exchange(part.running_for, nullptr) != nullptr) part.plan->wait();
 }
 
-/// Devices beside the host must not write to any step's values any more once the caller goes on.
+/// Asynchronous devices must not write to any step's values after the caller continues.
 void Plan::abandon() noexcept {
   for (Flight& flight : now_.flights) drop_transfers(flight);
   n_in_flight_ = 0;
   done_set_ = 0;
   cut_short_ = true;
-  symbols_.clear();  // Whatever the next step's are, they are new to those that did not get so far ...
+  symbols_.clear();  // The next step's symbols are new to parts that were not run ...
   for (Part& part : now_.parts) {
-    part.rebound = options_.allowed.tensors;  // ... and so may be what they are bound to.
+    part.rebound = options_.allowed.tensors;  // ... and so may be their bindings.
     try {
       wait(part);
-    } catch (...) {  // The first error is the one to tell.
+    } catch (...) {  // The first error is reported.
     }
   }
 }

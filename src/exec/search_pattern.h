@@ -1,6 +1,6 @@
 #pragma once
-// A regular expression of a user (PCRE2), to look for in texts of any origin. Time and memory are bounded
-// whatever the two are.
+// A user's regular expression (PCRE2), to search strings of any origin. Time and memory are bounded for any
+// pattern and string.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,11 +10,12 @@ namespace weft::exec {
 /// Immutable; used by any thread. Texts are bytes, not characters.
 class SearchPattern {
  public:
-  /// Throws Error kInvalidArgument that says what is wrong with the pattern, and where.
+  /// Throws Error kInvalidArgument that describes the error in the pattern, and its position.
   explicit SearchPattern(std::string_view pattern);
   ~SearchPattern();
 
-  /// Whether a part of the text matches. Throws Error kInvalidArgument where finding out takes too long.
+  /// Whether the pattern matches a part of the string. Throws Error kInvalidArgument if matching takes too
+  /// long.
   bool found_in(std::string_view text) const;
 
  private:

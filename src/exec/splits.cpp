@@ -13,9 +13,9 @@
 namespace weft::exec {
 namespace {
 
-/// Assigns nodes to splits. A node joins the last split of its device, unless that would keep somebody
-/// waiting: another device that reads from the split already, or the split itself, for what the node needs
-/// from a device that works at the same time.
+/// Assigns nodes to splits. A node joins the last split of its device, unless that would delay another device
+/// that reads from the split already. Nor may the split then have to wait for an input from a device that
+/// works at the same time.
 class Splitter {
  public:
   Splitter(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host)
@@ -46,7 +46,7 @@ class Splitter {
     bool closed = false;
     std::vector<std::size_t> nodes;
     std::vector<int> after;         // Runs that it reads from ...
-    std::vector<bool> known_after;  // ... and, by run, those that must be done before it through others, too.
+    std::vector<bool> known_after;  // ... and, by run, its indirect dependencies, too.
   };
 
   void check_states() const {
@@ -83,7 +83,7 @@ class Splitter {
     for (const int source : sources) {
       // The last open run of a device has no readers elsewhere, so this cannot make a circle.
       if (source == last) continue;
-      // What comes from elsewhere is waited for itself: its device may say only then what it made.
+      // A value from another device is waited for itself: that device may report only then that it is made.
       std::vector<int>& after = run(last).after;
       const bool is_after = comes_after(last, source);
       if ((!is_after || run(source).device != device) &&
@@ -108,7 +108,7 @@ class Splitter {
     return static_cast<std::size_t>(earlier) < known.size() && known[static_cast<std::size_t>(earlier)];
   }
 
-  /// Whether a run that so far could go beside one of the sources would have to wait for it.
+  /// Whether a run that could so far run at the same time as one of the sources would have to wait for it.
   bool waits_anew(int r, std::span<const int> sources) const {
     return std::any_of(sources.begin(), sources.end(), [&](int source) {
       const auto beside = [&](int of) { return beside_host_[static_cast<std::size_t>(run(of).device)]; };
@@ -116,7 +116,7 @@ class Splitter {
     });
   }
 
-  /// Of the runs that can come next those of devices beside the host first, then the earlier one.
+  /// Sorts the possible next runs: asynchronous devices come first, then earlier runs.
   void sort() {
     std::vector<bool> done(runs_.size());
     while (order_.size() < runs_.size()) {
@@ -286,8 +286,8 @@ std::vector<StepTensor> step_tensors(const Graph& graph, const Splits& splits) {
 int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, int most) {
   constexpr int kHost = -1;
   std::vector<int> stage_of;                // By split: at the same one they can be side by side.
-  std::set<int> workers;                    // Devices that work beside the host, and the host.
-  std::set<std::pair<int, int>> positions;  // A stage, and who works at it.
+  std::set<int> workers;                    // Devices that are asynchronous to the host, and the host.
+  std::set<std::pair<int, int>> positions;  // A stage, and a worker in it.
   int n_stages = 0;
   for (const Split& split : splits.splits) {
     int stage = 0;
@@ -300,8 +300,8 @@ int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, in
     positions.insert({stage, worker});
   }
   if (splits.splits.size() < 2 || workers.size() == workers.count(kHost)) return 1;
-  // Over those that are at work at a stage, on average. Where that is nearly one step, two would wait for
-  // each other with half of the rows each.
+  // The steps: all workers over the mean number of workers per stage. If that is nearly one step, two steps
+  // would wait for each other with half of the rows each.
   const int n_positions = static_cast<int>(positions.size()), n = static_cast<int>(workers.size()) * n_stages;
   if (8 * n <= 9 * n_positions) return 1;
   return std::min(std::max((n + n_positions - 1) / n_positions, 2), most);

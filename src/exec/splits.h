@@ -3,8 +3,8 @@
 //
 // The graph is cut, never changed. A split is a graph of its own with the same symbols. What crosses from one
 // split to another is an output there and an input here. It is copied once for each device that reads it, and
-// only the rows in use. A split ends where another device reads from it, or where it would have to wait for a
-// device that could work beside it.
+// only the rows in use. A split ends where another device reads from it. It also ends where it would have to
+// wait for a device that could work at the same time.
 #include <cstddef>
 #include <span>
 #include <string>
@@ -22,7 +22,7 @@ struct Split {
   std::vector<int> after;            ///< The splits whose results or states it uses; all stand before it.
 };
 
-/// A value that device `to` reads and device `from` has. Inputs of the host lie on a device too, their home.
+/// A value that device `to` reads and device `from` has. Inputs of the host are on a device too, their home.
 struct Copy {
   ValueId value = kNoValue;
   int from = 0, to = 0;  ///< Devices.
@@ -37,9 +37,9 @@ struct Splits {
 };
 
 /// `device_of` has the device of each node, in [0, n_devices). The nodes of a state must be on one device
-/// (Error kInvalidArgument names it otherwise). Nodes that nobody needs are left out. `beside_host` tells by
-/// device whether it works beside the host: its splits come before others that could run as early, so that
-/// the host's own work overlaps with theirs.
+/// (Error kInvalidArgument names it otherwise). Unused nodes are left out. `beside_host` says by device
+/// whether it works asynchronously to the host. The splits of such a device come before others that could run
+/// as early, so that the host's own work overlaps with theirs.
 Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host);
 
 /// By device: DeviceInfo::beside_host.
@@ -58,20 +58,19 @@ std::vector<StepTensor> step_tensors(const Graph& graph, const Splits& splits);
 /// More steps at once are not made use of.
 inline constexpr int kMostAtOnce = 8;
 
-/// How many steps it takes to give all devices work: of a chain as many as it has devices, where those that
-/// work while the host waits count as one. Devices that work side by side have it from the same step. 1 where
-/// no device works beside the host, so that steps cannot overlap, and where nearly all are at work with one.
-/// At most `most`, else at least 2.
+/// The number of steps that gives all devices work. In a chain it is the number of devices, where devices
+/// that work while the host waits count as one. Devices that work side by side share a step. It is 1 if no
+/// device works asynchronously to the host, so that steps cannot overlap, or if one step keeps nearly all
+/// devices busy. At most `most`, otherwise at least 2.
 int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, int most = kMostAtOnce);
 
-/// How many there are of a tensor where so many steps overlap: one for each and, of what the host writes, one
-/// more.
+/// The number of copies of a tensor where `n_at_once` steps overlap: one per step, and one more of inputs,
+/// which the host writes.
 constexpr int sets_of(const StepTensor& tensor, int n_at_once) {
   return n_at_once > 1 && tensor.from_host ? n_at_once + 1 : n_at_once;
 }
 
-/// Splits and what is copied between them, with the bytes of a step with these symbols: a drawing for
-/// Graphviz.
+/// A Graphviz graph of the splits and the copies between them, with the bytes of a step with these symbols.
 std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,
                    std::span<const std::int64_t> symbols);
 

@@ -1,7 +1,7 @@
 #pragma once
 // Reading GGUF files (versions 2 and 3, one file or a split set). The input is untrusted: every count,
-// length, offset, type, shape and alignment is checked before it is used, work and memory are bounded by the
-// size of the file, and errors (weft::Error, kInvalidFile) name the key or tensor and what was expected.
+// length, offset, type, shape and alignment is checked before use. Work and memory are bounded by the size of
+// the file. Errors (weft::Error, kInvalidFile) name the key or tensor and the expected value.
 //
 // The rule: a file is refused only where its meaning would be wrong or reading it unsafe. A value of another
 // type is converted if that loses nothing. Other oddities cost a note, which names the key or tensor and says
@@ -123,8 +123,8 @@ class File {
   std::uint32_t version() const;
   std::size_t file_bytes() const;  ///< Of all parts.
   int n_parts() const;
-  /// Of all parts, as base::OpenFile has it: equal only where no byte was changed. Zero where that is not
-  /// known.
+  /// The identity of all parts, as in base::OpenFile: equal only where no byte was changed. Zero where it is
+  /// unknown.
   base::Hash128 identity() const;
   /// Throws Error kIo where another process has written to a part since it was opened.
   void check_unchanged() const;

@@ -10,7 +10,7 @@ inline constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
 inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::size_t kHeaderBytes = 24;  // Magic, version, number of tensors, number of keys.
 inline constexpr std::uint64_t kDefaultAlignment = 32;
-inline constexpr std::uint64_t kMinAlignment = 8;  // Of what is written; others are read.
+inline constexpr std::uint64_t kMinAlignment = 8;  // For writing; smaller ones are read.
 inline constexpr std::uint64_t kMaxAlignment = 65536;
 inline constexpr std::size_t kMaxDims = 4;
 

@@ -1,4 +1,4 @@
-// GGUF files as everybody sees them.
+// The public API of GGUF files.
 #include <optional>
 #include <type_traits>
 

@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are taken fro
 // Bytes of a file that are read at once: most headers are a few reads.
 constexpr std::size_t kWindowBytes = std::size_t{1} << 18;
 
-// A walk through bytes that never leaves them. Errors tell the source and what was being read.
+// A walk through bytes that never leaves them. Errors name the source and the item that was being read.
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -100,9 +100,9 @@ class Cursor {
 
   std::span<const std::byte> bytes_;
   std::vector<std::string> notes_;
-  const base::MappedFile* file_ = nullptr;  // Of the bytes, which are then read from it.
-  std::vector<std::byte> window_;           // What was read last ...
-  std::size_t window_at_ = 0;               // ... and where it begins.
+  const base::MappedFile* file_ = nullptr;  // The file of the bytes, which are then read from it.
+  std::vector<std::byte> window_;           // The bytes read last ...
+  std::size_t window_at_ = 0;               // ... and their offset.
   std::size_t at_ = 0;
   std::string_view source_;
   const char* kind_ = nullptr;
@@ -384,7 +384,7 @@ Header read_header(Cursor& cursor) {
   return header;
 }
 
-// Gives each tensor its bytes, after checking that they lie in the file and belong to no other.
+// Gives each tensor its bytes, after checking that they are in the file and belong to no other tensor.
 std::vector<TensorInfo> locate(std::vector<Described> described, std::span<const std::byte> bytes,
                                std::uint64_t alignment, Cursor& cursor) {
   const std::uint64_t end_of_header = cursor.at();

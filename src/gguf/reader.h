@@ -26,10 +26,11 @@ struct Part {
   std::vector<std::string> notes;     ///< As File has them.
 };
 
-/// Throws Error kInvalidFile (kUnsupported for what the format allows and weft cannot read). Bytes are read
-/// once: what is returned holds copies of all but tensor data.
+/// Throws Error kInvalidFile, or kUnsupported for valid contents that weft cannot read. Bytes are read once:
+/// the result has copies of all data but tensors.
 Part read_part(std::span<const std::byte> bytes);
-/// The same of a file, which `source` names in messages. Throws Error kIo where it is cut meanwhile.
+/// The same of a file, which `source` names in messages. Throws Error kIo where the file is truncated during
+/// reading.
 Part read_part(const base::MappedFile& file, std::string_view source);
 
 }  // namespace weft::gguf

@@ -1,8 +1,9 @@
 #pragma once
-// Opening a model that lies in several files.
+// Opening a model that is stored in several files.
 //
-// Each part says which one it is (split.no, from 0), of how many (split.count), and how many tensors the
-// whole has (split.tensors.count); its file name says so too: PREFIX-00002-of-00003.gguf is part 1 of 3.
+// Each part has its number (split.no, from 0), the number of parts (split.count), and the number of tensors
+// of the whole model (split.tensors.count). Its file name says so too: PREFIX-00002-of-00003.gguf is part 1
+// of 3.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ namespace weft::gguf {
 
 struct SplitSet {
   std::vector<base::MappedFile> files;
-  std::vector<Part> parts;  ///< One per file, in order; one alone for a file that is no part of a set.
+  std::vector<Part> parts;  ///< One per file, in order; a single part for a file without a set.
 };
 
 /// Opens the set that the file at `path` belongs to. Throws Error: kNotFound where a part is missing,

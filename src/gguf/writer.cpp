@@ -151,7 +151,7 @@ class Bytes {
 
 void Writer::set(std::string_view key, Value value) {
   check_name(key, kMaxKeyBytes, "metadata key");
-  Bytes().value(value, 0);  // Refuses what cannot be written here, where the caller sees why.
+  Bytes().value(value, 0);  // Refuses invalid values here, so that the caller gets the error.
   if (key == kAlignmentKey) {
     const auto* alignment = std::get_if<std::uint64_t>(&value.data);
     if (value.type != ValueType::kU32 || !std::has_single_bit(*alignment) || *alignment < kMinAlignment ||

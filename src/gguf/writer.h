@@ -34,7 +34,7 @@ concept Number =
 /// kInvalidArgument for what File would refuse. Used by one thread at a time.
 class Writer {
  public:
-  /// Sets a key; one that is there keeps its place. The type of a number is that of the argument, exactly.
+  /// Sets a key; one that is there keeps its place. The type of a number is exactly the type of the argument.
   /// "general.alignment" (std::uint32_t, a power of two) sets the alignment of tensors, which is 32
   /// otherwise.
   void set(std::string_view key, Value value);

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Of ops of each element of one value, and of Add and Mul.
+/// Shape rules of elementwise ops of one value, and of Add and Mul.
 ValueType each_element(const Inputs& in);
 ValueType sum_or_product(const Inputs& in);
 ValueType rule(const ops::Custom& op, const Inputs& in);  // custom.cpp

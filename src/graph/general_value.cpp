@@ -51,7 +51,7 @@ Value chosen_int(Value condition, Value a, float number, CompareKind kind, const
   return int_binary(IntKind::kAdd, kept, number, false, where);
 }
 
-/// What -1 stands for in the new shape of x. Without value where that is no size.
+/// The value of -1 in the new shape of x. Nothing if that is not a size.
 std::optional<Dim> rest_of(const Shape& from, const Shape& to) {
   Dim all = 1, known = 1;
   for (int i = 0; i < from.rank(); ++i) all = all * from[i];

@@ -29,7 +29,7 @@ Graph::Data& Graph::change() {
   } else if (data_.use_count() > 1) {
     data_ = std::make_shared<Data>(*data_);
   } else {
-    // Behind what others read before they let go of it.
+    // Orders the changes after the last reads of former owners.
     std::atomic_thread_fence(std::memory_order_acquire);
   }
   return *data_;

@@ -20,7 +20,7 @@ bool is_known_below(const Graph& graph, ValueId indices, const Dim& end) {
   if (get_op<ops::TopK>(node) != nullptr) return fits(graph.value(node.inputs[0]).shape.back());
   if (const auto* sort = get_op<ops::Argsort>(node))
     return fits(graph.value(node.inputs[0]).shape[sort->axis]);
-  // Groups of what is known.
+  // Quotients of known indices.
   if (const auto* by = get_op<ops::IntBinary>(node); by != nullptr && by->kind == IntKind::kFloorDivide &&
                                                      node.inputs.size() == 1 && !by->scalar_first &&
                                                      by->scalar > 0 && end.is_constant())

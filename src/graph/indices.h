@@ -1,5 +1,5 @@
 #pragma once
-// Where indices come from, and what is known of them.
+// The origin of indices, and their known bounds.
 #include "weft/graph.h"
 
 namespace weft {
@@ -7,8 +7,8 @@ namespace weft {
 /// The value whose elements, perhaps not all, these are: through all views.
 ValueId viewed(const Graph& graph, ValueId value);
 
-/// Whether indices that a node makes are from 0 to below `end` whatever the step: those of the largest, of an
-/// order, or a range. False of inputs, which steps are asked about.
+/// Whether indices that a node makes are always in [0, end): indices of the largest elements, of an order, or
+/// a range. False for inputs, which are checked in each step.
 bool is_known_below(const Graph& graph, ValueId indices, const Dim& end);
 
 }  // namespace weft

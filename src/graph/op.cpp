@@ -78,7 +78,7 @@ ValueType rule(const ops::Rope& op, const Inputs& in) {
   return f32(in.shape(0));
 }
 
-/// Cells of caches stand in pages; slots stand by themselves.
+/// Cells of caches are in pages; slots are single.
 void cache(const Inputs& in, int i, bool slots = false) {
   static_assert(kPageCells == 64);
   in.require(in.shape(i).rank() == 3, i, "must be {cells, heads, head_dim}");
@@ -149,8 +149,8 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
   return f32({q[0], op.n_heads * in.size(at.v, 2)});
 }
 
-/// The slots {s, rows, columns of x} of a recurrent op, and the slots that each row of x goes on from and
-/// leaves its state in.
+/// The slots {s, rows, columns of x} of a recurrent op, and the slots that each row of x starts from and
+/// stores its state in.
 void slots(const Inputs& in, int state, int x, int from, int to) {
   in.f32(x);
   in.require(in.shape(x).rank() == 2, x, "must be a matrix");

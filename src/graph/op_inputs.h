@@ -45,7 +45,7 @@ class Inputs {
     require(types_[static_cast<std::size_t>(i)].dtype == dtype, i, "has the wrong integer type");
     require(shape(i).rank() == rank, i, "has the wrong number of dimensions");
   }
-  /// A kind that there is, up to the last one: enumerators may come from anybody's numbers.
+  /// Checks that a kind exists: enumerators may come from untrusted numbers.
   template <typename Kind>
   void known(Kind kind, Kind last) const {
     if (kind > last) refuse_op(op_, "there is no kind " + std::to_string(static_cast<int>(kind)) + " of it");

@@ -1,5 +1,5 @@
 #pragma once
-// The shape rules of ops that count, move, order and draw elements, of attention over keys at hand and of
+// Shape rules of ops that count, move, order and draw elements, of attention over given keys, and of
 // recurrent cells.
 #include "graph/op_inputs.h"
 

@@ -36,7 +36,8 @@ Dim product(const std::vector<Dim>& dims, int begin, int end) {
   return all;
 }
 
-/// x as {before the axis, in front of it, behind it, after it}, with the axis in one of the middle ones.
+/// x as {axes before the axis, two axes, axes after it}. The axis is the first of the two if `in_front`; the
+/// other one has size 1.
 Value around_axis(Value x, int axis, bool in_front, const Where& where) {
   const std::vector<Dim> dims = dims_of(x.shape());
   const Dim before = product(dims, 0, axis), after = product(dims, axis + 1, x.rank());
@@ -44,7 +45,7 @@ Value around_axis(Value x, int axis, bool in_front, const Where& where) {
   return reshape(x, in_front ? Shape{before, size, 1, after} : Shape{before, 1, size, after}, where);
 }
 
-/// Each element of the axis, or all of it, so many times.
+/// Repeats each element of the axis, or all of it.
 Value repeat_axis(const char* op, Value x, std::int64_t times, int axis, bool each, const Where& where) {
   const int at = axis_of(op, x, axis, where);
   if (times < 0) refuse(std::string(op) + ": " + text(x) + " cannot be there less than 0 times", where);
@@ -69,7 +70,8 @@ Value repeat_axis(const char* op, Value x, std::int64_t times, int axis, bool ea
 Value triangle(const char* op, Value x, std::int64_t diagonal, bool lower, const Where& where) {
   check(op, x, {}, where);
   if (x.rank() < 2) refuse(std::string(op) + ": " + text(x) + " is no matrix", where);
-  constexpr std::int64_t most = std::int64_t{1} << 30;  // More than any axis, and rows behind it fit 32 bits.
+  constexpr std::int64_t most = std::int64_t{1}
+                                << 30;  // More than any axis, and row numbers still fit 32 bits.
   diagonal = std::clamp(diagonal, -most, most);
   const Value columns = arange(x.graph(), 0, x.size(-1), 1, DType::kI32, where);
   const Value rows =

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// What lies behind the last time of a value {t, b, h}, as {b, h}.
+/// The last time of a value {t, b, h}, as {b, h}.
 Value last_time(Value y, const Where& where) {
   const Dim t = y.shape()[0];
   return reshape(slice(y, 0, t - 1, t, 1, where), {y.shape()[1], y.shape()[2]}, where);

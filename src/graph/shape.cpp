@@ -10,8 +10,8 @@
 namespace weft {
 namespace {
 
-/// Parts of an expression at most. A quotient has those of what is divided, wherever it stands: sums of two
-/// quotients, of which each has two in turn, would soon take forever.
+/// Parts of an expression at most. A quotient counts the parts of its dividend at every place. Otherwise
+/// nested sums of two quotients would take exponential time.
 constexpr std::size_t kMaxParts = 512;
 
 [[noreturn]] void refuse_size() { throw Error(ErrorCode::kInvalidArgument, "a dimension goes past 64 bits"); }
@@ -184,8 +184,8 @@ Dim Dim::with(std::span<const Dim> symbols) const {
   return total;
 }
 
-// A size is the number of its terms; a term its factor and the number of its atoms; an atom a divisor and
-// what it divides, or 0 and a symbol.
+// A size is the number of its terms. A term is its factor and the number of its atoms. An atom is a divisor
+// and its dividend, or 0 and a symbol.
 void Dim::encode(std::vector<std::int64_t>& code) const {
   const Expression sum_of = expand(*this);
   code.push_back(static_cast<std::int64_t>(sum_of.terms.size()));

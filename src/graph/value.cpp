@@ -153,7 +153,8 @@ Value ragged_mean(Value x, Value begins, Value ends, Where where) {
 
 namespace {
 
-/// A shape of the graph's own symbols that no step makes negative; of what has a fixed size, all above 0.
+/// Checks that a shape has only the graph's own symbols and is never negative. If `fixed`, it must be
+/// constant with all sizes above 0.
 void check_shape(const Graph& graph, const std::string& name, const Shape& shape, bool fixed,
                  const Where& where) {
   const auto n_symbols = static_cast<SymbolId>(graph.symbols().size());

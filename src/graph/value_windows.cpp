@@ -1,4 +1,4 @@
-// The language's functions for pictures.
+// Graph functions for images.
 #include "weft/graph/value_windows.h"
 
 #include <string>
@@ -46,13 +46,13 @@ Value scale_and_shift(Value x, Value weight, Value bias, const Where& where) {
   return x;
 }
 
-/// Signals {n, c, t} as pictures of height 1, and back.
+/// Signals {n, c, t} as images of height 1, and back.
 Value as_pictures(const char* op, Value x, const Where& where) {
   check(op, x, {}, where);
   if (x.rank() != 3) refuse(std::string(op) + ": " + text(x) + " must be signals {n, c, t}", where);
   return unsqueeze(x, 2, where);
 }
-/// The shape rule's word on a convolution of pictures, as one on the signals that were given.
+/// Reports errors of the shape rule for images in terms of the given signals.
 void check_signals(const char* op_name, const Op& op, Value pictures, Value x, Value weight, Value bias,
                    const Where& where) {
   check(op_name, weight, {}, where);

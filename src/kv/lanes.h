@@ -1,5 +1,5 @@
 #pragma once
-// Masks of lanes: bit j stands for cell j of a page.
+// Masks of lanes: bit j is cell j of a page.
 #include <bit>
 #include <cstdint>
 

@@ -5,14 +5,14 @@
 // Operations change the bookkeeping at once and log the moves that make the bytes follow. A move is owed from
 // then on; begin() puts it under way in a run of the plan, commit() ends it. What holds:
 //
-// - Each move is carried out at most once: keys that are turned in place would be turned twice.
-// - In a run: moves, then the ubatch's tokens, then forks; each kind in the order in which it was logged. A
-//   fork is a move that reads or writes a cell which a token of the ubatch fills, or which a fork before it
-//   reads or writes. So only forks have to wait for forks.
+// - Each move is carried out at most once: a key that is turned in place must not be turned twice.
+// - In a run: moves, then the ubatch's tokens, then forks; each kind in the order in which it was logged.
+//   A fork is a move that reads or writes a cell which a token of the ubatch fills, or which an earlier
+//   fork reads or writes. So only forks have to wait for forks.
 // - Moves that do not fit into one run go in several. Forks go with the last of them, together with the
 //   tokens.
 // - What a failed run had under way may be done, half done or not done. It is not tried again: abandon()
-//   drops it, and says of which cells nobody knows what they hold.
+//   drops it, and marks the cells whose contents are unknown.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -47,8 +47,8 @@ class MoveLog {
   /// So many moves can be added without an allocation: for operations that must not stop halfway.
   void reserve(std::size_t n);
   void add(const CellMove& move);
-  // Of an operation that is under way, outside of a ubatch:
-  /// A move that comes before some that the operation has added.
+  // During an operation, outside of a ubatch:
+  /// Inserts a move before some that the operation has added.
   void insert(std::size_t index, const CellMove& move);
   /// Takes back what the operation has added: all but the first `n`.
   void take_back(std::size_t n) { entries_.resize(n); }
@@ -69,7 +69,7 @@ class MoveLog {
   /// the ubatch has the cell already: the token cannot be of this ubatch.
   bool store(std::int32_t cell);
   int n_forks() const { return n_forks_; }
-  /// The ubatch is not run: what it owes is owed all the same, before the tokens of any other.
+  /// The ubatch is not run. Its moves are still owed, before the tokens of any other ubatch.
   void drop_ubatch() { close_ubatch(); }
 
   // --- Runs of the plan
@@ -79,13 +79,13 @@ class MoveLog {
     std::int64_t n_forks = 0;
     bool last = true;  ///< Tokens are stored in this run; before it, only moves are carried out.
   };
-  /// Puts the next moves under way, as many as the inputs have room for, and writes them to the inputs:
-  /// `there` gets those that follow() made of them.
+  /// Puts the next moves that fit the inputs under way, and writes them to the inputs. The moves that
+  /// follow() made of them go to `there`.
   Part begin(const MoveInputs& inputs, const MoveInputs& there);
-  /// The run has carried out what is under way.
+  /// The run has carried out the moves under way.
   void commit();
-  /// The run has failed. Marks cells of which nobody knows what they hold (bit j of unsure[p]: cell j of page
-  /// p). False where nothing was under way.
+  /// The run has failed. Marks cells whose contents are unknown (bit j of unsure[p]: cell j of page p). False
+  /// where no move was under way.
   bool abandon(std::span<std::uint64_t> unsure) noexcept;
 
  private:

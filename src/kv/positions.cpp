@@ -1,4 +1,4 @@
-// Sequences whose positions are changed: texts that move along, and that are divided.
+// Operations that change positions: shift and divide.
 #include <algorithm>
 #include <bit>
 

@@ -1,11 +1,10 @@
 #pragma once
-// What layers of one kind keep of the texts of sequences: bookkeeping only, no tensors.
+// The memory of the sequences in layers of one kind: bookkeeping only, no tensors.
 //
-// Sequences knows where the tokens of texts stand and which cells they have, and layers that see whole texts
-// need no more. Layers of other kinds keep something beside it: the cells of a window (window_memory.h), or
-// one running state of all the text so far (state_memory.h). A context has a SequenceMemory for each such
-// kind of its model. They follow what is done to Sequences, and say beforehand what their layers could not
-// follow.
+// Sequences has the positions and cells of all tokens. Layers with full attention need no more. Layers of
+// other kinds have additional memory: the cells of a window (window_memory.h), or one running state of all
+// tokens so far (state_memory.h). A context has a SequenceMemory for each such kind of its model. It follows
+// the operations on Sequences, and refuses beforehand operations that its layers cannot follow.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -33,17 +32,17 @@ class SequenceMemory {
  public:
   virtual ~SequenceMemory() = default;
 
-  // --- Whether texts could go on after an operation of Sequences with these arguments
+  // --- Whether sequences could continue after an operation of Sequences with these arguments
 
   virtual Refusal why_not_remove(SeqId seq, Pos begin, Pos end) const = 0;
   virtual Refusal why_not_copy(SeqId from, SeqId to, Pos begin, Pos end) const = 0;
   virtual Refusal why_not_shift(SeqId seq, Pos begin, Pos end, Pos delta) const = 0;
   virtual Refusal why_not_divide(SeqId seq, Pos begin, Pos end, int divisor) const = 0;
-  /// Whether a token at `pos` would find what it sees.
+  /// Whether the rows that a token at `pos` sees are there.
   virtual Refusal why_not_take(SeqId seq, Pos pos) const = 0;
-  /// Whether texts can be shifted and divided at all.
+  /// Whether sequences can be shifted and divided at all.
   virtual bool shifts() const = 0;
-  /// Whether what the last batch added to a text can be cut off again.
+  /// Whether the tokens that the last batch added to a sequence can be removed again.
   virtual bool cuts_back() const = 0;
 
   // --- What was done
@@ -69,17 +68,17 @@ class SequenceMemory {
 
   // --- Snapshots. `kept` has the cells of each of its pages whose rows are there
 
-  /// Gives up what no text needs.
+  /// Evicts rows that no sequence needs.
   virtual void evict() {}
-  /// Where a snapshot's rows lie in the caches; its cells lie in `cells`. Takes from `kept` what is not
-  /// there.
+  /// The rows of a snapshot in the caches; its cells are now `cells`. Removes cells whose rows are gone from
+  /// `kept`.
   virtual std::vector<std::int32_t> rows_of(const Snapshot& snapshot, std::span<const std::int32_t> cells,
                                             std::vector<std::uint64_t>& kept) const = 0;
-  /// Whether a text could go on with what is kept.
+  /// Whether a sequence could continue with the cells in `kept`.
   virtual bool is_whole(const Snapshot::Text& /*text*/, std::span<const std::uint64_t> /*kept*/) const {
     return true;
   }
-  /// The snapshot's texts were restored, its cells are now `cells`: where the rows are to be written.
+  /// The snapshot's sequences were restored, and its cells are now `cells`. Returns the rows to write.
   virtual std::vector<std::int32_t> restored(const Snapshot& snapshot, std::span<const std::int32_t> cells,
                                              std::span<const std::uint64_t> kept) = 0;
 

@@ -10,7 +10,7 @@
 namespace weft::kv {
 namespace {
 
-/// Whether an extent and the one behind it can be one.
+/// Whether an extent and the next one can be merged.
 bool goes_on(const Extent& before, const Extent& after) {
   return before.page == after.page && before.base == after.base && before.divisor == after.divisor &&
          before.offset == after.offset && (before.mask & after.mask) == 0;
@@ -53,7 +53,7 @@ int Sequences::upper_bound(SeqId seq, Pos pos) const {
 }
 
 std::int32_t Sequences::cell_of(SeqId seq, Pos pos) const {
-  // Divided positions may stand in several extents; any one will do.
+  // Divided positions may be in several extents; any of them is valid.
   const int i = upper_bound(seq, pos) - 1;
   if (i < 0) return -1;
   const Extent& e = row(seq)[i];
@@ -149,7 +149,7 @@ Sequences::Spot Sequences::spot_for(SeqId seq, Pos pos) const {
     if (i == next && next > 0 && r[next - 1].last() > pos) continue;
     if (pos >= r[i].base && pos - r[i].base < kPageCells) return {i, r[i].base};
   }
-  // Text that goes on fills a page from its first cell; text elsewhere is aligned to its position.
+  // A continued sequence fills a page from its first cell; tokens elsewhere are aligned to their positions.
   const bool goes_on = next > 0 && r[next - 1].divisor == 1 && pos == r[next - 1].base + kPageCells;
   return {-1, goes_on ? pos : pos / kPageCells * kPageCells};
 }

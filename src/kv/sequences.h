@@ -2,16 +2,17 @@
 // Cells, pages and sequences of a cache: bookkeeping only, no tensors.
 //
 // A cell holds one token's K and V. Cells come in pages of 64. A sequence is a list of extents in the order
-// of their positions; an extent is what a sequence holds of one page: which of its cells, and at which
-// positions they stand. Sequences that share text share cells; a page goes back when nobody holds a cell of
-// it. The extents of a sequence lie in a table that attention reads as it is, so idle sequences cost nothing.
+// of their positions. An extent has the cells of one page that the sequence holds, and their positions.
+// Sequences with common tokens share cells; a page is freed when no sequence holds a cell of it. Attention
+// reads the table of a sequence's extents directly, so idle sequences cost nothing.
 //
-// How text is cut into extents depends on the operations on its own sequence alone, and a token keeps its
-// place in its page (its lane) wherever the page lies. Attention sums lane by lane, extent by extent: so its
-// numbers do not depend on who else is in the cache, on sharing, or on where cells were moved.
+// The extents of a sequence depend only on the operations on it. A token keeps its place in its page (its
+// lane) in any page. Attention sums lane by lane, extent by extent. So its results do not depend on other
+// sequences in the cache, on sharing, or on moves of cells.
 //
-// Operations cost what they change. Those that need the device to move or turn K and V leave moves in a log
-// (move_log.h), which must be carried out before the next tokens are stored.
+// The cost of an operation is proportional to its changes. Operations for which the device must move or turn
+// K and V append moves to a log (move_log.h). The device must execute these moves before the next tokens are
+// stored.
 //
 // What throws std::bad_alloc has changed nothing that a sequence holds.
 #include <cstdint>
@@ -37,7 +38,7 @@ struct SeqPos {
   Pos pos = 0;
 };
 
-/// All positions lie below: those of tokens, those that operations may lead to, and those of saved states.
+/// All positions are below it: of tokens, of results of operations, and of saved states.
 inline constexpr Pos kEndOfPositions = 1 << 29;
 /// The largest divisor of positions: the product of all that were asked for.
 inline constexpr std::int64_t kMaxDivisor = 1 << 20;
@@ -89,20 +90,21 @@ class Sequences {
   // On positions [begin, end) of a sequence. Those that can fail return false where the cache has no room for
   // the copies of shared cells, and have changed nothing then.
   void remove(SeqId seq, Pos begin, Pos end);
-  /// `to` gets what `from` holds there, in place of what it held there itself. No bytes move.
+  /// `to` gets the tokens of `from` in the range, in place of its own there. No bytes move.
   bool copy(SeqId from, SeqId to, Pos begin, Pos end);
-  /// `to` gets the token that `from` holds at `pos`, in the place that it would have taken for itself: shared
-  /// where that is the same page, else by a move to a cell of its own. False where there is no room.
+  /// `to` gets the token that `from` holds at `pos`, in the place that its own token would have. Where that
+  /// is the same page, the cell is shared; otherwise it is moved to a new cell. False where there is no room.
   bool share(SeqId from, SeqId to, Pos pos);
   /// Takes a token back that was taken or shared: extents that were cut for it are whole again.
   void give_back(SeqId seq, Pos pos);
   /// Removes all sequences but one.
   void keep(SeqId seq);
-  /// Adds delta to positions. They must neither meet nor pass what is outside, nor go below 0 (can_shift).
+  /// Adds delta to positions. They must neither meet nor pass positions outside the range, nor go below 0
+  /// (can_shift).
   bool shift(SeqId seq, Pos begin, Pos end, Pos delta);
   bool can_shift(SeqId seq, Pos begin, Pos end, Pos delta) const;
-  /// Divides positions by `divisor` (> 0), rounding down; several tokens may come to stand at one position.
-  /// They must not pass what is before the range (can_divide).
+  /// Divides positions by `divisor` (> 0), rounding down; several tokens may get the same position. They must
+  /// not pass positions before the range (can_divide).
   bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   bool can_divide(SeqId seq, Pos begin, Pos end, int divisor) const;
 
@@ -113,19 +115,19 @@ class Sequences {
   /// What these sequences hold; `cells` gets where each of its cells lies. Cells that several of them share
   /// are in it once.
   Snapshot snapshot(std::span<const SeqId> seqs, std::vector<std::int32_t>& cells) const;
-  /// Each text takes the place of what its sequence held; `cells` gets where each cell of the snapshot is now
-  /// (its K and V are the caller's to write, after the moves; the sequences are not intact until it says that
-  /// they are). Tokens keep their lanes, texts that shared cells share them. The texts' ids differ, and the
-  /// snapshot is well formed. False where there is no room: no sequence has changed then.
+  /// Each sequence of the snapshot replaces its contents. `cells` gets the current place of each cell of the
+  /// snapshot. The caller must write its K and V, after the moves. The sequences are not intact until the
+  /// caller marks them. Tokens keep their lanes, and sequences that shared cells share them. The sequences'
+  /// ids differ, and the snapshot is well formed. False where there is no room; then no sequence has changed.
   bool restore(const Snapshot& snapshot, std::vector<std::int32_t>& cells);
 
   /// What the device must do before the next tokens are stored.
   MoveLog& moves() { return moves_; }
   const MoveLog& moves() const { return moves_; }
-  /// A run that had moves under way has failed: sequences that hold a cell which it may have written are not
-  /// intact until they are empty, or restored.
+  /// A run that had moves under way has failed. Sequences with a cell that it may have written are not intact
+  /// until they are empty or restored.
   void abandon_moves() noexcept;
-  /// Whether the cells of the sequence hold what they should.
+  /// Whether the cells of the sequence are valid.
   void set_intact(SeqId seq) { intact_[static_cast<std::size_t>(seq)] = true; }
   bool intact(SeqId seq) const { return intact_[static_cast<std::size_t>(seq)]; }
 
@@ -159,8 +161,8 @@ class Sequences {
   /// Gives an extent a page of its own, if there is a free one and cells are left.
   bool make_own(Extent& extent);
   bool room_for_copies(SeqId seq, int begin, int end) const;
-  /// Where a token at a free position comes to lie: in the extent of this index, or (-1) in a page of its
-  /// own, whose first cell stands at `base`.
+  /// The place for a token at a free position: in the extent of this index, or (-1) in a new page whose first
+  /// cell has position `base`.
   struct Spot {
     int extent;
     Pos base;
@@ -171,8 +173,8 @@ class Sequences {
   std::int32_t find_page(std::uint64_t mask);
   enum class Room { kEnough, kNoCells, kNoPages };
   Room restore_if_room(const Snapshot& snapshot, std::vector<std::int32_t>& cells);
-  // Extents [first, last) of a sequence: by whole pages' lengths cells stay where they are; by others each
-  // token goes to the lane of its new position.
+  // Extents [first, last) of a sequence. If delta is a multiple of the page size, cells stay in place.
+  // Otherwise each token goes to the lane of its new position.
   bool shift_extents(SeqId seq, int first, int last, Pos delta);
   bool shift_in_place(SeqId seq, int first, int last, Pos delta);
   bool shift_to_other_lanes(SeqId seq, int first, int last, Pos delta);

@@ -16,7 +16,7 @@ std::int64_t Snapshot::n_cells() const {
 
 bool Snapshot::well_formed() const {
   std::vector<std::uint64_t> used(pages.size(), 0);
-  // What one text holds of each page: a cell twice in a text would count as two holders.
+  // The cells of one sequence in each page: a cell twice in a sequence would count as two holders.
   std::vector<std::uint64_t> own(pages.size(), 0);
   for (const Text& text : texts) {
     Pos before = 0;
@@ -38,7 +38,7 @@ bool Snapshot::well_formed() const {
 
 Snapshot Sequences::snapshot(std::span<const SeqId> seqs, std::vector<std::int32_t>& cells) const {
   Snapshot result;
-  std::vector<std::int32_t> pages;             // Of the cache, by page of the snapshot ...
+  std::vector<std::int32_t> pages;             // The cache's page, by page of the snapshot ...
   std::map<std::int32_t, std::int32_t> known;  // ... and the other way round.
   for (const SeqId seq : seqs) {
     Snapshot::Text& text = result.texts.emplace_back(Snapshot::Text{seq, {}});
@@ -97,7 +97,7 @@ Sequences::Room Sequences::restore_if_room(const Snapshot& snapshot, std::vector
   cells.reserve(static_cast<std::size_t>(snapshot.n_cells()));
   std::vector<std::int32_t> at;
   at.reserve(snapshot.pages.size());
-  // The room that the texts' sequences held counts as free, but their tables stay until all has a place.
+  // The cells of the sequences count as free, but their tables stay until everything has a place.
   const std::vector<std::int32_t> free_pages = free_pages_;
   // From here on nothing throws.
   for (const Text& text : snapshot.texts)

@@ -1,6 +1,7 @@
 #pragma once
-// The memory of recurrent layers: the slots of running states, and the inputs that say which a token goes on
-// from and which it leaves its state in. Text is read in order, and removed and copied as a whole only.
+// The memory of recurrent layers: slots of running states. Inputs of a step give the slot that each token
+// starts from and the slot for its state. Tokens are read in order. Sequences are removed and copied only as
+// a whole.
 #include "kv/sequence_memory.h"
 #include "kv/state_slots.h"
 
@@ -41,7 +42,7 @@ class StateMemory final : public SequenceMemory {
 
  private:
   bool is_empty(SeqId seq) const { return sequences_.next_pos(seq) == 0; }
-  /// Whether the range has all of a text that is not empty; nothing of it.
+  /// Whether the range has all of a sequence that is not empty, or nothing of it.
   bool has_all(SeqId seq, Pos begin, Pos end) const;
   bool has_nothing(SeqId seq, Pos begin, Pos end) const;
 

@@ -52,7 +52,7 @@ void StateSlots::begin() {
 StateSlots::Step StateSlots::step(SeqId seq, std::span<const SeqId> shared_with) {
   const std::int32_t from = slot(seq);
   const auto n_own = static_cast<std::int32_t>(1 + shared_with.size());
-  // In place where the slot is of this batch and nobody else's.
+  // In place if the slot belongs only to this batch.
   if (from != kNone && n_holders_[static_cast<std::size_t>(from)] == n_own) return {from, from};
   const std::int32_t to = take();
   set(seq, to);

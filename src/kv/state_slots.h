@@ -1,15 +1,13 @@
 #pragma once
 // Which slot holds a sequence's running state in recurrent layers: bookkeeping only, no tensors.
 //
-// A running state cannot be cut: it stands for all of a sequence's text at once. So a slot that a sequence
-// holds is never written to while a batch is under way. Each batch leaves its states in free slots, and the
-// sequences take them over when it is done; a batch that is given up has changed nothing. Sequences of the
-// same text share a slot, so copies cost nothing. With two slots a sequence there is always a free one.
+// A running state cannot be cut: it represents all tokens of a sequence so far. So a slot that a sequence
+// holds is never written to while a batch is under way. Each batch writes its states to free slots, and the
+// sequences take these slots when it is done. A cancelled batch has changed nothing. Sequences with the same
+// tokens share a slot, so copies cost nothing. With two slots a sequence there is always a free one.
 //
-// Running states are never changed in place. A batch reads the slots that its sequences hold and writes to
-// free ones, which the sequences take over when it is done (src/kv/state_slots.h). So a batch that is
-// cancelled has changed nothing, a copy shares its slot until it goes on, and the device only learns, row by
-// row, which slot to go on from and which to leave the state in: it knows nothing of sequences.
+// A copy shares its slot until it continues. The device gets only the slots to read and to write for each
+// row: it knows nothing of sequences.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -39,9 +37,9 @@ class StateSlots {
     std::int32_t to = 0;
   };
   void begin();
-  /// The sequences that get a token have the same text so far, as the slots tell.
+  /// Whether two sequences have the same tokens so far, by their slots.
   bool same_text(SeqId a, SeqId b) const { return slot(a) == slot(b); }
-  /// A token for sequences of the same text.
+  /// A token for sequences with the same tokens so far.
   Step step(SeqId seq, std::span<const SeqId> shared_with);
   void commit();
   void abandon();

@@ -60,7 +60,7 @@ void WindowPages::follow(MoveLog& moves) {
   });
 }
 
-// --- Whether texts go on
+// --- Whether sequences can continue
 
 bool WindowPages::goes_on(std::span<const Piece> pieces) const {
   bool found_end = false;
@@ -134,7 +134,7 @@ bool WindowPages::is_whole(std::span<const Extent> extents, std::span<const std:
 
 void WindowPages::begin_batch(SeqId seq, Pos first) {
   const Pos next = sequences_.next_pos(seq);
-  // What fills a gap is kept until the batch is done, with all behind it.
+  // Rows that fill a gap are kept until the batch is done, with all rows after them.
   anchors_.push_back(
       {seq, window_of_next(std::min(first, next)) - rewind_, first < next ? kEndOfPositions : first});
 }
@@ -174,7 +174,7 @@ int WindowPages::fill_row(SeqId seq, Pos pos, std::span<Extent> row) const {
   std::size_t n = 0;
   for (; begin < extents.size(); ++begin) {
     row[n] = extents[begin];
-    // What has no page any more is before the window: nobody reads it.
+    // An evicted page is before the window and is not read.
     row[n].page = std::max(page(row[n].page), 0);
     ++n;
   }

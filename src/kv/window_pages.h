@@ -1,23 +1,16 @@
 #pragma once
 // What layers that see a window of positions keep: bookkeeping only, no tensors.
 //
-// Such layers have caches of their own, whose pages are handed out here, the lowest free one first: so their
-// memory stays as small as what they need. A page of the sequences has a window page as long as some window
-// reaches it; then its rows fade, while full layers keep theirs. A text goes on only where its window is
-// whole, so operations that would end where it has faded are to be refused before anything is changed: the
-// `can_` functions tell.
+// Such layers have their own caches. Their pages are assigned here, the lowest free one first, so the memory
+// in use stays small. A page of the sequences has a window page as long as some window, or a rewind, reaches
+// it. Then its rows are evicted, while full layers keep theirs. A sequence can continue only where its whole
+// window is there. Operations after which it could not must be refused before any change: see the `can_`
+// functions.
 //
-// This class knows nothing of how sequences work. It watches what is written where: the moves that sequences
-// owe and the tokens that are stored, in the order in which the device carries them out, tell for each cell
-// whether its rows are there. So packing, private copies and shifts need no rules of their own, and cells
-// that are kept and cells that have faded may share a page. Each page has at most one window page, and there
-// are as many: they cannot run out.
-//
-// Windows keep what is written, not what is held. Layers with a sliding window have caches of their own,
-// whose pages (src/kv/window_pages.h) are handed out lowest first and taken back once no window, nor what a
-// rewind needs, reaches them. Whether a cell's rows are there follows from what was stored and moved, in the
-// device's order; so sharing, packing and shifting have no rules for it. What would end where a window is
-// gone is refused before it begins.
+// This class does not depend on how sequences work. It follows the moves that sequences owe and the tokens
+// that are stored, in the order in which the device executes them. From these it knows for each cell whether
+// its rows are there. So packing, private copies and shifts need no rules of their own. Kept and evicted
+// cells may share a page. Each page has at most one window page, and there are as many: they cannot run out.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -32,7 +25,7 @@ class WindowPages {
   /// tokens at any time. `sequences` must outlive it.
   WindowPages(const Sequences& sequences, int window, int rewind);
 
-  /// Where the cell's rows lie in window caches; -1 where they have faded.
+  /// The place of the cell's rows in window caches; -1 where they were evicted.
   std::int32_t cell(std::int32_t cell) const;
   /// The window page of a page, -1: none.
   std::int32_t page(std::int32_t page) const { return window_pages_[static_cast<std::size_t>(page)]; }
@@ -46,15 +39,15 @@ class WindowPages {
   /// A cell is taken whose rows are not there (of a saved state).
   void leave_out(std::int32_t cell);
 
-  // Whether texts still go on after an operation of Sequences (with the same arguments).
+  // Whether sequences can still continue after an operation of Sequences (with the same arguments).
   bool can_remove(SeqId seq, Pos begin, Pos end) const;
   bool can_copy(SeqId from, SeqId to, Pos begin, Pos end) const;
   bool can_shift(SeqId seq, Pos begin, Pos end, Pos delta) const;
   bool can_divide(SeqId seq, Pos begin, Pos end, int divisor) const;
-  /// Whether a text of these extents could go on where only the cells `kept` (by the extents' pages) are
-  /// there.
+  /// Whether a sequence with these extents could continue if only the cells `kept` (by the extents' pages)
+  /// are there.
   bool is_whole(std::span<const Extent> extents, std::span<const std::uint64_t> kept) const;
-  /// Whether a token at `pos` would find what it sees.
+  /// Whether the rows that a token at `pos` sees are there.
   bool can_take(SeqId seq, Pos pos) const;
 
   // A batch: until end_batch(), its sequences can also be cut back to where they were. Call before their
@@ -62,13 +55,12 @@ class WindowPages {
   void begin_batch(SeqId seq, Pos first);
   void end_batch();
 
-  /// Frees pages that no window reaches. Only between steps: what is freed may be written to by the next.
+  /// Frees pages that no window reaches. Call it only between steps: the next step may write to freed pages.
   void evict();
   /// The same once enough pages were taken to make it worth while, so that it costs a share of each.
   void evict_now_and_then();
 
-  /// The extents that a row at position `pos` or later sees, as they lie in window caches. Returns their
-  /// number.
+  /// The extents in window caches that a row at position `pos` or later sees. Returns their number.
   int fill_row(SeqId seq, Pos pos, std::span<Extent> row) const;
 
   int n_in_use() const { return static_cast<int>(in_use_.size()); }
@@ -78,14 +70,14 @@ class WindowPages {
   bool consistent() const;
 
  private:
-  /// A range of a text, and where its positions come to stand.
+  /// A range of a sequence, and its new positions.
   struct Piece {
     SeqId seq = 0;
     Pos begin = 0, end = kEndOfPositions;
     Pos delta = 0;
     int divisor = 1;
   };
-  /// Whether a text of these pieces, the last one first, has all rows that its next token sees.
+  /// Whether a sequence of these pieces, the last one first, has all rows that its next token sees.
   bool goes_on(std::span<const Piece> pieces) const;
   /// Marks pages in which the sequence has positions [begin, end).
   void reach(SeqId seq, Pos begin, Pos end);

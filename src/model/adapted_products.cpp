@@ -87,7 +87,8 @@ ValueId Builder::adapted(ValueId x, ValueId y, const std::string& weight, std::i
   return with_means(y, each, *inputs, name);
 }
 
-// An adapter of experts is as many experts more: a use goes to those of its adapter that its row has chosen.
+// An adapter of experts adds n_experts experts. A use selects the experts of its adapter that its row has
+// chosen.
 ValueId Builder::adapted_experts(ValueId x, ValueId y, const std::string& weight, ValueId ids) {
   const AdapterStack* const stack =
       additions_.adapters != nullptr ? additions_.adapters->find(weight) : nullptr;

@@ -42,7 +42,7 @@ void require_floats(const std::filesystem::path& path, const gguf::TensorInfo& t
                      ", expected a float or quantised type");
 }
 
-/// A product with what is no number is none: one such value, and a text has no words.
+/// A product with a NaN or an infinity is one: a single such value makes all logits invalid.
 void require_numbers(const gguf::File& file, const std::filesystem::path& path) {
   std::vector<std::byte> bytes;
   std::vector<float> row;
@@ -61,7 +61,7 @@ void require_numbers(const gguf::File& file, const std::filesystem::path& path) 
   }
 }
 
-/// All bytes of a file's tensors, with what they are called.
+/// A hash of all bytes of a file's tensors, with their names.
 base::Hash128 hash_of(const gguf::File& file, float alpha) {
   base::Hasher hash;
   hash.add_value(alpha);

@@ -1,6 +1,6 @@
 #pragma once
-// What is added to a model when it is loaded: low-rank additions to its matrices, for the texts that choose
-// them (adapters), and vectors for all texts (control vectors). Their files are read in full when they are
+// Additions to a model at load time: low-rank additions to its matrices, for sequences that choose them
+// (adapters), and vectors for all sequences (control vectors). Their files are read in full when they are
 // opened, and checked against the model's.
 #include <cstdint>
 #include <map>
@@ -17,11 +17,11 @@
 
 namespace weft::model {
 
-/// What all adapters add to a matrix W {n_out, n_in} of the model, as two stacks: A {n_adapters, rank, n_in}
-/// and B {n_adapters, n_out, rank}. A row W x gets factor * B[i] (A[i] x) more, the factor being that of
-/// Adapters. `rank` is the largest; what others lack, and all of those that leave the matrix alone, is zeros.
-/// Where W are the matrices of experts, {n_experts, n_out, n_in}, each has such pairs: those of an adapter
-/// lie one behind another.
+/// The additions of all adapters to a matrix W {n_out, n_in} of the model, as two stacks: A {n_adapters,
+/// rank, n_in} and B {n_adapters, n_out, rank}. A row W x gets factor * B[i] (A[i] x) more, with the factor
+/// of Adapters. `rank` is the largest rank; smaller ones are padded with zeros, and adapters that do not
+/// change the matrix are all zeros. If W has matrices of experts, {n_experts, n_out, n_in}, each expert has
+/// such pairs. The pairs of an adapter follow each other.
 struct AdapterStack {
   struct Part {
     const gguf::TensorInfo* a = nullptr;  ///< Null: the adapter leaves the matrix alone.
@@ -36,23 +36,23 @@ struct AdapterStack {
 
 class Adapters {
  public:
-  /// Throws Error kInvalidFile that names the file and the key or tensor: for files that are no LoRA
-  /// adapters, or of another architecture, and tensors that fit none of the model's; and what File::open
-  /// throws.
+  /// Throws Error kInvalidFile that names the file and the key or tensor. Reasons are files that are not LoRA
+  /// adapters or have another architecture, and tensors that fit none of the model's. Throws the errors of
+  /// File::open.
   Adapters(std::span<const AdapterFile> files, const gguf::File& model);
 
   std::span<const AdapterInfo> infos() const { return infos_; }
   int size() const { return static_cast<int>(infos_.size()); }
   /// alpha / rank: what a use's scale is multiplied by.
   float factor(int adapter) const { return factors_[static_cast<std::size_t>(adapter)]; }
-  /// Of all that an adapter adds: tells adapters apart.
+  /// A hash of all that an adapter adds.
   const base::Hash128& hash(int adapter) const { return hashes_[static_cast<std::size_t>(adapter)]; }
 
   /// Null where no adapter adds to the tensor.
   const AdapterStack* find(const std::string& tensor) const;
   /// The stacks' bytes, in their type. Throws Error kIo.
   std::vector<std::byte> a_bytes(const AdapterStack& stack) const;
-  /// Of rows [begin, begin + n) of the matrix; of experts all.
+  /// For rows [begin, begin + n) of the matrix; for experts all rows.
   std::vector<std::byte> b_bytes(const AdapterStack& stack, std::int64_t begin, std::int64_t n) const;
 
   /// Throws Error kUnsupported that names a matrix that is not among these.
@@ -79,11 +79,11 @@ class Adapters {
 
 class ControlVectors {
  public:
-  /// Vectors behind layers `first` to `last` (-1: all that there are), summed. Throws Error like Adapters,
-  /// and kInvalidArgument for layers that the model has not.
+  /// The sum of the vectors after layers `first` to `last` (-1: all). Throws Error like Adapters, and
+  /// kInvalidArgument for layers that the model does not have.
   ControlVectors(std::span<const ControlVectorFile> files, int first, int last, const HParams& hparams);
 
-  /// What is added behind a layer; empty: nothing.
+  /// The vector added after a layer; empty: nothing.
   std::span<const float> behind(int layer) const { return vectors_[static_cast<std::size_t>(layer)]; }
   /// Throws Error kUnsupported that names a layer that is not among these.
   void check_all_used(const std::set<int>& layers) const;

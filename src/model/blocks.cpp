@@ -17,7 +17,7 @@ bool has_in_any_layer(const Builder& b, const char* name) {
 
 namespace {
 
-/// Columns [part * n_embd, (part + 1) * n_embd) of what stands in tokens' places.
+/// Columns [part * n_embd, (part + 1) * n_embd) of the embeddings that replace tokens.
 ValueId given_embeddings(Builder& b, int part) {
   const HParams& h = b.hparams();
   const ValueId all = b.model().embeddings;
@@ -493,8 +493,7 @@ ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& n
     return h.logit_softcap > 0.0f ? b.add(ops::Softcap{h.logit_softcap}, {logits}, name + "_capped") : logits;
   };
   if (!b.wants_best()) return logits_of(x, "logits");
-  // Of all rows together, as the weights are read once: those that are not among logit_rows are never
-  // written.
+  // Of all rows together, as the weights are read once. Rows that are not among logit_rows are never written.
   const ValueId all = logits_of(x, "logits_of_outputs");
   b.take_best(all);
   return b.add(ops::GetRows{}, {all, b.model().logit_rows}, "logits");

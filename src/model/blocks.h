@@ -26,11 +26,12 @@ ValueId add_learned_positions(Builder& b, ValueId x);
 /// are loaded: the context decides. kNoValue where the file has none.
 ValueId long_rope_factors(Builder& b);
 
-/// Queries or keys turned as HParams says: by the step's positions, or by those of several axes (M-RoPE).
+/// Queries or keys, turned by HParams's rope: by the step's positions, or by positions on several axes
+/// (M-RoPE).
 ValueId turn(Builder& b, ValueId x, const ops::Rope& rope, ValueId factors, const std::string& result);
 
-/// Behind one of the first HParams::n_deepstack layers: x, and where a row stands in a token's place what it
-/// has for this layer. Behind others x.
+/// For the first HParams::n_deepstack layers: x, plus the row's embedding for this layer if an embedding
+/// replaces the token. For other layers x.
 ValueId add_deepstack(Builder& b, int layer, ValueId x);
 
 /// Embeddings that each layer has of its own, n_embd_per_layer wide: rows of per_layer_token_embd and a
@@ -65,12 +66,12 @@ struct AttentionBlock {
   QkNorm qk_norm = QkNorm::kNone;
   bool rope = true;
   bool sinks = false;  ///< attn_sinks: see ops::Attention.
-  /// attn_q has a gate behind the queries of each head; what is attended to is multiplied with its sigmoid.
+  /// attn_q has a gate after the queries of each head; the attention's output is multiplied with its sigmoid.
   bool gated = false;
   ops::Rope rope_params;
-  ValueId rope_factors = kNoValue;  ///< layers() takes those of the file where there are none.
-  int window = 0;        ///< 0: all positions
-  bool chunked = false;  ///< See ops::Attention.
+  ValueId rope_factors = kNoValue;  ///< kNoValue: layers() takes the file's.
+  int window = 0;                   ///< 0: all positions
+  bool chunked = false;             ///< See ops::Attention.
   /// {n_tokens, 1}: queries are multiplied with it (temperatures).
   ValueId temperature = kNoValue;
   bool v_norm = false;  ///< RMS norm of V's heads, without weights.
@@ -79,8 +80,8 @@ struct AttentionBlock {
   int head_dim = 0;     ///< Of Q, K and V; 0: HParams's
   /// The layer whose keys and values this one sees, for want of its own.
   int kv_layer = NodeTag::kNone;
-  /// What becomes of what was attended to, {n_tokens, n_heads * v_head_dim}, before the output projection; x
-  /// is what the block reads.
+  /// Changes the output of attention, {n_tokens, n_heads * v_head_dim}, before the output projection. x is
+  /// the input of the block.
   std::function<ValueId(ValueId x, ValueId attended)> finish;
 };
 struct Projections {
@@ -95,8 +96,8 @@ Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& bloc
 /// is wanted of come out, and `residual` is reduced to them as well.
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
 
-/// Queries, keys and values of a layer, ready for its caches. Without keys and values those of kv_layer are
-/// seen.
+/// Queries, keys and values of a layer, ready for its caches. Without keys and values, attention reads the
+/// caches of kv_layer.
 struct Attended {
   ValueId q, k, v;
   int n_heads = 0, n_kv_heads = 0, k_dim = 0, v_dim = 0;  ///< 0: HParams's
@@ -114,8 +115,8 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
 /// the step's tokens. {n_tokens, n_heads * v_head_dim}
 ValueId attend_to_source(Builder& b, int layer, const Projections& of);
 
-/// 1 + HParams::temperature_scale * log(1 + floor((position + first) / HParams::temperature_length)), which
-/// sharpens what rows far behind in a text see. {n_tokens, 1}
+/// 1 + HParams::temperature_scale * log(1 + floor((position + first) / HParams::temperature_length)). It
+/// sharpens the attention of rows at late positions. {n_tokens, 1}
 ValueId temperatures(Builder& b, int first);
 
 /// In the last layer, x and `residual` reduced to the rows that something is wanted of. Elsewhere all rows.
@@ -179,7 +180,7 @@ enum class Ffn : std::uint8_t {
   kFused,  ///< fused_gated_ffn
   kPlain,  ///< plain_ffn
 };
-/// A layer's part of that kind, or, behind HParams::n_dense_layers, its experts.
+/// A layer's feed-forward network of that kind, or, after HParams::n_dense_layers, its experts.
 ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation);
 
 /// What differs among decoders of attention and feed-forward blocks.
@@ -205,7 +206,7 @@ struct Decoder {
 };
 /// The layers, x + attention(norm(x)) and x + ffn(norm(x)).
 ValueId layers(Builder& b, ValueId x, const Decoder& how);
-/// The layers, and behind them the output norm and the logits.
+/// The layers, then the output norm and the logits.
 ValueId decoder(Builder& b, ValueId x, const Decoder& how);
 
 /// A layer that the family says is recurrent, or attention: what mixes the tokens of its normed input. In the
@@ -221,8 +222,8 @@ struct ScanInputs {
 /// The scan of a layer over its running state.
 ValueId selective_scan(Builder& b, int layer, const ScanInputs& in);
 
-/// The layers that Mambas have, x + ssm_out(scan(norm(x))), and behind them the output norm and the logits.
-/// `scan` gets the layer and its normed input.
+/// The layers of Mamba models, x + ssm_out(scan(norm(x))), then the output norm and the logits. `scan` gets
+/// the layer and its normed input.
 ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, ValueId)>& scan);
 
 /// The head: a norm with `norm_name`'s weights, and the product with output.weight, or with the embedding

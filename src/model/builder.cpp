@@ -25,8 +25,8 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 std::int64_t pages_of(std::int64_t n_cells) { return (n_cells + kPageCells - 1) / kPageCells; }
 
-/// Whether a tensor is a matrix with sizes of 1 besides, as some converters write small ones: {1, n, 1, m} or
-/// {1, 1, n, m}, and, where that was written anew, {n, 1, m}.
+/// Whether a tensor is a matrix with additional sizes of 1, as some converters write small ones. Those are
+/// {1, n, 1, m} or {1, 1, n, m} and, where such a file was rewritten, {n, 1, m}.
 bool is_padded_matrix(std::span<const std::int64_t> tensor, const Shape& shape) {
   if (tensor.size() == 3) return tensor[0] > 1 && tensor[1] == 1 && shape == Shape{tensor[0], tensor[2]};
   return tensor.size() == 4 && shape.rank() == 2 && tensor[0] == 1 &&
@@ -63,10 +63,10 @@ std::string_view rest_of_layer_name(std::string_view name) {
   return dot == std::string_view::npos ? std::string_view{} : name.substr(dot + 1);
 }
 
-/// Of the tensors outside of layers those that files have and models make no use of.
+/// Whether a tensor outside of layers is in files but unused by models.
 bool is_of_no_use(std::string_view name, const HParams& hparams) {
-  // Scales of activations; a head of a file whose model gives vectors; encoders of pictures and sounds, which
-  // some files have beside the text model.
+  // Scales of activations; a head in a file of an embedding model; image and audio encoders, which some files
+  // have next to the language model.
   if (name.ends_with(".input_scale")) return true;
   if (hparams.encoder && (name.starts_with("cls.") || name.starts_with("output."))) return true;
   for (const std::string_view other : {"v.", "a.", "mm."})
@@ -74,10 +74,10 @@ bool is_of_no_use(std::string_view name, const HParams& hparams) {
   return false;
 }
 
-/// Of a layer's tensors those that files have and models make no use of.
+/// Whether a tensor of a layer is in files but unused by models.
 bool is_of_no_use(std::string_view rest, int layer, const HParams& hparams) {
-  // Tables that are computed; scales of activations; keys and values unfolded, beside the latent ones.
-  // Some files of T5 have a bias of distances to the source, of which there are none.
+  // Computed tables; scales of activations; unfolded keys and values next to the latent ones. Some files of
+  // T5 have a bias of distances to the source, although there are none.
   if (hparams.reads_source() && rest == "cross_attn_rel_b.weight") return true;
   if (rest == "attn_rot_embd.weight" || rest == "rope_freqs.weight" || rest == "attn_kv_b.weight" ||
       rest.ends_with(".input_scale"))
@@ -111,7 +111,7 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const Additions
 void Builder::add_text_inputs() {
   Graph& graph = model_.graph;
   const Shape per_token = {Dim(1, model_.n_tokens)};
-  // Of each token, where they are not pooled.
+  // For each token, where they are not pooled.
   model_.n_vectors = graph.add_symbol("n_vectors", 0, sizes_.n_ubatch);
   const Shape per_vector = {Dim(1, model_.n_vectors)};
   model_.texts = {.types = graph.add_input("types", DType::kI32, per_token),

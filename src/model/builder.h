@@ -24,28 +24,28 @@ struct GraphSizes {
   std::int64_t n_cells = 64;   ///< Of the cache.
   std::int64_t n_sequences = 1;
   std::int64_t n_moves = 1;    ///< Cells that one step moves, at most.
-  std::int64_t n_extents = 1;  ///< Of a sequence, at most.
+  std::int64_t n_extents = 1;  ///< At most, in a sequence.
   std::int64_t n_hidden = 1;   ///< Entries of HiddenCells of a step, with the one that ends them.
   std::int64_t n_slots = 2;    ///< For running states.
-  /// Layers with a window have caches of their own cells (ModelGraph::windowed), as long as the window and
-  /// this many tokens are less than the positions that are expected. -1: all share cells.
+  /// Layers with a window have their own cells (ModelGraph::windowed), as long as the window and this many
+  /// tokens are less than the expected positions. With -1 all layers share cells.
   std::int64_t window_rewind = -1;
-  std::int64_t n_source = 1;        ///< Tokens of a source, at most; there is room for as many as sequences.
-  std::int64_t max_positions = 64;  ///< Positions that are expected: families may choose their rope by it.
+  std::int64_t n_source = 1;        ///< Tokens of a source, at most. Each sequence has room for one.
+  std::int64_t max_positions = 64;  ///< Expected positions: families may choose their rope by it.
   /// Where this has several entries, layers are computed by as many devices together (shard.h).
   std::vector<double> row_shares;
   DType k_type = DType::kF32;
   DType v_type = DType::kF32;
 };
 
-/// A weight of the graph: rows [row_begin, row_begin + n_rows) of a tensor of the file (elements of a vector;
-/// of a tensor of experts all of it), or what is made of files that were loaded with the model.
+/// A weight of the graph. It is rows [row_begin, row_begin + n_rows) of a tensor of the file (elements of a
+/// vector; all of a tensor of experts). Or it is made of files that were loaded with the model.
 struct WeightUse {
   ValueId value = kNoValue;
   const gguf::TensorInfo* tensor = nullptr;
   std::int64_t row_begin = 0;
   std::int64_t n_rows = 0;
-  /// Its canonical bytes, in the value's type; then there is no tensor.
+  /// Returns its canonical bytes, in the value's type; then `tensor` is null.
   std::function<std::vector<std::byte>()> make = {};
   bool of_each = false;  ///< These are rows of each of a tensor's matrices.
 };
@@ -54,9 +54,9 @@ struct WeightUse {
 /// share these inputs have the same rows.
 struct CellInputs {
   ValueId cells = kNoValue;    ///< {n_tokens} I32: where the tokens' K and V go.
-  ValueId extents = kNoValue;  ///< {n_sequences, n_extents, 6} I32: what each sequence holds (extent.h).
+  ValueId extents = kNoValue;  ///< {n_sequences, n_extents, 6} I32: the extents of each sequence (extent.h).
   ValueId extent_counts = kNoValue;  ///< {n_sequences} I32
-  ValueId hidden = kNoValue;         ///< {n_hidden, 4} I32: what tokens do not see (HiddenCells).
+  ValueId hidden = kNoValue;         ///< {n_hidden, 4} I32: the cells hidden from tokens (HiddenCells).
   ValueId move_from = kNoValue;  ///< {n_moves} I32: cells of the caches to move before tokens are stored ...
   ValueId move_to = kNoValue;    ///< ... where to ...
   ValueId move_deltas = kNoValue;  ///< ... and by how many positions to turn their keys.
@@ -64,29 +64,28 @@ struct CellInputs {
   ValueId fork_to = kNoValue;      ///< ... and where to. Sequences that part within a step each need a copy.
 };
 
-/// The inputs of an encoder that say which rows belong together: the texts of a step stand one behind
-/// another.
+/// The inputs of an encoder that group rows by sequence: the sequences of a step are concatenated.
 struct TextInputs {
-  ValueId types = kNoValue;  ///< {n_tokens} I32: the kind of text that a token is of, where a model knows it.
-  ValueId begins = kNoValue;  ///< {n_tokens} I32: the rows that each token sees, of its text ...
+  ValueId types = kNoValue;   ///< {n_tokens} I32: the token's segment type, in models with such types.
+  ValueId begins = kNoValue;  ///< {n_tokens} I32: the rows of its sequence that each token sees ...
   ValueId ends = kNoValue;
-  ValueId window_begins = kNoValue;  ///< ... and in layers with a window; kNoValue where there are none.
+  ValueId window_begins = kNoValue;  ///< ... and in layers with a window, if any; otherwise kNoValue.
   ValueId window_ends = kNoValue;
   ValueId pool_begins = kNoValue;  ///< {n_vectors} I32: the rows whose mean each vector is made of.
   ValueId pool_ends = kNoValue;
 };
 
-/// The inputs of models that write about a source. A step reads one source, or none, and leaves its keys and
-/// values in caches of their own; the step's tokens see the sources of their sequences there.
+/// The inputs of encoder-decoder models. A step reads one source, or none, and stores its keys and values in
+/// separate caches. The step's tokens see the sources of their sequences there.
 struct SourceInputs {
   SymbolId n_rows = kNoSymbol;
   ValueId tokens = kNoValue;         ///< {n_rows} I32
   ValueId positions = kNoValue;      ///< {n_rows} I32, from 0.
   ValueId cells = kNoValue;          ///< {n_rows} I32: where the rows' K and V go.
-  ValueId extents = kNoValue;        ///< {n_sequences, pages, 6} I32: where the sequences' sources lie.
+  ValueId extents = kNoValue;        ///< {n_sequences, pages, 6} I32: the pages of the sequences' sources.
   ValueId extent_counts = kNoValue;  ///< {n_sequences} I32
   ValueId ends = kNoValue;           ///< {n_tokens} I32: the length of the source that each token sees.
-  // Nothing is hidden: -1 of each token, and a list that is empty.
+  // No cells are hidden: -1 for each token, and an empty list.
   ValueId hidden_first = kNoValue;  ///< {n_tokens} I32
   ValueId hidden = kNoValue;        ///< {1, 4} I32
 };
@@ -96,18 +95,18 @@ struct AdapterInputs {
   SymbolId n_uses = kNoSymbol;
   ValueId rows = kNoValue;        ///< {n_uses} I32, in their order.
   ValueId ids = kNoValue;         ///< {n_uses, 1} I32: the adapter.
-  ValueId weights = kNoValue;     ///< {n_uses, 1}: how much of it, times the uses of its row.
+  ValueId weights = kNoValue;     ///< {n_uses, 1}: its scale, times the uses of its row.
   ValueId begins = kNoValue;      ///< {rows} I32: the first use of each row, ...
-  ValueId ends = kNoValue;        ///< ... the one behind its last ...
+  ValueId ends = kNoValue;        ///< ... the end of its uses ...
   ValueId is_adapted = kNoValue;  ///< ... and whether it has any: 1 or 0.
 };
 
 struct ModelGraph {
   Graph graph;
   SymbolId n_tokens = kNoSymbol;
-  SymbolId n_wanted = kNoSymbol;   ///< Rows that the last layer computes: those that anything is wanted of.
-  SymbolId n_outputs = kNoSymbol;  ///< Rows that the head computes ...
-  SymbolId n_embeddings = kNoSymbol;  ///< ... and those whose embeddings are wanted, without it.
+  SymbolId n_wanted = kNoSymbol;      ///< Rows that the last layer computes: all with any output.
+  SymbolId n_outputs = kNoSymbol;     ///< Rows that the head computes ...
+  SymbolId n_embeddings = kNoSymbol;  ///< ... and rows whose embeddings are wanted, without it.
   SymbolId n_moves = kNoSymbol;
   SymbolId n_forks = kNoSymbol;
   SymbolId n_hidden = kNoSymbol;  ///< 0 where nothing is hidden.
@@ -115,13 +114,12 @@ struct ModelGraph {
   SymbolId n_vectors = kNoSymbol;
   TextInputs texts;
   ValueId vectors = kNoValue;  ///< {n_vectors, dimensions}
-  ValueId scores = kNoValue;   ///< {n_vectors, labels}; kNoValue where the model does not rank.
-  /// Of the outputs' rows, those whose logits are wanted whole. Where GraphSizes::n_best is 0, it is not
-  /// there and all are.
+  ValueId scores = kNoValue;   ///< {n_vectors, labels}; kNoValue if the model does not rank.
+  /// The output rows whose full logits are wanted. Not set if GraphSizes::n_best is 0: then all are.
   SymbolId n_logits = kNoSymbol;
-  // Inputs; kNoValue where the model has no use for them.
+  // Inputs; kNoValue if the model does not need them.
   ValueId tokens = kNoValue;  ///< {n_tokens} I32
-  /// {n_tokens, HParams::n_embd_input} F32: what stands in place of tokens' own, ...
+  /// {n_tokens, HParams::n_embd_input} F32: embeddings that replace the tokens' own, ...
   ValueId embeddings = kNoValue;
   ValueId use_embeddings = kNoValue;  ///< {n_tokens} I32 ... where this is not 0.
   ValueId positions = kNoValue;       ///< {n_tokens} I32
@@ -130,17 +128,17 @@ struct ModelGraph {
   ValueId sequences = kNoValue;  ///< {n_tokens} I32
   ValueId ends = kNoValue;       ///< {n_tokens} I32: the position before which each token sees its sequence.
   ValueId hidden_first = kNoValue;    ///< {n_tokens} I32: the token's first entry in CellInputs::hidden.
-  ValueId wanted_rows = kNoValue;     ///< {n_wanted} I32: the tokens that something is wanted of.
-  ValueId output_rows = kNoValue;     ///< {n_outputs} I32: of these rows, those whose logits are wanted, ...
-  ValueId embedding_rows = kNoValue;  ///< {n_embeddings} I32: ... and those whose embeddings are.
-  CellInputs full;                    ///< Of layers that keep all cells ...
-  CellInputs windowed;                ///< ... and of those that keep a window; kNoValue where there are none.
-  int window = 0;                     ///< The largest of the latter.
+  ValueId wanted_rows = kNoValue;     ///< {n_wanted} I32: the tokens with any output.
+  ValueId output_rows = kNoValue;     ///< {n_outputs} I32: the rows among these whose logits are wanted, ...
+  ValueId embedding_rows = kNoValue;  ///< {n_embeddings} I32: ... and the rows whose embeddings are.
+  CellInputs full;                    ///< For layers that keep all cells ...
+  CellInputs windowed;                ///< ... and for layers with a window, if any; otherwise kNoValue.
+  int window = 0;                     ///< The largest window.
   ValueId state_from = kNoValue;      ///< {n_tokens} I32: slots of running states before each token ...
   ValueId state_to = kNoValue;        ///< ... and after it; both only in models with recurrent layers.
-  SourceInputs source;                ///< kNoValue where the model reads none.
-  ValueId row_embeddings = kNoValue;  ///< {n_embeddings, n_embd}: what the head would read of them.
-  ValueId logits = kNoValue;  ///< {n_outputs, n_vocab}; {n_logits, n_vocab} where the best can be asked for
+  SourceInputs source;                ///< kNoValue if the model reads no source.
+  ValueId row_embeddings = kNoValue;  ///< {n_embeddings, n_embd}: the inputs of the head.
+  ValueId logits = kNoValue;          ///< {n_outputs, n_vocab}; {n_logits, n_vocab} with GraphSizes::n_best
   // With GraphSizes::n_best:
   ValueId logit_rows = kNoValue;   ///< {n_logits} I32: among the outputs' rows.
   ValueId best_counts = kNoValue;  ///< {n_outputs} I32: how many of the best of each.
@@ -179,18 +177,18 @@ class Builder {
   ValueId weight_rows(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n);
   /// A small tensor of any rank as one vector of all its elements. Sizes of 1 may be left out.
   ValueId flat_weight(const std::string& name, const Shape& shape);
-  /// A weight of the graph that is no tensor of the file: these numbers. Made once for a name.
+  /// A weight of the graph with these numbers instead of a tensor of the file. Made once for a name.
   ValueId constant(const std::string& name, const Shape& shape, std::vector<float> values);
-  /// What came of a weight, times its factor. Files of NVFP4 and of some converters have one beside a weight,
-  /// NAME.scale of NAME.weight: one number, or one for each expert, which `ids` choose then. Whatever is made
-  /// of a weight passes through here; a file with a factor that is applied to nothing is refused by finish().
+  /// A result of a weight, times the weight's factor. Files of NVFP4 and of some converters have NAME.scale
+  /// next to NAME.weight. It is one number, or one for each expert, which `ids` choose then. Every result of
+  /// a weight passes through here. finish() refuses a file with an unused factor.
   ValueId with_factor(ValueId y, const std::string& weight, ValueId ids = kNoValue);
-  /// x times rows [begin, begin + n_out) of `weight` {n_all, columns of x} and its factor, with that part of
-  /// `bias` where the file has it, and what adapters add to it.
+  /// The product of x with rows [begin, begin + n_out) of `weight` {n_all, columns of x} and its factor. It
+  /// includes that part of `bias` where the file has it, and the additions of adapters.
   ValueId product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                   std::int64_t begin, std::int64_t n_out, const std::string& name);
-  /// y with what adapters add to products of experts: y {m, k, n_out} is made of rows x, {m, n_in} or
-  /// {m, k, n_in}, by `weight` {n_experts, n_out, n_in} for the experts `ids` {m, k}.
+  /// y with the additions of adapters to products of experts: y {m, k, n_out} is the product of rows x, {m,
+  /// n_in} or {m, k, n_in}, with `weight` {n_experts, n_out, n_in} for the experts `ids` {m, k}.
   ValueId adapted_experts(ValueId x, ValueId y, const std::string& weight, ValueId ids);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
   /// The rows of a matrix that the file has. A vector is a matrix of one row.
@@ -225,7 +223,7 @@ class Builder {
   const CellInputs& cells(int window);
   /// Of an encoder: the inputs that say which rows a token of a layer with this window (0: none) sees.
   const TextInputs& texts(int window);
-  /// The running states of a recurrent layer, {n_slots, rows, columns}; `name` tells those of a layer apart.
+  /// The running states of a recurrent layer, {n_slots, rows, columns}; `name` distinguishes them in a layer.
   ValueId running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns);
 
   /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
@@ -239,13 +237,13 @@ class Builder {
   /// What a layer passes on, with the control vector that is to be added.
   ValueId pass_on(int layer, ValueId x);
 
-  /// What is known of the embedding_rows behind the last norm.
+  /// The embedding_rows after the last norm.
   void take_embeddings(ValueId rows) { model_.row_embeddings = rows; }
   bool wants_best() const { return sizes_.n_best > 0; }
   /// The best of the outputs' rows of logits, and their sums.
   void take_best(ValueId logits);
 
-  /// What an encoder thinks of texts, beside its vectors.
+  /// An encoder's scores of the inputs, in addition to its vectors.
   void take_scores(ValueId scores) { model_.scores = scores; }
 
   /// Names the logits, or an encoder's vectors, and returns the graph. Throws Error kInvalidFile where
@@ -259,7 +257,7 @@ class Builder {
   CellInputs add_cells(const std::string& prefix);
   /// Rows [begin, begin + n_out) of a product with a weight, and what adapters add to them.
   ValueId adapted(ValueId x, ValueId y, const std::string& weight, std::int64_t begin, std::int64_t n_out);
-  /// The two stacks of what is added to rows [begin, begin + n_out) of a weight.
+  /// The two stacks of additions to rows [begin, begin + n_out) of a weight.
   struct AdapterWeights {
     ValueId a, b;
   };

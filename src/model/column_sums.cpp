@@ -75,9 +75,9 @@ std::vector<ColumnSum> add_column_sums(ModelGraph& model) {
   for (const WeightUse& use : model.weights)
     if (use.tensor != nullptr) tensors.emplace(use.value, use.tensor);
   Adder adder(model.graph);
-  std::map<std::pair<ValueId, ValueId>, std::size_t> places;  // By what is multiplied, and by the choice.
-  std::map<const gguf::TensorInfo*, int>
-      shards;  // Of a tensor's: the first, which reads what all of them do.
+  std::map<std::pair<ValueId, ValueId>, std::size_t>
+      places;                                     // By the multiplied value, and the choice of matrices.
+  std::map<const gguf::TensorInfo*, int> shards;  // The first shard of a tensor, which reads the same as all.
   const std::size_t n_nodes = model.graph.nodes().size();
   for (std::size_t n = 0; n < n_nodes; ++n) {
     const Node node = model.graph.nodes()[n];

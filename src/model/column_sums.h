@@ -10,7 +10,7 @@ namespace weft::model {
 
 /// What some tensors of the file are multiplied with, squared and added up over the rows of a step.
 struct ColumnSum {
-  ValueId x = kNoValue;              ///< {rows, columns}, or more of what is a row each.
+  ValueId x = kNoValue;              ///< {rows, columns}, or with more leading axes.
   std::vector<std::string> tensors;  ///< Of the file.
   ValueId sums = kNoValue;           ///< {columns} F32, or {matrices, columns} ...
   ValueId counts = kNoValue;         ///< ... {matrices} I32 with the rows of each; kNoValue: all are of one.

@@ -12,7 +12,7 @@ namespace weft::model {
 
 namespace {
 
-/// Of a count by layer, the one of a layer that has experts.
+/// Takes the count of a layer with experts from counts by layer.
 int of_layer(const std::vector<int>& counts, int layer, const char* key) {
   const int n = counts[static_cast<std::size_t>(layer)];
   if (n == 0)

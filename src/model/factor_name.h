@@ -1,6 +1,6 @@
 #pragma once
-// Files of NVFP4 and of some converters have a number beside a weight that its products are multiplied by, or
-// one for each expert.
+// Files of NVFP4 and of some converters have a factor next to a weight, for the weight's products: one
+// number, or one for each expert.
 #include <string>
 #include <string_view>
 

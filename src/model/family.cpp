@@ -10,7 +10,7 @@ namespace weft::model {
 
 namespace {
 
-/// Architectures that have no family here, and why: what their files hold is no text model, or needs more.
+/// Architectures without a family here, and the reason: their files have no language model, or need more.
 struct Stranger {
   std::string_view architecture, reason;
 };
@@ -60,7 +60,7 @@ ModelDescription describe(const gguf::File& file) {
     read_pooling(metadata, description.hparams);
     HParams& h = description.hparams;
     family.read(metadata, h);
-    // Of any family: what its models usually do is what it has set.
+    // For any family: the default is the family's own.
     if (h.n_experts > 0) h.normalise_experts = metadata.get_bool("expert_weights_norm", h.normalise_experts);
     return description;
   }

@@ -9,11 +9,11 @@
 namespace weft::model {
 
 enum class FamilyKind : std::uint8_t {
-  kDecoder,  ///< Writes text: build gives logits.
-  /// Reads texts both ways, all of a text in one step, and keeps nothing of them: no cache. build gives
-  /// vectors (see encoder.h).
+  kDecoder,  ///< Generates tokens: build gives logits.
+  /// Bidirectional: reads a whole sequence in one step and has no cache. build gives vectors (see encoder.h).
   kEncoder,
-  /// Writes text about a source, which it reads both ways first (ModelGraph::source). build gives logits.
+  /// Generates tokens from a source, which it first reads bidirectionally (ModelGraph::source). build gives
+  /// logits.
   kEncoderDecoder,
 };
 
@@ -36,12 +36,12 @@ struct ModelDescription {
   Additions additions = {};
 };
 
-/// Throws Error: kInvalidFile with the key or tensor and what was expected, kUnsupported for an
-/// architecture that weft has not, with the reason or the names of known families.
+/// Throws Error kInvalidFile with the key or tensor and the expected value. Throws kUnsupported for an
+/// unknown architecture, with the reason or the names of known families.
 ModelDescription describe(const gguf::File& file);
 
-/// The graph at a context's sizes. Throws Error: kInvalidFile where tensors do not fit the description,
-/// kUnsupported where the graph has no place for what is to be added.
+/// The graph at a context's sizes. Throws Error kInvalidFile where tensors do not fit the description, and
+/// kUnsupported where the graph does not support an addition.
 ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes);
 
 #define WEFT_FAMILY(row) extern const Family row;

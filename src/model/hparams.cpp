@@ -238,7 +238,7 @@ void read_router(const Metadata& metadata, HParams& h) {
     if (wide > kMaxFfWidth) metadata.refuse("expert_shared_count", "the shared experts are too wide");
     h.n_ff_shared = static_cast<int>(wide);
   }
-  // Files say 0 where there are no groups.
+  // Files have 0 without groups.
   h.n_expert_groups = std::max(1, metadata.get_int("expert_group_count", 0, h.n_experts, 1));
   h.n_expert_groups_used = metadata.get_int("expert_group_used_count", 0, h.n_expert_groups, 0);
   if (h.n_expert_groups_used == 0) h.n_expert_groups_used = h.n_expert_groups;

@@ -2,8 +2,8 @@
 
 namespace weft::model {
 
-/// Of an adapter (its own, alpha / rank, with that of its use) and of control vectors: what is larger is a
-/// slip of the pen, and would make numbers of the model that are none.
+/// The largest scale of an adapter (its own, alpha / rank, times the scale of its use) and of control
+/// vectors. A larger one is a typing error, and would turn the model's values into infinities or NaN.
 inline constexpr float kLargestScale = 1e6f;
 
 }  // namespace weft::model

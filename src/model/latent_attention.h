@@ -1,11 +1,12 @@
 #pragma once
 // Attention over latent rows (MLA, arXiv 2405.04434): keys and values of all heads are one row, and that is
-// what the caches keep. What would unfold it is multiplied into the queries, and what is attended to.
+// what the caches keep. The unfolding matrices are multiplied into the queries and the attention's output
+// instead.
 #include "model/blocks.h"
 
 namespace weft::model {
 
-/// The keys "attention.*" of latent rows. The scale is that of the size which keys would have unfolded.
+/// The keys "attention.*" of latent rows. The scale is 1 / sqrt of the unfolded keys' size.
 void read_latent(const Metadata& metadata, HParams& hparams);
 
 /// In place of attention(). Without rope the columns that all heads share do not turn. `temperature`: see

@@ -1,6 +1,6 @@
 #pragma once
-// What mixes tokens in Mambas, alone or beside attention. Tensors have the names that GGUF files give them
-// ("blk.3.ssm_in"); nodes belong to the part of the model that the family has entered.
+// The token mixing of Mamba models, with or without attention. Tensors have the names that GGUF files give
+// them ("blk.3.ssm_in"); nodes belong to the part of the model that the family has entered.
 #include "model/blocks.h"
 
 namespace weft::model {
@@ -20,7 +20,7 @@ ValueId mamba_scan(Builder& b, int layer, ValueId x, ScanNorms norms);
 
 /// The keys of Mamba-2 (read_ssm and read_ssm_heads).
 void read_mamba2(const Metadata& metadata, HParams& hparams);
-/// The gated scan of Mamba-2, with a norm of each group (ssm_norm) behind it: what ssm_out reads.
+/// The gated scan of Mamba-2, followed by a norm of each group (ssm_norm): the input of ssm_out.
 ValueId mamba2_scan(Builder& b, int layer, ValueId x, bool normed = true);
 
 /// A scan as a layer's mixer: ssm_out of its rows.

@@ -1,4 +1,4 @@
-// What blocks know of positions besides rope: learned ones, LongRope's factors, temperatures.
+// Positions in blocks other than rope: learned ones, LongRope's factors, temperatures.
 #include "model/blocks.h"
 
 namespace weft::model {

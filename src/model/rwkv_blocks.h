@@ -1,6 +1,6 @@
 #pragma once
-// What the generations of RWKV share: rows that are mixed with the one before them, and heads whose state is
-// read with norms and with a share of the token's own value.
+// Common parts of the generations of RWKV. They mix rows with the row before them. Their heads have a state,
+// which is read with norms and with a share of the token's own value.
 #include <functional>
 #include <string>
 
@@ -42,8 +42,8 @@ class RwkvBlocks {
 
   /// Layer norms of the heads of what the state gave, by time_mix_ln. Models without it have none.
   ValueId norm_heads(ValueId y);
-  /// The token's own value, by how much its key answers what is read: sum(r * key * weights) * v of each
-  /// head.
+  /// The token's own value, weighted by the product of its key and its receptance: sum(r * key * weights) * v
+  /// for each head.
   ValueId own_share(ValueId r, ValueId key, ValueId v, ValueId weights);
 
   Builder& b_;
@@ -58,8 +58,8 @@ class RwkvBlocks {
 
 /// What a layer's tokens take from those before, of normed rows: what time_mix_output is multiplied with.
 using TimeMix = std::function<ValueId(int layer, ValueId normed)>;
-/// What stands for a feed-forward network, of normed rows; `x` is what it is added to, of which the last
-/// layer takes the wanted rows.
+/// The replacement of a feed-forward network, applied to normed rows. Its result is added to `x`, of which
+/// the last layer takes the wanted rows.
 using ChannelMix = std::function<ValueId(int layer, ValueId normed, ValueId& x)>;
 
 /// RWKV's decoder, from tokens to logits.

@@ -16,7 +16,7 @@ namespace {
 
 /// Matrices are cut at multiples of this, which suits the panels of every device.
 constexpr std::int64_t kRows = 16;
-/// Tables of so many elements at most are read on each device.
+/// Tables of at most this many elements are read on each device.
 constexpr std::int64_t kSmallTable = 1 << 16;
 
 /// Where each device's columns end, the first beginning at 0.
@@ -73,7 +73,7 @@ const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(va
 
 bool is_weight(const Graph& graph, ValueId value) { return graph.value(value).kind == ValueKind::kWeight; }
 
-/// The columns of a value of several rows, or 0 where they are no constant.
+/// The columns of a value of several rows, or 0 where they are not constant.
 std::int64_t columns_of(const Shape& shape) {
   return shape.rank() > 0 && shape.back().is_constant() ? shape.back().constant() : 0;
 }
@@ -84,8 +84,8 @@ bool is_product(const Graph& graph, const Node& node) {
   return (plain || get_op<ops::MatmulExperts>(node) != nullptr) && is_weight(graph, node.inputs[0]);
 }
 
-/// Inputs that are cut where the result is: each column of it depends on the same one of these alone. Of
-/// values that broadcast, all inputs.
+/// Inputs that are cut where the result is: each column of it depends on the same one of these alone. For
+/// broadcast values, all inputs.
 std::vector<std::size_t> cut_inputs(const Graph& graph, const Node& node) {
   const auto is = [&]<typename... T>(std::variant<T...>*) { return (... || (get_op<T>(node) != nullptr)); };
   using EachElement = std::variant<ops::Scale, ops::Softcap, ops::Activate, ops::Unary, ops::Clamp, ops::Cast,
@@ -186,8 +186,8 @@ class Sharder {
       if (whole[v]) n_heads_[v] = 0;
   }
 
-  /// The number of groups of columns that must stay together, of values that attention reads, and of those
-  /// that they are made of column by column.
+  /// The number of groups of columns that must stay together, in values that attention reads and in the
+  /// values that they are made from column by column.
   void find_units() {
     for (std::size_t n = from_.nodes().size(); n-- > 0;) {
       const Node& node = from_.nodes()[n];

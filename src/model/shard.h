@@ -1,13 +1,13 @@
 #pragma once
 // Tensor parallelism: a model's graph written for several devices that compute each layer together.
 //
-// Products are cut by the rows of their weights, and so by the columns of their results: each device has a
-// shard of each matrix, makes its columns of each result, and goes on with them as far as columns do not
-// depend on one another. Queries, keys and values are cut between KV heads, so that a device has the caches
-// of its heads, and attends to them. What needs whole rows is computed on each device that goes on with it,
-// from all the pieces: a norm, the rows that a product reads. So what crosses between devices are pieces of
-// rows, and nothing is added up across devices: all sums are those of one device, in its order, and the bits
-// are too.
+// Products are cut by the rows of their weights, and so by the columns of their results. Each device has a
+// shard of each matrix and makes its columns of each result. It continues with them as long as columns do not
+// depend on each other. Queries, keys and values are cut between KV heads, so that a device has the caches of
+// its heads, and attends to them. Nodes that need whole rows (norms, the rows that a product reads) are
+// computed on each device that uses their results, from all the pieces. So only pieces of rows cross between
+// devices, and no sums cross devices. Each sum is computed on one device in its order, so results are
+// bit-identical.
 //
 // What cannot be cut stays whole, on one device: recurrent layers, caches of fewer than two KV heads or with
 // ALiBi, tables of embeddings.
@@ -20,8 +20,8 @@
 namespace weft::model {
 
 /// A model's graph for devices of these shares; at least two, one of them above 0. Nodes of device i have
-/// NodeTag::shard i, and a name that ends in "#i"; so do the states that are its part of one. Nodes without
-/// are those of the first device with a share.
+/// NodeTag::shard i, and a name that ends in "#i"; so do the states that are its part of one. Nodes without a
+/// shard are on the first device with a share.
 ModelGraph shard(const ModelGraph& whole, const std::vector<double>& shares);
 
 /// A name without its "#i".

@@ -21,8 +21,7 @@ std::filesystem::path own_folder() {
   void* object = nullptr;
   static const char kHere = 0;
   if (dladdr1(&kHere, &info, &object, RTLD_DL_LINKMAP) == 0) return {};
-  // Of a program the name is how it was called, which says nothing of its folder where the shell looked for
-  // it.
+  // For a program the name is its argv[0], which lacks the folder if the shell searched for it.
   const char* const name = static_cast<const link_map*>(object)->l_name;
   std::error_code none;
   return std::filesystem::canonical(*name == '\0' ? "/proc/self/exe" : name, none).parent_path();

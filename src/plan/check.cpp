@@ -32,7 +32,7 @@ bool may_be_packed(const Node& node, std::size_t i) {
          (get_op<ops::Conv2d>(node) != nullptr && i == 1);
 }
 
-/// What a shape rule does not say: which inputs lie as weights and states do. Devices rely on it.
+/// Checks beyond the shape rules: which inputs are weights and states. Devices rely on it.
 void check_kinds(const Graph& graph, const Node& node) {
   const auto fail = [&](std::size_t i, const char* expected) {
     refuse(graph.value(node.output).name + " = " + std::string(name(node.op)) + ": input " +
@@ -109,7 +109,7 @@ std::vector<IndexUse> index_uses(const Graph& graph) {
       if (graph.value(input).kind == ValueKind::kInput)
         uses.push_back({.input = input, .node = static_cast<NodeId>(n), .least = least, .end = end});
     };
-    // Kernels of most ops go where they are told to.
+    // Kernels of most ops do not check indices.
     const auto add = [&](ValueId indices, const Dim& end, std::int64_t least = 0) {
       if (graph.value(viewed(graph, indices)).kind != ValueKind::kInput &&
           !is_known_below(graph, indices, end))
@@ -161,7 +161,7 @@ void check_slice(const Graph& graph, const Node& node, std::span<const std::int6
            node.source.where);
 }
 
-/// A state is changed where it lies: who reads it reads what the change gives.
+/// A state is changed in place: readers of the state read the changed one.
 void check_states(const Graph& graph) {
   std::vector<NodeId> changed_by(graph.values().size(), kNoNode);
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {

@@ -38,7 +38,7 @@ std::string as_text(const Json& plan) {
   return text;
 }
 
-/// THE description: text is the same in another form.
+/// The one description: the string is the same in another form.
 template <typename Impl>
 Json describe(const Impl& impl) {
   const Graph& graph = impl.now.graph;

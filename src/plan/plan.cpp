@@ -386,7 +386,7 @@ std::span<const std::byte> Plan::Impl::data_of(ValueId input, const Brought& bro
       value_bytes(now.graph.value(input), brought.symbols));
 }
 
-/// Kernels go where they are told to.
+/// Kernels do not check indices.
 void Plan::Impl::check_indices(const Brought& brought, std::span<const InputData> inputs) const {
   for (const IndexUse& use : now.indices) {
     const ValueInfo& value = now.graph.value(use.input);

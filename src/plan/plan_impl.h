@@ -17,14 +17,14 @@
 
 namespace weft {
 
-/// Outputs are those of the step before while one is in flight (Plan::start).
+/// While a step is in flight (Plan::start), outputs are results of the step before.
 inline constexpr int kStepsAtOnce = 2;
 
 /// Throws Error kInvalidArgument.
 [[noreturn]] void refuse(const std::string& reason);
 /// Refuses graphs that no device can rely on. Throws Error kInvalidArgument.
 void check_graph(const Graph& graph);
-/// Elements of a value with these symbols. Refuses what memory cannot be laid out for.
+/// Elements of a value with these symbols. Throws where a size is negative or overflows.
 std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
                               std::span<const std::int64_t> symbols);
 /// An input whose numbers say which rows, cells, slots or columns a node uses.
@@ -50,10 +50,10 @@ std::vector<AttentionUse> attention_uses(const Graph& graph);
 using TableOf = std::function<std::span<const std::byte>(ValueId)>;
 /// Refuses tables that would lead kernels out of caches, or out of the tables.
 void check_attention(const Graph& graph, const AttentionUse& use, const TableOf& table_of);
-/// By value: weights of several rows whose elements are read as those of results are. Devices pack matrices;
-/// these are created as one row.
+/// By value: weights of several rows that nodes read elementwise, like results. Devices pack matrices; these
+/// are created as one row.
 std::vector<bool> plain_weights(const Graph& graph);
-/// That a slice stays within what it is of, which a shape rule can tell of constants only.
+/// Checks that a slice stays within its input. A shape rule can check that for constants only.
 void check_slice(const Graph& graph, const Node& node, std::span<const std::int64_t> symbols);
 /// "[2, 3]"
 std::string sizes_text(std::span<const std::int64_t> dims);
@@ -66,7 +66,7 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
     std::vector<int> device_of;             // By node.
     std::vector<std::vector<int>> readers;  // By value: the devices that read it.
     exec::Splits splits;
-    /// Values whose sizes might be larger below the symbols' upper bounds, and what they are there.
+    /// Values that might be larger with symbols below their upper bounds, and their largest sizes.
     std::vector<std::pair<ValueId, std::vector<std::int64_t>>> most_sizes;
     std::vector<std::vector<std::shared_ptr<DeviceTensor>>> tensors;  // By device and value.
     std::vector<bool> given;            // By value: weights that were set, inputs that a step brought.
@@ -107,14 +107,14 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
   PlanParams params;
   std::optional<exec::SearchPattern> watched;
   Placed now;
-  std::vector<WeightFile> files;  // That weights lie in.
+  std::vector<WeightFile> files;  // The files of the weights.
 
-  // For the next step: what is new, and what is kept until it is done.
+  // For the next step: new bindings, and tensors that are kept until it is done.
   std::vector<exec::Rebinding> rebindings;
   std::vector<std::shared_ptr<DeviceTensor>> replaced;
   bool other_graph = false;
 
-  // Of the last step that was begun, and of the outputs that are read.
+  // Symbols of the last step that was begun, and of the outputs that are read.
   std::vector<std::int64_t> last_symbols;
   std::vector<std::int64_t> read_symbols;
   bool has_result = false;

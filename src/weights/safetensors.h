@@ -1,7 +1,6 @@
 #pragma once
-// The header of a safetensors file: eight bytes with its length (little-endian), then JSON that gives each
-// tensor's type, shape and place in the bytes that follow
-// (https://huggingface.co/docs/safetensors, "Format").
+// The header of a safetensors file. Eight bytes have its length (little-endian). JSON follows, with each
+// tensor's type, shape and place in the bytes after it (https://huggingface.co/docs/safetensors, "Format").
 #include <cstddef>
 #include <cstdint>
 #include <optional>

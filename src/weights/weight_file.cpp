@@ -52,7 +52,7 @@ struct WeightFile::Impl {
     return behind != reach.begin() && !std::less<>()(std::prev(behind)->end, part.data() + part.size());
   }
 
-  /// Where a tensor begins, and how far it or any before it reaches: they may lie on top of each other.
+  /// The begin of a tensor, and the end of it and all before it: tensors may overlap.
   struct Reach {
     const std::byte *begin, *end;
   };

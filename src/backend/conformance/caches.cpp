@@ -29,7 +29,7 @@ struct CacheOf {
   CacheRole role = CacheRole::kKeys;
 };
 
-/// Of so many rows.
+/// With m rows.
 void store(Suite& suite, const CacheOf& of, std::int64_t m, std::string where) {
   if (!suite.wanted("store_cache")) return;
   Case c = suite.next();

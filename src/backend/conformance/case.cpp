@@ -17,7 +17,7 @@ std::vector<std::byte> to_bytes(std::span<const T> values) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Packs the values and leaves in them what is stored.
+/// Packs the values, and replaces them by the stored ones.
 std::vector<std::byte> pack(DType type, std::int64_t columns, Values& values) {
   const std::size_t n = row_bytes(type, columns), rows = values.size() / static_cast<std::size_t>(columns);
   std::vector<std::byte> packed(n * rows);
@@ -138,7 +138,7 @@ double Case::error_of_run() {
   }
   for (const Bytes& input : host_data_) {
     bind(input.value, create_host_tensor(device_, graph.value(input.value), dims(input.value)));
-    // Behind the rows of the step stands what is neither a number nor an index that anything has.
+    // After the rows of the step are bytes that are neither a number nor a valid index.
     const auto host = tensors.back()->host();
     std::fill(std::copy(input.bytes.begin(), input.bytes.end(), host.begin()), host.end(), std::byte{0x7f});
   }

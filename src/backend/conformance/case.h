@@ -1,6 +1,6 @@
 #pragma once
-// One case of conformance, and the suite that cases are added to. Inside this layer only; the files
-// beside it that add cases are named after the ops they are about.
+// One case of conformance, and the suite that cases are added to. Only for this layer. The files next to it
+// that add cases are named after their ops.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -48,15 +48,15 @@ class Case {
 
   ValueId input(const Shape& shape, const Values& values);
   ValueId input(const Shape& shape, const Indices& values);
-  /// Packs the values and leaves in them what is stored.
+  /// Packs the values, and replaces them by the stored ones.
   ValueId weight(DType type, const Shape& shape, Values& values);
   ValueId state(DType type, const Shape& shape, CacheRole role, Values& values);
 
-  /// Compares a value that is an output, or the state that it stands for.
+  /// Compares an output, or the state that it represents.
   void expect(ValueId value, Values truth);
   void expect_state(ValueId state, ValueId last, Values truth);
 
-  /// How large results are at least taken to be, each of them: a sum may come out small beside its terms.
+  /// A lower bound on the magnitude of results: a sum may be much smaller than its terms.
   void measure_against(double magnitude) { magnitude_ = magnitude; }
 
   ConformanceCase run(std::string what, double tolerance);

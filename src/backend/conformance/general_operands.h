@@ -18,7 +18,7 @@ using Sizes = std::vector<std::size_t>;
 /// Stands for the number of rows of a step in a list of sizes: a symbol in the graph.
 inline constexpr std::int64_t kRows = -1;
 
-/// A value of a graph, and what it holds.
+/// A value of a graph, and its numbers.
 struct Known {
   ValueId id = kNoValue;
   Shape shape;
@@ -61,7 +61,7 @@ class Operands {
   /// Elements of another value: its axes exchanged, every second one of some.
   Known strided(const std::vector<std::int64_t>& sizes) {
     const std::size_t rank = sizes.size();
-    Sizes axes(rank);  // Of the base, by axis of the result.
+    Sizes axes(rank);  // The base's axes, by axis of the result.
     std::iota(axes.begin(), axes.end(), std::size_t{0});
     for (std::size_t i = rank; i > 1; --i)
       std::swap(axes[i - 1],

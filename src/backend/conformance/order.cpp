@@ -33,7 +33,7 @@ void made_cases(Suite& suite) {
         const std::int32_t counter = c.integer(-3, 1 << 30);
         const ops::Random op{kind, seed, {c.rows(m), 331}};
         const ValueId at = c.input({1}, Indices{counter});
-        // Of what is computed in double and rounded, both come to the same float but at a few edges.
+        // Both compute in double and round, so they give the same float except at a few edges.
         c.expect(c.graph.add(op, {at}, "y"),
                  as_floats(random(op, counter, static_cast<std::size_t>(m * 331))));
         suite.take(c, std::string(kind == RandomKind::kUniform ? "uniform " : "normal ") + std::to_string(m),

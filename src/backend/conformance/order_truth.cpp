@@ -9,7 +9,7 @@
 namespace weft::conformance {
 namespace {
 
-/// A value's lines along an axis: element (outer, i, inner) lies at (outer * size + i) * inner_size + inner.
+/// A value's lines along an axis: element (outer, i, inner) is at (outer * size + i) * inner_size + inner.
 struct Lines {
   std::size_t n_outer = 1, size = 1, n_inner = 1;
   Lines(const std::vector<std::size_t>& dims, std::size_t axis) : size(dims[axis]) {

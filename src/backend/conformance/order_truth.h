@@ -1,6 +1,6 @@
 #pragma once
-// What ops that count, move, order and draw elements are, and attention and recurrent cells over values at
-// hand; as general_truth.h says of others.
+// The definitions of ops that count, move, order and draw elements, of attention over given keys and of
+// recurrent cells (see general_truth.h).
 #include <cstdint>
 
 #include "backend/conformance/general_truth.h"

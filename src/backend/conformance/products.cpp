@@ -8,8 +8,8 @@
 namespace weft::conformance::cases {
 namespace {
 
-/// Stacks with other numbers of experts, whose rows have the same ids: what is prepared of ids for one, if it
-/// has fewer experts than a step has rows, is not for all.
+/// Stacks with different numbers of experts, whose rows have the same ids. If one has fewer experts than a
+/// step has rows, the data prepared from its ids is not valid for the others.
 void stacks_of_two_sizes(Suite& suite) {
   if (!suite.wanted("matmul_experts")) return;
   const std::int64_t m = 60, k = 2, o = 11, i = 45, as_many = m * k + 1;
@@ -91,7 +91,7 @@ void experts(Suite& suite) {
           c.expect(c.graph.add(ops::TopK{static_cast<int>(k)}, {c.input({c.rows(m), e}, logits)}, "y"),
                    Values(ids.begin(), ids.end()));
           suite.take(c, where, 0.0);
-          Case without = suite.next();  // Rows of no numbers, of some, and beside infinities.
+          Case without = suite.next();  // Rows with only NaN, with some, and with infinities.
           constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
           Values x = without.floats({m, e}, -2.0f, 2.0f);
           for (std::size_t i = 0; i < x.size(); ++i) {

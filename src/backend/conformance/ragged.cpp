@@ -1,4 +1,4 @@
-// Cases of ops over rows of several texts.
+// Cases of ops over rows of several sequences.
 #include <algorithm>
 #include <cmath>
 
@@ -7,8 +7,8 @@
 namespace weft::conformance::cases {
 namespace {
 
-/// Pairs of indices for m rows or means of n rows: whole texts, those before a row as well, none, and some
-/// past the rows that there are.
+/// Pairs of indices for m rows or means of n rows: whole sequences, only the rows before, none, and some past
+/// the existing rows.
 struct Pairs {
   Indices begins, ends;
 };

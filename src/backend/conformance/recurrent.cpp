@@ -57,7 +57,7 @@ void recurrent(Suite& suite) {
   const std::int64_t slots = 6;
   for (const std::int64_t m : {0, 1, 5})
     for (const std::int64_t d : {3, 70}) {
-      // Rows of one text, one after another, and one that begins anew.
+      // Consecutive rows of one sequence, and one that starts from zero.
       Indices from, to;
       for (std::int32_t r = 0; r < m; ++r) {
         from.push_back(r == 3 ? -1 : r == 0 ? 5 : r - 1);

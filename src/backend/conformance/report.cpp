@@ -12,7 +12,7 @@ namespace {
 template <std::size_t... kIndices>
 std::vector<std::string> names_of(std::index_sequence<kIndices...>) {
   std::vector<std::string> names = {std::string(std::variant_alternative_t<kIndices, Op>::kName)...};
-  std::erase(names, ops::Custom::kName);  // What it computes nobody else says.
+  std::erase(names, ops::Custom::kName);  // Its function is the user's.
   return names;
 }
 

@@ -196,7 +196,7 @@ void best(Suite& suite) {
           if (n > d || !suite.wanted("best")) continue;
           Case c = suite.next();
           Values x = c.floats({m, d});
-          // Equals, what is no number and what is infinite, each row in its own way.
+          // Equal values, NaN and infinities, different in each row.
           for (std::size_t i = 0; i < x.size(); ++i) {
             const std::int32_t draw = c.integer(0, 19);
             if (draw < 8) x[i] = std::round(x[i]);

@@ -1,4 +1,4 @@
-// Cases of attention over keys at hand, and of recurrent cells.
+// Cases of attention over given keys, and of recurrent cells.
 #include <cmath>
 
 #include "backend/conformance/general_operands.h"
@@ -27,7 +27,7 @@ void attention_cases(Suite& suite) {
         a.op.causal = variant % 3 == 1;
         if (variant % 4 == 2) a.op.softcap = 1.5f;
         if (variant % 5 == 3) a.op.scale = 0.7f;
-        // Heads behind rows, as projections leave them.
+        // Heads after rows, as projections make them.
         const auto operand = [&](std::int64_t heads, std::int64_t rows, std::int64_t columns) {
           if (variant % 2 == 0) return make.plain({s.texts, heads, rows, columns});
           return make.permuted(make.plain({s.texts, rows, heads, columns}), {0, 2, 1, 3});

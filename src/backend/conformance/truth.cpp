@@ -286,8 +286,8 @@ Values attention(const AttentionCase& a) {
     }
     for (std::size_t h = 0; h < heads; ++h) {
       const std::size_t kv = h / (heads / kv_heads);
-      // ALiBi's slopes: a geometric series, and for what is above a power of two every second element of a
-      // series twice as fine.
+      // ALiBi's slopes: a geometric series. Heads above a power of two have every second element of a series
+      // twice as fine.
       const std::size_t power = std::bit_floor(heads);
       const double exponent = h < power
                                   ? static_cast<double>(h + 1) / static_cast<double>(power)

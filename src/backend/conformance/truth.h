@@ -1,6 +1,6 @@
 #pragma once
 // What the ops are, in double and as plainly as they can be written. For conformance only: slow, and sharing
-// nothing with a backend. Rows lie one after another; shapes are those of the op table.
+// nothing with a backend. Rows are contiguous, one after another; shapes are as in the op table.
 #include <cstddef>
 #include <cstdint>
 #include <span>

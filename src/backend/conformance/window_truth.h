@@ -1,5 +1,5 @@
 #pragma once
-// What ops over windows of pictures are, as truth.h says of others. An empty bias is left out.
+// The definitions of ops over windows of images (see truth.h). An empty bias is left out.
 #include "backend/conformance/general_truth.h"
 
 namespace weft::conformance {

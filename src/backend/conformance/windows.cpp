@@ -1,4 +1,4 @@
-// Cases of ops over windows of pictures.
+// Cases of ops over windows of images.
 #include <vector>
 
 #include "backend/conformance/general_operands.h"
@@ -26,7 +26,7 @@ Known weight_of(Case& c, Operands& make, Source source, const std::vector<std::i
   return weight;
 }
 
-/// x {m, c, h, w}, whose number of pictures is a symbol, with a weight and a bias.
+/// x {m, c, h, w}, whose number of images is a symbol, with a weight and a bias.
 template <typename T, typename F>
 void one_convolution(Suite& suite, const T& op, const Layer& layer, const std::vector<std::int64_t>& kernels,
                      std::int64_t m, Source source, bool with_bias, bool edges, F truth) {

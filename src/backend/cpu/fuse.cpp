@@ -71,7 +71,7 @@ void Fuser::add_node(NodeId id) {
   done_[index(id)] = true;
 }
 
-/// Nothing to run, unless the value has to lie in memory by itself.
+/// Nothing to run, unless the value needs its own memory.
 void Fuser::add_view(NodeId id) {
   const Node& node = graph_.node(id);
   const View& input = views_[index(node.inputs[0])];
@@ -141,8 +141,8 @@ RowLaunch* Fuser::chain_at(int launch) const {
   return launch == kNoLaunch ? nullptr : dynamic_cast<RowLaunch*>(&program_.launch(launch));
 }
 
-/// The chain that makes one of the inputs, if all others are there before it runs; otherwise a new one. Of
-/// a table any row may be read, so it has to be there before.
+/// The chain that makes one of the inputs, if all others are there before it runs; otherwise a new one. Any
+/// row of a table may be read, so it has to be made before.
 int Fuser::chain_for(const Dim& rows, std::span<const ValueId> inputs, int min_phase, ValueId table) {
   int phase = min_phase;
   for (const ValueId input : inputs) phase = std::max(phase, program_.ready(input));

@@ -30,7 +30,7 @@ bool Fuser::add_attention_parts(NodeId id) {
     }
   const auto parts = attention_parts(graph_, id, [&](ValueId value) { return only_user(value); });
   if (!parts) return false;
-  // Keys lie row by row where what is multiplied with is turned.
+  // Keys are stored row by row if their transpose is multiplied.
   const View& turned = views_[index(parts->turned_keys)];
   if (!(turned.strides[static_cast<std::size_t>(turned.shape.rank() - 2)] == Dim(1))) return false;
   done_[index(id)] = true;
@@ -66,7 +66,7 @@ void Fuser::add_written_out(const AttentionParts& parts, const View& turned_keys
   done_[index(parts.last)] = true;
 }
 
-/// A softmax of turned rows that are turned back: along an axis of what they were before.
+/// A softmax of transposed rows that are transposed back: along an axis of the original.
 bool Fuser::add_softmax_across(NodeId id) {
   const Node& node = graph_.node(id);
   const NodeId back = only_user<ops::Permute>(node.output);

@@ -1,4 +1,5 @@
-// Products of experts, and what adapters, which are experts that a text chooses, add to products.
+// Products of experts, and the additions of adapters to products. Adapters are experts that a sequence
+// chooses.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -31,7 +32,7 @@ void Fuser::add_matmul_experts(const Node& node, const MatmulValues& values) {
   finish_product(launch, values);
 }
 
-/// What adapters add to products, and the gathered rows that nobody else reads: they are read where they lie.
+/// The additions of adapters to products, and gathered rows without other readers: they are read in place.
 void Fuser::find_adapters() {
   low_ranks_ = find_low_ranks(graph_, [&](ValueId value) { return users(value); });
   std::set<ValueId> gathered;
@@ -46,7 +47,7 @@ void Fuser::find_adapters() {
       done_[index(graph_.value(rows).producer)] = true;
 }
 
-/// What is added to the rows of a product: `out` is what comes of it.
+/// Adds the additions to the rows of a product; `out` becomes the result.
 void Fuser::absorb_low_rank(ValueId& out, LowRankValues& values) {
   const auto found = low_ranks_.find(out);
   if (found == low_ranks_.end()) return;

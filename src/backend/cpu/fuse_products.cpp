@@ -83,7 +83,7 @@ void Fuser::absorb_glu(NodeId id, MatmulValues& values) {
       !pair_up(graph_, graph_.node(id), graph_.node(other)) ||
       (added.used() && values.low_rank.used() && added.choices() != values.low_rank.choices()))
     return;
-  // The other product is made where this one is: what it reads must be there.
+  // The other product is made at this one's place: its inputs must be ready.
   const auto is_there = [&](ValueId value) { return is_made_before(graph_, value, id); };
   if (!std::ranges::all_of(graph_.node(other).inputs, is_there) || !added.are_made_before(graph_, id)) return;
   if (added.used()) absorb_low_rank(other_product, added);
@@ -128,7 +128,7 @@ void Fuser::absorb_residual(NodeId id, MatmulValues& values) {
   done_[index(add)] = true;
 }
 
-/// Those of a product, whose rows are capped before perhaps, where nobody else reads them; or none.
+/// The reductions of a product, whose rows may be capped before, if they have no other readers; or none.
 Fuser::TakenNodes Fuser::absorb_taken(MatmulValues& values) {
   if (values.gate != kNoValue || values.activation != Activation::kNone || values.residual != kNoValue)
     return {};
@@ -157,8 +157,8 @@ Fuser::TakenNodes Fuser::absorb_taken(MatmulValues& values) {
   return taken;
 }
 
-/// Sees to it that x stands in the form that the weight's kernels read: what makes x makes it in that form
-/// too, or a chain of rows does. Returns the first phase where it does.
+/// Makes x available in the form that the weight's kernels read. The maker of x makes that form too, or a
+/// chain of rows does. Returns the first phase with it.
 int Fuser::require_form(ValueId x, Form form) {
   if (form == Form::kPlain) return program_.ready(x);
   const int source = program_.maker(x);

@@ -1,7 +1,8 @@
 #pragma once
-// From nodes to launches (fuse.h): the state of it, and what its files share. fuse.cpp goes through the
-// nodes, and has views and rows; fuse_products.cpp what products swallow; fuse_experts.cpp
-// those of experts; fuse_attention.cpp attention, and what is recognised as such.
+// From nodes to launches (fuse.h): its state, and the functions that its files share. The file fuse.cpp
+// iterates over the nodes, and handles views and rows. fuse_products.cpp fuses nodes into products,
+// fuse_experts.cpp into products of experts. fuse_attention.cpp handles attention, and recognises attention
+// written as other ops.
 #include <memory>
 #include <span>
 #include <vector>
@@ -115,7 +116,7 @@ class Fuser {
   std::vector<bool> done_;               // By node: part of a launch.
   std::vector<NodeId> users_;            // Those of the first value, of the next, ...
   std::vector<std::size_t> first_user_;  // By value, and the end.
-  std::vector<View> views_;              // By value: itself, or what it is elements of.
+  std::vector<View> views_;              // By value: itself, or the value whose elements it views.
   std::vector<RopeEntry> rope_tables_;
   struct WrittenOut {
     AttentionParts parts;

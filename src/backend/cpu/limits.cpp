@@ -68,8 +68,8 @@ const Kernels& kernels_or_error(Isa isa) {
 
 double measure_products(Isa isa, DType weights, int n_threads) {
   const Kernels& k = kernels_or_error(isa);
-  // What a task of a prompt's product has at hand at a time: panels in the second-level cache, some tiles of
-  // rows in the first.
+  // The working set of a prompt's product in a task: panels in the second-level cache, some tiles of rows in
+  // the first.
   constexpr std::int64_t kOutputs = 8 * kPanelRows, kInputs = 1024, kRows = 32;
   const Form form = activation_form(weights);
   base::Pool pool(n_threads > 0 ? n_threads : base::default_threads(), 1);

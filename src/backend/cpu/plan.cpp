@@ -37,7 +37,7 @@ std::shared_ptr<HostWorkspace> workspace_of(const CompileOptions& options) {
                                                  [] { return std::make_shared<HostWorkspace>(); });
 }
 
-/// Where a program's temporaries lie in its workspace, and behind them the threads' scratch.
+/// The places of a program's temporaries in its workspace, followed by the threads' scratch.
 struct Layout {
   std::vector<std::pair<ValueId, Form>> temporaries;
   std::vector<std::size_t> offsets;
@@ -58,7 +58,7 @@ Layout lay_out_program(const Graph& graph, const Program& program, int n_threads
   for (std::size_t v = 0; v < graph.values().size(); ++v) {
     const ValueInfo& info = graph.values()[v];
     const auto value = static_cast<ValueId>(v);
-    // A cache that was stored to, and an output, lie in memory that is bound from outside.
+    // A stored cache, and an output, are in memory that is bound from outside.
     const bool external = state_behind(graph, value) != kNoValue || graph.is_output(value);
     if (info.producer != kNoNode && !external)
       add(value, Form::kPlain, program.lives[v][Form::kPlain],
@@ -85,7 +85,7 @@ PlanMemory memory_of(const Program& program, const Layout& layout, const Compile
   return memory;
 }
 
-/// Of the pool that is given, or of one of the plan's own.
+/// Workers of the given pool, or of the plan's own.
 int n_workers(int n_threads, int n_helpers, const CompileOptions& options) {
   const int own = n_threads > 1 ? n_threads + n_helpers : n_threads;
   return options.pool != nullptr ? std::max(own, options.pool->n_workers()) : own;
@@ -172,7 +172,7 @@ class CpuPlan final : public DevicePlan {
             failure_};
   }
 
-  /// Without a pool, as there is nobody to share with.
+  /// Without a pool, for a single thread.
   template <bool kRecorded>
   void run_alone() {
     const TaskContext context = context_of(0);
@@ -190,13 +190,14 @@ class CpuPlan final : public DevicePlan {
                                    });
   }
 
-  /// And those that follow it, if these tasks were the last: one after another, as they may be thousands.
+  /// Runs tasks, and their followers if these tasks were the last: one after another, as they may be
+  /// thousands.
   template <bool kRecorded>
   void run_launch(std::size_t i, std::int32_t begin, std::int32_t end, const TaskContext& context) {
     std::size_t first = kNone, last = kNone;
     for (;;) {
       Launch& launch = *program_.launches[i].launch;
-      // Behind a failure too: what was not computed is not to be read, nor kept in states.
+      // After a failure too: values that were not computed must not be read, nor kept in states.
       if (launch.must_run() || !(is_cancelled(cancelled_) || failure_.happened())) {
         if constexpr (kRecorded) recorder_->tasks_begin(context.thread);
         launch.run_all(begin, end, context);
@@ -282,7 +283,7 @@ class CpuPlan final : public DevicePlan {
   const std::shared_ptr<HostWorkspace> workspace_;
   const Layout layout_;
   const PlanMemory memory_;
-  std::uint64_t bound_at_move_ = 0;  // Of the workspace: where the addresses are those of.
+  std::uint64_t bound_at_move_ = 0;  // The workspace's move count for which the addresses are valid.
   std::byte* scratch_ = nullptr;
   Schedule schedule_;
   std::vector<std::size_t> next_;                  // By launch: the launch that its thread runs next.

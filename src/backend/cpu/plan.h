@@ -8,8 +8,8 @@
 
 namespace weft::cpu {
 
-/// A shared pool has the threads where it takes as many phases; else the plan has one of its own, of so many
-/// threads and helpers (base::Pool).
+/// The plan uses a shared pool's threads if it allows enough phases. Otherwise it has its own pool, with
+/// n_threads threads and n_helpers helpers (base::Pool).
 std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,
                                          int n_threads, int n_helpers, const CompileOptions& options = {});
 

@@ -78,7 +78,7 @@ Program ProgramBuilder::finish() {
   return program;
 }
 
-/// A form lies in memory from when it can be made first until it can be read last.
+/// A form is in memory from its first possible making until its last possible read.
 void ProgramBuilder::settle_lives(Program& program, const std::vector<std::size_t>& place) const {
   program.lives.resize(makers_.size());
   for (std::size_t v = 0; v < makers_.size(); ++v) {

@@ -1,5 +1,5 @@
 #pragma once
-// A program: launches in phases, and when what they make lies in memory.
+// A program: launches in phases, and the lifetimes of their results in memory.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -18,17 +18,17 @@ struct FormLife {
 struct Program {
   struct Entry {
     std::unique_ptr<Launch> launch;
-    int layer = NodeTag::kNone;  ///< Of the model: that of the node which it was made for.
+    int layer = NodeTag::kNone;  ///< The layer of the node for which it was made.
     int phase = 0;
-    /// Of little work where it has few tasks: then it needs no phase of its own, but may run as soon as those
-    /// that it reads from are done. That is in first_phase at the earliest.
+    /// Little work if it has few tasks. Then it needs no phase of its own, but may run as soon as the
+    /// launches that it reads from are done. That is in first_phase at the earliest.
     bool may_follow = false;
     int first_phase = 0;
     std::vector<std::size_t> after;  ///< The launches that it reads from, all of earlier phases.
   };
   std::vector<Entry> launches;  ///< In order of phases.
   int n_phases = 0;
-  std::vector<ByForm<FormLife>> lives;  ///< By ValueId: what lies in memory.
+  std::vector<ByForm<FormLife>> lives;  ///< By ValueId: the lifetimes in memory.
   struct Alias {
     ValueId value, base;
   };
@@ -56,18 +56,18 @@ class ProgramBuilder {
   void makes(int launch, ValueId value, Form form = Form::kPlain) {
     makers_[static_cast<std::size_t>(value)][form] = launch;
   }
-  /// A launch changes a value where the one that made it has put it, which nobody else reads before: from
-  /// here on it is the one that makes it.
+  /// A launch changes a value in place, which no other launch reads before. From here on it counts as the
+  /// value's maker.
   void changes(int launch, ValueId value);
   /// The first phase in which a value can be read in this form.
   int ready(ValueId value, Form form = Form::kPlain) const;
   /// Notes that a launch reads a value, unless it makes it itself.
   void reads(int launch, ValueId value, Form form = Form::kPlain);
-  /// ... and what another launch makes that is no value.
+  /// ... and another launch's data that is not a value.
   void reads_from(int launch, int other);
-  /// A plain value lies in memory even if no other launch than its maker reads it.
+  /// A plain value stays in memory even if only its maker reads it.
   void keep(ValueId value) { kept_[static_cast<std::size_t>(value)] = true; }
-  /// A value that no launch makes, as it lies where `base` does, which is no alias: who reads it reads that.
+  /// A value that no launch makes, with the memory of `base`, which is not an alias: readers of it read that.
   void alias(ValueId value, ValueId base) { bases_[static_cast<std::size_t>(value)] = base; }
   bool is_alias(ValueId value) const { return base_of(value) != value; }
   /// By value.

@@ -6,8 +6,8 @@
 namespace weft::cpu {
 
 std::string kind_of(const std::string& description, int layer) {
-  // "matmul blk.3.ffn_down.weight + blk.3.x -> blk.3.y", "rows norm:blk.3.a quantise:blk.3.b": what a launch
-  // makes stands behind an arrow or a colon, and a residual comes from elsewhere in the first layer.
+  // "matmul blk.3.ffn_down.weight + blk.3.x -> blk.3.y", "rows norm:blk.3.a quantise:blk.3.b": a launch's
+  // results follow an arrow or a colon. A residual comes from elsewhere in the first layer.
   const std::string number = "." + std::to_string(layer) + ".";
   std::string kind, last;
   std::istringstream words(description);

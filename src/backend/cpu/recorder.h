@@ -19,10 +19,10 @@ class Recorder {
   Recorder(Profile& profile, std::span<const std::string> names, int n_threads);
 
   void begin_step();
-  /// Of any thread, for each run of tasks of the step.
+  /// Called by any thread, for each run of tasks of the step.
   void tasks_begin(int thread) { threads_[static_cast<std::size_t>(thread)].tasks_begin = now(); }
   void tasks_end(int thread, std::size_t launch);
-  /// When all tasks are done, which was in so many phases.
+  /// Called when all tasks are done, with the number of phases.
   void end_step(std::size_t n_phases);
   /// For each launch that had something to do in the step.
   void count(std::size_t launch, const Work& work);

@@ -90,8 +90,8 @@ void Schedule::place(std::size_t launch, int n_threads) {
     int& phase = works_[other].n_tasks > 0 ? last : last_idle;
     phase = std::max(phase, works_[other].phase);
   }
-  // A launch without tasks is passed when its phase comes, not before: what it leaves as it was may be made
-  // by others.
+  // A launch without tasks is passed in its phase, not before: other launches may make the values that it
+  // leaves unchanged.
   if (last < 0 || last < last_idle) return;
   work.follows = true;
   work.phase = last;

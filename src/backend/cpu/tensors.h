@@ -13,7 +13,7 @@
 
 namespace weft::cpu {
 
-/// How matrices lie in memory.
+/// The form of matrices in memory.
 enum class MatrixForm : std::uint8_t {
   kCanonical,  ///< As in the file.
   kPacked,     ///< In panels.
@@ -33,7 +33,7 @@ struct MatrixShape {
   std::size_t matrix_bytes(MatrixForm form) const;
 };
 
-/// Memory for packed matrices, cut from blocks so large that small matrices lie on large pages too.
+/// Memory for packed matrices, cut from large blocks so that small matrices are on large pages too.
 class WeightMemory {
  public:
   struct Piece {

@@ -27,15 +27,15 @@ namespace {
 constexpr int kTag = 1;
 /// MPI counts bytes with an int, so a message goes in pieces: all but the last are of this size.
 constexpr std::size_t kPiece = std::size_t{256} << 20;
-/// MPI would spin for as long as it waits. A step's answer comes within a fraction of this, and is worth a
-/// core; what takes longer is looked for between naps.
+/// MPI would spin for as long as it waits. A step's response comes within a fraction of this, and is worth a
+/// core; slower messages are polled between naps.
 constexpr std::chrono::microseconds kSpin{2000};
 constexpr std::chrono::microseconds kNap{50};
 /// Messages of fewer bytes MPI copies, and delivers without being called again: the least of its limits here.
 constexpr std::size_t kSmall = std::size_t{4} << 10;
 /// While more than this is on its way to an end that does not listen, nothing more is sent.
 constexpr std::size_t kMostKept = std::size_t{4} << 20;
-/// How long the end of a link waits for what it sent.
+/// The time that the end of a link waits for its sent messages.
 constexpr std::chrono::seconds kPartingWait{2};
 
 void check(int result, const char* what) {
@@ -61,7 +61,7 @@ void keep_for_ever(std::unique_ptr<remote::Message> message) noexcept {
   kept->back() = std::move(message);
 }
 
-/// Whether a link was given up: those that are left cannot part in peace.
+/// Whether a link was given up: the others cannot end in order.
 std::atomic<bool> is_broken = false;
 std::atomic<bool> ends_all = false;
 
@@ -116,8 +116,8 @@ class Sending {
   std::vector<MPI_Request> pieces_;
 };
 
-/// Who computes must not wait for an end that computes: messages go their way beside the caller. With large
-/// ones a thread sees to it, as MPI may move these only while it is called.
+/// A computing process must not wait for another computing one: messages are sent asynchronously to the
+/// caller. For large ones a thread does that, as MPI may move these only while it is called.
 class MpiLink final : public remote::Link {
  public:
   enum class Between : std::uint8_t { kLeaderAndFollower, kFollowers };
@@ -245,7 +245,7 @@ class MpiLink final : public remote::Link {
   remote::Message pieces_;
   MPI_Request incoming_ = MPI_REQUEST_NULL;
   std::size_t n_incoming_ = 0;
-  std::mutex mutex_;  // Of what is on its way.
+  std::mutex mutex_;  // Guards messages in transit.
   std::condition_variable_any news_;
   std::deque<std::pair<Sending, std::size_t>> on_their_way_;  // With their bytes.
   std::size_t n_kept_ = 0;                                    // The sum of these.
@@ -258,8 +258,8 @@ void part(int status, void* /*nothing*/) {
     MPI_Finalize();
     return;
   }
-  // MPI_Finalize would wait for those that are lost. The leader ends them all, hung ones too. Another one,
-  // which may itself be what was given up, ends nobody but itself, and so that mpirun lets the others go on.
+  // MPI_Finalize would wait for lost processes. The leader ends them all, hung ones too. Another process,
+  // which may itself be the lost one, ends only itself, and in a way that mpirun lets the others continue.
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0 || ends_all) MPI_Abort(MPI_COMM_WORLD, status);

@@ -5,22 +5,22 @@
 
 namespace weft::mpi {
 
-/// This process's place among those that the launcher started.
+/// This process's place among the processes that the launcher started.
 struct World {
   int rank = 0;
   int size = 1;
 };
 
-/// Joins them; the first call does it, later ones tell the same. Throws Error kUnsupported where no launcher
-/// started this process, or its MPI lets no two threads talk at once.
+/// Joins them; later calls return the same. Throws Error kUnsupported where no launcher started this process,
+/// or its MPI does not support calls from several threads at once.
 World join();
-/// A way to another of them. Of two ends, each process has one. Their ends wait for what they sent, for two
-/// seconds at most: what is then still on its way is taken for the end of the link.
+/// A link to another process. Each of the two processes has one end. The destructor of an end waits for sent
+/// messages, for at most two seconds. Messages still in transit then count as the end of the link.
 std::unique_ptr<remote::Link> link_to(int rank);
-/// The same for two that serve: `send` never waits, and what the other end does not want any more, as it may
-/// be gone, breaks nothing.
+/// The same for two followers: `send` never waits. Messages that the other end no longer receives, as it may
+/// be gone, are harmless.
 std::unique_ptr<remote::Link> link_between_followers(int rank);
-/// The leader is dead, which nobody else may notice: with this process all others end.
+/// The leader is dead, which the others may not notice: when this process exits, all others end.
 void end_all_at_exit();
 
 }  // namespace weft::mpi

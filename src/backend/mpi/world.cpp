@@ -50,12 +50,12 @@ struct Followers {
   std::vector<std::string> problems;
 
   static const Followers& all(const Registry& registry) {
-    join();  // First: what is made later ends earlier.
+    join();  // First: later objects are destroyed earlier.
     static const Followers kAll(registry);
     return kAll;
   }
 
-  /// Whoever sets WEFT_RANK_TRAFFIC is told what steps have sent.
+  /// WEFT_RANK_TRAFFIC reports the bytes that steps have sent.
   ~Followers() {
     for (const Named& follower : followers) follower.follower->part();
     if (std::getenv("WEFT_RANK_TRAFFIC") == nullptr) return;
@@ -80,7 +80,7 @@ struct Followers {
            std::exp2(std::round(std::log2(bytes_per_second / ours)));
   }
 
-  /// How much faster than a usual one this process's CPU is. Links count as beside a usual one, too.
+  /// How much faster than a usual one this process's CPU is. Links are scaled by that, too.
   double beside_usual() const {
     return ours > 0.0 ? std::exp2(std::round(std::log2(ours / backend::kUsualProcessor.bytes_per_second)))
                       : 1.0;

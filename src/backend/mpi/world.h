@@ -5,8 +5,8 @@
 
 namespace weft::mpi {
 
-/// Joins the others. Of the leader: adds their devices, which are listed as long as they answer. What is
-/// wrong with one of them, `follow` tells.
+/// Joins the others. In the leader: adds their devices, which are listed as long as they respond. `follow`
+/// reports their errors.
 void add(Registry& registry);
 /// See ModuleInfo::follow. Of the leader: throws Error kUnsupported that names one of the others which cannot
 /// take part.

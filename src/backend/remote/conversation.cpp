@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 /// How long a thread reads before it looks at whether its step was cancelled.
 constexpr std::chrono::milliseconds kSlice{20};
-/// The answers to pings are nobody's.
+/// Responses to pings have no reader.
 constexpr std::uint64_t kNobody = 0;
 
 }  // namespace
@@ -128,7 +128,7 @@ void Conversation::watch_until_lost(const std::stop_token& stop) try {
       if (stop.stop_requested() || !lost_.empty()) return;
       if (silence_.so_far() > patience_.lost_after) return lose(lock, "it does not answer");
       lock.unlock();
-      // Where another thread cannot get rid of what it sends, the follower does not listen.
+      // If another thread cannot send its message, the follower does not read.
       if (!asked)
         if (std::unique_lock sending(sending_, std::try_to_lock); sending) {
           send(std::move(sending), Kind::kPing, {}, true);
@@ -174,7 +174,7 @@ void Conversation::end() noexcept {
       loss_.wait_for(lock, stop, patience_.lost_after, [&] { return !lost_.empty(); });
       if (!stop.stop_requested()) lose(lock, "it does not listen");
     });
-  } catch (...) {  // No thread: then nobody is told, lest this waits for ever.
+  } catch (...) {  // No thread: then no message is sent, so that this cannot wait forever.
     std::unique_lock lock(mutex_);
     lose(lock, "it is to end");
   }

@@ -19,9 +19,9 @@
 
 namespace weft::remote {
 
-/// Requests to a follower and its answers. Any number of threads ask; whoever waits reads from the link, for
-/// the others too. A thread of its own asks now and then whether the follower lives. Once it is lost, all
-/// that is asked throws Error kDevice.
+/// Requests to a follower and its responses. Any number of threads send requests; a thread that waits reads
+/// from the link for all of them. A separate thread checks periodically whether the follower lives. Once it
+/// is lost, all requests throw Error kDevice.
 class Conversation {
  public:
   Conversation(std::string name, std::unique_ptr<Link> link, Patience patience);
@@ -30,13 +30,13 @@ class Conversation {
   std::uint64_t new_id() { return ++last_id_; }
   /// Sends a request, and returns its number. One that is answered must be waited for, or forgotten.
   std::uint64_t ask(Kind kind, Writer request);
-  /// The answer, without its label. Throws what the follower threw. `each_slice` is called first, and
-  /// now and then while it waits.
+  /// The response, without its label. Throws what the follower threw. `each_slice` is called first, and now
+  /// and then while it waits.
   Message wait(std::uint64_t request, const std::function<void()>& each_slice = {});
   Message call(Kind kind, Writer request) { return wait(ask(kind, std::move(request))); }
-  /// Of what has no answer, from destructors: a lost follower has lost that as well.
+  /// Sends a request without a response, from destructors: a lost follower has lost its objects as well.
   void tell(Kind kind, Writer request) noexcept;
-  /// Tells the follower that this was all; one that does not listen is given up soon.
+  /// Sends the follower the end of requests; one that does not respond is given up soon.
   void end() noexcept;
   /// To be called once it is lost, by a thread of its own, or not at all where `end` comes before.
   void when_lost(std::function<void()> call);

@@ -8,7 +8,7 @@
 namespace weft::remote {
 namespace {
 
-/// The number that the text begins with, which is cut off with the character behind it.
+/// The number at the beginning of the string, which is removed together with the next character.
 std::optional<std::uint64_t> take_hex(std::string_view& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);

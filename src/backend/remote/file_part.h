@@ -12,8 +12,9 @@ struct FilePart {
   std::uint64_t offset = 0;
 };
 
-/// Where bytes of memory lie in a file, which this process has mapped and which still has its name. Asks the
-/// system, as whoever mapped it may be another library's copy of this code. Nothing where they do not.
+/// The place of memory's bytes in a file that this process has mapped and that still has its name. Asks the
+/// system, as the mapping may belong to another library's copy of this code. Nothing if they are not in a
+/// file.
 std::optional<FilePart> file_part(std::span<const std::byte> bytes);
 
 }  // namespace weft::remote

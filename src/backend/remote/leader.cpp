@@ -27,8 +27,8 @@ namespace {
 constexpr std::size_t kProbeBytes = std::size_t{1} << 20;
 constexpr int kTries = 5;
 
-/// A tensor of the follower's device. Of one that the host reaches there is a copy here, and one of what the
-/// follower has, so that only what differs is sent.
+/// A tensor of the follower's device. A tensor that the host reaches has a copy here, and a copy of the
+/// follower's bytes, so that only differences are sent.
 class RemoteTensor final : public DeviceTensor {
  public:
   RemoteTensor(std::shared_ptr<Conversation> with, std::uint64_t id, DType dtype, std::size_t bytes,
@@ -49,8 +49,8 @@ class RemoteTensor final : public DeviceTensor {
   bool reads_source() const override { return false; }
   std::uint64_t id() const { return id_; }
 
-  /// Writes those of the first `n` bytes that the follower does not have, as blocks that lie together. What a
-  /// step there makes, which is before this one, it has.
+  /// Writes those of the first `n` bytes that the follower lacks, as contiguous blocks. It has the results of
+  /// earlier steps.
   void put_changes(std::size_t n, Writer& out) {
     if (n_coming_ > 0 || is_made_there_) return;
     for (std::size_t begin = 0; begin < n;) {
@@ -86,7 +86,7 @@ class RemoteTensor final : public DeviceTensor {
     return !is_known_[begin / kBlockBytes] ||
            std::memcmp(here_.data() + begin, there_.data() + begin, end - begin) != 0;
   }
-  /// Blocks that are written in part count where they were known, or end with what was written.
+  /// A partly written block stays known, or counts if it ends with the written bytes.
   void know(std::size_t begin, std::size_t end, bool known) {
     for (std::size_t block = begin / kBlockBytes; block * kBlockBytes < end; ++block)
       if ((block + 1) * kBlockBytes <= end || end == bytes_) is_known_[block] = known;
@@ -140,7 +140,7 @@ class RemotePlan final : public DevicePlan {
   ~RemotePlan() override {
     try {
       wait();
-    } catch (...) {  // Who destroys a plan has not asked.
+    } catch (...) {  // The caller destroys a plan and expects no error.
     }
     with_->tell(Kind::kDropPlan, Writer().put(id_));
   }
@@ -155,7 +155,7 @@ class RemotePlan final : public DevicePlan {
     StepHead head{.shapes = actual.shapes, .tensors = ids != bound_, .cancelled = is_cancelled(cancelled_)};
     request.put(id_).put(head).put(symbols);
     if (head.tensors) request.put(ids);
-    bound_.clear();  // Until the step is on its way, nobody knows what is bound there.
+    bound_.clear();  // Until the step is sent, the bindings there are unknown.
     written_.clear();
     coming_.clear();
     std::size_t n_bytes = 0;
@@ -365,7 +365,7 @@ class RemoteDevice final : public Device {
       f(std::span<const std::byte>(part));
     }
   }
-  /// Where the bytes lie in a file, and the follower has it too, it reads them there.
+  /// If the bytes are in a file that the follower has too, it reads them there.
   bool is_in_its_file(std::uint64_t tensor, const WeightSource& source) {
     auto pieces = source.copied_from;
     if (pieces.n == 0) pieces = {.first = source.bytes, .n = 1, .stride = 0};
@@ -393,7 +393,7 @@ class RemoteDevice final : public Device {
   DeviceInfo info_;
   DType best_cache_type_ = DType::kF16;
   mutable std::mutex mutex_;
-  mutable Graph asked_;  // The last one, and what was answered by value.
+  mutable Graph asked_;  // The last one, and the response by value.
   mutable std::vector<std::uint8_t> supported_;
 };
 

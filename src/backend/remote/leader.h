@@ -1,6 +1,6 @@
 #pragma once
-// Devices of another process, as the leader has them: what is asked of one becomes a message, and so does
-// each step, with what changed of its inputs. Steps run beside the host.
+// Devices of another process, as the leader has them. Each call becomes a message, and so does each step,
+// with the changes of its inputs. Steps run asynchronously to the host.
 #include <memory>
 #include <span>
 #include <string>
@@ -20,19 +20,19 @@ class Conversation;
 /// A process that serves (server.h). Thread-safe; devices keep it alive.
 class Follower {
  public:
-  /// `name` is for messages. Throws Error kUnsupported where it
-  /// is of another build, kDevice where it does not answer.
+  /// `name` is for messages. Throws Error kUnsupported where it has another build, kDevice where it does not
+  /// respond.
   Follower(std::string name, std::unique_ptr<Link> link, Patience patience = {});
-  /// Tells it that this was all, once its devices are gone.
+  /// Sends it the end of requests, once its devices are gone.
   ~Follower();
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  /// As it names them itself. The speed of its CPU is that of reading memory, measured when it was greeted.
+  /// As it names them itself. The speed of its CPU is the speed of reading memory, measured at the greeting.
   const std::vector<DeviceInfo>& devices() const { return devices_; }
-  /// Of messages to it, measured when it was greeted; to the nearest power of two.
+  /// The speed of messages to it, measured at the greeting; to the nearest power of two.
   struct LinkSpeed {
-    double seconds = 0.0;  ///< Of a question and an answer that say nothing.
+    double seconds = 0.0;  ///< Round trip of an empty message.
     double bytes_per_second = 0.0;
   };
   const LinkSpeed& link_speed() const { return link_; }
@@ -45,11 +45,11 @@ class Follower {
   /// Why it is taken for dead, which it is for good: all that is asked of its devices throws Error kDevice.
   /// Empty while it lives.
   std::string lost() const;
-  /// The others know it by this rank, and so can send it what they make. Once it is lost they are told, lest
-  /// they wait for what it was to send them.
+  /// Gives it this rank among the others, which can then send it values directly. Once it is lost, they are
+  /// notified, so that they do not wait for its values.
   void meet(int rank, std::span<const std::shared_ptr<Follower>> others);
-  /// Nobody learns any more that it is lost, nor tells others: to be called for all of them before the first
-  /// is destroyed.
+  /// After this its loss is no longer noticed or reported to others. Call it for all followers before the
+  /// first is destroyed.
   void part();
   /// Opens the device that the follower lists as `there`; here it is `info`.
   std::shared_ptr<Device> open(const DeviceInfo& there, const OpenOptions& options, DeviceInfo info) const;

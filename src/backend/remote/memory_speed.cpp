@@ -46,7 +46,7 @@ double measure_memory(int n_threads) noexcept try {
     const double slowest = *std::max_element(taken.begin(), taken.end());
     best = std::max(best, static_cast<double>(kWords * sizeof(std::uint64_t)) / std::max(slowest, 1e-6));
   }
-  // What nobody uses would not be read.
+  // Unused values would not be read.
   return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) == kTries * kWords ? best : 0.0;
 } catch (...) {
   return 0.0;

@@ -3,8 +3,7 @@
 
 namespace weft::remote {
 
-/// In bytes per second, the best of a few tries that take some hundredths of a second. 0: there is no memory
-/// for it.
+/// In bytes per second, the best of a few tries that take some hundredths of a second. 0: not enough memory.
 double measure_memory(int n_threads) noexcept;
 
 }  // namespace weft::remote

@@ -15,9 +15,8 @@ struct Patience {
   }
 };
 
-/// Adds up time in which the other end was listened to in vain. Time in which the system let this process
-/// wait does not count: a machine that was put to sleep, or a job that was stopped, goes on as if nothing had
-/// been.
+/// Adds up time without a message from the other end. Time in which the system suspended this process does
+/// not count. A machine that slept, or a stopped job, simply continues.
 class Silence {
  public:
   void broken() { look(), silent_ = {}; }

@@ -83,7 +83,7 @@ void Peers::listen() {
     try {
       while (listen_to(*peer, Clock::now())) {
       }
-    } catch (const Error&) {  // Whoever is to receive something meets it.
+    } catch (const Error&) {  // The next receiver gets the error.
     }
   }
 }

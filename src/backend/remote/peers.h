@@ -12,21 +12,21 @@
 
 namespace weft::remote {
 
-/// A follower's ways to the other ones, which it knows by their ranks. One thread sends and receives; another
-/// one may call `listen` and `lose` meanwhile.
+/// A follower's links to the other followers, by their ranks. One thread sends and receives; at the same time
+/// another one may call `listen` and `lose`.
 class Peers {
  public:
-  /// Makes this process's end of the way to a rank, whose `send` must never wait: who sends must not wait
-  /// for somebody who sends, too.
+  /// Makes this process's end of the link to a rank. Its `send` must never wait: otherwise two senders could
+  /// wait for each other.
   using Connect = std::function<std::unique_ptr<Link>(int rank)>;
   explicit Peers(Connect connect) : connect_(std::move(connect)) {}
 
-  /// Whoever receives it gets the bytes, or an error that says what they are. One that is lost gets nothing.
-  /// Throws Error kDevice where it cannot be sent.
+  /// The receiver gets the bytes, or an error that describes them. One that is lost gets nothing. Throws
+  /// Error kDevice where it cannot be sent.
   void send(const TransferEnd& to, Kind kind, Writer contents);
   /// Waits for it. Throws Error kDevice where it does not come, or `is_given_up` says so now and then.
   Message receive(const TransferEnd& from, const std::function<bool()>& is_given_up);
-  /// Takes in what has come and nobody has asked for yet, so that it does not cross only then.
+  /// Takes in messages that no thread has requested yet, so that they do not cross only then.
   void listen();
   /// Nothing comes from there any more.
   void lose(int rank);
@@ -46,7 +46,7 @@ class Peers {
   static bool listen_to(Peer& peer, Deadline deadline);
 
   const Connect connect_;
-  std::mutex mutex_;  // Of the map, and of making links.
+  std::mutex mutex_;  // Guards the map, and the making of links.
   std::map<int, Peer> peers_;
 };
 

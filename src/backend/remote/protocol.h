@@ -1,8 +1,8 @@
 #pragma once
-// What leader and followers say to each other. The leader asks, in the order of its calls; a follower carries
-// out one request after the other, in that order, and answers those that have an answer. Followers know each
-// other by their ranks, and send each other what the leader says, and nothing else. Objects have numbers
-// that the leader gives. A message is what belongs to its kind, written as wire.h says, and its Label.
+// The protocol of leader and followers. The leader sends requests in the order of its calls. A follower
+// executes them one after the other, and responds to requests that have a response. Followers know each other
+// by their ranks, and send each other only values that the leader names. Objects have numbers that the leader
+// gives. A message is the contents of its kind, written as in wire.h, and its Label.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -47,30 +47,30 @@ enum class Kind : std::uint8_t {
 };
 inline constexpr std::size_t kKinds = std::size_t{1} + static_cast<std::size_t>(Kind::kError);
 
-/// Stands at the end, so that neither end copies what is before it.
+/// It is at the end, so that neither end copies the bytes before it.
 struct Label {
   Kind kind = Kind::kPing;
-  std::uint64_t request = 0;  ///< An answer has that of what it answers.
+  std::uint64_t request = 0;  ///< A response has its request's number.
 };
 Message labelled(Writer contents, const Label& label);
 /// Takes the label off. Throws Error kDevice where there is none.
 Label take_label(Message& message);
 
-/// Counts the changes of what is said, and how.
+/// The version of the protocol.
 inline constexpr int kProtocol = 3;
-/// What both ends say of themselves: of one build, or objects are laid out otherwise. Text, which other
-/// builds can read, too.
+/// The build of an end. Both must be equal, because otherwise objects have different layouts. A string, so
+/// that other builds can read it, too.
 std::string build_name();
 
-/// The first bytes of a tensor, from one follower to another: a message of kind kAnswer, or kError with text,
-/// with this number. The request to send goes out before the one to receive: so nobody waits for what stands
-/// behind what waits for it.
+/// The first bytes of a tensor, from one follower to another, with this number. The message has kind kAnswer,
+/// or kError with a string. The request to send is sent before the request to receive. So no follower waits
+/// for a message that comes after the follower's own wait.
 struct TransferEnd {
   std::uint64_t number = 0, bytes = 0;
   std::int32_t rank = 0;  ///< The other end.
 };
 
-/// Of one length, at equal distances.
+/// Pieces of one length, at equal distances.
 struct FilePieces {
   std::uint64_t offset = 0, bytes = 0, n = 0, stride = 0;
 };
@@ -95,9 +95,9 @@ struct WrittenPart {
   std::uint64_t tensor = 0, offset = 0, bytes = 0;
 };
 
-/// Inputs are compared, and sent, in blocks of so many bytes.
+/// Inputs are compared, and sent, in blocks of this many bytes.
 inline constexpr std::size_t kBlockBytes = 1024;
-/// Weights are sent in parts of so many bytes at most.
+/// Weights are sent in parts of at most this many bytes.
 inline constexpr std::size_t kWeightPart = std::size_t{4} << 20;
 
 }  // namespace weft::remote

@@ -45,7 +45,7 @@ class Server {
       while (take_in()) {
       }
     } catch (...) {
-      link_.give_up();  // Or the worker waits for ever for who takes its answer.
+      link_.give_up();  // Otherwise the worker waits forever for a reader of its response.
       end();
       throw;
     }
@@ -74,8 +74,8 @@ class Server {
     std::unique_ptr<DevicePlan> plan;  // Last: it uses the others.
   };
 
-  /// While the worker works, what comes is taken from the link here: what need not wait is answered beside a
-  /// step that runs. A worker that has nothing to do listens itself, so that nobody has to be woken for the
+  /// While the worker works, this takes messages from the link, and responds at once to requests that need
+  /// not wait for the running step. An idle worker listens itself, so that no thread has to be woken for the
   /// next step.
   bool take_in() {
     {
@@ -85,8 +85,8 @@ class Server {
       if (failure_) std::rethrow_exception(failure_);
       if (!is_working_) return true;
     }
-    // To listen takes a core, which the worker may need: a glance now and then will do. They must not be
-    // rare: a large request comes over beside the step before it, so that the worker finds it here.
+    // Listening takes a core, which the worker may need, so it is done now and then. It must not be rare: a
+    // large request arrives during the step before it, so that the worker finds it here.
     std::unique_lock reading(reading_, std::try_to_lock);
     if (reading) listen(kSlice.zero());
     peers_.listen();
@@ -144,7 +144,7 @@ class Server {
         }
       }
       const std::scoped_lock reading(reading_);
-      // Who listened before may have heard something meanwhile.
+      // The thread that listened before may have received a message in the meantime.
       if (has_news()) continue;
       listen(kSlice);
     }
@@ -167,7 +167,7 @@ class Server {
   std::optional<Request> next_or_failure() {
     try {
       return next();
-    } catch (...) {  // Of the link: told by the thread that serves.
+    } catch (...) {  // Of the link: the serving thread reports it.
       const std::scoped_lock lock(mutex_);
       failure_ = std::current_exception();
       return std::nullopt;
@@ -201,7 +201,7 @@ class Server {
       return;
     }
     if (asked.kind == Kind::kCopy || asked.kind == Kind::kSend || asked.kind == Kind::kReceive) {
-      // Nobody asked for an answer, and another process may wait for what it was to have: this one ends.
+      // The request has no response, and another process may wait for its result: this one ends.
       const std::scoped_lock lock(mutex_);
       failure_ = std::make_exception_ptr(Error(ErrorCode::kUnavailable, std::string(text)));
       return;
@@ -218,7 +218,7 @@ class Server {
     }
   }
 
-  /// Returns whether there is an answer.
+  /// Returns whether there is a response.
   bool carry_out(const Label& asked, Reader& in, Writer& out) {
     switch (const Kind kind = asked.kind; kind) {
       case Kind::kGreet: {
@@ -500,7 +500,7 @@ class Server {
     if (n_bytes > memory.size()) Reader::refuse();
     return memory.first(n_bytes);
   }
-  /// Where that fails, nobody asked for an answer: steps that would read the tensor fail instead.
+  /// A failure has no response: steps that would read the tensor fail instead.
   template <typename F>
   void fill(std::uint64_t tensor, F contents) {
     std::string why;
@@ -547,9 +547,9 @@ class Server {
   std::map<const DeviceTensor*, std::string> missing_;  // What has not come or was not made, and why.
   // Of both.
   std::mutex mutex_;
-  std::mutex reading_;  // Held by whoever listens; mutex_ is taken behind it.
+  std::mutex reading_;  // Held by the listening thread; mutex_ is taken after it.
   std::condition_variable idle_;
-  std::exception_ptr failure_;  // What the worker met: of the link, or of what others rely on.
+  std::exception_ptr failure_;  // The worker's error: of the link, or of a result that others rely on.
   std::deque<Request> queue_;
   std::map<std::uint64_t, std::shared_ptr<Cancellation>> cancellations_;  // By plan.
   bool is_working_ = false;

@@ -6,12 +6,12 @@
 
 namespace weft::remote {
 
-/// A follower: does what the other end of the link asks, with the devices of the registry, until it says that
-/// this was all. Takes the calling thread for that, and another one. Throws Error kDevice where the link
-/// breaks, and where the leader, which asks now and then whether this end lives, has not been heard of for
-/// three times as long as patience lasts; kUnavailable where that may be since this process was itself
-/// stopped for so long that the leader has given it up, and where this process cannot do what other followers
-/// rely on. The link is given up then.
+/// A follower: executes the requests of the other end of the link, with the devices of the registry, until
+/// the end of requests. Uses the calling thread for that, and another one. Throws Error kDevice where the
+/// link breaks. Throws it also where the leader, which checks periodically whether this end lives, was silent
+/// for three times the patience. Throws kUnavailable if the reason may be that this process was itself
+/// suspended for so long that the leader has given it up. Throws kUnavailable also where this process cannot
+/// do what other followers rely on. The link is given up then.
 void serve(const Registry& registry, Link& link, Patience patience = {}, Peers::Connect connect = {});
 
 }  // namespace weft::remote

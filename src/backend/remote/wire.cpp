@@ -22,7 +22,7 @@ Op default_op(std::size_t place, std::index_sequence<kPlaces...>) {
 }  // namespace
 
 Writer& Writer::raw(std::span<const std::byte> bytes) {
-  // What comes behind the last large part finds room.
+  // There is room for bytes after the last large part.
   if (const std::size_t n = message_.size() + bytes.size(); n > message_.capacity())
     message_.reserve(std::max(2 * message_.size(), n + kRoom));
   message_.insert(message_.end(), bytes.begin(), bytes.end());

@@ -1,6 +1,6 @@
 #pragma once
-// How values are written into messages. Both ends run the same build (kGreet), so what has no pointers goes
-// as it lies in memory, and other structs field after field.
+// How values are written into messages. Both ends run the same build (kGreet). So values without pointers are
+// copied from memory, and other structs are written field by field.
 #include <array>
 #include <boost/pfr.hpp>
 #include <cstddef>

@@ -1,10 +1,9 @@
 #pragma once
 //
-// What a GPU may lack is a form of a shader, not a condition. Products of quantised weights are products of
-// integers where the device has them, of matrices of integers where subgroups multiply them; threads add
-// their sums without memory where subgroups can exchange values, and bytes and halves are loaded as such
-// where they can be; other devices run other shaders (src/backend/vulkan/abilities.h). Each form passes the
-// same conformance.
+// Missing abilities of a GPU select a form of a shader, not a condition in it. Products of quantised weights
+// are integer products where the device has them, and integer matrix products where subgroups have them.
+// Threads add their sums without memory where subgroups can exchange values. Bytes and halves are loaded as
+// such where possible. Other devices run other shaders. Each form passes the same conformance.
 namespace weft::vulkan {
 
 /// What a device may lack, and weft uses where it is there: by forms of shaders, not by conditions in them.

@@ -220,8 +220,7 @@ class Drivers {
       if (listed_name(i) == name) return true;
     return false;
   }
-  /// A GPU is open once for all who use it: so its free memory is known, and plans can share what they have
-  /// of it.
+  /// A GPU is open once for all users. So its free memory is known, and plans can share its resources.
   std::shared_ptr<Gpu> open(std::size_t device, const VulkanOptions& options) {
     const std::lock_guard lock(mutex_);
     load();
@@ -252,7 +251,7 @@ class Drivers {
   std::vector<std::weak_ptr<Gpu>> open_;  // By device.
 };
 
-/// Drivers tell their caches apart by a key in the file; a name for each keeps them from taking turns.
+/// Drivers distinguish their caches by a key in the file; separate names keep them from replacing each other.
 std::filesystem::path pipeline_cache_file(VkPhysicalDevice physical, const std::filesystem::path& folder) {
   if (folder.empty()) return {};
   VkPhysicalDeviceProperties properties = {};

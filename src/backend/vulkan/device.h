@@ -12,19 +12,19 @@ namespace weft::vulkan {
 struct VulkanOptions {
   bool staging =
       false;  ///< Copies as for memory that the host cannot map; for tests on machines where it can.
-  int first_piece = 16;           ///< Launches of a plan that are handed over first; see PlanOptions.
-  Abilities used = {};            ///< Of those that a device has; for tests of the forms for others.
-  bool record_each_step = false;  ///< Records commands anew each step, to compare with.
-  bool statistics = false;        ///< Asks drivers for what shader_statistics() tells.
+  int first_piece = 16;           ///< Launches of a plan that are submitted first; see PlanOptions.
+  Abilities used = {};            ///< The used ones of the device's abilities; for tests of other forms.
+  bool record_each_step = false;  ///< Records commands again in each step, for comparison.
+  bool statistics = false;        ///< Enables shader_statistics().
 };
 
-/// What the driver's compiler tells of a shader: registers, shared memory, instructions, as it names them.
+/// The driver compiler's report on a shader: registers, shared memory, instructions, by its own names.
 struct ShaderStatistics {
   std::string shader;  ///< Its name and its constants.
   std::vector<std::pair<std::string, double>> numbers;
 };
-/// Of each shader that a plan of that graph has, compiled for this. `device` is one of this backend's. None
-/// where the driver tells nothing, or was not asked to (VulkanOptions::statistics).
+/// The statistics of each shader of a plan of that graph, which is compiled for this. `device` is one of this
+/// backend's. Empty if the driver reports nothing, or VulkanOptions::statistics is off.
 std::vector<ShaderStatistics> shader_statistics(Device& device, const Graph& graph);
 
 /// Devices that weft can use, discrete GPUs first and drivers that compute on the CPU last: "vulkan0",

@@ -11,7 +11,7 @@ constexpr std::int64_t kBlock = 32;  // As in blocks.glsl.
 
 /// Rows that an activation's launch can read where they lie: one after another, perhaps with others between.
 bool is_rows(const Graph& graph, ValueId value) {
-  // Of what other nodes cut out of something nobody knows here where it lies.
+  // The places of views into other values are unknown here.
   const NodeId producer = graph.value(value).producer;
   return producer == kNoNode || !is_view(graph.node(producer).op);
 }
@@ -21,7 +21,7 @@ bool is_rows(const Graph& graph, ValueId value) {
 bool can_make_codes(const Graph& graph, const Node& node) {
   if (const auto* const norm = get_op<ops::Norm>(node))
     return norm->group == 0 || norm->group == graph.value(node.output).shape.columns();
-  if (get_op<ops::Attention>(node) != nullptr) {  // Who merges pages has a head of a row.
+  if (get_op<ops::Attention>(node) != nullptr) {  // A workgroup that merges pages has a head of a row.
     const auto in = named_inputs<ops::Attention>(node);
     return graph.value(in.v).shape[2].constant() % kBlock == 0 &&
            graph.value(in.extents).shape[1].constant() > 1;
@@ -147,7 +147,7 @@ void Fusion::find_tail(const Graph& graph, NodeId id, const std::vector<int>& n_
     const ValueId normed = node.inputs[i], addend = node.inputs[1 - i];
     const NodeId norm = graph.value(normed).producer, source = graph.value(addend).producer;
     const NodeId product = norm == kNoNode ? kNoNode : tail_of_[index(norm)];
-    // Nobody else reads what comes before the sum, so the other row does not come of it.
+    // The values before the sum have no other readers, so the other row does not depend on them.
     if (product == kNoNode || tail_[index(product)].norm != norm || product_of_[index(product)] != kNoNode ||
         n_readers[index(normed)] != 1 || n_readers[index(graph.node(norm).inputs[0])] != 1)
       continue;

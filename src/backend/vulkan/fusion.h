@@ -1,6 +1,6 @@
 #pragma once
-// Which nodes do without a launch of their own, as another launch does on its way what they would do. Bits
-// stay the same: it is only where a value waits that differs.
+// The nodes without a launch of their own, because another launch computes them, too. Bits stay the same:
+// only the place of a value between launches differs.
 #include <vector>
 
 #include "weft/graph.h"
@@ -10,8 +10,8 @@ namespace weft::vulkan {
 /// Whether a node multiplies codes (blocks.glsl) instead of floats.
 bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots);
 
-/// What the last workgroup of a product goes on with in a step of one row, instead of phases of their own.
-/// (Rows that are many have many workgroups for it.)
+/// The continuation of a product's last workgroup in a step of one row, instead of separate phases. (Steps
+/// with many rows have many workgroups for it.)
 struct RowTail {
   NodeId own_norm = kNoNode;  ///< A norm of the product ...
   NodeId sum = kNoNode;       ///< ... and the addition of it to another row: both or none.
@@ -25,7 +25,7 @@ class Fusion {
   /// `byte_dots`.
   Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots);
 
-  /// The product whose launch is that of this addition to it; kNoNode: the addition is no such.
+  /// The product whose launch includes this addition to it; kNoNode: the addition has its own launch.
   NodeId product_of(NodeId addition) const { return product_of_[index(addition)]; }
   /// Whether a product is left to the addition that alone reads it.
   bool is_added_to(NodeId product) const { return is_added_to_[index(product)]; }
@@ -35,18 +35,18 @@ class Fusion {
   /// Whether a node is in the tail of another, and has a launch of its own for steps of more rows alone.
   bool is_in_tail(NodeId node) const { return tail_of_[index(node)] != kNoNode; }
 
-  /// The rope whose launch is that of this store of what it turned; kNoNode: the store is no such.
+  /// The rope whose launch includes this store of its result; kNoNode: the store has its own launch.
   NodeId rope_of(NodeId store) const { return rope_of_[index(store)]; }
   /// Whether a rope is left to the store that alone reads it.
   bool is_stored(NodeId rope) const { return is_stored_[index(rope)]; }
 
   /// Whether who makes a value makes codes of it, too: its node is one that can, and a product wants them.
   bool makes_codes(ValueId value) const { return makes_codes_[index(value)]; }
-  /// Whether its floats are for somebody.
+  /// Whether its floats have a reader.
   bool makes_floats(ValueId value) const { return makes_floats_[index(value)]; }
 
  private:
-  /// Notes a node that belongs to what comes behind a product.
+  /// Notes a node of the continuation of a product.
   void find_tail(const Graph& graph, NodeId id, const std::vector<int>& n_readers);
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
   std::vector<NodeId> product_of_;  // By node.

@@ -96,8 +96,8 @@ class Gpu {
   bool has_timestamps() const { return has_timestamps_; }
   bool has_statistics() const { return has_statistics_; }
   bool can_require_subgroup_size() const { return can_require_subgroup_size_; }
-  /// Whether shaders reach the host's memory over a link, so that what they read often should lie in their
-  /// own.
+  /// Whether shaders reach the host's memory over a link, so that their frequent reads should be from device
+  /// memory.
   bool far_from_host() const { return far_from_host_; }
   const Abilities& abilities() const { return abilities_; }
   const Sizes& sizes() const { return sizes_; }
@@ -105,8 +105,8 @@ class Gpu {
   /// To the one queue. `fence` may be null.
   void submit(std::span<const VkCommandBuffer> commands, VkFence fence);
   void wait_idle();
-  /// Seconds since a step was submitted that is done, or since the last one before it was: what queued behind
-  /// each other is not counted twice.
+  /// Seconds since a completed step was submitted, or since the completion of the step before if that was
+  /// later: time in the queue is not counted twice.
   double seconds_of_step(std::chrono::steady_clock::time_point submitted);
   /// Records, runs and waits.
   template <typename Record>

@@ -8,10 +8,10 @@
 
 namespace weft::vulkan {
 
-/// Whether a type's values lie in a grid.
+/// Whether a type's values are in a grid.
 bool has_grid(DType dtype);
 
-/// All grids, one behind another, where shaders/unpack_small.glsl expects them.
+/// All grids, concatenated in the order of shaders/unpack_small.glsl.
 std::vector<std::uint16_t> grid_table();
 
 }  // namespace weft::vulkan

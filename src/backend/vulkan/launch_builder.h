@@ -25,9 +25,9 @@ template <typename T>
 std::uint32_t word(T kind) {
   return static_cast<std::uint32_t>(kind);
 }
-/// Workgroups for n of which each takes `per_group`, or as many as there may be: shaders take turns.
+/// Workgroups for n, each of which takes `per_group`, up to the device's limit: shaders loop.
 std::uint32_t groups_of(std::uint64_t n, std::uint32_t per_group);
-/// Launch::groups for rows of so many elements, `per_group` to a workgroup.
+/// Launch::groups for rows of per_row elements, `per_group` to a workgroup.
 std::function<Groups(const StepSizes&)> groups_for(std::uint32_t per_row, std::uint32_t per_group);
 /// Whether a node's result is the cache that it changes.
 bool changes_cache(const Node& node);
@@ -55,7 +55,7 @@ class LaunchBuilder {
   std::uint32_t columns(ValueId value) const { return word(shape(value).columns()); }
   std::uint32_t type(ValueId value) const;  ///< The shaders' name of it, which there is.
 
-  /// The value itself, or what it is elements of.
+  /// The value itself, or the value whose elements it views.
   const View& view(ValueId value) const { return views_[index(value)]; }
   /// Whether a value's elements do not lie row after row from where its memory begins.
   bool is_strided(ValueId value) const { return view(value).base != value && !is_alias(value); }
@@ -69,7 +69,7 @@ class LaunchBuilder {
   /// The first phase that can read a value.
   int ready(ValueId value) const { return phases_[index(value)] + 1; }
   int ready(std::span<const ValueId> values) const;
-  /// Whether a node multiplies codes instead of floats, and the first phase that can read those of a value.
+  /// Whether a node multiplies codes instead of floats, and the first phase that can read a value's codes.
   bool by_codes(const Node& node) const;
   int codes_ready(ValueId value) const;
 
@@ -80,7 +80,7 @@ class LaunchBuilder {
   Launch& add_for(const Scratch& scratch, Shader shader, std::vector<std::uint32_t> constants, Dim rows,
                   std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params);
 
-  /// The number of scratch memory made of a value in the phase behind it, used in this node's phase.
+  /// The number of the scratch memory that the phase after it makes from a value, used in this node's phase.
   std::uint32_t scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes,
                         std::uint32_t n_experts = 0);
   /// The number of that kind of scratch memory of that value, which is this where there was none before. It
@@ -88,7 +88,7 @@ class LaunchBuilder {
   std::uint32_t known_scratch(const Scratch& wanted);
   /// A launch fills codes of a node's result, which are that tensor of it.
   void make_codes(const Node& node, Launch& launch, std::uint32_t tensor);
-  /// Frequencies have places behind those of the values.
+  /// Frequencies have places after the values.
   ValueId frequencies(const ops::Rope& rope, ValueId factors);
 
   /// In the table of addresses.

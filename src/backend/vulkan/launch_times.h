@@ -1,5 +1,5 @@
 #pragma once
-// Times of a plan's launches on the device, for a Profile. Launches run one behind another meanwhile.
+// Times of a plan's launches on the device, for a Profile. While it measures, launches run one after another.
 #include <vulkan/vulkan.h>
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace weft::vulkan {
 
-/// What a launch is called, layers taken together: "matmul_codes ffn_up, 9.4 MB" of a weight that it reads,
-/// of a stack what one row's experts are. What it reads is not told in Profile::Work::bytes, which is held
-/// against the processor's memory.
+/// The name of a launch, with layers taken together: "matmul_codes ffn_up, 9.4 MB" for a weight that it
+/// reads. For a stack it has the bytes of one row's experts. Its reads are not in Profile::Work::bytes, which
+/// is compared with the processor's memory.
 std::string work_name(const Graph& graph, const Launch& launch);
 
 class LaunchTimes {
@@ -28,7 +28,7 @@ class LaunchTimes {
 
   /// Recorded at the beginning of a step of these launches ...
   void begin(VkCommandBuffer commands, std::span<const std::size_t> launches);
-  /// ... and behind each, whose number counts from 1.
+  /// ... and after each; `number` counts from 1.
   void stamp(VkCommandBuffer commands, std::size_t number) const;
   /// After the step.
   void add();

@@ -23,7 +23,7 @@ template <class... Fs>
 Overloaded(Fs...) -> Overloaded<Fs...>;
 
 constexpr std::uint32_t kBestPart = 4096;  // Columns of a row that a workgroup chooses from ...
-constexpr int kBestOfParts = 64;           // ... where so many are wanted at most.
+constexpr int kBestOfParts = 64;           // ... if at most this many are wanted.
 constexpr std::int64_t kMaxBroughtWords = 1 << 18;
 
 /// Ops that have a launch whatever their inputs are, as far as graph rules allow them.
@@ -227,7 +227,7 @@ class Builder {
     const auto* const op = get_op<ops::Best>(node);
     return op != nullptr && op->n <= kBestOfParts && columns(node.inputs[0]) > kBestPart;
   }
-  /// Of rows of `n_columns`, in parts of so many or from what parts gave.
+  /// For rows of `n_columns`, in parts of this size or from the results of parts.
   Launch& choose(const Node& node, std::uint32_t n_columns, std::uint32_t part, bool from_parts, int n) {
     const std::uint32_t threads = std::clamp(std::bit_ceil((part > 0 ? part : n_columns) / 4), 32u,
                                              builder_.target().sizes.best_threads);

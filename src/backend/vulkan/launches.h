@@ -28,8 +28,8 @@ struct Launch {
   Push push;  ///< Addresses are the plan's to fill; tensors are places in the address table.
   NodeId node = kNoNode;
   int phase = 0;               ///< Launches of a phase do not depend on each other.
-  Dim rows;                    ///< What the shader's n_rows() is in a step.
-  std::vector<Dim> words;      ///< What else it reads of the step's sizes (shaders/strided.glsl).
+  Dim rows;                    ///< The shader's n_rows() in a step.
+  std::vector<Dim> words;      ///< Other sizes of the step that it reads (shaders/strided.glsl).
   bool counts_groups = false;  ///< Has a word to count its groups instead (shaders/last_group.glsl).
   bool must_run = false;       ///< Even when the step is cancelled.
   bool grids = false;          ///< The shader reads the table of grids (grids.h).
@@ -39,20 +39,20 @@ struct Launch {
   std::function<Groups(const StepSizes&)> groups;
 };
 
-/// The frequencies of a rope, which stand in the address table behind the values.
+/// The frequencies of a rope, which follow the values in the address table.
 struct Frequencies {
   ops::Rope rope;
   ValueId factors = kNoValue;
 };
 
-/// Memory between launches that holds no value of the graph. It stands in the address table behind the
-/// frequencies and lies beside the temporaries.
+/// Memory between launches that holds no value of the graph. It follows the frequencies in the address table
+/// and is stored next to the temporaries.
 struct Scratch {
   enum class Kind : std::uint8_t {
     kCodes,  ///< Activations as codes of eight bits (blocks.glsl).
     kPairs,  ///< Rows sorted by expert (sort_experts.comp) ...
-    kTiles,  ///< ... and tiles of them; stands behind its pairs.
-    kPages,  ///< What attention has made of pages (merge_pages.comp).
+    kTiles,  ///< ... and tiles of them; follows its pairs.
+    kPages,  ///< Attention's partials of pages (merge_pages.comp).
     kBest,   ///< The best of parts of rows (best.comp).
   };
   Kind kind = Kind::kCodes;
@@ -65,8 +65,8 @@ struct Scratch {
   std::uint32_t n_experts = 0;  ///< Of pairs and tiles: those are of as many.
 };
 
-/// An input that the host writes, which shaders read from the device's own memory: it lies among the
-/// temporaries, and its bound tensor stands in the address table behind the scratch memory.
+/// An input that the host writes and shaders read from device memory. It is stored among the temporaries; its
+/// bound tensor follows the scratch memory in the address table.
 struct Brought {
   ValueId input = kNoValue;
   std::uint32_t source = 0;  ///< Its place in the table.
@@ -86,13 +86,13 @@ struct Program {
   std::vector<Brought> brought;
   int n_phases = 0;
   std::vector<ValueId>
-      storage;  ///< By value: the state that a cache after a store or move stands for, or itself.
+      storage;  ///< By value: the state that a cache after a store or move represents, or itself.
 };
 
 /// Whether there is a launch for the node; what weft's graph rules allow and this does not is refused here.
 bool can_launch(const Graph& graph, const Node& node);
 
-/// Every node must be one that can be launched. Nodes that nobody needs are left out.
+/// Every node must be one that can be launched. Unused nodes are left out.
 Program make_program(const Graph& graph, const Target& target);
 
 }  // namespace weft::vulkan

@@ -165,7 +165,7 @@ class AttentionLaunches {
     if (!codes) return;
     builder_.make_codes(node, merge, 5);
     if (!has_many) return;
-    // Tiles leave floats, of which a launch in a phase behind makes codes; few rows have no such phase.
+    // Tiles give floats, which a launch in a later phase turns into codes; few rows have no such phase.
     builder_.enter(builder_.node(), phase + 1);
     Launch& quantise = builder_.add(Shader::kQuantise, {0, 0}, builder_.shape(node.output).row_dim(),
                                     {node.output}, {builder_.columns(node.output)});

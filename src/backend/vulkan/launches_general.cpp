@@ -27,7 +27,7 @@ enum class Scalar : std::uint32_t { kNone, kSecond, kFirst };
 constexpr std::uint32_t kElementThreads = 256;  // As in elementwise.comp, pad.comp, unfold.comp.
 constexpr std::uint32_t kReduceThreads = 128;   // As in reduce.comp.
 constexpr std::uint32_t kNeighbours = 16;       // Results side by side that a workgroup of reduce.comp makes.
-constexpr std::int64_t kFewElements = 16;       // Of a result, which a thread of its own reads.
+constexpr std::int64_t kFewElements = 16;       // Elements of a result that a single thread reads.
 constexpr std::uint32_t kProductColumns = 64, kProductRows = 16,
                         kRowsPerThread = 4;  // As in batch_matmul.comp.
 constexpr std::int64_t kSquareSide = 32;     // As in transpose.comp.
@@ -321,7 +321,7 @@ class GeneralLaunches {
     for (int i = 0; i + 2 < rank; ++i) matrices = matrices * shape[i];
     const View &a = builder_.view(node.inputs[0]), &b = builder_.view(node.inputs[1]);
     const Dim& n_k = a.shape.back();
-    // Of an operand: offset, strides of the axes of matrices, then of its own two, that along k last.
+    // For an operand: offset, strides of the axes of matrices, then of its own two, the stride along k last.
     const auto strides_of = [&](const View& view, int along, int k) {
       std::vector<Dim> result = {view.offset};
       for (const int outer : {rank - 4, rank - 3}) {

@@ -1,6 +1,6 @@
 #pragma once
-// Launches of ops over values of any rank, and of rows of several texts. Those of values of any rank read
-// what their operands are views of.
+// Launches of ops over values of any rank, and of rows of several sequences. Launches for any rank read the
+// bases of their operands' views.
 #include <optional>
 
 #include "backend/vulkan/launch_builder.h"
@@ -15,9 +15,9 @@ bool reads_strides(const Op& op);
 /// Adds the launches of the node that was entered; false where the op is none of these.
 bool launch_general(LaunchBuilder& builder, const Node& node);
 
-/// A view op's result: nothing to launch, unless it has to lie in memory by itself.
+/// A view op's result: no launch, unless it needs its own memory.
 void add_view(LaunchBuilder& builder, NodeId node);
-/// Gives a value memory of its own where it has strides, or all that a node reads.
+/// Gives a value its own memory where it has strides, or does so for all inputs of a node.
 void make_plain(LaunchBuilder& builder, ValueId value);
 void make_inputs_plain(LaunchBuilder& builder, const Node& node);
 

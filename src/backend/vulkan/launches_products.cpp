@@ -17,16 +17,16 @@ constexpr std::uint32_t kMaxSortedExperts = 1024;  // As in sort_experts.comp.
 enum : std::uint32_t { kX = 1, kPairs = 5, kTiles = 6, kAddend = 7 };
 enum : std::uint32_t {
   kTailSum = 3,
-  kAddedWeight = 5,  // Its bias behind it.
+  kAddedWeight = 5,  // Followed by its bias.
   kTailAddend = 7,
-  kNormWeight = 8,  // Its bias behind it.
+  kNormWeight = 8,  // Followed by its bias.
   kNormFloats = 10,
   kNormCodes = 11,
 };
-// Whether there are weights and a bias behind an eps.
+// Whether weights and a bias follow an eps.
 enum : std::uint32_t { kNormEps = 7, kAddedEps = 10, kExperts = 13 };
 
-/// What stands beside the weight and the rows of a product.
+/// The inputs of a product other than the weight and the rows.
 struct Product {
   ValueId bias = kNoValue, ids = kNoValue;
   std::uint32_t n_ids = 0;    ///< Experts of a row; 0: there are none.
@@ -39,7 +39,8 @@ struct Product {
 std::uint32_t n_experts(const LaunchBuilder& builder, const Node& node) {
   return word(builder.shape(node.inputs[0])[0].constant());
 }
-/// Whether so many rows are sorted by expert, so that each expert's weights are unpacked once for several.
+/// Whether this number of rows is sorted by expert, so that each expert's weights are unpacked once for
+/// several.
 bool sorts(std::uint32_t rows, std::uint32_t experts) {
   return experts <= kMaxSortedExperts && rows > std::max(kRowsOfLanes, experts);
 }
@@ -148,7 +149,7 @@ class ProductLaunches {
     return launch;
   }
 
-  /// What the last workgroup of a product of one row goes on with: what launches of these nodes would do, in
+  /// The continuation of the last workgroup of a product of one row: the work of these nodes' launches, in
   /// lanes.glsl.
   void add_tail(const RowTail& tail, Launch& launch) {
     const auto set = [&](std::size_t i, ValueId tensor) {

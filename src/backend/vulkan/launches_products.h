@@ -1,16 +1,17 @@
 #pragma once
-// Launches of products of weights with rows: of one row or few, whose last workgroup may go on (fusion.h), of
-// many in tiles, and of each row's experts.
+// Launches of products of weights with rows, and with each row's experts. Products have one row or few, whose
+// last workgroup may continue (fusion.h), or many in tiles.
 #include <optional>
 
 #include "backend/vulkan/launch_builder.h"
 
 namespace weft::vulkan {
 
-/// Whether there is a launch here for the node; nothing where the op is no product with weights. Sizes of its
+/// Whether there is a launch here for the node; nothing if the op is not a product with weights. Sizes of its
 /// inputs and its output are known to be small enough for indices.
 std::optional<bool> can_launch_product(const Graph& graph, const Node& node);
-/// Of any node: the first phase in which all is there that it reads, what launches make for it included.
+/// For any node: the first phase in which all its inputs are ready, including data that launches prepare for
+/// it.
 int first_phase(const LaunchBuilder& builder, const Node& node);
 /// Adds the launches of the node that was entered; false where the op is none of these.
 bool launch_product(LaunchBuilder& builder, const Node& node);

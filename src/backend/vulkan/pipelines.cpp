@@ -47,7 +47,7 @@ const ShaderForm& best_form(const char* shader, const Abilities& abilities) {
 
 constexpr std::uint64_t kMaxCacheBytes = std::uint64_t{256} << 20;
 
-/// Nothing where the file cannot be read: pipelines are then made anew.
+/// Nothing if the file cannot be read: pipelines are then made again.
 std::vector<std::byte> read_cache(const std::filesystem::path& path) {
   if (path.empty()) return {};
   try {
@@ -140,7 +140,7 @@ std::vector<std::pair<std::string, double>> Pipelines::statistics(
       vkGetDeviceProcAddr(gpu_.handle(), "vkGetPipelineExecutableStatisticsKHR"));
   const std::lock_guard lock(mutex_);
   VkPipelineInfoKHR pipeline = {VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR};
-  // What comes from a cache tells nothing.
+  // Pipelines from a cache report nothing.
   pipeline.pipeline = make(shader, constants, VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR, VK_NULL_HANDLE);
   std::uint32_t n_executables = 0;
   get_executables(gpu_.handle(), &pipeline, &n_executables, nullptr);

@@ -52,8 +52,8 @@ enum class Shader : std::uint8_t {
 inline constexpr int kNumShaders = 31;
 const char* name(Shader shader);
 
-/// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that
-/// every driver takes.
+/// A launch's parameters for its shader at recording time; as in shaders/common.glsl. Within the 128 bytes
+/// that every driver takes.
 struct Push {
   std::uint64_t addresses = 0;
   std::uint64_t step = 0;
@@ -75,12 +75,12 @@ class Pipelines {
   VkPipelineLayout layout() const { return layout_; }
   /// With the values of the shader's constants 0, 1, ...
   VkPipeline get(Shader shader, const std::vector<std::uint32_t>& constants);
-  /// What the driver's compiler tells of such a pipeline, which is made anew for this; see device.h.
+  /// The driver compiler's report on such a pipeline, which is made again for this; see device.h.
   std::vector<std::pair<std::string, double>> statistics(Shader shader,
                                                          const std::vector<std::uint32_t>& constants);
-  /// Where the table of grids lies (grids.h), brought to the device when it is asked for first.
+  /// The address of the table of grids (grids.h), which is copied to the device at the first call.
   VkDeviceAddress grids();
-  /// Writes the cache file, if pipelines were made since. Failing to is no error.
+  /// Writes the cache file, if pipelines were made since. A failure is not an error.
   void save() noexcept;
 
  private:

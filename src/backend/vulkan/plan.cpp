@@ -30,8 +30,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What a dispatch reads of a step: its groups, then the rows for the shader, then its words or the one that
-/// it counts its groups in.
+/// A dispatch's data in a step: its groups, then the rows for the shader, then its words or the one that
+/// counts its groups.
 constexpr std::size_t kGroupWords = 3, kEntryWords = kGroupWords + 1;
 std::size_t entry_bytes(const Launch& launch) {
   WEFT_CHECK(!launch.counts_groups || launch.words.empty());
@@ -92,11 +92,11 @@ std::vector<bool> external_values(const Graph& graph, const Program& program) {
   return result;
 }
 
-/// Where a program's temporaries lie in its workspace.
+/// The places of a program's temporaries in its workspace.
 struct Layout {
   std::vector<bool> external;
   std::vector<std::size_t> temporaries;  // Values ...
-  std::vector<std::size_t> offsets;      // ... and where they lie; behind them those of Program::codes.
+  std::vector<std::size_t> offsets;      // ... and their offsets, followed by the offsets of Program::codes.
   std::size_t bytes = 0;
 };
 
@@ -105,7 +105,7 @@ Layout lay_out_program(const Graph& graph, const Program& program) {
   result.external = external_values(graph, program);
   const std::vector<std::int64_t> bounds = graph.bounds();
   std::vector<int> first(graph.values().size(), -1), last(graph.values().size(), -1);
-  // A place that a launch leaves out is that of value 0, which is never a temporary.
+  // A place that a launch leaves out is value 0's, which is never a temporary.
   for (const Launch& launch : program.launches)
     for (const std::uint32_t value : launch.push.tensors) {
       if (value >= first.size()) continue;
@@ -153,8 +153,8 @@ PlanMemory memory_of(const Graph& graph, const Program& program, const Layout& l
 
 /// The commands read all that may differ from step to step from one buffer: a table of addresses (bound
 /// tensors), then an entry per launch (sizes). So they are recorded once for each kind of step. The buffer is
-/// the device's own, which every thread reads; where the host cannot write there, each piece of the commands
-/// begins with a copy of what it needs.
+/// in device memory, which every thread reads. If the host cannot write there, each piece of the commands
+/// begins with a copy of its entries.
 class VulkanPlan final : public DevicePlan {
  public:
   VulkanPlan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines, const Graph& graph,
@@ -230,7 +230,7 @@ class VulkanPlan final : public DevicePlan {
       result = vkWaitForFences(gpu_->handle(), 1, &done_, VK_TRUE,
                                is_cut_ ? UINT64_MAX : static_cast<std::uint64_t>(kLook.count()));
     }
-    if (result != VK_SUCCESS) gpu_->wait_idle();  // Nothing of a step that failed goes on.
+    if (result != VK_SUCCESS) gpu_->wait_idle();  // No part of a failed step continues.
     check(result, "waiting for a step");
     kernel_seconds_ += gpu_->seconds_of_step(submitted_);
     if (times_.has_value()) times_->add();
@@ -298,7 +298,7 @@ class VulkanPlan final : public DevicePlan {
       const std::size_t begin = at;
       at += static_cast<std::size_t>(f.rope.n_rot / 2) * sizeof(std::uint64_t);
       addresses()[layout_.external.size() + i] = frequencies_.address() + begin;
-      // Steps that alternate between inputs bind anew, and a table is not made for nothing.
+      // Steps that alternate between inputs rebind them, and an unchanged table is not made again.
       if (factors_of_[i] == source) continue;
       factors_of_[i].reset();  // Until it is written whole.
       std::vector<float> factors;
@@ -334,9 +334,9 @@ class VulkanPlan final : public DevicePlan {
     is_cut_ = false;
   }
 
-  /// Dispatches that have not begun find no groups. From the last one on, since the device goes the other way
-  /// meanwhile: none shall run behind one that is left out. Where a device reads that in another order still,
-  /// what one reads is of a step before, and shaders keep indices within what there is.
+  /// Dispatches that have not begun find no groups. It begins with the last one, since the device goes the
+  /// other way: none may run after one that is left out. If a device reads that in another order still, a
+  /// dispatch reads values of an earlier step, and shaders keep indices in range.
   void cut() {
     for (std::size_t i = program_.launches.size(); i-- > 0;)
       if (!program_.launches[i].must_run) entry(i)[0] = 0;
@@ -379,7 +379,7 @@ class VulkanPlan final : public DevicePlan {
             VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT);
   }
 
-  /// Steps of one kind, those that have work for the same launches.
+  /// Steps of one kind: they have work for the same launches.
   struct Recording {
     std::vector<bool> active;  // By launch.
     std::vector<VkCommandBuffer> pieces;
@@ -392,7 +392,7 @@ class VulkanPlan final : public DevicePlan {
     std::rotate(found, found + 1, recordings_.end());
     return &recordings_.back();
   }
-  /// All but the so many that were used last. None is running.
+  /// Drops all but the `kept` last used ones. None is running.
   void forget_recordings(std::size_t kept) {
     while (recordings_.size() > kept) {
       const auto& pieces = recordings_.front().pieces;
@@ -408,7 +408,7 @@ class VulkanPlan final : public DevicePlan {
     try {
       record_and_submit_pieces(start);
     } catch (...) {
-      // No fence tells when the pieces before are done, and what was recorded is not all of the plan.
+      // No fence signals the end of the pieces before, and the recording is incomplete.
       gpu_->wait_idle();
       forget_recordings(0);
       throw;
@@ -472,11 +472,11 @@ class VulkanPlan final : public DevicePlan {
   std::size_t n_addresses_;
   Buffer step_;
   std::optional<Buffer> staged_;      // What is copied to step_, where that is not mapped.
-  std::vector<std::size_t> entries_;  // By launch: where it lies in step_, in bytes.
-  std::vector<std::uint32_t> words_;  // Of a launch, while they are worked out.
+  std::vector<std::size_t> entries_;  // By launch: its offset in step_, in bytes.
+  std::vector<std::uint32_t> words_;  // A launch's words, while they are computed.
   const std::shared_ptr<GpuWorkspace> workspace_;
   const Layout layout_;
-  std::optional<std::uint64_t> bound_at_move_;  // Of the workspace, when all addresses were written.
+  std::optional<std::uint64_t> bound_at_move_;  // The workspace's, when all addresses were written.
   Buffer frequencies_;
   // By table of frequencies: the factors that it is made from, or that there are none; nothing: it is not
   // made.
@@ -488,7 +488,7 @@ class VulkanPlan final : public DevicePlan {
   std::optional<LaunchTimes> times_;   // While there is a profile.
   VkFence done_ = VK_NULL_HANDLE;
   bool running_ = false;
-  bool is_cut_ = false;  // The entries are those of a step that was cancelled.
+  bool is_cut_ = false;  // The entries are a cancelled step's.
   Clock::time_point submitted_;
   double kernel_seconds_ = 0.0;
   PlanStats stats_;

@@ -1,10 +1,11 @@
 #pragma once
 // A graph as recorded commands.
 //
-// A GPU's commands are recorded once for each kind of step: those that have work for the same launches (one
-// row, few, many; with moves of cells and without). Shaders reach memory by addresses from a table, and
-// dispatches read their sizes from a buffer: a step of another size or with other tensors writes a few words
-// there and hands over the same commands. What a kind has no work for is not among its commands.
+// A GPU's commands are recorded once for each kind of step. Steps of a kind have work for the same launches
+// (one row, few, many; with moves of cells and without). Shaders reach memory by addresses from a table, and
+// dispatches read their sizes from a buffer. For a step of another size or with other tensors, the host
+// writes a few words there and submits the same commands. Launches without work are not among the commands of
+// a kind.
 #include <memory>
 #include <vector>
 

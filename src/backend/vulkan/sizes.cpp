@@ -47,7 +47,7 @@ Sizes sizes_of(const DeviceLimits& limits) {
   sizes.best_threads = large ? 256 : 128;
   sizes.queries = large ? 16 : 4;
   sizes.query_floats = large ? 2048 : 1024;
-  // The more a product of matrices makes of what it reads, the better.
+  // Products of matrices are better the more often they use each element that they read.
   for (const MatrixShape& matrix : limits.matrices) {
     const auto work = [](const MatrixShape& m) { return m.outputs * m.rows * m.columns; };
     if (fits(matrix, sizes, limits) && (!sizes.matrix.has_value() || work(matrix) > work(*sizes.matrix)))

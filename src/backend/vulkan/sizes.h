@@ -1,6 +1,6 @@
 #pragma once
-// How large tiles and workgroups are, by what a device tells of itself: the one place that decides it. Sizes
-// are times only, results have the same bits with all of them.
+// Sizes of tiles and workgroups, by the device's properties: the one place that decides them. Sizes are times
+// only, results have the same bits with all of them.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -30,11 +30,12 @@ struct Tile {
 };
 
 struct Sizes {
-  Tile few_tile, many_tile;           ///< For few rows, and for many; of products with enough outputs.
-  std::uint32_t narrow_outputs = 0;   ///< Of tiles where a product has few outputs, so that there are more.
-  std::uint32_t best_threads = 0;     ///< At most, that choose the best of a row.
-  std::uint32_t queries = 0;          ///< At most, that a workgroup of attention has at a time,
-  std::uint32_t query_floats = 0;     ///< ... and their floats.
+  Tile few_tile, many_tile;  ///< For few rows, and for many; of products with enough outputs.
+  std::uint32_t narrow_outputs =
+      0;                           ///< Outputs of a tile if a product has few, so that there are more tiles.
+  std::uint32_t best_threads = 0;  ///< At most, to choose the best of a row.
+  std::uint32_t queries = 0;       ///< At most, in a workgroup of attention at a time,
+  std::uint32_t query_floats = 0;  ///< ... and their floats.
   std::optional<MatrixShape> matrix;  ///< Tiles of codes are made of these.
   std::uint32_t subgroup = 0;
 };

@@ -14,8 +14,8 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
       device_of_(graph.values().size(), -1),
       bindings_(model.devices.devices.size(), Bindings(graph.values().size(), nullptr)),
       home_(graph.values().size(), nullptr) {
-  // A context's graph may have nodes behind those of the model's, for the best tokens and for sums of
-  // columns: each where what it reads is made, if that device can.
+  // A context's graph may have additional nodes after the model's, for the best tokens and for sums of
+  // columns. Each is placed where its input is made, if that device can compute it.
   for (std::size_t n = device_of_node_.size(); n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
     NodeId maker = kNoNode;
@@ -53,7 +53,7 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
     }
     if (value.kind == ValueKind::kResult && !graph.is_output(static_cast<ValueId>(v))) continue;
     if (value.kind == ValueKind::kInput && splits.home[v] >= 0) device_of_[v] = splits.home[v];
-    // What nobody reads is with the CPU.
+    // Unused inputs are on the CPU.
     if (device_of_[v] < 0) device_of_[v] = model.devices.host;
     const std::vector<std::int64_t> shape = value.shape.dims(bounds);
     Device& device = device_of(static_cast<ValueId>(v));

@@ -13,8 +13,8 @@ namespace weft::engine {
 struct ModelImpl;
 
 /// Owns the tensors of caches, inputs and outputs; the model owns its weights. Each tensor is on the device
-/// of the nodes that use it: an input where the first split that reads it runs (exec::Splits::home), what
-/// nobody reads on the CPU. The model must outlive it. Not changed after construction.
+/// of the nodes that use it. An input is where the first split that reads it runs (exec::Splits::home);
+/// unused ones are on the CPU. The model must outlive it. Not changed after construction.
 class BoundGraph {
  public:
   /// Allocates at the bounds of the graph's symbols. Throws Error: kUnsupported where a device cannot compute

@@ -86,7 +86,7 @@ Speeds speeds_of(const ModelWork& work, const Cluster& cluster, const ClusterNod
     for (const ModelWork::Part& layer : work.layers) operations += layer_operations(work, layer, step);
   }
   double seconds = cluster.prompt_tokens / node.prompt_tokens_per_second - steps * node.step_seconds;
-  // Of a prompt of few tokens that is not what was measured: the head is a small part of a long one.
+  // For a prompt of few tokens this deviates from the measurement: the head is a small part of a long one.
   if (seconds > head_bytes / speed) seconds -= head_bytes / speed;
   if (token_seconds <= 0.0 || seconds <= 0.0)
     throw Error(ErrorCode::kInvalidFile, "the cluster's description: node '" + node.name +
@@ -169,7 +169,7 @@ class WayPlanner {
     ClusterLink link = {};
     double memory = 0.0;  ///< Of its smallest node.
     double step_seconds = 0.0;
-    std::vector<double> token_seconds = {};  ///< Of each part: the layers, and the head.
+    std::vector<double> token_seconds = {};  ///< By part: the layers, and the head.
   };
 
   const ClusterNode& node(int i) const { return cluster_.nodes[static_cast<std::size_t>(i)]; }
@@ -184,7 +184,7 @@ class WayPlanner {
     return part == n_layers_ ? work_.head : work_.layers[static_cast<std::size_t>(part)];
   }
 
-  /// Of a layer, or of the head, which only a row that is wanted meets.
+  /// The time of a layer, or of the head, which only wanted rows reach.
   double part_seconds(const Group& group, int part, StepRows step, bool wanted) const {
     const bool is_head = part == n_layers_;
     if (is_head && !wanted) return 0.0;

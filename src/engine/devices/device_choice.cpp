@@ -25,7 +25,7 @@ PlacementParams choose_devices(const Registry& registry, PlacementParams params)
       for (DeviceInfo& info : registry.devices())
         if (info.name == exec::kHostDevice) chosen.insert(chosen.begin(), std::move(info));
   }
-  // What a pin alone asks for gets what is pinned to it, and no layers.
+  // A device that is named only by a pin gets the pinned nodes, and no layers.
   const std::size_t n_for_layers = chosen.size();
   if (n_for_layers > 0 && params.shares.size() > n_for_layers)
     refuse("there are parts for " + std::to_string(params.shares.size()) + " devices, and layers go to " +

@@ -5,8 +5,8 @@
 
 namespace weft::engine {
 
-/// `params` with devices for those that it leaves open, chosen by the rules of PlacementParams. Layers and
-/// shares are set so that they mean those devices. Where `params` names devices, it comes back as it is.
+/// `params`, with devices chosen by the rules of PlacementParams where it names none. Layers and shares are
+/// set for these devices. If `params` names devices, it is returned unchanged.
 PlacementParams choose_devices(const Registry& registry, PlacementParams params);
 
 }  // namespace weft::engine

@@ -12,7 +12,7 @@
 namespace weft::engine {
 namespace {
 
-/// The devices whose memory a placement exceeds, with what it needs there; empty where it fits.
+/// The devices whose memory a placement exceeds, with the needed memory; empty where it fits.
 std::string exceeded(const Graph& graph, const exec::DeviceSet& set, std::span<const int> device_of) {
   const std::vector<Device*> devices = set.pointers();
   const auto needs = memory_needs(graph, devices, device_of, set.host);

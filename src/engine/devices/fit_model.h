@@ -3,10 +3,9 @@
 // asks for.
 //
 // Placement has three steps. The user's rules fix the devices of most nodes (placement_rules.h). The rest
-// goes where a step costs least (cheapest.h). Then devices are asked what they would take, with all
-// temporaries, tables and the sets that overlapping steps have (memory_needs), so whether it fits is
-// known and not estimated. Where it does not, and the number of layers is open, the same is tried with one
-// layer less.
+// goes where a step costs least (cheapest.h). Then devices report the memory that they would need, with all
+// temporaries, tables and sets of overlapping steps (memory_needs). So whether it fits is known and not
+// estimated. If it does not fit, and the number of layers is open, the same is tried with one layer less.
 #include <span>
 #include <vector>
 

@@ -44,7 +44,7 @@ bool is_product(const Node& node) {
   return get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr;
 }
 
-/// The nodes of a graph for several devices, those that run, with the part of the work that each is of.
+/// The live nodes of a graph for several devices, with the part of the work of each.
 template <typename F>
 void for_each_node(const Graph& graph, int n_layers, F f) {
   const std::vector<bool> live = live_nodes(graph);
@@ -62,7 +62,7 @@ void for_each_node(const Graph& graph, int n_layers, F f) {
 
 int device_of(const Node& node) { return std::max(node.tag.shard, 0); }
 
-/// By part: the messages that a row waits for one behind another.
+/// By part: the number of messages that a row waits for one after another.
 std::vector<double> messages_of(const Graph& graph, int n_layers) {
   std::vector<int> depth(graph.values().size());
   std::vector<int> end(static_cast<std::size_t>(n_layers) + 1);

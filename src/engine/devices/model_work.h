@@ -5,8 +5,8 @@
 
 namespace weft::engine {
 
-/// By the file's tensors; what nodes do where they compute layers together is not in it. Throws Error
-/// kUnsupported for files without a model that writes texts without a source.
+/// By the file's tensors, without the extra work of nodes that compute layers together. Throws Error
+/// kUnsupported for files without a decoder-only language model.
 ModelWork work_of(const FileInfo& file);
 /// Adds that, as it is in the model's graph for two devices.
 void add_exchanges(ModelWork& work, const model::ModelGraph& two);

@@ -80,7 +80,7 @@ std::span<const PlacementRules::Shares> PlacementRules::ways_to_share() const {
   return by_speed ? std::span(kBoth) : std::span(kBoth).last(1);
 }
 
-/// Of the layers and the head, as the file has them.
+/// Bytes of the layers and the head, as stored in the file.
 std::vector<double> PlacementRules::weight_bytes() const {
   std::vector<double> bytes(static_cast<std::size_t>(n_layers_) + 1);
   for (const Node& node : graph_.nodes()) {
@@ -167,7 +167,8 @@ void PlacementRules::apply(const Pin& pin) {
 /// The nodes of a state are on one device: one that is pinned takes the others along.
 void PlacementRules::unite_states() {
   std::vector<int> device_of(graph_.values().size(), -1);
-  for (int pass = 0; pass < 2; ++pass)  // Attention ties keys to values: once more for what it brought.
+  for (int pass = 0; pass < 2;
+       ++pass)  // Attention ties keys to values: once more for the nodes that it added.
     for (std::size_t n = 0; n < pinned_.size(); ++n) {
       for (const ValueId input : graph_.nodes()[n].inputs) {
         const ValueId state = state_behind(graph_, input);

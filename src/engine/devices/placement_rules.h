@@ -9,9 +9,9 @@
 //            so many.
 //   pins     Nodes whose output, weights or states a pattern is found in. The last pin that fits a node wins.
 //
-// All nodes of a state (a cache, a running state) are on one device: a pin takes them all along, and where
-// their device cannot compute one of them, all are open. What is open is placed by cost (cheapest.h). Layers,
-// parts and shards are those of NodeTag; names matter for pins only.
+// All nodes of a state (a cache, a running state) are on one device. A pin takes them all along; if the pin's
+// device cannot compute one of them, all are open. What is open is placed by cost (cheapest.h). Layers, parts
+// and shards come from NodeTag; names matter for pins only.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -22,20 +22,19 @@
 
 namespace weft::engine {
 
-/// The shares of the devices in layers that they compute together (model::GraphSizes::row_shares). Empty where
-/// they do not.
+/// The shares of the devices in layers that they compute together (model::GraphSizes::row_shares). Empty
+/// where they do not.
 std::vector<double> row_shares(const PlacementParams& params);
 
 /// All that it is given must outlive it.
 class PlacementRules {
  public:
-  /// Throws Error: kInvalidArgument for a pattern that is no regular expression or fits nothing, kNotFound
-  /// for a pin's device that is not in the set, kUnsupported for one that cannot compute what is pinned to
-  /// it.
+  /// Throws Error kInvalidArgument if a pattern is invalid or matches nothing. Throws kNotFound for a pin's
+  /// device that is not in the set, and kUnsupported for one that cannot compute the pinned nodes.
   PlacementRules(const Graph& graph, int n_layers, const exec::DeviceSet& set, const PlacementParams& params,
                  int n_cpu_moe = 0);
 
-  /// How layers are divided where nobody says it.
+  /// The default way to divide layers.
   enum class Shares : std::uint8_t {
     kSpeed,   ///< So that each reads its weights in the same time: of CPUs alone.
     kMemory,  ///< Their numbers by free memory.

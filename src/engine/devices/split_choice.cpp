@@ -14,11 +14,11 @@ namespace weft {
 namespace engine {
 namespace {
 
-/// A batcher deals so many texts and more into groups (batching/overlap.cpp: two of the fewest rows).
+/// A batcher divides this many sequences or more into groups (batching/overlap.cpp: two of the fewest rows).
 constexpr int kGrouped = 8;
-/// Of the time with divided layers: what is worth it.
+/// The fraction of the time with divided layers that counts as clearly faster.
 constexpr double kClearlyLess = 0.9;
-/// Of a device's memory: what the formula knows of, beside temporaries.
+/// The fraction of a device's memory for the formula's data; the rest is for temporaries.
 constexpr double kFilled = 0.75;
 
 std::string percent(double part) {
@@ -35,7 +35,7 @@ Cluster cluster_of(std::span<const DeviceInfo> cpus) {
   for (const DeviceInfo& info : cpus) {
     const DeviceSpeed speed = exec::expected_speed(info);
     const bool is_host = info.name == exec::kHostDevice;
-    // Who waits for a message begins a step behind it, and a link's seconds are there and back.
+    // A device begins one step_seconds after the awaited message, and a link's seconds are the round trip.
     cluster.nodes.push_back(
         {.name = info.name,
          .memory_bytes = kFilled * static_cast<double>(is_host ? info.memory_total : info.memory_free),

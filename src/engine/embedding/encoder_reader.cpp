@@ -1,4 +1,4 @@
-// Texts of a step in an encoder's graph: one behind another.
+// The concatenated sequences of a step in an encoder's graph.
 #include <algorithm>
 #include <cstdint>
 
@@ -12,7 +12,7 @@
 namespace weft::engine {
 namespace {
 
-/// Rows of one text, and those that become its vector.
+/// Rows of one sequence, and the rows that its vector is made of.
 struct Rows {
   std::int32_t begin, end;
 };

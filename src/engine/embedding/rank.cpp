@@ -14,8 +14,8 @@ PairTokens::PairTokens(const Tokenizer& tokenizer, std::string_view query, int m
   const std::size_t n_query = before_.size();
   if (n_query == 0)
     throw Error(ErrorCode::kInvalidArgument, "the query is empty: there is nothing to rank by");
-  // What stands around a text is what an empty one consists of: half of it in front, as CLS and SEP; one
-  // alone is the mark that texts begin with, or else one that ends them.
+  // The tokens around a sequence are the tokens of an empty one: the first half precedes it, as CLS and SEP.
+  // A single one is the BOS token if the tokenizer adds one, otherwise an end token.
   const std::vector<Token> around = tokenizer.encode("");
   const std::size_t n_front =
       around.size() == 1 ? (around[0] == tokenizer.bos() && tokenizer.adds_bos() ? 1 : 0) : around.size() / 2;

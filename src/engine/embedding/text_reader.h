@@ -1,5 +1,5 @@
 #pragma once
-// What an embedder does with some texts that go into a step together, by kind of model.
+// How an embedder computes the inputs of one step, by kind of model.
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,12 +11,12 @@ namespace weft::engine {
 class TextReader {
  public:
   virtual ~TextReader() = default;
-  virtual int max_tokens() const = 0;  ///< Of the texts of a step together.
+  virtual int max_tokens() const = 0;  ///< Of all inputs of a step together.
   virtual int max_texts() const = 0;   ///< Of a step.
   virtual int dimensions() const = 0;
   virtual int n_scores() const = 0;
   enum class What : bool { kVectors, kScores };
-  /// Appends the vectors, or scores, of texts that fit into a step, and are checked.
+  /// Appends the vectors, or scores, of inputs that fit into a step and are checked.
   virtual void read(std::span<const TextTokens> texts, Pooling pooling, What what,
                     std::vector<float>& result) = 0;
 };

@@ -13,8 +13,8 @@ inline constexpr auto goes_before = [](const auto& a, const auto& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 };
 
-/// The best.size() largest, at most as many as there are: largest first, lower ids first among equals. NaN
-/// counts as minus infinity, and becomes that.
+/// The best.size() largest logits, or all if there are fewer: largest first, lower ids first among equals.
+/// NaN counts as minus infinity, and is returned as that.
 void find_best(std::span<const float> logits, std::span<Best> best);
 
 }  // namespace weft::engine

@@ -56,8 +56,7 @@ void mask(std::span<const float> logits, std::span<const std::uint32_t> allowed,
     to[i] = (allowed[i / kBitsOfWord] >> i % kBitsOfWord & 1u) != 0 ? logits[i] : kLowest;
 }
 
-// A candidate's share, not normalised. Where all are minus infinity, nothing
-// tells them apart.
+// A candidate's share, not normalised. If all are minus infinity, all shares are equal.
 float weight(float logit, float max) { return max == kLowest ? 1.0f : std::exp(logit - max); }
 
 // Above this many, selecting in a list is cheaper than a heap.
@@ -80,7 +79,7 @@ std::size_t argmax(std::span<const float> values) {
       begin = i;
     }
   }
-  // Within the block that has it; the first value equal to it is the answer.
+  // Within its block; the first value equal to it is the result.
   std::size_t result = 0;
   if (best > kLowest) {
     for (result = begin; values[result] != best;) ++result;

@@ -1,7 +1,7 @@
 #pragma once
 // What a token may still be drawn from: at first all logits as they came, later
 // a list. Steps that need few candidates never touch a list of the whole
-// vocabulary. Their order is that of the best (engine/sampling/best.h).
+// vocabulary. Their order is defined in engine/sampling/best.h.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +28,8 @@ class Candidates {
   /// Starts over with the logits of a step, which are not copied and must stay
   /// until the next start().
   void start(std::span<const float> logits);
-  /// Starts over with a copy of them in which what is not allowed has minus infinity: `allowed` has a bit for
-  /// each, 32 a word.
+  /// Starts over with a copy of the logits in which forbidden tokens have minus infinity. `allowed` has a bit
+  /// for each token, 32 a word.
   void start(std::span<const float> logits, std::span<const std::uint32_t> allowed);
   /// Starts over with the best of a step's logits, which nothing else is drawn from.
   void start(std::span<const Best> best);
@@ -55,7 +55,7 @@ class Candidates {
   /// At least the first n of the list are the best n, sorted. Only as much is
   /// sorted as was ever asked for.
   void sort_first(std::size_t n);
-  /// Drops what is behind the first n; these must have been sorted.
+  /// Drops all candidates after the first n; these must have been sorted.
   void truncate(std::size_t n) { list_.resize(n), n_sorted_ = std::min(n_sorted_, n); }
   /// Keeps candidates for which keep(candidate) holds, or the best one where it
   /// holds for none.
@@ -73,8 +73,7 @@ class Candidates {
     n_sorted_ = n_sorted;
     if (list_.empty()) list_.push_back(best);
   }
-  /// To be told after logits in the list were changed other than by a growing
-  /// function.
+  /// Call it after logits in the list were changed other than by a growing function.
   void order_changed() { n_sorted_ = 0; }
 
   /// Sets the probabilities of the list (softmax of its logits).
@@ -86,7 +85,7 @@ class Candidates {
   void reserve_all() { list_.reserve(n_vocab_ + 1); }
   void collect_top(std::size_t n);
   bool cut_behind_mass(double p);
-  // Of the logits as long as there is no list.
+  // For the logits, as long as there is no list.
   void find_maxima();
   void collect_at_least(float least);
   double sum_of_weights() const;
@@ -94,7 +93,7 @@ class Candidates {
   const std::size_t n_vocab_;
   std::span<const float> logits_;
   std::vector<float> copy_;
-  // The largest logit, and of each whole block; empty before anybody asked.
+  // The largest logit, and of each whole block; empty until first used.
   std::vector<float> maxima_;
   float max_ = 0.0f;
   std::vector<Candidate> list_;

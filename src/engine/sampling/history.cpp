@@ -8,7 +8,7 @@ namespace weft::engine {
 
 namespace {
 
-// Tokens that may pile up behind those that windows reach, before they are forgotten together.
+// The number of tokens beyond all windows that are forgotten together.
 constexpr std::size_t kForgottenTogether = 1024;
 
 /// Unless the parameters name others.
@@ -101,7 +101,7 @@ void History::change(Candidates& candidates, const std::vector<Token>& ids, Chan
     }
     return;
   }
-  // A list may be much shorter than the text.
+  // A list may be much shorter than the history.
   for (Candidate& candidate : candidates.list()) candidate.logit = change(candidate.id, candidate.logit);
   candidates.order_changed();
 }
@@ -125,9 +125,9 @@ void History::make_room() {
   prolonging_.reserve(2 * n);
 }
 
-// With the text read backwards, matches_[i] is how many tokens from i on equal
-// those from 0 on: the length of the copy of the text's end that ends i tokens
-// earlier. The Z algorithm (Gusfield 1997): linear time.
+// In the reversed history, matches_[i] is the number of tokens from i on that equal the tokens from 0 on. It
+// is the length of the copy of the history's end that ends i tokens earlier. The Z algorithm (Gusfield 1997):
+// linear time.
 void History::measure_repetitions(std::size_t n, std::size_t limit) {
   matches_[0] = n;
   std::size_t begin = 0,

@@ -25,9 +25,9 @@ class History {
   void accept(Token id);
   void clear();
 
-  /// For a token that occurs c > 0 times among the last n: its logit is divided by the repetition penalty
-  /// (multiplied where negative; Keskar et al. 2019), then loses c times the frequency penalty and once the
-  /// presence penalty.
+  /// Changes the logit of each token that occurs c > 0 times among the last n. It is divided by the
+  /// repetition penalty (multiplied where negative; Keskar et al. 2019). Then c times the frequency penalty
+  /// and once the presence penalty are subtracted.
   void apply_penalties(Candidates& candidates);
   /// DRY (p-e-w, text-generation-webui 2024): a token that followed an earlier copy of the last m tokens
   /// would prolong a repetition of length m. If m >= allowed, its logit loses multiplier * base^(m -

@@ -13,11 +13,10 @@ struct LogSumExp {
   float logit = 0.0f;      ///< ... and its logit.
 };
 
-/// The sum of e^(logit - max). What is no number, or so far below `max` that it counts for nothing, is left
-/// with e^-87.
+/// The sum of e^(logit - max). NaN, and logits so far below `max` that they are negligible, contribute e^-87.
 double sum_of_exponentials(std::span<const float> logits, float max);
 
-/// Of a row of logits, in one thread. NaN counts as minus infinity, plus infinity as the largest number.
+/// For a row of logits, in one thread. NaN counts as minus infinity, plus infinity as the largest number.
 LogSumExp log_sum_exp(std::span<const float> logits, Token token);
 
 }  // namespace weft::engine

@@ -15,9 +15,8 @@ Mirostat::Mirostat(int version, float tau, float eta, std::size_t n_vocab)
 
 void Mirostat::reset() { mu_ = 2.0 * tau_; }
 
-// Version 1, algorithm 1: from the m most probable tokens, estimates the
-// exponent s of a Zipf distribution (a least-squares fit), and from s how many
-// tokens give a surprise of mu.
+// Version 1, algorithm 1: estimates the exponent s of a Zipf distribution from the m most probable tokens, by
+// a least-squares fit. From s it computes how many tokens give a surprise of mu.
 void Mirostat::cut_by_estimate(Candidates& candidates) const {
   constexpr std::size_t kEstimateFrom = 100;
   candidates.normalise();

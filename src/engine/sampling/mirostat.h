@@ -1,6 +1,6 @@
 #pragma once
-// Mirostat (Basu et al. 2021, arXiv 2007.14966): holds the surprise of what is
-// drawn near a target tau by feedback.
+// Mirostat (Basu et al. 2021, arXiv 2007.14966): keeps the surprise of drawn tokens near a target tau by
+// feedback.
 #include "engine/sampling/candidates.h"
 #include "engine/sampling/random.h"
 
@@ -24,7 +24,7 @@ class Mirostat {
   int version_;
   double tau_, eta_, n_vocab_;
   double mu_;
-  double surprise_ = 0.0;  // Of the token drawn last, in bits.
+  double surprise_ = 0.0;  // The surprise of the token drawn last, in bits.
 };
 
 }  // namespace weft::engine

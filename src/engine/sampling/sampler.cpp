@@ -268,7 +268,7 @@ void Sampler::Impl::run(SamplerStep step) {
   }
 }
 
-// Of all logits: where nothing has made a list, none is made.
+// Among all logits, without making a list if there is none.
 Token Sampler::Impl::pick_best() {
   if (candidates.is_list()) {  // Of the one that n_best() asks for.
     const Candidate best = candidates.list().front();
@@ -348,7 +348,7 @@ int Sampler::Impl::n_best() const {
   if (mirostat && !greedy()) return 0;
   for (const SamplerStep step : params.steps) {
     if (!acts(step)) continue;
-    // Fewer than all, or there is no list of the best: what follows would find all in the order of ids.
+    // Fewer than all; otherwise the following steps would find all in the order of ids.
     if (step == SamplerStep::kTopK && static_cast<std::size_t>(params.top_k) < n_vocab) return params.top_k;
     return 0;
   }

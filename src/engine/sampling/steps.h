@@ -9,8 +9,7 @@ namespace weft::engine {
 /// Keeps the most probable whose probabilities sum to p (Holtzman et al. 2019,
 /// nucleus sampling), the one that reaches p included.
 void cut_top_p(Candidates& candidates, float p);
-/// Keeps what has at least p times the probability of the best (Nguyen et al.
-/// 2024, min-p).
+/// Keeps candidates with at least p times the probability of the best (Nguyen et al. 2024, min-p).
 void cut_min_p(Candidates& candidates, float p);
 /// Keeps those whose surprise -ln p is nearest to the entropy, until their sum
 /// exceeds `mass` (Meister et al. 2022, locally typical sampling).
@@ -18,9 +17,8 @@ void cut_typical(Candidates& candidates, float mass);
 /// Keeps logits within n standard deviations of the largest (Tang et al. 2024,
 /// top-n-sigma).
 void cut_top_n_sigma(Candidates& candidates, float n);
-/// Exclude top choices: with the given probability, drops all but the least
-/// probable of those that have at least `threshold` (p-e-w,
-/// text-generation-webui 2024).
+/// Exclude top choices: with the given probability, drops all but the least probable of the candidates that
+/// have at least `threshold` (p-e-w, text-generation-webui 2024).
 void cut_xtc(Candidates& candidates, float probability, float threshold, Random& random);
 
 /// Logits over `temperature` (> 0).

@@ -74,7 +74,7 @@ std::uint64_t head_bytes(const StateOwner& owner, std::uint64_t n_pages, std::ui
 /// The rows that a state has of a cache.
 struct RowCounts {
   std::uint64_t n_cells = 0;
-  std::uint64_t n_kept = 0;   // Of them, in caches with a window.
+  std::uint64_t n_kept = 0;   // Cells among them in caches with a window.
   std::uint64_t n_texts = 0;  // That are not empty.
   std::uint64_t n_source = 0;
 
@@ -161,7 +161,7 @@ void check_cache(const StateOwner::Cache& cache, const CacheRecord& record) {
   damaged(cache.name + " has another shape than the model's");
 }
 
-/// They are numbered as texts name them first, and have one size each.
+/// They are numbered in the order in which sequences name them, and have one size each.
 void read_sources(const Header& header, Reader& reader, State& state) {
   std::vector<std::uint32_t> sizes;
   std::uint64_t n_rows = 0;

@@ -11,8 +11,8 @@
 //            XXH3-64 with the cache's number as seed
 //   end      the XXH3-128 of all before
 //
-// Numbers are little-endian. Checksums find damage; who forges them gets past them, and no further: a forged
-// state can hold wrong numbers for its own sequences, and nothing else.
+// Numbers are little-endian. Checksums find accidental damage, not forgery. A forged state can only hold
+// wrong numbers for its own sequences.
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -37,7 +37,7 @@ struct StateOwner {
     std::int32_t n_heads = 0;
     std::int32_t head_dim = 0;
     std::uint64_t turning = 0;  ///< A hash of how its keys are turned.
-    /// Of a cell, or (kSlots) of a running state.
+    /// Bytes of a cell, or (kSlots) of a running state.
     std::size_t row_bytes() const { return weft::row_bytes(dtype, std::int64_t{n_heads} * head_dim); }
   };
   base::Hash128 model;
@@ -48,22 +48,23 @@ struct StateOwner {
   std::vector<Cache> caches;
 };
 
-/// An adapter that a text was written with.
+/// An adapter with which a sequence was computed.
 struct TextAdapter {
-  base::Hash128 adapter;  ///< Of what it adds.
+  base::Hash128 adapter;  ///< A hash of all that it adds.
   float scale = 1.0f;
 };
 
-/// What a text is about.
+/// The source of a sequence.
 struct TextSource {
-  std::uint32_t number = 0;  ///< Of the state's sources, which are numbered as texts name them first.
-  std::uint32_t size = 0;    ///< In tokens; 0: there is none.
+  std::uint32_t number =
+      0;  ///< Number among the state's sources, which are numbered in the order in which sequences name them.
+  std::uint32_t size = 0;  ///< In tokens; 0: there is none.
 };
 
 struct State {
   bool whole = false;  ///< All sequences of a context, rather than one.
   kv::Snapshot snapshot;
-  std::vector<std::vector<TextAdapter>> adapters = {};  ///< By text of the snapshot.
+  std::vector<std::vector<TextAdapter>> adapters = {};  ///< By sequence of the snapshot.
   std::vector<TextSource> sources = {};                 ///< Likewise, where the model reads any.
   std::vector<std::uint64_t> kept =
       {};  ///< By page: the cells that caches with a window have, of those in use.
@@ -72,7 +73,8 @@ struct State {
   std::vector<std::uint32_t> source_sizes() const;
 };
 
-/// Bytes of a state of so many cells (in any number of pages), texts, extents and tokens of sources, at most.
+/// The most bytes of a state with these numbers of cells (in any number of pages), sequences, extents and
+/// source tokens.
 std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
                               std::uint64_t n_extents, std::uint64_t n_source);
 inline constexpr std::uint32_t kMaxTextAdapters = 8;  ///< See Context::kMaxAdapters.
@@ -83,9 +85,9 @@ void write_state(const StateOwner& owner, const State& state,
                  const std::function<std::span<const std::byte>(std::size_t)>& rows_of,
                  const std::function<void(std::span<const std::byte>)>& sink);
 
-/// Throws Error: kInvalidFile for what is damaged or no state, kUnsupported for another version, and
-/// kInvalidArgument for a state of another model or of other caches. What it returns is whole: its snapshot
-/// is well formed and its rows fit it.
+/// Throws Error kInvalidFile for damaged bytes, and kUnsupported for another version. Throws kInvalidArgument
+/// for a state of another model or of other caches. The result is valid: its snapshot is well formed and its
+/// rows fit it.
 State read_state(const StateOwner& owner, std::span<const std::byte> bytes);
 
 }  // namespace weft::engine

@@ -277,7 +277,7 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
   return state;
 }
 
-/// The model's adapters that a text was written with.
+/// The model's adapters with which a sequence was computed.
 std::vector<AdapterUse> States::uses_of(const std::vector<TextAdapter>& marks) const {
   std::vector<AdapterUse> uses;
   const int n = known_adapters_ != nullptr ? known_adapters_->size() : 0;
@@ -312,7 +312,7 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
       places[memory.get()] = memory->restored(state.snapshot, cells, state.kept);
     }
   } catch (...) {
-    // A memory that does not know of a text still has what was there before.
+    // A memory that has no entry for a sequence would keep its former contents.
     for (const kv::Snapshot::Text& text : state.snapshot.texts) {
       sequences_.remove(text.seq, 0, kv::kEndOfPositions);
       for (const auto& memory : memories_) memory->removed(text.seq);

@@ -26,11 +26,11 @@ class States {
   /// One sequence, or all that hold anything. The cells' moves must be carried out.
   void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
 
-  /// Takes a state up: as that sequence, or all sequences of a context in place of what is there. Throws
-  /// Error (see read_state) and changes nothing then; false where the cache has no room, nothing has changed
-  /// either. Where memory is exhausted or a device fails once all was checked, what was to be replaced is
-  /// gone: those sequences are empty, or not intact. `carry_out_moves` is called between the bookkeeping and
-  /// the writing of cells.
+  /// Restores a state: as that sequence, or all sequences of a context in place of the current ones. Throws
+  /// Error (see read_state) and changes nothing then. False where the cache has no room; nothing has changed
+  /// then either. If memory is exhausted or a device fails after all checks, the replaced sequences are lost:
+  /// they are empty, or not intact. `carry_out_moves` is called between the bookkeeping and the writing of
+  /// cells.
   bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
                const std::function<void()>& carry_out_moves);
 
@@ -46,7 +46,7 @@ class States {
   /// Marks what the sequences' sources are, and appends the cells that hold them.
   std::vector<TextSource> mark_sources(const std::vector<SeqId>& seqs,
                                        std::vector<std::int32_t>& cells) const;
-  /// Room for the sources of the state's texts: the cells that are theirs.
+  /// Reserves cells for the sources of the state's sequences, and returns them.
   std::vector<std::int32_t> reserve_sources(const State& state);
 
   const Model& model_;
@@ -59,8 +59,8 @@ class States {
     std::size_t row_bytes;
   };
   struct Cache {
-    std::vector<Piece> pieces;   // Their heads stand one behind another.
-    kv::SequenceMemory* memory;  // Whose rows it has; null: the cells of whole texts, or of sources.
+    std::vector<Piece> pieces;   // Their heads follow each other.
+    kv::SequenceMemory* memory;  // The owner of its rows; null: all cells of sequences, or sources.
   };
   void add_cache(const BoundGraph& bound, ValueId state, StateOwner::Cache cache, kv::SequenceMemory* memory);
   void read_rows(std::size_t i, std::span<const std::int32_t> cells, std::span<std::byte> rows) const;

@@ -1,5 +1,5 @@
-// AFMoE of Arcee (Trinity, 2025): norms before and behind each block, attention behind a gate, three sliding
-// layers to each full one, which knows no positions; sigmoid routers, the first layers dense.
+// AFMoE of Arcee (Trinity, 2025): norms before and after each block, gated attention. Three sliding layers
+// precede each full one, which uses no positions. Routers are sigmoids, and the first layers are dense.
 #include <cmath>
 
 #include "model/blocks.h"

@@ -1,5 +1,5 @@
-// Snowflake Arctic (2024): a small feed-forward part behind attention, and experts beside both, which read
-// what attention does, with a norm of their own.
+// Snowflake Arctic (2024): a small feed-forward part after attention, and experts in parallel to both. The
+// experts read the input of attention, with their own norm.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   require_experts(metadata, h);
-  h.n_ff = h.n_embd;  // Of the part that is no expert.
+  h.n_ff = h.n_embd;  // The dense part's width.
 }
 
 ValueId build(Builder& b) {

@@ -1,6 +1,5 @@
-// Ling and Ring (arXiv 2503.05139), which files call BailingMoE: experts beside one that all rows go through,
-// the first layers dense. The second generation has norms of Q's and K's heads, and chooses among the best
-// groups of experts.
+// Ling and Ring (arXiv 2503.05139), called BailingMoE in files: experts and a shared expert, the first layers
+// dense. The second generation has norms of Q's and K's heads, and chooses among the best groups of experts.
 #include "model/blocks.h"
 #include "model/family.h"
 

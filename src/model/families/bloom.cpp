@@ -1,4 +1,4 @@
-// BLOOM (arXiv 2211.05100): ALiBi instead of positions, a norm behind the embedding, biases everywhere.
+// BLOOM (arXiv 2211.05100): ALiBi instead of positions, a norm after the embedding, biases everywhere.
 #include "model/blocks.h"
 #include "model/family.h"
 

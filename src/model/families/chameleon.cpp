@@ -1,12 +1,12 @@
-// Chameleon (arXiv 2405.09818), its text: Llama with layer norms of heads; of the larger one, norms behind
-// blocks and none before. Tokens of pictures are read, and never written.
+// The language model of Chameleon (arXiv 2405.09818): Llama with layer norms of heads. The larger one has
+// norms after blocks and none before. Image tokens are read, and never generated.
 #include "model/blocks.h"
 #include "model/family.h"
 
 namespace weft::model {
 namespace {
 
-/// Where the vocabulary has the tokens of pictures.
+/// The places of the image tokens in the vocabulary.
 constexpr int kFirstOfPictures = 4, kOfPictures = 8192;
 
 void read(const Metadata& metadata, HParams& h) {

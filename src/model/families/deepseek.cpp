@@ -1,5 +1,5 @@
-// DeepSeek (arXiv 2401.06066): Llama with many small experts, whose weights are shares of all of them, beside
-// some that all rows go through.
+// DeepSeek (arXiv 2401.06066): Llama with many small experts, weighted by a softmax over all of them, and
+// some shared experts.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,6 +1,6 @@
 // DeepSeek V2 (arXiv 2405.04434), V3 and R1 (arXiv 2412.19437), Kimi K2: attention over latent rows; experts
-// are chosen among the best groups. Mistral Large 3 and Mistral 4 (2026) are such, with queries that are
-// sharpened behind the length that the model first learned.
+// are chosen among the best groups. Mistral Large 3 and Mistral 4 (2026) are the same, with sharpened queries
+// beyond the original training length.
 #include <cmath>
 
 #include "model/family.h"

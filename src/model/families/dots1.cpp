@@ -1,4 +1,4 @@
-// dots.llm1 (arXiv 2506.05767): the experts of DeepSeek V3 beside the attention of Qwen3.
+// dots.llm1 (arXiv 2506.05767): the experts of DeepSeek V3 with the attention of Qwen3.
 #include "model/blocks.h"
 #include "model/family.h"
 

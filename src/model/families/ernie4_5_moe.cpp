@@ -1,5 +1,5 @@
-// ERNIE 4.5 with experts (Baidu, 2025): experts chosen by a softmax with a bias, shared ones beside them, the
-// first layers dense.
+// ERNIE 4.5 with experts (Baidu, 2025): experts chosen by a softmax with a bias, shared experts, the first
+// layers dense.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,5 +1,5 @@
-// K-EXAONE (arXiv 2601.01739): norms of Q's and K's heads; three layers with a window and rope to each one
-// that sees all of a text and knows no positions; experts of DeepSeek's kind.
+// K-EXAONE (arXiv 2601.01739): norms of Q's and K's heads. Three layers with a window and rope precede each
+// full one, which uses no positions. Experts are of DeepSeek's kind.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,5 +1,4 @@
-// Falcon (arXiv 2311.16867), of 7B with one KV head and of 40B: attention and feed-forward part beside each
-// other.
+// Falcon (arXiv 2311.16867), of 7B with one KV head and of 40B: attention and feed-forward part in parallel.
 #include "model/blocks.h"
 #include "model/family.h"
 

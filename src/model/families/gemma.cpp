@@ -1,5 +1,5 @@
 // Gemma (arXiv 2403.08295) and Gemma 2 (arXiv 2408.00118): embeddings scaled by sqrt(n_embd), GELU gates.
-// Gemma 2 has norms before and behind each block, capped scores and logits, and every second layer slides.
+// Gemma 2 has norms before and after each block, capped scores and logits, and every second layer slides.
 // Files store norm weights with their 1 added.
 #include <cmath>
 
@@ -22,8 +22,8 @@ void read2(const Metadata& metadata, HParams& h) {
   h.logit_softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 30.0f);
   constexpr int kPattern = 2;
   read_sliding(metadata, h, kPattern);
-  // The largest model scales by the width of a head as if there were no separate head size; files that others
-  // made do not say so.
+  // The largest model scales by the width of a head as if there were no separate head size. Files of other
+  // converters do not say so.
   constexpr int kLayersOf27B = 46;
   if (h.n_layers == kLayersOf27B)
     h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.n_heads));

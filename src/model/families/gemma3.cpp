@@ -14,8 +14,8 @@ void read(const Metadata& metadata, HParams& h) {
   if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
   constexpr int kPattern = 6;
   read_sliding(metadata, h, kPattern);
-  // The largest model scales by the width of a head as if there were no separate head size; files that others
-  // made do not say so.
+  // The largest model scales by the width of a head as if there were no separate head size. Files of other
+  // converters do not say so.
   constexpr int kLayersOf27B = 62;
   if (h.n_layers == kLayersOf27B)
     h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.n_heads));

@@ -1,7 +1,7 @@
-// Gemma 3n (Google, 2025): four forms of each row go through the layers, which work on one and predict and
-// correct the others from it (AltUp, arXiv 2301.13310); a path of low rank beside attention (LAuReL, arXiv
-// 2411.07501); an embedding for each layer; gates of which only the largest pass; late layers see the keys
-// and values of earlier ones.
+// Gemma 3n (Google, 2025): four forms of each row pass through the layers, which compute one and predict and
+// correct the others from it (AltUp, arXiv 2301.13310). A low-rank path runs in parallel to attention
+// (LAuReL, arXiv 2411.07501). Each layer has an embedding, and only the largest gates pass. Late layers see
+// the keys and values of earlier ones.
 #include <cmath>
 #include <limits>
 

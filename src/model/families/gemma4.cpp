@@ -1,6 +1,6 @@
-// Gemma 4 (Google, 2026): norms before and behind each block, sliding layers whose heads are smaller than
-// those of full ones, whose rope turns a part of each head; V may be K; late layers see the keys and values
-// of earlier ones; an embedding for each layer, or experts beside the feed-forward part.
+// Gemma 4 (Google, 2026): norms before and after each block. Heads of sliding layers are smaller than heads
+// of full layers, whose rope turns a part of each head. V may be K; late layers see the keys and values of
+// earlier ones. Layers have an embedding, or experts in addition to the feed-forward part.
 #include <cmath>
 
 #include "model/blocks.h"
@@ -30,7 +30,7 @@ void read(const Metadata& metadata, HParams& h) {
   read_layers_with_kv(metadata, h);
 }
 
-/// Experts beside the feed-forward part; they read what that reads, with a norm of their own.
+/// Experts in addition to the feed-forward part; they read its input, with their own norm.
 ValueId add_experts(Builder& b, int layer, ValueId sum, ValueId dense) {
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };

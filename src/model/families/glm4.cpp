@@ -1,4 +1,4 @@
-// GLM-4 (0414): norms before and behind each block, rope on half of each head, gate and up in one matrix.
+// GLM-4 (0414): norms before and after each block, rope on half of each head, gate and up in one matrix.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,5 +1,5 @@
-// GLM-4.5 and 4.6 (arXiv 2508.06471): experts chosen by sigmoids with a bias, one that all rows go through,
-// the first layers dense; rope on half of each head. Layers for drafts are not run.
+// GLM-4.5 and 4.6 (arXiv 2508.06471): experts chosen by sigmoids with a bias, a shared expert, the first
+// layers dense; rope on half of each head. Layers for drafts are not run.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,5 +1,5 @@
-// GPT-J (EleutherAI, 2021): attention and feed-forward part beside each other behind one norm, rope on the
-// first dimensions of each head.
+// GPT-J (EleutherAI, 2021): attention and feed-forward part in parallel after one norm, rope on the first
+// dimensions of each head.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,5 +1,5 @@
-// GPT-NeoX (arXiv 2204.06745), Pythia: attention and feed-forward part beside each other; rope on a part of
-// each head.
+// GPT-NeoX (arXiv 2204.06745), Pythia: attention and feed-forward part in parallel; rope on a part of each
+// head.
 #include "model/blocks.h"
 #include "model/family.h"
 

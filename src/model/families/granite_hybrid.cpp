@@ -1,5 +1,5 @@
-// Granite 4 (IBM, 2025): Mamba-2 layers, and every few of them attention, with the factors of Granite 3; a
-// dense feed-forward part, or experts and one that all rows go through.
+// Granite 4 (IBM, 2025): Mamba-2 layers, and every few of them attention, with the factors of Granite 3. The
+// feed-forward part is dense, or has experts and a shared expert.
 #include "model/family.h"
 #include "model/mamba_blocks.h"
 

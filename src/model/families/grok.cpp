@@ -1,6 +1,6 @@
-// Grok 1 (xAI, 2024): experts of which the two best are taken with their shares as they are, norms before and
-// behind blocks, scores and logits that are scaled. Grok 2: a feed-forward part beside the experts, and caps
-// of the router's and the head's logits.
+// Grok 1 (xAI, 2024): the two best experts are taken with their shares unchanged. Norms are before and after
+// blocks, scores and logits are scaled. Grok 2: a feed-forward part in addition to the experts, and caps of
+// the router's and the head's logits.
 #include <cmath>
 
 #include "model/blocks.h"
@@ -25,7 +25,7 @@ void read(const Metadata& metadata, HParams& h) {
   h.router_softcap = metadata.get_float("router_logit_softcapping", 0.0, 1e6, 0.0f);
 }
 
-/// The experts, and beside them the part that all rows go through, if there is one.
+/// The experts, and the dense part, if there is one.
 ValueId feed_forward(Builder& b, int layer, ValueId x) {
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   const ValueId out = expert_ffn(b, layer, x, Activation::kGelu);

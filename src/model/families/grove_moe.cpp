@@ -1,5 +1,5 @@
-// GroveMoE (arXiv 2508.07785): Qwen3's attention and experts; experts of a group share a small one, which
-// joins in with the weight of each of them that is chosen.
+// GroveMoE (arXiv 2508.07785): Qwen3's attention and experts. Experts of a group share a small expert, which
+// is added with the weight of each chosen one.
 #include "model/blocks.h"
 #include "model/family.h"
 

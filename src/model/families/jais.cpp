@@ -1,5 +1,5 @@
 // Jais (arXiv 2308.16149): GPT-2 with ALiBi and gates; scores are divided by the length of a head, not by its
-// root. The factors of embeddings and logits stand in the file's weights.
+// root. The factors of embeddings and logits are in the file's weights.
 #include "model/blocks.h"
 #include "model/family.h"
 

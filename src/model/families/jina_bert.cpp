@@ -1,5 +1,5 @@
-// Jina's BERTs: v2 (arXiv 2310.19923) with ALiBi and a gated feed-forward part, which reads one text a step;
-// v3 (arXiv 2409.10173) with rope.
+// Jina's BERTs: v2 (arXiv 2310.19923) with ALiBi and a gated feed-forward part, which reads one sequence a
+// step; v3 (arXiv 2409.10173) with rope.
 #include "model/encoder.h"
 #include "model/family.h"
 
@@ -27,7 +27,7 @@ ValueId build_with(Builder& b, bool rope, Ffn ffn) {
 }
 
 ValueId build2(Builder& b) {
-  // Newer files have the gate in front of what it multiplies, in one matrix.
+  // Newer files have the gate and its factor in one matrix, the gate first.
   const bool apart = has_in_any_layer(b, "ffn_gate.weight");
   return build_with(b, false, apart ? Ffn::kGated : Ffn::kFused);
 }

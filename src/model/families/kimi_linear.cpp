@@ -1,5 +1,5 @@
-// Kimi Linear (arXiv 2510.26692): delta nets whose states forget row by row, and every few layers attention
-// over latent rows that knows no positions; experts behind the first layer.
+// Kimi Linear (arXiv 2510.26692): delta nets whose states forget row by row. Every few layers have attention
+// over latent rows without positions. Experts follow the first layer.
 #include "model/delta_blocks.h"
 #include "model/family.h"
 #include "model/latent_attention.h"
@@ -24,7 +24,7 @@ ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual) {
   const auto convolved = [&](const char* matrix, const char* conv, const char* result) {
     return active_conv(b, layer, linear(b, x, name(matrix), n), conv, n, 0, result);
   };
-  // Of each row of a head's state: exp(a * softplus(f + bias)), with one a for the head.
+  // For each row of a head's state: exp(a * softplus(f + bias)), with one a for the head.
   const ValueId forget = linear(b, linear(b, x, name("ssm_f_a"), dim), name("ssm_f_b"), n);
   const ValueId biased = b.add(ops::Add{}, {forget, b.weight(name("ssm_dt.bias"), {n})}, name("dt_biased"));
   const ValueId dt = b.add(ops::Activate{Activation::kSoftplus}, {biased}, name("dt"));

@@ -1,6 +1,6 @@
-// Llama 4 (Meta, 2025): three layers that see a chunk of the text to each one that sees all of it, knows no
-// positions and sharpens its queries far behind in a text; sigmoid routers, whose weights multiply what the
-// experts read, and an expert that all rows go through. Small ones have no experts.
+// Llama 4 (Meta, 2025): three layers that see a chunk of the sequence precede each full one. The full one
+// uses no positions and sharpens its queries at late positions. Routers are sigmoids whose weights multiply
+// the experts' input; there is a shared expert. Small ones have no experts.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -13,7 +13,7 @@ void read(const Metadata& metadata, HParams& h) {
   h.n_ff_shared = h.n_ff_expert;
   h.sigmoid_router = h.weights_before = true;
   h.normalise_experts = false;
-  // Files say only where there are no chunks.
+  // Files have the key only if attention is not chunked.
   h.window = metadata.get_int("attention.sliding_window", 0, kMaxContext, kChunk);
   read_sliding(metadata, h, kPattern);
   h.temperature_length = metadata.get_int("attention.temperature_length", 1, kMaxContext, kChunk);

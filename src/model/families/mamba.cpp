@@ -1,5 +1,5 @@
 // Mamba (arXiv 2312.00752): each layer widens its input, lets a short convolution and a selective scan run
-// over it, gates the result and narrows it again. There is no attention, and no feed-forward part.
+// over it, gates the result and narrows it again. It has neither attention nor a feed-forward part.
 // Falcon-Mamba (arXiv 2410.05355) norms dt, B and C.
 #include "model/family.h"
 #include "model/mamba_blocks.h"

@@ -1,5 +1,5 @@
 // Mamba-2 (arXiv 2405.21060): one projection gives the gate, the scan's input, the projections of its state
-// and the step sizes; the scan has heads, and a norm follows its gate. There is no attention, and no
+// and the step sizes. The scan has heads, and a norm follows its gate. It has neither attention nor a
 // feed-forward part.
 #include "model/family.h"
 #include "model/mamba_blocks.h"

@@ -1,5 +1,5 @@
-// MiMo-V2-Flash (arXiv 2601.02780): layers with a window, a rope of their own and attention sinks, and a few
-// that see all of a text and have fewer heads for keys and values; experts chosen as in DeepSeek V3.
+// MiMo-V2-Flash (arXiv 2601.02780): layers with a window, their own rope and attention sinks. A few full
+// layers have fewer heads for keys and values. Experts are chosen as in DeepSeek V3.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,4 +1,4 @@
-// MiniMax M2 (2025): experts chosen by sigmoids with a bias; all heads of Q, and of K, are normed together;
+// MiniMax M2 (2025): experts chosen by sigmoids with a bias. All heads of Q, and of K, are normed together;
 // rope on a part of each head.
 #include "model/blocks.h"
 #include "model/family.h"

@@ -1,5 +1,5 @@
-// Ministral 3 (Mistral, 2025) and the models of vision beside it: Llama with YaRN, and queries that are
-// sharpened behind the length that the model first learned.
+// Ministral 3 (Mistral, 2025) and its vision models: Llama with YaRN, and sharpened queries beyond the
+// original training length.
 #include <cmath>
 
 #include "model/blocks.h"

@@ -1,5 +1,5 @@
-// ModernBERT (arXiv 2412.13663): norms before blocks, layers that see a window of a text, with a rope of
-// their own, and one in three that sees all of it.
+// ModernBERT (arXiv 2412.13663): norms before blocks. Two of three layers see a window of the sequence, with
+// their own rope, the third sees all of it.
 #include "model/encoder.h"
 #include "model/family.h"
 

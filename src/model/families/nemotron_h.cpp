@@ -1,6 +1,6 @@
-// Nemotron-H (arXiv 2504.03624) and Nemotron 3: each layer is one of three, Mamba-2, attention that knows no
-// positions, or a feed-forward part with squared ReLUs, which may have experts. Experts have no gates, and
-// may read and write rows narrower than the others.
+// Nemotron-H (arXiv 2504.03624) and Nemotron 3: each layer is Mamba-2, attention without positions, or a
+// feed-forward part with squared ReLUs, which may have experts. Experts have no gates, and may read and write
+// rows narrower than the others.
 #include "model/family.h"
 #include "model/mamba_blocks.h"
 

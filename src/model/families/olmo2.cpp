@@ -1,4 +1,4 @@
-// OLMo 2 (arXiv 2501.00656) and 3: norms behind the blocks and none before; all heads of Q, and of K, are
+// OLMo 2 (arXiv 2501.00656) and 3: norms after the blocks and none before; all heads of Q, and of K, are
 // normed together. OLMo 3 has three sliding layers to each full one, whose rope alone is scaled.
 #include "model/blocks.h"
 #include "model/family.h"

@@ -1,5 +1,5 @@
-// Phi-1, 1.5 and 2 (arXiv 2306.11644): attention and feed-forward part beside each other, behind one norm;
-// rope on a part of each head.
+// Phi-1, 1.5 and 2 (arXiv 2306.11644): attention and feed-forward part in parallel, after one norm; rope on a
+// part of each head.
 #include "model/blocks.h"
 #include "model/family.h"
 

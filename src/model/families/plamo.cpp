@@ -1,4 +1,4 @@
-// PLaMo (Preferred Networks, 2023): attention and feed-forward part beside each other, behind one norm.
+// PLaMo (Preferred Networks, 2023): attention and feed-forward part in parallel, after one norm.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,4 +1,4 @@
-// PLaMo 2 (arXiv 2509.04897): layers of attention and of Mamba by turns, norms before and behind blocks. Its
+// PLaMo 2 (arXiv 2509.04897): layers of attention and of Mamba by turns, norms before and after blocks. Its
 // scans have one step and one decay for each head, chosen as Mamba chooses them.
 #include <algorithm>
 
@@ -29,7 +29,7 @@ ValueId rms(Builder& b, int layer, ValueId x, const char* part, const std::strin
   return b.add(ops::Norm{.kind = NormKind::kRms, .eps = b.hparams().norm_eps}, {x, weight}, result);
 }
 
-/// ssm_in has a gate and an x of each head, one behind the other; ssm_x has what b, c and dt are made of.
+/// ssm_in has a gate and an x for each head, one after the other; ssm_x gives b, c and dt.
 ValueId scan(Builder& b, int layer, ValueId input, ValueId& residual) {
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };

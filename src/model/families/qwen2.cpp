@@ -1,6 +1,6 @@
 // Qwen (arXiv 2309.16609), Qwen2 and Qwen2.5 (arXiv 2407.10671): biases on Q, K and V; rope in halves.
 // Qwen1.5-MoE and Qwen2-57B have experts and one that all rows go through. Pangu Embedded (arXiv 2505.22375):
-// the same with a bias behind attention.
+// the same with a bias after attention.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,6 +1,6 @@
 // Qwen3-Next and Qwen3.5 (Alibaba, 2025 and 2026): gated delta nets (arXiv 2412.06464) and, every few layers,
 // attention whose result has a gate, with rope on a part of each head. Files store norm weights with their 1
-// added, but those of delta nets.
+// added, except in delta nets.
 #include "model/delta_blocks.h"
 #include "model/family.h"
 
@@ -23,12 +23,12 @@ void read_moe(const Metadata& metadata, HParams& h) {
   read_router(metadata, h);
 }
 
-/// What the layer's delta rule learns at, and what it keeps: {rows, heads} each.
+/// The learning and forgetting rates of the layer's delta rule: {rows, heads} each.
 struct Rates {
   ValueId beta, alpha;
 };
 
-/// Of two matrices, or of one (Qwen3-Next's) that has them group by group.
+/// From two matrices, or from one (Qwen3-Next's) that has them group by group.
 Rates rates(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
   const std::int64_t heads = h.n_ssm_heads, groups = h.n_ssm_groups, of_group = heads / groups;
@@ -47,12 +47,12 @@ Rates rates(Builder& b, int layer, ValueId x) {
   return {part(0, "beta_logits"), part(of_group, "alpha")};
 }
 
-/// What goes through the convolution, and what gates what comes out, {rows, n} each.
+/// The inputs of the convolution, and the gate of the output, {rows, n} each.
 struct Projected {
   ValueId q, k, v, gate;
 };
 
-/// Of two matrices, or of one (older files of Qwen3-Next) that has all of them group by group.
+/// From two matrices, or from one (older files of Qwen3-Next) that has all of them group by group.
 Projected projections(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
   const std::int64_t groups = h.n_ssm_groups, n_k = groups * h.n_ssm_state, n_v = h.n_ssm_inner;

@@ -1,6 +1,6 @@
-// The text models of Qwen2-VL, Qwen2.5-VL (arXiv 2409.12191, 2502.13923) and Qwen3-VL (arXiv 2511.21631):
-// those of Qwen2 and Qwen3 whose keys and queries turn by time, line and column. To the first layers of the
-// latter come rows of earlier layers of the picture's encoder.
+// The language models of Qwen2-VL, Qwen2.5-VL (arXiv 2409.12191, 2502.13923) and Qwen3-VL (arXiv 2511.21631):
+// Qwen2 and Qwen3 whose keys and queries turn by time, line and column. In Qwen3-VL the first layers add rows
+// of earlier layers of the vision encoder.
 #include "model/blocks.h"
 #include "model/family.h"
 

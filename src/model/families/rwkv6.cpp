@@ -1,6 +1,6 @@
-// RWKV-6 (arXiv 2404.05892): layers that mix each token with the one before it, by shares that the token
-// chooses, and a state of each head that forgets by columns and keeps a value under a key. QRWKV-6 (Recursal,
-// 2025): its attention in the layers of Qwen 2, with heads that share keys and values.
+// RWKV-6 (arXiv 2404.05892): layers mix each token with the one before it, by shares that the token chooses.
+// Each head has a state that forgets by columns and stores a value under a key. QRWKV-6 (Recursal, 2025): its
+// attention in the layers of Qwen 2, with heads that share keys and values.
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -95,8 +95,8 @@ class Rwkv6 : public RwkvBlocks {
  private:
   static constexpr std::string_view kParts = "wkvrg";  // In the order of the file's tensors.
 
-  /// What each part's share of the row before differs by from the layer's own: products of low rank, which
-  /// are computed as experts are that all rows choose.
+  /// The difference of each part's share of the row before from the layer's own: low-rank products, computed
+  /// like experts that all rows choose.
   void mix_parts(ValueId x) {
     constexpr std::int64_t kN = kParts.size();
     x_ = x;

@@ -1,6 +1,6 @@
-// RWKV-7 (arXiv 2503.14456): layers that mix each token with the one before it, and a state of each head that
-// forgets by columns, removes what lay under a key and keeps a value under another. ARWKV-7 (arXiv
-// 2501.15570): its attention in the layers of Qwen.
+// RWKV-7 (arXiv 2503.14456): layers mix each token with the one before it. Each head has a state that forgets
+// by columns, removes the value under one key and stores a value under another. ARWKV-7 (arXiv 2501.15570):
+// its attention in the layers of Qwen.
 #include "model/family.h"
 #include "model/rwkv_blocks.h"
 

@@ -1,5 +1,5 @@
-// Seed-OSS (ByteDance, 2025): biases on Q, K and V. Files call the norm of the feed-forward part as what
-// stands behind attention.
+// Seed-OSS (ByteDance, 2025): biases on Q, K and V. Files name the norm of the feed-forward part like a norm
+// after attention.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,5 +1,5 @@
-// SmallThinker (arXiv 2507.20984): the router reads what attention does, before its norm; experts with ReLU;
-// one layer in four that sees all of a text and knows no positions.
+// SmallThinker (arXiv 2507.20984): the router reads the input of attention, before its norm. Experts have
+// ReLU; one layer in four sees the whole sequence and uses no positions.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,5 +1,5 @@
 // StableLM 2 (arXiv 2402.17834): rope on a part of each head. The larger one has attention and feed-forward
-// part beside each other, and norms the heads of Q and K.
+// part in parallel, and norms the heads of Q and K.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -1,6 +1,5 @@
-// Step 3.5 and 3.7 Flash (StepFun, 2026): three sliding layers to each full one, with heads and a rope of
-// their own; attention behind a gate for each head; sigmoid routers, and limits of what experts' gates let
-// through.
+// Step 3.5 and 3.7 Flash (StepFun, 2026): three sliding layers to each full one, with their own heads and
+// rope. Attention has a gate for each head. Routers are sigmoids, and the gates of experts are clamped.
 #include "model/blocks.h"
 #include "model/family.h"
 

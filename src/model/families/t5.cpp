@@ -1,7 +1,7 @@
-// T5 (arXiv 1910.10683), as Flan-T5, mT5 and UMT5 are too: an encoder that reads a source, and a decoder that
-// writes a text and looks at the source's rows between its own attention and its feed-forward part. No
-// positions, but a bias of each head by how far a key is away, in buckets; norms without means; scores are
-// not scaled. The encoder reads one text a step.
+// T5 (arXiv 1910.10683), also Flan-T5, mT5 and UMT5: an encoder reads the source. The decoder attends to the
+// source's rows between its own attention and its feed-forward part. No positions, but a bias of each head by
+// the distance of the key, in buckets; norms without means; scores are not scaled. The encoder reads one
+// sequence a step.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -41,8 +41,8 @@ void read_both(const Metadata& metadata, HParams& h) {
   if (!metadata.has_tensor("output.weight")) h.logit_scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd));
 }
 
-/// The least distances that are in a bucket behind the first one, in one direction: half of the buckets hold
-/// one distance each, the others ever more.
+/// The least distances of all buckets but the first, in one direction. Half of the buckets have one distance
+/// each, the others more and more.
 std::vector<float> bucket_bounds(int n_buckets) {
   const int exact = n_buckets / 2;
   std::vector<float> bounds;
@@ -59,7 +59,7 @@ std::vector<float> bucket_bounds(int n_buckets) {
   return bounds;
 }
 
-/// What the layers of both sides have. Tensors are those of `side`, "enc" or "dec".
+/// The common part of encoder and decoder layers. Names of tensors begin with `side`, "enc" or "dec".
 class Layers {
  public:
   Layers(Builder& b, const char* side, int n_layers)
@@ -118,7 +118,7 @@ class Layers {
 
 class T5Encoder : Layers {
  public:
-  /// `positions` of the rows of one text.
+  /// `positions` of the rows of one sequence.
   T5Encoder(Builder& b, int n_layers, ValueId positions)
       : Layers(b, "enc", n_layers), positions_(positions), rows_(b.model().graph.value(positions).shape[0]) {}
 
@@ -134,7 +134,7 @@ class T5Encoder : Layers {
   }
 
  private:
-  /// Of each pair of rows, the bucket of their distance: keys ahead have the second half. {rows * rows}
+  /// For each pair of rows, the bucket of their distance: keys ahead have the second half. {rows * rows}
   ValueId buckets() {
     if (buckets_ != kNoValue) return buckets_;
     const int half = h_.n_distance_buckets / 2;

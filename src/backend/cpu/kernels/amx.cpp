@@ -1,7 +1,7 @@
-// The kernels for x86-64 with AMX's tiles of bytes: those of avx512.cpp, but for products of 16 and more rows
-// of activations. They are the same sums of the same text, so a row has the same bits in any company.
+// The kernels for x86-64 with AMX's byte tiles: the kernels of avx512.cpp, except for products of 16 and more
+// rows of activations. They are the same sums from the same source, so a row has the same bits in any step.
 #if defined(__x86_64__)
-#ifndef WEFT_CPU_ISA  // A test compiles the same text without AMX (kernels/stand_ins.h).
+#ifndef WEFT_CPU_ISA  // A test compiles this source without AMX (kernels/stand_ins.h).
 #define WEFT_CPU_ISA amx
 #endif
 #define WEFT_PRODUCTS_IN_TILES
@@ -30,7 +30,7 @@ static bool has_codes(const PackedMatrix& matrix) {
   return i >= 0 && !kPanelLayouts[i].tall && kPanelLayouts[i].element_bytes == 0;
 }
 
-/// Whole tiles, whose rows have to lie at equal distances, and what is left of the columns.
+/// Whole tiles, whose rows must be at equal distances, and the rest of the columns.
 static void matmul_in_tiles(const MatmulArgs& args, Range panels, Range columns) {
   const std::int64_t n = (columns.end - columns.begin) / panel::kTileSide * panel::kTileSide;
   if (n > 0 && args.x_rows == nullptr && has_codes(*args.weight) &&

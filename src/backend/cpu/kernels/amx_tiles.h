@@ -1,6 +1,6 @@
 #pragma once
-// Products of tiles of bytes, as AMX makes them: its instructions, and the same in plain C++ where they are
-// not compiled in, which lets machines without them run what is written over it. Needs WEFT_CPU_ISA.
+// Tile products of bytes by AMX instructions, and the same in plain C++ where they are not compiled in. So
+// machines without AMX can run the kernels that use them. Needs WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 #if defined(__AMX_INT8__)
@@ -12,8 +12,9 @@ namespace weft::cpu::WEFT_CPU_ISA::panel {
 /// Rows of activations in a tile, and of a panel.
 inline constexpr int kTileSide = 16;
 
-// sums[row][16] = rows of kBytes activations, `stride` bytes apart, times the codes of 16 rows of a panel:
-// kBytes / 4 groups of 64, as a plane of bytes has them. They are unsigned, or signed where kSigned says so.
+// sums[row][16] = rows of kBytes activations, `stride` bytes apart, times the codes of 16 rows of a panel.
+// These are kBytes / 4 groups of 64 codes, in the order of a plane of bytes. They are unsigned, or signed if
+// kSigned.
 //
 //   template <int kBytes, bool kSigned>
 //   void multiply_tile(const std::byte* rows, std::ptrdiff_t stride, const std::byte* codes, std::int32_t*

@@ -8,8 +8,8 @@
 //   sums     O = P V; lanes are V's dims, then merged: O_new = O keep + O_page take
 // This is flash attention (arXiv 2205.14135), with each page's part kept apart until it is merged.
 // Every element of S and O is one chain of multiply-adds in order (of dims, of keys), one or a pair of them
-// at a time, so blocks of any shape give the same bits. A row that sees nothing of a page keeps its state
-// untouched.
+// at a time. So blocks of any shape give the same bits. A row that sees no cell of a page keeps its state
+// unchanged.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -104,7 +104,7 @@ class Tile {
                              static_cast<std::size_t>(v_dim_));
   }
 
-  /// Adds extent i of segments [begin, end), which lies in the same page for all of them.
+  /// Adds extent i of segments [begin, end), which is in the same page for all of them.
   void add_extent(int i, int begin, int end) {
     // Rows that see nothing at either end (causality, windows) take no part.
     int first = -1;
@@ -143,7 +143,7 @@ class Tile {
       q += static_cast<std::ptrdiff_t>(group_) * k_dim_;
     }
     if (!is_paired_cache(args_.layout.k_type)) return;
-    // In place: what is written is behind what was read.
+    // In place: each write follows the read of its place.
     q = part(at_.queries);
     auto* const rounded = reinterpret_cast<std::uint16_t*>(q);
     const std::ptrdiff_t n = static_cast<std::ptrdiff_t>(tile_.n_rows) * group_ * k_dim_;
@@ -191,10 +191,9 @@ class Tile {
         args_.v_cache + static_cast<std::size_t>(page) * v_page_bytes_ +
         static_cast<std::size_t>(kv_head_) * cache_page_bytes(layout.v_type, 1, v_dim_);
 
-    // Cells that nobody sees must not be multiplied by their weight 0: they may hold anything, NaN included.
-    // As long as all rows see the same run (of whole pairs), V is read where it lies; else through a copy
-    // with such cells zeroed. A cell that is no finite number and seen by some rows only leaves one way: row
-    // by row.
+    // Hidden cells must not be multiplied by their weight 0: they may contain anything, NaN included. If all
+    // rows see the same run (of whole pairs), V is read in place; otherwise through a copy with hidden cells
+    // zeroed. If a cell has a non-finite number and only some rows see it, one way is left: row by row.
     const bool paired_v = is_paired_cache(layout.v_type);
     const bool whole = !paired_v || ((any ^ (any >> 1)) & 0x5555555555555555) == 0;
     const bool same = any == all && is_run(any) && whole && v_dim_ == padded_v_dim_;
@@ -260,7 +259,8 @@ class Tile {
     });
   }
 
-  /// Copies the cells of `any`, zeroes the others; false if a cell that not all see is no finite number.
+  /// Copies the cells of `any` and zeroes the others. Returns false if a cell that only some rows see has a
+  /// non-finite number.
   bool copy_values(const std::byte* v, std::ptrdiff_t ahead, std::uint64_t any, std::uint64_t all) {
     const DType type = args_.layout.v_type;
     if (is_quantised_cache(type)) prefetch_head(v, cache_page_bytes(type, 1, v_dim_), ahead);
@@ -297,7 +297,7 @@ class Tile {
       for (int i = 2 * v_dim_; i < 2 * padded_v_dim_; ++i) to[i] = 0;
       for (int i = 0; i < 2 * v_dim_; i += 32) prefetch(v + i, ahead);
       if ((by_some[0] | by_some[1]) == 0) continue;
-      // Of an exponent of all ones, adding one leaves the highest bit.
+      // Adding one to an exponent of all ones leaves the highest bit.
       for (int i = 0; i < 2 * v_dim_; i += 2) {
         infinite |= (to[i] & by_some[0] & 0x7f80u) + 0x80u;
         infinite |= (to[i + 1] & by_some[1] & 0x7f80u) + 0x80u;
@@ -450,8 +450,8 @@ class Tile {
   std::size_t v_page_bytes_;
   AttentionScratch at_;
   float* scratch_;
-  float* partial_ = nullptr;      ///< Where the page at hand stays by itself; null: it is merged at once
-  std::int32_t pages_ahead_ = 0;  ///< From the page at hand to the next one
+  float* partial_ = nullptr;      ///< Where the current page's part is kept; null: it is merged at once
+  std::int32_t pages_ahead_ = 0;  ///< From the current page to the next one
   std::uint64_t visible_[kAttentionRows];
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// What attention computes of one page: which cells rows see, their scores, weights and sums of values; what
-// it adds up to is described in attention.inl. Needs vec_<isa>.h and WEFT_CPU_ISA.
+// Attention over one page: which cells rows see, their scores, weights and sums of values. attention.inl
+// describes how pages are merged. Needs vec_<isa>.h and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
@@ -15,14 +15,14 @@ inline constexpr float kInfinity = __builtin_inff();
 inline constexpr float kLog2E = 0x1.715476p+0f;
 static_assert(kAttentionPad % kLanes == 0);
 
-/// What the walk over a page's keys asks of memory at each place, as distances from there: the next page's
-/// keys, and the values of this one.
+/// Memory to prefetch at each step of the walk over a page's keys, as distances from there: the next page's
+/// keys, and the values of this page.
 struct Ahead {
   std::ptrdiff_t next_keys = 0;
   std::ptrdiff_t values = 0;
 };
-/// A processor whose misses are all in flight drops what it is asked for. Loads of half a line ask twice for
-/// each line; where one takes it whole, lines are asked for once more shortly before they are needed.
+/// A processor drops prefetches while all its misses are in flight. Loads of half a line ask twice for each
+/// line; where one takes it whole, lines are asked for once more shortly before they are needed.
 template <class Cells>
 inline constexpr bool kAskAgain = kLanes * Cells::kTogether * sizeof(typename Cells::Element) >= 64;
 
@@ -105,7 +105,7 @@ static inline void score_keys(const typename Cells::Factor* q, const typename Ce
   }
 }
 
-/// Vectors beside each other: four where the registers hold four for each row, else two.
+/// Vectors next to each other: four if there are enough registers for four in each row, otherwise two.
 template <int kRows>
 inline constexpr int kVectorsOf = 4 * kRows + 4 + 1 <= kRegisters ? 4 : 2;
 

@@ -13,7 +13,7 @@ inline constexpr int kAttentionPad = 16;
 
 struct AttentionScratch {
   // In floats from the start, each a multiple of 16 (64 bytes).
-  std::size_t queries;   ///< [m][k_head_dim], scaled; floats, or what K's cells are multiplied by
+  std::size_t queries;   ///< [m][k_head_dim], scaled; floats, or the operand of K's cells
   std::size_t scores;    ///< [m][64]: scores, then weights of one page
   std::size_t rounded;   ///< [m][64]: the weights as V's cells are multiplied by them, if not as floats
   std::size_t sums;      ///< [m][padded v_head_dim]: weighted V so far
@@ -21,7 +21,7 @@ struct AttentionScratch {
   std::size_t total;     ///< sum of e^(score - top) so far
   std::size_t page_top;  ///< the same of one page
   std::size_t page_total;
-  std::size_t keep;  ///< factors of a merge: of what was there, and of the page
+  std::size_t keep;  ///< factors of a merge: of the sums so far, and of the page
   std::size_t take;
   std::size_t k_page;  ///< [k_head_dim][16] x 4: K of one page as floats
   std::size_t v_page;  ///< [64][padded v_head_dim]

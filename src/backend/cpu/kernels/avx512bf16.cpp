@@ -1,5 +1,5 @@
-// The kernels for x86-64 with AVX-512 and its BF16: those of avx512.cpp, but for attention, whose
-// pairs of bfloat16 the processor multiplies at twice the speed of floats.
+// The kernels for x86-64 with AVX-512 and its BF16: the kernels of avx512.cpp, except for attention. The
+// processor multiplies its pairs of bfloat16 at twice the speed of floats.
 #if defined(__x86_64__)
 #define WEFT_CPU_ISA avx512bf16
 // g++ 12 warns of its own "undefined" helpers in these intrinsics (GCC bug 105593). And not all is used here.

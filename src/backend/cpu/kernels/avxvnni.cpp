@@ -1,6 +1,6 @@
-// The kernels for x86-64 with AVX-VNNI: those of avx2.cpp, but for what makes dot products of bytes.
+// The kernels for x86-64 with AVX-VNNI: the kernels of avx2.cpp, except for dot products of bytes.
 #if defined(__x86_64__)
-#ifndef WEFT_CPU_ISA  // A test compiles the same text with the encoding of AVX-512 (kernels/stand_ins.h).
+#ifndef WEFT_CPU_ISA  // A test compiles this source with the encoding of AVX-512 (kernels/stand_ins.h).
 #define WEFT_CPU_ISA avxvnni
 #endif
 #pragma GCC diagnostic ignored "-Wunused-function"  // Not all is used here.

@@ -1,7 +1,7 @@
 #pragma once
 // The cells of the K and V cache: how elements of a cache type load and store (a new type starts here), and
-// the writing of a token's row into its cell. Quantised cells are written by cache_rows.cpp, and read a page
-// at a time, as floats. Needs vec_<isa>.h and WEFT_CPU_ISA.
+// how a token's row is written to its cell. Quantised cells are written by cache_rows.cpp, and read a page at
+// a time, as floats. Needs vec_<isa>.h and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
@@ -51,8 +51,8 @@ struct BF16Cells {
   }
 };
 
-/// Calls f with the cells of a type of floats: how its elements are read and written one by one, as floats,
-/// and how attention multiplies kTogether of them in each lane.
+/// Calls f with the cells of a float type. They define how elements are read and written as floats, and how
+/// attention multiplies kTogether of them in each lane.
 template <class F>
 static inline void with_cells(DType type, F f) {
   if (type == DType::kF16) return f(F16Cells{});
@@ -60,7 +60,7 @@ static inline void with_cells(DType type, F f) {
   f(F32Cells{});
 }
 
-/// Asks for the place `ahead` bytes behind p: the same place of the next page. One row or a few use a page
+/// Prefetches the line `ahead` bytes after p: the same place of the next page. One row or a few use a page
 /// faster than memory delivers it, and the machine's own prefetching knows nothing of page tables. Into the
 /// second level: the first has too few misses in flight to keep memory busy (measured: 13 against 23 GB/s on
 /// one Zen 4 core).
@@ -118,7 +118,7 @@ static inline void with_units(DType type, F f) {
   f(QuantisedUnits<DType::kQ4_0>{});
 }
 
-/// The scales of one head's part of a page, behind its units.
+/// The scales of one head's part of a page, after its units.
 template <class Units>
 static inline const std::uint16_t* scales_of(const std::byte* head, int dim) {
   return reinterpret_cast<const std::uint16_t*>(head + static_cast<std::ptrdiff_t>(kPageCells) * dim /
@@ -194,7 +194,7 @@ static inline void gather(const std::byte* page, int n_heads, int dim, float* ro
   }
 }
 
-/// The page that a cell lies in.
+/// The page of a cell.
 template <class Byte>
 static inline Byte* page_of(const CacheShape& shape, std::int64_t cell, Byte* cache) {
   return cache + static_cast<std::size_t>(cell / kPageCells) *

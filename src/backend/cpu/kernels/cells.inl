@@ -1,11 +1,11 @@
 #pragma once
-// A time of a recurrent cell. Units stand side by side in vectors; each is a chain of multiply-adds over the
-// outputs of the time before, in order, whoever shares the vectors' loads. Needs elementwise.inl.
+// A time of a recurrent cell. Units are in lanes of vectors. Each is a chain of multiply-adds over the
+// outputs of the time before, in order, independent of the other lanes. Needs elementwise.inl.
 #include "backend/cpu/kernels/elementwise.inl"
 
 namespace weft::cpu::WEFT_CPU_ISA {
 
-/// Rows whose sums, of all gates, stay in registers beside the weights.
+/// Rows whose sums, of all gates, stay in registers together with the weights.
 inline constexpr int kCellRows = kRegisters >= 32 ? 6 : 2;
 
 /// The sums of a vector of units for kRows rows: [gate][row].

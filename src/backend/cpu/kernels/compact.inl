@@ -22,8 +22,8 @@ static inline __attribute__((always_inline)) void add_records(const std::byte* u
     for (int c = 0; c < kColumns; ++c) sums[s][c] = zero_floats();
 #pragma GCC unroll 1
   for (int group = 0; group < kCompactGroups; ++group, unit += 3 * kPlane) {
-    // With one column too: there is so much to do for each line that hardware alone fetches no more than two
-    // thirds as fast as memory would give.
+    // With one column too. There is so much work for each line that hardware prefetching alone reaches only
+    // two thirds of the memory's speed.
     if constexpr (kFirst == 0) prefetch<kFloatsAhead, 3 * kPlane, kColumns, 0>(unit);
     const Codes indices = load_codes(unit);
 #pragma GCC unroll 2
@@ -70,8 +70,8 @@ static inline std::uint32_t load_escape(const std::byte* p) {
   return escape;
 }
 
-/// A unit's high bytes, with its escapes, which end before `end` whatever they say: panels come from files,
-/// too. Returns the first escape behind them.
+/// A unit's high bytes, with its escapes. They end before `end` whatever they say, since panels come from
+/// files, too. Returns the first escape after them.
 static __attribute__((noinline)) const std::byte* patch_unit(const std::byte* unit, const std::byte* table,
                                                              const std::byte* escape, const std::byte* end,
                                                              std::byte* high) {

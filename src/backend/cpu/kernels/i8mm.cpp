@@ -1,6 +1,5 @@
-// The kernels for AArch64 with products of 2 x 8 by 8 x 2 bytes (FEAT_I8MM): those of neon.cpp, but for
-// products of many columns. What the machine does at best is told as neon's, of which these products may do
-// more.
+// The kernels for AArch64 with products of 2 x 8 by 8 x 2 bytes (FEAT_I8MM): the kernels of neon.cpp, except
+// for products of many columns. The reported peak is neon's, which these products may exceed.
 #if defined(__aarch64__)
 #define WEFT_CPU_ISA i8mm
 #pragma GCC diagnostic ignored "-Wunused-function"  // Not all is used here.

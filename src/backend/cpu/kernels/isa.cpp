@@ -63,7 +63,7 @@ static bool has_avx_vnni() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
 
-/// Linux gives tiles to a process that asks for them. Elsewhere nobody has tried.
+/// Linux gives tiles to a process that asks for them. Untested on other systems.
 static constexpr int kTileData = 18;
 
 static bool has_tiles_of_bytes() {
@@ -117,13 +117,13 @@ static bool machine_has(Isa isa) {
 #if defined(__linux__)
       return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #else
-      return true;  // Of the systems without that call, those that weft knows have it on all their machines.
+      return true;  // The systems without that call that weft knows have it on all their machines.
 #endif
     case Isa::kI8mm:
 #if defined(__linux__)
       return machine_has(Isa::kNeon) && (getauxval(AT_HWCAP2) & kHwcap2I8mm) != 0;
 #else
-      return false;  // Elsewhere nobody has tried.
+      return false;  // Untested on other systems.
 #endif
 #endif
     default:
@@ -133,9 +133,9 @@ static bool machine_has(Isa isa) {
 
 bool supported(Isa isa) { return machine_has(isa) || stand_in(isa) != nullptr; }
 
-/// Whether it is faster than those behind it, where it is supported. Intel's processors take as long for a
-/// product of pairs of bfloat16 as for four of floats, which have half as many numbers each: attention is
-/// faster with floats there (labs/attention_lab).
+/// Whether it is faster than the sets after it, where it is supported. Intel's processors take as long for a
+/// product of pairs of bfloat16 as for four products of floats, which have half as many numbers each. So
+/// attention is faster with floats there (labs/attention_lab).
 static bool pays([[maybe_unused]] Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAmx) return false;  // Not timed on any processor that has it: for who asks for it.

@@ -6,7 +6,7 @@
 // Rules for every kernel:
 //  * A row's result is a function of that row's inputs alone: the order of its sums depends neither on how
 //    many rows, columns of a tile, tasks or threads there are, nor on where the row lies (bit-equal, always).
-//  * No allocation, no exceptions, no global state. Pointers may be unaligned unless said otherwise.
+//  * No allocation, no exceptions, no global state. Pointers may be unaligned unless noted otherwise.
 //  * These translation units must not emit shared inline functions (a COMDAT compiled for AVX-512 would be
 //    linked into the generic path): no std templates, everything static or in the namespace of the set.
 #include <cstddef>
@@ -24,7 +24,7 @@ struct Range {
   std::int64_t end = 0;
 };
 
-/// A value of a row and its index. Larger values go first, among equals those of a lower index.
+/// A value of a row and its index. Larger values go first, and lower indices first among equal values.
 struct BestEntry {
   float value = 0.0f;
   std::int32_t index = 0;
@@ -46,20 +46,20 @@ struct BestArgs {
   BestEntry* lists = nullptr;  ///< [column][n]
   int n = 0;
   const std::int32_t* counts = nullptr;  ///< [column]: how many of the n are wanted; null: all.
-  std::int32_t first_index = 0;          ///< Of the weight's first row.
+  std::int32_t first_index = 0;          ///< The index of the weight's first row.
   float softcap = 0.0f;                  ///< 0: off; otherwise y = softcap * tanh(y / softcap) before.
   /// [column]: the first row of the output that the column is written to, or -1; null: none is written.
   const std::int32_t* first_copy = nullptr;
   const std::int32_t* next_copy = nullptr;  ///< [row of the output]: a further one of the same column, or -1.
 };
 
-/// Sums of e^x over rows (ops::LogSumExp) are made in parts of so many values: of each the largest and the
-/// sum relative to it, which are merged in order. So it does not matter who made which.
+/// Sums of e^x over rows (ops::LogSumExp) are made in parts of kLogSumPart values. Each part has its largest
+/// value and the sum relative to it; parts are merged in order. So the division among tasks does not matter.
 inline constexpr int kLogSumPart = 16;
 inline constexpr std::int32_t kNoLogSum = -2;  ///< ops::LogSumExp::kNoRow.
 /// Where a product's parts go, one a panel.
 struct LogSumArgs {
-  const std::int32_t* ids = nullptr;  ///< [column]: as those of the op.
+  const std::int32_t* ids = nullptr;  ///< [column]: as in the op.
   float* largest = nullptr;           ///< [column][part]
   float* sums = nullptr;              ///< Likewise.
   std::int64_t stride = 0;            ///< From one column to the next.
@@ -74,8 +74,8 @@ struct UseRange {
 
 /// What low-rank adapters add to a product: each column the mean of experts[ids[u]].low[u] over its uses u.
 struct LowRankArgs {
-  /// As many rows as the weight, plain floats; null: nothing is added. The first one's type and columns are
-  /// those of all, whether it is used or not.
+  /// As many rows as the weight, plain floats; null: no addition. The first one's type and columns apply to
+  /// all, whether it is used or not.
   const PackedMatrix* experts = nullptr;
   std::int32_t n_experts = 0;
   const float* low = nullptr;         ///< [use][columns of an expert]
@@ -84,7 +84,7 @@ struct LowRankArgs {
 };
 
 /// out[c, r] = epilogue(sum_k weight[r, k] * x[c, k]) for rows r of `weight` and columns c (tokens).
-///   y = weight.x[c] + bias + what is added;  with gate, of which the same is true: y = activation(gate) * y;
+///   y = weight.x[c] + bias + additions;  with gate, which is computed likewise: y = activation(gate) * y;
 ///   without gate: y = activation(y);  then y += residual[c].
 struct MatmulArgs {
   const PackedMatrix* weight = nullptr;
@@ -105,8 +105,8 @@ struct MatmulArgs {
   LogSumArgs log_sums;              ///< Only with lists.
 };
 
-/// What the high bits of a tall matrix's codes say of its product with a column: a sum, and how far from it
-/// the product can be. Columns are kQ8 rows.
+/// A bound on the product of a tall matrix with a column by the high bits of its codes: a sum, and its
+/// largest distance from the product. Columns are kQ8 rows.
 struct ScreenArgs {
   const PackedMatrix* weight = nullptr;
   const std::byte* x = nullptr;
@@ -122,7 +122,7 @@ inline constexpr int kScreenColumns = 2;
 /// Float rows to kQ8 or kQ8Wide, n columns of each.
 struct QuantiseArgs {
   Form form = Form::kQ8;
-  const float* x = nullptr;  ///< Of row 0, as out; further rows lie so many floats ...
+  const float* x = nullptr;  ///< Row 0, as out; further rows follow at this many floats ...
   std::int64_t x_stride = 0;
   std::int64_t n = 0;
   std::byte* out = nullptr;
@@ -138,7 +138,7 @@ struct RopeTable {
   bool neox = false;  ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
 };
 
-/// One layer's K and V: pages of 64 cells, laid out as cache_layout.h says.
+/// One layer's K and V: pages of 64 cells, in the layout of cache_layout.h.
 struct CacheLayout {
   DType k_type = DType::kF16;  ///< kF32, kF16, kBF16; kQ8_0 or kQ4_0, whose heads are multiples of 32
   DType v_type = DType::kF16;
@@ -148,9 +148,9 @@ struct CacheLayout {
 };
 
 /// Attention of some rows of a batch over their sequences' extents, in order. A row attends to the cell of
-/// position p when its bit is set in the extent's mask, p is below the row's end, (window > 0) p is not
-/// before first_seen, and no entry of the row hides it. Each extent's partial softmax (max, sum, weighted V)
-/// is computed from nothing and merged in order, so results do not depend on how rows are grouped.
+/// position p if its bit is set in the extent's mask and p is below the row's end. If window > 0, p must not
+/// be before first_seen. No entry of the row may hide the cell. Each extent's partial softmax (max, sum,
+/// weighted V) starts from zero and is merged in order. So results do not depend on the grouping of rows.
 struct AttentionArgs {
   const float* q = nullptr;  ///< [row of the batch][n_heads][k_head_dim], stride q_stride floats
   std::int64_t q_stride = 0;
@@ -170,8 +170,7 @@ struct AttentionArgs {
   const HiddenCells* hidden = nullptr;
   const float* sinks = nullptr;   ///< [n_heads], or null
   const float* slopes = nullptr;  ///< [n_heads], or null: what a score is less for each position between.
-  const float* distance_bias =
-      nullptr;  ///< [n_heads][n_distances], or null: what it is more at each distance.
+  const float* distance_bias = nullptr;  ///< [n_heads][n_distances], or null: added to a score, by distance.
   int n_distances = 0;
 };
 /// The first position that a row at `position` sees, where there is a window.
@@ -185,7 +184,7 @@ struct AttentionSegment {
   const Extent* extents = nullptr;
   int n_extents = 0;
 };
-/// What one call computes. Sequences that share text share a tile: their first n_shared extents are of the
+/// The work of one call. Sequences with a common prefix share a tile. Their first n_shared extents have the
 /// same pages at the same positions (masks may differ), and K and V there are read once for all of them.
 struct AttentionTile {
   const std::int32_t* rows = nullptr;  ///< Rows of the batch, segment after segment
@@ -212,13 +211,13 @@ struct RaggedArgs {
   int k_dim = 0;
   int v_dim = 0;
   float scale = 1.0f;
-  // What ops::DenseAttention has besides.
+  // Used only by ops::DenseAttention.
   float softcap = 0.0f;                ///< 0: off
   const float* bias = nullptr;         ///< Added to the scores, or null.
-  const std::int32_t* mask = nullptr;  ///< 0 where a key is not seen, or null.
-  std::int64_t bias_row = 0;           ///< Of either: elements from row to row, and from key to key.
+  const std::int32_t* mask = nullptr;  ///< 0 where a key is hidden, or null.
+  std::int64_t bias_row = 0;           ///< Strides of either: from row to row, and from key to key.
   std::int64_t bias_key = 0;
-  const float* sinks = nullptr;  ///< A score of a row besides those of the keys, or null.
+  const float* sinks = nullptr;  ///< An additional score of a row, or null.
   std::int64_t sink_stride = 0;
 };
 inline constexpr int kRaggedRows = 64;
@@ -269,14 +268,14 @@ struct DeltaRow {
   int n_keys = 0;
 };
 
-/// One time of a recurrent cell (ops::Lstm, ops::Gru): kCellUnits of its units, or what is left of them, for
-/// n_rows texts. Rows of states and results have n_hidden floats and begin with unit 0.
+/// One time of a recurrent cell (ops::Lstm, ops::Gru): kCellUnits of its units, or the rest of them, for
+/// n_rows sequences. Rows of states and results have n_hidden floats and begin with unit 0.
 struct CellArgs {
   bool gru = false;
   const float* weight = nullptr;  ///< [input][gate][kCellUnits], of these units
-  const float* x = nullptr;       ///< Of these units of the first gate; gates are n_hidden floats apart ...
-  std::int64_t x_stride = 0;      ///< ... and rows so many.
-  const float* bias = nullptr;    ///< Of these units, of a GRU's last gate, or null.
+  const float* x = nullptr;       ///< For these units of the first gate; gates are n_hidden floats apart ...
+  std::int64_t x_stride = 0;      ///< ... and rows this many.
+  const float* bias = nullptr;    ///< For these units of a GRU's last gate, or null.
   std::int64_t n_hidden = 0;
   std::int64_t unit = 0;  ///< The first one.
   int n_units = 0;
@@ -311,14 +310,15 @@ inline constexpr std::size_t kProductScratchFloats = 48 * 1024;
 
 /// A block of a convolution's results, n_rows rows of n_columns pixels of some channels:
 ///   out[channel][row][i] = bias[channel] + sum_k weight[channel][k] * x[row * x_row + taps[k] + i]
-/// with the sum in order. What of x may be read ends kWindowSlack floats behind the last that is needed.
+/// with the sum in order. Kernels may read x up to kWindowSlack floats after the last needed one.
 struct WindowArgs {
   const float* x = nullptr;
   std::int64_t x_row = 0;
   const std::int64_t* taps = nullptr;
   std::int64_t n_taps = 0;
-  /// Weights of a tap lie kPanelRows apart. Where channels are lanes, each points to those of a vector of
-  /// channels, and lanes [first_lane, end_lane) of both together are stored; otherwise to one channel's.
+  /// Weights of a tap are kPanelRows apart. If channels are lanes, each points to the weights of a vector of
+  /// channels, and lanes [first_lane, end_lane) of both together are stored. Otherwise it points to one
+  /// channel's.
   const float* weights[4] = {};
   int first_lane = 0, end_lane = 0;
   int n_channels = 0;           ///< 1 to 4, where pixels are lanes.
@@ -326,13 +326,13 @@ struct WindowArgs {
   float* out = nullptr;         ///< Of lane 0, or of the first channel.
   std::int64_t out_channel = 0, out_row = 0;
   std::int64_t n_rows = 0, n_columns = 0;
-  /// 3, 5 or 7: the taps are those of a square kernel over one channel, in its order.
+  /// 3, 5 or 7: the taps are a square kernel of this side over one channel, in its order.
   int square = 0;
 };
 inline constexpr std::int64_t kWindowSlack = 64;
 
-/// What windows read of rows of x: out[r * out_row + i] = x[(top + r) * row + left + i * step], or `outside`
-/// where there is no such row below `height` or no such place below `width`.
+/// Rows of x that windows read: out[r * out_row + i] = x[(top + r) * row + left + i * step]. It is `outside`
+/// for rows beyond `height` or places beyond `width`.
 struct WindowRows {
   const float* x = nullptr;
   std::int64_t row = 0, height = 0, width = 0;
@@ -379,7 +379,7 @@ struct Kernels {
   void (*glu_row)(Activation kind, const float* gate, const float* up, std::int64_t n, float* out);
   /// Offers a row's values to a sorted list of the best n.
   void (*best_row)(const float* x, std::int64_t n_values, int n, BestEntry* list);
-  /// A row's parts, (n + 15) / 16 of them, and what they add up to: the logarithm of the sum of e^x.
+  /// A row's parts, (n + 15) / 16 of them, and their sum: the logarithm of the sum of e^x.
   void (*log_sum_parts)(const float* x, std::int64_t n, float* largest, float* sums);
   float (*merge_log_sums)(const float* largest, const float* sums, std::int64_t n_parts);
   void (*softmax_row)(const float* a, std::int64_t n, float* out);
@@ -394,9 +394,9 @@ struct Kernels {
   void (*copy_k)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* k_cache);
   void (*copy_v)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* v_cache);
   void (*attention)(const AttentionArgs&, const AttentionTile&, int kv_head, std::byte* scratch);
-  /// The same in two steps, for several tasks to share a tile's pages: what pages [begin, end) of its walk
-  /// (attention_pages) add up to, each by itself, and the merge of them all in order, with the same bits. A
-  /// page has attention_partial_floats in `partials`, which begin with those of page 0.
+  /// The same in two steps, so that several tasks can share a tile's pages. The first computes the partial of
+  /// each page in [begin, end) of the tile's walk (attention_pages). The second merges all of them in order,
+  /// with the same bits. Each page has attention_partial_floats in `partials`, which begin with page 0.
   void (*attention_partials)(const AttentionArgs&, const AttentionTile&, int kv_head, Range pages,
                              float* partials, std::byte* scratch);
   void (*attention_merge)(const AttentionArgs&, const AttentionTile&, int kv_head, const float* partials,
@@ -444,11 +444,11 @@ struct Kernels {
   /// Floats of halves.
   void (*unpack_halves)(const std::uint16_t* x, std::int64_t n, float* out);
 
-  // For measuring what is possible; results are of no use but keep the work from being left out.
-  /// Dot products of 8-bit integers as `matmul` makes them, as many as registers take, n_rounds times.
+  // For measuring the peak; results are unused, but keep the compiler from removing the work.
+  /// Dot products of 8-bit integers as in `matmul`, on all registers, n_rounds times.
   std::uint64_t (*dot_peak)(std::int64_t n_rounds);
   int dot_peak_multiply_adds;  ///< Of one round.
-  /// Multiplications and additions of floats, as many as registers take, n_rounds times.
+  /// Multiplications and additions of floats, on all registers, n_rounds times.
   double (*fma_peak)(std::int64_t n_rounds);
   int fma_peak_multiply_adds;  ///< Of one round.
   /// The same of pairs of bfloat16.
@@ -465,9 +465,10 @@ std::size_t k_page_bytes(const CacheLayout& layout);
 std::size_t v_page_bytes(const CacheLayout& layout);
 /// Of one call of `attention`; 64-byte aligned.
 std::size_t attention_scratch_bytes(const AttentionArgs& args);
-/// How many pages a tile's walk reads: those that all its segments share, then each segment's own.
+/// The number of pages that a tile's walk reads: the pages that all its segments share, then each segment's
+/// own.
 std::int64_t attention_pages(const AttentionTile& tile);
-/// Of one page, for a tile of n_rows rows; a multiple of 16.
+/// Floats of one page, for a tile of n_rows rows; a multiple of 16.
 std::size_t attention_partial_floats(const AttentionArgs& args, int n_rows);
 
 /// Of one call of `ragged_attention`.

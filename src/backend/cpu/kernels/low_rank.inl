@@ -4,7 +4,7 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// Panels of a matrix of plain floats times rows: tiles as those of multiply_short_panels.
+/// Panels of a matrix of plain floats times rows, in the tiles of multiply_short_panels.
 static void multiply_few(const MultiplyTable& table, const PackedMatrix& matrix, std::int64_t panel,
                          std::int64_t n_panels, const std::byte* const* x, int n_columns, float* out) {
   const std::byte* at = panel_of(matrix, panel);
@@ -22,8 +22,8 @@ class LowRankTiles {
   explicit LowRankTiles(const LowRankArgs& args)
       : args_(args), table_(args.experts != nullptr ? multiply_table(args.experts[0]) : nullptr) {}
 
-  /// Asks for what the columns' first uses read of a panel. To be called before the product's own panel is
-  /// multiplied: a core drops what it is asked for faster than memory answers.
+  /// Prefetches the data of a panel for the columns' first uses. Call it before the product's own panel is
+  /// multiplied: a core drops prefetches that come faster than memory responds.
   void fetch(std::int64_t panel, const std::int64_t* rows, int n_columns) const {
     if (table_ == nullptr) return;
     std::int32_t last = -1;
@@ -37,7 +37,7 @@ class LowRankTiles {
     }
   }
 
-  /// `rows`: those of the output that the columns write.
+  /// `rows`: the output rows that the columns write.
   void add_to(float* tiles, std::int64_t panel, std::int64_t n_panels, const std::int64_t* rows,
               int n_columns) const {
     if (table_ == nullptr) return;
@@ -73,7 +73,7 @@ class LowRankTiles {
   const std::byte* low_of_use(std::int32_t use) const {
     return reinterpret_cast<const std::byte*>(args_.low + use * args_.experts[0].columns);
   }
-  /// to += from: so many columns of each panel.
+  /// to += from, for n_columns columns of each panel.
   static void add_panels(const float* from, int from_stride, std::int64_t n_panels, int n_columns, float* to,
                          int to_stride) {
     for (std::int64_t i = 0; i < n_panels; ++i, from += from_stride, to += to_stride)

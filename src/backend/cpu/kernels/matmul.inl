@@ -12,7 +12,7 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// out[c][16] = a panel times the kQ8 rows x[c]; of an unpacked one, what is there and that.
+/// out[c][16] = a panel times the kQ8 rows x[c]; for an unpacked panel, adds to out.
 template <int kLayoutIndex, int kColumns, bool kUnpacked = false>
 static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::int64_t n_blocks,
                             const std::byte* const* rows, float* out) {
@@ -69,7 +69,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
   for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
 }
 
-/// Where the columns' results of one panel lie behind those of another.
+/// The distance between the columns' results of one panel and of the next.
 inline constexpr int kTile = kTileColumns * kPanelRows;
 
 /// out[p][c][16] = panels of floats, `panel_bytes` apart, times the float rows x[c]. Each record has a sum of
@@ -131,9 +131,9 @@ static void multiply_floats(const std::byte* panel, LowPlanes, std::int64_t n_va
   multiply_float_panels<kLayoutIndex, kColumns, 1>(panel, 0, n_values, rows, out);
 }
 
-/// A column's sums are a chain of additions, each of which waits for the one before. In a short panel (of the
-/// second matrix of a low-rank product) nothing else is to be done meanwhile, so several go side by side.
-/// They are over so soon that what they asked for would hold up what they read: they ask for nothing.
+/// A column's sums are a chain of additions, each of which waits for the one before. A short panel (of the
+/// second matrix of a low-rank product) has no other work to fill the wait, so several are computed side by
+/// side. They end so soon that prefetches would delay their own loads: they make none.
 inline constexpr std::int64_t kShortPanel = 128;  ///< Columns of the matrix.
 inline constexpr int kSumsSideBySide = kRegisters * kLanes / kPanelRows / 4;
 template <int kColumns>
@@ -164,8 +164,8 @@ using MultiplyShort = void (*)(const std::byte* panel, std::int64_t panel_bytes,
 /// The micro-kernels of a layout, by number of columns.
 struct MultiplyTable {
   Multiply by_columns[kTileColumns];
-  MultiplyShort short_by_columns[kTileColumns];  ///< Null where one panel at a time is as well.
-  int n_values;                                  ///< That one of their n stands for.
+  MultiplyShort short_by_columns[kTileColumns];  ///< Null where one panel at a time is as fast.
+  int n_values;                                  ///< Columns per unit of n.
 };
 template <int kLayoutIndex, int kColumns>
 constexpr void fill(MultiplyTable& table) {
@@ -217,7 +217,7 @@ constexpr MultiplyTable compact_table() {
 }
 static constexpr MultiplyTable kMultiplyCompact = compact_table();
 
-/// Of kPanelLayouts, where a matrix is not compact; -1: it cannot be packed.
+/// The index in kPanelLayouts of a matrix that is not compact; -1: it cannot be packed.
 static int layout_index(const PackedMatrix& matrix) {
   for (int i = 0; i < kNumPanelLayouts; ++i)
     if (kPanelLayouts[i].dtype == matrix.dtype && kPanelLayouts[i].tall == (matrix.low_bytes > 0)) return i;
@@ -230,10 +230,10 @@ static const MultiplyTable* multiply_table(const PackedMatrix& matrix) {
   return i >= 0 ? &kMultiply.of[i] : nullptr;
 }
 
-/// With few columns a matrix and its gate are two streams from memory, and each change from one to the other
-/// costs some of its accesses: so many panels of one go before those of the other, or of what is added.
+/// With few columns a matrix and its gate are two streams from memory, and each change of stream costs some
+/// accesses. So this many panels of one matrix precede the gate's, or the additions'.
 inline constexpr int kGatedPanels = 16;
-/// With many columns, a tile's activations stay in the first-level cache while so many panels pass by.
+/// With many columns, a tile's activations stay in the first-level cache for this many panels.
 inline constexpr int kTilePanels = 8;
 
 }  // namespace weft::cpu::WEFT_CPU_ISA::panel

@@ -19,7 +19,7 @@ inline constexpr int kStepsToUnpack = 2;
 #if defined(WEFT_HAS_VNNI)
 inline constexpr bool kAlwaysFetches = false;
 #else
-/// On Zen 3 weights for one or two columns come up to 1.5 times as fast. With VNNI nobody measured it.
+/// On Zen 3 weights for one or two columns come up to 1.5 times as fast. With VNNI this is not measured.
 inline constexpr bool kAlwaysFetches = true;
 #endif
 
@@ -151,8 +151,8 @@ static inline __m256i dot2(__m256i sum, __m256i pairs, __m256i x) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, x));
 }
 
-/// A sum that is made where it stands: g++ 12 puts additions off until all products of a sum are there, and
-/// each of them goes to memory and back.
+/// Keeps a sum in its place. g++ 12 delays additions until all products of a sum are computed, and stores
+/// each to memory and back.
 static inline __m256i now(__m256i sum) {
   asm("" : "+x"(sum));
   return sum;
@@ -163,10 +163,10 @@ struct ByTurns {
   static constexpr bool kWanted = true;
   static constexpr bool kCentres = false;
 
-  // vpmaddubsw adds two products in 16 bits and saturates. It never does here: products of codes and
-  // activations are at most 127 * code, and as many pairs of them are added up in 16 bits as stay below
-  // 32767. Codes that need eight bits go as |code - 128| times q with the sign of (code - 128), at most 2 *
-  // 128 * 127 = 32512, straight into sums of 32 bits.
+  // vpmaddubsw adds two products in 16 bits and saturates. It never saturates here: products of codes and
+  // activations are at most 127 * code, and the number of pairs added in 16 bits keeps the sum below
+  // 32767. Eight-bit codes are |code - 128| times q with the sign of (code - 128), at most
+  // 2 * 128 * 127 = 32512. They are added directly to 32-bit sums.
   template <int kMaxCode>
   static constexpr int kGroups = kMaxCode <= 16   ? 8
                                  : kMaxCode <= 32 ? 4

@@ -76,7 +76,7 @@ static inline Ints start(const std::int32_t* offset) {
   return _mm512_srai_epi32(splat_int(offset), kShift);
 }
 // The broadcast of four columns is part of the instruction's memory operand, which g++ 12 does not find by
-// itself: half the micro-operations, so that the core sees further ahead.
+// itself. That halves the micro-operations, so the core sees further ahead.
 static inline Ints dot4(Ints sum, Codes codes, const std::int8_t* q) {
   struct Four {
     std::int8_t q[4];
@@ -146,8 +146,9 @@ static inline Pairs load_i8_pairs(const std::byte* p) {
 static inline Pairs load_high_nibble_pairs(const std::byte* p) {
   return _mm512_srli_epi16(load_u8_pairs(p), 4);
 }
-/// From so many columns on, scales are best in the codes: 0 to 3 times a scale are a table for each row. That
-/// is more to do for all columns, and for each as little as without scales. With fewer, sums are multiplied.
+/// From this number of columns on, it is best to multiply scales into the codes: 0 to 3 times a scale are a
+/// table for each row. That is a fixed cost for all columns, and each column then costs no more than without
+/// scales. With fewer, sums are multiplied.
 inline constexpr int kColumnsForScaledCodes = 6;
 template <int kColumns>
 static inline void add_scaled_pairs(const std::byte* plane, const std::byte* scales,
@@ -159,7 +160,7 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
   if constexpr (kColumns < kColumnsForScaledCodes) {
     const Codes codes[] = {shifted_bits<0, 3>(pairs), shifted_bits<2, 3>(pairs), shifted_bits<4, 3>(pairs),
                            shifted_bits<6, 3>(pairs)};
-    // As pairs: a product is below 2^15, what is above it is multiplied by 0.
+    // As pairs: a product is below 2^15, the upper part is multiplied by 0.
     const Pairs factors = _mm512_and_si512(bytes, _mm512_set1_epi32(15));
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c)

@@ -21,8 +21,8 @@ inline constexpr int kTileColumns = 2;    ///< The most columns that one pass ov
 inline constexpr int kFewestColumns = 1;  ///< Of a pass.
 /// Panels are unpacked for many columns where that many steps or more lead to a code (unpacked.inl).
 inline constexpr int kStepsToUnpack = 9;
-/// Whether there are so many instructions for each line of quantised weights that its hardware does not see
-/// far enough ahead, even with one column.
+/// Whether each line of quantised weights takes too many instructions for the hardware to see far
+/// enough ahead, even with one column.
 inline constexpr bool kAlwaysFetches = false;
 
 using U16x8 = std::uint16_t __attribute__((vector_size(16)));
@@ -77,7 +77,7 @@ static inline Codes or_shifted_bits(const Codes& base, const Codes& plane) {
   return r;
 }
 
-/// The bits of `a` under kMask and those of `b` beside it, both shifted before as by shifted_bits.
+/// The bits of `a` under kMask, merged with the other bits of `b`, both shifted as by shifted_bits.
 template <int kShiftA, int kShiftB, int kMask>
 static inline Codes merged_bits(const Codes& a, const Codes& b) {
   constexpr int kRest = 0xff & ~kMask;
@@ -142,8 +142,8 @@ static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) 
   return sum;
 }
 
-/// Adds the products of 16 columns to the sums of all columns of activations, whose own begin at q[c] + at:
-/// of a plane of pairs, times the low nibble of each row's scale.
+/// Adds the products of 16 columns to the sums of all columns of activations, whose rows begin at q[c] + at.
+/// The codes are a plane of pairs, times the low nibble of each row's scale.
 template <int kColumns>
 static inline void add_scaled_pairs(const std::byte* plane, const std::byte* scales,
                                     const std::byte* const (&q)[kColumns], std::ptrdiff_t at,
@@ -158,9 +158,9 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
   }
 }
 
-/// How groups of four columns are multiplied as soon as their codes are made, where registers are too few to
-/// wait for those of 16, or codes have to be put elsewhere (add_by_turns in panel_codes.inl). With kWanted
-/// there are, of a layout T (Traits in panel_codes.inl):
+/// How groups of four columns are multiplied as soon as their codes are made. It is for instruction sets with
+/// too few registers to wait for all 16, or where codes must be in other places (add_by_turns in
+/// panel_codes.inl). With kWanted these exist, for a layout T (Traits in panel_codes.inl):
 ///
 ///   Products                 what the products of up to kGroups<kMaxCode> groups are added up in
 ///   begin(sum)               of nothing yet
@@ -192,7 +192,7 @@ static inline Pairs load_i8_pairs(const std::byte* p) {
 static inline Pairs load_high_nibble_pairs(const std::byte* p) {
   return pairs_of([p](int i) { return static_cast<std::uint8_t>(p[i]) >> 4; });
 }
-/// Of each two of the 64 bytes, as a number of 16 bits: (number >> kShift) & kMask.
+/// For each two of the 64 bytes, as a 16-bit number: (number >> kShift) & kMask.
 template <int kShift, int kMask>
 static inline Pairs pairs_of_bits(const Codes& a) {
   Pairs r;
@@ -238,7 +238,7 @@ static inline Floats load_f16(const void* p) {
   std::uint32_t bits[16];
   for (int i = 0; i < 16; ++i) bits[i] = static_cast<std::uint32_t>(half[i] & 0x7fff) << 13;
   Floats r = load_f32(bits);
-  // Exponents move by 112; the multiplication also normalises what is subnormal as a half.
+  // Exponents move by 112; the multiplication also normalises subnormal halves.
   for (int i = 0; i < 4; ++i) r.v[i] *= 0x1p112f;
   __builtin_memcpy(bits, &r, sizeof(r));
   for (int i = 0; i < 16; ++i) {
@@ -254,7 +254,7 @@ static inline Floats load_bf16(const void* p) {
   for (int i = 0; i < 16; ++i) bits[i] = static_cast<std::uint32_t>(half[i]) << 16;
   return load_f32(bits);
 }
-/// Four columns of BF16 from their low and high bytes, which lie as compact.h has them.
+/// Four columns of BF16 from their low and high bytes, in the layout of compact.h.
 static inline void bf16_of_bytes(const Codes& low, const Codes& high, Floats (&columns)[4]) {
   std::uint16_t l[32], h[32];
   __builtin_memcpy(l, &low, sizeof(l));

@@ -8,11 +8,11 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// 16 integer sums and four codes at a time, with room for what they are made of.
+/// 16 integer sums and four codes at a time, with registers for their operands.
 inline constexpr int kTileColumns = 4;
 inline constexpr int kFewestColumns = 1;
 #if defined(__ARM_FEATURE_MATMUL_INT8)
-/// Unpacked panels lie as the instruction wants them that takes two rows and two columns.
+/// Unpacked panels have the layout of the instruction that takes two rows and two columns.
 #define WEFT_COLUMNS_IN_PAIRS
 inline constexpr int kStepsToUnpack = 0;
 #else
@@ -182,7 +182,7 @@ static inline __attribute__((always_inline)) void add_unpacked(const std::byte* 
                                                                const std::byte* const (&q)[kColumns],
                                                                std::ptrdiff_t at, Ints (&sums)[kColumns]) {
   static_assert(kColumns % 2 == 0 && kFirst % 4 == 0 && kEnd % 4 == 0);
-  int32x4_t products[kColumns / 2][8];  // Of rows 2i and 2i + 1, two columns of each.
+  int32x4_t products[kColumns / 2][8];  // For rows 2i and 2i + 1, two columns of each.
 #pragma GCC unroll 16
   for (int pair = 0; pair < kColumns / 2; ++pair)
 #pragma GCC unroll 16
@@ -325,7 +325,7 @@ static inline Floats load_exponents(const std::byte* p) {
   const uint32x4_t one = vdupq_n_u32(1);
   Floats r;
   for (int i = 0; i < 4; ++i) {
-    // Of e = 0 the first is negative, and of both the subnormal is what is larger.
+    // For e = 0 the first is negative, and the subnormal is the larger of both.
     const int32x4_t normal = vshlq_n_s32(vreinterpretq_s32_u32(vsubq_u32(e.v[i], one)), 23);
     const uint32x4_t subnormal =
         vshlq_u32(vdupq_n_u32(0x200000), vreinterpretq_s32_u32(vminq_u32(e.v[i], one)));

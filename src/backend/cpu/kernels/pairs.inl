@@ -1,5 +1,5 @@
 #pragma once
-// bfloat16, one number and two: a lane of Pairs holds two neighbours of a sum. The same text for every
+// bfloat16, one number and two: a lane of Pairs holds two neighbours of a sum. The same source for every
 // instruction set, except where a processor multiplies pairs by itself. Needs vec_<isa>.h and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>

@@ -1,13 +1,13 @@
 // The codes of packed panels: what a layout means for the arithmetic, how far ahead panels are fetched, and
 // how codes become dot products. Needs matmul_vec_<isa>.h and WEFT_CPU_ISA.
 //
-// One column is left to the hardware's prefetching, and two where codes are one plane. It wants a panel read
-// in the order of its addresses: with scales before the codes in front of them, Q8_0 came at three quarters
-// of the speed. More columns are not left to it; all lines of a panel are fetched or none, and of a gated
-// product sixteen panels of one matrix go before those of the other. labs/matmul_lab shows each. AVX2 has
-// twice as many instructions for each line: there, no records of codes and no floats of 16 bits are left to
-// the hardware alone (kAlwaysFetches), but low planes and F32 are (with one column F32 fetched ahead came at
-// five sixths of the speed).
+// One column is left to the hardware's prefetching, and two where codes are one plane. Hardware prefetching
+// needs a panel to be read in the order of its addresses. With scales read before the codes in front of them,
+// Q8_0 had three quarters of the speed. More columns are not left to it. All lines of a panel are fetched or
+// none, and of a gated product sixteen panels of one matrix precede those of the other (labs/matmul_lab).
+// AVX2 needs twice as many instructions for each line. There, records of codes and 16-bit floats are always
+// fetched (kAlwaysFetches). Low planes and F32 are left to the hardware (with one column F32 fetched ahead
+// had five sixths of the speed).
 #include <cstddef>
 #include <cstdint>
 
@@ -16,29 +16,29 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// With a few columns there is so much to do for each line of a panel that the processor does not see far
-/// enough ahead to keep memory busy: fetches what lies that far behind `p` into the second-level cache (into
-/// the first, its few misses in flight would be the limit). All lines, or those left out cost more than the
-/// others save. Up to kStreamed columns the hardware's own prefetching is the best there is.
+/// With a few columns each line of a panel takes so much work that the processor does not see far enough
+/// ahead to keep memory busy. So this prefetches the line kAhead bytes after `p` into the second-level cache.
+/// In the first level, its few misses in flight would be the limit. All lines must be fetched: otherwise the
+/// missing ones cost more than the others save. Up to kStreamed columns the hardware's own prefetching is the
+/// best there is.
 template <int kAhead, int kBytes, int kColumns, int kStreamed = 1>
 static inline __attribute__((always_inline)) void prefetch(const std::byte* p) {
   if constexpr (kColumns <= kStreamed) return;
   for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(p + kAhead + line, 0, 2);
 }
-/// The best distances of those measured. On Zen 3, whose cores get 20 GB/s each, Q4_0 came from 8 KiB ahead
-/// at six sevenths of the speed, and from 3 KiB; on Zen 4, with 30 GB/s, BF16 of 12 bits came from 2 KiB as
-/// slowly as without.
+/// The best distances of those measured. On Zen 3, with 20 GB/s per core, Q4_0 had six sevenths of the speed
+/// with 3 KiB and with 8 KiB. On Zen 4, with 30 GB/s, BF16 of 12 bits was as slow with 2 KiB as without.
 inline constexpr int kQuantisedAhead = kAlwaysFetches ? 2048 : 8192;
 inline constexpr int kFloatsAhead = kAlwaysFetches ? 2048 : 6144;
 
-/// What the hardware fetches is read in the order of its addresses: its prefetching follows a stream whose
-/// scales, eight lines ahead, are read first at three quarters of the speed. Compilers would move them up.
+/// Keeps the order of addresses where the hardware prefetches. If scales, eight lines ahead, are read first,
+/// its prefetching has three quarters of the speed. Compilers would move them up.
 static inline __attribute__((always_inline)) void keep_order_of_reads() { asm volatile("" ::: "memory"); }
 
-/// One register, and what lies at a distance from it is part of an instruction. Left to itself, g++ 12 keeps
-/// an index for each distance, which are more than there are registers: of super-blocks with a scale for each
-/// 16 columns, 32 to 38 loads a block go there (Q6_K: 2 to 5 % of the time). Where there are fewer it costs
-/// more than it saves.
+/// Keeps one register: distances from it are part of instructions. Otherwise g++ 12 keeps an index for each
+/// distance, which are more than there are registers. Super-blocks with a scale for each 16 columns would
+/// have 32 to 38 more loads a block (Q6_K: 2 to 5 % of the time). With fewer distances this costs more than
+/// it saves.
 static inline __attribute__((always_inline)) void keep_address(const std::byte*& p) { asm("" : "+r"(p)); }
 
 constexpr int largest_entry(const PanelLayout& layout) {
@@ -88,8 +88,8 @@ struct Traits {
 
 using LowPlanes = const std::byte* const (&)[kLowPlanes];
 
-/// What the low planes of a tall matrix have for half a record. The pairs of four groups share a byte: those
-/// of groups 0 and 2, and of 1 and 3, are nibbles at once.
+/// What the low planes of a tall matrix have for half a record. The pairs of four groups share a byte: groups
+/// 0 and 2, and groups 1 and 3, are nibbles together.
 struct LowNibbles {
   Codes even, odd;
 };
@@ -150,8 +150,8 @@ static inline __attribute__((always_inline)) void add_half(const std::byte* reco
   }
 }
 
-/// The same where registers are few: codes of four columns, from group j of a record to before kEnd, are
-/// multiplied as soon as they are there.
+/// The same for few registers: codes of four columns, from group j of a record to before kEnd, are multiplied
+/// at once.
 template <class T, int kFirst, int j, int kEnd, class Turns, int kColumns>
 static inline __attribute__((always_inline)) void add_by_turns(const std::byte* record, Codes table,
                                                                const std::byte* const (&q)[kColumns],

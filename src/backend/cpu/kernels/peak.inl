@@ -61,10 +61,10 @@ static double fma_peak(std::int64_t n_rounds) {
   return sum;
 }
 
-/// One line after another, each with three operations that wait for those of the line before, at most the
-/// pace of kernels: loads as fast as a core can make them, with prefetches or without, were a tenth slower.
+/// One line after another, each with three operations that depend on the line before: about the pace of the
+/// fastest kernels. Loads at the core's full rate, with or without prefetches, were a tenth slower.
 static std::uint64_t read_memory(const std::byte* data, std::int64_t n_bytes) {
-  // Of one register each: g++ 12 keeps wider vectors in memory, and the sums would wait for that.
+  // One register each: g++ 12 keeps wider vectors in memory, and the sums would wait for memory.
   using Register = std::uint64_t __attribute__((vector_size(kLanes * sizeof(float))));
   constexpr int kParts = kReadUnit / static_cast<int>(sizeof(Register));
   Register sums[kParts] = {};

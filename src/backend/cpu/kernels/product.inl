@@ -2,9 +2,9 @@
 // Products of float matrices that a step has made. Needs rows.inl and WEFT_CPU_ISA.
 //
 // An element is one chain of multiply-adds over k, in order, so its bits depend on its row of a and its
-// column of b alone. Tiles of kProductTileRows rows and two vectors of columns stay in registers; what they
-// read is copied before, a part of k at a time: rows of a at a distance that does not fall into the same sets
-// of a cache, and a panel of b that fits into the first level, where all rows of the block meet it.
+// column of b alone. Tiles of kProductTileRows rows and two vectors of columns stay in registers. Their
+// operands are copied first, a part of k at a time. Rows of a are copied with a stride that avoids conflicts
+// in the cache's sets. A panel of b is copied so that it fits into the first level for all rows of the block.
 #include "backend/cpu/kernels/rows.inl"
 
 namespace weft::cpu::WEFT_CPU_ISA {
@@ -52,8 +52,8 @@ static inline void product_tile(const float* a, const float* b, std::int64_t b_s
   }
 }
 
-/// copy_block where what lies side by side goes below each other. By way of a small block, each line of
-/// either side is touched once: lines whose distance is a power of two push each other out of the cache.
+/// Like copy_block, but transposes. It works in small blocks, so that each line of either side is touched
+/// once. Lines whose distance is a power of two evict each other from the cache.
 static void turn_block(const float* x, std::int64_t column, std::int64_t n_rows, std::int64_t n,
                        std::int64_t width, float* out, std::int64_t out_stride) {
   constexpr std::int64_t kSide = 16;

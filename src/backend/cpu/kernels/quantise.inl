@@ -1,18 +1,18 @@
-// Float rows to kQ8 and kQ8Wide (packed_layout.h). Over the compiler's own vectors, which every instruction
-// set has: since each operation is one IEEE operation on one element, all of them give the same bytes.
-// Vectors have four lanes, or 16 where a register has: compilers take larger ones than that apart, element by
+// Float rows to kQ8 and kQ8Wide (packed_layout.h). Uses the compiler's own vectors, which every instruction
+// set has. Each operation is one IEEE operation on one element, so all of them give the same bytes. Vectors
+// have four lanes, or 16 where a register has: compilers take larger ones than that apart, element by
 // element.
 //
-// Where a vector has 16 lanes, they are 16 groups of kQ8 when it comes to what each group has one of: largest
-// values and sums meet in one vector, and divisions are made for all. Short rows gain most: 0.27 ns an element
-// instead of 0.40 with 128 columns, 0.20 instead of 0.21 with 2,048 (labs/quantise_lab).
+// Where a vector has 16 lanes, 16 groups of kQ8 share vectors for their per-group values. Largest values and
+// sums are in one vector, and divisions are made for all groups at once. Short rows gain most: 0.27 ns an
+// element instead of 0.40 with 128 columns, 0.20 instead of 0.21 with 2,048 (labs/quantise_lab).
 //
-// Activations have a scale for each 32, and for each 128 where the weights have super-blocks: K-quants, most
-// IQ types, and those of one or two bits. K-quants' scales within a super-block are whole numbers and lie, as
-// their mins, before its codes: a block costs one multiply-add instead of three, mins and zeros come of
-// 16-bit products of sums, and products are 10 to 13 % faster. The KL divergence of Gemma 3 is then 0.0037,
-// against 0.0023 with 32, 0.0028 with 64 (4 to 7 % slower), 0.0051 with 256 (2 % faster) and llama.cpp's
-// 0.0053, which has 256.
+// Activations have a scale for each 32. If the weights have super-blocks, as K-quants, most IQ types and the
+// types of one or two bits have, they have one for each 128. K-quants' scales and mins within a super-block
+// are integers and precede its codes. So a block costs one multiply-add instead of three, and mins and zeros
+// come from 16-bit products of sums. Products are 10 to 13 % faster. The KL divergence of Gemma 3 is then
+// 0.0037, against 0.0023 with 32, 0.0028 with 64 (4 to 7 % slower), 0.0051 with 256 (2 % faster) and
+// llama.cpp's 0.0053, which has 256.
 #include <cstddef>
 #include <cstdint>
 
@@ -159,8 +159,8 @@ static inline void quantise_group(const float* x, Q8Wide* out) {
   out->scale = scale;
 }
 
-/// Of 16 vectors of 16 lanes, what Op makes of the lanes of each: lane i is of v[i]. A step joins the halves
-/// of two vectors in one, and halves what is left of each.
+/// For 16 vectors of 16 lanes, the result of Op over the lanes of each: lane i is for v[i]. A step joins the
+/// halves of two vectors in one, and halves the rest of each.
 template <class Op, class Words>
 static inline Words across_16(Words (&v)[16]) {
 #pragma GCC unroll 8
@@ -208,7 +208,7 @@ static void quantise_16_groups(const float* const (&x)[16], Q8Group* const (&out
   }
 }
 
-/// The columns behind the last whole group, of which there are n.
+/// The n columns after the last whole group.
 template <class Group, int kColumns>
 static void quantise_rest(const float* x, std::int64_t n, Group* group) {
   float values[kColumns] = {};

@@ -1,8 +1,8 @@
 #pragma once
-// Attention of rows over rows (ops::RaggedAttention, ops::DenseAttention). Query rows stand side by side in
-// vectors, keys follow one another: both products of a tile of keys are the same kernel, which spreads an
-// element of K or V over many rows, and the softmax never sums over lanes. A row's sums go key by key, from
-// its first key on, whoever stands in the other lanes. Needs vec_<isa>.h and WEFT_CPU_ISA.
+// Attention of rows over rows (ops::RaggedAttention, ops::DenseAttention). Query rows are lanes of vectors,
+// keys are processed one after another. Both products of a tile of keys are the same kernel, which broadcasts
+// an element of K or V to many rows. The softmax never sums over lanes. A row's sums go key by key, from its
+// first key on, whatever the other lanes compute. Needs vec_<isa>.h and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
@@ -12,7 +12,7 @@
 namespace weft::cpu::WEFT_CPU_ISA::ragged {
 
 inline constexpr int kMaxVectors = kRegisters >= 32 ? 4 : 2;
-/// Elements whose sums are held in registers together, for so many vectors of rows.
+/// Elements whose sums are kept in registers together, for kVectors vectors of rows.
 template <int kVectors>
 inline constexpr int kTogether = kVectors == 1 || (kVectors == 2 && kRegisters >= 32) ? 12
                                  : kVectors == 3                                      ? 8
@@ -78,8 +78,8 @@ struct Softmax {
   float* sums;
 };
 
-/// Scores of one vector of rows become weights, relative to the largest so far, and the outputs of the tiles
-/// before are put in relation to that, too. Row r sees keys below limits[r] only.
+/// Turns the scores of one vector of rows into weights, relative to the largest so far. Rescales the outputs
+/// of earlier tiles to that, too. Row r sees keys below limits[r] only.
 static void weigh(float* scores, int n_keys, const float* limits, float* outputs, int v_dim,
                   Softmax softmax) {
   const F32 limit = load(limits);

@@ -8,7 +8,7 @@
 
 namespace weft::cpu::WEFT_CPU_ISA {
 
-/// A place in a row: a whole vector, or the last n elements of a row that is no multiple of it.
+/// A place in a row: a whole vector, or the last n elements of a row whose length is not a multiple of it.
 struct Whole {};
 struct Part {
   int n;

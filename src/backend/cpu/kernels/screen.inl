@@ -1,8 +1,8 @@
 // Ruling out rows of a tall matrix by the high bits of their codes, where only the best rows of a product are
 // wanted. Needs panel_codes.inl.
 //
-// A code is 16 h + 4 m + l, of which h lies in the panel's records, m and l in its low planes. What h leaves
-// open is 0..15: with its middle for it, a sum is off by at most 7.5 for each |q|, so for a row
+// A code is 16 h + 4 m + l; the panel's records have h, its low planes m and l. The open rest is 0..15. With
+// its middle in its place, a sum is off by at most 7.5 for each |q|, so for a row
 //
 //   sum = sum over blocks of d s (16 h + 7.5 - zero) . q      bound = sum over blocks of |d| s 7.5 |q|
 //
@@ -42,14 +42,14 @@ static inline Codes bits_of(const std::byte* record, const std::byte* middle) {
   return or_shifted_bits<2 * (j % 4), 3>(high, pairs);
 }
 
-/// Of all float operations that lead to a sum or a product, each adds at most 2^-24 of numbers below 360 |q|;
-/// there are at most six a block.
+/// Each float operation that leads to a sum or a product adds an error of at most 2^-24 of numbers below 360
+/// |q|. There are at most six a block.
 inline constexpr float kRoundingOfBlock = 0x1p-12f;
 static inline float rounding_of(std::int64_t n_blocks) {
   return kRoundingOfBlock * static_cast<float>(n_blocks);
 }
 
-/// `middle` is what stands for the bits left open, less what stood for them before.
+/// `middle` is the value assumed for the open bits, less the value assumed before.
 static void screen_factors(Bits bits, float middle, const std::byte* x, std::int64_t n_blocks,
                            ScreenFactors* factors) {
   const float open = open_of(bits) + rounding_of(n_blocks);
@@ -75,8 +75,8 @@ static inline __attribute__((always_inline)) void add_bits(const std::byte* reco
         dot<max_code(kBits)>(products[c], codes, reinterpret_cast<const std::int8_t*>(q[c]) + 16 * kHalf);
 }
 
-/// Adds what these bits of a panel say to sums_of[c][16]; bounds_of[c][16] becomes what is open then.
-/// `middle` is the panel's first low plane, for bits that lie there.
+/// Adds the contribution of these bits of a panel to sums_of[c][16]; bounds_of[c][16] becomes the bound that
+/// is left. `middle` is the panel's first low plane, for bits that are stored there.
 template <Bits kBits, int kColumns>
 static void screen_panel(const std::byte* panel, const std::byte* middle, std::int64_t n_blocks,
                          const std::byte* const* x, const ScreenFactors* const* all_factors, float* sums_of,

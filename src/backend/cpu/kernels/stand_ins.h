@@ -4,7 +4,7 @@
 
 namespace weft::cpu {
 
-/// What stands in for the kernels of an instruction set where the machine lacks it: their text, compiled to
+/// Replacements for the kernels of an instruction set that the machine lacks: the same source compiled to
 /// other instructions, or null. The library has none. A test's program defines this function itself
 /// (tests/backend_cpu/stand_ins.cpp), and so all its tests run them.
 const Kernels* stand_in(Isa isa);

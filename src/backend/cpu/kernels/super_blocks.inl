@@ -8,8 +8,8 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// What a super-block's activations are multiplied by beside its codes, of blocks i and i + 1: mins, or the
-/// scales that the codes' zero has.
+/// Factors of a super-block's activations in addition to its codes, for blocks i and i + 1: mins, or the
+/// scales times the codes' zero.
 template <class T>
 static inline Pairs zero_factors(const std::byte* scales, int i) {
   if constexpr (T::kScales == ScaleKind::kSuperMin) {
@@ -47,7 +47,7 @@ static const std::byte* one_of_two(int which) {
   return reinterpret_cast<const std::byte*>(kBytes.bytes) + 16 * which;
 }
 
-/// Odd scales become bytes, as other kinds have them; so many vectors of nibbles.
+/// Expands odd scales to bytes, as other kinds have them; kVectors vectors of nibbles.
 template <int kVectors>
 static inline void expand_odd_scales(const std::byte* nibbles, std::byte* scales) {
   const Codes ones = load_codes(same_bytes<1>());
@@ -66,8 +66,8 @@ static inline Floats load_e4m3(const std::byte* p) {
   return load_f16(halves);
 }
 
-/// out[c][16] = a panel times the kQ8Wide rows x[c], of a layout whose super-blocks have one scale: what
-/// comes of a group is a whole number.
+/// out[c][16] = a panel times the kQ8Wide rows x[c], of a layout whose super-blocks have one scale: the sum
+/// of a group is an integer.
 template <int kLayoutIndex, int kColumns, bool kUnpacked = false>
 static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t n_super_blocks,
                                  const std::byte* const* rows, float* out) {
@@ -113,8 +113,8 @@ static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t
   for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
 }
 
-/// out[c][16] = a panel times the kQ8Wide rows x[c], of a layout whose scales are so small that what comes of
-/// a group, and of its mins, is a whole number: add_scaled_pairs has the scales where they cost least.
+/// out[c][16] = a panel times the kQ8Wide rows x[c]. The layout's scales are so small that the sum of a
+/// group, and of its mins, is an integer. add_scaled_pairs applies the scales where they cost least.
 template <int kLayoutIndex, int kColumns>
 static void multiply_scaled_blocks(const std::byte* panel, LowPlanes, std::int64_t n_super_blocks,
                                    const std::byte* const* rows, float* out) {
@@ -185,8 +185,7 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
   static_assert(offsetof(Q8Wide, q) == 0);
   // A machine that multiplies signed codes has subtracted this zero already.
   constexpr bool kSubtracted = kSubtractsZero<T::kMaxCode>;
-  // Of odd scales, zeros are whole numbers in the sums, so that nothing is lost where values are small beside
-  // them.
+  // With odd scales, zeros are integers in the sums, so that small values lose no precision.
   constexpr bool kZerosInSums = T::kLayout.odd && !T::kTwoHalves && !kSubtracted && !T::kCentred;
   constexpr bool kOffset = T::kMin || (!T::kTwoHalves && !T::kLayout.odd && !kSubtracted);
   constexpr bool kSixBits = T::kScales == ScaleKind::kSuperMin;

@@ -38,7 +38,8 @@ static void add_log_sum(const LogSumArgs& sums, std::int64_t first_index, std::i
   if (id >= first_index && id < first_index + n_rows) sums.picked[column] = values[id - first_index];
 }
 
-/// Offers the rows of a panel's tile to the lists of its columns, and writes those that are wanted whole.
+/// Offers the rows of a panel's tile to the lists of its columns, and writes the rows that are wanted in
+/// full.
 static void offer_tile(const MatmulArgs& args, std::int64_t row, std::int64_t n_rows,
                        std::int64_t first_column, int n_columns, float* tile) {
   const BestArgs& best = args.best;
@@ -56,14 +57,14 @@ static void offer_tile(const MatmulArgs& args, std::int64_t row, std::int64_t n_
   }
 }
 
-/// Rows of a panel, or as many as there are left.
+/// Rows of a panel; fewer in the last one.
 static inline std::int64_t rows_of_panel(const PackedMatrix& matrix, std::int64_t panel) {
   const std::int64_t left = matrix.rows - panel * kPanelRows;
   return left < kPanelRows ? left : kPanelRows;
 }
 
-/// The epilogue of a panel's tile: its sums, and those of the gate's panel, become rows of the output.
-/// `rows`: those of the output that the columns write.
+/// The epilogue of a panel's tile: its sums, and the sums of the gate's panel, become rows of the output.
+/// `rows`: the output rows that the columns write.
 static void finish_tile(const MatmulArgs& args, std::int64_t panel, std::int64_t first_column,
                         const std::int64_t* rows, int n_columns, float* tile, float* gate_tile) {
   const std::int64_t row = panel * kPanelRows;

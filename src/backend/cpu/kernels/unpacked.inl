@@ -2,20 +2,20 @@
 // good part of the work. An unpacked panel has the scales of its layout, and its records have a plane of
 // bytes. Needs matmul.inl.
 //
-// Sums are those of packed panels: a column has the same bits whichever way it goes.
+// Sums are the same as with packed panels, so a column has the same bits either way.
 #include <cstddef>
 #include <cstdint>
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// So many columns at least are worth it, and where there are low planes, so many; so many at a time have
-/// their sums at hand; and so much of a panel stays in the first-level cache meanwhile.
+/// The least numbers of columns for which unpacking is worth it, without and with low planes. The columns
+/// whose sums are kept together, and the bytes of a panel that then stay in the first-level cache.
 inline constexpr std::int64_t kUnpackedFrom = 16, kTallUnpackedFrom = 8;
 inline constexpr std::int64_t kUnpackedColumns = 128, kUnpackedBytes = 16 * 1024;
 static_assert(kUnpackedFrom % kTileColumns == 0 && kUnpackedColumns % kTileColumns == 0);
 
-/// How many steps lead to a code: out of a plane that holds several, joined with another plane's bits or
-/// those of low planes, through a table.
+/// The number of steps to decode a code: from a plane with several, joined with bits of another plane or of
+/// low planes, through a table.
 constexpr int unpacking_steps(const PanelLayout& layout) {
   return (layout.base != Plane::kBytes ? 1 : 0) + (layout.extra != Plane::kNone ? 1 : 0) +
          (layout.tall ? 1 : 0) + (layout.table.of[0] != 0 ? 1 : 0);
@@ -25,13 +25,13 @@ constexpr bool is_unpacked(const PanelLayout& layout) {
          unpacking_steps(layout) >= kStepsToUnpack;
 }
 
-/// Of a layout whose panels are unpacked, unit by unit; others have no functions.
+/// For a layout whose panels are unpacked, unit by unit; others have null.
 struct Unpacking {
   void (*unpack)(const std::byte* panel, LowPlanes low, std::int64_t n_units, std::byte* to);
-  Multiply multiply;  ///< kTileColumns columns with units that are unpacked, added to what is there.
+  Multiply multiply;  ///< Adds the product of unpacked units with kTileColumns columns to the sums.
   int unit_bytes, unpacked_bytes;
-  int low_bytes;               ///< Of each low plane, for a unit.
-  int x_bytes;                 ///< Of a row of activations, for a unit.
+  int low_bytes;               ///< In each low plane, per unit.
+  int x_bytes;                 ///< In a row of activations, per unit.
   int n_values;                ///< Columns of a unit.
   std::int64_t least_columns;  ///< Of activations.
 };

@@ -50,7 +50,7 @@ static inline F32 round(F32 a) {
 }
 static inline F32 sqrt(F32 a) { return _mm512_sqrt_ps(a); }
 static inline F32 scale_pow2(F32 p, F32 n) {
-  // A result that is no normal number may hold up the processor for a hundred cycles and more.
+  // A subnormal result may stall the processor for a hundred cycles and more.
   return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, broadcast(-125.0f), _CMP_NLT_UQ), p, n);
 }
 

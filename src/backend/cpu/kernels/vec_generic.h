@@ -37,7 +37,7 @@ static inline void store_partial(float* p, F32 a, int n) {
   for (int i = 0; i < n; ++i) p[i] = a[i];
 }
 
-/// IEEE halves. Rounds to nearest even; NaN stays NaN, what is too large becomes infinite.
+/// IEEE halves. Rounds to nearest even; NaN stays NaN, too large values become infinite.
 static inline F32 load_f16(const std::uint16_t* p) {
   using U16 = std::uint16_t __attribute__((vector_size(8)));
   using U32 = std::uint32_t __attribute__((vector_size(16)));
@@ -47,7 +47,7 @@ static inline F32 load_f16(const std::uint16_t* p) {
   const U32 magnitude = (h & 0x7fff) << 13;
   F32 value;
   __builtin_memcpy(&value, &magnitude, sizeof(value));
-  value *= 0x1p112f;  // Moves the exponent and normalises what is subnormal as a half.
+  value *= 0x1p112f;  // Moves the exponent and normalises subnormal halves.
   U32 bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));
   bits |= ((h & 0x7c00) == 0x7c00 ? U32{} + 0x7f800000u : U32{}) | (h & 0x8000) << 16;
@@ -116,7 +116,7 @@ static inline float reduce_max(F32 a) {
   return x > y ? x : y;
 }
 
-/// Elements 0, 2, 4, ... of a and, behind them, of b.
+/// Elements 0, 2, 4, ... of a, followed by those of b.
 static inline F32 even_elements(F32 a, F32 b) { return F32{a[0], a[2], b[0], b[2]}; }
 
 /// Turns kLanes / 2 neighbouring pairs: (x0 c - x1 s, x1 c + x0 s), with one cos and sin a pair.

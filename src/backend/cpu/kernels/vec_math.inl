@@ -1,5 +1,5 @@
 #pragma once
-// Functions over the vector contract, the same text for every instruction set. The polynomials are our own
+// Functions over the vector contract, the same source for every instruction set. The polynomials are our own
 // minimax fits (Remez exchange) in the forms that the comments give; their errors are below half an ulp of
 // the result.
 
@@ -28,7 +28,7 @@ static inline F32 exp(F32 x) {
   return scale_pow2(exp_near_zero(r), n);
 }
 
-/// 2^x for x <= 0 within about 1 ulp, below about -125 it may be 0; exp2(0) is exactly 1, exp2(-inf) exactly
+/// 2^x for x <= 0 within about 1 ulp; below about -125 it may be 0. exp2(0) is exactly 1, exp2(-inf) exactly
 /// 0 and NaN stays NaN.
 static inline F32 exp2(F32 x) {
   x = max(broadcast(-152.0f), x);
@@ -36,7 +36,7 @@ static inline F32 exp2(F32 x) {
   return scale_pow2(exp_near_zero((x - n) * broadcast(0x1.62e43p-1f)), n);
 }
 
-/// 2^x for x <= 0 within a part in 13,000, a thirtieth of what rounding to bfloat16 may change;
+/// 2^x for x <= 0 within a part in 13,000, a thirtieth of the largest change by rounding to bfloat16.
 /// exp2_coarse(-inf) is exactly 0 and NaN stays NaN.
 static inline F32 exp2_coarse(F32 x) {
   x = max(broadcast(-152.0f), x);

@@ -1,19 +1,18 @@
 #pragma once
-// Windows of pictures: convolutions, and rows that are read with steps. Needs rows.inl,
-// elementwise.inl and WEFT_CPU_ISA.
+// Windows of images: convolutions, and strided rows. Needs rows.inl, elementwise.inl and WEFT_CPU_ISA.
 //
 // A result is one chain of multiply-adds over the taps, in order, so its bits do not show which block or
-// tile it was made in. Where there are many channels, they are the lanes: a tile of pixels times two vectors
-// of channels stays in registers, weights stream in as they are packed, and pixels are broadcast from where
-// they lie, whatever the window: nothing is copied for each tap. Results are turned before they are stored.
-// Where a group has few channels, or rows are about whole vectors, pixels are the lanes.
+// tile it was made in. If there are many channels, they are the lanes. A tile of pixels times two vectors of
+// channels stays in registers. Weights stream in as packed, and pixels are broadcast from their places for
+// any window: nothing is copied for each tap. Results are turned before they are stored. Where a group has
+// few channels, or rows are about whole vectors, pixels are the lanes.
 #include "backend/cpu/kernels/elementwise.inl"
 #include "backend/cpu/kernels/rows.inl"
 
 namespace weft::cpu::WEFT_CPU_ISA {
 
 inline constexpr int kWindowLanes = 2 * kLanes;
-/// Pixels of a tile: as many as leave room for two vectors of weights and one pixel.
+/// Pixels of a tile, with registers left for two vectors of weights and one pixel.
 inline constexpr int kTilePixels = kRegisters == 32 ? 12 : 6;
 
 using FourFloats = float __attribute__((vector_size(16)));
@@ -30,7 +29,7 @@ static inline void store_turned(const float* tile, const WindowArgs& args, float
   int lane = args.first_lane;
   if constexpr (n_pixels >= 4) {
     for (; lane + 4 <= args.end_lane; lane += 4) {
-      // The last four overlap those before where pixels are no multiple of four.
+      // The last four overlap the ones before if the number of pixels is not a multiple of four.
 #pragma GCC unroll 3
       for (int block = 0; block < (n_pixels + 3) / 4; ++block) {
         const int pixel = 4 * block + 4 <= n_pixels ? 4 * block : n_pixels - 4;
@@ -196,8 +195,8 @@ static void pixel_rows(const WindowArgs& args, std::int64_t first_row) {
     }
 }
 
-/// Four rows of one channel and a square kernel at once, `step` rows of x apart: a row of x is read for all
-/// results that it is part of. Returns how many rows it has made.
+/// Four rows of one channel and a square kernel at once, `step` rows of x apart. Each row of x is read for
+/// all results that use it. Returns how many rows it has made.
 template <int side, int step>
 static std::int64_t rows_of_squares(const WindowArgs& args) {
   constexpr int kRows = 4, kVectors = kRegisters == 32 && side == 3 ? 2 : 1;
@@ -293,7 +292,7 @@ static void window_rows(const WindowRows& rows) {
       continue;
     }
     if (rows.step == 2) {
-      // Elements 0, 2, ... of those up to the last, which has no odd one behind it.
+      // Elements 0, 2, ... up to the last, which no odd one follows.
       const std::int64_t n = 2 * inside - 1;
       for_each_vector(inside, [&](std::int64_t i, auto at) {
         const auto part = [&](std::int64_t begin) {

@@ -14,11 +14,11 @@ namespace {
 constexpr std::int64_t kTasksPerThread = 4;
 // A task of shared pages reads this many at least: a page's partial costs about a twentieth of reading it.
 constexpr std::int64_t kPagesPerPart = 4;
-// Tiles with more rows have enough to do, and their partials would be large. Where there are more rows and
-// yet too few tiles, tiles have so many (max_rows).
+// Tiles with more rows have enough to do, and their partials would be large. If there are more rows and yet
+// too few tiles, tiles have this many rows (max_rows).
 constexpr int kMaxSharedRows = 4;
 
-/// How many extents at the beginning of both lie in the same pages at the same positions.
+/// The number of extents at the beginning of both that have the same pages at the same positions.
 int n_common(const AttentionSegment& a, const AttentionSegment& b, int max) {
   int n = 0;
   max = std::min({max, a.n_extents, b.n_extents});
@@ -125,7 +125,7 @@ void AttentionTiles::prepare(const StepInfo& step) {
     int n_shared = segments_[begin].n_extents;
     std::size_t end = begin + 1;
     for (; end < n_segments_ && n_tile_rows + segments_[end].n_rows <= max_rows; ++end) {
-      // The last extents differ in any case: each sequence goes on by itself.
+      // The last extents differ in any case: each sequence continues by itself.
       const int common = n_common(segments_[begin], segments_[end], n_shared);
       if (common == 0) break;
       n_shared = common;
@@ -159,7 +159,7 @@ void AttentionTiles::reserve_partials(std::size_t floats_per_page) {
   floats_per_pair_ = std::max(floats_per_pair_, floats_per_page * static_cast<std::size_t>(max_pages_));
   const std::size_t bytes =
       n_tiles_ * static_cast<std::size_t>(n_kv_heads_) * floats_per_pair_ * sizeof(float);
-  // Room to grow: a text gets a page more again and again.
+  // Room to grow: sequences get more pages again and again.
   if (bytes > memory_.size()) memory_ = base::Memory(2 * bytes, false);
 }
 
@@ -248,7 +248,7 @@ void AttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   float* const partials = tiles_->partials(pair);
   context.kernels.attention_partials(args_, tile, kv_head, {first_page(part), first_page(part + 1)}, partials,
                                      context.scratch);
-  // Whoever is last merges, so that nobody waits; and leaves the count as the next launch wants it.
+  // The last part merges, so that no thread waits. It also resets the count for the next launch.
   std::atomic<int>& left = tiles_->parts_left(pair);
   if (left.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
   context.kernels.attention_merge(args_, tile, kv_head, partials, context.scratch);

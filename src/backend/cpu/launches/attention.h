@@ -10,8 +10,8 @@
 
 namespace weft::cpu {
 
-/// The tiles of a step, shared by all layers that read the same table: rows of a sequence that follow each
-/// other are a segment, and segments of sequences that share text are put together.
+/// The tiles of a step, shared by all layers that read the same table. Consecutive rows of a sequence are a
+/// segment, and segments of sequences with a common prefix are grouped into tiles.
 class AttentionTiles {
  public:
   AttentionTiles(const Graph& graph, const ops::Attention::Inputs& inputs);
@@ -24,11 +24,10 @@ class AttentionTiles {
   void prepare(const StepInfo& step);
   std::span<const AttentionTile> tiles() const { return {tiles_.data(), n_tiles_}; }
 
-  /// How many tasks share the pages of each tile and head: more than one where tiles are few and texts long,
-  /// as in the decoding of one sequence.
+  /// The number of tasks that share the pages of each tile and head. It is more than one if tiles are few and
+  /// sequences long, as in the decoding of one sequence.
   int n_parts() const { return n_parts_; }
-  static constexpr std::int64_t kMaxSharedPairs =
-      64;  ///< Of tiles and heads, when there is more than one part.
+  static constexpr std::int64_t kMaxSharedPairs = 64;  ///< Tiles times heads, if there is more than one part.
   /// Room for the partials of all pages of pair (tile, head), and how many of its parts are not done.
   /// Launches that share these tiles use both in turn.
   void reserve_partials(std::size_t floats_per_page);
@@ -38,7 +37,7 @@ class AttentionTiles {
   std::atomic<int>& parts_left(std::int64_t pair) { return parts_left_[static_cast<std::size_t>(pair)]; }
 
  private:
-  /// Rows of a sequence, at most so many to a segment.
+  /// Rows of a sequence, at most max_rows to a segment.
   void cut_into_segments(std::int64_t n_rows, std::int64_t max_rows);
   void add_tile(std::size_t begin, std::size_t end, int n_shared);
   void cut_into_parts(int n_threads);
@@ -67,7 +66,7 @@ class AttentionTiles {
 
 class AttentionLaunch final : public Launch {
  public:
-  /// `first` of those that share the tiles, which names what they hold.
+  /// `first`: the first launch with these tiles, which reports their memory.
   AttentionLaunch(const Graph& graph, const Node& node, std::shared_ptr<AttentionTiles> tiles, bool first);
   bool make_form(Form form) override;
   void bind(const Addresses& addresses) override;

@@ -1,6 +1,6 @@
 #pragma once
-// Attention that a graph writes out: matmul(softmax(matmul(q, k') * scale + bias), v), where nobody reads the
-// scores. It becomes the launch of ops::DenseAttention, which never holds them.
+// Attention written as separate ops: matmul(softmax(matmul(q, k') * scale + bias), v), if no other node reads
+// the scores. It becomes the launch of ops::DenseAttention, which never holds them.
 #include <functional>
 #include <optional>
 #include <vector>
@@ -19,8 +19,8 @@ struct AttentionParts {
   std::vector<NodeId> between;
 };
 
-/// What begins with that product of q and turned keys, if all between it and the last one is read by the next
-/// alone: `only_user` says by whom, or kNoNode.
+/// The attention that begins with this product of q and turned keys, if each value up to the last product has
+/// only one reader. `only_user` returns that reader, or kNoNode.
 std::optional<AttentionParts> attention_parts(const Graph& graph, NodeId scores,
                                               const std::function<NodeId(ValueId)>& only_user);
 

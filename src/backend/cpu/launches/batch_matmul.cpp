@@ -7,9 +7,9 @@
 namespace weft::cpu {
 namespace {
 
-/// Columns of a block: enough to share what is copied of a.
+/// Columns of a block: enough to share the copied rows of a.
 constexpr std::int64_t kColumnsOfBlock = 128;
-/// Blocks have a multiple of so many rows, which all kernels' tiles divide.
+/// Rows of blocks are multiples of this, which all kernels' tiles divide.
 constexpr std::int64_t kRowUnit = 12;
 static_assert(kProductRows % kRowUnit == 0);
 

@@ -56,7 +56,7 @@ int BestLists::merge(std::int64_t row, const BestEntry** next, BestEntry* best) 
   for (int thread = 0; thread < n_threads(); ++thread)
     if (const BestEntry* const list = find(thread, row)) next[n_lists++] = list;
   const int wanted = wanted_best(counts_, row, n_);
-  // A list of so many cannot run out before the last of them is taken.
+  // A list with this many values cannot run out before the last of them is taken.
   for (int i = 0; i < wanted; ++i) {
     int first = 0;
     for (int list = 1; list < n_lists; ++list)

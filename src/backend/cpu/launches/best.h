@@ -1,15 +1,14 @@
 #pragma once
-// What is taken of a product's rows while its tiles are made, in place of writing it: the best values, copies
-// of some rows, and sums (log_sum.h). Each thread keeps lists of the best that it saw; once all have seen
-// theirs, the lists are merged. Their order is total (larger value, then lower index), so it does not matter
-// who saw what.
+// Reductions of a product's rows that replace the output: the best values, copies of some rows, and sums
+// (log_sum.h). They are computed while its tiles are made. Each thread keeps lists of the best values that it
+// saw. The lists are merged when all threads are done. Their order is total (larger value, then lower index),
+// so the division among threads does not matter.
 //
-// Logits that nobody reads are not written. Each row of a step says what it wants: its best tokens
-// (ops::Best), its log-sum-exp, all its logits. The head is one product for all of them, whose weights are
-// read once; its tiles stay in the kernel's buffer and are written for those rows alone that want them whole.
-// One comparison says of 16 logits that none is among the best so far, and threads' lists are merged at the
-// end. Largest first, lower ids first among equals is a total order, so who computed what does not matter.
-// Greedy and top-k sampling begin with it and draw the same tokens.
+// Unused logits are not written. Each row of a step selects its outputs: its best tokens (ops::Best), its
+// log-sum-exp, or all its logits. The head is one product for all of them, whose weights are read once. Its
+// tiles stay in the kernel's buffer, and are written only for rows whose full logits are wanted. One
+// comparison says of 16 logits that none is among the best so far. Greedy and top-k sampling begin with the
+// best values and draw the same tokens.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -38,8 +37,8 @@ class BestLists {
   BestEntry* of_thread(int thread);
   /// The thread's list of a row; null where it did nothing in this step.
   const BestEntry* find(int thread, std::int64_t row) const;
-  /// The best of a row over all threads' lists, as many as it wants, which is returned. `next` has room for a
-  /// pointer for each thread.
+  /// The best values of a row over all threads' lists. Returns their number, which the row asks for. `next`
+  /// has room for a pointer for each thread.
   int merge(std::int64_t row, const BestEntry** next, BestEntry* best) const;
   int n_threads() const { return static_cast<int>(in_step_.size()); }
   std::size_t held_bytes() const { return memory_.size(); }
@@ -68,7 +67,7 @@ class RowCopies {
   /// `node` is null where there are none.
   RowCopies(const Graph& graph, const Node* node);
   ValueId output() const { return out_id_; }
-  std::int64_t n() const { return n_; }  ///< Of the step, once it has begun.
+  std::int64_t n() const { return n_; }  ///< In this step, once it has begun.
   void bind(const Addresses& addresses);
   /// Runs before any task of a step.
   void begin_step(const StepInfo& step);
@@ -96,7 +95,7 @@ struct Taken {
   void begin_step(const StepInfo& step, std::int64_t n_rows) {
     best.begin_step(step, n_rows), copies.begin_step(step), log_sums.begin_step(n_rows);
   }
-  bool only_best() const { return copies.n() == 0 && !log_sums.any(); }  ///< Of the step, once it has begun.
+  bool only_best() const { return copies.n() == 0 && !log_sums.any(); }  ///< In this step, once it has begun.
 };
 
 /// Merges the lists.

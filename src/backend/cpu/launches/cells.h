@@ -1,9 +1,9 @@
 #pragma once
 // Recurrent cells over a sequence (ops::Lstm, ops::Gru). A time needs all outputs of the one before, so tasks
-// are not parts of the work but hands: each takes the next piece (units of a time, for some texts) until
-// there are none left, and waits for the time before to be complete. Whoever it waits for is at work on a
-// piece, so nobody waits for a task that has not begun, and one thread alone does it all. A piece's bits do
-// not depend on who makes it.
+// have no fixed part of the work. Each takes the next piece (units of a time, for some sequences) until none
+// is left, and waits for the time before to be complete. Every awaited piece is already being computed. So no
+// thread waits for a task that has not begun, and one thread alone can do everything. A piece's bits do not
+// depend on who makes it.
 #include <atomic>
 #include <vector>
 
@@ -17,7 +17,7 @@ class CellsLaunch final : public Launch {
   CellsLaunch(const Graph& graph, const Node& node);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
-  bool prepares_each_step() const override { return true; }  // Pieces are counted anew.
+  bool prepares_each_step() const override { return true; }  // Pieces are counted again.
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t held_bytes() const override;
   Work work() const override;

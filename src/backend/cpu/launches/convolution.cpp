@@ -9,15 +9,15 @@ namespace {
 
 /// Groups of fewer outputs have pixels as lanes.
 constexpr std::int64_t kFewOutputs = kPanelRows;
-/// To turn a tile of results takes as long as so many taps.
+/// Transposing a tile of results takes as long as this many taps.
 constexpr std::int64_t kTurnTaps = 8;
 /// Channels that tasks share.
 constexpr std::int64_t kUnit = 2 * kPanelRows;
 /// Results of a block: enough to share the weights that pass by; multiples of all tiles.
 constexpr std::int64_t kBlockPixels = 240;
 constexpr std::int64_t kLeastColumns = 24;
-/// Floats of a block: together with the weights of some channels within the second level of a cache, those of
-/// one channel within the first.
+/// Floats of a block. With the weights of some channels a block fits into the second level of a cache; one
+/// channel's fit into the first.
 constexpr std::int64_t kBlockFloats = 64 * 1024;
 constexpr std::int64_t kPlaneFloats = 6 * 1024;
 constexpr std::int64_t kPlanePixels = 4096;
@@ -31,8 +31,8 @@ std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / 
 
 }  // namespace
 
-/// What a task has: a block, and behind it two panels of weights as floats and one as it is packed, or the
-/// results of a transposed convolution.
+/// A task's scratch: a block, then two panels of weights as floats and a packed one, or the results of a
+/// transposed convolution.
 struct ConvolutionLaunch::Scratch {
   float* block = nullptr;
   std::array<float*, 2> panels = {};
@@ -312,7 +312,7 @@ const float* ConvolutionLaunch::panel(std::int64_t panel, const Kernels& kernels
   return to;
 }
 
-/// Those of a channel, and of the lanes behind it, that a pass reads.
+/// The weights of a channel, and of the following lanes, for a pass.
 const float* ConvolutionLaunch::weights_of(const Pass& pass, std::int64_t channel, const Kernels& kernels,
                                            Scratch& scratch) const {
   return panel(channel / kPanelRows, kernels, scratch) + channel % kPanelRows + pass.first_tap * kPanelRows;

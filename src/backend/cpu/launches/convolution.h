@@ -1,11 +1,11 @@
 #pragma once
-// Convolutions of pictures, plain and transposed.
+// Convolutions of images, plain and transposed.
 //
-// A task makes some rows of results of one picture, for some channels. It copies what those rows read into
-// its scratch, with the zeros around the picture and, where windows step, such that the pixels of one tap lie
-// side by side; then every tap is an offset into that copy, and the kernels (kernels/windows.inl) need not
-// know of padding, strides and dilations. A transposed convolution is several plain ones (passes), each of
-// which makes the results of one remainder by the stride.
+// A task makes some rows of results of one image, for some channels. It copies their input rows into its
+// scratch, with the zeros around the image. If windows have a stride, the pixels of one tap are contiguous in
+// the copy. Every tap is then an offset into the copy, and the kernels (kernels/windows.inl) need not know of
+// padding, strides and dilations. A transposed convolution is several plain ones (passes), each of which
+// makes the results of one remainder by the stride.
 #include "backend/cpu/launches/launch.h"
 #include "backend/cpu/launches/window_axis.h"
 
@@ -13,7 +13,7 @@ namespace weft::cpu {
 
 class ConvolutionLaunch final : public Launch {
  public:
-  /// `out` is the node's output, or that of an activation that follows it.
+  /// `out` is the output of the node, or of an activation that follows it.
   ConvolutionLaunch(const Graph& graph, const Node& node, Activation activation, ValueId out);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
@@ -65,7 +65,7 @@ class ConvolutionLaunch final : public Launch {
   ValueId x_id_, weight_id_, bias_id_ = kNoValue, output_;
   Activation activation_;
   bool transposed_ = false;
-  bool flat_ = false;  ///< Windows of one pixel: a picture is one long row.
+  bool flat_ = false;  ///< Windows of one pixel: an image is one long row.
   bool few_ = false;   ///< Groups have few outputs.
   Dim pictures_, height_, width_, out_height_, out_width_;
   std::int64_t channels_, outputs_, groups_;

@@ -7,7 +7,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr std::int64_t kLeastElements = 16384;
-/// Rows that are turned together: a line of what is read.
+/// Rows that are transposed together: a cache line of the input.
 constexpr std::int64_t kBlockRows = 16;
 
 }  // namespace
@@ -73,7 +73,7 @@ void StridedCopy::run(std::int32_t task, const Kernels& kernels) const {
   });
 }
 
-/// Blocks of rows: those of the first place of the other axes, then of the next.
+/// Blocks of rows, in the order of the places of the other axes.
 void StridedCopy::run_turned(std::int64_t begin, std::int64_t end, const Kernels& kernels) const {
   end = std::min(end, loops_.n_elements() * n_blocks_);
   while (begin < end) {
@@ -118,7 +118,7 @@ void JoinLaunch::add_pad(const ops::Pad& op, const View& out, const View& x) {
   Dim first = 0;
   std::vector<Dim> sizes;
   for (int i = 0; i < out.shape.rank(); ++i) sizes.push_back(out.shape[i]);
-  // What stands before and behind x along an axis, within what the axes before left.
+  // The elements before and after x along an axis, within the rest left by the axes before.
   for (int i = 0; i < out.shape.rank(); ++i) {
     const auto axis = static_cast<std::size_t>(i);
     const auto add = [&](const Dim& begin, std::int64_t n) {
@@ -140,7 +140,7 @@ void JoinLaunch::bind(const Addresses& addresses) {
   for (StridedCopy& copy : copies_) copy.bind(addresses);
 }
 
-/// Behind the tasks of copies, one that fills what they leave.
+/// After the tasks of copies, one fills the rest.
 std::int32_t JoinLaunch::prepare(const StepInfo& step) {
   std::int32_t n = 0;
   for (std::size_t i = 0; i < copies_.size(); ++i) {

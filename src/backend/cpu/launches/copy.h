@@ -24,8 +24,8 @@ class StridedCopy {
   float* to_base_ = nullptr;
   const float* from_base_ = nullptr;
   StridedLoops loops_;
-  /// Where the innermost axis of `to` is not that of `from`: the rest of the axes, and blocks of rows along
-  /// the one that is.
+  /// If `from` and `to` have different innermost axes: the other axes, and blocks of rows along the innermost
+  /// axis of `from`.
   bool turned_ = false;
   std::int64_t row_ = 0, column_ = 0, n_rows_ = 0, n_columns_ = 0, to_row_ = 0, n_blocks_ = 0;
   Shares shares_;

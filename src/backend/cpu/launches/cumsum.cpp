@@ -13,8 +13,8 @@ constexpr std::int64_t kLeastElements = 8192;
 /// additions.
 constexpr std::int64_t kTogether = 4;
 
-/// Adds up n elements each of kCount runs that begin `part` apart. Into `out`, where there is one, go the
-/// sums behind `before`. Gives the runs' own sums.
+/// Adds up n elements each of kCount runs that begin `part` apart. Writes the sums, starting from `before`,
+/// to `out` if it is not null. Gives the runs' own sums.
 template <std::int64_t kCount, typename T, typename Sum>
 std::array<Sum, kCount> add_up(const T* x, std::int64_t n, std::int64_t part, const Sum* before, T* out) {
   std::array<Sum, kCount> sums = {};
@@ -121,7 +121,7 @@ void CumsumLaunch::run_line(std::int64_t outer, std::int64_t begin, std::int64_t
       ++part;
       continue;
     }
-    // What the parts come to is needed before what is in front of each of them.
+    // The sums of parts are needed before the elements' starting values.
     std::array<Sum, kTogether> sums = {}, starts = {};
     if (totals_ || !lines.apart) {
       sums = add_up<kTogether, T, Sum>(x + at, kPart, kPart, nullptr, nullptr);

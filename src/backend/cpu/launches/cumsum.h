@@ -1,8 +1,8 @@
 #pragma once
-// Running sums along an axis. A line is cut into parts (ops::Cumsum::kPart): what an element comes to is the
-// sum of the parts before it, added up in order, and the sum within its own. So parts can be made apart, and
-// the bits depend on the line alone. Where there are too few lines for the threads, one launch makes the
-// parts' sums and a second one the rest; elsewhere the second does all of it.
+// Running sums along an axis. A line is cut into parts (ops::Cumsum::kPart). An element is the sum of the
+// parts before it, added up in order, plus the sum within its own part. So parts can be made apart, and the
+// bits depend on the line alone. If there are too few lines for the threads, one launch makes the parts' sums
+// and a second one the rest. Otherwise the second does everything.
 #include <memory>
 #include <vector>
 
@@ -21,7 +21,7 @@ struct CumsumLines {
   bool ints;
   Dim outer_dim, size_dim, inner_dim;
   std::int64_t outer = 0, size = 0, inner = 0;
-  std::int64_t n_parts = 0, n_chunks = 0;  ///< Of a line, and groups of columns that are made together.
+  std::int64_t n_parts = 0, n_chunks = 0;  ///< Parts of a line, and groups of columns that are made together.
   bool apart = false;                      ///< Tasks are parts of lines.
   std::vector<double> totals;              ///< [outer][part][inner]; whole numbers as such.
 };
@@ -48,7 +48,7 @@ class CumsumLaunch final : public Launch {
   bool totals_;
   const std::byte* x_ = nullptr;
   std::byte* out_ = nullptr;
-  Shares shares_;  // Of parts, or of lines.
+  Shares shares_;  // Shares of parts, or of lines.
 };
 
 }  // namespace weft::cpu

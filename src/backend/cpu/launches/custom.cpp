@@ -17,7 +17,7 @@ CustomLaunch::CustomLaunch(const Graph& graph, const Node& node)
 }
 
 std::span<std::byte> CustomLaunch::Operand::bytes() const {
-  std::size_t n = 4;  // Of an element, f32 or i32.
+  std::size_t n = 4;  // Bytes of an element, f32 or i32.
   for (const std::int64_t size : sizes) n *= static_cast<std::size_t>(size);
   return {data, n};
 }

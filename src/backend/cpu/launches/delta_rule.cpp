@@ -5,7 +5,7 @@
 namespace weft::cpu {
 namespace {
 
-/// Whole vectors and cache lines; the state of so many columns stays near while rows go on from it.
+/// Whole vectors and cache lines; the state of this many columns stays in the cache while rows use it.
 constexpr std::int64_t kColumnsPerTask = 64;
 
 }  // namespace
@@ -71,7 +71,7 @@ void DeltaLaunch::run(std::int32_t task, const TaskContext& context) {
   const auto slot = [&](std::int32_t i) {
     return state_ + (i * n_heads_ + head) * n_keys_ * n_columns_ + column;
   };
-  // The state stays in the scratch as long as the next row goes on from it and leaves it in the same slot.
+  // The state stays in the scratch as long as the next row starts from it and stores it to the same slot.
   auto* const near = reinterpret_cast<float*>(context.scratch);
   bool is_near = false;
   for (std::int64_t r = 0; r < n_rows_; ++r) {

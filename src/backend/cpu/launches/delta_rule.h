@@ -1,6 +1,6 @@
 #pragma once
 // The delta rule (ops::DeltaRule). Tasks share heads and columns of their states, and each takes the step's
-// rows in order, so neither the cut of a batch nor the threads show in the results.
+// rows in order. So neither the cut of a batch nor the threads affect the results.
 #include "backend/cpu/launches/launch.h"
 
 namespace weft::cpu {

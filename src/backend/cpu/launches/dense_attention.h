@@ -1,7 +1,7 @@
 #pragma once
-// Attention over keys at hand (ops::DenseAttention), by the kernel of ragged.h: tasks are blocks of rows of
-// one head; where there are few rows, of the heads that read the same keys. A row's bits depend neither on
-// the rows beside it nor on the threads.
+// Attention over given keys (ops::DenseAttention), by the kernel of ragged.h. Tasks are blocks of rows of one
+// head. If there are few rows, a block has the rows of all heads that read the same keys. A row's bits depend
+// neither on other rows nor on the threads.
 #include <optional>
 
 #include "backend/cpu/launches/launch.h"
@@ -37,7 +37,7 @@ class DenseAttentionLaunch final : public Launch {
   const std::byte* bias_base_ = nullptr;
   float* out_base_ = nullptr;
   StridedView q_, k_, v_, out_, bias_;  // Of this step.
-  bool by_heads_ = false;               // Rows of a block are those of the heads of a group.
+  bool by_heads_ = false;               // A block has the rows of the heads of a group.
   std::int64_t n_texts_ = 0, n_heads_ = 0, of_group_ = 1, n_rows_ = 0, n_keys_ = 0, n_blocks_ = 0;
 };
 

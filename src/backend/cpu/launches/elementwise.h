@@ -1,6 +1,6 @@
 #pragma once
-// Ops on each element of operands that broadcast, have strides, or are no rows. What is of rows of one shape
-// goes into chains instead (row.h).
+// Elementwise ops whose operands broadcast, have strides, or are not rows. Ops on rows of one shape go into
+// chains instead (row.h).
 #include <optional>
 #include <variant>
 #include <vector>
@@ -15,7 +15,7 @@ using ElementwiseOp =
                  ops::Binary, ops::Compare, ops::Where, ops::Cast, ops::IntBinary>;
 std::optional<ElementwiseOp> as_elementwise(const Op& op);
 
-/// Elements of an operand: as many as there are results, or one for all.
+/// Elements of an operand: one for each result, or one for all.
 struct ElementRun {
   const std::byte* at = nullptr;
   bool one = false;
@@ -33,13 +33,13 @@ void compute_elements(const ops::Cast& op, const Kernels& kernels, std::span<con
                       std::int64_t n, std::byte* out);
 void compute_elements(const ops::IntBinary& op, const Kernels& kernels, std::span<const ElementRun> in,
                       std::int64_t n, std::byte* out);
-/// `type` is that of the operands.
+/// `type` is the operands' type.
 void compare_elements(const ops::Compare& op, DType type, const Kernels& kernels,
                       std::span<const ElementRun> in, std::int64_t n, std::byte* out);
 
 class ElementwiseLaunch final : public Launch {
  public:
-  /// Operands are those of the node, as views that need not lie row after row.
+  /// Operands are the node's, as views that need not be contiguous.
   ElementwiseLaunch(const Graph& graph, const Node& node, std::span<const View> operands);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;

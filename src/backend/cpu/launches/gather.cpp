@@ -8,7 +8,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr std::int64_t kLeastElements = 8192;
-/// Neighbours that a task of a scatter has at least: those of a line of a cache.
+/// The least number of neighbours for a task of a scatter: one cache line.
 constexpr std::int64_t kLeastBeside = 16;
 
 /// A view as one of that shape which stays at the first element of an axis.
@@ -130,7 +130,7 @@ std::int32_t ScatterLaunch::prepare(const StepInfo& step) {
 void ScatterLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int64_t begin = task * shares_.per_task;
   const std::int64_t end = std::min(begin + shares_.per_task, n_beside_);
-  // Where the task has all that is beside the axis, elements are one sequence.
+  // If the task has all the other axes, elements are one run.
   const auto for_each_run = [&](const StridedLoops& loops, std::int64_t n, auto f) {
     if (end - begin == n_beside_) return loops.for_each_run(0, n * n_beside_, f);
     for (std::int64_t i = 0; i < n; ++i) loops.for_each_run(i * n_beside_ + begin, i * n_beside_ + end, f);

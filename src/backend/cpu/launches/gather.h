@@ -17,7 +17,7 @@ class TakeAlongLaunch final : public Launch {
 
  private:
   ValueId output_;
-  View out_view_, indices_view_, x_view_;  // Of the output's shape: of x, at the axis' first element.
+  View out_view_, indices_view_, x_view_;  // With the output's shape: views of x at the axis' first element.
   Dim size_dim_, stride_dim_;              // Of x along the axis.
   const float* x_ = nullptr;
   const std::int32_t* indices_ = nullptr;
@@ -27,8 +27,8 @@ class TakeAlongLaunch final : public Launch {
   Shares shares_;
 };
 
-/// Tasks share what lies beside the axis, and each takes the indices in order, so neither the threads nor the
-/// cut show in the results.
+/// Tasks share the other axes, and each takes the indices in order. So neither the threads nor the cut affect
+/// the results.
 class ScatterLaunch final : public Launch {
  public:
   ScatterLaunch(const Graph& graph, const Node& node, std::span<const View> inputs);

@@ -12,7 +12,7 @@ Ints ints(const ElementRun& run) { return {reinterpret_cast<const std::int32_t*>
 
 template <typename F>
 void each(Ints a, Ints b, std::int64_t n, std::int32_t* out, F f) {
-  // Of one that is repeated, and of two rows: loops that a compiler makes vectors of.
+  // Separate loops for a repeated operand and for two rows, which a compiler vectorizes.
   if (a.one) {
     for (std::int64_t i = 0; i < n; ++i) out[i] = f(a.at[0], b.at[b.one ? 0 : i]);
   } else if (b.one) {

@@ -28,7 +28,7 @@ class ByForm {
   std::array<T, std::size(kForms)> of_{};
 };
 
-/// Where values lie. Settled when a plan is compiled, and again when external tensors are bound anew.
+/// The addresses of values. Set when a plan is compiled, and again when external tensors are rebound.
 class Addresses {
  public:
   explicit Addresses(std::size_t n_values) : values_(n_values), matrices_(n_values) {}
@@ -64,7 +64,7 @@ struct StepInfo {
 /// What a task works with.
 struct TaskContext {
   const Kernels& kernels;
-  std::byte* scratch;  ///< Of this thread, as large as the largest scratch_bytes() of the plan.
+  std::byte* scratch;  ///< This thread's memory, of the plan's largest scratch_bytes().
   int thread;          ///< Which one, below the plan's number of workers (base::Pool).
   StepFailure& failure;
 };
@@ -92,7 +92,7 @@ class Launch {
   /// Before it is bound: to make its output in this form as well. False: its tasks cannot.
   virtual bool make_form(Form /*form*/) { return false; }
   virtual void bind(const Addresses& addresses) = 0;
-  /// The number of tasks of this step and of those that are alike. Runs on the caller's thread, before any
+  /// The number of tasks in this step and in steps of the same kind. Runs on the caller's thread, before any
   /// task of the step.
   virtual std::int32_t prepare(const StepInfo& step) = 0;
   /// Whether prepare looks at more than symbols and addresses, or sets what tasks use up. Otherwise it is
@@ -109,13 +109,13 @@ class Launch {
   /// Memory of its own, as known when it is made; what launches share, one of them names. (Partials of
   /// attention come as texts grow, and are not in it.)
   virtual std::size_t held_bytes() const { return 0; }
-  /// The weights that tasks of this step read from `task` on, as far as they lie in one piece in the order in
-  /// which they are read. Empty where the step does not wait for them.
+  /// The weights that tasks of this step read from `task` on, as far as they are contiguous in the order of
+  /// reading. Empty where the step does not wait for them.
   virtual std::span<const std::byte> weights_from(std::int32_t /*task*/) const { return {}; }
   /// Whether it changes what outlives the step in a way that cannot be left half done: then it runs in a
   /// cancelled step.
   virtual bool must_run() const { return false; }
-  /// Of the last step, when its tasks are done. Only profiles ask, so it may take its time.
+  /// The work of the last step, when its tasks are done. Only profiles ask, so it may take its time.
   virtual Work work() const { return {}; }
   virtual std::string describe(const Graph& graph) const = 0;
 };

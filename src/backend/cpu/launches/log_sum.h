@@ -1,10 +1,10 @@
 #pragma once
-// Sums of e^x over a product's rows (ops::LogSumExp), made while its tiles are: each panel leaves its part of
-// a row, and once all have, the parts are merged in order.
+// Sums of e^x over a product's rows (ops::LogSumExp), computed while its tiles are. Each panel stores its
+// part of a row, and at last the parts are merged in order.
 //
-// Log-probabilities come of a sum beside the best. A token's is its logit less the row's log-sum-exp, so no
-// row need be written for them. Each panel leaves its largest logit and its sum relative to that, and these
-// are merged in order: the same bits however the work is cut.
+// Log-probabilities come from a sum that is computed together with the best values. A token's is its logit
+// less the row's log-sum-exp, so no row need be written for them. Each panel leaves its largest logit and its
+// sum relative to that, and these are merged in order: the same bits however the work is cut.
 #include <memory>
 #include <utility>
 #include <vector>

@@ -8,12 +8,12 @@
 namespace weft::cpu {
 namespace {
 
-/// Of an expert's matrix, for a task.
+/// Bytes of an expert's matrix, per task.
 constexpr std::size_t kBytesPerTask = std::size_t{48} << 10;
 
 using Users = std::function<std::span<const NodeId>(ValueId)>;
 
-/// The chain behind one product, backwards from where it ends.
+/// The chain after one product, backwards from its end.
 class Finder {
  public:
   Finder(const Graph& graph, const Users& users) : graph_(graph), users_(users) {}
@@ -158,7 +158,7 @@ void UsesLaunch::run(std::int32_t, const TaskContext&) {
     if (!slots.empty()) experts_[n_experts_used_++] = static_cast<std::int32_t>(expert);
     for (const std::int32_t use : slots) x_rows_[at++] = std::clamp(x_row_of_[use], 0, last_row);
   }
-  // By the expert of the first use; behind them rows that stay as they are.
+  // Sorted by the expert of the first use; unchanged rows follow.
   const auto key = [&](std::int64_t row) {
     const UseRange uses = of_rows_[static_cast<std::size_t>(row)];
     return uses.begin == uses.end ? experts_.size() : static_cast<std::size_t>(ids_[uses.begin]);

@@ -1,9 +1,9 @@
 #pragma once
-// What low-rank adapters add to a product's rows, where a graph writes it out: of rows y = W x, those that
-// have uses of experts become y + mean of (B[expert] . (A[expert] . x * factor)) over their uses. One launch
-// makes the products with A and the factors; those with B are added to the tiles of y while that is made
-// (MatmulArgs::low_rank), so they cost neither a phase nor a pass over y, and what of B lies in memory comes
-// while the processor is busy with W.
+// The additions of low-rank adapters to a product's rows, where a graph has them as ops. Rows y = W x with
+// uses of experts become y + mean of (B[expert] . (A[expert] . x * factor)) over their uses. One launch makes
+// the products with A and the factors. The products with B are added to the tiles of y while these are made
+// (MatmulArgs::low_rank). So they cost neither a phase nor a pass over y, and B is loaded while the processor
+// is busy with W.
 #include <array>
 #include <functional>
 #include <map>
@@ -28,12 +28,12 @@ struct LowRankValues {
   ValueId ids = kNoValue;      ///< {uses, 1}: the expert.
   ValueId factors = kNoValue;  ///< {uses, 1}
   ValueId begins = kNoValue;   ///< {rows}: the first use of each row ...
-  ValueId ends = kNoValue;     ///< ... and the one behind its last.
+  ValueId ends = kNoValue;     ///< ... and the end of its uses.
   ValueId flags = kNoValue;    ///< {rows}: 0 where a row stays as it is.
   ValueId low = kNoValue;      ///< {uses, rank}: A x times the factor.
 
   bool used() const { return b != kNoValue; }
-  /// Whether all that says what is added is there when `node` is made. Weights always are.
+  /// Whether all values that select the additions are computed before `node`. Weights always are.
   bool are_made_before(const Graph& graph, NodeId node) const;
   /// Those that say which rows use what.
   std::array<ValueId, 5> choices() const { return {rows, ids, begins, ends, flags}; }
@@ -42,7 +42,7 @@ struct LowRankValues {
 /// What follows a product, and is part of its launch or of the one before.
 struct LowRank {
   LowRankValues values;
-  ValueId out = kNoValue;       ///< y with what is added.
+  ValueId out = kNoValue;       ///< y with the additions.
   ValueId gathered = kNoValue;  ///< x's rows, which others may read as well.
   std::vector<NodeId> nodes;    ///< All but what gathers.
 };
@@ -60,7 +60,7 @@ class UsesLaunch final : public Launch {
   std::int64_t n_uses() const { return n_uses_; }
   /// By row; empty where it stays as it is.
   const UseRange* of_rows() const { return of_rows_.data(); }
-  /// All rows, those that use the same expert first beside each other.
+  /// All rows; rows with the same first expert are next to each other.
   const std::int32_t* order() const { return order_.data(); }
   /// Experts that are used, and of each the rows of x, in the order of ExpertGroupsLaunch::slots.
   std::span<const std::int32_t> experts() const { return {experts_.data(), n_experts_used_}; }

@@ -8,8 +8,8 @@ namespace weft::cpu {
 namespace {
 
 // A task streams this much of a weight at least: less, and the stream stops and starts too often. With few
-// columns more is better, as long as every thread has a task. Beyond, tasks grow with the weight as long as
-// each thread has so many that none waits long for another, up to the most.
+// columns more is better, as long as every thread has a task. Beyond that, tasks grow with the weight up to
+// the most, as long as each thread has enough tasks that none waits long for another.
 constexpr std::size_t kLeastBytesPerTask = std::size_t{48} << 10;
 constexpr std::size_t kLeastBytesOfFewColumns = std::size_t{96} << 10;
 constexpr std::size_t kMostBytesPerTask = std::size_t{256} << 10;
@@ -19,7 +19,7 @@ constexpr std::int64_t kColumnsPerTask = 128;
 // More columns, and a product computes longer than it waits for memory.
 constexpr std::int64_t kFewColumns = 8;
 
-/// `panel_bytes` are those of the gate's panel, too.
+/// `panel_bytes` includes the gate's panel.
 std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int n_threads,
                              bool few_columns) {
   const std::size_t share =
@@ -43,7 +43,7 @@ std::string describe_product(const Graph& graph, const MatmulValues& values, con
   return quantised ? text + " quantised" : text;
 }
 
-/// Of a product with n columns, and with a gate or null.
+/// The work of a product with n columns, and with a gate or null.
 Work work_of(const PackedMatrix& weight, const PackedMatrix* gate, std::int64_t n) {
   const double size = static_cast<double>(weight.rows) * static_cast<double>(weight.columns);
   Work work = {static_cast<double>(matrix_bytes(weight)),
@@ -96,7 +96,7 @@ PackedMatrix pack_one(const PackedMatrix& matrix, std::int64_t panel, std::byte*
 
 constexpr std::size_t in_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// One panel of the experts that columns use, packed behind a table of all experts.
+/// Packs one panel of the experts that columns use, after a table of all experts.
 LowRankArgs pack_used(const LowRankArgs& args, const std::int32_t* out_rows, Range columns,
                       std::int64_t panel, std::byte* to) {
   LowRankArgs packed = args;

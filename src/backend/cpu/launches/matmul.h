@@ -1,5 +1,5 @@
 #pragma once
-// Matrix products with what was fused into them: bias, gate and activation, residual.
+// Matrix products with the nodes fused into them: bias, gate and activation, residual.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -34,8 +34,8 @@ std::size_t multiply_scratch_bytes(const Graph& graph, ValueId weight);
 
 class MatmulLaunch final : public Launch {
  public:
-  /// With `taken`: what it makes goes there instead of being written, unless the step is screened (screen.h).
-  /// `uses`: of what is added, if anything is; not with `taken`.
+  /// With `taken`, the product goes there instead of to the output, unless the step is screened (screen.h).
+  /// `uses`: the uses of the additions, if there are any; not with `taken`.
   MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<Taken> taken = nullptr,
                const UsesLaunch* uses = nullptr);
   bool make_form(Form form) override;
@@ -59,7 +59,7 @@ class MatmulLaunch final : public Launch {
   const UsesLaunch* uses_;
   Dim rows_, uses_dim_;
   std::int64_t max_rows_, n_outputs_;
-  // Of a task's scratch: where experts are packed that lie as in the file, and the end.
+  // In a task's scratch: the place for packing experts that are stored as in the file, and the end.
   std::size_t experts_at_, gate_experts_at_, scratch_bytes_;
   bool can_screen_;
   MatmulArgs args_;
@@ -83,7 +83,7 @@ class ExpertGroupsLaunch final : public Launch {
   /// Slots (row * n_used + choice) of expert e, in order, and the rows that they come from.
   std::span<const std::int32_t> slots(std::int64_t expert) const { return part(slots_, expert); }
   std::span<const std::int32_t> rows(std::int64_t expert) const { return part(slot_rows_, expert); }
-  /// The experts that have slots, in order; and how many those of a step with so many rows can be.
+  /// The experts with slots, in order; and the largest number of experts in a step with n_rows rows.
   std::span<const std::int32_t> active() const { return active_; }
   std::int64_t most_active(std::int64_t n_rows) const { return std::min(n_experts(), n_rows * n_used_); }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Launches that make a node's result of what was taken of a product's rows (best.h, log_sum.h), once all of
-// its tiles are done: each row on its own.
+// Launches that make a node's result from reductions of a product's rows (best.h, log_sum.h), once all its
+// tiles are done. Each row is independent.
 #include <memory>
 #include <string>
 

@@ -1,6 +1,6 @@
 #pragma once
-// The launches of ops that count, move, order and draw elements, of attention over keys at hand and of
-// recurrent cells: each is of one node.
+// The launches of ops that count, move, order and draw elements, of attention over given keys and of
+// recurrent cells. Each has one node.
 #include <memory>
 #include <span>
 #include <vector>

@@ -1,12 +1,12 @@
 #pragma once
-// Pooling of pictures, and pictures of another size.
+// Pooling and scaling of images.
 #include "backend/cpu/launches/launch.h"
 #include "backend/cpu/launches/strided.h"
 #include "backend/cpu/launches/window_axis.h"
 
 namespace weft::cpu {
 
-/// Tasks make blocks of rows of a plane's results, from a copy that is laid out as those of convolutions.
+/// Tasks make blocks of rows of a plane's results, from a copy with the layout of convolutions.
 class PoolLaunch final : public Launch {
  public:
   PoolLaunch(const Graph& graph, const Node& node);

@@ -1,6 +1,6 @@
 #pragma once
-// The output of a product or of attention in a form in which other products read it, made by the tasks that
-// make the output: a group of columns is quantised by whoever makes the last of them.
+// The output of a product or of attention in the form that other products read, made by the tasks that make
+// the output. The task that completes a group of columns quantises it.
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -16,7 +16,7 @@ class QuantisedOutput {
  public:
   /// None.
   QuantisedOutput() = default;
-  /// Tasks make blocks of rows, of which there are so many at most; 0 where they only make whole groups.
+  /// Tasks make blocks of rows, at most max_blocks; 0 if they only make whole groups.
   QuantisedOutput(Form form, std::int64_t n_columns, std::int64_t max_blocks);
 
   bool used() const { return form_ != Form::kPlain; }
@@ -38,7 +38,8 @@ class QuantisedOutput {
   Form form_ = Form::kPlain;
   std::int64_t n_columns_ = 0;
   std::int64_t n_groups_ = 0;
-  std::vector<std::atomic<std::uint64_t>> made_;  // [block][group]: in which step, and so many columns.
+  std::vector<std::atomic<std::uint64_t>>
+      made_;  // [block][group]: the step, and the number of columns made in it.
   std::uint64_t step_ = 0;
   const float* plain_ = nullptr;
   std::byte* to_ = nullptr;

@@ -1,5 +1,5 @@
 #pragma once
-// Rows of several texts that stand one behind another: attention over their own rows, and their means.
+// Concatenated rows of several sequences: attention within each sequence, and means.
 #include "backend/cpu/launches/launch.h"
 
 namespace weft::cpu {

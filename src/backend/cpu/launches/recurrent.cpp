@@ -137,7 +137,7 @@ void ScanLaunch::run_row(std::int64_t row_index, const RecurrentRow& common, std
     row.skip = skip_ + column;
     return kernels.scan_row(row);
   }
-  // The parts of heads that lie in these columns.
+  // The parts of heads in these columns.
   row.head = true;
   const std::int64_t head_columns = n_columns_ / n_heads_;
   for (std::int64_t done = 0; done < common.n; done += row.n) {

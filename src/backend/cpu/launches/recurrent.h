@@ -10,7 +10,7 @@ namespace weft::cpu {
 /// What the two have in common: the state's slots, x, and tasks over columns.
 class RecurrentLaunch : public Launch {
  public:
-  /// `slots` are those of the node's inputs that all recurrent ops have.
+  /// `slots` are the inputs that all recurrent ops have.
   struct SlotInputs {
     ValueId state, x, from, to;
   };

@@ -17,7 +17,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr std::int64_t kMaxRowsPerTask = 16;
-/// Rows of pictures have few columns: so many elements are computed by one call of a kernel.
+/// Rows of images have few columns: this many elements are computed by one call of a kernel.
 constexpr std::int64_t kElementsAtOnce = 512;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -1,6 +1,6 @@
 #pragma once
 // Row-wise nodes fused into chains: norm, scale, add, rope, cache write, quantise ... of one row after
-// another, with what is only needed inside the chain held in a thread's scratch memory.
+// another. Values used only inside the chain are held in a thread's scratch memory.
 #include <memory>
 #include <variant>
 #include <vector>
@@ -56,8 +56,7 @@ class RowLaunch final : public Launch {
   const Dim& rows() const { return rows_; }
   /// Appends a node. `rope` serves it if it is a rope node.
   void add(RowOp op, std::vector<ValueId> inputs, ValueId output, const RopeTableLaunch* rope = nullptr);
-  /// Values that the chain makes and that nobody outside reads go to scratch; call once, when the chain is
-  /// complete.
+  /// Moves values that only the chain reads to scratch; call it once, when the chain is complete.
   void settle(const std::vector<bool>& needed_outside);
 
   void bind(const Addresses& addresses) override;
@@ -82,7 +81,7 @@ class RowLaunch final : public Launch {
     std::int64_t columns = 0;  // Of input 0's row (of the output's row for get_rows and sum_experts).
     const RopeTableLaunch* rope = nullptr;
     const MatrixTensor* table = nullptr;  // get_rows from a weight.
-    std::int64_t n_in_rows = 0;           // Of this step, of the input of unfold and get_rows.
+    std::int64_t n_in_rows = 0;           // In this step, in the input of unfold and get_rows.
     CacheLayout cache;
     int n_experts_used = 0;
     std::size_t scratch_offset = 0;  // Own temporary of expert_weights, best and log_sum_exp.
@@ -91,7 +90,7 @@ class RowLaunch final : public Launch {
   std::size_t row_stride(ValueId value) const;
   /// Of short rows: how many are computed at once. 1 where any op looks at rows.
   std::int64_t rows_at_once() const;
-  /// `n_rows` beside each other, of which more than one are as one long row.
+  /// `n_rows` adjacent rows; several are computed as one long row.
   void execute(const Instruction& instruction, std::int64_t row, std::int64_t n_rows,
                const TaskContext& context) const;
 

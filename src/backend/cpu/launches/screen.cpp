@@ -16,11 +16,12 @@ namespace {
 
 // A task streams so much of the panels.
 constexpr std::int64_t kBytesPerTask = std::int64_t{96} << 10;
-// A pass of the high bits reads 53 % of a matrix, looking at a panel again 29 % of it at least, a deep pass
-// 76 %: from this share of panels on a deep one is faster. It is then taken for so many steps.
+// A pass of the high bits reads 53 % of a matrix, and looking at a panel again at least 29 % of it. A deep
+// pass reads 76 %, so it is faster from this share of panels on. The deep pass is then used for this many
+// steps.
 constexpr double kManyAgain = 0.6;
 constexpr int kDeepSteps = 15;
-// A task looks for candidates among so many panels.
+// The number of panels that a task searches for candidates.
 constexpr std::int64_t kPanelsPerSearch = 128;
 
 std::int64_t padded_rows(const Graph& graph, ValueId weight) {

@@ -1,26 +1,24 @@
 #pragma once
-// The best rows of a product with a tall matrix (packed.h) and a few columns, without reading all of it: a
-// pass over the high bits of all codes bounds every row's product, the products of the most promising rows
-// say how good the best are at least, and only rows whose bound reaches that are looked at again, and
-// computed at last, by the same kernel as ever. So the result is what a product of everything would give, bit
-// by bit. Where the high bits rule out too little, the pass is deep: it takes the middle bits with them.
+// The best rows of a product with a tall matrix (packed.h) and a few columns, without reading all of it. A
+// pass over the high bits of all codes bounds every row's product. The products of the most promising rows
+// give a lower limit for the best. Only rows whose bound reaches the limit are looked at again, and at last
+// computed, by the usual kernel. So the result is bit-identical to the full product. If the high bits rule
+// out too little, the pass is deep: it includes the middle bits.
 //
 // It takes two phases. Steps with more columns do the whole product instead: that is limited by arithmetic,
 // which screening does not save.
 //
-// A head is not read to its end. Of a tall Q8_0 matrix (at least twelve times as many rows as columns, which
-// only heads have) the codes' nibbles lie in the panels, their middle and lowest pairs of bits in planes
-// behind them. Where one or two columns want only their best rows, a pass over the nibbles gives each row a
-// sum and a bound on what the other bits can change; the products of the most promising rows say how much is
-// enough; the panels that may reach it are looked at again with their middle bits, and what is left is
-// computed by the kernel that computes everything else (screen.inl, launches/screen.h). Nothing is estimated:
-// tokens and bits are those of the whole product, for weights and activations of any bits. Where nibbles rule
-// out too little (many wanted, or few activations that are far larger than the others), passes take the
-// middle bits with them. The head is 72 % of what Gemma 3 reads for a token: it writes 1.5 times as fast,
-// 1.24 times where the best 40 are wanted. Products with more columns put codes together from three planes,
-// which costs 6 to 9 % of the head's time with AVX-512 (putting them together once for all columns cost
-// more); with AVX2 it cost a third, and eight columns or more have them put together once (unpacked.inl).
-// labs/screen_lab shows what is saved, and when.
+// For a tall Q8_0 matrix (at least twelve times as many rows as columns, which only heads have) the codes'
+// nibbles are in the panels. Their middle and lowest pairs of bits are in planes after the panels. If one or
+// two columns want only their best rows, a pass over the nibbles gives each row a sum and a bound on the
+// contribution of the other bits. The panels that may reach the limit are looked at again with their middle
+// bits, and the rest is computed by the usual kernel (screen.inl). Nothing is estimated: tokens and bits are
+// the same as with the whole product, for any weights and activations. Nibbles rule out too little if many
+// rows are wanted, or if a few activations are far larger than the others. The head is 72 % of the bytes that
+// Gemma 3 reads for a token: decoding is 1.5 times as fast, and 1.24 times if the best 40 are wanted.
+// Products with more columns assemble codes from three planes. That costs 6 to 9 % of the head's time with
+// AVX-512 (assembling them once for all columns cost more). With AVX2 it cost a third, so eight columns or
+// more assemble them once (unpacked.inl). labs/screen_lab shows the savings.
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -34,7 +32,7 @@ namespace weft::cpu {
 
 /// Whether such a product is to be screened where its weight lies packed.
 bool can_screen(const Graph& graph, const MatmulValues& values);
-/// Whether a step of so many columns is, of which that is taken.
+/// Whether a step with n_columns columns and these reductions is screened.
 inline bool screens(const PackedMatrix& weight, std::int64_t n_columns, const Taken& taken) {
   return weight.low_bytes > 0 && n_columns > 0 && n_columns <= kScreenColumns && taken.only_best();
 }
@@ -45,13 +43,13 @@ class ScreenLaunch final : public Launch {
   /// The product's launch is prepared before it.
   ScreenLaunch(const Graph& graph, const MatmulValues& values, const Node& best,
                std::shared_ptr<const Taken> taken, int n_threads);
-  /// Of the step, once it ran.
+  /// The step's arguments, once it ran.
   const ScreenArgs& args() const { return args_; }
   const BestLists& best_sums() const { return best_sums_; }
   /// So many panels had to be looked at again. From any thread, while the step runs.
   void count_again(int n_panels) { n_again_.fetch_add(n_panels, std::memory_order_relaxed); }
   std::int64_t weight_columns() const { return weight_columns_; }
-  std::int64_t n_columns() const { return n_columns_; }  ///< Of the step, once it is prepared ...
+  std::int64_t n_columns() const { return n_columns_; }  ///< In this step, once it is prepared ...
   bool runs() const { return screens(*args_.weight, n_columns_, *taken_); }  ///< ... whether it is screened.
 
   void bind(const Addresses& addresses) override;
@@ -78,7 +76,7 @@ class ScreenLaunch final : public Launch {
   std::int64_t panels_per_task_ = 1;
 };
 
-/// The products of rows that may be among the best, offered to the lists of what is taken.
+/// The products of rows that may be among the best, offered to the lists of `taken`.
 class CandidatesLaunch final : public Launch {
  public:
   CandidatesLaunch(const MatmulValues& values, ScreenLaunch& screen, std::shared_ptr<Taken> taken);

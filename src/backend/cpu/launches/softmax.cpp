@@ -8,7 +8,7 @@ namespace weft::cpu {
 namespace {
 
 constexpr std::int64_t kLeastElements = 4096;
-/// Lines that are copied together: as many as memory gives at once, if they stay near.
+/// Lines that are copied together: enough for the memory's bandwidth, if they stay in the cache.
 constexpr std::int64_t kLeastLines = 4, kMostLines = 64;
 constexpr std::int64_t kNear = 320 * 1024;  // Elements.
 /// Elements of them that are copied before the next: few enough to stay near, however far apart they are.

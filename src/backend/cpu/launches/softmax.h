@@ -24,7 +24,7 @@ class SoftmaxLaunch final : public Launch {
 };
 
 /// Softmax along an axis of which the elements are apart in memory. Lines are copied together, so their bits
-/// are those of rows.
+/// are the same as for contiguous rows.
 class SoftmaxAcrossLaunch final : public Launch {
  public:
   /// Along the last axis of both views, which have one shape.

@@ -7,8 +7,8 @@ namespace weft::cpu {
 namespace {
 
 constexpr std::int64_t kLeastElements = 2048;
-/// Lines of up to so many elements are sorted by insertion, those of more by digits: of 8 bits, or of 11
-/// where there are so many that four passes cost more than three over tables that large.
+/// Lines of up to kInsertion elements are sorted by insertion, longer ones by digits. Digits have 8 bits, or
+/// 11 if four passes cost more than three over tables that large.
 constexpr std::int64_t kInsertion = 40;
 constexpr std::int64_t kWideDigits = 4096;
 

@@ -27,10 +27,10 @@ class StridedLoops {
  public:
   static constexpr int kMaxOperands = 4;
 
-  /// Sizes are those of the first.
+  /// Sizes are the first operand's.
   void set(std::span<const StridedView> operands);
   std::int64_t n_elements() const { return n_elements_; }
-  /// Of an operand, along a run.
+  /// The stride of an operand along a run.
   std::int64_t run_stride(int operand) const { return strides_[index_of(operand)][kMaxAxes - 1]; }
   std::int64_t run_length() const { return sizes_[kMaxAxes - 1]; }
 
@@ -75,12 +75,12 @@ class StridedLoops {
 
   int n_operands_ = 0;
   std::int64_t n_elements_ = 0;
-  Axes sizes_ = {1, 1, 1, 1};  // Innermost last, 1 for those that are not used.
+  Axes sizes_ = {1, 1, 1, 1};  // Innermost last, 1 for unused axes.
   std::array<Axes, kMaxOperands> strides_ = {};
   Offsets offsets_ = {};
 };
 
-/// Gives a launch's tasks equal shares of what it does.
+/// Gives a launch's tasks equal shares of its work.
 struct Shares {
   std::int64_t per_task = 1;
   std::int32_t n_tasks = 0;

@@ -44,7 +44,7 @@ WindowAxis convolution_axis(std::int64_t kernel, std::int64_t stride, std::int64
 std::vector<WindowAxis> transposed_axes(std::int64_t kernel, std::int64_t stride, std::int64_t padding,
                                         std::int64_t dilation) {
   std::vector<WindowAxis> axes;
-  // A result at y has y + padding = stride * q + remainder, and reads element q - back of a tap whose place
+  // A result at y has y + padding = stride * q + remainder. It reads element q - back of a tap whose place
   // tap * dilation is stride * back + remainder.
   for (std::int64_t remainder = 0; remainder < stride; ++remainder) {
     WindowAxis& axis = axes.emplace_back();
@@ -111,7 +111,7 @@ void copy_windows(const WindowCopy& copy, const float* plane, const Kernels& ker
       part.left = copy.left + columns.offset;
       part.step = columns.step;
       part.n = columns.length;
-      // Rows that lie one behind another are copied at once.
+      // Contiguous rows are copied at once.
       const std::int64_t at_once = rows.step == 1 ? rows.length : 1;
       for (std::int64_t row = 0; row < rows.length; row += at_once) {
         part.top = copy.top + rows.offset + row * rows.step;

@@ -1,6 +1,6 @@
 #pragma once
-// One side, height or width, of the windows of a convolution: which elements of the input its results read,
-// and how these lie in a block, the copy that a task works on.
+// One side, height or width, of the windows of a convolution: the input elements of its results, and their
+// layout in a block. A block is the copy that a task works on.
 #include <cstdint>
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace weft::cpu {
 
-/// Results i = 0, 1, ... at out_first + i * out_step, each of which reads input element
-/// origin + i * step + offsets[t] for each of its taps: zero where there is no such element.
+/// Results i = 0, 1, ... at out_first + i * out_step. Each reads input element origin + i * step + offsets[t]
+/// for each of its taps: zero if that is outside the input.
 struct WindowAxis {
   std::vector<std::int64_t> taps;     ///< Which of the kernel's.
   std::vector<std::int64_t> offsets;  ///< From 0 on.
@@ -32,19 +32,19 @@ std::vector<WindowAxis> transposed_axes(std::int64_t kernel, std::int64_t stride
 /// Where what n results read lies: bands of elements that are `step` apart in the input, one after another.
 struct WindowLayout {
   struct Band {
-    std::int64_t offset;    ///< Of its first element, as offsets count.
+    std::int64_t offset;    ///< The offset of its first element.
     std::int64_t step;      ///< From one to the next, in the input.
     std::int64_t position;  ///< Where the first lies.
     std::int64_t length;
   };
   std::vector<Band> bands;
-  std::vector<std::int64_t> positions;  ///< By tap: where the first result's element lies ...
-  std::int64_t advance = 1;             ///< ... and how far behind that of each further result.
+  std::vector<std::int64_t> positions;  ///< By tap: the place of the first result's element ...
+  std::int64_t advance = 1;             ///< ... and the distance to the next result's.
   std::int64_t size = 0;
 };
 /// All rows from the first to the last, or a band for each tap where that is less.
 WindowLayout lay_out_rows(const WindowAxis& axis, std::int64_t n_results);
-/// All columns, those of each remainder by the step side by side, or a band for each tap. They advance by 1.
+/// All columns, grouped by remainder modulo the step, or a band for each tap. They advance by 1.
 WindowLayout lay_out_columns(const WindowAxis& axis, std::int64_t n_results);
 /// Their sizes alone, which do not shrink as results grow.
 std::int64_t size_of_rows(const WindowAxis& axis, std::int64_t n_results);

@@ -1,18 +1,17 @@
 #pragma once
-// Where a cache's bytes lie. Pages of 64 cells; in a page the heads lie one after another; in a head's part
-// first the units of all cells, then the scales of all cells where the type has any. A unit is what one cell
+// The layout of a cache's bytes. Pages of 64 cells, and in a page the heads one after another. A head's part
+// has first the units of all cells, then the scales of all cells if the type has any. A unit is what one cell
 // has of one dim (of two dims in Q4_0, as in a block of GGUF), a scale belongs to a block of 32 dims.
 //
 // K is blocked by 16 keys for the vector unit: [4 groups][n][16 keys]; V is [64 keys][n], for units and for
-// scales alike. What is multiplied in pairs has two neighbours of a sum side by side: in K of dims, [4
-// groups] [n / 2][16 keys][2], in V of keys, [32 pairs][n][2]. Static constexpr arithmetic, so that no shared
-// inline function comes of it.
+// scales alike. Types that are multiplied in pairs have two neighbours of a sum next to each other: in K two
+// dims, [4 groups] [n / 2][16 keys][2], in V two keys, [32 pairs][n][2]. Static constexpr arithmetic, so that
+// no shared inline function comes of it.
 //
-// Caches of BF16 are made for the instruction that multiplies pairs: keys lie by pairs of dims, values by
-// pairs of cells (cache_layout.h), queries and weights are rounded to the same type, and other instruction
-// sets do the same in two steps (pairs.inl). Attention is 1.7 to 1.9 times as fast as over F16, and the KL
-// divergence to the model in F32 stays what it was, so it is what a processor with that instruction gets
-// unasked.
+// Caches of BF16 have the layout of the instruction that multiplies pairs. Keys are stored by pairs of dims,
+// values by pairs of cells. Queries and weights are rounded to the same type. Other instruction sets do the
+// same in two steps (pairs.inl). Attention is 1.7 to 1.9 times as fast as over F16, and the KL divergence to
+// the model in F32 is the same. So it is the default on a processor with that instruction.
 #include <cstddef>
 #include <cstdint>
 

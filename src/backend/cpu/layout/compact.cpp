@@ -15,7 +15,7 @@ constexpr std::uint32_t kNoEscape = 0xffffffff;
 constexpr int kEscapeBytes = sizeof(kNoEscape);
 constexpr std::int64_t kLeastColumns = 256;  // Shorter panels have kernels of their own.
 constexpr std::int64_t kMostColumns =
-    std::int64_t{kNoEscape >> kEscapeUnitShift} * kCompactColumns;  // The last unit's number is nobody's.
+    std::int64_t{kNoEscape >> kEscapeUnitShift} * kCompactColumns;  // The last unit's number is unused.
 
 constexpr int byte_in_group(int row, int column) {
   return row / 4 * 16 + column / 2 * 8 + row % 4 * 2 + column % 2;

@@ -1,14 +1,13 @@
 #pragma once
 // Compact panels: matrices of BF16 in 12 bits a weight, with the same values bit by bit.
 //
-// The weights of a matrix lie within a few powers of two of each other. So of a weight's two bytes the low
-// one (mantissa, last bit of the exponent) is kept as it is, and the high one (sign, the other bits of the
-// exponent) is an index of four bits into a table that each panel has of its own: eight pairs of neighbouring
-// exponents with both signs, of normally distributed weights all but one in 15,000. What is not in the table
-// is an escape, for which there is room for one weight in 256; a matrix that needs more in any of its panels
-// is packed as others are (packed.h).
+// The weights of a matrix lie within a few powers of two of each other. So a weight's low byte (mantissa,
+// last bit of the exponent) is stored unchanged. The high byte (sign, the other bits of the exponent) is an
+// index of four bits into a table of its panel. The table has eight pairs of neighbouring exponents with both
+// signs: of normally distributed weights all but one in 15,000. Other values are escapes, with room for one
+// weight in 256. A matrix with a panel that needs more is packed like others (packed.h).
 //
-//   [table of 16 bytes][escapes of 4 bytes, a last one behind all units] up to compact_header_bytes
+//   [table of 16 bytes][escapes of 4 bytes, a last one after all units] up to compact_header_bytes
 //   [unit of 64 columns][unit] ...
 //
 // A unit is two records of 32 columns, whose sums can go side by side, in groups of four columns:
@@ -41,8 +40,8 @@ static inline std::int64_t compact_header_bytes(std::int64_t columns) {
 bool may_be_compact(DType dtype, std::int64_t columns);
 /// As packed_shape.
 PackedMatrix compact_shape(std::int64_t rows, std::int64_t columns);
-/// As pack_panels, of BF16. False where a panel needs more escapes than it has room for; what is written is
-/// of no use then.
+/// As pack_panels, of BF16. False where a panel needs more escapes than it has room for; the output is then
+/// unusable.
 bool pack_compact_panels(std::int64_t rows, std::int64_t columns, const std::byte* canonical,
                          std::int64_t begin, std::int64_t end, std::byte* out);
 /// As unpack_packed_row.

@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "Packing copies little-endian words as they are.");
 
-/// A matrix is tall whose rows are at least so many times its columns, as those of heads are alone.
+/// A matrix is tall if its rows are at least this many times its columns. Only heads are.
 constexpr std::int64_t kTall = 12;
 
 const PanelLayout& layout_of(DType dtype) {
@@ -84,7 +84,7 @@ void put_codes(const Words& codes, int row, std::byte* record, const LowPlanes& 
   if constexpr (kLayout.extra == Plane::kBits) plane_bits_of(kShift, extra);
 }
 
-/// Where the scales of a unit's block lie, from its begin: in the header, or behind the codes.
+/// The offset of the scales of a unit's block: in the header, or after the codes.
 constexpr int scales_offset(const PanelLayout& layout, int block) {
   if (!has_super_blocks(layout.scales)) return code_bytes(layout);
   return factor_bytes(layout.scales) + block * scale_bytes(layout);
@@ -232,7 +232,7 @@ float half_at(const std::byte* p) {
   return f16_to_f32(half);
 }
 
-/// The bits of a row's 32 codes that lie in a plane.
+/// The bits of a row's 32 codes in a plane.
 Words bits_in(Plane plane, const std::byte* p, int row) {
   const std::byte* const lane = p + row * 4;
   Words words = {};

@@ -1,22 +1,21 @@
 #pragma once
 // Weights as the CPU's matrix kernels read them, and activations as they multiply them.
 //
-// A packed matrix is a run of panels of 16 output rows (vector lane = row); in a panel the columns are walked
-// in blocks of 32, and each block is one contiguous record, so that a matrix-vector product is one linear
-// stream and a matrix-matrix product reads the same bytes. Rows past the last one are
-// zero. The layout of a type (which planes, which scales) is chosen in packed.cpp from the table of types and
-// is nobody else's business.
+// A packed matrix is a run of panels of 16 output rows (vector lane = row). In a panel the columns are walked
+// in blocks of 32, and each block is one contiguous record. So a matrix-vector product is one linear stream,
+// and a matrix-matrix product reads the same bytes. Rows past the last one are zero. packed.cpp chooses the
+// layout of a type (its planes and scales) from the table of types.
 //
-// A tall matrix has many times more rows than columns, as the head over a large vocabulary has, of whose rows
-// often only the best are wanted. Where its type allows, its codes' low bits lie apart, in two planes behind
-// all panels, so that most rows can be ruled out without reading them (screen.inl).
+// A tall matrix has many times more rows than columns, like the head over a large vocabulary. Often only its
+// best rows are wanted. If its type allows, its codes' low bits are stored separately, in two planes after
+// all panels. So most rows can be ruled out without reading them (screen.inl).
 //
-// Of BF16, a matrix whose weights are of about one size lies in compact panels instead, of 12 bits a weight
-// (compact.h).
+// A BF16 matrix whose weights are of about one size is stored in compact panels instead, with 12 bits a
+// weight (compact.h).
 //
-// Activations are rows of int8 with a scale for each 32 (kQ8), or for each 128 where the weights' own scales
-// have two levels (kQ8Wide: what comes of a block is then added up in whole numbers of the inner scales); of
-// F32, F16 and BF16 weights they are plain float rows.
+// Activations are rows of int8 with a scale for each 32 (kQ8). If the weights' own scales have two levels,
+// there is one for each 128 (kQ8Wide), and a block's sum is an integer multiple of the inner scales. For F32,
+// F16 and BF16 weights they are plain float rows.
 #include <cstddef>
 #include <cstdint>
 
@@ -34,7 +33,7 @@ struct PackedMatrix {
   std::int64_t columns = 0;         ///< Inputs.
   const std::byte* data = nullptr;  ///< 64-byte aligned; null where the matrix is not packed.
   std::size_t panel_bytes = 0;
-  /// Canonical rows, instead of data: a matrix that is used as it lies in the file. Kernels want it packed,
+  /// Canonical rows, instead of data: a matrix that is used as stored in the file. Kernels want it packed,
   /// panel by panel (pack_panels); rows may be unpacked.
   const std::byte* canonical = nullptr;
   std::size_t low_bytes = 0;  ///< Of each panel in each low plane; 0: there are none.
@@ -67,7 +66,7 @@ void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std
 /// One row of a matrix as floats: the values that the matrix kernels use, equal to the canonical ones.
 void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out);
 
-/// The forms in which rows of a value can stand in memory.
+/// The forms of a value's rows in memory.
 enum class Form : std::uint8_t {
   kPlain,   ///< Floats (or an input's integers, a cache, a vector of weights).
   kQ8,      ///< Activations as the kernels of quantised weights read them ...

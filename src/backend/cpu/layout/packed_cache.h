@@ -51,7 +51,7 @@ inline constexpr std::uint32_t kPackedVersion = 6;
 struct PackedCacheOptions {
   std::filesystem::path folder;     ///< Made where it is missing.
   std::uint64_t max_bytes = 0;      ///< Of the folder: files that were used least recently go first.
-  double min_free_fraction = 0.05;  ///< Of the disk, that writing leaves free.
+  double min_free_fraction = 0.05;  ///< The fraction of the disk that writing leaves free.
 };
 
 struct PackedModel {
@@ -88,7 +88,7 @@ class PackedCache {
   void settle();
 
   struct Entry {
-    base::Hash128 name;  ///< Of name, type and shape.
+    base::Hash128 name;  ///< A hash of name, type and shape.
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
     std::uint64_t checksum = 0;     ///< Of the bytes.
@@ -117,7 +117,7 @@ class PackedCache {
   PackedCacheOptions options_;
   PackedModel model_;
   std::filesystem::path path_;
-  bool unchanged_ = false;  // The model's files are those that were packed, as far as the system knows.
+  bool unchanged_ = false;  // According to the system, the model's files are unchanged since packing.
   bool dropped_ = false;
   std::shared_ptr<base::FileWatch> file_;
   std::unique_ptr<base::AtomicFile> writer_;

@@ -12,32 +12,32 @@
 //
 // (of 128 columns, where the type's own blocks have no more).
 //
-// In a plane, the codes of four neighbouring columns of a row lie side by side, and the rows follow one
-// another: 64 bytes are 16 rows x 4 columns, what one dot-product instruction takes. For the column c of a
-// block write j = c / 4, t = c % 4:
+// In a plane, the codes of four neighbouring columns of a row are contiguous, and the rows follow one
+// another. A unit of 64 bytes is 16 rows x 4 columns, the operand of one dot-product instruction. For the
+// column c of a block write j = c / 4, t = c % 4:
 //
 //   kBytes    512 B   byte (j * 16 + row) * 4 + t is the code.
 //   kNibbles  256 B   byte ((j % 4) * 16 + row) * 4 + t: columns 0..15 in low nibbles, 16..31 in high
 //   kPairs    128 B   byte ((j / 4) * 16 + row) * 4 + t: two bits at 2 (j % 4).
 //   kBits      64 B   byte row * 4 + t: one bit at j.
 //
-// Of kSuperMin, scales and mins have six bits. mins[g] has a byte for each min of the blocks 4g .. 4g + 3,
-// and above it two bits of a scale, whose other four are a nibble of `low`, the low one for g = 0:
+// In kSuperMin, scales and mins have six bits. mins[g] has a byte for each min of the blocks 4g .. 4g + 3.
+// Its upper bits are two bits of a scale, whose other four are a nibble of `low`, the low one for g = 0:
 //
 //   the scale of block i    byte i % 4 * 16 + row
 //   the min of block i      byte row * 4 + (0, 2, 1, 3)[i % 4]: the even bytes of a row are the mins of two
 //                           blocks side by side, as 16-bit products of pairs take them, and so are the odd
 //                           ones
 //
-// Of a layout with odd scales, a scale is 2 s + 1, and s a nibble: scale i of a super-block (of a kind with
-// two for each block, i = 2 block + half) is in byte (i / 8 * 4 + i % 4) * 16 + row, low where i % 8 < 4.
+// In a layout with odd scales, a scale is 2 s + 1, and s a nibble. Scale i of a super-block (with two for
+// each block, i = 2 block + half) is in byte (i / 8 * 4 + i % 4) * 16 + row, low where i % 8 < 4.
 //
-// A code is base | extra << bits(base), unsigned; a value is unit * scale * (code - zero) + min, or, of a
-// type with a table, unit * scale * (table[code] - zero). Float types have no planes: a record is [32
+// A code is base | extra << bits(base), unsigned. A value is unit * scale * (code - zero) + min. For a type
+// with a table it is unit * scale * (table[code] - zero). Float types have no planes: a record is [32
 // columns][16 rows] of their elements.
 //
-// Of a tall matrix, the records have a code's high bits; two low planes of pairs, middle bits and lowest, lie
-// behind all panels:
+// In a tall matrix, the records have a code's high bits. Two low planes of pairs, middle bits and lowest,
+// follow all panels:
 //
 //   [panel 0][panel 1] ... [middle pairs of panel 0][of panel 1] ... [lowest pairs of panel 0][of panel 1]
 //   ...
@@ -64,7 +64,7 @@ enum class ScaleKind : std::uint8_t {
   kSuperE4M3,   ///< u8 scale[8][16], floats of 4 + 3 bits times 2^-8, for 16 columns each
 };
 
-/// What codes stand for, above 0 so that bytes can be unsigned.
+/// The values of codes, above 0 so that bytes can be unsigned.
 struct CodeTable {
   std::uint8_t of[16];
 };
@@ -75,7 +75,7 @@ struct PanelLayout {
   Plane extra = Plane::kNone;
   ScaleKind scales = ScaleKind::kNone;
   int zero = 0;           ///< Code (or table entry) of the value 0, without min.
-  float unit = 1.0f;      ///< Of kSuper, kSuper16 and kSuperE4M3: what scales are multiples of.
+  float unit = 1.0f;      ///< For kSuper, kSuper16 and kSuperE4M3: the unit of scales.
   bool odd = false;       ///< Of kSuper and kSuper16: with odd scales.
   int super_blocks = 8;   ///< Blocks of a super-block, where there are any.
   bool tall = false;      ///< With low planes.
@@ -83,15 +83,15 @@ struct PanelLayout {
   int element_bytes = 0;  ///< Of a float type.
 };
 
-// Tables of several types: those of the formats' definitions, + 128 or + 16. Of the IQ types, codes are
-// levels of the grid with the sign, or the way of the shift, above them.
+// Tables of several types: the formats' values, + 128 or + 16. For the IQ types, codes are levels of the grid
+// with the sign, or the direction of the shift, above them.
 inline constexpr CodeTable kIQ4Table = {
     {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}};
 inline constexpr CodeTable kFP4Table = {{16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}};
 inline constexpr CodeTable kIQ1Table = {{9, 17, 25, 16, 7, 15, 23, 16}};
 inline constexpr CodeTable kIQ2Table = {{136, 153, 171, 128, 120, 103, 85, 128}};
 
-/// THE table of what can be packed.
+/// The table of all packable types.
 inline constexpr PanelLayout kPanelLayouts[] = {
     {.dtype = DType::kF32, .element_bytes = 4},
     {.dtype = DType::kF16, .element_bytes = 2},
@@ -242,16 +242,16 @@ constexpr int header_bytes(const PanelLayout& layout) {
 constexpr int code_bytes(const PanelLayout& layout) {
   return plane_bytes(layout.base) + plane_bytes(layout.extra);
 }
-/// Of a block of 32 columns, without what its super-block has for it.
+/// The size of a block of 32 columns, without its part of the super-block's data.
 constexpr int record_bytes(const PanelLayout& layout) {
   return code_bytes(layout) + (has_super_blocks(layout.scales) ? 0 : scale_bytes(layout)) +
          layout.element_bytes * kPanelRows * kBlockColumns;
 }
-/// Of a code, in low planes.
+/// The bits of a code in low planes.
 constexpr int low_bits(const PanelLayout& layout) {
   return layout.tall ? kLowPlanes * plane_bits(Plane::kPairs) : 0;
 }
-/// Of the columns that scales have in common: a super-block, or a block.
+/// The number of columns that share scales: a super-block, or a block.
 constexpr int unit_columns(const PanelLayout& layout) {
   return (has_super_blocks(layout.scales) ? layout.super_blocks : 1) * kBlockColumns;
 }
@@ -269,7 +269,7 @@ struct Q8Group {
 };
 static_assert(sizeof(Q8Group) == 44);
 
-/// A group of kQ8Wide, likewise: what comes of its blocks is added up before the activations' scale is
+/// A group of kQ8Wide, likewise: the sums of its blocks are added up before the activations' scale is
 /// applied.
 inline constexpr int kWideColumns = 128;
 inline constexpr int kWideBlocks = kWideColumns / kBlockColumns;
@@ -281,8 +281,8 @@ struct Q8Wide {
   float scale;
 };
 
-/// Of a block of activations that rows are screened for (screen.inl): what the block's whole numbers are
-/// multiplied by, what is added then, and what the block adds to bounds.
+/// Factors of a block of activations for screening (screen.inl): the factor of the block's integers, the
+/// offset added then, and the block's addition to bounds.
 struct ScreenFactors {
   float factor;
   float offset;

@@ -66,7 +66,7 @@ inline void or_shifted(Words& words, const Words& bits, int shift) {
 /// One bit a column, in 32 bits.
 inline void or_fifth_bits(Words& words, std::uint32_t bits) {
   for (int j = 0; j < 8; ++j) {
-    // The multiplication puts copies of the four bits so that bit t also lies at 8 t.
+    // The multiplication makes copies of the four bits so that bit t is also at 8 t.
     words[j] |= ((bits >> (4 * j) & 15u) * 0x00204081u & 0x01010101u) << 4;
   }
 }
@@ -149,8 +149,8 @@ struct Source<DType::kIQ4_XS> {
   static Factors factors(const std::byte* b) { return {.d = half_bits_at(b)}; }
 };
 
-// The K types: 256 columns; quants of two bits lie as 2 x 128 columns, four quarters of 32 side by side in a
-// byte.
+// The K types: 256 columns; two-bit quants are stored as 2 x 128 columns, four quarters of 32 side by side in
+// a byte.
 template <>
 struct Source<DType::kQ2_K> {
   static constexpr int kBytes = 84, kParts = 8;
@@ -192,7 +192,7 @@ struct Source<DType::kQ4_K> {
   static Words codes(const std::byte* b, int part) {
     return bits_of_bytes(b + 16 + 32 * (part / 2), 4 * (part % 2), 0x0f0f0f0fu);
   }
-  /// Six bits each: scales and mins 0..3 in the low bits of bytes 0..3 and 4..7; of 4..7 the low four bits
+  /// Six bits each. Scales and mins 0..3 are the low bits of bytes 0..3 and 4..7. For 4..7 the low four bits
   /// are the nibbles of bytes 8..11, the high two the high bits of bytes 0..7.
   static Scales scales(const std::byte* b, int part) {
     const std::byte* const s = b + 4;

@@ -1,6 +1,6 @@
 #pragma once
-// As packed_source.h, of the types of one to three bits and of NVFP4. Of the IQ types, codes are levels of
-// the grid, with a bit above them for what is negative; scales are the s of 2 s + 1.
+// As packed_source.h, of the types of one to three bits and of NVFP4. For the IQ types, codes are levels of
+// the grid, with a bit above them for negative values. Scales are the s of 2 s + 1.
 #include "backend/cpu/layout/packed_source.h"
 #include "tensor/codec_grids.h"
 
