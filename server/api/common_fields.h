@@ -26,8 +26,8 @@ struct RequestDefaults {
 
 /// A grammar that was asked for, and a key that says all that it depends on.
 struct GrammarWish {
-  std::string key;
-  std::function<Grammar()> make;
+  std::string key = {};
+  std::function<Grammar()> make = nullptr;
   std::string field = {};  ///< The name of the field, for messages.
 };
 

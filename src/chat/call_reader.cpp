@@ -31,11 +31,28 @@ char32_t hex(std::string_view digits) {
   return code;
 }
 
-/// Reports more of an object. A comma is held until the next member begins, which may not be JSON.
+/// Drops a character that is not complete.
+void drop_partial_character(const JsonScanner& scanner, std::string& json) {
+  if (!scanner.is_within_character()) return;
+  while (!json.empty() && (static_cast<unsigned char>(json.back()) & 0xC0) == 0x80) json.pop_back();
+  if (!json.empty()) json.pop_back();
+}
+
+/// Reports more of an object. A comma is held until the next member begins, which may not be JSON, and so is
+/// a character until it is complete.
 void tell_object(const JsonScanner& scanner, std::string& object, CallEvents& out) {
-  const std::size_t n = scanner.is_after_comma() ? object.rfind(',') : object.size();
-  out.arguments(std::string_view(object).substr(0, n));
-  object.erase(0, n);
+  std::string certain = object;
+  if (scanner.is_after_comma()) certain.resize(object.rfind(','));
+  drop_partial_character(scanner, certain);
+  out.arguments(certain);
+  object.erase(0, certain.size());
+}
+
+/// Reports the end of an object that stops being JSON.
+void complete_object(const JsonScanner& scanner, std::string& object, CallEvents& out) {
+  drop_partial_character(scanner, object);
+  scanner.complete(object);
+  out.arguments(object);
 }
 
 /// The type of a JSON value, as TypeBit.
@@ -180,7 +197,7 @@ bool ObjectCall::value_ended(const CallContext& context) {
 void ObjectCall::tell_arguments(CallEvents& out) {
   if (name_.empty() || !has_arguments_) return;
   // A brace alone may still be the beginning of something else.
-  if (streams_ && !told_ && trimmed(value_).size() < 2) return;
+  if (streams_ && !told_ && arguments_.empty() && trimmed(value_).size() < 2) return;
   if (!told_) out.begin(name_, id_);
   told_ = true;
   out.arguments(arguments_);
@@ -189,10 +206,7 @@ void ObjectCall::tell_arguments(CallEvents& out) {
 }
 
 void ObjectCall::complete(CallEvents& out) {
-  if (streams_) {
-    scanner_.complete(value_);
-    out.arguments(value_);
-  }
+  if (streams_) complete_object(scanner_, value_, out);
   out.end();
 }
 
@@ -357,8 +371,7 @@ Progress NamedCall::read(Input& input, const CallContext& context, CallEvents& o
 }
 
 void NamedCall::complete(CallEvents& out) {
-  scanner_.complete(object_);
-  out.arguments(object_);
+  complete_object(scanner_, object_, out);
   out.end();
 }
 
@@ -388,18 +401,15 @@ ParameterCall::Found ParameterCall::take_until(Input& input, const std::vector<s
 }
 
 void ParameterCall::tell(std::string_view json, CallEvents& out) {
-  scratch_.clear();
   for (const char c : json) {
     if (broken_) break;
-    broken_ = check_.feed(c, scratch_) == Step::kBad;
+    broken_ = check_.feed(c, pending_) == Step::kBad;
   }
-  out.arguments(scratch_);
+  tell_object(check_, pending_, out);
 }
 
 void ParameterCall::complete(CallEvents& out) {
-  scratch_.clear();
-  check_.complete(scratch_);
-  out.arguments(scratch_);
+  complete_object(check_, pending_, out);
   out.end();
 }
 

@@ -119,10 +119,10 @@ class ParameterCall {
   std::string name_ = {}, key_ = {};
   int n_parameters_ = 0;
   bool value_is_empty_ = true;
-  unsigned types_ = 0;      ///< TypeBit: the types that the value may have.
-  JsonScanner check_ = {};  ///< What is told is JSON, whatever bytes the model wrote.
-  bool broken_ = false;     ///< It would be none: nothing more is told, and the call has no end.
-  std::string scratch_ = {};
+  unsigned types_ = 0;        ///< TypeBit: the types that the value may have.
+  JsonScanner check_ = {};    ///< What is told is JSON, whatever bytes the model wrote.
+  bool broken_ = false;       ///< It would be none: nothing more is told, and the call has no end.
+  std::string pending_ = {};  ///< The part of the JSON that is not reported yet.
 };
 
 /// Calls that are read when they are whole.

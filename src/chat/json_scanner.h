@@ -30,6 +30,9 @@ class JsonScanner {
     return mode_ == Mode::kKey || (mode_ == Mode::kValue && !in_object_.empty() && !in_object_.back());
   }
 
+  /// The last byte belongs to a UTF-8 character that is not complete.
+  bool is_within_character() const { return n_continuation_ > 0; }
+
   static constexpr std::size_t kMaxDepth = 100;
 
  private:

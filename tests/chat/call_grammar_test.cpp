@@ -310,9 +310,10 @@ TEST(CallGrammar, TextIsEnforcedWithoutQuotesAndReadBackAsText) {
 // tests/data/chat/client_tools.json: tools as clients make them of Python's types, and schemas of public
 // reports.
 TEST(CallGrammar, ToolsOfClientsAreTaken) {
-  for (const nlohmann::json& row : nlohmann::json::parse(read_test_file("chat/client_tools.json"))) {
+  for (const nlohmann::ordered_json& row :
+       nlohmann::ordered_json::parse(read_test_file("chat/client_tools.json"))) {
     for (const char* format : {"hermes", "qwen3-coder", "llama3", "lfm2"}) {
-      ChatTurn turn = turn_with(nlohmann::json::array({row["tool"]}).dump(), ToolChoice::kRequired);
+      ChatTurn turn = turn_with(nlohmann::ordered_json::array({row["tool"]}).dump(), ToolChoice::kRequired);
       const ChatOpening opening = chat_of(format).open(turn);
       const auto compiled = GrammarCompiler(tokenizer()).compile(*opening.grammar);
       if (std::string_view(format) != "hermes") continue;
