@@ -27,10 +27,10 @@ struct InfillPrompt {
   bool truncated = false;  ///< The context has no room for all of the text.
 };
 
-/// With `n_predict` the prompt is cut so that the context has room for this many tokens (< 0: a quarter of the
-/// context). The beginning of the files is cut first, then the prefix's beginning and the suffix's end; the
-/// prefix keeps three quarters of the room. Without `n_predict` nothing is cut. Throws ApiError for a model
-/// that cannot infill.
+/// With `n_predict` the prompt is cut so that the context has room for this many tokens (< 0: a quarter of
+/// the context). The beginning of the files is cut first, then the prefix's beginning and the suffix's end;
+/// the prefix keeps three quarters of the room. Without `n_predict` nothing is cut. Throws ApiError for a
+/// model that cannot infill.
 InfillPrompt infill_prompt(const ServedModel& model, const InfillText& text, std::optional<int> n_predict);
 
 }  // namespace weft::server

@@ -35,8 +35,8 @@ Json model_json(const ModelState& state) {
   return json;
 }
 
-/// An entry of the list `models`. llama.cpp's server sends it in addition to OpenAI's `data`, and clients read
-/// capabilities there.
+/// An entry of the list `models`. llama.cpp's server sends it in addition to OpenAI's `data`, and clients
+/// read capabilities there.
 Json capable_json(const ModelState& state) {
   Json capabilities = Json::array();
   Json details = {{"parent_model", ""}, {"format", "gguf"}};
