@@ -70,8 +70,7 @@ constexpr std::string_view kPlacing = "the system places threads";
 constexpr std::string_view kChecked = "headers are always checked; a model that computes NaN ends with an error";
 constexpr std::string_view kNoPerplexity = "'weft perplexity' finds perplexities";
 constexpr std::string_view kChatOnly = "use 'weft chat'";
-constexpr std::string_view kRope =
-    "weft takes the scaling of positions from the file; leave the option out";
+constexpr std::string_view kRope = "weft takes the scaling of positions from the file; leave the option out";
 constexpr std::string_view kNoDraft =
     "speculative decoding is in the library only (weft/batcher.h); leave the option out";
 constexpr std::string_view kThoughts = "what a model thinks is printed as it comes";

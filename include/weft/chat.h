@@ -41,8 +41,8 @@ struct ChatTurn {
   /// "", "none", "minimal", "low", "medium", "high": for templates that know them; "none" turns reasoning off
   /// where the template can.
   std::string reasoning_effort = {};
-  /// Whether the model reasons before it responds, for templates with a switch. Nothing: the template decides.
-  /// All below and reasoning_effort take precedence.
+  /// Whether the model reasons before it responds, for templates with a switch. Nothing: the template
+  /// decides. All below and reasoning_effort take precedence.
   std::optional<bool> reasoning = std::nullopt;
   /// As variables_json, for what the turn itself leaves open: reasoning_effort takes precedence.
   std::string default_variables_json = {};
@@ -134,8 +134,8 @@ class Chat {
   /// The format is found from the template; `format` names another. Throws Error kInvalidArgument for a name
   /// that is unknown.
   explicit Chat(ChatTemplate chat_template, std::string_view format = {});
-  /// ChatML, for a model whose file has no template. Its tags are stop strings, so that they end a response even
-  /// if the vocabulary has no tokens for them.
+  /// ChatML, for a model whose file has no template. Its tags are stop strings, so that they end a response
+  /// even if the vocabulary has no tokens for them.
   static Chat chatml(const Tokenizer& tokenizer);
   ~Chat();
   Chat(const Chat&);

@@ -20,8 +20,8 @@ struct ChatMessage {
 /// Immutable: any number of threads may render. Copies share the parsed template; moving copies.
 class ChatTemplate {
  public:
-  /// `source` is Jinja, or the name of a family (Chat::template_names). Throws Error kInvalidFile with line and
-  /// reason for a template that does not parse.
+  /// `source` is Jinja, or the name of a family (Chat::template_names). Throws Error kInvalidFile with line
+  /// and reason for a template that does not parse.
   explicit ChatTemplate(std::string_view source, std::string bos_token = {}, std::string eos_token = {});
   ChatTemplate(std::string_view source, const Tokenizer& tokenizer);  ///< With its BOS and EOS.
   ~ChatTemplate();

@@ -451,8 +451,9 @@ TEST(Chat, ReasonsUnlessToldOtherwise) {
 }
 
 TEST(Chat, ASwitchReplacesDefaultsOfItsOtherNames) {
-  const Chat chat(ChatTemplate("{{ messages[0].content }}"
-                               "{{ '<think>' if thinking | default(enable_thinking | default(false)) }}"));
+  const Chat chat(
+      ChatTemplate("{{ messages[0].content }}"
+                   "{{ '<think>' if thinking | default(enable_thinking | default(false)) }}"));
   ChatTurn turn = turn_of(R"([{"role": "user", "content": "x"}])");
   turn.default_variables_json = R"({"enable_thinking": true, "thinking": true})";
   EXPECT_EQ(prompt_of(chat, turn), "x<think>");

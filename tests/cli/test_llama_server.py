@@ -311,7 +311,8 @@ def infill_model(folder: Path, **ids: int) -> Path:
     """The golden model whose file names tokens for infill."""
     path = folder / "infill.gguf"
     words = [word for key, id in ids.items() for word in ("--override-kv", f"tokenizer.ggml.{key}_token_id=int:{id}")]
-    subprocess.run([WEFT, "quantize", "-q", str(LLAMA), str(path), "COPY", *words], check=True, env=environment())
+    subprocess.run([WEFT, "quantize", "-q", str(LLAMA), str(path), "COPY", *words], check=True, capture_output=True,
+                   env=environment())
     return path
 
 

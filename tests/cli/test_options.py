@@ -173,6 +173,7 @@ MEDIA = {
     "image": Refused(["--image", "nosuch.png"]),
     "audio": Refused(["--audio", "nosuch.wav"]),
     "mmproj": Effect(["--mmproj", "nosuch.gguf", "--image", "nosuch.png"], among=("--image", "nosuch.png")),
+    "no-mmproj": Effect(["--no-mmproj"], among=("--mmproj", "nosuch.gguf", "--image", "nosuch.png")),
 }
 GENERATION = MODEL | CONTEXT | SAMPLING | TALK | VERBOSE | CONSTRAINTS | MEDIA
 JSON_OUTPUT = {"json": Effect(["--json"])}
@@ -213,7 +214,6 @@ COMMANDS = {
                  "chat-template-kwargs": Refused(["--chat-template-kwargs", "["]),
                  "reasoning": Effect(["--reasoning", "off"], among=("--chat-template-file", "switch.jinja")),
                  "reasoning-budget": Effect(["--reasoning-budget", "0"], among=("--chat-template-file", "switch.jinja")),
-                 "no-mmproj": Effect(["--no-mmproj"], among=("--mmproj", "nosuch.gguf")),
                  "reasoning-effort": Effect(["--reasoning-effort", "high"], among=(
                      "--chat-template-kwargs", "{}", "--chat-template-file", "effort.jinja")),
                  "tools": Effect(["--tools", "nosuch.json"]),
