@@ -238,8 +238,8 @@ class Ends {
     return goes_on ? special_in(after(*goes_on, kAnswer), true) : kNoToken;
   }
 
-  /// The special token that begins what the template writes between a message with a tool call and the call's
-  /// result, where no known end is part of that message.
+  /// The special token that the template writes after a message with a tool call, before the call's result.
+  /// None if that message has a known end.
   Token ends_calls(const ChatTemplate& chat, bool parts) const {
     constexpr std::string_view kValue = "probe_value";
     const std::string call =
