@@ -115,7 +115,7 @@ struct RequestParams {
   /// Completions contain control tokens too, as the vocabulary writes them, but never end tokens.
   bool special = false;
   std::vector<std::string> stop = {};  ///< As GenerateParams::stop.
-  int n_shown_stops = 0;               ///< The first ones of `stop` are part of the text that they end.
+  int n_shown_stops = 0;               ///< So many of `stop`, the first ones, are included in the completion.
   /// Tokens that end the completion as end tokens do, also with ignore_end. n_min does not hold them back.
   std::vector<Token> stop_tokens = {};
   /// If not kNone, the completion generates nothing and returns the pooled embedding of its prompt

@@ -21,7 +21,7 @@ struct Usage {
   void add(const CompletionStats& stats, bool first_of_prompt);
 };
 Json usage_json(const Usage& usage);
-/// The counts while the answer is generated.
+/// The counts during generation.
 Json usage_so_far(int n_prompt, int n_generated);
 
 /// llama.cpp's "timings".

@@ -102,7 +102,7 @@ class ChatWriter : public AnswerWriter {
             {"system_fingerprint", "weft"}};
   }
 
-  // A call with its text, arguments or input. This API has no namespaces.
+  // A call with its arguments or input. This API has no namespaces.
   static Json call_json(const ReadAnswer& answer, const std::string& function, std::string text) {
     if (answer.origin_of(function).is_custom)
       return {{"type", "custom"}, {"custom", {{"name", function}, {"input", std::move(text)}}}};
@@ -143,7 +143,7 @@ class ChatWriter : public AnswerWriter {
     add_event(out, to_text(json));
   }
 
-  // Of all completions, so far.
+  // The counts of all completions so far.
   void add_usage(Json& json) const {
     if (!style_.continuous_usage) return;
     int n_generated = 0;
@@ -226,7 +226,7 @@ ChatTurn read_turn(Fields& fields, const Job& job, Media& media, RequestTools& t
   if (fields.has("parallel_tool_calls"))
     turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
   tools = read_tools(fields, turn);
-  turn.reasoning_effort = known_effort(fields.string("reasoning_effort"));
+  turn.reasoning_effort = read_effort(fields);
   read_template_variables(fields, turn);
   read_continuation(fields, turn);
   return turn;
@@ -263,7 +263,7 @@ void chat_completions(Job& job) {
   if (n_top > 0 && !logprobs)
     throw bad_request("top_logprobs", "'top_logprobs' goes with 'logprobs': true only");
   if (logprobs) params.n_logprobs = n_top;
-  // The prompt's own text has the special tokens, and answers are read with theirs.
+  // The template writes special tokens into prompts, and the reader needs those of responses.
   fields.ignore({"skip_special_tokens"});
   fields.without_effect("add_special_tokens");
   answer.reasoning_place = read_reasoning_place(fields);

@@ -131,6 +131,31 @@ void read_template_variables(Fields& fields, ChatTurn& turn) {
     turn.variables_json = to_text(*variables);
 }
 
+std::string read_effort(Fields& fields) {
+  const auto of_switch = [](bool on) { return std::string(on ? "medium" : "none"); };
+  std::string effort;
+  for (const char* name : {"enable_thinking", "think", "thinking"})
+    if (const Json* value = fields.find(name); value != nullptr && value->is_boolean())
+      effort = of_switch(value->get<bool>());
+  if (const Json* value = fields.find("think"); value != nullptr && value->is_string())
+    effort = value->get<std::string>();
+  if (const Json* value = fields.find("thinking"); value != nullptr && value->is_object()) {
+    Fields inner = fields.within(*value, fields.path_of("thinking"));
+    effort = of_switch(inner.string("type") != "disabled");
+    inner.without_effect("budget_tokens");
+    inner.done();
+  }
+  if (const Json* value = fields.object("reasoning")) {
+    Fields inner = fields.within(*value, fields.path_of("reasoning"));
+    if (inner.has("enabled")) effort = of_switch(inner.boolean("enabled", true));
+    effort = inner.string("effort", effort);
+    for (const char* name : {"max_tokens", "exclude"}) inner.without_effect(name);
+    inner.ignore({"summary", "generate_summary"});  // The reasoning itself is in the response.
+    inner.done();
+  }
+  return known_effort(fields.string("reasoning_effort", effort));
+}
+
 ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
   check_writes(model);
   if (!model.chat)

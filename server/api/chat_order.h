@@ -37,11 +37,13 @@ const Json* read_conversation(Fields& fields, std::string_view name);
 /// Reads the tools, and the choice of one as OpenAI's APIs write it: "none", "auto", "required", a function,
 /// a list of allowed ones. The choice of a tool that the server does not run is ignored with a note.
 RequestTools read_tools(Fields& fields, ChatTurn& turn);
-/// Whether the answer begins anew or continues the last message (add_generation_prompt,
-/// continue_final_message).
+/// Whether the response continues the last message (add_generation_prompt, continue_final_message).
 void read_continuation(Fields& fields, ChatTurn& turn);
-/// The efforts that weft knows, from those of all APIs.
+/// The effort that weft knows for an effort of any API.
 std::string known_effort(std::string effort);
+/// The effort of a request: reasoning_effort, or a switch or effort as other APIs have it
+/// (enable_thinking, think, thinking, reasoning).
+std::string read_effort(Fields& fields);
 
 /// "chat_template_kwargs": variables of the template.
 void read_template_variables(Fields& fields, ChatTurn& turn);
@@ -65,11 +67,11 @@ struct ReadAnswer : ChatAnswer {
   bool done = false;
   StopReason stop = StopReason::kEnd;
   CompletionStats stats;
-  int n_generated = 0;  ///< Tokens so far ...
-  int n_reasoning = 0;  ///< ... and those of reasoning.
+  int n_generated = 0;  ///< Tokens so far.
+  int n_reasoning = 0;  ///< Tokens of reasoning so far.
 
-  /// Reads what is new; gives the events with the ids of calls filled in, also at the end of the text. The
-  /// arguments of a custom tool's call are its input, told at its end.
+  /// Reads a chunk and returns its events, with ids of calls. The arguments of a custom tool's call are its
+  /// input, in one event.
   std::vector<AnswerEvent> read(const Chunk& chunk, std::string_view call_id_prefix);
   RequestTools::Origin origin_of(const std::string& function) const {
     return tools == nullptr ? RequestTools::Origin{function} : tools->origin_of(function);

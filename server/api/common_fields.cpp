@@ -34,7 +34,7 @@ void read_one_bias(const std::string& path, Token id, const Json& value, const T
                       bias <= -100.0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(bias));
 }
 
-// Each token of a text gets the bias.
+// Each token of the string gets the bias.
 void read_text_bias(const std::string& path, const std::string& text, const Json& value,
                     const Tokenizer& tokenizer, std::vector<std::pair<Token, float>>& biases) {
   const std::vector<Token> ids = tokenizer.encode(text, {.add_special = false});
@@ -172,7 +172,7 @@ GrammarWish choice_wish(std::vector<std::string> words, std::string field) {
           std::move(field)};
 }
 
-// A schema, or the JSON text of one.
+// A schema, or a string with its JSON.
 GrammarWish read_schema(const Fields& fields, std::string_view name, const Json& value,
                         std::vector<std::string>& warnings) {
   Json schema = value;
@@ -188,7 +188,7 @@ GrammarWish read_schema(const Fields& fields, std::string_view name, const Json&
   return schema_wish(schema, false, fields.path_of(name), warnings);
 }
 
-// Names of one kind of constraint in an object. Empty texts ask for nothing.
+// The names of each kind of constraint in an object. Empty strings ask for nothing.
 struct GrammarNames {
   std::vector<std::string_view> schemas = {}, regexes = {}, choices = {}, grammars = {};
 };
@@ -209,8 +209,8 @@ void read_wishes(Fields& fields, const GrammarNames& names, std::vector<GrammarW
       wishes.push_back(choice_wish(std::move(words), fields.path_of(name)));
 }
 
-// Types of response_format beside OpenAI's: "regex" and "grammar", whose text stands in "value", "pattern" or
-// a member of the type's name.
+// Further types of response_format: "regex" and "grammar". The member of the type's name, "value" or
+// "pattern" has the expression.
 bool read_text_format(Fields& fields, std::vector<GrammarWish>& wishes, std::vector<std::string>& warnings) {
   const Json* value = fields.object("response_format");
   if (value == nullptr) return false;

@@ -53,7 +53,7 @@ GrammarWish schema_wish(const Json& schema, bool strict, const std::string& fiel
 GrammarWish object_wish();  ///< Any JSON object.
 /// Strings that end an answer. Those that `params` has stay where the field is absent.
 void read_stops(Fields& fields, std::string_view name, RequestParams& params);
-/// A field or two of the length of an answer: the last one that is there counts.
+/// The most tokens to generate. The last of the fields that is present counts.
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params);
 
 /// CommonFields::n_kept.

@@ -277,7 +277,7 @@ class CompletionWriter : public AnswerWriter {
     return result;
   }
 
-  // Of all completions, so far.
+  // The counts of all completions so far.
   void add_usage(Json& json) const {
     if (!style_.continuous_usage) return;
     std::size_t n_prompt = 0;

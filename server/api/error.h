@@ -24,7 +24,7 @@ struct ApiError : std::runtime_error {
   std::string code;   ///< "unknown_parameter", ...; empty: null.
   std::string param;  ///< The field, "messages[0].content"; empty: null.
   double retry_after_ms = 0.0;
-  /// Of a prompt that is too long: its tokens, the most that a prompt may have, and the context. 0: none.
+  /// If the prompt is too long: its tokens, the allowed tokens, and the context size. Otherwise 0.
   std::size_t n_prompt = 0, n_most = 0, n_ctx = 0;
 };
 

@@ -88,7 +88,7 @@ std::int64_t Fields::integer(std::string_view name, std::int64_t fallback, std::
 
 int Fields::integer(std::string_view name, int fallback, int least, int most) {
   constexpr auto kLargest = std::numeric_limits<int>::max();
-  // Where there is no bound, the largest number stands for all that are larger.
+  // Without a bound larger numbers are clamped.
   const std::int64_t bound = most == kLargest ? std::numeric_limits<std::int64_t>::max() : most;
   const std::int64_t value = integer(name, std::int64_t{fallback}, std::int64_t{least}, bound);
   return static_cast<int>(std::min<std::int64_t>(value, kLargest));

@@ -1,7 +1,7 @@
 #pragma once
 // The fields of a JSON object that a client sent, read by name, type and range. A value that is wrong throws
-// ApiError 400 that names the field. A field that is null counts as absent. done() ends the reading: a field
-// that was not asked for is refused if its name resembles one that was, else it is ignored with a note.
+// ApiError 400 that names the field. A field that is null counts as absent. done() ends the reading. It
+// refuses an unknown field whose name resembles a known one. Other unknown fields are ignored with a note.
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -17,8 +17,8 @@ namespace weft::server {
 
 class Fields {
  public:
-  /// `path` is where the object stands in the body, "stream_options", empty for the body itself. The object
-  /// and `ignored` must outlive this. Without `ignored` fields that are unknown are refused.
+  /// `path` is the place of the object in the body, for example "stream_options", or empty for the body. The
+  /// object and `ignored` must outlive this. Without `ignored` all unknown fields are refused.
   explicit Fields(const Json& object, std::string path = "", Ignored* ignored = nullptr);
   /// An object within this one, whose notes go to the same place.
   Fields within(const Json& object, std::string path) const {

@@ -23,7 +23,7 @@ std::string take_picture(Fields& block, MediaTaker& media) {
   return mark;
 }
 
-// Texts are lines of their own, pictures stand within them.
+// Joins blocks: each string is a line, images are within lines.
 class TextBlocks {
  public:
   explicit TextBlocks(MediaTaker& media) : media_(&media) {}
@@ -59,7 +59,7 @@ class TextBlocks {
     }
     return true;
   }
-  /// A string, or an array of blocks. What is no text is left out with a note.
+  /// A string, or an array of blocks. Blocks of unknown types are skipped with a note.
   void read_all(const Json& content, const std::string& path, const Fields& parent) {
     if (content.is_string()) return add_text(content.get_ref<const std::string&>());
     if (!content.is_array())
@@ -353,7 +353,7 @@ class MessageWriter : public AnswerWriter {
     }
   }
 
-  // An object in any case: of a call that was cut there is the text.
+  // Always an object. A call that was cut has its raw arguments.
   static Json input_of(const ToolCall& call) {
     try {
       if (Json input = parse_json(call.arguments); input.is_object()) return input;
@@ -432,7 +432,7 @@ void count_message_tokens(Job& job) {
   CommonFields common;
   ChatTurn turn = read_turn(fields, taker);
   read_output_config(fields, common, turn);
-  // Fields of the answer, which is not generated here.
+  // Fields of generation.
   fields.ignore({"max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata",
                  "betas", "service_tier", "context_management", "cache_control", "mcp_servers", "speed",
                  "container", "inference_geo"});

@@ -15,8 +15,8 @@ struct Prompt {
 };
 
 /// "text", [1, 2, 3], ["a", "b"], [[1, 2], [3]]; llama.cpp's mixed ["text", 5, "more"] is one prompt.
-/// Texts begin with the tokens that the vocabulary adds, with `adds_special`.
-/// Throws ApiError for what is missing, too much or outside the vocabulary.
+/// With `adds_special`, strings get the tokens that the vocabulary adds. Throws ApiError for missing prompts,
+/// too many of them, and ids outside the vocabulary.
 std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const Tokenizer& tokenizer,
                                  std::size_t at_most, bool adds_special = true);
 /// One array of ids.

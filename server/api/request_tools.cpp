@@ -60,7 +60,7 @@ void RequestTools::read(Fields tool, const Json& json, const std::string& name_s
   }
 }
 
-// What the text must be is told to the model; it is not held to that.
+// The description has the format. The response is not constrained by it.
 void RequestTools::add_custom(Fields& tool, const std::string& name_space) {
   std::string description = tool.string("description");
   if (const Json* format = tool.object("format")) {
@@ -116,16 +116,20 @@ void RequestTools::keep_only(const std::vector<std::string>& functions) {
 }
 
 std::string RequestTools::input_of(const std::string& arguments) {
-  for (const char* end : {"", "\"}", "}"}) {
+  // JSON that was cut within the string, within an escape of it, or outside.
+  const std::size_t escape = std::min(arguments.rfind('\\'), arguments.size());
+  for (const std::string& whole : {arguments, arguments + "\"}", arguments.substr(0, escape) + "\"}",
+                                   arguments + "}", arguments + "\"\"}"}) {
     try {
-      const Json json = parse_json(arguments + end);
+      const Json json = parse_json(whole);
       const auto input = json.is_object() ? json.find("input") : json.end();
       if (input != json.end() && input->is_string()) return input->get<std::string>();
+      if (whole == arguments) return arguments;
     } catch (const ApiError&) {  // It was cut elsewhere.
       continue;
     }
   }
-  return arguments;
+  return arguments.starts_with('{') ? std::string() : arguments;
 }
 
 }  // namespace weft::server

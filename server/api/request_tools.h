@@ -9,22 +9,21 @@
 
 namespace weft::server {
 
-/// A tool that takes a text ("custom") is a function with the argument "input". The tools of a namespace are
-/// functions whose names begin with its name. Tools of other kinds run on the servers of an API's owner: they
-/// are left out with a note.
+/// A tool of type "custom" is a function with the string argument "input". Functions of a namespace have its
+/// name as a prefix. Tools of other types, which a server would have to run, are skipped with a note.
 class RequestTools {
  public:
   static constexpr std::size_t kMost = 2048;
 
   RequestTools() = default;
-  /// Reads the field "tools". Throws ApiError for too many, and for what is no tool.
+  /// Reads the field "tools". Throws ApiError for too many tools and wrong ones.
   explicit RequestTools(Fields& fields);
 
   bool empty() const { return functions_.empty(); }
-  /// An array of the chat API's tools; empty text: none.
+  /// A JSON array of the chat API's tools. Empty: none.
   std::string json() const { return empty() ? std::string() : to_text(functions_); }
 
-  /// The tool behind a function, as the client named it.
+  /// The tool that a function was made from.
   struct Origin {
     std::string name;
     std::string name_space = {};  ///< Empty: none.
@@ -36,7 +35,7 @@ class RequestTools {
   /// Leaves out all functions but these.
   void keep_only(const std::vector<std::string>& functions);
 
-  /// The text that a call of a custom tool gives as "input", also if its JSON was cut.
+  /// The member "input" of a custom call's arguments, also if their JSON was cut.
   static std::string input_of(const std::string& arguments);
 
  private:
@@ -45,7 +44,7 @@ class RequestTools {
   void add(Json function, const std::string& name_space, bool is_custom = false);
 
   Json functions_ = Json::array();
-  std::unordered_map<std::string, Origin> origins_;  ///< Of those that are not plain functions.
+  std::unordered_map<std::string, Origin> origins_;  ///< Custom tools and those of namespaces.
 };
 
 }  // namespace weft::server

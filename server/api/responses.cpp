@@ -12,7 +12,7 @@
 namespace weft::server {
 namespace {
 
-// The text of a content. Pictures and sounds go to `media`; parts of other kinds are left out with a note.
+// Joins the parts of a content. Images and audio go to `media`. Unknown parts are skipped with a note.
 std::string text_of(const Json& content, const std::string& path, const Fields& parent, MediaTaker& media) {
   if (content.is_null()) return {};
   if (content.is_string()) return content.get<std::string>();
@@ -40,14 +40,14 @@ std::string text_of(const Json& content, const std::string& path, const Fields& 
   return text;
 }
 
-/// Of reasoning that the server gives as "encrypted" content, for clients that send nothing else of it back.
+/// The prefix of "encrypted" content. Clients that drop reasoning send this content back.
 constexpr std::string_view kSealed = "weft:";
 
 std::string seal(const std::string& reasoning) {
   return std::string(kSealed) + base::to_base64(std::as_bytes(std::span(reasoning)));
 }
 
-/// The reasoning of a sealed text, or nothing for that of other servers.
+/// The reasoning of sealed content. Empty for content of other servers.
 std::string unseal(std::string_view text) {
   if (!text.starts_with(kSealed)) return {};
   const auto bytes = base::from_base64(text.substr(kSealed.size()));
@@ -424,12 +424,7 @@ ChatTurn read_turn(Fields& fields, MediaTaker& taker, RequestTools& tools) {
   if (fields.has("parallel_tool_calls"))
     turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
   tools = read_tools(fields, turn);
-  if (const Json* reasoning = fields.object("reasoning")) {
-    Fields inner = fields.within(*reasoning, "reasoning");
-    turn.reasoning_effort = known_effort(inner.string("effort"));
-    inner.ignore({"summary", "generate_summary"});
-    inner.done();
-  }
+  turn.reasoning_effort = read_effort(fields);
   read_template_variables(fields, turn);
   return turn;
 }
@@ -475,7 +470,7 @@ void responses(Job& job) {
                 "the server keeps no answers; send the whole conversation as 'input'");
   fields.refuse("conversation", "the server keeps no conversations; send the whole one as 'input'");
   fields.refuse("prompt", "the server keeps no prompts");
-  fields.without_effect("background");  // The answer comes at once.
+  fields.without_effect("background");  // The request itself waits.
   fields.without_effect("truncation", "disabled");
   for (const char* name : {"max_tool_calls", "context_management"}) fields.without_effect(name);
   fields.done();

@@ -55,7 +55,7 @@ void apply_template(Job& job) {
   if (messages == nullptr) throw bad_request("messages", "'messages' is missing");
   turn.messages_json = to_text(*messages);
   read_tools(fields, turn);
-  turn.reasoning_effort = known_effort(fields.string("reasoning_effort"));
+  turn.reasoning_effort = read_effort(fields);
   read_template_variables(fields, turn);
   read_continuation(fields, turn);
   fields.done();

@@ -19,8 +19,8 @@ class JsonScanner {
   /// Appends the byte to `out` where it belongs to the value, so not after kDoneBefore and kBad. A control
   /// character in a string, which models write and JSON forbids, is appended as its escape.
   Step feed(char c, std::string& out);
-  /// The text has ended within the value: makes `out`, which feed() has written, a whole one. A comma at its
-  /// end is dropped, and what lacks a value gets null.
+  /// Closes a value that was cut: appends to `out`, which feed() has written. A trailing comma is dropped,
+  /// and a key without a value gets null.
   void complete(std::string& out) const;
   /// The text has ended: whether the value is whole, as only a number can be without kDone.
   bool whole_at_end() const;

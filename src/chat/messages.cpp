@@ -32,7 +32,7 @@ void append_line(std::string& text, std::string_view more) {
   text += more;
 }
 
-/// The text of a content, a string or parts. Thoughts of the assistant may stand among the parts.
+/// Reads a content: a string, or parts. Parts may be reasoning of the assistant.
 void read_content(const ordered_json& content, const std::string& where, Message& message) {
   if (content.is_null()) return;
   if (content.is_string()) {
@@ -47,7 +47,7 @@ void read_content(const ordered_json& content, const std::string& where, Message
     if (!part.is_object()) refuse(here + " must be an object {\"type\": \"text\", \"text\": ...}");
     const std::string type = text_of(part, "type", here);
     if (type == "thinking" || type == "reasoning") {
-      // Mistral's API has a list of parts here, others a text.
+      // Mistral's API has a list of parts here, others a string.
       const char* const key = part.contains(type) ? type.c_str() : "text";
       Message thoughts;
       if (part.contains(key)) read_content(part[key], here + "." + key, thoughts);
@@ -76,7 +76,7 @@ std::string history_name(std::string name) {
   return name.empty() ? "unknown" : name;
 }
 
-/// A member "function" with arguments in JSON, or "custom" with a text.
+/// The member "function" has arguments in JSON, "custom" a string.
 HistoryCall read_call(const ordered_json& item, const std::string& where, base::JsonBudget& budget) {
   const auto member = [&item](const char* key) -> const ordered_json* {
     const auto found = item.is_object() ? item.find(key) : item.end();
@@ -290,7 +290,7 @@ void place_system(std::vector<Message>& messages, const Abilities& abilities, st
 /// them, too.
 std::vector<Message> with_alternating_roles(std::vector<Message> messages, const Abilities& abilities) {
   std::vector<Message> all;
-  std::string_view turn;  // Who wrote last, calls and results apart.
+  std::string_view turn;  // The role of the last turn.
   for (Message& message : messages) {
     const bool is_turn = message.role == "user" || (message.role == "assistant" && message.calls.empty());
     const bool joins = !all.empty() && all.back().role == message.role && message.role != "tool" &&

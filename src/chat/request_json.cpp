@@ -19,8 +19,7 @@ std::optional<ordered_json> parsed(std::string_view text, base::JsonBudget& budg
   }
 }
 
-/// The objects at the beginning of a text as one, the last one closed where it was cut. Nothing: there is
-/// none.
+/// Merges the objects that the string begins with. An object that was cut is closed. Nothing: no object.
 std::optional<ordered_json> objects_in_row(std::string_view text, base::JsonBudget& budget) {
   std::optional<ordered_json> all;
   for (std::string_view rest = trimmed(text); !rest.empty() && rest.front() == '{'; rest = trimmed(rest)) {
@@ -34,7 +33,7 @@ std::optional<ordered_json> objects_in_row(std::string_view text, base::JsonBudg
     const auto object = parsed(document, budget);
     if (!object) break;
     if (!all) all = ordered_json::object();
-    // Each new key is compared with those that are there.
+    // update() compares each key with all earlier ones.
     const std::size_t cost = all->size() * object->size();
     if (cost > budget.n_comparisons) break;
     budget.n_comparisons -= cost;

@@ -19,7 +19,7 @@ nlohmann::ordered_json parse_request_json(std::string_view text, std::string_vie
 
 /// The arguments of an earlier call as an object, whatever a model or a client has written: an object, or
 /// JSON in a string. JSON that was cut is closed. Of several objects in a row the last value of a key counts.
-/// Anything else is the text of a member "input".
+/// Anything else becomes the member "input".
 nlohmann::ordered_json history_arguments(const nlohmann::ordered_json& arguments, base::JsonBudget& budget);
 
 [[noreturn]] inline void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidArgument, what); }

@@ -221,36 +221,37 @@ TEST(Chat, ManyObjectsInARowTakeBoundedWork) {
 }
 
 TEST(Chat, OlderAndOtherFormsOfCallsAreRead) {
-  const Chat chat(
-      ChatTemplate("{% for m in messages %}{% for c in m.tool_calls %}[{{ c.function.name }}{{ "
-                   "c.function.arguments | tojson }}]"
-                   "{% endfor %}{% if m.role == 'tool' %}({{ m.content }}){% endif %}{% endfor %}"));
+  const Chat chat(ChatTemplate(
+      "{% for m in messages %}{% for c in m.tool_calls %}[{{ c.function.name }}{{ "
+      "c.function.arguments | tojson }}]"
+      "{% endfor %}{% if m.role == 'tool' %}({{ m.content }}){% elif m.role == 'user' %}{{ m.content }}"
+      "{% endif %}{% endfor %}"));
   const auto call_of = [&](const std::string& members) {
     return prompt_of(chat,
                      turn_of(R"([{"role": "user", "content": "?"}, {"role": "assistant", "content": null, )" +
                              members + R"(}, {"role": "function", "name": "f", "content": "one"},
                                    {"role": "tool", "content": null}])"));
   };
-  EXPECT_EQ(call_of(R"("function_call": {"name": "f", "arguments": "{}"})"), "[f{}](one)()");
+  EXPECT_EQ(call_of(R"("function_call": {"name": "f", "arguments": "{}"})"), "?[f{}](one)()");
   EXPECT_EQ(call_of(R"("tool_calls": [{"type": "custom", "custom": {"name": "patch", "input": "*** x"}}])"),
-            R"([patch{"input": "*** x"}](one)())");
+            R"(?[patch{"input": "*** x"}](one)())");
   EXPECT_EQ(call_of(R"("tool_calls": [{"function": {"name": "ru n!", "arguments": {}}}])"),
-            "[ru_n_{}](one)()");
-  EXPECT_EQ(call_of(R"("tool_calls": [{"function": {"arguments": {}}}])"), "[unknown{}](one)()");
+            "?[ru_n_{}](one)()");
+  EXPECT_EQ(call_of(R"("tool_calls": [{"function": {"arguments": {}}}])"), "?[unknown{}](one)()");
 }
 
 TEST(Chat, RolesOfOtherNamesAreKnownOnes) {
-  const Chat chat(ChatTemplate("{% for m in messages %}{{ m.role }},{% endfor %}"));
+  const Chat chat(ChatTemplate("{% for m in messages %}{{ m.role }}:{{ m.content }},{% endfor %}"));
   const auto role_of = [&](const std::string& role) {
     return prompt_of(
         chat, turn_of(R"([{"role": "user", "content": "a"}, {"role": ")" + role + R"(", "content": "b"}])"));
   };
-  EXPECT_EQ(role_of("developer"), "user,system,");
-  EXPECT_EQ(role_of("model"), "user,assistant,");
-  EXPECT_EQ(role_of("function"), "user,tool,");
-  EXPECT_EQ(role_of("observation"), "user,tool,");
-  EXPECT_EQ(role_of("human"), "user,user,");
-  EXPECT_EQ(role_of("king"), "user,user,");
+  EXPECT_EQ(role_of("developer"), "user:a,system:b,");
+  EXPECT_EQ(role_of("model"), "user:a,assistant:b,");
+  EXPECT_EQ(role_of("function"), "user:a,tool:b,");
+  EXPECT_EQ(role_of("observation"), "user:a,tool:b,");
+  EXPECT_EQ(role_of("human"), "user:a,user:b,");
+  EXPECT_EQ(role_of("king"), "user:a,user:b,");
 }
 
 TEST(Chat, PartsWithThoughtsAreReasoning) {

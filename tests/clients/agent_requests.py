@@ -1,4 +1,4 @@
-"""Requests in the shapes that coding agents send, with short texts in place of theirs."""
+"""Requests as coding agents send them, with short prompts."""
 
 PATCH_GRAMMAR = 'start: begin_patch hunk+ end_patch\nbegin_patch: "*** Begin Patch" LF\n'
 

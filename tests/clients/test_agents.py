@@ -60,6 +60,12 @@ def test_codex_history(address):
             "input.item_reference"} <= ignored
 
 
+def test_sealed_reasoning_comes_back(address):
+    sealed = {"type": "reasoning", "summary": [], "content": None, "encrypted_content": "weft:TG9vayBmaXJzdC4="}
+    answer, body = post(address, "/v1/responses", codex(CODEX_FIRST + [sealed, CODEX_HISTORY[2]]))
+    assert answer.status == 200 and "input.encrypted_content" not in answer.headers["X-Weft-Ignored"], body
+
+
 def test_items_that_are_needed_are_refused_as_references(address):
     answer, body = post(address, "/v1/responses", codex(CODEX_FIRST + [{"type": "item_reference", "id": "msg_1"}]))
     assert answer.status == 400 and b"keeps no items" in body
@@ -73,7 +79,7 @@ def test_the_grammar_of_a_custom_tool_is_told(address):
 
 
 def reply(address, messages, **more):
-    """The content of a streamed answer."""
+    """The content of a streamed response."""
     headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "claude-code-20250219,context-management-2025-06-27"}
     answer, body = post(address, "/v1/messages?beta=true", claude_code(messages, **more), headers)
     events = events_of(answer, body)

@@ -1,4 +1,4 @@
-// Fields of requests: what is read, ignored with a note, and refused.
+// Fields of requests: read, ignored with a note, or refused.
 #include "api/fields.h"
 
 #include <gmock/gmock.h>
@@ -134,6 +134,10 @@ TEST(RequestTools, InputsAreFoundInArguments) {
   EXPECT_EQ(RequestTools::input_of(R"({"input": "a\nb"})"), "a\nb");
   EXPECT_EQ(RequestTools::input_of(R"({"input": "a\nb)"), "a\nb");
   EXPECT_EQ(RequestTools::input_of(R"({"input": "a")"), "a");
+  EXPECT_EQ(RequestTools::input_of(R"({"input": "a\)"), "a");
+  EXPECT_EQ(RequestTools::input_of(R"({"input": "a\u00)"), "a");
+  for (const char* cut : {"{", R"({"inp)", R"({"input")", R"({"input": )"})
+    EXPECT_EQ(RequestTools::input_of(cut), "") << cut;
   EXPECT_EQ(RequestTools::input_of("plain"), "plain");
   EXPECT_EQ(RequestTools::input_of(R"({"other": 1})"), R"({"other": 1})");
 }
