@@ -42,7 +42,7 @@ struct RunOptions : GenerationOptions {
   bool ignore_eos = false;
   bool context_shift = false;
   int n_keep = 4;
-  bool parse_special = false;
+  bool parse_special = true;
   bool special = false;
   bool json = false;
 };
@@ -379,8 +379,10 @@ std::function<int()> prepare(CLI::App& app) {
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
-  add_switch(app, "--parse-special", options->parse_special,
-             "parse control tokens such as <|im_end|> in the prompt")
+  add_switch(
+      app, "--parse-special", options->parse_special,
+      "recognise control tokens such as <|im_end|> in the prompt (default); --no-parse-special reads them "
+      "as plain text")
       ->group(group);
   add_switch(app, "--special", options->special, "print control tokens such as <|im_end|>")->group(group);
   add_prompt_cache_options(app, options->cache, group);

@@ -341,9 +341,11 @@ void completions(Job& job) {
   Fields fields = job.fields();
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   Style style;
-  const bool adds_special = fields.boolean("add_special_tokens", true);
+  // The client writes the whole prompt, control tokens too.
+  const Tokenizer::EncodeOptions options{.add_special = fields.boolean("add_special_tokens", true),
+                                         .parse_special = fields.boolean("parse_special", true)};
   std::vector<Prompt> prompts =
-      read_prompts(fields, "prompt", job.model->tokenizer(), job.params->n_inputs, adds_special);
+      read_prompts(fields, "prompt", job.model->tokenizer(), job.params->n_inputs, options);
   if (const std::string suffix = fields.string("suffix"); !suffix.empty())
     for (Prompt& prompt : prompts) {
       if (prompt.text.empty() && !prompt.tokens.empty())

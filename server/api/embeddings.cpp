@@ -116,11 +116,11 @@ void embed_by_encoder(Job& job, std::vector<Prompt> prompts, Pooling pooling, Ve
 
 void embeddings(Job& job) {
   Fields fields = job.fields();
-  const bool adds_special = fields.boolean("add_special_tokens", true);
+  const Tokenizer::EncodeOptions options{.add_special = fields.boolean("add_special_tokens", true)};
   // llama.cpp's name for the input.
   const char* const name = fields.has("content") && !fields.has("input") ? "content" : "input";
   std::vector<Prompt> prompts =
-      read_prompts(fields, name, job.model->tokenizer(), job.params->n_inputs, adds_special);
+      read_prompts(fields, name, job.model->tokenizer(), job.params->n_inputs, options);
   const int n_kept = read_n_kept(fields);
   for (Prompt& prompt : prompts) keep_end(prompt.tokens, n_kept);
   const bool encoder = job.model->embedding != nullptr;

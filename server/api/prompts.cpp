@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "api/error.h"
-#include "weft/embedder.h"
 
 namespace weft::server {
 namespace {
@@ -21,21 +20,29 @@ Token read_id(const Json& value, const std::string& path, const Tokenizer& token
   return value.get<Token>();
 }
 
-Prompt from_text(std::string text, const Tokenizer& tokenizer, bool adds_special) {
+using EncodeOptions = Tokenizer::EncodeOptions;
+
+Prompt from_text(std::string text, const Tokenizer& tokenizer, const EncodeOptions& options) {
   Prompt prompt;
-  prompt.tokens =
-      adds_special ? tokens_of_text(tokenizer, text) : tokenizer.encode(text, {.add_special = false});
+  prompt.tokens = tokenizer.encode(text, options);
+  if (options.add_special && options.parse_special && prompt.tokens.size() > 1 &&
+      prompt.tokens[0] == tokenizer.bos() && prompt.tokens[1] == tokenizer.bos())
+    prompt.tokens.erase(prompt.tokens.begin());
+  if (options.add_special && prompt.tokens.empty() && tokenizer.bos() != kNoToken)
+    prompt.tokens.push_back(tokenizer.bos());
   prompt.text = std::move(text);
   return prompt;
 }
 
 // Texts and ids in one prompt.
-Prompt from_mixed(const Json& array, const std::string& path, const Tokenizer& tokenizer, bool adds_special) {
+Prompt from_mixed(const Json& array, const std::string& path, const Tokenizer& tokenizer,
+                  const EncodeOptions& options) {
   Prompt prompt;
   for (std::size_t i = 0; i < array.size(); ++i) {
     if (array[i].is_string()) {
       const std::vector<Token> part = tokenizer.encode(
-          array[i].get<std::string>(), {.add_special = adds_special && prompt.tokens.empty()});
+          array[i].get<std::string>(), {.add_special = options.add_special && prompt.tokens.empty(),
+                                        .parse_special = options.parse_special});
       prompt.tokens.insert(prompt.tokens.end(), part.begin(), part.end());
     } else {
       prompt.tokens.push_back(read_id(array[i], element(path, i), tokenizer));
@@ -70,35 +77,34 @@ const Json& unwrapped(const Json& value, const std::string& path) {
 }
 
 Prompt read_prompt(const Json& wrapped, const std::string& path, const Tokenizer& tokenizer,
-                   bool adds_special) {
+                   const EncodeOptions& options) {
   const Json& entry = unwrapped(wrapped, path);
-  if (entry.is_string()) return from_text(entry.get<std::string>(), tokenizer, adds_special);
+  if (entry.is_string()) return from_text(entry.get<std::string>(), tokenizer, options);
   if (!entry.is_array())
     throw bad_request(path, fmt::format("'{}' must be a string or an array of token ids", path));
   const bool mixed = std::any_of(entry.begin(), entry.end(), [](const Json& e) { return e.is_string(); });
-  return mixed ? from_mixed(entry, path, tokenizer, adds_special)
-               : Prompt{"", read_ids(entry, path, tokenizer)};
+  return mixed ? from_mixed(entry, path, tokenizer, options) : Prompt{"", read_ids(entry, path, tokenizer)};
 }
 
 }  // namespace
 
 std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const Tokenizer& tokenizer,
-                                 std::size_t at_most, bool adds_special) {
+                                 std::size_t at_most, const EncodeOptions& options) {
   const Json* found = fields.find(name);
   const std::string path = fields.path_of(name);
   if (found == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
   const Json& value = unwrapped(*found, path);
-  if (value.is_string()) return {read_prompt(value, path, tokenizer, adds_special)};
+  if (value.is_string()) return {read_prompt(value, path, tokenizer, options)};
   if (!value.is_array() || value.empty())
     throw bad_request(path, fmt::format("'{}' must be a string, or an array of strings or token ids", path));
   if (std::any_of(value.begin(), value.end(), [](const Json& entry) { return entry.is_number(); }))
-    return {read_prompt(value, path, tokenizer, adds_special)};
+    return {read_prompt(value, path, tokenizer, options)};
   if (value.size() > at_most)
     throw bad_request(path,
                       fmt::format("'{}' may have {} entries at most, not {}", path, at_most, value.size()));
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < value.size(); ++i)
-    prompts.push_back(read_prompt(value[i], element(path, i), tokenizer, adds_special));
+    prompts.push_back(read_prompt(value[i], element(path, i), tokenizer, options));
   return prompts;
 }
 

@@ -15,10 +15,10 @@ struct Prompt {
 };
 
 /// "text", [1, 2, 3], ["a", "b"], [[1, 2], [3]]; llama.cpp's mixed ["text", 5, "more"] is one prompt.
-/// With `adds_special`, strings get the tokens that the vocabulary adds. Throws ApiError for missing prompts,
-/// too many of them, and ids outside the vocabulary.
+/// `options` apply to strings. A string that begins with BOS gets no second one. Throws ApiError for missing
+/// prompts, too many of them, and ids outside the vocabulary.
 std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const Tokenizer& tokenizer,
-                                 std::size_t at_most, bool adds_special = true);
+                                 std::size_t at_most, const Tokenizer::EncodeOptions& options);
 /// One array of ids.
 std::vector<Token> read_ids(const Json& array, const std::string& path, const Tokenizer& tokenizer);
 

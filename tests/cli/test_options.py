@@ -192,7 +192,7 @@ COMMANDS = {
                 "context-shift": Effect(["--context-shift"], among=("-c", "32", "-n", "64", "--ignore-eos")),
                 "keep": Effect(["--keep", "-1"], among=("-c", "32", "-n", "64", "--ignore-eos", "--context-shift")),
                 "stop": Effect(["--stop", "s"]),
-                "parse-special": Effect(["--parse-special"], among=("-p", "<s>x")),
+                "parse-special": Effect(["--no-parse-special"], among=("-p", "<s>x")),
                 "special": Effect(["--special"], among=("--logit-bias", "1+100", "--ignore-eos")),
                 "prompt-cache": Effect(["--prompt-cache", "state"]),
                 "prompt-cache-all": Effect(["--prompt-cache-all"], among=("--prompt-cache", "state")),
