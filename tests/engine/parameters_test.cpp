@@ -199,6 +199,12 @@ TEST(Parameters, OfRequestsActOrAreRefused) {
         both(&P::n_min, 3, 6).with(ends),
         acts(&P::special, true).with(scripted),
         both(&P::stop, {tokenizer.decode(std::vector<Token>{41})}, {""}).with(scripted),
+        both(&P::n_shown_stops, 1, 2).with([&](P& p) {
+          scripted(p);
+          p.stop = {tokenizer.decode(std::vector<Token>{41})};
+        }),
+        both(&P::stop_tokens, {41}, {-1}).with(scripted),
+        acts(&P::reuse_prefix, false),
         both(&P::pooling, Pooling::kMean, Pooling::kCls),
         both(&P::n_logprobs, 2, 5000),
         acts(&P::prompt_logprobs, true),

@@ -90,10 +90,12 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
            " tokens); ask for fewer completions");
   if (p.n_logprobs > kMaxLogprobs) refuse("at most " + std::to_string(kMaxLogprobs) + " log-probabilities");
   if (p.n_ctx < 0 || p.n_keep < 0) refuse("n_ctx and n_keep must not be negative");
-  if (p.pooling != Pooling::kNone && (p.n > 1 || p.n_min > 0 || !p.stop.empty() || p.n_logprobs >= 0 ||
-                                      p.prompt_logprobs || p.context_shift || p.constraint))
+  if (p.pooling != Pooling::kNone &&
+      (p.n > 1 || p.n_min > 0 || !p.stop.empty() || !p.stop_tokens.empty() || p.n_logprobs >= 0 ||
+       p.prompt_logprobs || p.context_shift || p.constraint))
     refuse(
         "an embedding is one completion, and no token of it is generated: ask without n, n_min, stop, "
+        "stop_tokens, "
         "n_logprobs, prompt_logprobs, context_shift and a constraint");
   if (p.pooling == Pooling::kCls)
     refuse(
@@ -117,6 +119,17 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
     refuse("the request has " + std::to_string(p.stop.size()) + " stop strings of " +
            std::to_string(stop_bytes) + " bytes, at most " + std::to_string(limits.n_stops) + " of " +
            std::to_string(limits.stop_bytes) + " are taken");
+  if (p.n_shown_stops < 0 || p.n_shown_stops > std::ssize(p.stop))
+    refuse("n_shown_stops is " + std::to_string(p.n_shown_stops) + ", expected 0 to " +
+           std::to_string(p.stop.size()) + ", the number of stop strings");
+  if (static_cast<int>(p.stop_tokens.size()) > limits.n_stops)
+    refuse("the request has " + std::to_string(p.stop_tokens.size()) + " stop tokens, at most " +
+           std::to_string(limits.n_stops) + " are taken");
+  const int n_vocab = context.model().tokenizer().n_vocab();
+  for (const Token token : p.stop_tokens)
+    if (token < 0 || token >= n_vocab)
+      refuse("the stop token " + std::to_string(token) + " is outside the vocabulary of " +
+             std::to_string(n_vocab) + " tokens");
   const int limit = max_text(p, context);
   if (p.context_shift) check_forgets(context, p.parts, p.n_keep, limit);
   if (!reads_source && prompt.size() > static_cast<std::size_t>(limit))
