@@ -135,7 +135,7 @@ ApiError unenforceable(const std::string& field, const Error& error) {
 std::optional<GrammarWish> read_response_format(Fields& fields, std::vector<std::string>& warnings) {
   const Json* value = fields.object("response_format");
   if (value == nullptr) return std::nullopt;
-  Fields format(*value, fields.path_of("response_format"));
+  Fields format = fields.within(*value, fields.path_of("response_format"));
   const std::size_t type = format.word("type", 0, {"text", "json_object", "json_schema"});
   std::optional<GrammarWish> wish;
   if (type == 1) {
@@ -147,7 +147,7 @@ std::optional<GrammarWish> read_response_format(Fields& fields, std::vector<std:
     const Json* holder = format.object("json_schema");
     if (holder == nullptr)
       throw bad_request(format.path_of("json_schema"), "'response_format.json_schema' is missing");
-    Fields inner(*holder, format.path_of("json_schema"));
+    Fields inner = format.within(*holder, format.path_of("json_schema"));
     const Json* schema = inner.object("schema");
     if (schema == nullptr)
       throw bad_request(inner.path_of("schema"), "'response_format.json_schema.schema' is missing");
