@@ -518,7 +518,6 @@ class Health(Case):
             self.assertEqual(self.succeed("health", "unix:" + path), f"unix:{path}: 200\n")
             self.succeed("health", "--host", path)
             self.fail_with(1, "health", "unix:/" + "x" * 200)
-        self.fail_with(2, "health", "https://localhost")
         self.fail_with(2, "health", "--port", "0")
 
     def test_trouble(self):
@@ -870,7 +869,7 @@ class Run(Case):
         ended = weft("run", "-m", gpt2, "-p", "Hello", "--ignore-eos", "-c", "512").stderr.decode()
         self.assertIn("all 128 positions that the model has learned", ended)
         self.assertNotIn("--context-shift", ended)
-        self.assertIn("n_keep is 63", self.fail_with(1, "run", "-m", LLAMA, *words, "--keep", "63"))
+        self.assertIn("--keep keeps 63 tokens", self.fail_with(1, "run", "-m", LLAMA, *words, "--keep", "63"))
 
     def test_dry_breakers_are_strings(self):
         words = ["--logit-bias", "350+30", "--dry-multiplier", "100", "--dry-allowed-length", "1", "-n", "1", "--temp", "0", "--json"]
@@ -1044,11 +1043,11 @@ class Texts(Case):
         self.assertIn("-1: the whole prompt", self.fail_with(2, *base, "--keep", "-2"))
 
     def test_a_second_bos_is_said(self):
-        words = [*self.RUN, "--parse-special", "-p"]
+        words = [*self.RUN, "-p"]
         self.assertIn(b"begins with two <s> tokens", weft(*words, "<s>Hello").stderr)
         self.assertEqual(weft(*words, "<s>Hello", "-q").stderr, b"")
         self.assertNotIn(b"two", weft(*words, "Hello <s>").stderr)
-        self.assertNotIn(b"two", weft(*self.RUN, "-p", "<s>Hello").stderr)
+        self.assertNotIn(b"two", weft(*self.RUN, "--no-parse-special", "-p", "<s>Hello").stderr)
 
     def test_files_that_are_no_models_are_named(self):
         pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 1\n"

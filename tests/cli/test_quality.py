@@ -54,7 +54,7 @@ class Quantize(FileCase):
         self.assertEqual([one.name for one in self.folder.iterdir()], [self.model.name])
         text, out = self.folder / "text.txt", self.folder / "imatrix.gguf"
         text.write_text(TEXT)
-        self.assertIn("no numbers", self.fail_with(1, "imatrix", "-m", self.model, "-f", text, "-c", 32, "-o", out))
+        self.assertIn("not numbers", self.fail_with(1, "imatrix", "-m", self.model, "-f", text, "-c", 32, "-o", out))
 
     def test_a_result_needs_a_name(self):
         self.assertIn("no name", self.fail_with(1, "quantize", self.model, "", "Q8_0"))
