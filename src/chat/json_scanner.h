@@ -17,8 +17,8 @@ class JsonScanner {
     kBad,
   };
   /// Appends the byte to `out` where it belongs to the value, so not after kDoneBefore and kBad. A control
-  /// character in a string, which models write and JSON forbids, is appended as its escape. complete()
-  /// can still close the value after kBad, without this byte.
+  /// character in a string, which models write and JSON forbids, is appended as its escape. After
+  /// kBad, complete() can still close the value without this byte.
   Step feed(char c, std::string& out);
   /// Closes a value that was cut: `out` ends with the bytes that feed() wrote. Drops a trailing comma and a
   /// character or escape that is not complete. Doubles a backslash alone, and gives null to a key without a
