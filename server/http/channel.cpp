@@ -79,6 +79,7 @@ Channel::Channel(Socket socket, const TlsIdentity* tls)
     : socket_(std::move(socket)), tls_(make_session(tls, socket_.native_handle()), &::SSL_free) {}
 
 Channel::Handshake Channel::handshake(std::string& reason) {
+  if (!socket_.is_open()) return Handshake::kFailed;
   if (::SSL_in_before(tls_.get()) != 0) {
     char first = 0;
     const ssize_t n = ::recv(socket_.native_handle(), &first, 1, MSG_PEEK);
@@ -109,10 +110,13 @@ Channel::Handshake Channel::handshake(std::string& reason) {
   return Handshake::kFailed;
 }
 
-error_code Channel::error_of(int result) const {
+error_code Channel::error_of(int result, Socket::wait_type& wait) const {
   const int kind = ::SSL_get_error(tls_.get(), result);
   ::ERR_clear_error();
-  if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return asio::error::would_block;
+  if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) {
+    wait = kind == SSL_ERROR_WANT_READ ? Socket::wait_read : Socket::wait_write;
+    return asio::error::would_block;
+  }
   if (kind == SSL_ERROR_ZERO_RETURN) return asio::error::eof;
   return asio::error::connection_reset;
 }
@@ -122,12 +126,14 @@ std::size_t Channel::read_some(const asio::mutable_buffer& buffer, error_code& e
   // A call returns a record at most.
   std::size_t size = 0;
   error = {};
+  read_wait_ = Socket::wait_read;
   while (size < buffer.size()) {
     ::ERR_clear_error();
     const int n =
         ::SSL_read(tls_.get(), static_cast<char*>(buffer.data()) + size, size_of(buffer.size() - size));
     if (n <= 0) {
-      if (size == 0) error = error_of(n);
+      const error_code problem = error_of(n, read_wait_);
+      if (size == 0) error = problem;
       break;
     }
     size += static_cast<std::size_t>(n);
@@ -139,12 +145,14 @@ std::size_t Channel::write_some(const asio::const_buffer& buffer, error_code& er
   if (tls_ == nullptr) return socket_.write_some(buffer, error);
   std::size_t size = 0;
   error = {};
+  write_wait_ = Socket::wait_write;
   while (size < buffer.size()) {
     ::ERR_clear_error();
     const int n = ::SSL_write(tls_.get(), static_cast<const char*>(buffer.data()) + size,
                               size_of(buffer.size() - size));
     if (n <= 0) {
-      if (size == 0) error = error_of(n);
+      const error_code problem = error_of(n, write_wait_);
+      if (size == 0) error = problem;
       break;
     }
     size += static_cast<std::size_t>(n);
@@ -165,6 +173,12 @@ void Channel::end_writing() {
   }
   error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
+}
+
+void Channel::close() {
+  tls_.reset();
+  error_code ignored;
+  socket_.close(ignored);
 }
 
 }  // namespace weft::server

@@ -23,6 +23,7 @@ class Channel {
   /// Plain where `tls` is null; with it, handshake() comes first. The socket is non-blocking.
   Channel(Socket socket, const TlsIdentity* tls);
 
+  /// Closed by close() alone: TLS uses the socket's descriptor.
   Socket& socket() { return socket_; }
   bool is_secure() const { return tls_ != nullptr; }
 
@@ -36,21 +37,27 @@ class Channel {
   /// `reason` is set with kFailed, and empty where the client has just gone.
   Handshake handshake(std::string& reason);
 
-  /// At least a byte, or an error: would_block to wait for the socket, eof where the client closed its side.
+  /// At least a byte, or an error: would_block to wait for read_wait(), eof where the client closed its side.
   /// A TLS connection that is cut without TLS's own end is reset.
   std::size_t read_some(const asio::mutable_buffer& buffer, error_code& error);
-  /// After would_block the same bytes must be given again.
+  /// After would_block, which waits for write_wait(), the same bytes must be given again.
   std::size_t write_some(const asio::const_buffer& buffer, error_code& error);
+  /// What the socket must be ready for before the next call: TLS may have to write in order to read.
+  Socket::wait_type read_wait() const { return read_wait_; }
+  Socket::wait_type write_wait() const { return write_wait_; }
   /// read_some() has bytes or the end at once, although the socket has nothing.
   bool has_read() const;
   /// Nothing more is written.
   void end_writing();
+  /// Closes the socket. Later calls fail: the system may give its descriptor to another connection.
+  void close();
 
  private:
-  error_code error_of(int result) const;
+  error_code error_of(int result, Socket::wait_type& wait) const;
 
   Socket socket_;
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> tls_;
+  Socket::wait_type read_wait_ = Socket::wait_read, write_wait_ = Socket::wait_write;
 };
 
 }  // namespace weft::server

@@ -101,8 +101,7 @@ void Connection::lost() {
   const auto answer = std::exchange(answer_, nullptr);
   set_busy(false);
   closing_ = true;
-  error_code ignored;
-  channel_.socket().close(ignored);
+  channel_.close();
   if (!answer) return;
   answer->set_sender(nullptr);
   answer->gone();
@@ -127,7 +126,7 @@ asio::awaitable<bool> Connection::more() {
   for (;;) {
     if (buffer_.size() == 0) buffer_.shrink_to_fit();  // Thousands of connections wait here.
     if (!leaving() && !channel_.has_read()) {
-      const auto waited = co_await channel_.socket().async_wait(Socket::wait_read, kAwait);
+      const auto waited = co_await channel_.socket().async_wait(channel_.read_wait(), kAwait);
       (void)waited;  // After a cancelled wait too there may be input.
     }
     if (timed_out_ || !channel_.socket().is_open()) co_return false;
@@ -231,7 +230,7 @@ asio::awaitable<bool> Connection::write_all(std::string_view text) {
     text.remove_prefix(channel_.write_some(asio::buffer(text), error));
     if (!error) continue;
     if (!must_wait(error)) co_return false;
-    const auto waited = co_await channel_.socket().async_wait(Socket::wait_write, kAwait);
+    const auto waited = co_await channel_.socket().async_wait(channel_.write_wait(), kAwait);
     if (std::get<0>(waited)) co_return false;
   }
   co_return true;
@@ -325,7 +324,7 @@ asio::awaitable<void> Connection::watch_client() {
   input_ended_ = false;
   while (answer_) {
     input_full_ = buffer_.size() >= params().header_bytes;
-    const auto what = input_full_ || input_ended_ ? Socket::wait_error : Socket::wait_read;
+    const auto what = input_full_ || input_ended_ ? Socket::wait_error : channel_.read_wait();
     error_code error;
     if (what == Socket::wait_error || !channel_.has_read()) {
       const auto waited = co_await channel_.socket().async_wait(what, kAwait);
@@ -386,7 +385,7 @@ void Connection::write_some() {
   if (n_sent_ == sending_.size()) return;
   writing_ = true;
   write_deadline_ = Clock::now() + params().write_timeout;
-  channel_.socket().async_wait(Socket::wait_write, [self = shared_from_this()](const error_code& failed) {
+  channel_.socket().async_wait(channel_.write_wait(), [self = shared_from_this()](const error_code& failed) {
     self->writing_ = false;
     if (failed && self->answer_) self->lost();
     self->flush();

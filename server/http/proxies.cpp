@@ -60,11 +60,7 @@ struct Hop {
 std::vector<Hop> hops_of(const Headers& headers) {
   std::vector<Hop> hops;
   for (const std::string_view address : list_of(headers, "X-Forwarded-For")) hops.push_back({address, {}});
-  if (!hops.empty()) {
-    const auto schemes = list_of(headers, "X-Forwarded-Proto");
-    if (!schemes.empty()) hops.back().scheme = schemes.back();
-    return hops;
-  }
+  if (!hops.empty()) return hops;
   for (const std::string_view element : list_of(headers, "Forwarded")) {
     Hop& hop = hops.emplace_back();
     for (const std::string_view pair : split(element, ';')) {
@@ -75,6 +71,11 @@ std::vector<Hop> hops_of(const Headers& headers) {
     }
   }
   return hops;
+}
+
+void set_scheme(Forwarded& result, std::string_view word) {
+  for (const char* const scheme : {"https", "http"})
+    if (same_word(word, scheme)) result.scheme = scheme;
 }
 
 }  // namespace
@@ -152,13 +153,15 @@ Forwarded read_forwarded(const Headers& headers, const std::optional<Address>& p
   const std::vector<Hop> hops = hops_of(headers);
   // Each hop was added by the one after it: an untrusted hop may have invented those before it.
   for (auto hop = hops.rbegin(); hop != hops.rend(); ++hop) {
+    set_scheme(result, hop->scheme);
     const auto address = parse_address(hop->address);
     if (!address) break;
     result.client = address;
-    if (same_word(hop->scheme, "https") || same_word(hop->scheme, "http"))
-      result.scheme = same_word(hop->scheme, "https") ? "https" : "http";
     if (!trusted.trusts(address)) break;
   }
+  // A proxy may name the scheme and no client.
+  const auto schemes = list_of(headers, "X-Forwarded-Proto");
+  if (!schemes.empty()) set_scheme(result, schemes.back());
   return result;
 }
 

@@ -48,7 +48,7 @@ struct Forwarded {
   std::string scheme;  ///< "https"; empty where no trusted proxy says.
 };
 /// `client` is the peer, or the nearest address of no trusted proxy, in X-Forwarded-For or else in
-/// Forwarded (RFC 7239).
+/// Forwarded (RFC 7239). The scheme is the last one in X-Forwarded-Proto, or else the one in Forwarded.
 Forwarded read_forwarded(const std::vector<std::pair<std::string, std::string>>& headers,
                          const std::optional<Address>& peer, const TrustedProxies& trusted);
 

@@ -1,6 +1,5 @@
 #include "chat/call_reader.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "chat/loose_calls.h"
@@ -31,50 +30,17 @@ char32_t hex(std::string_view digits) {
   return code;
 }
 
-/// The size of `json` without an escape at its end that is not complete, as a surrogate without its other
-/// half.
-std::size_t size_without_partial_escape(std::string_view json) {
-  constexpr std::size_t kSize = 6;  // \uXXXX
-  const auto is_surrogate = [json](std::size_t at, std::string_view second_digits) {
-    return json.size() >= at + kSize && json[at] == '\\' && json[at + 1] == 'u' &&
-           (json[at + 2] | 0x20) == 'd' && second_digits.find(json[at + 3]) != second_digits.npos;
-  };
-  for (std::size_t at = 0; at < json.size();) {
-    if (json[at] != '\\') {
-      ++at;
-      continue;
-    }
-    std::size_t size = at + 1 < json.size() && json[at + 1] == 'u' ? kSize : 2;
-    if (is_surrogate(at, "89abAB")) size = is_surrogate(at + kSize, "cdefCDEF") ? 2 * kSize : json.size() + 1;
-    if (at + size > json.size()) return at;
-    at += size;
-  }
-  return json.size();
-}
-
-/// Drops a character that is not complete.
-void drop_partial_character(const JsonScanner& scanner, std::string& json) {
-  json.resize(size_without_partial_escape(json));
-  if (!scanner.is_within_character()) return;
-  while (!json.empty() && (static_cast<unsigned char>(json.back()) & 0xC0) == 0x80) json.pop_back();
-  if (!json.empty()) json.pop_back();
-}
-
-/// Reports more of an object. A comma is held until the next member begins, which may not be JSON, and so is
-/// a character until it is complete.
+/// Reports more of an object. A comma is held until the next member begins, which may not be JSON. A
+/// character or escape is held until it is complete.
 void tell_object(const JsonScanner& scanner, std::string& object, CallEvents& out) {
-  std::string certain = object;
-  if (scanner.is_after_comma()) certain.resize(object.rfind(','));
-  drop_partial_character(scanner, certain);
-  out.arguments(certain);
-  object.erase(0, certain.size());
+  const std::size_t size =
+      scanner.is_after_comma() ? object.rfind(',') : object.size() - scanner.n_incomplete();
+  out.arguments(std::string_view(object).substr(0, size));
+  object.erase(0, size);
 }
 
 /// Reports the end of an object that stops being JSON.
 void complete_object(const JsonScanner& scanner, std::string& object, CallEvents& out) {
-  const bool in_escape = object.ends_with('\\');  // complete() adds the second one.
-  drop_partial_character(scanner, object);
-  if (in_escape && !object.ends_with('\\')) object += '\\';
   scanner.complete(object);
   out.arguments(object);
 }

@@ -57,12 +57,13 @@ JsonScanner::Step JsonScanner::value_begins(char c) {
 bool JsonScanner::continues_character(unsigned char c) {
   if (n_continuation_ > 0) {
     if (c < least_ || c > most_) return false;
-    --n_continuation_;
+    n_character_ = --n_continuation_ > 0 ? n_character_ + 1 : 0;
     least_ = 0x80, most_ = 0xBF;
     return true;
   }
   if (c < 0x80) return true;
   if (c < 0xC2 || c > 0xF4) return false;
+  n_character_ = 1;
   n_continuation_ = c < 0xE0 ? 1 : c < 0xF0 ? 2 : 3;
   least_ = c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80;
   most_ = c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : 0xBF;
@@ -70,8 +71,8 @@ bool JsonScanner::continues_character(unsigned char c) {
 }
 
 JsonScanner::Step JsonScanner::in_string(char c, std::string& out) {
-  if (!continues_character(static_cast<unsigned char>(c))) return Step::kBad;
   if (wants_low_surrogate_ && c != '\\') return Step::kBad;
+  if (!continues_character(static_cast<unsigned char>(c))) return Step::kBad;
   if (static_cast<unsigned char>(c) < 0x20) {
     append_escaped(out, {&c, 1});
     return Step::kMore;
@@ -102,12 +103,14 @@ JsonScanner::Step JsonScanner::in_hex(char c) {
                               : c >= 'A' && c <= 'F' ? static_cast<std::uint32_t>(c - 'A' + 10)
                                                      : 16;
   if (digit == 16) return Step::kBad;
-  code_ = code_ * 16 + digit;
-  if (++n_hex_ < 4) return Step::kMore;
+  const std::uint32_t code = code_ * 16 + digit;
+  const bool is_last = n_hex_ == 3, low = code >= 0xDC00 && code <= 0xDFFF;
+  if (is_last && low != wants_low_surrogate_) return Step::kBad;
+  code_ = code;
+  ++n_hex_;
+  if (!is_last) return Step::kMore;
   mode_ = Mode::kString;
-  const bool low = code_ >= 0xDC00 && code_ <= 0xDFFF;
-  if (low != wants_low_surrogate_) return Step::kBad;
-  wants_low_surrogate_ = code_ >= 0xD800 && code_ <= 0xDBFF;
+  wants_low_surrogate_ = code >= 0xD800 && code <= 0xDBFF;
   return Step::kMore;
 }
 
@@ -162,8 +165,10 @@ JsonScanner::Step JsonScanner::after_value(char c) {
 
 JsonScanner::Step JsonScanner::feed(char c, std::string& out) {
   const std::size_t before = out.size();
+  const Mode mode = mode_;
   const Step step = read(c, out);
   if (step == Step::kDoneBefore || step == Step::kBad) out.resize(before);
+  if (step == Step::kBad) mode_ = mode;
   return step;
 }
 
@@ -233,8 +238,11 @@ JsonScanner::Step JsonScanner::read(char c, std::string& out) {
 void JsonScanner::complete(std::string& out) const {
   const bool in_text = mode_ == Mode::kString || mode_ == Mode::kEscape || mode_ == Mode::kHex;
   const bool in_list = !in_object_.empty() && !in_object_.back();
-  if (mode_ == Mode::kEscape) out += '\\';
-  if (mode_ == Mode::kHex) out.append(static_cast<std::size_t>(4 - n_hex_), '0');
+  if (mode_ == Mode::kEscape && !wants_low_surrogate_) {
+    out += '\\';
+  } else {
+    out.resize(out.size() - n_incomplete());
+  }
   if (in_text) out += '"';
   if (mode_ == Mode::kKey || (mode_ == Mode::kValue && in_list)) {
     out.resize(out.rfind(','));

@@ -17,10 +17,12 @@ class JsonScanner {
     kBad,
   };
   /// Appends the byte to `out` where it belongs to the value, so not after kDoneBefore and kBad. A control
-  /// character in a string, which models write and JSON forbids, is appended as its escape.
+  /// character in a string, which models write and JSON forbids, is appended as its escape. After
+  /// kBad, complete() can still close the value without this byte.
   Step feed(char c, std::string& out);
-  /// Closes a value that was cut: appends to `out`, which feed() has written. A trailing comma is dropped,
-  /// and a key without a value gets null.
+  /// Closes a value that was cut: `out` ends with the bytes that feed() wrote. Drops a trailing comma and a
+  /// character or escape that is not complete. Doubles a backslash alone, and gives null to a key without a
+  /// value.
   void complete(std::string& out) const;
   /// The text has ended: whether the value is whole, as only a number can be without kDone.
   bool whole_at_end() const;
@@ -30,8 +32,12 @@ class JsonScanner {
     return mode_ == Mode::kKey || (mode_ == Mode::kValue && !in_object_.empty() && !in_object_.back());
   }
 
-  /// The last byte belongs to a UTF-8 character that is not complete.
-  bool is_within_character() const { return n_continuation_ > 0; }
+  /// The bytes at the end of `out` that belong to a UTF-8 character or an escape that is not complete. Half
+  /// of a surrogate pair is not complete.
+  std::size_t n_incomplete() const {
+    const int n_escape = mode_ == Mode::kEscape ? 1 : mode_ == Mode::kHex ? 2 + n_hex_ : 0;
+    return static_cast<std::size_t>((wants_low_surrogate_ ? 6 : 0) + n_escape + n_character_);
+  }
 
   static constexpr std::size_t kMaxDepth = 100;
 
@@ -75,7 +81,8 @@ class JsonScanner {
   int n_hex_ = 0;
   std::uint32_t code_ = 0;
   bool wants_low_surrogate_ = false;
-  int n_continuation_ = 0;  ///< Bytes that the UTF-8 character still lacks, the next one within these bounds.
+  int n_character_ = 0;     ///< Bytes of a UTF-8 character that is not complete.
+  int n_continuation_ = 0;  ///< Bytes that it still lacks, the next one within these bounds.
   unsigned char least_ = 0x80, most_ = 0xBF;
 };
 

@@ -122,6 +122,112 @@ TEST(AnswerReader, TakesWhateverIsWritten) {
   EXPECT_GT(n_whole, kRounds / 10);
 }
 
+std::string read_in_pieces(const AnswerReader& fresh, const std::string& text, std::size_t size) {
+  AnswerReader reader = fresh;
+  EventLog log;
+  for (std::size_t at = 0; at < text.size(); at += size) log.add(reader.push(text.substr(at, size)));
+  log.add(reader.finish());
+  return log.text();
+}
+
+struct ArgumentFormat {
+  const char *name, *begin, *end;
+};
+constexpr ArgumentFormat kArgumentFormats[] = {
+    {"hermes", "<tool_call>\n{\"name\": \"search\", \"arguments\": ", "}\n</tool_call>"},
+    {"llama3", "<|python_tag|>{\"name\": \"search\", \"parameters\": ", "}<|eom_id|>"},
+    {"kimi-k2",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>",
+     "<|tool_call_end|><|tool_calls_section_end|>"},
+    {"harmony", "<|channel|>commentary to=functions.search <|constrain|>json<|message|>", "<|call|>"},
+};
+
+/// The arguments of the one call in it.
+std::string arguments_of(const ArgumentFormat& format, const std::string& written) {
+  AnswerReader reader = reader_of({format.name, "", "", true, {}});
+  EventLog log;
+  log.add(reader.push(format.begin + written + format.end));
+  log.add(reader.finish());
+  for (const EventLog::Row& row : log.all()) {
+    if (row.kind == "call") return row.text;
+  }
+  return "no call";
+}
+
+TEST(AnswerReader, BrokenArgumentsEndAfterTheLastWholeCharacter) {
+  for (const ArgumentFormat& format : kArgumentFormats) {
+    SCOPED_TRACE(format.name);
+    const auto of = [&](const std::string& written) { return arguments_of(format, written); };
+    // A half of a surrogate pair, and what follows it.
+    EXPECT_EQ(of("{\"a\": \"x\\n\\ud83d\xC3\xA9\"}"), "{\"a\": \"x\\n\"}");
+    EXPECT_EQ(of("{\"a\": \"x\xC3\xA9\\ud83d\xC3\xA9\"}"), "{\"a\": \"x\xC3\xA9\"}");
+    EXPECT_EQ(of("{\"a\": \"x\\ud83d\\n\"}"), "{\"a\": \"x\"}");
+    EXPECT_EQ(of("{\"a\": \"x\\ud83d\\u0041\"}"), "{\"a\": \"x\"}");
+    EXPECT_EQ(of("{\"a\": \"x\\udc00\"}"), "{\"a\": \"x\"}");
+    // An escape that is cut.
+    EXPECT_EQ(of("{\"a\": \"x\\u00zz\"}"), "{\"a\": \"x\"}");
+    EXPECT_EQ(of("{\"a\": \"x\\\xFF\"}"), "{\"a\": \"x\\\\\"}");
+    EXPECT_EQ(of("{\"a\": \"x\\\\\\\xFF\"}"), "{\"a\": \"x\\\\\\\\\"}");
+    // A character that is cut.
+    EXPECT_EQ(of("{\"a\": \"x\xC3\xA9\xE2\x82\"}"), "{\"a\": \"x\xC3\xA9\"}");
+    EXPECT_EQ(of("{\"a\": \"x\\n\xF0\x9F\x98\"}"), "{\"a\": \"x\\n\"}");
+    EXPECT_EQ(of("{\"a\": \"x\\\xC3\"}"), "{\"a\": \"x\\\\\"}");
+  }
+}
+
+TEST(AnswerReader, BrokenArgumentsAreTheSameInAnyPieces) {
+  static const std::vector<std::string> kParts = {"x",
+                                                  "\xC3\xA9",
+                                                  "\xE2\x82\xAC",
+                                                  "\xF0\x9F\x98\x80",
+                                                  "\\n",
+                                                  "\\\\",
+                                                  "\\\"",
+                                                  "\\u00e9",
+                                                  "\\ud83d",
+                                                  "\\ude00",
+                                                  "\\u0",
+                                                  "\\",
+                                                  "\xC3",
+                                                  "\xE2\x82",
+                                                  "\xFF",
+                                                  "\n",
+                                                  "\"",
+                                                  "\", \"b\": \"",
+                                                  "[",
+                                                  "]",
+                                                  "1.",
+                                                  "\", \"b\": [\"",
+                                                  "tru",
+                                                  "\\'",
+                                                  "\\d"};
+  std::mt19937_64 random(20261129);
+  const auto below = [&](std::size_t n) {
+    return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
+  };
+  int n_calls = 0;
+  for (const ArgumentFormat& format : kArgumentFormats) {
+    const AnswerReader fresh = reader_of({format.name, "", "", true, {}});
+    for (int round = 0; round < 3000; ++round) {
+      std::string text = format.begin + std::string("{\"a\": \"");
+      for (std::size_t n = 1 + below(8); n > 0; --n) text += kParts[below(kParts.size())];
+      text += std::string("\"}") + format.end;
+      const std::string whole = read_in_pieces(fresh, text, text.size());
+      for (const std::size_t size : {1, 2, 3}) ASSERT_EQ(read_in_pieces(fresh, text, size), whole) << text;
+      EventLog log;
+      AnswerReader reader = fresh;
+      log.add(reader.push(text));
+      log.add(reader.finish());
+      for (const EventLog::Row& row : log.all()) {
+        if (row.kind != "call") continue;
+        ++n_calls;
+        ASSERT_TRUE(is_valid(row.text)) << row.text << " of " << text;
+      }
+    }
+  }
+  EXPECT_GT(n_calls, 6000);
+}
+
 /// Quadratic time would not end here.
 TEST(AnswerReader, ReadsLongTextsByteByByte) {
   const std::size_t n = 60'000;

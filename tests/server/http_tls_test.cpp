@@ -9,13 +9,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <boost/asio/io_context.hpp>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
 
+#include "http/channel.h"
 #include "http/tls.h"
 #include "server/held_exchanges.h"
 #include "server/raw_client.h"
@@ -157,6 +160,60 @@ class TlsClient {
   std::unique_ptr<SSL, Free<SSL, SSL_free>> tls_;
   int socket_;
   bool is_secure_ = false;
+};
+
+/// A channel and the client at its other end, on one thread.
+class ChannelPair {
+ public:
+  explicit ChannelPair(const TlsIdentity& identity, int most = TLS1_3_VERSION)
+      : context_(SSL_CTX_new(TLS_client_method())) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
+      throw std::runtime_error("no sockets");
+    client_socket = ends[1];
+    channel = std::make_unique<Channel>(Socket(io_, Protocol(AF_UNIX, 0), ends[0]), &identity);
+    SSL_CTX_set_max_proto_version(context_.get(), most);
+    client.reset(SSL_new(context_.get()));
+    SSL_set_fd(client.get(), client_socket);
+    SSL_set_connect_state(client.get());
+    SSL_do_handshake(client.get());
+  }
+  ~ChannelPair() { ::close(client_socket); }
+  ChannelPair(const ChannelPair&) = delete;
+  ChannelPair& operator=(const ChannelPair&) = delete;
+
+  bool shake_hands() {
+    std::string reason;
+    for (int n_rounds = 0; n_rounds < 10; ++n_rounds) {
+      const bool done = channel->handshake(reason) == Channel::Handshake::kDone;
+      if (SSL_do_handshake(client.get()) == 1 && done) return true;
+    }
+    return false;
+  }
+  /// The bytes that the server reads at once, or the message of the error.
+  std::string read() {
+    std::array<char, 256> bytes{};
+    error_code error;
+    const std::size_t n = channel->read_some(asio::buffer(bytes), error);
+    return error ? error.message() : std::string(bytes.data(), n);
+  }
+  /// Bytes of the network that the client has not read.
+  std::size_t drain() {
+    std::array<char, 4096> bytes{};
+    std::size_t n_bytes = 0;
+    for (ssize_t n = 0; (n = ::recv(client_socket, bytes.data(), bytes.size(), 0)) > 0;)
+      n_bytes += static_cast<std::size_t>(n);
+    return n_bytes;
+  }
+
+ private:
+  boost::asio::io_context io_;
+  std::unique_ptr<SSL_CTX, Free<SSL_CTX, SSL_CTX_free>> context_;
+
+ public:
+  int client_socket = -1;
+  std::unique_ptr<Channel> channel;
+  std::unique_ptr<SSL, Free<SSL, SSL_free>> client;
 };
 
 std::string close_after(const std::string& request) {
@@ -336,6 +393,116 @@ TEST_F(HttpTls, ReloadedCertificatesServeLaterConnections) {
   files.write("one.key", "");
   EXPECT_THROW(tls->reload(), Error);
   EXPECT_EQ(TlsClient(server.port()).server_name(), "two");
+}
+
+TEST_F(HttpTls, ClosedChannelsLeaveTheirDescriptorAlone) {
+  const auto tls = identity();
+  ChannelPair pair(*tls);
+  ASSERT_TRUE(pair.shake_hands());
+  const int descriptor = pair.channel->socket().native_handle();
+  pair.channel->close();
+  // Another connection gets the same number.
+  std::array<int, 2> other{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, other.data()), 0);
+  if (other[0] != descriptor) {
+    ASSERT_EQ(::dup2(other[0], descriptor), descriptor);
+    ::close(other[0]);
+  }
+  ASSERT_EQ(::send(other[1], "mine", 4, 0), 4);
+  std::string reason;
+  error_code error;
+  EXPECT_EQ(pair.channel->handshake(reason), Channel::Handshake::kFailed);
+  EXPECT_EQ(pair.channel->write_some(asio::buffer("text", 4), error), 0U);
+  EXPECT_TRUE(error);
+  pair.channel->end_writing();
+  EXPECT_FALSE(pair.channel->has_read());
+  EXPECT_NE(pair.read(), "mine");
+  std::array<char, 256> bytes{};
+  EXPECT_LT(::recv(other[1], bytes.data(), bytes.size(), 0), 0);
+  EXPECT_EQ(::recv(descriptor, bytes.data(), bytes.size(), 0), 4);
+  ::close(other[1]);
+  ::close(descriptor);
+}
+
+TEST_F(HttpTls, ReadsThatMustWriteWaitUntilTheSocketTakesIt) {
+  const auto tls = identity();
+  ChannelPair pair(*tls);
+  ASSERT_TRUE(pair.shake_hands());
+  EXPECT_EQ(pair.channel->read_wait(), Socket::wait_read);
+  SSL_key_update(pair.client.get(), SSL_KEY_UPDATE_REQUESTED);
+  ASSERT_EQ(SSL_do_handshake(pair.client.get()), 1);
+  const std::string block(4096, 'x');
+  while (::send(pair.channel->socket().native_handle(), block.data(), block.size(), MSG_NOSIGNAL) > 0) {
+  }
+  const std::string would_block = error_code(asio::error::would_block).message();
+  EXPECT_EQ(pair.read(), would_block);
+  // New keys go out before the next bytes of either direction.
+  error_code error;
+  EXPECT_EQ(pair.channel->write_some(asio::buffer("text", 4), error), 0U);
+  EXPECT_EQ(error, asio::error::would_block);
+  EXPECT_EQ(pair.channel->write_wait(), Socket::wait_write);
+  EXPECT_EQ(pair.read(), would_block);
+  EXPECT_EQ(pair.channel->read_wait(), Socket::wait_write);
+  EXPECT_GT(pair.drain(), 0U);
+  EXPECT_EQ(pair.read(), would_block);
+  EXPECT_EQ(pair.channel->read_wait(), Socket::wait_read);
+  EXPECT_GT(pair.drain(), 0U);
+}
+
+TEST_F(HttpTls, HalvesOfRecordsWaitForTheRest) {
+  const auto tls = identity();
+  for (const int most : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    ChannelPair pair(*tls, most);
+    ASSERT_TRUE(pair.shake_hands());
+    BIO* const memory = BIO_new(BIO_s_mem());
+    SSL_set0_wbio(pair.client.get(), memory);
+    ASSERT_EQ(SSL_write(pair.client.get(), "text", 4), 4);
+    const std::string record = text_of(memory);
+    const std::string would_block = error_code(asio::error::would_block).message();
+    for (std::size_t i = 0; i < record.size(); ++i) {
+      EXPECT_EQ(pair.read(), would_block);
+      EXPECT_FALSE(pair.channel->has_read());
+      EXPECT_EQ(pair.channel->read_wait(), Socket::wait_read);
+      ASSERT_EQ(::send(pair.client_socket, &record[i], 1, 0), 1);
+    }
+    EXPECT_EQ(pair.read(), "text");
+  }
+}
+
+TEST_F(HttpTls, HandshakesOutliveReloads) {
+  const auto tls = identity();
+  ChannelPair pair(*tls);
+  std::string reason;
+  EXPECT_EQ(pair.channel->handshake(reason), Channel::Handshake::kReads);
+  tls->reload();
+  EXPECT_TRUE(pair.shake_hands());
+}
+
+TEST_F(HttpTls, RenegotiationIsRefused) {
+  const auto tls = identity();
+  ChannelPair pair(*tls, TLS1_2_VERSION);
+  ASSERT_TRUE(pair.shake_hands());
+  ASSERT_EQ(SSL_renegotiate(pair.client.get()), 1);
+  EXPECT_LT(SSL_do_handshake(pair.client.get()), 0);
+  EXPECT_EQ(pair.read(), error_code(asio::error::would_block).message());
+  const int result = SSL_do_handshake(pair.client.get());
+  EXPECT_EQ(SSL_get_error(pair.client.get(), result), SSL_ERROR_SSL);
+  ERR_clear_error();
+}
+
+TEST_F(HttpTls, ServersStopDuringHandshakes) {
+  for (const bool drains : {false, true}) {
+    RunningServer server(echo, params());
+    RawClient half(server.port());
+    half.send(std::string("\x16\x03\x01\x02\x00\x01", 6));
+    EXPECT_TRUE(eventually([&] { return server->counts().n_open == 1; }));
+    if (drains) {
+      server->stop_accepting();
+      EXPECT_TRUE(eventually([&] { return server->counts().n_open == 0; }));
+    }
+    server.stop();
+    EXPECT_TRUE(half.at_end());
+  }
 }
 
 TEST_F(HttpTls, FilesThatCannotServeAreNamed) {

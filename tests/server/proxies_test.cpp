@@ -70,13 +70,27 @@ TEST(Proxies, ReadsForwarded) {
   EXPECT_EQ(of("For=\"[2001:db8::17]:4711\";proto=https"), "2001:db8::17 https");
   EXPECT_EQ(of("for=6.6.6.6;proto=http, for=203.0.113.7; proto=HTTPS ;by=10.0.0.1"), "203.0.113.7 https");
   EXPECT_EQ(of("for=_hidden"), "127.0.0.1");
-  EXPECT_EQ(of("proto=https"), "127.0.0.1");
+  EXPECT_EQ(of("for=_hidden;proto=https"), "127.0.0.1 https");
+  EXPECT_EQ(of("proto=https"), "127.0.0.1 https");
   EXPECT_EQ(of("for=203.0.113.7;proto=gopher"), "203.0.113.7");
   for (const char* text : {"", ";", "=", "for", "for=\"", "for=,"}) EXPECT_EQ(of(text), "127.0.0.1") << text;
   // nginx passes a client's Forwarded on and sets the other.
   EXPECT_EQ(
       way("127.0.0.1", {{"Forwarded", "for=6.6.6.6"}, {"X-Forwarded-For", "203.0.113.7"}}, {"127.0.0.1"}),
       "203.0.113.7");
+}
+
+TEST(Proxies, TheSchemeNeedsNoAddress) {
+  const auto of = [](Headers headers) { return way("127.0.0.1", headers, {"127.0.0.1"}); };
+  EXPECT_EQ(of({{"X-Forwarded-Proto", "https"}}), "127.0.0.1 https");
+  EXPECT_EQ(of({{"x-forwarded-proto", "http, HTTPS"}}), "127.0.0.1 https");
+  EXPECT_EQ(of({{"X-Forwarded-Proto", "gopher"}}), "127.0.0.1");
+  EXPECT_EQ(of({{"X-Forwarded-Proto", ""}}), "127.0.0.1");
+  EXPECT_EQ(of({{"X-Forwarded-Proto", "https"}, {"X-Forwarded-For", "unknown"}}), "127.0.0.1 https");
+  EXPECT_EQ(of({{"X-Forwarded-Proto", "https"}, {"Forwarded", "for=203.0.113.7"}}), "203.0.113.7 https");
+  EXPECT_EQ(of({{"X-Forwarded-For", "203.0.113.7"}, {"Forwarded", "for=6.6.6.6;proto=https"}}),
+            "203.0.113.7");
+  EXPECT_EQ(way("127.0.0.1", {{"X-Forwarded-Proto", "https"}}, {}), "127.0.0.1");
 }
 
 TEST(Proxies, NetworksAreCompared) {
