@@ -15,7 +15,7 @@ namespace weft::server {
 
 /// A turn as a request has it.
 struct RequestTurn : ChatTurn {
-  std::vector<std::string> tool_paths = {};  ///< Of each function of tools_json, its place in the request.
+  std::vector<std::string> tool_paths = {};  ///< The place of each function of tools_json.
 };
 
 struct ChatOrder {

@@ -13,6 +13,12 @@ namespace {
 /// The namespace that clients give to tools that have none.
 constexpr std::string_view kNoNamespace = "functions";
 
+/// Empty for a function without a name, which the chat refuses.
+std::string name_of(const Json& tool) {
+  const auto name = tool["function"].find("name");
+  return name != tool["function"].end() && name->is_string() ? name->get<std::string>() : std::string();
+}
+
 }  // namespace
 
 RequestTools::RequestTools(Fields& fields) {
@@ -35,6 +41,7 @@ void RequestTools::read(Fields tool, const Json& json, const std::string& name_s
   if (type == "function" && tool.object("function") != nullptr) {
     Json whole = json;
     whole["type"] = type;
+    if (std::string name = name_of(whole); !name.empty()) origins_[name] = {name};
     functions_.push_back(std::move(whole));  // Templates write it as it is.
     paths_.push_back(tool.path());
   } else if (type == "function" || (type == "custom" && is_anthropic)) {
@@ -89,7 +96,7 @@ void RequestTools::add(Json function, const std::string& path, const std::string
                        bool is_custom) {
   const std::string name = function["name"].get<std::string>();
   const std::string whole = function_of(name_space, name);
-  if (is_custom || !name_space.empty()) origins_[whole] = {name, name_space, is_custom};
+  origins_[whole] = {name, name_space, is_custom};
   function["name"] = whole;
   functions_.push_back({{"type", "function"}, {"function", std::move(function)}});
   paths_.push_back(path);
@@ -105,20 +112,7 @@ std::string RequestTools::function_of(std::string_view name_space, std::string_v
   return fmt::format("{}__{}", name_space, name);
 }
 
-namespace {
-
-/// Empty for a function without a name, which the chat refuses.
-std::string name_of(const Json& tool) {
-  const auto name = tool["function"].find("name");
-  return name != tool["function"].end() && name->is_string() ? name->get<std::string>() : std::string();
-}
-
-}  // namespace
-
-bool RequestTools::has(const std::string& function) const {
-  return std::any_of(functions_.begin(), functions_.end(),
-                     [&](const Json& tool) { return name_of(tool) == function; });
-}
+bool RequestTools::has(const std::string& function) const { return origins_.contains(function); }
 
 void RequestTools::keep_only(const std::unordered_set<std::string>& functions) {
   Json kept = Json::array();

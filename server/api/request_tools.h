@@ -23,7 +23,7 @@ class RequestTools {
   bool empty() const { return functions_.empty(); }
   /// A JSON array of the chat API's tools. Empty: none.
   std::string json() const { return empty() ? std::string() : to_text(functions_); }
-  /// Of each function, the place of its tool in the request: "tools[2].tools[0]".
+  /// The place of each function in the request: "tools[2].tools[0]".
   const std::vector<std::string>& paths() const { return paths_; }
 
   /// The tool that a function was made from.
@@ -49,7 +49,7 @@ class RequestTools {
 
   Json functions_ = Json::array();
   std::vector<std::string> paths_;
-  std::unordered_map<std::string, Origin> origins_;  ///< Custom tools and those of namespaces.
+  std::unordered_map<std::string, Origin> origins_;  ///< Of all functions.
 };
 
 }  // namespace weft::server

@@ -134,7 +134,7 @@ TEST(RequestTools, FunctionsKnowTheirPlacesInTheRequest) {
   EXPECT_TRUE(tools.has("s__c"));
   tools.keep_only({"b", "s__c"});
   EXPECT_THAT(tools.paths(), ElementsAre("tools[2]", "tools[3].tools[1]"));
-  EXPECT_FALSE(tools.has("a"));
+  EXPECT_FALSE(tools.has("c"));
 }
 
 TEST(RequestTools, WrongOnesAreRefused) {
