@@ -423,6 +423,15 @@ class Infill(unittest.TestCase):
             # A client after the one that was cut off is served as before.
             self.assertEqual(server.json("/infill", {**body, "n_indent": 0})["tokens_predicted"], 40)
 
+    def test_the_access_log_counts_what_a_cut_wrote(self):
+        newline = self.newline_bias()
+        log = Path(self.folder.name) / "access.log"
+        with Server("-m", self.model, "--seed", "1", "--access-log", log) as server:
+            body = {**self.EDITOR, "n_predict": 40, "n_indent": 8, "logit_bias": newline, "samplers": ["temperature"]}
+            answer = server.json("/infill", body)
+        line = json.loads(log.read_text().splitlines()[-1])
+        self.assertEqual(line["completion_tokens"], answer["tokens_predicted"])
+
     def newline_bias(self) -> list:
         with Server("-m", self.model) as server:
             return [[id, 8.0] for id in self.ids(server, "\n")[-1:]]
