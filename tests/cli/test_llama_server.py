@@ -225,6 +225,11 @@ class Templates(unittest.TestCase):
         with Server("-m", LLAMA, "--chat-template", SWITCH, "--chat-template-kwargs", '{"enable_thinking": true}') as server:
             self.assertEqual(server.json("/apply-template", {**HELLO, "reasoning_effort": "none"})["prompt"], "Hello</think>")
 
+    def test_all_apis_turn_reasoning_on_and_off(self):
+        for server_has, type, expected in (("off", "enabled", "Hello<think>"), ("on", "disabled", "Hello</think>"), ("off", "adaptive", "Hello</think>")):
+            with Server("-m", LLAMA, "--chat-template", SWITCH, "--reasoning", server_has) as server:
+                self.assertEqual(self.prompts(server, thinking={"type": type}), expected)
+
     def test_templates_know_the_date(self):
         with Server("-m", LLAMA, "--chat-template", "{{ messages[0].content }} {{ date_string }}, {{ datetime }}") as server:
             self.assertRegex(server.json("/apply-template", HELLO)["prompt"],
