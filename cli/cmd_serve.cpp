@@ -561,8 +561,8 @@ int run(const std::shared_ptr<ServeOptions>& options) {
 void check_reasoning_format(const std::string& format) {
   if (format != "auto" && format != "deepseek")
     throw UsageError(fmt::format(
-        "--reasoning-format: '{}' is not one of auto, deepseek; the server returns reasoning apart "
-        "from the answer",
+        "--reasoning-format: '{}' is not one of auto, deepseek; requests ask for other forms with the field "
+        "\"reasoning_format\": none or deepseek-legacy",
         format));
 }
 

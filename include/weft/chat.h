@@ -110,7 +110,7 @@ struct ChatAnswer {
   bool has_called() const { return !calls.empty() && !is_calling; }
 };
 
-/// The schema of a function cannot be enforced.
+/// A tool that is wrong, or a schema that cannot be enforced. The message may begin with "tools[i]".
 class ToolSchemaError : public Error {
  public:
   ToolSchemaError(std::size_t tool_in, const std::string& message)

@@ -215,8 +215,8 @@ ReasoningPlace read_reasoning_place(Fields& fields) {
 }
 
 /// What the model is asked. Its images and audio become `media`, its tools become `tools`.
-ChatTurn read_turn(Fields& fields, const Job& job, Media& media, RequestTools& tools) {
-  ChatTurn turn;
+RequestTurn read_turn(Fields& fields, Job& job, Media& media, RequestTools& tools) {
+  RequestTurn turn;
   const Json* messages = read_conversation(fields, "messages");
   if (messages == nullptr || !messages->is_array() || messages->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
@@ -238,7 +238,7 @@ void count_chat_tokens(Job& job) {
   Fields fields = job.fields();
   Media media;
   RequestTools tools;
-  ChatTurn turn = read_turn(fields, job, media, tools);
+  RequestTurn turn = read_turn(fields, job, media, tools);
   job.send({{"object", "response.input_tokens"},
             {"input_tokens", count_tokens(*job.model, std::move(turn), media)}});
 }
@@ -249,7 +249,7 @@ void chat_completions(Job& job) {
   RequestParams& params = common.params;
   Media media;
   RequestTools tools;
-  ChatTurn turn = read_turn(fields, job, media, tools);
+  RequestTurn turn = read_turn(fields, job, media, tools);
   ReadAnswer answer;
   answer.tools = std::make_shared<RequestTools>(std::move(tools));
 

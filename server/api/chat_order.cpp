@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 namespace weft::server {
@@ -53,20 +54,33 @@ std::optional<ToolChoice> choice_of(std::string_view word) {
   return std::nullopt;
 }
 
-void read_allowed_tools(Fields& choice, RequestTools& tools, ChatTurn& turn) {
+void read_allowed_tools(Fields& choice, RequestTools& tools, RequestTurn& turn) {
   const Json* const nested = choice.object("allowed_tools");
   Fields allowed = nested == nullptr ? choice : choice.within(*nested, choice.path_of("allowed_tools"));
   turn.tool_choice = choice_of(allowed.string("mode")).value_or(ToolChoice::kAuto);
   const Json* const list = allowed.array("tools");
-  std::vector<std::string> names;
+  const std::string path = allowed.path_of("tools");
+  if (list != nullptr) check_count(path, "entries", list->size(), RequestTools::kMost);
+  std::unordered_set<std::string> names;
   for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
-    Fields tool = allowed.within((*list)[i], element(allowed.path_of("tools"), i));
-    names.push_back(chosen_name(tool, tool.string("type", "function")));
+    Fields tool = allowed.within((*list)[i], element(path, i));
+    const std::string type = tool.string("type", "function");
+    if (type != "function" && type != "custom") {
+      tool.note(type);  // A tool that the server does not run.
+      continue;
+    }
+    const std::string name = chosen_name(tool, type);
+    if (!tools.has(name))
+      throw bad_request(element(path, i), fmt::format("'{}' names \"{}\", which is not in 'tools'",
+                                                      element(path, i), name.substr(0, 64)));
+    names.insert(name);
   }
   tools.keep_only(names);
+  allowed.done();
+  if (nested != nullptr) choice.done();
 }
 
-void read_tool_choice(Fields& fields, RequestTools& tools, ChatTurn& turn) {
+void read_tool_choice(Fields& fields, RequestTools& tools, RequestTurn& turn) {
   const Json* value = fields.find("tool_choice");
   if (value == nullptr) return;
   if (value->is_string()) {
@@ -81,6 +95,7 @@ void read_tool_choice(Fields& fields, RequestTools& tools, ChatTurn& turn) {
     turn.tool_choice = *known;
     if (choice.has("disable_parallel_tool_use"))
       turn.parallel_tool_calls = !choice.boolean("disable_parallel_tool_use", false);
+    choice.done();
   } else if (type == "allowed_tools") {
     read_allowed_tools(choice, tools, turn);
   } else if (type == "function" || type == "custom" || type == "tool") {
@@ -98,10 +113,11 @@ void read_tool_choice(Fields& fields, RequestTools& tools, ChatTurn& turn) {
 
 }  // namespace
 
-RequestTools read_tools(Fields& fields, ChatTurn& turn) {
+RequestTools read_tools(Fields& fields, RequestTurn& turn) {
   RequestTools tools(fields);
   read_tool_choice(fields, tools, turn);
   turn.tools_json = tools.json();
+  turn.tool_paths = tools.paths();
   if (tools.empty() && (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))
     throw bad_request("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
   return tools;
@@ -134,16 +150,24 @@ void read_template_variables(Fields& fields, ChatTurn& turn) {
 std::string read_effort(Fields& fields) {
   const auto of_switch = [](bool on) { return std::string(on ? "medium" : "none"); };
   std::string effort;
-  for (const char* name : {"enable_thinking", "think", "thinking"})
-    if (const Json* value = fields.find(name); value != nullptr && value->is_boolean())
-      effort = of_switch(value->get<bool>());
+  const auto read_switch = [&](std::string_view name) {
+    if (fields.has(name)) effort = of_switch(fields.boolean(name, true));
+  };
+  read_switch("enable_thinking");
   if (const Json* value = fields.find("think"); value != nullptr && value->is_string())
     effort = value->get<std::string>();
+  else
+    read_switch("think");
   if (const Json* value = fields.find("thinking"); value != nullptr && value->is_object()) {
     Fields inner = fields.within(*value, fields.path_of("thinking"));
-    effort = of_switch(inner.string("type") != "disabled");
+    // With "adaptive" and "auto" the server's setting counts.
+    const std::size_t type = inner.word("type", 0, {"enabled", "disabled", "adaptive", "auto"});
+    if (type < 2) effort = of_switch(type == 0);
     inner.without_effect("budget_tokens");
+    inner.ignore({"display"});
     inner.done();
+  } else {
+    read_switch("thinking");
   }
   if (const Json* value = fields.object("reasoning")) {
     Fields inner = fields.within(*value, fields.path_of("reasoning"));
@@ -156,7 +180,20 @@ std::string read_effort(Fields& fields) {
   return known_effort(fields.string("reasoning_effort", effort));
 }
 
-ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
+namespace {
+
+// The error with the tool's place in the request. The engine counts the functions that it is given.
+ApiError wrong_tool(const ToolSchemaError& error, const RequestTurn& turn) {
+  const std::string counted = element("tools", error.tool);
+  const std::string path = error.tool < turn.tool_paths.size() ? turn.tool_paths[error.tool] : counted;
+  std::string message = error.what();
+  if (message.starts_with(counted)) message.replace(0, counted.size(), path);
+  return {400, "invalid_request_error", "invalid_function_parameters", path, message};
+}
+
+}  // namespace
+
+ChatOpening open_chat(const ServedModel& model, RequestTurn turn) {
   check_writes(model);
   if (!model.chat)
     throw bad_request(
@@ -172,7 +209,11 @@ ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
   Json variables = {{"now", fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)))}};
   if (!defaults.variables_json.empty()) variables.update(parse_json(defaults.variables_json));
   turn.default_variables_json = to_text(variables);
-  return model.chat->open(turn);
+  try {
+    return model.chat->open(turn);
+  } catch (const ToolSchemaError& error) {
+    throw wrong_tool(error, turn);
+  }
 }
 
 namespace {
@@ -198,7 +239,7 @@ GrammarWish wish_of(const ChatTurn& turn, const CommonFields& common, const Chat
 
 // Applies the opening's grammar. Where the schemas of functions are too much for one grammar,
 // arguments of functions that are not strict are left free.
-void hold_answer(RequestParams& params, Job& job, ChatTurn& turn, const CommonFields& common,
+void hold_answer(RequestParams& params, Job& job, RequestTurn& turn, const CommonFields& common,
                  ChatOpening& opening) {
   try {
     return hold_to(params, *job.model, wish_of(turn, common, opening));
@@ -214,11 +255,11 @@ void hold_answer(RequestParams& params, Job& job, ChatTurn& turn, const CommonFi
 
 }  // namespace
 
-ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& media) {
+ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Media& media) {
   ServedModel& model = *job.model;
   ChatOrder order;
   order.params = std::move(common.params);
-  if (common.grammar) turn.content_grammar = common.grammar->make();
+  if (common.grammar) turn.content_grammar = make_grammar(*common.grammar);
   job.check_wanted();
   ChatOpening opening = open_chat(model, turn);
   job.check_wanted();
@@ -226,7 +267,7 @@ ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& 
     for (std::string& warning : *warnings) job.warnings.push_back(std::move(warning));
   PromptWithMedia prompt = with_media(opening.prompt, media, model);
   order.prompt = std::move(prompt.tokens);
-  if (prompt.parts.empty()) keep_end(order.prompt, common.n_kept);
+  if (prompt.parts.empty()) keep_end(order.prompt, common.n_kept, model.tokenizer());
   order.params.parts = std::move(prompt.parts);
   check_length(model, order.prompt.size(), "messages");
   if (common.grammar && !opening.grammar)
@@ -241,7 +282,7 @@ ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& 
   return order;
 }
 
-std::size_t count_tokens(const ServedModel& model, ChatTurn turn, const Media& media) {
+std::size_t count_tokens(const ServedModel& model, RequestTurn turn, const Media& media) {
   const ChatOpening opening = open_chat(model, std::move(turn));
   return with_media(opening.prompt, media, model).tokens.size();
 }

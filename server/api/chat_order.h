@@ -13,6 +13,11 @@
 
 namespace weft::server {
 
+/// A turn as a request has it.
+struct RequestTurn : ChatTurn {
+  std::vector<std::string> tool_paths = {};  ///< The place of each function of tools_json.
+};
+
 struct ChatOrder {
   std::vector<Token> prompt;
   RequestParams params;
@@ -20,13 +25,13 @@ struct ChatOrder {
 };
 
 /// The turn as the model's template writes it, with the server's defaults. Throws ApiError for an encoder.
-ChatOpening open_chat(const ServedModel& model, ChatTurn turn);
+ChatOpening open_chat(const ServedModel& model, RequestTurn turn);
 /// Renders the turn, cuts it into tokens, and holds the answer to what it must be. Throws ApiError where the
 /// conversation does not fit. `media` were taken out of the turn's messages. Warnings become those of the
 /// job.
-ChatOrder make_order(Job& job, ChatTurn turn, CommonFields common, const Media& media = {});
+ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Media& media = {});
 /// Tokens of the prompt that the turn becomes. Throws as open_chat does.
-std::size_t count_tokens(const ServedModel& model, ChatTurn turn, const Media& media);
+std::size_t count_tokens(const ServedModel& model, RequestTurn turn, const Media& media);
 
 /// The bounds of a conversation: messages, and parts of all their contents.
 inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536;
@@ -36,7 +41,7 @@ const Json* read_conversation(Fields& fields, std::string_view name);
 
 /// Reads the tools, and the choice of one as OpenAI's APIs write it: "none", "auto", "required", a function,
 /// a list of allowed ones. The choice of a tool that the server does not run is ignored with a note.
-RequestTools read_tools(Fields& fields, ChatTurn& turn);
+RequestTools read_tools(Fields& fields, RequestTurn& turn);
 /// Whether the response continues the last message (add_generation_prompt, continue_final_message).
 void read_continuation(Fields& fields, ChatTurn& turn);
 /// The effort that weft knows for an effort of any API.

@@ -44,13 +44,32 @@ void read_text_bias(const std::string& path, const std::string& text, const Json
   for (const Token id : ids) read_one_bias(path, id, value, tokenizer, biases);
 }
 
+// [15043, -1.5], ["text", false] or {"id": 15043, "bias": -1.5}
+void read_bias_entry(const std::string& at, const Json& entry, const Tokenizer& tokenizer,
+                     std::vector<std::pair<Token, float>>& biases) {
+  const bool is_object = entry.is_object() && entry.contains("id") && entry.contains("bias");
+  if (!is_object && (!entry.is_array() || entry.size() != 2))
+    throw bad_request(at, fmt::format("'{}' must be a pair of a token id, or a text, and a number", at));
+  const Json& key = is_object ? entry["id"] : entry[0];
+  const Json& bias = is_object ? entry["bias"] : entry[1];
+  if (key.is_string()) return read_text_bias(at, key.get_ref<const std::string&>(), bias, tokenizer, biases);
+  if (!key.is_number_integer())
+    throw bad_request(at, fmt::format("'{}' must begin with a token id or a text", at));
+  const auto id = key.get<std::int64_t>();
+  read_one_bias(at, id < 0 || id > tokenizer.n_vocab() ? Token{-1} : static_cast<Token>(id), bias, tokenizer,
+                biases);
+}
+
 // {"15043": -1.5, "text": -100}, [[15043, -1.5], ["text", false]] or [{"id": 15043, "bias": -1.5}]
 void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pair<Token, float>>& biases) {
   const Json* value = fields.find("logit_bias");
   if (value == nullptr) return;
   const std::string path = fields.path_of("logit_bias");
-  if (value->size() > kMaxBiases)
-    throw bad_request(path, fmt::format("'{}' may have {} entries at most", path, kMaxBiases));
+  const auto check_count = [&](std::size_t n) {
+    if (n > kMaxBiases)
+      throw bad_request(path, fmt::format("'{}' may bias {} tokens at most", path, kMaxBiases));
+  };
+  if (value->is_structured()) check_count(value->size());
   if (value->is_object()) {
     for (const auto& [key, bias] : value->items()) {
       Token id = -1;
@@ -59,25 +78,15 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
         read_one_bias(path, id, bias, tokenizer, biases);
       else
         read_text_bias(path, key, bias, tokenizer, biases);
+      check_count(biases.size());
     }
     return;
   }
   if (!value->is_array())
     throw bad_request(path, fmt::format("'{}' must be an object from token ids or texts to numbers", path));
   for (std::size_t i = 0; i < value->size(); ++i) {
-    const Json& entry = (*value)[i];
-    const std::string at = element(path, i);
-    if (!entry.is_array() || entry.size() != 2)
-      throw bad_request(at, fmt::format("'{}' must be a pair of a token id, or a text, and a number", at));
-    if (entry[0].is_string()) {
-      read_text_bias(at, entry[0].get_ref<const std::string&>(), entry[1], tokenizer, biases);
-    } else if (entry[0].is_number_integer()) {
-      const auto id = entry[0].get<std::int64_t>();
-      read_one_bias(at, id < 0 || id > tokenizer.n_vocab() ? Token{-1} : static_cast<Token>(id), entry[1],
-                    tokenizer, biases);
-    } else {
-      throw bad_request(at, fmt::format("'{}' must begin with a token id or a text", at));
-    }
+    read_bias_entry(element(path, i), (*value)[i], tokenizer, biases);
+    check_count(biases.size());
   }
 }
 
@@ -130,6 +139,17 @@ ApiError unenforceable(const std::string& field, const Error& error) {
   ApiError result = bad_request(field, fmt::format("'{}': {}", field, error.what()));
   result.code = "invalid_json_schema";
   return result;
+}
+
+// Runs `make`. Its errors about the grammar name the wish's field.
+template <typename Make>
+auto naming(const GrammarWish& wish, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+    throw unenforceable(wish.field, error);
+  }
 }
 
 std::optional<GrammarWish> read_response_format(Fields& fields, std::vector<std::string>& warnings) {
@@ -317,10 +337,12 @@ GrammarWish schema_wish(const Json& schema, bool strict, const std::string& fiel
 
 GrammarWish object_wish() { return {"object", &Grammar::json_object, "response_format"}; }
 
-void read_stops(Fields& fields, std::string_view name, RequestParams& params) {
+void read_stops(Fields& fields, std::string_view name, CommonFields& common) {
+  RequestParams& params = common.params;
   if (fields.has(name)) params.stop = fields.strings(name, kMaxStops);
   // Settings of pages that are left empty.
   std::erase_if(params.stop, [](const std::string& stop) { return stop.empty(); });
+  if (common.shows_stops) params.n_shown_stops = static_cast<int>(params.stop.size());
 }
 
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params) {
@@ -334,7 +356,8 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
   result.params = defaults.params;
   RequestParams& params = result.params;
   read_sampler(fields, tokenizer, params.sampler);
-  read_stops(fields, "stop", params);
+  result.shows_stops = fields.boolean("include_stop_str_in_output", false);
+  read_stops(fields, "stop", result);
   params.ignore_end = fields.boolean("ignore_eos", params.ignore_end);
   params.n_keep = fields.integer("n_keep", params.n_keep, -1);
   params.priority = fields.integer("priority", params.priority, -1000, 1000);
@@ -355,8 +378,6 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
       throw bad_request("stop_token_ids", fmt::format("'stop_token_ids' may have {} ids at most", kMaxStops));
     params.stop_tokens = read_ids(*ids, fields.path_of("stop_token_ids"), tokenizer);
   }
-  if (fields.boolean("include_stop_str_in_output", false))
-    params.n_shown_stops = static_cast<int>(params.stop.size());
   result.n_kept = read_n_kept(fields);
   // Bookkeeping of clients, and caching, which needs no request.
   fields.ignore({"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
@@ -371,9 +392,10 @@ int read_n_kept(Fields& fields) {
   return n > 0 ? n : -1;
 }
 
-void keep_end(std::vector<Token>& prompt, int n_kept) {
+void keep_end(std::vector<Token>& prompt, int n_kept, const Tokenizer& tokenizer) {
   if (n_kept < 0 || prompt.size() <= static_cast<std::size_t>(n_kept)) return;
-  prompt.erase(prompt.begin(), prompt.end() - n_kept);
+  const int n_front = n_kept > 1 && prompt.front() == tokenizer.bos() ? 1 : 0;
+  prompt.erase(prompt.begin() + n_front, prompt.end() - (n_kept - n_front));
 }
 
 void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,
@@ -390,14 +412,21 @@ void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool str
                                   n_all, kMaxLogprobs));
 }
 
+void set_grammar(CommonFields& common, GrammarWish wish) {
+  if (common.grammar)
+    throw bad_request(wish.field,
+                      fmt::format("'{}' and '{}' each say what the response must be; send one of them",
+                                  common.grammar->field, wish.field));
+  common.grammar = std::move(wish);
+}
+
+Grammar make_grammar(const GrammarWish& wish) {
+  return naming(wish, [&] { return wish.make(); });
+}
+
 void hold_to(RequestParams& params, ServedModel& model, const GrammarWish& wish) {
-  std::shared_ptr<const CompiledGrammar> grammar;
-  try {
-    grammar = model.grammars.get(wish.key, wish.make);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kInvalidArgument) throw;
-    throw unenforceable(wish.field, error);
-  }
+  std::shared_ptr<const CompiledGrammar> grammar =
+      naming(wish, [&] { return model.grammars.get(wish.key, wish.make); });
   params.constraint = [grammar = std::move(grammar)](int) { return grammar->constraint(); };
 }
 

@@ -38,6 +38,7 @@ struct CommonFields {
   bool continuous_usage = false;  ///< Each chunk has the counts so far.
   bool timings_per_token = false;
   bool return_tokens = false;
+  bool shows_stops = false;  ///< Stop strings stay in the response.
   std::optional<GrammarWish> grammar = std::nullopt;
   std::vector<std::string> warnings = {};  ///< Keywords of schemas that are not enforced.
   int n_kept = -1;                         ///< Tokens of the prompt's end that are read; < 0: all.
@@ -51,15 +52,19 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
 GrammarWish schema_wish(const Json& schema, bool strict, const std::string& field,
                         std::vector<std::string>& warnings);
 GrammarWish object_wish();  ///< Any JSON object.
-/// Strings that end an answer. Those that `params` has stay where the field is absent.
-void read_stops(Fields& fields, std::string_view name, RequestParams& params);
+/// Sets the request's grammar. Throws ApiError where it has one already.
+void set_grammar(CommonFields& common, GrammarWish wish);
+/// Throws ApiError that names the field for a grammar that is wrong.
+Grammar make_grammar(const GrammarWish& wish);
+/// Strings that end an answer. Those that `common` has stay where the field is absent.
+void read_stops(Fields& fields, std::string_view name, CommonFields& common);
 /// The most tokens to generate. The last of the fields that is present counts.
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params);
 
 /// CommonFields::n_kept.
 int read_n_kept(Fields& fields);
-/// Drops the beginning of a prompt that is longer than CommonFields::n_kept.
-void keep_end(std::vector<Token>& prompt, int n_kept);
+/// Drops the beginning of a prompt that is longer than CommonFields::n_kept. BOS at the front stays.
+void keep_end(std::vector<Token>& prompt, int n_kept, const Tokenizer& tokenizer);
 
 /// Throws ApiError where all logprobs of an answer that is not streamed would be too much to keep.
 void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,

@@ -99,7 +99,10 @@ class CompletionWriter : public AnswerWriter {
   void add(int choice, const Chunk& chunk, std::string& out) override {
     const auto at = static_cast<std::size_t>(choice);
     Choice& mine = choices_[at];
-    if (mine.cut.is_over()) return;
+    if (mine.cut.is_over()) {
+      if (chunk.done) mine.is_cut_short = false;
+      return;
+    }
     const std::string_view text =
         style_.native ? mine.cut.take(chunk.text, style_.native->limits) : chunk.text;
     mine.n_tokens += static_cast<int>(chunk.tokens.size());
@@ -122,12 +125,13 @@ class CompletionWriter : public AnswerWriter {
     mine.stop_string = mine.cut.is_over() ? -1 : chunk.stop_string;
     mine.stats = chunk.stats;
     if (!chunk.done) {
+      mine.is_cut_short = true;
       mine.stats.n_prompt = static_cast<int>(prompt_of(at).tokens.size());
       mine.stats.n_generated = mine.n_tokens;
       mine.stats.total_ms = mine.cut.ms();
     }
     ++n_ended_;
-    usage_.add(chunk.stats, choice % style_.n == 0);
+    usage_.add(mine.stats, choice % style_.n == 0);
     if (style_.stream) {
       Json json = head();
       json["choices"] = Json::array({{{"index", at},
@@ -142,6 +146,13 @@ class CompletionWriter : public AnswerWriter {
   }
 
   bool has_enough() const override { return style_.native && n_ended_ == choices_.size(); }
+
+  std::vector<CompletionStats> cut_short() const override {
+    std::vector<CompletionStats> result;
+    for (const Choice& choice : choices_)
+      if (choice.is_cut_short) result.push_back(choice.stats);
+    return result;
+  }
 
   void finish(std::string& out) override {
     if (style_.stream) {
@@ -183,6 +194,7 @@ class CompletionWriter : public AnswerWriter {
     bool began = false;
     StopReason stop = StopReason::kEnd;
     int stop_string = -1;
+    bool is_cut_short = false;  ///< It ended here, and the service has not ended it.
     CompletionStats stats;
   };
 
@@ -301,11 +313,23 @@ int read_n_logprobs(Fields& fields, int fallback, int most) {
   return fields.integer("logprobs", fallback, 0, most);
 }
 
+void read_length(Fields& fields, RequestParams& params) {
+  read_max_tokens(fields, {"n_predict", "max_tokens", "max_completion_tokens"}, params);
+}
+
+Json native_settings(const Job& job, const CommonFields& common, const NativeStyle& native) {
+  Json settings = settings_json(common.params);
+  settings["n_ctx"] = job.model->n_ctx;
+  settings["model"] = job.model_name;
+  settings["stream"] = common.stream;
+  settings["n_indent"] = native.limits.n_indent;
+  return settings;
+}
+
 void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> prompts, Style style) {
   RequestParams& params = common.params;
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
   fields.without_effect("best_of", params.n);  // Completions are not ranked.
-  read_max_tokens(fields, {"n_predict", "max_tokens", "max_completion_tokens"}, params);
   params.n_min = fields.integer("min_tokens", params.n_min, 0);
   const int n_probs = fields.integer("n_probs", 0, 0, job.params->defaults.n_logprobs);
   const int n_logprobs = read_n_logprobs(fields, n_probs > 0 ? n_probs : -1, job.params->defaults.n_logprobs);
@@ -315,11 +339,12 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
   params.special = !fields.boolean("skip_special_tokens", !params.special);
   fields.done();
   check_logprobs(params, prompts.size(), common.stream, *job.model);
-  for (Prompt& prompt : prompts) keep_end(prompt.tokens, common.n_kept);
+  for (Prompt& prompt : prompts) keep_end(prompt.tokens, common.n_kept, job.model->tokenizer());
   for (const Prompt& prompt : prompts) check_length(*job.model, prompt.tokens.size(), "prompt");
   if (common.grammar) hold_to(params, *job.model, *common.grammar);
   for (std::string& warning : common.warnings) job.warnings.push_back(std::move(warning));
 
+  if (style.native) style.native->settings = native_settings(job, common, *style.native);
   style.id = make_id("cmpl-");
   style.model = job.model_name;
   style.created = seconds_now();
@@ -340,6 +365,7 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
 void completions(Job& job) {
   Fields fields = job.fields();
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
+  read_length(fields, common.params);
   Style style;
   // The client writes the whole prompt, control tokens too.
   const Tokenizer::EncodeOptions options{.add_special = fields.boolean("add_special_tokens", true),
@@ -359,7 +385,7 @@ void infill(Job& job) {
   Fields fields = job.fields();
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   const InfillText text = read_infill_text(fields);
-  read_max_tokens(fields, {"n_predict", "max_tokens"}, common.params);
+  read_length(fields, common.params);
   InfillPrompt made = infill_prompt(*job.model, text, common.params.n_predict);
 
   NativeStyle native;
@@ -372,11 +398,6 @@ void infill(Job& job) {
   native.slot = common.slot;
   native.stops = common.params.stop;
   native.prompt = job.model->tokenizer().decode(made.prompt.tokens, true);
-  native.settings = settings_json(common.params);
-  native.settings["n_ctx"] = job.model->n_ctx;
-  native.settings["model"] = job.model_name;
-  native.settings["stream"] = common.stream;
-  native.settings["n_indent"] = native.limits.n_indent;
   std::vector<Prompt> prompts;
   prompts.push_back(std::move(made.prompt));
   Style style;

@@ -122,7 +122,7 @@ void embeddings(Job& job) {
   std::vector<Prompt> prompts =
       read_prompts(fields, name, job.model->tokenizer(), job.params->n_inputs, options);
   const int n_kept = read_n_kept(fields);
-  for (Prompt& prompt : prompts) keep_end(prompt.tokens, n_kept);
+  for (Prompt& prompt : prompts) keep_end(prompt.tokens, n_kept, job.model->tokenizer());
   const bool encoder = job.model->embedding != nullptr;
   const ModelInfo& info = job.model->model->info();
   VectorForm form;
@@ -137,7 +137,6 @@ void embeddings(Job& job) {
     pooling = kPoolings[encoder ? fields.word("pooling", 0, {"mean", "last", "cls"})
                                 : fields.word("pooling", 0, {"mean", "last"})];
   fields.ignore({"user"});
-  fields.without_effect("embd_normalize", 2);  // Vectors have the length 1.
   fields.done();
   if (encoder) return embed_by_encoder(job, std::move(prompts), pooling, form);
   RequestParams params = job.params->defaults.params;

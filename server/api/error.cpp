@@ -7,7 +7,6 @@
 #include <new>
 
 #include "weft/batcher.h"
-#include "weft/chat.h"
 #include "weft/error.h"
 #include "weft/not_numbers.h"
 
@@ -38,9 +37,6 @@ ApiError from_error(const Error& error) {
   switch (error.code()) {
     case ErrorCode::kInvalidArgument:
     case ErrorCode::kUnsupported:
-      if (const auto* tool = dynamic_cast<const ToolSchemaError*>(&error))
-        return {400, "invalid_request_error", "invalid_function_parameters",
-                "tools[" + std::to_string(tool->tool) + "]", error.what()};
       return bad_request("", error.what());
     case ErrorCode::kOverloaded: {
       ApiError result(429, "rate_limit_error", "overloaded", "", error.what());

@@ -54,6 +54,7 @@ class Fields {
   /// Nothing else is known.
   void done() const;
 
+  const std::string& path() const { return path_; }
   std::string path_of(std::string_view name) const;
 
  private:

@@ -116,7 +116,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
         outcome_.completions.push_back(chunk.stats);
         if (chunk.not_numbers) {
           parts_.model->note_failure(chunk.error);
-        } else if (chunk.stop != StopReason::kError && chunk.stats.n_generated > 0) {
+        } else if (chunk.stop != StopReason::kError &&
+                   (chunk.stats.n_generated > 0 || !chunk.embedding.empty())) {
           parts_.model->note_failure({});
         }
         if (const auto error = error_of(chunk, *parts_.model)) return fail(*error, out);
@@ -128,6 +129,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void finish(std::string& out) {
     parts_.writer->finish(out);
     over_ = true;
+    for (const CompletionStats& stats : parts_.writer->cut_short()) outcome_.completions.push_back(stats);
     if (parts_.keep_text) parts_.keep_text(std::move(parts_.text));
     if (!streams_) parts_.exchange->send({.body = std::move(out), .headers = std::move(parts_.headers)});
   }

@@ -25,6 +25,8 @@ class AnswerWriter {
   virtual void add(int choice, const Chunk& chunk, std::string& out) = 0;
   /// What is still generated is not needed: finish() follows, and the rest is cancelled.
   virtual bool has_enough() const { return false; }
+  /// The counts of completions that has_enough() ends before their last chunk.
+  virtual std::vector<CompletionStats> cut_short() const { return {}; }
   /// All have ended.
   virtual void finish(std::string& out) = 0;
   /// In a streamed answer that has begun: an error instead of finish().

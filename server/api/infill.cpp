@@ -75,7 +75,7 @@ InfillText read_infill_text(Fields& fields) {
       throw bad_request("input_extra", fmt::format("'input_extra' may have {} entries at most, not {}",
                                                    kMostFiles, extra->size()));
     for (std::size_t i = 0; i < extra->size(); ++i) {
-      Fields file((*extra)[i], element("input_extra", i));
+      Fields file = fields.within((*extra)[i], element("input_extra", i));
       text.files.push_back({file.string("filename", "tmp"), file.string("text")});
       file.ignore({"time"});  // When the editor saw it.
       file.done();

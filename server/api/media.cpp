@@ -62,7 +62,7 @@ std::optional<std::string> take_part(const Json& part, const std::string& path, 
 
 }  // namespace
 
-MediaTaker::MediaTaker(const Job& job) : model_(*job.model) {
+MediaTaker::MediaTaker(Job& job) : model_(*job.model), ignored_(&job.ignored) {
   media_.is_wanted = [exchange = job.exchange] { return !exchange->closed(); };
 }
 
@@ -99,10 +99,10 @@ std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
     throw bad_request(path, fmt::format("'{}' is a sound, and the model '{}' reads none: start the server "
                                         "with --mmproj FILE, the model's audio file",
                                         path, model_.spec.name));
-  Fields fields(part, path);
+  Fields fields(part, path, ignored_);
   const Json* const value = fields.object("input_audio");
   if (value == nullptr) throw bad_request(path, fmt::format("'{}' has no \"input_audio\"", path));
-  Fields audio(*value, fields.path_of("input_audio"));
+  Fields audio = fields.within(*value, fields.path_of("input_audio"));
   // What it is, its bytes tell.
   constexpr std::array<std::string_view, 6> kFormats = {"wav", "mp3", "flac", "ogg", "opus", "aiff"};
   if (const std::string format = audio.string("format", "wav");
@@ -125,7 +125,7 @@ bool has_media(const Json& body) {
   return body.is_structured() && std::any_of(body.begin(), body.end(), has_media);
 }
 
-Media take_media(Json& messages, const Job& job) {
+Media take_media(Json& messages, Job& job) {
   MediaTaker taker(job);
   for (std::size_t m = 0; m < messages.size(); ++m) {
     if (!messages[m].is_object() || !messages[m].contains("content")) continue;

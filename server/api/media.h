@@ -30,8 +30,8 @@ struct Media {
 /// model that reads none, for too many, and for what is no data: URL and no base64.
 class MediaTaker {
  public:
-  /// The job's model must outlive it.
-  explicit MediaTaker(const Job& job);
+  /// The job must outlive it.
+  explicit MediaTaker(Job& job);
 
   /// What stands in the picture's place.
   std::string take_url(std::string_view url, const std::string& path);
@@ -44,6 +44,7 @@ class MediaTaker {
   std::string add(std::string_view base64, const std::string& path, bool is_sound);
 
   const ServedModel& model_;
+  Ignored* ignored_;
   Media media_;
 };
 
@@ -52,7 +53,7 @@ bool has_media(const Json& body);
 
 /// Those of an array of messages of OpenAI's chat API: also parts {"type": "image_url", "image_url": {"url":
 /// "data:image/png;base64,..."}}.
-Media take_media(Json& messages, const Job& job);
+Media take_media(Json& messages, Job& job);
 
 /// The prompt with the pictures and sounds, if there are any, in their places, computed now unless they came
 /// before. Throws ApiError for those that cannot be read, and for too many pixels or seconds in all, and

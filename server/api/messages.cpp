@@ -193,8 +193,8 @@ class MessageReader {
   Json calls_;
 };
 
-ChatTurn read_turn(Fields& fields, MediaTaker& media) {
-  ChatTurn turn;
+RequestTurn read_turn(Fields& fields, MediaTaker& media) {
+  RequestTurn turn;
   Json list = Json::array();
   if (const Json* system = fields.find("system"))
     list.push_back({{"role", "system"}, {"content", system_text(*system, fields, media)}});
@@ -208,19 +208,13 @@ ChatTurn read_turn(Fields& fields, MediaTaker& media) {
   turn.add_generation_prompt = list.empty() || list.back()["role"] != "assistant";
   turn.messages_json = to_text(list);
   read_tools(fields, turn);
-  if (const Json* thinking = fields.object("thinking")) {
-    Fields inner = fields.within(*thinking, "thinking");
-    if (inner.word("type", 0, {"enabled", "disabled", "adaptive"}) == 1) turn.reasoning_effort = "none";
-    inner.without_effect("budget_tokens");
-    inner.ignore({"display"});
-    inner.done();
-  }
+  turn.reasoning_effort = read_effort(fields);
   read_template_variables(fields, turn);
   return turn;
 }
 
 // An answer's form, as newer clients ask for it.
-void read_output_config(Fields& fields, CommonFields& common, ChatTurn& turn) {
+void read_output_config(Fields& fields, CommonFields& common, RequestTurn& turn) {
   const auto read_format = [&](Fields& holder, std::string_view name) {
     const Json* value = holder.object(name);
     if (value == nullptr) return;
@@ -230,13 +224,15 @@ void read_output_config(Fields& fields, CommonFields& common, ChatTurn& turn) {
     if (schema == nullptr) throw bad_request(format.path_of("schema"), "the schema is missing");
     const bool strict = format.boolean("strict", false);
     format.done();
-    common.grammar = schema_wish(*schema, strict, format.path_of("schema"), common.warnings);
+    set_grammar(common, schema_wish(*schema, strict, format.path_of("schema"), common.warnings));
   };
   read_format(fields, "output_format");
   if (const Json* config = fields.object("output_config")) {
     Fields inner = fields.within(*config, "output_config");
-    const std::string effort = known_effort(inner.string("effort"));
-    if (turn.reasoning_effort.empty()) turn.reasoning_effort = effort;
+    // An effort says more than that reasoning is on.
+    if (const std::string effort = known_effort(inner.string("effort"));
+        !effort.empty() && turn.reasoning_effort != "none")
+      turn.reasoning_effort = effort;
     read_format(inner, "format");
     inner.done();
   }
@@ -405,11 +401,11 @@ void messages(Job& job) {
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
   MediaTaker media(job);
-  ChatTurn turn = read_turn(fields, media);
+  RequestTurn turn = read_turn(fields, media);
   read_output_config(fields, common, turn);
   if (!fields.has("max_tokens")) throw bad_request("max_tokens", "'max_tokens' is missing");
   read_max_tokens(fields, {"max_tokens"}, params);
-  read_stops(fields, "stop_sequences", params);
+  read_stops(fields, "stop_sequences", common);
   // Prompts are cached anyway.
   fields.ignore({"betas", "inference_geo", "cache_control"});
   for (const char* name : {"context_management", "speed", "container", "mcp_servers"})
@@ -430,7 +426,7 @@ void count_message_tokens(Job& job) {
   Fields fields = job.fields();
   MediaTaker taker(job);
   CommonFields common;
-  ChatTurn turn = read_turn(fields, taker);
+  RequestTurn turn = read_turn(fields, taker);
   read_output_config(fields, common, turn);
   // Fields of generation.
   fields.ignore({"max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata",

@@ -13,6 +13,12 @@ namespace {
 /// The namespace that clients give to tools that have none.
 constexpr std::string_view kNoNamespace = "functions";
 
+/// Empty for a function without a name, which the chat refuses.
+std::string name_of(const Json& tool) {
+  const auto name = tool["function"].find("name");
+  return name != tool["function"].end() && name->is_string() ? name->get<std::string>() : std::string();
+}
+
 }  // namespace
 
 RequestTools::RequestTools(Fields& fields) {
@@ -35,7 +41,9 @@ void RequestTools::read(Fields tool, const Json& json, const std::string& name_s
   if (type == "function" && tool.object("function") != nullptr) {
     Json whole = json;
     whole["type"] = type;
+    if (std::string name = name_of(whole); !name.empty()) origins_[name] = {name};
     functions_.push_back(std::move(whole));  // Templates write it as it is.
+    paths_.push_back(tool.path());
   } else if (type == "function" || (type == "custom" && is_anthropic)) {
     Json function = {{"name", tool.string("name")}, {"description", tool.string("description")}};
     function["strict"] = tool.boolean("strict", false);
@@ -44,7 +52,7 @@ void RequestTools::read(Fields tool, const Json& json, const std::string& name_s
     tool.ignore({"cache_control", "eager_input_streaming", "allowed_callers", "defer_loading",
                  "input_examples", "output_schema"});
     tool.done();
-    add(std::move(function), name_space);
+    add(std::move(function), tool.path(), name_space);
   } else if (type == "custom") {
     const Json* const inner = tool.object("custom");
     Fields custom = inner == nullptr ? tool : tool.within(*inner, tool.path_of("custom"));
@@ -81,15 +89,17 @@ void RequestTools::add_custom(Fields& tool, const std::string& name_space) {
          {"properties", {{"input", input}}},
          {"required", Json::array({"input"})},
          {"additionalProperties", false}}}},
-      name_space, true);
+      tool.path(), name_space, true);
 }
 
-void RequestTools::add(Json function, const std::string& name_space, bool is_custom) {
+void RequestTools::add(Json function, const std::string& path, const std::string& name_space,
+                       bool is_custom) {
   const std::string name = function["name"].get<std::string>();
   const std::string whole = function_of(name_space, name);
-  if (is_custom || !name_space.empty()) origins_[whole] = {name, name_space, is_custom};
+  origins_[whole] = {name, name_space, is_custom};
   function["name"] = whole;
   functions_.push_back({{"type", "function"}, {"function", std::move(function)}});
+  paths_.push_back(path);
 }
 
 RequestTools::Origin RequestTools::origin_of(const std::string& function) const {
@@ -102,17 +112,18 @@ std::string RequestTools::function_of(std::string_view name_space, std::string_v
   return fmt::format("{}__{}", name_space, name);
 }
 
-void RequestTools::keep_only(const std::vector<std::string>& functions) {
+bool RequestTools::has(const std::string& function) const { return origins_.contains(function); }
+
+void RequestTools::keep_only(const std::unordered_set<std::string>& functions) {
   Json kept = Json::array();
-  for (Json& tool : functions_) {
-    const Json& function = tool["function"];
-    const auto name = function.find("name");
-    const bool stays =
-        name != function.end() && name->is_string() &&
-        std::find(functions.begin(), functions.end(), name->get<std::string>()) != functions.end();
-    if (stays) kept.push_back(std::move(tool));
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; i < functions_.size(); ++i) {
+    if (!functions.contains(name_of(functions_[i]))) continue;
+    kept.push_back(std::move(functions_[i]));
+    paths.push_back(std::move(paths_[i]));
   }
   functions_ = std::move(kept);
+  paths_ = std::move(paths);
 }
 
 std::string RequestTools::input_of(const std::string& arguments) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "api/fields.h"
@@ -22,6 +23,8 @@ class RequestTools {
   bool empty() const { return functions_.empty(); }
   /// A JSON array of the chat API's tools. Empty: none.
   std::string json() const { return empty() ? std::string() : to_text(functions_); }
+  /// The place of each function in the request: "tools[2].tools[0]".
+  const std::vector<std::string>& paths() const { return paths_; }
 
   /// The tool that a function was made from.
   struct Origin {
@@ -32,8 +35,9 @@ class RequestTools {
   Origin origin_of(const std::string& function) const;
   /// The function's name of a tool.
   static std::string function_of(std::string_view name_space, std::string_view name);
+  bool has(const std::string& function) const;
   /// Leaves out all functions but these.
-  void keep_only(const std::vector<std::string>& functions);
+  void keep_only(const std::unordered_set<std::string>& functions);
 
   /// The member "input" of a custom call's arguments, also if their JSON was cut.
   static std::string input_of(const std::string& arguments);
@@ -41,10 +45,11 @@ class RequestTools {
  private:
   void read(Fields tool, const Json& json, const std::string& name_space);
   void add_custom(Fields& tool, const std::string& name_space);
-  void add(Json function, const std::string& name_space, bool is_custom = false);
+  void add(Json function, const std::string& path, const std::string& name_space, bool is_custom = false);
 
   Json functions_ = Json::array();
-  std::unordered_map<std::string, Origin> origins_;  ///< Custom tools and those of namespaces.
+  std::vector<std::string> paths_;
+  std::unordered_map<std::string, Origin> origins_;  ///< Of all functions.
 };
 
 }  // namespace weft::server

@@ -93,7 +93,7 @@ class ItemReader {
     if (type == "item_reference") return read_reference(item);
     if (type == "mcp_call") {
       read_call(item, type);
-      return add_result(item.string("id"), text(item, item.has("error") ? "error" : "output"));
+      return add_result(call_id_of(item), text(item, item.has("error") ? "error" : "output"));
     }
     if (type.ends_with("_output") && item.has("call_id") && item.has("output"))
       return add_result(item.string("call_id"), text(item, "output"));
@@ -148,10 +148,12 @@ class ItemReader {
       for (const char* key : {"action", "operation"})
         if (const Json* what = item.object(key)) arguments = *what;
     }
-    assistant()["tool_calls"].push_back({{"id", item.string("call_id", item.string("id"))},
+    assistant()["tool_calls"].push_back({{"id", call_id_of(item)},
                                          {"type", "function"},
                                          {"function", {{"name", name}, {"arguments", arguments}}}});
   }
+
+  static std::string call_id_of(Fields& item) { return item.string("call_id", item.string("id")); }
 
   void add_result(const std::string& call_id, std::string content) {
     messages_.push_back({{"role", "tool"}, {"tool_call_id", call_id}, {"content", std::move(content)}});
@@ -177,7 +179,11 @@ std::optional<GrammarWish> read_format(Fields& fields, std::vector<std::string>&
   const Json* schema = format.object("schema");
   format.done();
   if (type == 0) return std::nullopt;
-  if (type == 1) return object_wish();
+  if (type == 1) {
+    GrammarWish wish = object_wish();
+    wish.field = "text.format";
+    return wish;
+  }
   if (schema == nullptr) throw bad_request("text.format.schema", "'text.format.schema' is missing");
   return schema_wish(*schema, strict, "text.format.schema", warnings);
 }
@@ -413,8 +419,8 @@ Json frame_of(const Json& body, const std::string& model, const SamplerParams& s
 }
 
 /// What the model is asked. Its tools become `tools`.
-ChatTurn read_turn(Fields& fields, MediaTaker& taker, RequestTools& tools) {
-  ChatTurn turn;
+RequestTurn read_turn(Fields& fields, MediaTaker& taker, RequestTools& tools) {
+  RequestTurn turn;
   const Json* input = read_conversation(fields, "input");
   if (input == nullptr) throw bad_request("input", "'input' is missing");
   Json list = ItemReader(fields, taker).read(*input);
@@ -435,7 +441,7 @@ void count_response_tokens(Job& job) {
   Fields fields = job.fields();
   MediaTaker taker(job);
   RequestTools tools;
-  ChatTurn turn = read_turn(fields, taker, tools);
+  RequestTurn turn = read_turn(fields, taker, tools);
   job.send({{"object", "response.input_tokens"},
             {"input_tokens", count_tokens(*job.model, std::move(turn), taker.finish())}});
 }
@@ -449,10 +455,10 @@ void responses(Job& job) {
 
   MediaTaker taker(job);
   RequestTools tools;
-  ChatTurn turn = read_turn(fields, taker, tools);
+  RequestTurn turn = read_turn(fields, taker, tools);
   ReadAnswer answer;
   answer.tools = std::make_shared<RequestTools>(std::move(tools));
-  if (auto format = read_format(fields, common.warnings)) common.grammar = std::move(format);
+  if (auto format = read_format(fields, common.warnings)) set_grammar(common, std::move(*format));
   read_max_tokens(fields, {"max_output_tokens"}, params);
   ResponseWriter::Style style{.stream = common.stream, .logprobs = fields.has("top_logprobs")};
   for (const std::string& what : fields.strings("include", 64)) {

@@ -50,7 +50,7 @@ void detokenize(Job& job) {
 
 void apply_template(Job& job) {
   Fields fields = job.fields();
-  ChatTurn turn;
+  RequestTurn turn;
   const Json* messages = read_conversation(fields, "messages");
   if (messages == nullptr) throw bad_request("messages", "'messages' is missing");
   turn.messages_json = to_text(*messages);

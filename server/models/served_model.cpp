@@ -22,11 +22,11 @@ std::int64_t seconds_of(const std::filesystem::path& path) {
   return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
 }
 
-std::optional<Chat> chat_of(const Model& model, const ServedModelParams& params) {
+std::optional<Chat> chat_of(const Model& model) {
   if (model.info().encoder) return std::nullopt;
   if (model.chat_template() == nullptr)
     return why_no_template(model).empty() ? std::optional(Chat::chatml(model.tokenizer())) : std::nullopt;
-  return Chat(*model.chat_template(), params.chat_format);
+  return Chat(*model.chat_template());
 }
 
 std::function<bool()> is_lost(const ServedModelParams& params) {
@@ -134,7 +134,7 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
       vision(params.vision),
       audio(params.audio),
       created(seconds_of(spec.path)),
-      chat(chat_of(*model, params)),
+      chat(chat_of(*model)),
       chat_defaults(params.chat),
       infill(find_infill_tokens(*model)),
       infill_order(params.infill_order),

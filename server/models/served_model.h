@@ -78,7 +78,6 @@ struct ServedModelParams {
   std::shared_ptr<const VisionModel> vision = nullptr;  ///< Null: it reads no pictures.
   std::shared_ptr<const AudioModel> audio = nullptr;    ///< Null: it reads no sounds.
   int n_ctx = 0;                 ///< Cells that each completion may hold at most. 0: the whole cache.
-  std::string chat_format = {};  ///< As Chat knows it; empty: found from the template.
   ChatDefaults chat = {};
   InfillOrder infill_order = InfillOrder::kPrefixFirst;
   std::function<void(const StepRecord&)> on_step = nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chat/request_json.h"
+#include "weft/chat.h"
 
 namespace weft::chat {
 
@@ -27,32 +28,33 @@ void read_properties(Tool& tool, grammar::Budget& budget) {
 
 Tool read_tool(const ordered_json& item, std::size_t index, grammar::Budget& budget) {
   const std::string where = "tools[" + std::to_string(index) + "]";
-  if (!item.is_object()) refuse(where + " must be an object {\"type\": \"function\", \"function\": {...}}");
+  const auto refuse_tool = [&](const std::string& what) { throw ToolSchemaError(index, where + what); };
+  if (!item.is_object()) refuse_tool(" must be an object {\"type\": \"function\", \"function\": {...}}");
   if (!item.contains("type") || item["type"] != "function") {
-    refuse(where + ".type must be \"function\": other tools cannot be called here");
+    refuse_tool(".type must be \"function\": other tools cannot be called here");
   }
   if (!item.contains("function") || !item["function"].is_object()) {
-    refuse(where + ".function must be an object with the function's name, description and parameters");
+    refuse_tool(".function must be an object with the function's name, description and parameters");
   }
   const ordered_json& function = item["function"];
   Tool tool{.index = index};
   if (!function.contains("name") || !function["name"].is_string())
-    refuse(where + ".function.name must be a string");
+    refuse_tool(".function.name must be a string");
   tool.name = function["name"].get<std::string>();
   if (!is_tool_name(tool.name)) {
-    refuse(where + ".function.name must be 1 to " + std::to_string(kMaxNameBytes) +
-           " letters, digits, '_', '-', '.', ':' or '/'");
+    refuse_tool(".function.name must be 1 to " + std::to_string(kMaxNameBytes) +
+                " letters, digits, '_', '-', '.', ':' or '/'");
   }
   if (const auto text = function.find("description");
       text != function.end() && !text->is_string() && !text->is_null()) {
-    refuse(where + ".function.description must be a string");
+    refuse_tool(".function.description must be a string");
   }
   if (const auto strict = function.find("strict"); strict != function.end() && !strict->is_null()) {
-    if (!strict->is_boolean()) refuse(where + ".function.strict must be true or false");
+    if (!strict->is_boolean()) refuse_tool(".function.strict must be true or false");
     tool.strict = strict->get<bool>();
   }
   if (const auto schema = function.find("parameters"); schema != function.end() && !schema->is_null()) {
-    if (!schema->is_object()) refuse(where + ".function.parameters must be a JSON schema, an object");
+    if (!schema->is_object()) refuse_tool(".function.parameters must be a JSON schema, an object");
     tool.schema = std::make_shared<const grammar::SchemaDocument>(
         schema->dump(), GrammarLimits{.source_bytes = kMaxSchemaBytes});
     read_properties(tool, budget);

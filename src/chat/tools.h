@@ -20,7 +20,7 @@ struct Tool {
   bool open = false;  ///< The schema is more than a list of properties.
 };
 
-/// Throws Error kInvalidArgument, which names the tool, for what is no array of OpenAI's function tools.
+/// Throws ToolSchemaError for a wrong tool. Throws Error kInvalidArgument if the value is not an array.
 /// Empty for empty text.
 std::vector<Tool> read_tools(std::string_view tools_json);
 

@@ -225,6 +225,11 @@ class Templates(unittest.TestCase):
         with Server("-m", LLAMA, "--chat-template", SWITCH, "--chat-template-kwargs", '{"enable_thinking": true}') as server:
             self.assertEqual(server.json("/apply-template", {**HELLO, "reasoning_effort": "none"})["prompt"], "Hello</think>")
 
+    def test_all_apis_turn_reasoning_on_and_off(self):
+        for server_has, type, expected in (("off", "enabled", "Hello<think>"), ("on", "disabled", "Hello</think>"), ("off", "adaptive", "Hello</think>")):
+            with Server("-m", LLAMA, "--chat-template", SWITCH, "--reasoning", server_has) as server:
+                self.assertEqual(self.prompts(server, thinking={"type": type}), expected)
+
     def test_templates_know_the_date(self):
         with Server("-m", LLAMA, "--chat-template", "{{ messages[0].content }} {{ date_string }}, {{ datetime }}") as server:
             self.assertRegex(server.json("/apply-template", HELLO)["prompt"],
@@ -350,6 +355,18 @@ class Infill(unittest.TestCase):
             self.assertEqual(answer["generation_settings"]["n_predict"], 12)
             self.assertEqual(answer["id_slot"], 0)
 
+    def test_the_settings_are_those_in_use(self):
+        with Server("-m", self.model) as server:
+            answer = server.json("/infill", {"input_prefix": "a", "input_suffix": "b", "n_probs": 2, "max_completion_tokens": 3, "n_indent": 1})
+            settings = answer["generation_settings"]
+            self.assertEqual([settings[name] for name in ("n_probs", "n_predict", "max_tokens", "n_indent")], [2, 3, 3, 1])
+            self.assertEqual(settings["n_ctx"], server.json("/props")["default_generation_settings"]["n_ctx"])
+
+    def test_other_members_of_files_are_ignored(self):
+        with Server("-m", self.model) as server:
+            body = {"input_prefix": "a", "input_suffix": "b", "n_predict": 1, "input_extra": [{"text": "x", "uri": "f"}]}
+            self.assertEqual(server.ask("/infill", body)[0], 200)
+
     def test_only_the_fields_that_are_asked_for(self):
         with Server("-m", self.model) as server:
             fields = ["content", "timings/prompt_n", "timings/predicted_ms", "truncated", "nosuch", "timings/nosuch"]
@@ -387,6 +404,9 @@ class Infill(unittest.TestCase):
             self.assertIn("NEXT", answer["prompt"])
             self.assertNotIn("first", answer["prompt"])
             self.assertLessEqual(answer["tokens_evaluated"], 128 - 16)
+            body = {name: value for name, value in body.items() if name != "n_predict"}
+            answer = server.json("/infill", {**body, "max_completion_tokens": 60})
+            self.assertLessEqual(answer["tokens_evaluated"], 128 - 60)
             status, text = server.ask("/v1/completions", {"prompt": body["input_prefix"], "suffix": body["input_suffix"]})
             self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "context_length_exceeded"))
 
@@ -398,12 +418,24 @@ class Infill(unittest.TestCase):
             self.assertIs(answer["has_new_line"], True)
             self.assertEqual(answer["content"].count("\n"), 1)
             self.assertEqual(answer["stop_type"], "limit")
+            self.assertGreater(answer["usage"]["completion_tokens"], 0)
+            self.assertEqual(answer["usage"]["completion_tokens"], answer["tokens_predicted"])
+            self.assertEqual(answer["usage"]["prompt_tokens"], answer["tokens_evaluated"])
             status, stream = server.ask("/infill", {**body, "stream": True})
             events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
             self.assertEqual("".join(event["content"] for event in events), answer["content"])
             self.assertEqual([event["stop"] for event in events][-1], True)
             # A client after the one that was cut off is served as before.
             self.assertEqual(server.json("/infill", {**body, "n_indent": 0})["tokens_predicted"], 40)
+
+    def test_the_access_log_counts_what_a_cut_wrote(self):
+        newline = self.newline_bias()
+        log = Path(self.folder.name) / "access.log"
+        with Server("-m", self.model, "--seed", "1", "--access-log", log) as server:
+            body = {**self.EDITOR, "n_predict": 40, "n_indent": 8, "logit_bias": newline, "samplers": ["temperature"]}
+            answer = server.json("/infill", body)
+        line = json.loads(log.read_text().splitlines()[-1])
+        self.assertEqual(line["completion_tokens"], answer["tokens_predicted"])
 
     def newline_bias(self) -> list:
         with Server("-m", self.model) as server:

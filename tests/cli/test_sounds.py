@@ -62,7 +62,7 @@ class Sounds(unittest.TestCase):
         self.addCleanup(server.stop)
 
         def ask(data, kind="wav"):
-            sound = {"type": "input_audio", "input_audio": {"data": base64.b64encode(data).decode(), "format": kind}}
+            sound = {"type": "input_audio", "input_audio": {"data": base64.b64encode(data).decode(), "format": kind, "name": "x"}}
             content = [sound, {"type": "text", "text": "What is that?"}] if data else "What is that?"
             body = {"messages": [{"role": "user", "content": content}], "max_tokens": 6, "temperature": 0}
             request = urllib.request.Request(server.url + "/v1/chat/completions", json.dumps(body).encode(),

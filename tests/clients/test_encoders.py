@@ -118,3 +118,17 @@ def test_a_server_of_an_encoder_tells_of_itself_and_ends(start_server):
         assert get(server.address, path)[0].status == 200
     assert embed(server, input="x")[0] == 200
     assert server.stop() == 0
+
+
+def test_norms_are_not_told_as_ignored(encoder):
+    for norm in (-1, 0, 1, 3):
+        answer, body = post(encoder.address, "/v1/embeddings", {"input": "a cat", "embd_normalize": norm})
+        assert answer.status == 200 and answer.headers["X-Weft-Ignored"] is None, body
+
+
+def test_cut_texts_keep_their_special_tokens(encoder):
+    _, whole = embed(encoder, input="x", pooling="cls")
+    n = whole.usage.prompt_tokens
+    _, cut = embed(encoder, input="a kitten sits on the mat and x", pooling="cls", truncate_prompt_tokens=n)
+    assert cut.usage.prompt_tokens == n
+    assert cut.data[0].embedding == pytest.approx(whole.data[0].embedding, abs=1e-5)

@@ -238,3 +238,108 @@ def test_a_wrong_key(start_server):
     mine = start_server("--api-key", "right")
     answer, body = post(mine.address, "/v1/chat/completions", CHAT)
     assert answer.status == 401 and json.loads(body)["error"]["type"] == "authentication_error"
+
+
+def param_of(body):
+    return (body if isinstance(body, dict) else json.loads(body))["error"]["param"]
+
+
+def test_switches_of_reasoning_have_types(address):
+    for fields in ({"enable_thinking": "false"}, {"enable_thinking": 0}, {"thinking": "disabled"}, {"think": 1}, {"thinking": {"type": "off"}}):
+        answer, body = chat(address, **fields)
+        assert answer.status == 400 and param_of(body).startswith(next(iter(fields))), body
+    body = {"messages": CHAT["messages"], "max_tokens": 1}
+    for thinking in ("disabled", {"type": "off"}):
+        assert post(address, "/v1/messages", {**body, "thinking": thinking})[0].status == 400
+    for thinking in ({"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive", "display": "omitted"}, {"type": "disabled"}):
+        answer, text = post(address, "/v1/messages", {**body, "thinking": thinking})
+        assert answer.status == 200 and ignored(answer) == (["thinking.budget_tokens"] if "budget_tokens" in thinking else []), text
+
+
+WRONG_TOOL = {"type": "function", "function": {"name": "a b"}}
+
+
+@pytest.mark.parametrize("fields, path", [
+    ({"tools": [{"type": "web_search"}, TOOLS[0], WRONG_TOOL]}, "tools[2]"),
+    ({"tools": [{"type": "namespace", "name": "s", "tools": [TOOLS[0], {"type": "function", "name": "a b"}]}]}, "tools[0].tools[1]"),
+    ({"tools": [TOOLS[0], WRONG_TOOL]}, "tools[1]"),
+])
+def test_a_wrong_tool_is_named_by_its_place(address, fields, path):
+    answer, body = chat(address, **fields)
+    assert answer.status == 400 and param_of(body) == path, body
+    assert body["error"]["message"].startswith(path + ".function.name")
+
+
+def test_a_strict_tool_is_named_by_its_place(address):
+    strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {
+        "type": "object", "properties": {"x": {"not": {"type": "string"}}}}}}
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}
+    for choice in ("auto", allowed):
+        answer, body = chat(address, tools=[{"type": "web_search"}, TOOLS[0], strict], tool_choice=choice)
+        assert answer.status == 400 and param_of(body) == "tools[2]", body
+
+
+def test_allowed_tools_that_are_wrong(address):
+    def allowed(names, **more):
+        return chat(address, tools=TOOLS, tool_choice={"type": "allowed_tools", "tools": [{"type": "function", "name": n} for n in names], **more})
+    answer, body = allowed(["one", "three"])
+    assert answer.status == 400 and param_of(body) == "tool_choice.tools[1]" and "three" in body["error"]["message"]
+    answer, body = allowed(["one"] * 2049)
+    assert answer.status == 400 and "2048" in body["error"]["message"]
+    answer, body = allowed(["one"], bogus=1)
+    assert answer.status == 200 and ignored(answer) == ["tool_choice.bogus"]
+    answer, body = chat(address, tools=TOOLS, tool_choice={"type": "auto", "bogus": 1})
+    assert answer.status == 200 and ignored(answer) == ["tool_choice.bogus"]
+
+
+def test_forms_of_a_response_exclude_each_other(address):
+    form = {"type": "json_schema", "name": "x", "schema": SCHEMA}
+    bare = {"type": "json_schema", "schema": SCHEMA}
+    message = {"messages": CHAT["messages"], "max_tokens": 1}
+    for path, body in (("/v1/responses", {"input": "x", "grammar": 'root ::= "a"', "text": {"format": form}}),
+                       ("/v1/responses", {"input": "x", "response_format": {"type": "json_object"}, "text": {"format": {"type": "json_object"}}}),
+                       ("/v1/messages", {**message, "output_format": bare, "output_config": {"format": bare}}),
+                       ("/v1/messages", {**message, "guided_regex": "a", "output_format": bare})):
+        answer, text = post(address, path, body)
+        assert answer.status == 400 and b"send one of them" in text, text
+
+
+@pytest.mark.parametrize("name, value", [("guided_regex", "("), ("grammar", "root ::= ("), ("guided_grammar", "root ::=  missing")])
+def test_a_wrong_grammar_names_its_field(address, name, value):
+    for path, body in (("/v1/chat/completions", CHAT), ("/v1/completions", {"prompt": "x", "max_tokens": 1})):
+        answer, text = post(address, path, {**body, name: value})
+        assert answer.status == 400 and param_of(text) == name, text
+
+
+def test_shown_stops_follow_the_last_list(address):
+    def write(**fields):
+        answer, text = post(address, "/v1/messages", {"messages": CHAT["messages"], "max_tokens": 8, "temperature": 0, **fields})
+        assert answer.status == 200, text
+        return json.loads(text)["content"][0]["text"]
+
+    whole = write()
+    stop = whole[2:4]
+    for others in ([], ["zz", "yy"]):
+        assert write(stop=others, include_stop_str_in_output=True, stop_sequences=[stop]) == whole[:whole.index(stop) + 2]
+
+
+def test_biases_of_objects(address):
+    whole = complete(address, return_token_ids=True)["choices"][0]
+    first = whole["token_ids"][0]
+    biased = complete(address, logit_bias=[{"id": first, "bias": -100}], return_token_ids=True)["choices"][0]
+    assert biased["token_ids"][0] != first
+    for wrong in ({"id": first}, {"id": 1.5, "bias": 1}, {"id": -1, "bias": 1}, {"bias": 1}):
+        answer, body = post(address, "/v1/completions", {"prompt": "x", "logit_bias": [wrong]})
+        assert answer.status == 400 and b"logit_bias[0]" in body
+    answer, body = post(address, "/v1/completions", {"prompt": "x", "logit_bias": {"a b " * 70000: 1}})
+    assert answer.status == 400 and b"65536" in body
+
+
+def test_calls_of_mcp_have_one_id(address):
+    call = {"type": "mcp_call", "id": "mcp_1", "call_id": "call_1", "name": "f", "arguments": "{}", "output": "seen"}
+    counts = []
+    for item in (call, {**call, "id": "call_1"}):
+        answer, text = post(address, "/v1/responses/input_tokens", {"input": [{"role": "user", "content": "x"}, item]})
+        assert answer.status == 200, text
+        counts.append(json.loads(text)["input_tokens"])
+    assert counts[0] == counts[1]

@@ -123,6 +123,20 @@ TEST(RequestTools, ThoseThatTheServerDoesNotRunAreNoted) {
   EXPECT_EQ(read.ignored.names().size(), 6u);
 }
 
+TEST(RequestTools, FunctionsKnowTheirPlacesInTheRequest) {
+  const Json body = Json::parse(R"({"tools": [
+      {"type": "web_search"}, {"type": "function", "name": "a"}, {"type": "custom", "name": "b"},
+      {"type": "namespace", "name": "s", "tools": [{"type": "mcp"}, {"type": "function", "name": "c"}]}]})");
+  Ignored ignored;
+  Fields fields(body, "", &ignored);
+  RequestTools tools(fields);
+  EXPECT_THAT(tools.paths(), ElementsAre("tools[1]", "tools[2]", "tools[3].tools[1]"));
+  EXPECT_TRUE(tools.has("s__c"));
+  tools.keep_only({"b", "s__c"});
+  EXPECT_THAT(tools.paths(), ElementsAre("tools[2]", "tools[3].tools[1]"));
+  EXPECT_FALSE(tools.has("c"));
+}
+
 TEST(RequestTools, WrongOnesAreRefused) {
   EXPECT_THAT(refusal([] { ReadTools("[1]"); }), HasSubstr("'tools[0]' must be an object"));
   EXPECT_THAT(refusal([] { ReadTools("{}"); }), HasSubstr("'tools' must be an array"));
