@@ -8,7 +8,7 @@ namespace weft::grammar {
 namespace {
 
 constexpr int kMaxDepth = 400;       // Whatever the limits say.
-constexpr std::int64_t kCopies = 4;  // Of a node, in the grammars that the schema's grammar is put into.
+constexpr std::int64_t kCopies = 4;  // The grammars around a schema copy each node about so often.
 
 }  // namespace
 
