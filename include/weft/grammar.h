@@ -70,6 +70,8 @@ class Grammar {
   static Grammar repeat(Grammar part, int least, int most);  ///< most < 0: any number.
   /// The part 1 to `most` times, with separators between.
   static Grammar list(Grammar part, Grammar separator, int most);
+  /// One or more of the parts, in their order, with separators between. The size is linear in the parts.
+  static Grammar some_of(const std::vector<Grammar>& parts, const Grammar& separator);
   /// Any text in which none of the tags stands, followed any number of times (at most `most` times, < 0: any
   /// number) by a tag, what belongs behind it, and text again. With `least` > 0 the text may not end before.
   static Grammar free_text(std::vector<std::pair<std::string, Grammar>> tags, int least = 0, int most = -1);

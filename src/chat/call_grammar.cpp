@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "chat/json_scanner.h"
@@ -63,15 +64,32 @@ std::string json_string(std::string_view text) {
   return json + '"';
 }
 
-constexpr int kMostParameters = 64;  // Of functions whose parameters are not known.
+constexpr int kMostParameters = 64;       // Of functions whose parameters are not known.
+constexpr std::int64_t kPartStates = 64;  // A grammar of any JSON value has about as many states.
 
-/// Writes the schemas of functions. All schemas of a request share one budget.
+/// Writes the schemas of functions. All schemas of a request share one budget. Functions beyond it are open;
+/// open functions share another one, and a request beyond that throws OverBudget.
 class ArgumentWriter {
  public:
-  ArgumentWriter(bool hold, std::vector<std::string>& warnings) : hold_(hold), warnings_(warnings) {}
+  ArgumentWriter(bool hold, std::vector<std::string>& warnings)
+      : hold_(hold), warnings_(warnings), warned_(warnings.begin(), warnings.end()) {}
+
+  /// write(tool), or write of a function of that name without a schema, where the schema takes too much.
+  template <typename Write>
+  Grammar in_budget(const Tool& tool, const Write& write) {
+    try {
+      return write(tool);
+    } catch (const grammar::OverBudget& error) {
+      leave_free(tool, error.what());
+      return write(Tool{.name = tool.name, .index = tool.index});
+    }
+  }
 
   Grammar arguments(const Tool& tool) {
-    if (!tool.schema) return Grammar::json_object();
+    if (!tool.schema) {
+      open_budget_.add_states(kPartStates);
+      return Grammar::json_object();
+    }
     const auto write = [&](const JsonSchemaOptions& options) { return tool.schema->whole(budget_, options); };
     return held(tool, write, [] { return Grammar::json_object(); });
   }
@@ -91,6 +109,7 @@ class ArgumentWriter {
   }
   /// The arguments are more than a list of properties, in a format that can be held to a list only.
   void leave_open(const Tool& tool) {
+    open_budget_.add_states(kPartStates);
     if (tool.schema)
       leave_free(tool, "the schema is no plain list of properties, which the model's format for calls needs");
   }
@@ -98,12 +117,15 @@ class ArgumentWriter {
  private:
   template <typename Write, typename Free>
   Grammar held(const Tool& tool, const Write& write, const Free& free) {
+    budget_.add_states(kPartStates);
     if (!hold_ && !tool.strict) return free();
     std::vector<std::string> notes;
     try {
       Grammar grammar = write({.left_free = tool.strict ? nullptr : &notes});
       for (const std::string& note : notes) leave_free(tool, note);
       return grammar;
+    } catch (const grammar::OverBudget&) {
+      throw;
     } catch (const Error& error) {
       leave_free(tool, error.what());
       return free();
@@ -112,13 +134,14 @@ class ArgumentWriter {
   void leave_free(const Tool& tool, const std::string& why) {
     const std::string message = "the parameters of the function \"" + tool.name + "\": " + why;
     if (tool.strict) throw ToolSchemaError(tool.index, message + " (the function is \"strict\")");
-    if (std::find(warnings_.begin(), warnings_.end(), message) == warnings_.end())
-      warnings_.push_back(message);
+    if (warned_.insert(message).second) warnings_.push_back(message);
   }
 
   const bool hold_;
   std::vector<std::string>& warnings_;
+  std::unordered_set<std::string> warned_;
   grammar::Budget budget_{GrammarLimits{}};
+  grammar::Budget open_budget_{GrammarLimits{}};
 };
 
 class CallGrammar {
@@ -127,6 +150,11 @@ class CallGrammar {
 
   /// Between the opening tag of a call and its closing one.
   Grammar call(const Tool& tool) const {
+    return writer_.in_budget(tool, [&](const Tool& written_tool) { return write(written_tool); });
+  }
+
+ private:
+  Grammar write(const Tool& tool) const {
     switch (format_.style) {
       case CallStyle::kObject:
         return object(tool);
@@ -142,7 +170,6 @@ class CallGrammar {
     return Grammar::literal("");
   }
 
- private:
   Grammar object(const Tool& tool) const {
     const Grammar id = Grammar::regex("[a-zA-Z0-9]{1,9}");
     std::vector<Grammar> parts = {Grammar::literal("{")};
@@ -229,30 +256,19 @@ class CallGrammar {
           {written(begin), optional(Grammar::list(std::move(any), Grammar::literal(comma), kMostParameters)),
            Grammar::literal(end)});
     }
-    const auto followed = [&](const ToolParameter& parameter) {
-      return Grammar::sequence({Grammar::literal(comma), entry(tool, parameter, equals)});
-    };
-    std::vector<const ToolParameter*> all;
-    for (const bool required : {true, false}) {
-      for (const ToolParameter& parameter : tool.properties) {
-        if (parameter.required == required) all.push_back(&parameter);
+    std::vector<Grammar> parts = {written(begin)}, others;
+    for (const ToolParameter& parameter : tool.properties) {
+      if (!parameter.required) {
+        others.push_back(entry(tool, parameter, equals));
+        continue;
       }
+      if (parts.size() > 1) parts.push_back(Grammar::literal(comma));
+      parts.push_back(entry(tool, parameter, equals));
     }
-    const std::size_t n_required = static_cast<std::size_t>(
-        std::count_if(all.begin(), all.end(), [](const ToolParameter* p) { return p->required; }));
-    // Any of the optional ones may be the first, if no other is.
-    std::vector<Grammar> lists;
-    for (std::size_t first = 0; first < (n_required > 0 ? 1 : all.size()); ++first) {
-      std::vector<Grammar> parts = {entry(tool, *all[first], equals)};
-      for (std::size_t i = first + 1; i < all.size(); ++i) {
-        parts.push_back(i < n_required ? followed(*all[i]) : optional(followed(*all[i])));
-      }
-      lists.push_back(Grammar::sequence(std::move(parts)));
-    }
-    std::vector<Grammar> parts = {written(begin)};
-    if (!lists.empty()) {
-      Grammar list = Grammar::choice(std::move(lists));
-      parts.push_back(n_required > 0 ? std::move(list) : optional(std::move(list)));
+    if (!others.empty()) {
+      Grammar list = Grammar::some_of(others, Grammar::literal(comma));
+      if (parts.size() > 1) list = Grammar::sequence({Grammar::literal(comma), std::move(list)});
+      parts.push_back(optional(std::move(list)));
     }
     parts.push_back(Grammar::literal(end));
     return Grammar::sequence(std::move(parts));
@@ -344,7 +360,8 @@ class AnswerGrammar {
       // The token that ends the call ends the answer, too.
       choices.push_back(Grammar::sequence(
           {written("<|channel|>commentary to=functions." + tool.name + " <|constrain|>json<|message|>"),
-           writer_.arguments(tool)}));
+           writer_.in_budget(tool,
+                             [&](const Tool& written_tool) { return writer_.arguments(written_tool); })}));
     }
     return Grammar::choice(std::move(choices));
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +80,15 @@ Grammar Grammar::list(Grammar part, Grammar separator, int most) {
   const grammar::NodeId one = as_rule(builder.append(part.rules_->language), builder);
   const grammar::NodeId more = builder.sequence({builder.append(separator.rules_->language), one});
   const grammar::NodeId root = builder.sequence({one, builder.repeat(more, 0, most - 1)});
+  return Grammar(std::make_shared<const Rules>(Rules{builder.finish(root)}));
+}
+
+Grammar Grammar::some_of(const std::vector<Grammar>& parts, const Grammar& separator) {
+  grammar::Builder builder;
+  std::vector<grammar::NodeId> nodes;
+  for (const Grammar& part : parts) nodes.push_back(as_rule(builder.append(part.rules_->language), builder));
+  const grammar::NodeId between = as_rule(builder.append(separator.rules_->language), builder);
+  const grammar::NodeId root = builder.some_of(nodes, between, std::nullopt);
   return Grammar(std::make_shared<const Rules>(Rules{builder.finish(root)}));
 }
 

@@ -75,6 +75,24 @@ NodeId Builder::both(NodeId a, NodeId b) {
   return add_parent(NodeKind::kBoth, parts);
 }
 
+NodeId Builder::some_of(std::span<const NodeId> parts, NodeId separator, std::optional<NodeId> others) {
+  const auto shared = [&](NodeId body) {
+    const RuleId id = declare("some of");
+    define(id, body);
+    return rule(id);
+  };
+  // From the last part to the first: what may follow the part, and the list that begins at it or later.
+  NodeId behind = others ? shared(repeat(sequence({separator, *others}), 0, kUnlimited)) : empty();
+  std::optional<NodeId> from_here;
+  if (others) from_here = shared(sequence({*others, behind}));
+  for (std::size_t i = parts.size(); i-- > 0;) {
+    const NodeId this_first = sequence({parts[i], behind});
+    from_here = shared(from_here ? choice({this_first, *from_here}) : this_first);
+    if (i > 0) behind = shared(sequence({optional(sequence({separator, parts[i]})), behind}));
+  }
+  return from_here ? *from_here : nothing();
+}
+
 RuleId Builder::declare(std::string name) {
   language_.rules.push_back({std::move(name), 0});
   return static_cast<RuleId>(language_.rules.size() - 1);

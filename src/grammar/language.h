@@ -2,6 +2,7 @@
 // A language as it was described: expressions and named rules, before anything is known of a vocabulary.
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -80,6 +81,10 @@ class Builder {
   NodeId both(NodeId a, NodeId b);
   NodeId empty() { return sequence(std::span<const NodeId>()); }
   NodeId nothing() { return choice(std::span<const NodeId>()); }
+
+  /// One or more parts: any of `parts` in their order, then any number of `others`, with separators between.
+  /// Shares rules, so its size is linear in the number of parts.
+  NodeId some_of(std::span<const NodeId> parts, NodeId separator, std::optional<NodeId> others);
 
   RuleId declare(std::string name);
   void define(RuleId rule, NodeId body) { language_.rules[rule].body = body; }

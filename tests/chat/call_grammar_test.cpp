@@ -307,6 +307,70 @@ TEST(CallGrammar, TextIsEnforcedWithoutQuotesAndReadBackAsText) {
   }
 }
 
+/// A function f of n parameters p0, p1 ... of one schema.
+std::string tool_with_parameters(int n, const std::string& schema) {
+  std::string parameters = R"({"type": "object", "properties": {)";
+  for (int i = 0; i < n; ++i) parameters += (i > 0 ? ", \"p" : "\"p") + std::to_string(i) + "\": " + schema;
+  return tool_of(parameters + "}}", false);
+}
+
+TEST(CallGrammar, GrammarsGrowAsTheListOfParameters) {
+  for (const char* format : {"lfm2", "olmo3", "functiongemma", "gemma4", "qwen3-coder"}) {
+    for (const bool hold : {true, false}) {
+      const auto bytes = [&](int n) {
+        ChatTurn turn = turn_with(tool_with_parameters(n, "{}"), ToolChoice::kRequired);
+        turn.hold_arguments = hold;
+        return GrammarCompiler(tokenizer()).compile(*chat_of(format).open(turn).grammar)->bytes();
+      };
+      const std::size_t few = bytes(10);
+      EXPECT_LE(bytes(80) - few, (bytes(40) - few) * 5 / 2) << format << ", held: " << hold;
+    }
+  }
+}
+
+TEST(CallGrammar, OptionalParametersKeepTheirOrderAndCommas) {
+  ChatTurn turn = turn_with(
+      tool_of(R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"},
+                  "c": {"type": "integer"}}})",
+              false),
+      ToolChoice::kNamed);
+  turn.tool_name = "f";
+  const Grammar grammar = *chat_of("lfm2").open(turn).grammar;
+  const auto call = [](const std::string& list) {
+    return "<|tool_call_start|>[f(" + list + ")]<|tool_call_end|>";
+  };
+  for (const char* list : {"", "a=1", "b=1", "c=1", "a=1, b=2", "a=1, c=2", "b=1, c=2", "a=1, b=2, c=3"})
+    EXPECT_TRUE(allows(grammar, call(list))) << list;
+  for (const char* list : {", a=1", "a=1, ", "b=1, a=2", "a=1, a=2", "a=1b=2"})
+    EXPECT_FALSE(allows(grammar, call(list))) << list;
+}
+
+TEST(CallGrammar, FunctionsBeyondTheLimitsAreOpenUnlessStrict) {
+  // Each parameter writes the same chain of schemas.
+  std::string parameters = R"({"type": "object", "$defs": {"d300": {}, "d)";
+  for (int i = 0; i < 300; ++i)
+    parameters += std::to_string(i) + R"(": {"properties": {"next": {"$ref": "#/$defs/d)" +
+                  std::to_string(i + 1) + (i < 299 ? R"("}}}, "d)" : R"("}}}}, "properties": {"p)");
+  for (int i = 0; i < 1000; ++i)
+    parameters += std::to_string(i) + (i < 999 ? R"(": {"$ref": "#/$defs/d0"}, "p)" : R"(": {}}})");
+  const ChatOpening opening =
+      chat_of("lfm2").open(turn_with(tool_of(parameters, false), ToolChoice::kRequired));
+  ASSERT_EQ(opening.warnings.size(), 1u);
+  EXPECT_NE(opening.warnings[0].find("steps"), std::string::npos) << opening.warnings[0];
+  EXPECT_TRUE(allows(*opening.grammar, "<|tool_call_start|>[f(p1=\"x\")]<|tool_call_end|>"));
+  EXPECT_THROW(chat_of("lfm2").open(turn_with(tool_of(parameters, true), ToolChoice::kRequired)),
+               ToolSchemaError);
+}
+
+TEST(CallGrammar, OpenFunctionsAreBounded) {
+  std::string all = "[";
+  for (int i = 0; i < 20'000; ++i)
+    all += std::string(i > 0 ? "," : "") + R"({"type": "function", "function": {"name": "f)" +
+           std::to_string(i) + "\"}}";
+  for (const char* format : {"lfm2", "hermes", "qwen3-coder", "harmony"})
+    EXPECT_THROW(chat_of(format).open(turn_with(all + "]", ToolChoice::kRequired)), Error) << format;
+}
+
 // tests/data/chat/client_tools.json: tools as clients make them of Python's types, and schemas of public
 // reports.
 TEST(CallGrammar, ToolsOfClientsAreTaken) {

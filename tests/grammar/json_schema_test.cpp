@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "grammar/schema/schema_document.h"
 #include "grammar_testing.h"
 
 namespace weft::grammar {
@@ -334,6 +336,122 @@ TEST(JsonSchema, HostileSchemasAreErrors) {
   for (int i = 0; i < 2000; ++i)
     wide += std::string(i > 0 ? "," : "") + "\"p" + std::to_string(i) + R"(":{"type":"string"})";
   EXPECT_TRUE(fits(wide + "}}", R"({"p3": "x", "p1999": "y"})"));
+}
+
+/// The steps that are counted while a schema is read and written, as for a tool.
+std::int64_t work_of(const std::string& schema) {
+  constexpr std::int64_t kAny = std::int64_t{1} << 50;
+  Budget budget({.source_bytes = schema.size(), .states = kAny, .work = kAny});
+  std::vector<std::string> notes;
+  const SchemaDocument document(schema, budget.limits());
+  (void)document.properties(budget);
+  (void)document.whole(budget, {.left_free = &notes});
+  return budget.work();
+}
+
+/// head, part(0), part(1) ... with commas between, tail.
+std::string schema_of(const std::string& head, int n, const std::function<std::string(int)>& part,
+                      const std::string& tail) {
+  std::string schema = head;
+  for (int i = 0; i < n; ++i) schema += (i > 0 ? "," : "") + part(i);
+  return schema + tail;
+}
+
+TEST(JsonSchema, WorkIsCountedAndLinear) {
+  const auto name = [](const char* prefix, int i) {
+    return '"' + (prefix + std::to_string(100'000 + i)) + '"';
+  };
+  const std::pair<const char*, std::function<std::string(int)>> shapes[] = {
+      {"required names",
+       [&](int n) { return schema_of(R"({"required":[)", n, [&](int i) { return name("p", i); }, "]}"); }},
+      {"references to missing anchors",
+       [&](int n) {
+         return schema_of(R"({"anyOf":[)", n, [&](int i) { return "{\"$ref\":" + name("#", i) + "}"; }, "]}");
+       }},
+      {"a chain of references",
+       [&](int n) {
+         const auto link = [&](int i) {
+           return name("d", i) + R"(:{"properties":{"next":{"$ref":)" + name("#/$defs/d", i + 1) + "}}}";
+         };
+         return schema_of(R"({"$ref":"#/$defs/d100000","$defs":{)", n, link, "}}");
+       }},
+      {"references without anything in between",
+       [&](int n) {
+         const auto link = [&](int i) {
+           return name("d", i) + ":{\"$ref\":" + name("#/$defs/d", i + 1) + "}";
+         };
+         return schema_of(R"({"$ref":"#/$defs/d100000","$defs":{)", n, link, "}}");
+       }},
+      {"one enum of many values",
+       [&](int n) {
+         return schema_of(R"({"properties":{"a":{"enum":[)", n, [&](int i) { return name("v", i); }, "]}}}");
+       }},
+      {"many enums",
+       [&](int n) {
+         return schema_of(
+             R"({"properties":{)", n, [&](int i) { return name("p", i) + R"(:{"enum":["a","b",3]})"; }, "}}");
+       }},
+      {"properties, one of them required",
+       [&](int n) {
+         return schema_of(
+             R"({"required":["p100003"],"properties":{)", n,
+             [&](int i) { return name("p", i) + R"(:{"type":"string","uniqueItems":true})"; }, "}}");
+       }},
+  };
+  for (const auto& [what, schema] : shapes) {
+    const std::int64_t half = work_of(schema(5'000)), whole = work_of(schema(10'000));
+    EXPECT_LE(whole, half * 21 / 10) << what;
+  }
+  EXPECT_GE(work_of(shapes[0].second(10'000)), 10'000);
+}
+
+TEST(JsonSchema, SearchesOnceForAnchorsAndCountsThat) {
+  const std::string values = R"("const":[)" + schema_of("", 10'000, [](int) { return "0"; }, "]");
+  const auto work = [&](int n) {
+    const auto reference = [](int i) { return "{\"$ref\":\"#a" + std::to_string(i) + "\"}"; };
+    return work_of(schema_of("{" + values + R"(,"allOf":[)", n, reference, "]}"));
+  };
+  const auto with = [&](const std::string& reference) {
+    return work_of("{" + reference + R"("$defs":{"x":{"$anchor":"a"}},)" + values + "}");
+  };
+  EXPECT_GE(with(R"("$ref":"#a",)"), with("") + 20'000);  // Read for properties, and to be written.
+  // There are as many notes for 20 as for 40.
+  EXPECT_LE(work(40), work(20) + 10'000);
+  EXPECT_TRUE(
+      fits(R"({"$ref":"#a","$defs":{"x":{"$anchor":"b","const":1},"y":{"$anchor":"a","const":2}}})", "2"));
+}
+
+TEST(JsonSchema, CountsLongTextsWhereTheyAreReadAgain) {
+  const std::string text(1'000, 'x');
+  const auto used = [&](const std::string& schema, int n) {
+    return work_of(schema_of(
+        R"({"$defs":{"d":)" + schema + R"(},"properties":{)", n,
+        [](int i) { return "\"p" + std::to_string(i) + R"(":{"$ref":"#/$defs/d"})"; }, "}}"));
+  };
+  for (const std::string& schema : {R"({"enum":[")" + text + R"("]})", R"({"$ref":"#/)" + text + R"("})"})
+    EXPECT_GE(used(schema, 20) - used(schema, 10), 10'000) << schema.substr(0, 20);
+}
+
+TEST(JsonSchema, CountsRequiredNamesForEachAlternative) {
+  const auto schema = [](int n) {
+    return schema_of(
+               R"({"anyOf":[)", n, [](int) { return R"({"type":"string"})"; }, R"(],"required":[)") +
+           schema_of("", 1'000, [](int i) { return "\"p" + std::to_string(i) + "\""; }, "]}");
+  };
+  EXPECT_GE(work_of(schema(20)) - work_of(schema(10)), 10'000);
+}
+
+TEST(JsonSchema, PointersNameItemsAndMembersAtAnyDepth) {
+  std::string schema = R"({"uniqueItems":true})", pointer = "/uniqueItems";
+  for (int i = 0; i < 50; ++i) {
+    schema = R"({"prefixItems":[{"type":"null"},)" + schema + R"(],"x":1})";
+    pointer = "/prefixItems/1" + pointer;
+  }
+  EXPECT_THAT(refusal(R"({"properties":{"a/b":)" + schema + "}}"),
+              HasSubstr("#/properties/a~1b" + pointer + ":"));
+  const JsonTree tree(R"({"a":[0,1],"a":[2,3]})", 8, "the text");
+  EXPECT_EQ(tree.pointer_to(tree[tree.find(tree.root(), "a")].items[1]), "#/a/1");
+  EXPECT_EQ(tree.pointer_to(3), "#/1");  // A later member has the same key.
 }
 
 }  // namespace

@@ -112,6 +112,7 @@ std::vector<SchemaProperty> SchemaWriter::properties(const Keywords& k) {
       for (const auto& [name, schema] : tree_[object.properties].members) (void)place_of(name);
   for (const std::string& name : k.required) result[place_of(name)].required = true;
   for (SchemaProperty& property : result) {
+    budget_.spend(static_cast<std::int64_t>(property.name.size()));
     bool is_described = false;
     for (const ObjectKeywords& object : k.objects) {
       budget_.spend();
@@ -287,22 +288,7 @@ NodeId SchemaWriter::members(const std::vector<SchemaProperty>& named, const std
     return b.sequence(parts);
   }
 
-  // None is required. A rule for what may follow each, and for each as the first, so that nothing is written
-  // out twice.
-  const auto rule = [&](NodeId body) {
-    const RuleId id = b.declare("members");
-    b.define(id, body);
-    return b.rule(id);
-  };
-  NodeId behind = other ? rule(b.repeat(with_comma(*other), 0, kUnlimited)) : b.empty();
-  std::optional<NodeId> from_here;
-  if (other) from_here = rule(b.sequence({*other, behind}));
-  for (std::size_t i = named.size(); i-- > 0;) {
-    const NodeId this_first = b.sequence({written[i], behind});
-    from_here = rule(from_here ? b.choice({this_first, *from_here}) : this_first);
-    if (i > 0) behind = rule(b.sequence({b.optional(with_comma(written[i])), behind}));
-  }
-  return *from_here;
+  return b.some_of(written, comma(), other);
 }
 
 NodeId SchemaWriter::object(const Keywords& k) {

@@ -63,6 +63,7 @@ class JsonTree::Reader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool add(JsonValue value) {
     const auto id = static_cast<ValueId>(tree_.values_.size());
+    if (!open_.empty()) value.parent = open_.back();
     tree_.values_.push_back(std::move(value));
     if (open_.empty()) {
       tree_.root_ = id;
@@ -134,26 +135,22 @@ ValueId JsonTree::find(ValueId object, std::string_view key) const {
 std::string JsonTree::pointer_to(ValueId id) const {
   std::string pointer;
   while (id != root_) {
-    // A parent is read before what it holds.
+    const JsonValue& parent = values_[values_[id].parent];
     std::string name;
-    ValueId parent = id;
-    for (ValueId p = 0; p < id && parent == id; ++p) {
-      const auto& items = values_[p].items;
-      if (const auto at = std::find(items.begin(), items.end(), id); at != items.end()) {
-        parent = p;
-        name = std::to_string(at - items.begin());
-      }
-      for (const auto& [key, value] : values_[p].members) {
-        if (value != id) continue;
-        parent = p;
-        name = key;
-      }
+    if (parent.kind == JsonKind::kArray) {
+      // Ids of items ascend.
+      const auto at = std::lower_bound(parent.items.begin(), parent.items.end(), id);
+      name = std::to_string(at - parent.items.begin());
+    } else {
+      const auto at = std::find_if(parent.members.begin(), parent.members.end(),
+                                   [&](const auto& member) { return member.second == id; });
+      if (at == parent.members.end()) break;  // A later member has the same key and replaced this one.
+      name = at->first;
     }
-    if (parent == id) break;  // Of a key that stands there twice, the value that does not count.
     std::string escaped;
     for (const char c : name) escaped += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
     pointer = "/" + escaped + pointer;
-    id = parent;
+    id = values_[id].parent;
   }
   return "#" + pointer;
 }

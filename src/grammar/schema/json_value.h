@@ -22,6 +22,7 @@ struct JsonValue {
   std::vector<std::pair<std::string, ValueId>> members;  ///< In the text's order; of a key the last value.
   std::vector<std::uint32_t> by_name;                    ///< Positions in members, ordered by key.
   std::vector<ValueId> items;
+  ValueId parent = kNoValue;  ///< Of the root: kNoValue.
 };
 
 /// Immutable once read.
@@ -36,7 +37,8 @@ class JsonTree {
   /// The member of an object, or kNoValue.
   ValueId find(ValueId object, std::string_view key) const;
   std::size_t size() const { return values_.size(); }
-  /// Where a value stands, as a JSON pointer behind '#'. Takes time: for messages.
+  /// The JSON pointer of a value, after a '#'. Looks at siblings: for messages.
+  /// Takes at most size() steps.
   std::string pointer_to(ValueId id) const;
 
  private:

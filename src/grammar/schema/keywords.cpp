@@ -50,7 +50,7 @@ void KeywordReader::fail(ValueId at, std::string why) { throw Unheld{at, std::mo
 
 void KeywordReader::leave_free(ValueId at, const std::string& why) {
   if (notes_ == nullptr) refuse("JSON schema, " + tree_.pointer_to(at) + ": " + why);
-  // Pointers take time, so there are few notes.
+  // A pointer takes up to as many steps as there are values, so there are few notes.
   if (!noted_.insert(at).second || notes_->size() >= JsonSchemaOptions::kMostNotes) return;
   budget_.spend(static_cast<std::int64_t>(tree_.size()));
   notes_->push_back(tree_.pointer_to(at) + ": " + why);
@@ -76,6 +76,7 @@ std::optional<std::string> KeywordReader::number(ValueId at) {
 
 std::vector<ValueId> KeywordReader::array(ValueId at) const {
   if (tree_[at].kind != JsonKind::kArray) fail(at, "expected an array");
+  budget_.spend(static_cast<std::int64_t>(tree_[at].items.size()));
   return tree_[at].items;
 }
 
@@ -86,6 +87,7 @@ const std::string& KeywordReader::string(ValueId at) const {
 
 ValueId KeywordReader::resolve(ValueId reference) {
   const std::string& text = string(reference);
+  budget_.spend(static_cast<std::int64_t>(text.size()));
   if (const auto known = references_.find(text); known != references_.end()) return known->second;
   std::string_view rest = text;
   if (const ValueId id =
@@ -99,11 +101,7 @@ ValueId KeywordReader::resolve(ValueId reference) {
   ValueId at = tree_.root();
   const std::string path = percent_decoded(rest);
   if (!path.empty() && path[0] != '/') {
-    at = kNoValue;
-    for (ValueId v = 0; v < tree_.size() && at == kNoValue; ++v) {
-      const ValueId anchor = tree_[v].kind == JsonKind::kObject ? tree_.find(v, "$anchor") : kNoValue;
-      if (anchor != kNoValue && tree_[anchor].text == path) at = v;
-    }
+    at = anchored(path);
     if (at == kNoValue) fail(reference, "there is no $anchor \"" + path + "\"");
   }
   for (std::size_t begin = 1; at != kNoValue && begin <= path.size() && path[0] == '/';) {
@@ -133,12 +131,26 @@ ValueId KeywordReader::resolve(ValueId reference) {
   return at;
 }
 
+ValueId KeywordReader::anchored(const std::string& name) {
+  if (!anchors_) {
+    budget_.spend(static_cast<std::int64_t>(tree_.size()));
+    anchors_.emplace();
+    for (ValueId v = 0; v < tree_.size(); ++v) {
+      const ValueId anchor = tree_[v].kind == JsonKind::kObject ? tree_.find(v, "$anchor") : kNoValue;
+      if (anchor != kNoValue) anchors_->try_emplace(tree_[anchor].text, v);
+    }
+  }
+  const auto at = anchors_->find(name);
+  return at == anchors_->end() ? kNoValue : at->second;
+}
+
 ValueId KeywordReader::keyword(ValueId schema, std::string_view name) const {
   const ValueId value = tree_.find(schema, name);
   return value == kNoValue || tree_[value].kind == JsonKind::kNull ? kNoValue : value;
 }
 
 void KeywordReader::add_part(ValueId schema, Keywords& out) {
+  budget_.spend(static_cast<std::int64_t>(out.parts.size()));
   for (std::size_t p = reading_; p != kNoParent; p = parents_[p])
     if (out.parts[p].schema == schema)
       fail(schema, "the schema refers to itself without anything in between: no value would ever end");
@@ -169,7 +181,7 @@ void KeywordReader::read_types(ValueId value, Keywords& out) {
   };
   unsigned types = 0;
   if (tree_[value].kind == JsonKind::kArray) {
-    for (const ValueId item : tree_[value].items) types |= bits_of(item);
+    for (const ValueId item : array(value)) types |= bits_of(item);
   } else {
     types = bits_of(value);
   }
@@ -262,9 +274,7 @@ bool KeywordReader::read_for_objects(std::string_view name, ValueId schema, Valu
     out.objects.push_back(object);
   } else if (name == "required") {
     if (tree_[value].kind == JsonKind::kBool) return true;  // Draft 3's, beside a property.
-    for (const ValueId item : array(value))
-      if (std::find(out.required.begin(), out.required.end(), string(item)) == out.required.end())
-        out.required.push_back(string(item));
+    for (const ValueId item : array(value)) out.required.push_back(string(item));
   } else if (name == "propertyNames") {
     out.names.push_back(value);
   } else if (name == "minProperties") {

@@ -72,10 +72,10 @@ struct Keywords {
   std::vector<ValueId> other_items;  ///< unevaluatedItems, where it is not true.
 
   std::vector<ObjectKeywords> objects;
-  std::vector<std::string> required;
-  std::vector<ValueId> names;   ///< propertyNames.
-  bool no_others = false;       ///< unevaluatedProperties: false.
-  std::vector<ValueId> others;  ///< unevaluatedProperties, where it is not true.
+  std::vector<std::string> required;  ///< May contain a name several times.
+  std::vector<ValueId> names;         ///< propertyNames.
+  bool no_others = false;             ///< unevaluatedProperties: false.
+  std::vector<ValueId> others;        ///< unevaluatedProperties, where it is not true.
   std::int64_t min_properties = 0, max_properties = -1;
   ValueId properties_at = kNoValue;  ///< The keyword that limits their number.
 
@@ -129,6 +129,8 @@ class KeywordReader {
   void read_union(ValueId value, bool one_of, Keywords& out);
   void add_part(ValueId schema, Keywords& out);
   ValueId resolve(ValueId reference);
+  /// The schema with that $anchor, or kNoValue.
+  ValueId anchored(const std::string& name);
   /// The member of a schema, or kNoValue. null counts as absent: some serialisers write it.
   ValueId keyword(ValueId schema, std::string_view name) const;
   std::int64_t count(ValueId at) const;
@@ -140,6 +142,7 @@ class KeywordReader {
   std::vector<std::string>* const notes_;
   std::unordered_set<ValueId> noted_;
   std::unordered_map<std::string, ValueId> references_;
+  std::optional<std::unordered_map<std::string_view, ValueId>> anchors_;  // Read on first use.
   // Of each of Keywords::parts: who refers to it, by place.
   std::vector<std::size_t> parents_;
   std::size_t reading_ = 0;

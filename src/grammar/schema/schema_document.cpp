@@ -7,7 +7,8 @@
 namespace weft::grammar {
 namespace {
 
-constexpr int kMaxDepth = 400;  // Whatever the limits say.
+constexpr int kMaxDepth = 400;       // Whatever the limits say.
+constexpr std::int64_t kCopies = 4;  // The grammars around a schema copy each node about so often.
 
 }  // namespace
 
@@ -22,23 +23,26 @@ SchemaProperties SchemaDocument::properties(Budget& budget) const {
   return SchemaWriter(tree_, options, budget).properties_of({SchemaPart{tree_.root()}});
 }
 
+Grammar SchemaDocument::counted(Language language, Budget& budget) {
+  budget.spend(kCopies * static_cast<std::int64_t>(language.nodes.size()));
+  return Grammar(std::make_shared<const Grammar::Rules>(Grammar::Rules{std::move(language)}));
+}
+
 Grammar SchemaDocument::whole(Budget& budget, const JsonSchemaOptions& options) const {
   SchemaWriter writer(tree_, options, budget);
-  return Grammar(
-      std::make_shared<const Grammar::Rules>(Grammar::Rules{writer.run({SchemaPart{tree_.root()}})}));
+  return counted(writer.run({SchemaPart{tree_.root()}}), budget);
 }
 
 Grammar SchemaDocument::json(const SchemaProperty& property, Budget& budget,
                              const JsonSchemaOptions& options) const {
   SchemaWriter writer(tree_, options, budget);
-  return Grammar(std::make_shared<const Grammar::Rules>(Grammar::Rules{writer.run(property.schema)}));
+  return counted(writer.run(property.schema), budget);
 }
 
 Grammar SchemaDocument::bare(const SchemaProperty& property, std::string_view end, Budget& budget,
                              const JsonSchemaOptions& options) const {
   SchemaWriter writer(tree_, options, budget);
-  return Grammar(
-      std::make_shared<const Grammar::Rules>(Grammar::Rules{writer.run_bare(property.schema, end)}));
+  return counted(writer.run_bare(property.schema, end), budget);
 }
 
 }  // namespace weft::grammar

@@ -11,6 +11,8 @@
 
 namespace weft::grammar {
 
+struct Language;
+
 /// Immutable, any number of threads. The methods spend the caller's budget.
 class SchemaDocument {
  public:
@@ -28,6 +30,9 @@ class SchemaDocument {
                const JsonSchemaOptions& options) const;
 
  private:
+  /// The grammar of the language, whose nodes spend the budget.
+  static Grammar counted(Language language, Budget& budget);
+
   JsonTree tree_;
 };
 

@@ -204,7 +204,7 @@ NodeId SchemaWriter::values_of(const Keywords& keywords) {
 
 NodeId SchemaWriter::literal(ValueId id) {
   const JsonValue& value = tree_[id];
-  budget_.spend();
+  budget_.spend(static_cast<std::int64_t>(value.text.size()) + 1);
   std::vector<NodeId> parts;
   switch (value.kind) {
     case JsonKind::kNull:
@@ -229,6 +229,7 @@ NodeId SchemaWriter::literal(ValueId id) {
     case JsonKind::kObject:
       for (std::size_t i = 0; i < value.members.size(); ++i) {
         if (i > 0) parts.push_back(comma());
+        budget_.spend(static_cast<std::int64_t>(value.members[i].first.size()));
         parts.push_back(builder_.bytes(json_quoted(value.members[i].first)));
         parts.push_back(colon());
         parts.push_back(literal(value.members[i].second));
@@ -241,6 +242,7 @@ NodeId SchemaWriter::literal(ValueId id) {
 
 bool SchemaWriter::are_equal(ValueId a, ValueId b) const {
   const JsonValue &x = tree_[a], &y = tree_[b];
+  budget_.spend(static_cast<std::int64_t>(x.text.size()) + 1);
   const bool numbers = (x.kind == JsonKind::kInteger || x.kind == JsonKind::kNumber) &&
                        (y.kind == JsonKind::kInteger || y.kind == JsonKind::kNumber);
   if (numbers) {
@@ -296,12 +298,11 @@ unsigned SchemaWriter::type_of(const JsonValue& value) {
 std::vector<ValueId> SchemaWriter::choices_of(const Keywords& k) {
   std::vector<ValueId> choices;
   for (const ValueId id : k.enums[0]) {
-    budget_.spend();
+    budget_.spend(static_cast<std::int64_t>(tree_[id].text.size()) + 1);
     const unsigned type = type_of(tree_[id]);
     if ((k.types & type) == 0 || (type == kStringBit && !has_length(tree_[id].text, k))) continue;
     const bool in_all =
         std::all_of(k.enums.begin() + 1, k.enums.end(), [&](const std::vector<ValueId>& other) {
-          budget_.spend(static_cast<std::int64_t>(other.size()));
           return std::any_of(other.begin(), other.end(), [&](ValueId value) { return are_equal(id, value); });
         });
     if (in_all) choices.push_back(id);
