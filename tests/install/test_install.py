@@ -34,8 +34,13 @@ def check_build_target(build: Path, source: Path) -> None:
     made = set(re.findall(r" -o (\S+)", commands))
     # Manuals and completions are written into a folder.
     made |= {str(Path(path).relative_to(build.resolve())) for path in re.findall(r" --install (\S+)", commands)}
-    # The Python package's build is a separate project inside this build's folder.
-    scripts = [path for path in build.rglob("cmake_install.cmake") if not path.is_relative_to(build / "python")]
+    scripts = []
+    for folder, folders, files in os.walk(build):
+        # The Python package's build is a separate project inside this build's folder. Its test may run now.
+        if Path(folder) == build and "python" in folders:
+            folders.remove("python")
+        if "cmake_install.cmake" in files:
+            scripts.append(Path(folder) / "cmake_install.cmake")
     install = "".join(path.read_text() for path in scripts)
     installed = [Path(path) for path in re.findall(r'FILES "([^"]+)"', install)]
     built = {path.relative_to(build).as_posix() for path in installed if path.is_relative_to(build)}
