@@ -38,37 +38,35 @@ NamedAdapter adapter_of(const std::string& text, float scale) {
   return {{.path = path, .name = text.substr(0, equals)}, scale, true};
 }
 
-void add_files(CLI::App& app, const char* name, std::vector<std::string>& values, const char* type,
-               const std::string& group, const char* help) {
-  app.add_option(name, values, help)
-      ->type_name(type)
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
-      ->group(group);
-}
-
 }  // namespace
 
 void add_adapter_files(CLI::App& app, AdapterOptions& options, const std::string& group) {
-  add_files(app, "--lora", options.adapters, "FILE", group, "a LoRA adapter (GGUF); may be given again");
-  add_files(app, "--lora-scaled", options.scaled_adapters, "FILE SCALE", group,
-            "the same with a scale factor, e.g. 0.5");
+  add_repeated(app, "--lora", options.adapters, "a LoRA adapter (GGUF); may be given again", "FILE")
+      ->group(group);
+  add_repeated(app, "--lora-scaled", options.scaled_adapters, "the same with a scale factor, e.g. 0.5",
+               "FILE SCALE")
+      ->group(group);
 }
 
 void add_adapter_options(CLI::App& app, AdapterOptions& options) {
   const std::string group = "Adapters";
-  add_files(app, "--lora", options.adapters, "FILE", group,
-            "a LoRA adapter (GGUF); may be given again. With 'weft serve', NAME=FILE adapts only requests "
-            "that name it as their model");
-  add_files(app, "--lora-scaled", options.scaled_adapters, "FILE SCALE", group,
-            "the same with a scale factor, e.g. 0.5");
+  add_repeated(app, "--lora", options.adapters,
+               "a LoRA adapter (GGUF); may be given again. With 'weft serve', NAME=FILE adapts only requests "
+               "that name it as their model",
+               "FILE")
+      ->group(group);
+  add_repeated(app, "--lora-scaled", options.scaled_adapters, "the same with a scale factor, e.g. 0.5",
+               "FILE SCALE")
+      ->group(group);
   add_switch(app, "--lora-init-without-apply", options.unused,
              "load the adapters without applying them; requests may ask for them")
       ->group(group);
-  add_files(app, "--control-vector", options.vectors, "FILE", group,
-            "a control vector (GGUF); may be given again");
-  add_files(app, "--control-vector-scaled", options.scaled_vectors, "FILE SCALE", group,
-            "the same with a scale factor, e.g. 0.5");
+  add_repeated(app, "--control-vector", options.vectors, "a control vector (GGUF); may be given again",
+               "FILE")
+      ->group(group);
+  add_repeated(app, "--control-vector-scaled", options.scaled_vectors,
+               "the same with a scale factor, e.g. 0.5", "FILE SCALE")
+      ->group(group);
   app.add_option("--control-vector-layer-range", options.vector_layers,
                  "the first and the last layer that control vectors are added to (default: all)")
       ->type_name("FIRST LAST")

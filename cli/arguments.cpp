@@ -389,6 +389,14 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, float& value, R
       ->type_name("F");
 }
 
+CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& values,
+                          const std::string& help, const std::string& type) {
+  return app.add_option(names, values, help)
+      ->type_name(type)
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false);
+}
+
 CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& help) {
   return app.add_flag(names + ",!--no-" + long_name(names).substr(2), value, help);
 }

@@ -39,6 +39,10 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, float& value, R
 /// A flag that --no-NAME takes back. `names` ends with the long name.
 CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& help);
 
+/// An option that may be given again: each time one string more. `type` is how help writes the string.
+CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& values,
+                          const std::string& help, const std::string& type);
+
 /// What `text` stands for. Throws UsageError that names the option and all words.
 template <typename T>
 T parse_choice(const std::string& option, const std::string& text, const std::map<std::string, T>& choices);
@@ -66,7 +70,8 @@ std::string words_of(const std::map<std::string, T>& choices) {
 template <typename T>
 T parse_choice(const std::string& option, const std::string& text, const std::map<std::string, T>& choices) {
   const auto found = choices.find(text);
-  if (found == choices.end()) throw UsageError(option + ": '" + text + "' is not one of " + words_of(choices));
+  if (found == choices.end())
+    throw UsageError(option + ": '" + text + "' is not one of " + words_of(choices));
   return found->second;
 }
 

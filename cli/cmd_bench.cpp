@@ -323,11 +323,8 @@ std::function<int()> prepare(CLI::App& app) {
            "prompt tokens, one or several lengths: 128,512; 0: none (default 512; 128 with streams)");
   add_list("-n,--generate-size,--n-gen,--predict", options->generate_sizes,
            "tokens to generate, one or several lengths; 0: none (default 128; 32 with streams)");
-  app.add_option("--prompt-generate", options->mixed,
-                 "prefill PP tokens, then generate TG, as one test; may be given again")
-      ->type_name("PP,TG")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
+  add_repeated(app, "--prompt-generate", options->mixed,
+               "prefill PP tokens, then generate TG, as one test; may be given again", "PP,TG")
       ->group(group);
   add_list("-d,--depth,--n-depth", options->depths,
            "tokens in the cache before a test begins, one or several numbers (default 0)");
@@ -380,11 +377,8 @@ std::function<int()> prepare(CLI::App& app) {
                            "--cache-type-k", "--cache-type-v"})
     app.remove_option(app.get_option(name));
   app.remove_option(app.get_option("--source-size"));  // Models that read a source are refused.
-  app.add_option("-m,--model", options->models,
-                 "a GGUF file, or a name in the model cache or a part of it; may be given again")
-      ->type_name("FILE")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
+  add_repeated(app, "-m,--model", options->models,
+               "a GGUF file, or a name in the model cache or a part of it; may be given again", "FILE")
       ->group("Model");
   add_size(app, "-c,--ctx-size", options->context.n_ctx, {0},
            "context size in tokens (default: as the tests need)")

@@ -148,10 +148,8 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--clear-packed", options->clear_packed,
              "remove all packed weights; the next start packs them again")
       ->excludes(packed);
-  app.add_option("--remove", options->removed, "remove a model, by its whole name; may be given again")
-      ->type_name("NAME")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
+  add_repeated(app, "--remove", options->removed, "remove a model, by its whole name; may be given again",
+               "NAME")
       ->excludes(packed);
   add_switch(app, "--json", options->json, "print JSON")->group("Output");
   return [options] { return run(*options); };

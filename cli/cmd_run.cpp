@@ -374,10 +374,8 @@ std::function<int()> prepare(CLI::App& app) {
   add_size(app, "--keep", options->n_keep, {-1, std::numeric_limits<int>::max(), "-1: the whole prompt"},
            "tokens at the beginning that --context-shift keeps; -1: the whole prompt (default 4)")
       ->group(group);
-  app.add_option("--stop,-r,--reverse-prompt", options->stop, "stop before this string; may be given again")
-      ->type_name("TEXT")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
+  add_repeated(app, "--stop,-r,--reverse-prompt", options->stop,
+               "stop before this string; may be given again", "TEXT")
       ->group(group);
   add_switch(
       app, "--parse-special", options->parse_special,

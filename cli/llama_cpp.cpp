@@ -67,7 +67,8 @@ constexpr std::string_view kTerminal =
 constexpr std::string_view kNoPrompt = "the prompt is not printed again";
 constexpr std::string_view kBatching = "requests are always computed together";
 constexpr std::string_view kPlacing = "the system places threads";
-constexpr std::string_view kChecked = "headers are always checked; a model that computes NaN ends with an error";
+constexpr std::string_view kChecked =
+    "headers are always checked; a model that computes NaN ends with an error";
 constexpr std::string_view kNoPerplexity = "'weft perplexity' finds perplexities";
 constexpr std::string_view kChatOnly = "use 'weft chat'";
 constexpr std::string_view kRope = "weft takes the scaling of positions from the file; leave the option out";

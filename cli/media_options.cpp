@@ -33,20 +33,14 @@ void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& gr
 }
 
 void add_image_option(CLI::App& app, std::vector<std::string>& images, const std::string& group) {
-  app.add_option("--image", images,
-                 "an image before the text, PNG or JPEG; needs --mmproj; may be given again")
-      ->type_name("FILE")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
+  add_repeated(app, "--image", images,
+               "an image before the text, PNG or JPEG; needs --mmproj; may be given again", "FILE")
       ->group(group);
 }
 
 void add_audio_option(CLI::App& app, std::vector<std::string>& sounds, const std::string& group) {
-  app.add_option("--audio", sounds,
-                 "audio before the text, WAV, FLAC, Ogg or MP3; needs --mmproj; may be given again")
-      ->type_name("FILE")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
+  add_repeated(app, "--audio", sounds,
+               "audio before the text, WAV, FLAC, Ogg or MP3; needs --mmproj; may be given again", "FILE")
       ->group(group);
 }
 

@@ -170,13 +170,11 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
                                   "the faster of the two for CPUs of several processes, by measured speed "
                                   "(default: layer)")
       ->group(group);
-  app.add_option(
-         "--pin", options.pins,
-         "place tensors whose names match the regular expression, e.g. 'ffn_up=cpu'; may be given again, the "
-         "last match counts")
-      ->type_name("REGEX=DEVICE")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
+  add_repeated(
+      app, "--pin", options.pins,
+      "place tensors whose names match the regular expression, e.g. 'ffn_up=cpu'; may be given again, the "
+      "last match counts",
+      "REGEX=DEVICE")
       ->group(group);
   add_switch(app, "--cpu-moe", options.placement.experts_on_cpu, "keep the experts' weights on the CPU")
       ->group(group);
@@ -428,18 +426,13 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
       ->group(group);
   add_int(app, "--dry-penalty-last-n", p.dry_penalty_last_n, {-1}, "DRY: last N tokens to search; -1: all")
       ->group(group);
-  app.add_option(
-         "--dry-sequence-breaker", options.dry_breakers,
-         R"(DRY: string that ends a repetition; may be given again; 'none': no string (default: newline : " *))")
-      ->type_name("TEXT")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
+  add_repeated(
+      app, "--dry-sequence-breaker", options.dry_breakers,
+      R"(DRY: string that ends a repetition; may be given again; 'none': no string (default: newline : " *))",
+      "TEXT")
       ->group(group);
-  app.add_option("--logit-bias", options.logit_biases,
-                 "added to a token's logit, e.g. 15043-1.5 or 2-inf; may be given again")
-      ->type_name("ID+BIAS")
-      ->expected(1, CLI::detail::expected_max_vector_size)
-      ->allow_extra_args(false)
+  add_repeated(app, "--logit-bias", options.logit_biases,
+               "added to a token's logit, e.g. 15043-1.5 or 2-inf; may be given again", "ID+BIAS")
       ->group(group);
   std::vector<std::string> names;
   for (const SamplerStep step : p.steps) names.emplace_back(name(step));
