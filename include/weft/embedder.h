@@ -101,7 +101,8 @@ class PairTokens {
 
 /// The tokens of a string with the special tokens around them. An empty string becomes the first special
 /// token, if there is one, so it has a vector.
-std::vector<Token> tokens_of_text(const Tokenizer& tokenizer, std::string_view text);
+std::vector<Token> tokens_of_text(const Tokenizer& tokenizer, std::string_view text,
+                                  Tokenizer::EncodeOptions options = {});
 
 /// A ranked document.
 struct Ranked {

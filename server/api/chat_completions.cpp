@@ -214,8 +214,8 @@ ReasoningPlace read_reasoning_place(Fields& fields) {
   return kPlaces[fields.word("reasoning_format", 0, {"auto", "deepseek", "none", "deepseek-legacy"})];
 }
 
-/// What the model is asked. Its images and audio become `media`, its tools become `tools`.
-RequestTurn read_turn(Fields& fields, Job& job, Media& media, RequestTools& tools) {
+/// What the model is asked. Its images and audio become `media`.
+RequestTurn read_turn(Fields& fields, Job& job, Media& media) {
   RequestTurn turn;
   const Json* messages = read_conversation(fields, "messages");
   if (messages == nullptr || !messages->is_array() || messages->empty())
@@ -225,7 +225,7 @@ RequestTurn read_turn(Fields& fields, Job& job, Media& media, RequestTools& tool
   turn.messages_json = to_text(texts);
   if (fields.has("parallel_tool_calls"))
     turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
-  tools = read_tools(fields, turn);
+  read_tools(fields, turn);
   turn.reasoning_effort = read_effort(fields);
   read_template_variables(fields, turn);
   read_continuation(fields, turn);
@@ -237,8 +237,7 @@ RequestTurn read_turn(Fields& fields, Job& job, Media& media, RequestTools& tool
 void count_chat_tokens(Job& job) {
   Fields fields = job.fields();
   Media media;
-  RequestTools tools;
-  RequestTurn turn = read_turn(fields, job, media, tools);
+  RequestTurn turn = read_turn(fields, job, media);
   job.send({{"object", "response.input_tokens"},
             {"input_tokens", count_tokens(*job.model, std::move(turn), media)}});
 }
@@ -248,10 +247,9 @@ void chat_completions(Job& job) {
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
   Media media;
-  RequestTools tools;
-  RequestTurn turn = read_turn(fields, job, media, tools);
+  RequestTurn turn = read_turn(fields, job, media);
   ReadAnswer answer;
-  answer.tools = std::make_shared<RequestTools>(std::move(tools));
+  answer.tools = turn.tools;
 
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
   read_max_tokens(fields, {"n_predict", "max_tokens", "max_completion_tokens"}, params);

@@ -91,36 +91,31 @@ void read_tool_choice(Fields& fields, RequestTools& tools, RequestTurn& turn) {
   }
   Fields choice = fields.within(*value, fields.path_of("tool_choice"));
   const std::string type = choice.string("type", "function");
+  if (type == "allowed_tools") return read_allowed_tools(choice, tools, turn);
   if (const auto known = choice_of(type)) {
     turn.tool_choice = *known;
-    if (choice.has("disable_parallel_tool_use"))
-      turn.parallel_tool_calls = !choice.boolean("disable_parallel_tool_use", false);
-    choice.done();
-  } else if (type == "allowed_tools") {
-    read_allowed_tools(choice, tools, turn);
   } else if (type == "function" || type == "custom" || type == "tool") {
     turn.tool_choice = ToolChoice::kNamed;
     turn.tool_name = chosen_name(choice, type);
-    if (choice.has("disable_parallel_tool_use"))
-      turn.parallel_tool_calls = !choice.boolean("disable_parallel_tool_use", false);
     if (turn.tool_name.empty())
       throw bad_request(choice.path_of("function.name"), "'tool_choice' names no function");
-    choice.done();
   } else {
-    choice.note(type);
+    return choice.note(type);
   }
+  if (choice.has("disable_parallel_tool_use"))
+    turn.parallel_tool_calls = !choice.boolean("disable_parallel_tool_use", false);
+  choice.done();
 }
 
 }  // namespace
 
-RequestTools read_tools(Fields& fields, RequestTurn& turn) {
-  RequestTools tools(fields);
-  read_tool_choice(fields, tools, turn);
-  turn.tools_json = tools.json();
-  turn.tool_paths = tools.paths();
-  if (tools.empty() && (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))
+void read_tools(Fields& fields, RequestTurn& turn) {
+  const auto tools = std::make_shared<RequestTools>(fields);
+  read_tool_choice(fields, *tools, turn);
+  turn.tools_json = tools->json();
+  turn.tools = tools;
+  if (tools->empty() && (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))
     throw bad_request("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
-  return tools;
 }
 
 void read_continuation(Fields& fields, ChatTurn& turn) {
@@ -185,7 +180,8 @@ namespace {
 // The error with the tool's place in the request. The engine counts the functions that it is given.
 ApiError wrong_tool(const ToolSchemaError& error, const RequestTurn& turn) {
   const std::string counted = element("tools", error.tool);
-  const std::string path = error.tool < turn.tool_paths.size() ? turn.tool_paths[error.tool] : counted;
+  const bool is_known = turn.tools != nullptr && error.tool < turn.tools->paths().size();
+  const std::string path = is_known ? turn.tools->paths()[error.tool] : counted;
   std::string message = error.what();
   if (message.starts_with(counted)) message.replace(0, counted.size(), path);
   return {400, "invalid_request_error", "invalid_function_parameters", path, message};

@@ -15,7 +15,7 @@ namespace weft::server {
 
 /// A turn as a request has it.
 struct RequestTurn : ChatTurn {
-  std::vector<std::string> tool_paths = {};  ///< The place of each function of tools_json.
+  std::shared_ptr<const RequestTools> tools = nullptr;  ///< Those of tools_json; null: none were read.
 };
 
 struct ChatOrder {
@@ -41,7 +41,7 @@ const Json* read_conversation(Fields& fields, std::string_view name);
 
 /// Reads the tools, and the choice of one as OpenAI's APIs write it: "none", "auto", "required", a function,
 /// a list of allowed ones. The choice of a tool that the server does not run is ignored with a note.
-RequestTools read_tools(Fields& fields, RequestTurn& turn);
+void read_tools(Fields& fields, RequestTurn& turn);
 /// Whether the response continues the last message (add_generation_prompt, continue_final_message).
 void read_continuation(Fields& fields, ChatTurn& turn);
 /// The effort that weft knows for an effort of any API.

@@ -152,34 +152,6 @@ auto naming(const GrammarWish& wish, const Make& make) {
   }
 }
 
-std::optional<GrammarWish> read_response_format(Fields& fields, std::vector<std::string>& warnings) {
-  const Json* value = fields.object("response_format");
-  if (value == nullptr) return std::nullopt;
-  Fields format = fields.within(*value, fields.path_of("response_format"));
-  const std::size_t type = format.word("type", 0, {"text", "json_object", "json_schema"});
-  std::optional<GrammarWish> wish;
-  if (type == 1) {
-    // llama.cpp takes a schema here.
-    const Json* schema = format.object("schema");
-    wish =
-        schema != nullptr ? schema_wish(*schema, false, format.path_of("schema"), warnings) : object_wish();
-  } else if (type == 2) {
-    const Json* holder = format.object("json_schema");
-    if (holder == nullptr)
-      throw bad_request(format.path_of("json_schema"), "'response_format.json_schema' is missing");
-    Fields inner = format.within(*holder, format.path_of("json_schema"));
-    const Json* schema = inner.object("schema");
-    if (schema == nullptr)
-      throw bad_request(inner.path_of("schema"), "'response_format.json_schema.schema' is missing");
-    const bool strict = inner.boolean("strict", false);
-    inner.ignore({"name", "description"});
-    inner.done();
-    wish = schema_wish(*schema, strict, inner.path_of("schema"), warnings);
-  }
-  format.done();
-  return wish;
-}
-
 GrammarWish choice_wish(std::vector<std::string> words, std::string field) {
   std::string key = "choice:";
   for (const std::string& word : words) key += json_text(word);
@@ -229,29 +201,49 @@ void read_wishes(Fields& fields, const GrammarNames& names, std::vector<GrammarW
       wishes.push_back(choice_wish(std::move(words), fields.path_of(name)));
 }
 
-// Further types of response_format: "regex" and "grammar". The member of the type's name, "value" or
-// "pattern" has the expression.
-bool read_text_format(Fields& fields, std::vector<GrammarWish>& wishes, std::vector<std::string>& warnings) {
+GrammarWish read_named_schema(Fields& format, std::vector<std::string>& warnings) {
+  const Json* holder = format.object("json_schema");
+  if (holder == nullptr)
+    throw bad_request(format.path_of("json_schema"), "'response_format.json_schema' is missing");
+  Fields inner = format.within(*holder, format.path_of("json_schema"));
+  const Json* schema = inner.object("schema");
+  if (schema == nullptr)
+    throw bad_request(inner.path_of("schema"), "'response_format.json_schema.schema' is missing");
+  const bool strict = inner.boolean("strict", false);
+  inner.ignore({"name", "description"});
+  inner.done();
+  return schema_wish(*schema, strict, inner.path_of("schema"), warnings);
+}
+
+void read_response_format(Fields& fields, std::vector<GrammarWish>& wishes,
+                          std::vector<std::string>& warnings) {
   const Json* value = fields.object("response_format");
-  if (value == nullptr) return false;
-  const auto type = value->find("type");
-  if (type == value->end() || (*type != "regex" && *type != "grammar")) return false;
+  if (value == nullptr) return;
   Fields format = fields.within(*value, fields.path_of("response_format"));
-  const std::string kind = format.string("type");
-  const std::size_t n_before = wishes.size();
-  const std::vector<std::string_view> names = {kind, "value", "pattern"};
-  read_wishes(format, kind == "regex" ? GrammarNames{.regexes = names} : GrammarNames{.grammars = names},
-              wishes, warnings);
-  if (wishes.size() == n_before)
-    throw bad_request(format.path_of(kind), fmt::format("'{}' is missing", format.path_of(kind)));
+  enum Type : std::size_t { kText, kObject, kSchema, kRegex, kGrammar };
+  const std::size_t type =
+      format.word("type", kText, {"text", "json_object", "json_schema", "regex", "grammar"});
+  if (type == kObject) {
+    // llama.cpp takes a schema here.
+    const Json* schema = format.object("schema");
+    wishes.push_back(schema != nullptr ? schema_wish(*schema, false, format.path_of("schema"), warnings)
+                                       : object_wish());
+  } else if (type == kSchema) {
+    wishes.push_back(read_named_schema(format, warnings));
+  } else if (type == kRegex || type == kGrammar) {
+    const std::string kind = format.string("type");
+    const std::vector<std::string_view> names = {kind, "value", "pattern"};
+    read_wishes(format, type == kRegex ? GrammarNames{.regexes = names} : GrammarNames{.grammars = names},
+                wishes, warnings);
+    if (wishes.empty())
+      throw bad_request(format.path_of(kind), fmt::format("'{}' is missing", format.path_of(kind)));
+  }
   format.done();
-  return true;
 }
 
 std::optional<GrammarWish> read_grammar(Fields& fields, std::vector<std::string>& warnings) {
   std::vector<GrammarWish> wishes;
-  if (!read_text_format(fields, wishes, warnings))
-    if (auto wish = read_response_format(fields, warnings)) wishes.push_back(std::move(*wish));
+  read_response_format(fields, wishes, warnings);
   read_wishes(fields,
               {.schemas = {"json_schema", "guided_json"},
                .regexes = {"guided_regex"},

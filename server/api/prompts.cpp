@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "api/error.h"
+#include "weft/embedder.h"
 
 namespace weft::server {
 namespace {
@@ -24,12 +25,10 @@ using EncodeOptions = Tokenizer::EncodeOptions;
 
 Prompt from_text(std::string text, const Tokenizer& tokenizer, const EncodeOptions& options) {
   Prompt prompt;
-  prompt.tokens = tokenizer.encode(text, options);
+  prompt.tokens = tokens_of_text(tokenizer, text, options);
   if (options.add_special && options.parse_special && prompt.tokens.size() > 1 &&
       prompt.tokens[0] == tokenizer.bos() && prompt.tokens[1] == tokenizer.bos())
     prompt.tokens.erase(prompt.tokens.begin());
-  if (options.add_special && prompt.tokens.empty() && tokenizer.bos() != kNoToken)
-    prompt.tokens.push_back(tokenizer.bos());
   prompt.text = std::move(text);
   return prompt;
 }

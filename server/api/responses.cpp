@@ -418,8 +418,8 @@ Json frame_of(const Json& body, const std::string& model, const SamplerParams& s
           {"metadata", said("metadata", Json::object())}};
 }
 
-/// What the model is asked. Its tools become `tools`.
-RequestTurn read_turn(Fields& fields, MediaTaker& taker, RequestTools& tools) {
+/// What the model is asked.
+RequestTurn read_turn(Fields& fields, MediaTaker& taker) {
   RequestTurn turn;
   const Json* input = read_conversation(fields, "input");
   if (input == nullptr) throw bad_request("input", "'input' is missing");
@@ -429,7 +429,7 @@ RequestTurn read_turn(Fields& fields, MediaTaker& taker, RequestTools& tools) {
   turn.messages_json = to_text(list);
   if (fields.has("parallel_tool_calls"))
     turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
-  tools = read_tools(fields, turn);
+  read_tools(fields, turn);
   turn.reasoning_effort = read_effort(fields);
   read_template_variables(fields, turn);
   return turn;
@@ -440,8 +440,7 @@ RequestTurn read_turn(Fields& fields, MediaTaker& taker, RequestTools& tools) {
 void count_response_tokens(Job& job) {
   Fields fields = job.fields();
   MediaTaker taker(job);
-  RequestTools tools;
-  RequestTurn turn = read_turn(fields, taker, tools);
+  RequestTurn turn = read_turn(fields, taker);
   job.send({{"object", "response.input_tokens"},
             {"input_tokens", count_tokens(*job.model, std::move(turn), taker.finish())}});
 }
@@ -454,10 +453,9 @@ void responses(Job& job) {
   RequestParams& params = common.params;
 
   MediaTaker taker(job);
-  RequestTools tools;
-  RequestTurn turn = read_turn(fields, taker, tools);
+  RequestTurn turn = read_turn(fields, taker);
   ReadAnswer answer;
-  answer.tools = std::make_shared<RequestTools>(std::move(tools));
+  answer.tools = turn.tools;
   if (auto format = read_format(fields, common.warnings)) set_grammar(common, std::move(*format));
   read_max_tokens(fields, {"max_output_tokens"}, params);
   ResponseWriter::Style style{.stream = common.stream, .logprobs = fields.has("top_logprobs")};

@@ -47,9 +47,10 @@ TokenPair pair_tokens(const Tokenizer& tokenizer, std::string_view query, std::s
   return PairTokens(tokenizer, query, max_tokens).with(document);
 }
 
-std::vector<Token> tokens_of_text(const Tokenizer& tokenizer, std::string_view text) {
-  std::vector<Token> tokens = tokenizer.encode(text);
-  if (tokens.empty() && tokenizer.bos() != kNoToken) tokens.push_back(tokenizer.bos());
+std::vector<Token> tokens_of_text(const Tokenizer& tokenizer, std::string_view text,
+                                  Tokenizer::EncodeOptions options) {
+  std::vector<Token> tokens = tokenizer.encode(text, options);
+  if (tokens.empty() && options.add_special && tokenizer.bos() != kNoToken) tokens.push_back(tokenizer.bos());
   return tokens;
 }
 
