@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # bare.sh [TARGET...]: runs make targets (default: run test) in a fresh Debian 12 system that has make and git only.
 #
-# debootstrap makes the system in build/bare. The script clones HEAD there, at the path of this tree. A target passes only
-# if the Makefile installs all that it needs. Prints the exit status and the seconds of each target; exit status 1 if one failed. Output goes to
-# build/bare/TARGET.log.
+# debootstrap makes the system in build/bare. The script clones HEAD there, at the path of this tree. A target passes
+# only if the Makefile installs all that it needs. Prints the exit status and the seconds of each target. The exit status
+# is 1 if one failed. Output goes to build/bare/TARGET.log.
 #
 # Needs root and debootstrap. Mounts live in a namespace of their own and end with the script. Settings of apt's and
 # pip's proxies and certificates are taken over. WEFT_BARE_CCACHE=DIR shares a compiler cache with the system; builds

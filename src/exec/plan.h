@@ -170,8 +170,8 @@ class Plan {
     // tensors of a step.
     std::vector<std::vector<Bindings>> ahead;
     std::vector<std::pair<int, ValueId>> inputs;  // Which these are, with their homes.
-    std::vector<Flight> flights =
-        std::vector<Flight>(1);  // A ring, with room for all steps that can overlap.
+    // A ring, with room for all steps that can overlap.
+    std::vector<Flight> flights = std::vector<Flight>(1);
   };
 
   Compiled compile(PlacedGraph placed);

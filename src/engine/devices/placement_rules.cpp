@@ -167,8 +167,8 @@ void PlacementRules::apply(const Pin& pin) {
 /// The nodes of a state are on one device: one that is pinned takes the others along.
 void PlacementRules::unite_states() {
   std::vector<int> device_of(graph_.values().size(), -1);
-  for (int pass = 0; pass < 2;
-       ++pass)  // Attention ties keys to values: once more for the nodes that it added.
+  // Attention ties keys to values: once more for the nodes that it added.
+  for (int pass = 0; pass < 2; ++pass)
     for (std::size_t n = 0; n < pinned_.size(); ++n) {
       for (const ValueId input : graph_.nodes()[n].inputs) {
         const ValueId state = state_behind(graph_, input);

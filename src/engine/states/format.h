@@ -56,8 +56,8 @@ struct TextAdapter {
 
 /// The source of a sequence.
 struct TextSource {
-  std::uint32_t number =
-      0;  ///< Number among the state's sources, which are numbered in the order in which sequences name them.
+  /// Number among the state's sources, which are numbered in the order in which sequences name them.
+  std::uint32_t number = 0;
   std::uint32_t size = 0;  ///< In tokens; 0: there is none.
 };
 
