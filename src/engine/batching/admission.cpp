@@ -10,24 +10,24 @@
 namespace weft::engine {
 namespace {
 
-/// Waiting streams that are looked at in a step: those behind wait for their turn.
+/// Waiting streams that one step considers; the rest of the queue waits for a later step.
 constexpr int kMaxLookAhead = 64;
-/// So many may pass one that does not fit. Then the running ones end, until it does.
+/// Streams that may pass one that does not fit. After that, all later streams wait until it fits.
 constexpr int kMaxPassed = 64;
-/// Tokens that a stream may be about to write while others are let in.
+/// At least this many cells are reserved for the next tokens of each running stream.
 constexpr int kHeadroom = 8;
 
-/// Tokens that both texts begin with, the last one of `stream` not counted: it is computed in any case.
+/// Length of the common prefix, without the last token of `stream`, which is always computed.
 int n_in_common(const Stream& other, const Stream& stream) {
   const std::span<const Token> text = stream.tokens(), theirs = other.tokens();
   const auto n = static_cast<std::ptrdiff_t>(std::min(theirs.size(), text.size() - 1));
   return static_cast<int>(std::mismatch(text.begin(), text.begin() + n, theirs.begin()).first - text.begin());
 }
 
-/// Cells for the stream, besides what the running ones are about to write.
+/// Cells that the stream needs, plus the cells that the running streams are about to fill.
 std::int64_t n_needed(const Stream& stream, const PrefixCache::Match& match,
                       const std::vector<StreamPtr>& running) {
-  // Of the last page that is shared the stream gets a copy of its own, once it writes there.
+  // If the match ends inside a page, the stream gets a copy of that page when it first writes there.
   std::int64_t n = std::ssize(stream.tokens()) - match.n + match.n % kPageCells;
   for (const auto& other : running) n += std::max(other->n_pending(), kHeadroom);
   return n;
@@ -70,7 +70,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
     }
     ++n_seen;
     concerned_ = stream;
-    // Who would be alone is let in anyway: it fits, or its own steps make room.
+    // A stream that would run alone is always admitted: it fits, or its own steps make room.
     if (!cache_.make_room(n_needed(*stream, match, running), match, running, n_cached) && !running.empty()) {
       if (stream->n_passed >= kMaxPassed) break;
       passed.push_back(stream.get());
@@ -107,8 +107,9 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
   return any_failed;
 }
 
-/// Whether somebody is about to compute more of the stream's text than the cache has: worth waiting for.
-/// Where texts cannot be cut, the other one is to pause there.
+/// True if a running stream is about to compute more of this stream's prefix than the cache has. Then waiting
+/// pays. If cached sequences cannot be cut anywhere, the running stream is made to pause at the end of the
+/// common prefix.
 bool Admission::should_wait(const Stream& stream, int n_cached, const std::vector<StreamPtr>& running) const {
   if (!cache_.shares(stream) || !stream.reuses_prefix()) return false;
   const auto found = std::find_if(running.begin(), running.end(), [&](const StreamPtr& other) {
@@ -125,12 +126,12 @@ bool Admission::should_wait(const Stream& stream, int n_cached, const std::vecto
   return true;
 }
 
-/// The cache of a shifted stream comes back as it was.
+/// Restores the saved cells of a shifted stream.
 bool Admission::take_up(Stream& stream) {
   while (!context_.restore(stream.saved, stream.seq))
     if (!cache_.evict()) return false;
   stream.n_computed = context_.next_pos(stream.seq);
-  stream.lacks_source = false;  // It came with the text.
+  stream.lacks_source = false;  // The saved state contains it.
   stream.saved = {};
   return true;
 }

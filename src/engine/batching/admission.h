@@ -1,7 +1,7 @@
 #pragma once
-// Who waits in a batcher, and who is let in: in the order of their rank, as far as there are sequences and
-// cells for them. One whose beginning another one is just computing waits for it. Where the first in the
-// queue does not fit yet, some of those behind may pass it, but not for ever.
+// The queue of waiting streams. Streams are admitted in the order of their rank while sequences and cells
+// last. A stream waits if a running one is just computing its prefix. If the first stream of the queue does
+// not fit, a limited number of later ones may pass it.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -27,9 +27,9 @@ class Admission {
     waiting_.emplace(stream->key(), stream);
     n_tokens_ += stream->n_to_read();
   }
-  /// One that was let in waits again. Needs no memory.
+  /// Puts an admitted stream back into the queue. Needs no memory.
   void wait_again(const StreamPtr& stream) noexcept;
-  /// Those for which `gone(stream)` is true wait no longer.
+  /// Removes the streams for which `gone(stream)` is true.
   template <typename F>
   void erase_if(F&& gone) {
     std::erase_if(waiting_, [&](const auto& entry) {
@@ -50,17 +50,18 @@ class Admission {
     for (const auto& [key, stream] : waiting_) f(stream);
   }
   std::size_t n_waiting() const { return waiting_.size(); }
-  std::int64_t n_waiting_tokens() const { return n_tokens_; }  ///< Of their texts and sources.
+  std::int64_t n_waiting_tokens() const { return n_tokens_; }  ///< Including encoder inputs.
 
-  /// Moves to `running` (whose capacity is n_running) who can go on now; each has a sequence then. Says of
-  /// all that run where their next step has to pause, because others want to begin like that.  /// A stream
-  /// that cannot be prepared fails; true where there was one, for the caller to take out.
+  /// Moves the streams that can run now to `running`, whose capacity is n_running. Each of them has a
+  /// sequence then. Sets for each running stream where its next step has to pause, because others want to
+  /// share that prefix. A stream that cannot be prepared fails; returns true if there was one, which the
+  /// caller must remove.
   bool admit(std::vector<StreamPtr>& running);
-  /// Where admit() has thrown: whom it was about.
+  /// The stream that admit() was handling when it threw.
   const StreamPtr& concerned() const { return concerned_; }
 
  private:
-  using Queue = std::map<std::pair<std::int64_t, std::int64_t>, StreamPtr>;  // By who goes first.
+  using Queue = std::map<std::pair<std::int64_t, std::int64_t>, StreamPtr>;  // The lowest key goes first.
 
   bool should_wait(const Stream& stream, int n_cached, const std::vector<StreamPtr>& running) const;
   bool take_up(Stream& stream);
@@ -71,7 +72,7 @@ class Admission {
   Queue waiting_;
   std::int64_t n_tokens_ = 0;
   StreamPtr concerned_;
-  std::vector<Queue::node_type> entries_;  // Of those that run: their places in the queue, for wait_again.
+  std::vector<Queue::node_type> entries_;  // Queue nodes of running streams, reused by wait_again().
 };
 
 }  // namespace weft::engine

@@ -1,5 +1,5 @@
-// A batcher's step: who is let in, what is in the batch, what comes of it, and what to do when the cache is
-// full or a step fails.
+// One step of a batcher: admission, building the batch, reading the results. Also the handling of a full
+// cache and of failed steps.
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -23,24 +23,25 @@ using engine::StreamPtr;
 constexpr int kFailuresTogether = 2;
 /// Prompt tokens of a step whose rows of logits are written whole: they take memory.
 constexpr int kMaxWholeRows = 64;
-/// Of the prompt budget that goes to who was served longest ago, whatever its rank: nobody starves.
+/// One part in this many of the prompt budget goes to the stream served longest ago, whatever its priority.
+/// So no stream starves.
 constexpr int kStarvedShare = 4;
 
-/// The one whose turn it is to be served goes first: by priority, then who has the least to read.
+/// Order of service: by priority, then by the fewest tokens left to read.
 bool reads_before(const Stream& a, std::int64_t n_a, const Stream& b, std::int64_t n_b) {
   if (a.params().priority != b.params().priority) return a.params().priority > b.params().priority;
   if (n_a != n_b) return n_a < n_b;
   return a.goes_before(b);
 }
 
-/// Steps with it have failed: until one with nobody else has not, it is alone in them.
+/// Steps with this stream have failed. It runs alone until a step with it succeeds.
 bool is_tried_alone(const StreamPtr& stream) { return stream->is_suspect && goes_on(stream); }
 
 }  // namespace
 
 void Batcher::Impl::compute() {
   const auto start = Clock::now();
-  Clock::time_point decode_begin, decode_end;  // Of the last time, where it came to that.
+  Clock::time_point decode_begin, decode_end;  // Of the last attempt in this step.
   double in_decode = 0.0;
   bool has_failed = false;
   const std::int64_t n_generated = counters.n_generated_tokens, n_drafted = counters.n_drafted_tokens,
@@ -52,11 +53,11 @@ void Batcher::Impl::compute() {
   source_ms = 0.0;
   unsure = false;
   try {
-    drop_branches();  // Of a step that failed.
+    drop_branches();  // Left over from a failed step.
     land(count_groups() - 1);
     admit();
     check_limits();
-    n_groups = count_groups();  // Those that were let in count as well.
+    n_groups = count_groups();  // Counts the newly admitted streams, too.
     land(n_groups - 1);
     drafts_allowed = n_groups == 1 && crowded_out == nullptr &&
                      std::none_of(running.begin(), running.end(), is_tried_alone);
@@ -93,7 +94,7 @@ void Batcher::Impl::compute() {
     has_failed = true;
     failed(engine::what_is_thrown(), unsure || cache.is_broken());
   }
-  turn.clear();  // So that nothing of those that have ended is kept.
+  turn.clear();  // Drops the references to streams that have ended.
   const auto end = Clock::now();
   const double ms = ms_between(start, end);
   in_decode += source_ms;
@@ -119,7 +120,7 @@ void Batcher::Impl::compute() {
 void Batcher::Impl::tell_step(const StepRecord& record) const noexcept {
   try {
     params.on_step(record);
-  } catch (...) {  // It must not; nobody else is to pay for it.
+  } catch (...) {  // A throwing callback must not affect other streams.
   }
 }
 
@@ -134,7 +135,7 @@ void Batcher::Impl::admit() {
     note_admissions(n_before, now);
     if (any_failed) drop_done_waiting();
     if (running.empty() || std::any_of(running.begin(), running.end(), goes_on)) return;
-    // Only paused ones run. Somebody else may want their room.
+    // All running streams are paused. A waiting one may need their room.
     if (!admission.any_of(goes_on) || !preempt_youngest(nullptr)) return;
   }
 }
@@ -144,7 +145,7 @@ void Batcher::Impl::note_admissions(std::size_t n_before, Clock::time_point now)
   for (std::size_t i = n_before; i < running.size(); ++i) {
     Stream& stream = *running[i];
     stream.served_at = step_number;
-    if (stream.stats.queue_ms > 0.0) continue;  // Not for the first time.
+    if (stream.stats.queue_ms > 0.0) continue;  // It was admitted before.
     stream.stats.queue_ms = std::max(ms_between(stream.request().submitted, now), 1e-6);
     counters.queue.add(stream.stats.queue_ms);
   }
@@ -156,7 +157,7 @@ void Batcher::Impl::note_admissions(std::size_t n_before, Clock::time_point now)
     }
     last_admission = now;
   }
-  if (admission.n_waiting() == 0) last_admission.reset();  // Idle time is no waiting time.
+  if (admission.n_waiting() == 0) last_admission.reset();  // Idle time does not count as waiting.
 }
 
 void Batcher::Impl::check_limits() {
@@ -164,10 +165,10 @@ void Batcher::Impl::check_limits() {
   for (const StreamPtr& stream : running)
     if (goes_on(stream) && static_cast<int>(stream->text.size()) > stream->request().max_text)
       full.push_back(stream);
-  if (!full.empty()) land();  // Somebody may be preempted for them.
+  if (!full.empty()) land();  // Making room may preempt other streams.
   for (const StreamPtr& stream : full) {
-    if (stream->seq < 0) continue;  // Preempted for one before it.
-    // One that is computed again forgets as it did before: once it lacks its last token only.
+    if (stream->seq < 0) continue;  // It was preempted for an earlier stream.
+    // A stream that is recomputed shifts where it did before: when only its last token is missing.
     if (stream->params().context_shift && stream->is_prefilling()) continue;
     const auto make_room_for_it = [&] { return cache.evict() || preempt_youngest(stream.get()); };
     if (!cache.forget(*stream, make_room_for_it)) end(*stream, StopReason::kContextFull);
@@ -192,7 +193,7 @@ bool Batcher::Impl::read_sources() {
   std::ranges::sort(reading, [&](const Stream* a, const Stream* b) {
     return reads_before(*a, size_of(a), *b, size_of(b));
   });
-  // Nobody starves.
+  // Every kStarvedShare-th step begins with the stream served longest ago.
   const auto oldest = std::ranges::min_element(reading, {}, &Stream::served_at);
   if (step_number % kStarvedShare == 0) std::rotate(reading.begin(), oldest, oldest + 1);
   const int budget = pace.prompt_budget(n_writing);
@@ -220,7 +221,7 @@ void Batcher::Impl::drop_branches() {
 
 // --- The batch
 
-/// First who writes, with drafts; then as much of the prompts as the step's time allows.
+/// Decoding streams with their drafts come first, then as many prompt tokens as the step's time allows.
 void Batcher::Impl::build() {
   clear_batch();
   masks.clear();
@@ -241,7 +242,7 @@ void Batcher::Impl::build() {
                       stream->request().n_skipped);
     ++n_logits;
   }
-  // Drafts only as far as the step's rows of logits go.
+  // Drafts are cut to the number of logits rows that the step has.
   const int max_logits = context.params().n_outputs;
   for (Share& share : shares) {
     DraftTree& draft = share.stream->draft;
@@ -267,8 +268,8 @@ void Batcher::Impl::build() {
   }
 }
 
-/// The prompt budget goes out by priority, then the shortest rest first, so that a short prompt does not wait
-/// for a long one; a part of it goes to who was served longest ago.
+/// Divides the prompt budget by priority, then by the shortest rest, so that a short prompt does not wait for
+/// a long one. A part of the budget goes to the stream served longest ago.
 void Batcher::Impl::add_prompts() {
   if (reading.empty()) return;
   const int budget = pace.prompt_budget(n_decoding);
@@ -276,11 +277,12 @@ void Batcher::Impl::add_prompts() {
   std::sort(reading.begin(), reading.end(), [](const Stream* a, const Stream* b) {
     return reads_before(*a, a->n_pending(), *b, b->n_pending());
   });
-  // Of those that were served equally long ago the one whose turn would come last.
+  // Among streams served equally long ago, this takes the one that would come last.
   const Stream* const starved =
       *std::min_element(reading.rbegin(), reading.rend(),
                         [](const Stream* a, const Stream* b) { return a->served_at < b->served_at; });
-  // For the starved one; of a budget too small to be shared it has all, now and then.
+  // Tokens kept for the starved stream. A budget that is too small to divide goes to it as a whole in every
+  // kStarvedShare-th step.
   int kept = left >= kStarvedShare ? left / kStarvedShare : step_number % kStarvedShare == 0 ? left : 0;
   if (reading.size() == 1) kept = 0;
   int n_whole_rows = 0;
@@ -317,10 +319,10 @@ void Batcher::Impl::add_prompts() {
   }
 }
 
-/// Where the best few tokens do, the step need not write logits.
+/// If the best few tokens suffice, the step need not return logits.
 void Batcher::Impl::ask_for_best(const Share& share) {
   const Stream& stream = *share.stream;
-  if (stream.n_pending() != share.n) return;  // A piece of a prompt.
+  if (stream.n_pending() != share.n) return;  // A chunk of a prompt, not its end.
   const int n = stream.n_best();
   const int last = share.first + share.n - 1;
   for (int item = last; item <= last + stream.draft.size(); ++item) {
@@ -329,7 +331,7 @@ void Batcher::Impl::ask_for_best(const Share& share) {
   }
 }
 
-/// Whether logprobs are found without writing all logits.
+/// Whether logprobs can be found without returning all logits.
 bool Batcher::Impl::finds_logprobs(const Stream& stream) const {
   return std::max(stream.params().n_logprobs, 1) <= context.params().n_best;
 }
@@ -342,9 +344,9 @@ void Batcher::Impl::ask_for_prompt(const Stream& stream, int item, int next) {
 // --- What comes of it
 
 void Batcher::Impl::read_all(double decode_ms) {
-  if (batch.size() == 0) return;  // It was begun, and none is read as yet.
+  if (batch.size() == 0) return;  // This step was started; no result has been read yet.
   const std::int64_t n_before = counters.n_generated_tokens;
-  unsure = true;  // Until all of it is read.
+  unsure = true;  // Until all results are read.
   for (const Share& share : shares) read(share);
   unsure = false;
   ++counters.n_steps;
@@ -372,7 +374,7 @@ void Batcher::Impl::read(const Share& share) {
   if (stream.stats.n_generated == 0)
     counters.n_prompt_tokens += std::max(std::min(stream.n_computed, n_prompt) - n_before, 0);
   cache.leave_snapshot(stream);
-  if (stream.n_pending() == 0) {  // Else a piece of a prompt.
+  if (stream.n_pending() == 0) {  // Otherwise this was a chunk of a prompt.
     if (stream.params().n_predict == 0 || stream.is_pooled()) {
       end(stream, StopReason::kLength);
     } else {
@@ -382,20 +384,20 @@ void Batcher::Impl::read(const Share& share) {
   stream.is_suspect = false;
 }
 
-/// Takes a stream's tokens from the step's logits: one, and one more for each draft that was right.
+/// Draws a stream's tokens from the step's logits: one, and one more for each accepted draft token.
 void Batcher::Impl::draw(const Share& share) {
   Stream& stream = *share.stream;
   int node = DraftTree::kRoot;
   int n_drawn = 0;
-  int n_first_guesses = stream.n_computed;  // Tokens up to which the text went as the drafter guessed first.
+  int n_first_guesses = stream.n_computed;  // Length up to which the first guesses were right.
   bool goes_on = true;
   while (true) {
-    // The root's logits are those of the last token, a node's stand behind them in the nodes' order.
+    // The last token's logits are the root's. The logits of the draft's nodes follow in the nodes' order.
     const int item = share.first + share.n + node;
     try {
       goes_on = stream.draw(context, item, batch[item].n_best > 0, masks.mask(stream, node));
     } catch (...) {
-      // Its own sampler, constraint or logits: other streams go on.
+      // The failure concerns this stream's sampler, constraint or logits only.
       return stream.fail_by_exception();
     }
     ++n_drawn;
@@ -413,7 +415,7 @@ void Batcher::Impl::draw(const Share& share) {
   const auto now = Clock::now();
   if (stream.stats.n_generated == n_drawn) {
     counters.first_token.add(stream.stats.first_token_ms);
-    stream.last_token = now;  // Those that were right ahead come with it.
+    stream.last_token = now;  // Accepted draft tokens arrive with the first token.
     --n_drawn;
   }
   for (int i = 0; i < n_drawn; ++i) counters.between_tokens.add(ms_between(stream.last_token, now) / n_drawn);
@@ -430,8 +432,8 @@ void Batcher::Impl::draw(const Share& share) {
 
 // --- When the cache is full
 
-/// Idle texts go first, then the drafts of this step, then paused streams, then the running one that came
-/// last; one that is alone forgets, or ends.
+/// Evicts idle sequences first, then drops the drafts of this step. After that it preempts paused streams,
+/// then the youngest running one. The last remaining stream shifts its context, or ends.
 void Batcher::Impl::make_room() {
   if (cache.evict()) return;
   if (std::exchange(drafts_allowed, false)) return;
@@ -476,7 +478,7 @@ bool Batcher::Impl::preempt_youngest(const Stream* except) {
 
 void Batcher::Impl::failed(std::string_view why, bool cache_is_unsure) noexcept {
   ++counters.n_failed_steps;
-  for (const StreamPtr& stream : running) tell(stream);  // What it drew before holds.
+  for (const StreamPtr& stream : running) tell(stream);  // Tokens drawn before the failure are valid.
   if (suspend_if_lost(why)) return;
   ++n_failures;
   if (n_failures >= kFailuresTogether) blame(why);
@@ -486,13 +488,13 @@ void Batcher::Impl::failed(std::string_view why, bool cache_is_unsure) noexcept 
 void Batcher::Impl::recover(std::string_view why, bool cache_is_unsure) noexcept {
   try {
     if (!cache_is_unsure) return give_up_unsound(why);
-  } catch (const std::exception&) {  // Then all of it.
+  } catch (const std::exception&) {  // Everything is recomputed then.
   }
   rebuild(why);
 }
 
-/// Steps go on failing: a stream that is alone in a batch, or that nobody else was concerned with, is why.
-/// Those that were in a batch together are tried alone from now on.
+/// Repeated failures: if only one stream took part in the step, it fails. Otherwise all streams of the step
+/// run alone from now on.
 void Batcher::Impl::blame(std::string_view why) noexcept {
   if (shares.size() == 1 && flights.empty()) return shares.front().stream->fail(why);
   for (const Share& share : shares) share.stream->is_suspect = true;
@@ -505,14 +507,14 @@ void Batcher::Impl::blame(std::string_view why) noexcept {
   if (stream != nullptr) stream->fail(why);
 }
 
-/// What the failed step was to move lies nobody knows how: those texts are computed again.
+/// The failed step may have left its cell moves half done. The sequences concerned are computed again.
 void Batcher::Impl::give_up_unsound(std::string_view why) {
   drop_branches();
   drop_flights();
   for (std::size_t i = running.size(); i-- > 0;) {
     if (take_back(*running[i]) && context.intact(running[i]->seq)) continue;
     if (running[i]->shifted) {
-      running[i]->fail(why);  // What it has forgotten cannot be computed again.
+      running[i]->fail(why);  // A shifted stream has dropped tokens and cannot be recomputed.
     } else {
       const StreamPtr stream = running[i];
       wait_again(stream);
@@ -535,7 +537,7 @@ void Batcher::Impl::rebuild(std::string_view why) noexcept {
   };
   for (const StreamPtr& stream : running) {
     give_up(stream);
-    // What was forgotten cannot be computed again.
+    // A shifted stream has dropped tokens and cannot be recomputed.
     if (stream->shifted) stream->fail(why);
   }
   admission.for_each(give_up);

@@ -79,7 +79,7 @@ RequestId Batcher::Impl::add(std::vector<Token> prompt, RequestParams p) {
   for (std::size_t i = 0; i < n; ++i)
     streams.push_back(std::make_shared<Stream>(request, static_cast<int>(i), context.model(), rank,
                                                last_order + 1 + static_cast<std::int64_t>(i)));
-  // So that nobody needs memory to tell its end.
+  // Reserved here, so that reporting a stream's end never allocates.
   for (std::vector<StreamPtr>* box : {&outbox, &telling})
     if (box->capacity() < n_open + n) box->reserve(2 * (n_open + n));
   std::map<RequestId, std::vector<StreamPtr>> entries;
@@ -188,7 +188,7 @@ void Batcher::Impl::drop_done() {
   std::erase_if(running, [&](const StreamPtr& stream) {
     if (!stream->done()) return false;
     leave_flight(*stream);
-    cache.release(*stream);  // Of those that end in their midst; others have left their sequence already.
+    cache.release(*stream);  // Only running streams that end early still have a sequence.
     tell(stream);
     return true;
   });
@@ -210,7 +210,8 @@ void Batcher::Impl::tell(const StreamPtr& stream) {
 void Batcher::Impl::deliver() {
   std::exception_ptr thrown;
   delivering = true;
-  // What callbacks cancel is told now, too; what they submit waits for the next step.
+  // Streams that callbacks cancel are reported now, too. Requests that callbacks submit wait for the next
+  // step.
   const RequestId last = last_request;
   const auto is_next = [&] {
     return std::any_of(outbox.begin(), outbox.end(),
@@ -266,7 +267,7 @@ void Batcher::Impl::count_end(const Stream& stream) {
 // --- The loop
 
 bool Batcher::Impl::can_go_on() const {
-  // What is in flight lands, though all should pause meanwhile: until then they cannot be late.
+  // Batches in flight are still read if all streams pause: until then no stream can expire.
   return !outbox.empty() ||
          (!suspended && (!flights.empty() || std::any_of(running.begin(), running.end(), engine::goes_on) ||
                          admission.any_of(engine::goes_on)));

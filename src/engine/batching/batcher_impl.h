@@ -1,11 +1,11 @@
 #pragma once
-// The loop over what has places of its own: who waits and is let in (Admission), what the cache holds
-// (PrefixCache), what is written ahead (Drafts), how much a step takes on (StepPace), which tokens are
-// allowed (MaskMaker). The step itself is in batch_step.cpp, requests and their ends in batcher.cpp.
+// The batcher's loop. Its parts are the queue (Admission), the cached sequences (PrefixCache), drafts
+// (Drafts), the size of steps (StepPace) and the masks of constrained streams (MaskMaker). The step itself is
+// in batch_step.cpp; submission and the ends of requests are in batcher.cpp.
 //
-// A stream is waiting, running (it has a sequence) or done. Those that have something to tell are in the
-// outbox once; nothing on the way from running to waiting or to the outbox needs memory, so that a step that
-// fails for want of it can be taken back.
+// A stream is waiting, running (it has a sequence) or done. A stream with output to deliver is in the outbox
+// once. Moving a running stream to the queue or to the outbox needs no memory. So a step that fails for lack
+// of memory can be undone.
 #include <functional>
 #include <map>
 #include <memory>
@@ -41,49 +41,49 @@ struct Batcher::Impl {
   /// Ends streams that are late.
   void expire(engine::Clock::time_point now);
   std::optional<engine::Clock::time_point> next_deadline() const;
-  /// Everybody is told what is new.
+  /// Delivers new output to the receivers.
   void deliver();
-  /// A running stream has ended: what it leaves may serve others.
+  /// A running stream has ended; its sequence may become an idle one.
   void end(engine::Stream& stream, StopReason reason);
-  // Streams that have ended leave where they are; what they have to tell stays until it is told:
-  void leave(const engine::StreamPtr& stream);  ///< One, wherever it is.
-  void drop_done();                             ///< Those of `running`.
-  void drop_done_waiting();                     ///< Those of the queue; costs its length.
+  // Remove ended streams; their undelivered output stays in the outbox:
+  void leave(const engine::StreamPtr& stream);  ///< One stream, wherever it is.
+  void drop_done();                             ///< All ended streams of `running`.
+  void drop_done_waiting();  ///< All ended streams of the queue, in time linear in its length.
   void count_end(const engine::Stream& stream);
   void tell(const engine::StreamPtr& stream);
   bool can_go_on() const;
   BatcherStats stats() const;
   BatcherPicture picture() const;  // picture.cpp
 
-  // --- Texts that outlive the cache (saved_texts.cpp)
+  // --- Saved prefixes (saved_texts.cpp)
 
-  /// Those of texts of which nobody has said anything else.
+  /// The adapters of requests that do not name any.
   std::vector<AdapterUse> usual_adapters() const;
   SavedText save_text(std::span<const Token> tokens, const std::optional<std::vector<AdapterUse>>& adapters);
   RestoredText restore_text(std::span<const std::byte> state);
   int forget_text(std::span<const Token> tokens);
-  /// What `f` returns; where it throws, what it left unsure is computed again.
+  /// Returns the result of `f`. If `f` throws, sequences that it left undefined are computed again.
   template <typename F>
   auto or_recover(F f);
 
   // --- A step (batch_step.cpp)
 
-  /// What a stream has in the batch.
+  /// A stream's items of the batch.
   struct Share {
     engine::Stream* stream;
     int first;  // Item of the batch.
     int n;      // Items, drafts not counted.
   };
 
-  /// One step, whatever fails: what a device or memory refuses is tried again by the steps to come.
+  /// One step. It does not throw if a device or an allocation fails; later steps try again.
   void compute();
   void admit();
-  /// Of the streams of `running` from `n_before` on.
+  /// Statistics of the streams of `running` from index `n_before` on.
   void note_admissions(std::size_t n_before, engine::Clock::time_point now);
-  /// Room in the cache that one stream may use is up, before the batch is made.
+  /// Ends or shifts the streams that have used all cells that one stream may have. Runs before the batch is
+  /// made.
   void check_limits();
-  /// Those whose texts are about sources that are not read yet read theirs, as many as a step takes on. False
-  /// where that was cancelled.
+  /// Encodes the sources of streams that lack one, within the step's time. False if that was cancelled.
   bool read_sources();
   void build();
   void clear_batch() {
@@ -94,7 +94,8 @@ struct Batcher::Impl {
   void add_prompts();
   void ask_for_best(const Share& share);
   bool finds_logprobs(const engine::Stream& stream) const;
-  /// An item reads a prompt token: the logprob of the next one, text[next], is wanted.
+  /// Requests the logprob of the prompt token text[next] from the batch item that computes the token before
+  /// it.
   void ask_for_prompt(const engine::Stream& stream, int item, int next);
   void read_all(double decode_ms);
   void tell_step(const StepRecord& record) const noexcept;
@@ -104,53 +105,53 @@ struct Batcher::Impl {
 
   // --- Steps that overlap (overlap.cpp)
 
-  /// Into how many groups those that run are dealt, of which one's batch can be begun while the others' are
-  /// on their way. 1: somebody runs that must not be in flight, or too few, or the context's batches do not
-  /// overlap.
+  /// The number of groups that the running streams are divided into. One group's batch can start while the
+  /// batches of the others are in flight. It is 1 if the context's batches do not overlap, if there are too
+  /// few streams, or if one must not be in flight.
   std::size_t count_groups() const;
-  /// Whose turn it is: of those that are not in flight as many as a group has.
+  /// Chooses the streams of this step: as many of those not in flight as a group has.
   void choose_turn();
-  /// Computes the batch. Where steps overlap it is only begun, and `batch` and its shares are those of the
-  /// one that was begun first, or empty where there are not as many as groups.
+  /// Computes the batch. If steps overlap, it only starts the batch. `batch` and its shares are then the
+  /// oldest started batch, or empty if fewer batches than groups are in flight.
   DecodeStatus decode();
-  /// The batch was begun.
+  /// Records `batch` as in flight.
   void take_off() noexcept;
-  /// Waits for the batch that was begun first, which becomes `batch`.
+  /// Waits for the oldest batch in flight, which becomes `batch`.
   DecodeStatus receive();
-  /// Waits for batches that are on their way, and reads them, until so many are left.
+  /// Waits for batches in flight and reads them, until `n_left` are left.
   void land(std::size_t n_left = 0);
-  /// The stream takes no part any more in the batch that is on its way.
+  /// Removes the stream from the batch in flight that it is in.
   void leave_flight(engine::Stream& stream);
-  /// What is on its way is given up: its streams are to be taken back.
+  /// Drops all batches in flight. The caller must take back their streams.
   void drop_flights() noexcept;
-  /// The cache has of the stream's text what it had before the batch that was given up. False where that
-  /// cannot be: a running state has gone on.
+  /// Cuts the stream's sequence back to its length before the dropped batch. False if that is impossible,
+  /// because a running state has advanced.
   bool take_back(engine::Stream& stream);
 
   // --- When the cache is full, or a step fails
 
   void make_room();
   void preempt(const engine::StreamPtr& stream);
-  void wait_again(const engine::StreamPtr& stream);  ///< Not a reference into `running`.
+  void wait_again(const engine::StreamPtr& stream);  ///< `stream` must not be a reference into `running`.
   bool preempt_youngest(const engine::Stream* except);
-  /// A step failed. `cache_is_unsure`: what the cache and its index hold may be anything.
+  /// A step failed. `cache_is_unsure`: the contents of the cache and its index are undefined.
   void failed(std::string_view why, bool cache_is_unsure) noexcept;
   void blame(std::string_view why) noexcept;
   void recover(std::string_view why, bool cache_is_unsure) noexcept;
   void give_up_unsound(std::string_view why);
-  /// Gives up the cache; all streams that run wait again, to be computed from their texts.
+  /// Drops the cache. All running streams wait again and are recomputed from their tokens.
   void rebuild(std::string_view why) noexcept;
 
   // --- When devices are lost (renewal.cpp)
 
-  /// Where they are, all streams wait for renew(), and nobody is blamed. Whether that is so.
+  /// If devices are lost, all streams wait for renew() and no stream is blamed. Returns whether that is so.
   bool suspend_if_lost(std::string_view why) noexcept;
-  /// `make` puts another context in the place of this one, of the same model and with the same parameters;
-  /// streams go on there, computed again from their texts. Throws what `make` throws; all streams end with
-  /// that, then.
+  /// `make` replaces the context by another one of the same model with the same parameters. Streams continue
+  /// there and are recomputed from their tokens. Throws what `make` throws; all streams end with that error
+  /// then.
   void renew(const std::function<void()>& make);
 
-  /// The context is this batcher's alone, for so long.
+  /// The batcher's exclusive use of a context.
   class Lease {
    public:
     explicit Lease(Context* context) : context_(context) {
@@ -180,40 +181,40 @@ struct Batcher::Impl {
   engine::StepPace pace;
   engine::MaskMaker masks;
 
-  std::vector<engine::StreamPtr> running;                    // In the order of their admission.
-  std::vector<engine::StreamPtr> outbox;                     // With something to tell.
-  std::vector<engine::StreamPtr> telling;                    // What deliver() has taken of it.
-  std::size_t n_open = 0;                                    // Streams that were not told their end.
+  std::vector<engine::StreamPtr> running;  // In the order of their admission.
+  std::vector<engine::StreamPtr> outbox;   // With output to deliver.
+  std::vector<engine::StreamPtr> telling;  // The streams that deliver() has taken from the outbox.
+  std::size_t n_open = 0;                  // Streams whose end was not delivered.
   std::map<RequestId, std::vector<engine::StreamPtr>> open;  // Requests with such streams.
   bool any_deadlines = false;                                // Among them.
   bool delivering = false;
 
-  std::vector<engine::StreamPtr> turn;  // Those of `running` whose turn it is in this step.
+  std::vector<engine::StreamPtr> turn;  // Streams of `running` that take part in this step.
   Batch batch;
   std::vector<Share> shares;
-  std::vector<engine::Stream*> reading;  // Of the step: those that want some of the prompt budget.
-  /// What it reads next is computed in one step, and the last one had no room for it: it has the next one to
-  /// itself. Not more than an address, of a stream that may be gone.
+  std::vector<engine::Stream*> reading;  // Streams of this step that read a prompt.
+  /// A stream whose next part must be computed in one step and did not fit into the last one. It gets the
+  /// next step alone. Only an address: the stream may be gone.
   const engine::Stream* crowded_out = nullptr;
-  int n_decoding = 0;  // Items of the batch that are no prompt's.
-  /// A batch that was begun, and is not read yet.
+  int n_decoding = 0;  // Items of the batch that belong to decoding streams.
+  /// A batch in flight: started, and not read yet.
   struct Flight {
     Batch batch;
-    std::vector<Share> shares;  // Null streams are those that have left.
+    std::vector<Share> shares;  // `stream` is null if the stream has left.
     int n_decoding = 0;
   };
   std::vector<Flight> flights;  // The oldest first; one stream is in one of them at most.
-  std::size_t n_groups = 1;     // More: this step is begun, not waited for.
-  bool unsure = false;          // Results are being read: what the cache holds may not be what streams say.
+  std::size_t n_groups = 1;     // More than 1: steps are started and not waited for.
+  bool unsure = false;          // Results are being read: the cache may not match the streams' fields.
   int n_read_by_drafter = 0;    // Tokens, in this step.
-  int n_source = 0;             // Tokens of sources that this step has read, ...
+  int n_source = 0;             // Encoder input tokens that this step has computed, ...
   double source_ms = 0.0;       // ... and how long that took.
   bool drafts_allowed = true;
   int n_failures = 0;  // Steps that failed, one after another.
-  /// Being preempted: where that fails, it is why.
+  /// The stream that is being preempted, which a failure is blamed on.
   engine::StreamPtr concerned;
 
-  std::optional<engine::Clock::time_point> last_admission;  // Since somebody waits.
+  std::optional<engine::Clock::time_point> last_admission;  // Unset if the queue is empty.
   std::int64_t step_number = 0;
   RequestId last_request = 0;
   std::int64_t last_order = 0;

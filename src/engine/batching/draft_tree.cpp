@@ -71,7 +71,7 @@ void DraftTree::keep_if(const std::function<bool(std::span<const Token>, Token)>
     Node node = nodes_[static_cast<std::size_t>(i)];
     if (node.parent != kRoot) node.parent = now_at[static_cast<std::size_t>(node.parent)];
     if (node.parent == kNone) continue;
-    path_to(node.parent, path);  // Of those that are kept, which lie before this one.
+    path_to(node.parent, path);  // Kept nodes have smaller indices, so this path is final.
     if (!keep(path, node.token)) continue;
     now_at[static_cast<std::size_t>(i)] = n_kept;
     nodes_[static_cast<std::size_t>(n_kept++)] = node;

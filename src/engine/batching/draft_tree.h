@@ -1,7 +1,6 @@
 #pragma once
-// What is written ahead of a text: a tree of tokens, because where it is not sure how the text goes on, a
-// step can check more than one way. Each node carries its chance of being right; a node is worth its row of
-// the step as long as that chance is high enough.
+// A draft: a tree of guessed tokens, so that a step can check several continuations. Each node has its
+// probability of being right. A node is worth its row of the step while that probability is high enough.
 #include <functional>
 #include <span>
 #include <vector>
@@ -10,19 +9,19 @@
 
 namespace weft::engine {
 
-/// What drafts of one text were worth lately, and where to stop.
+/// Recent acceptance rates of one stream's drafts, and the limits of its next draft.
 struct DraftOdds {
-  double right = 0.6;       ///< The chance of a first guess ...
-  double other = 0.3;       ///< ... and of a further one where those before it were wrong.
-  double least = 0.0;       ///< Nodes below this chance are not worth their row.
-  double fork_price = 1.0;  ///< So many times as much has to come of a guess that makes a new branch.
+  double right = 0.6;       ///< Probability that a first guess is right ...
+  double other = 0.3;       ///< ... and a further guess, if the guesses before it were wrong.
+  double least = 0.0;       ///< Nodes below this probability are not worth their row.
+  double fork_price = 1.0;  ///< A guess that starts a new branch must be worth this factor more.
   int n_max = 0;            ///< Nodes, at most.
   int n_leaves = 1;         ///< Branches, at most.
 };
 
 class DraftTree {
  public:
-  static constexpr int kRoot = -1;  ///< The text's last token.
+  static constexpr int kRoot = -1;  ///< The stream's last token.
   struct Node {
     Token token;
     int parent;
@@ -34,10 +33,10 @@ class DraftTree {
   void clear() { nodes_.clear(); }
   bool empty() const { return nodes_.empty(); }
   int size() const { return static_cast<int>(nodes_.size()); }
-  /// Parents stand before their children.
+  /// Parents come before their children.
   std::span<const Node> nodes() const { return nodes_; }
 
-  /// The child with this token, made if it is worth it and there is room; kNone otherwise.
+  /// The child with this token. It is created if it is worth a row and there is room; kNone otherwise.
   static constexpr int kNone = -2;
   int grow(int parent, Token token);
   /// Whether a further child would be worth it.
@@ -45,17 +44,17 @@ class DraftTree {
   /// The child with this token, or kNone.
   int child(int parent, Token token) const;
   int n_children(int parent) const;
-  /// Puts another tree behind the last node: its root is that one.
+  /// Appends another tree: its root is this tree's last node.
   void graft(const DraftTree& tail);
   /// Keeps the first n nodes.
   void cut(int n);
-  /// Keeps the nodes for which `keep(path, token)` is true, where path are the tokens above them, and whose
-  /// parents are kept.
+  /// Keeps the nodes for which `keep(path, token)` is true and whose parents are kept. `path` has the tokens
+  /// above the node.
   void keep_if(const std::function<bool(std::span<const Token> path, Token token)>& keep);
-  /// The tokens down to a node, from behind the root on, the node's own included.
+  /// The tokens from below the root down to and including the node.
   void path_to(int node, std::vector<Token>& path) const;
 
-  /// The branches: for each its last node. The first one is that of first guesses from the root on.
+  /// The last node of each branch. The first branch consists of the first guesses.
   std::vector<int> leaves() const;
   /// Whether `node` is on the branch that ends with `leaf`.
   bool leads_to(int node, int leaf) const;

@@ -6,15 +6,15 @@
 namespace weft::engine {
 namespace {
 
-/// Of the time of steps that may go on drafts which are not expected to pay ...
+/// The share of step time for trying drafts that are not expected to pay ...
 constexpr double kShareToTry = 0.01;
-/// ... and how much of it can be saved up, in steps.
+/// ... and the most that can be saved up, in steps.
 constexpr double kMostToTry = 4.0;
-/// Tokens of a draft while it is not known what steps cost: enough to learn what a drafter's own cost.
+/// Tokens of a draft while the cost of steps is not known: enough to learn the drafter's own cost.
 constexpr int kOnFaith = 2;
-/// A drafter that failed so many times one after another is not asked any more.
+/// A drafter is disabled after this many failures in a row.
 constexpr int kMaxFailures = 4;
-/// Forced tokens that a step takes on for a stream.
+/// Forced tokens that a step checks for one stream.
 constexpr int kMaxForced = 32;
 
 bool may_draft(const Stream& stream) {
@@ -22,7 +22,7 @@ bool may_draft(const Stream& stream) {
          !stream.lacks_source;
 }
 
-/// Tokens that a draft may have: none past the end of what the stream may write.
+/// Tokens that a draft may have, so that it stays within what the stream may generate.
 int most_ahead(const Stream& stream) {
   const int n = stream.request().max_text - static_cast<int>(stream.text.size());
   const int n_predict = stream.params().n_predict;
@@ -41,7 +41,7 @@ std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context
 
 void Drafts::add_step(double ms) { ms_to_try_ = std::min(ms_to_try_ + kShareToTry * ms, kMostToTry * ms); }
 
-/// Whether a draft that is not expected to pay is tried, for one token, to see whether it would by now.
+/// Whether to try a draft of one token that is not expected to pay, to learn whether it would by now.
 bool Drafts::tries(Stream& stream, const DraftTree& draft, const StepCost& cost) {
   if (stream.n_until_probe-- > 0) return false;
   const double ms = cost.ms_per_row() + drafter_->ms_to_begin(stream.seq, stream.text);
@@ -62,7 +62,7 @@ int Drafts::write(std::span<const StreamPtr> streams, const StepCost& cost, bool
   for (const Tail& tail : tails_) tail.stream->draft.graft(tail.draft);
   for (const auto& stream : streams) prune(*stream);
   for (const Trial& trial : trials_)
-    if (trial.draft->empty()) ms_to_try_ += trial.ms;  // There was nothing to try.
+    if (trial.draft->empty()) ms_to_try_ += trial.ms;  // The drafter had no guess.
   return n_read;
 }
 
@@ -76,7 +76,7 @@ void Drafts::force(Stream& stream, const StepCost& cost) {
   } catch (...) {
     return;
   }
-  // The first one is always tried, so that it shows when they are right again.
+  // The first forced token is always tried, so that its acceptance is measured again.
   const double least = params_.adapt_drafts ? std::min(least_chance(cost, 0.0), stream.forced_right) : 0.0;
   stream.draft.begin({.right = stream.forced_right, .least = least, .n_max = n_max});
   int node = DraftTree::kRoot;
@@ -93,7 +93,7 @@ int Drafts::ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost
   trials_.clear();
   tails_.clear();
   tails_.reserve(streams.size());
-  // Branches are sequences: the free ones are shared out evenly.
+  // Branches are sequences; the free sequences are divided evenly.
   const int n_spare = cache_.n_spare(static_cast<int>(streams.size()));
   const auto n_jobs = static_cast<int>(
       std::count_if(streams.begin(), streams.end(), [](const auto& stream) { return may_draft(*stream); }));
@@ -126,7 +126,7 @@ int Drafts::ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost
   try {
     if (!jobs_.empty()) n_read = drafter_->draft(jobs_, n_to_read);
     n_failures_ = 0;
-  } catch (const std::exception&) {  // It is a help only: the step does without.
+  } catch (const std::exception&) {  // Drafts are optional: the step continues without them.
     ++n_failures_;
     drafter_->reset();
     for (const DraftJob& job : jobs_) job.draft->clear();
@@ -134,8 +134,7 @@ int Drafts::ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost
   return n_read;
 }
 
-/// Guesses that the stream's constraint forbids go, with all that stands behind them, and those behind an
-/// end.
+/// Drops guesses that the stream's constraint forbids or that follow an end token, with all nodes below them.
 void Drafts::prune(Stream& stream) {
   if (stream.draft.size() == stream.n_forced) return;
   try {
@@ -144,7 +143,7 @@ void Drafts::prune(Stream& stream) {
       if (!path.empty() && stream.ends_with(path.back())) return false;
       return stream.constraint() == nullptr || stream.constraint()->allows(path, token);
     });
-  } catch (...) {  // Of guesses: the text itself shows whether there is something wrong.
+  } catch (...) {  // Only guesses failed. If the constraint is broken, drawing real tokens reports it.
     stream.draft.cut(stream.n_forced);
   }
 }
@@ -172,7 +171,7 @@ void Drafts::learn(Stream& stream, int node, int right) {
     stream.forced_right += kRate * ((right != DraftTree::kNone ? 1.0 : 0.0) - stream.forced_right);
     return;
   }
-  // Each guess was a trial, up to the one that was right.
+  // Each guess counts as a trial, up to the accepted one.
   const int rank =
       right == DraftTree::kNone ? n_guesses : draft.nodes()[static_cast<std::size_t>(right)].rank;
   stream.odds.right += kRate * ((rank == 0 ? 1.0 : 0.0) - stream.odds.right);

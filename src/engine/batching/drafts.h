@@ -1,6 +1,6 @@
 #pragma once
-// Drafts in a batcher: how far it pays to write ahead of each stream, the branches that a draft takes in the
-// cache, and what was learned from those that were checked.
+// Drafts in a batcher: how long a draft of each stream pays, the sequences of its branches, and the
+// acceptance rates learned from checked drafts.
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,13 +11,13 @@
 
 namespace weft::engine {
 
-/// What writes ahead as the parameters say; nullptr where nothing does, or the model cannot go back behind a
-/// draft that was wrong.
+/// The drafter that the parameters select. nullptr if they select none, or if the model cannot drop rejected
+/// tokens from its cache.
 std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context& context);
 
 class Drafts {
  public:
-  /// All must outlive it; without a drafter there are drafts of what constraints force only.
+  /// All arguments must outlive it. Without a drafter, only tokens that constraints force are drafted.
   Drafts(const BatcherParams& params, Drafter* drafter, PrefixCache& cache, const Context& context)
       : params_(params),
         drafter_(drafter),
@@ -25,33 +25,33 @@ class Drafts {
         n_vocab_(context.model().info().n_vocab),
         can_go_back_(!context.model().info().recurrent) {}
 
-  /// Tells of a step's time: a share of it may go on trying whether drafts would pay where they did not.
+  /// Reports a step's time. A share of it may be spent on trying drafts where they did not pay before.
   void add_step(double ms);
-  /// A draft (Stream::draft) for each stream that is about to write and for which it pays; none where they
-  /// are not `allowed`. A drafter reads at most `n_to_read` tokens of texts that it does not know yet;
-  /// returns how many those were. A drafter that fails writes nothing, and after some times never again.
+  /// Writes a draft (Stream::draft) for each decoding stream for which it pays; none if drafts are not
+  /// `allowed`. A drafter computes at most `n_to_read` tokens that it has not seen yet; returns their number.
+  /// A drafter that fails writes nothing, and is disabled after several failures.
   int write(std::span<const StreamPtr> streams, const StepCost& cost, bool allowed, int n_to_read);
-  /// Adds a stream's last token and the tree that stands behind it: a branch is a sequence, which shares the
-  /// text, and each token belongs to all branches that go through it. All of them want logits.
+  /// Adds a stream's last token and its draft to the batch. A branch is a sequence that shares the stream's
+  /// cells. Each token belongs to all branches that contain it. All these tokens want logits.
   void add(Batch& batch, Stream& stream) const;
-  /// What followed `node` was drawn: `right` of its guesses, or none of them (DraftTree::kNone).
+  /// The token after `node` was drawn: `right` is the guess that it equals, or DraftTree::kNone.
   static void learn(Stream& stream, int node, int right);
-  /// The stream goes on with the branch that `node` is on, as far as it is computed.
+  /// The stream continues with the branch that contains `node`, as far as it is computed.
   void fold(Stream& stream, int node) const;
-  /// The text has been checked: what a drafter has kept beyond its first n tokens is no longer so.
+  /// The draft has been checked: the drafter's tokens after the first n are invalid.
   void checked(const Stream& stream, int n) const {
     if (drafter_ != nullptr) drafter_->cut(stream.seq, n);
   }
 
  private:
-  /// What the drafter writes behind forced tokens.
+  /// A drafter's guesses after forced tokens.
   struct Tail {
     Stream* stream;
-    std::vector<Token> text;  // The stream's, with these tokens.
+    std::vector<Token> text;  // The stream's tokens and the forced ones.
     DraftTree draft;
   };
 
-  /// A stream's draft begins with what its constraint forces.
+  /// Begins a stream's draft with the tokens that its constraint forces.
   void force(Stream& stream, const StepCost& cost);
   int ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost, int n_to_read);
   static void prune(Stream& stream);
@@ -64,8 +64,8 @@ class Drafts {
   const bool can_go_back_;
   std::vector<Token> forced_;
   std::vector<DraftJob> jobs_;
-  std::vector<Tail> tails_;  // Of this step; jobs point into it.
-  int n_failures_ = 0;       // Of the drafter, one after another.
+  std::vector<Tail> tails_;  // Of this step; jobs_ points into it.
+  int n_failures_ = 0;       // Consecutive failures of the drafter.
   struct Trial {
     const DraftTree* draft;
     double ms;

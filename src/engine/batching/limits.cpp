@@ -58,7 +58,7 @@ int max_text(const RequestParams& p, const Context& context) {
 
 namespace {
 
-/// The prompt is the source of the completions.
+/// The prompt is the encoder input.
 void check_source(std::span<const Token> source, const RequestParams& p, const Context& context) {
   const auto unsupported = [](const char* why) { throw Error(ErrorCode::kUnsupported, why); };
   if (!p.parts.empty()) unsupported("a source is text alone: this model has no place for pictures or sounds");
@@ -136,12 +136,12 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
     refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
            std::to_string(limit) + "; make the context larger (n_ctx), or the prompt shorter");
   if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);
-  const Sampler checked(p.sampler, context.model().tokenizer());  // Refuses what makes no sense.
+  const Sampler checked(p.sampler, context.model().tokenizer());  // Throws for invalid parameters.
 }
 
 void check_load(const QueueLoad& load, std::size_t n_prompt, int n_completions, const BatcherLimits& limits) {
   const auto overloaded = [&](const std::string& what, double share_too_many) {
-    // Unknown: a second, as good a guess as any.
+    // Unknown rate: suggest one second.
     const double ms =
         load.ms_per_admission > 0.0
             ? load.ms_per_admission * std::max(1.0, share_too_many * static_cast<double>(load.n_waiting))
@@ -149,7 +149,7 @@ void check_load(const QueueLoad& load, std::size_t n_prompt, int n_completions, 
     throw OverloadedError(
         what + "; try again in " + std::to_string(static_cast<int>(std::ceil(ms / 1e3))) + " s", ms);
   };
-  // A request that is larger than the limits is let in alone: it can be served.
+  // If the queue is empty, a request larger than the limits is accepted: it can be served.
   if (limits.n_waiting > 0 && load.n_waiting > 0 && load.n_waiting + n_completions > limits.n_waiting) {
     const auto too_many = static_cast<double>(load.n_waiting + n_completions - limits.n_waiting);
     overloaded(std::to_string(load.n_waiting) + " completions wait already, at most " +

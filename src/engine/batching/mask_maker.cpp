@@ -28,7 +28,7 @@ void MaskMaker::start() {
   if (!thread_.joinable()) {
     try {
       thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error&) {  // As many threads as may be: slower, and right.
+    } catch (const std::system_error&) {  // No further thread is available: slower, with the same result.
       make_all();
       return;
     }
@@ -66,7 +66,7 @@ void MaskMaker::make_all() noexcept {
       const DraftTree& draft = job.stream->draft;
       for (; node < draft.size(); ++node) {
         draft.path_to(node, path_);
-        if (!path_.empty() && job.stream->ends_with(path_.back())) continue;  // Nothing is drawn behind it.
+        if (!path_.empty() && job.stream->ends_with(path_.back())) continue;  // Nothing follows an end.
         const std::size_t at = job.first + static_cast<std::size_t>(node + 1);
         make(*job.stream, std::span(masks_).subspan(at * n_words_, n_words_));
       }
@@ -77,7 +77,7 @@ void MaskMaker::make_all() noexcept {
   }
 }
 
-/// The mask behind `path_`.
+/// The mask of the token that follows `path_`.
 void MaskMaker::make(const Stream& stream, std::span<std::uint32_t> mask) const {
   if (stream.constraint() != nullptr) {
     stream.constraint()->fill(path_, mask);
@@ -98,7 +98,7 @@ void MaskMaker::make(const Stream& stream, std::span<std::uint32_t> mask) const 
   for (const Token token : stream.end_tokens())
     if (is_allowed(token)) held_back.push_back(token);
   for (const Token token : held_back) set(token, false);
-  // A constraint's text that is over cannot go on.
+  // A constraint that allows nothing but the end must be able to end.
   if (std::all_of(mask.begin(), mask.end(), [](std::uint32_t word) { return word == 0; }))
     for (const Token token : held_back) set(token, true);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Masks of allowed tokens for streams with a constraint, or that must not end yet, made by a thread of their
-// own while the step computes.
+// Masks of allowed tokens for streams with a constraint and for streams that must not end yet. A thread makes
+// them while the step computes.
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -23,21 +23,21 @@ class MaskMaker {
 
   /// A new step, without masks.
   void clear() { jobs_.clear(); }
-  /// The step wants masks of the stream: behind its text and behind each node of its draft. Its draft stays
-  /// as it is until wait().
+  /// Requests masks for the stream: for the token after its last one and for the token after each node of its
+  /// draft. The draft must not change until wait().
   void add(const Stream& stream);
-  /// Begins to make them. Where no stream needs any nothing happens.
+  /// Starts making the requested masks. Does nothing if none was requested.
   void start();
   /// Returns when they are made.
   void wait();
-  /// The mask behind a node (or DraftTree::kRoot) of the stream's draft; empty: all tokens are allowed.
-  /// Throws what the constraint threw.
+  /// The mask of the token after a node (or DraftTree::kRoot) of the stream's draft. Empty: all tokens are
+  /// allowed. Throws what the constraint threw.
   std::span<const std::uint32_t> mask(const Stream& stream, int node) const;
 
  private:
   struct Job {
     const Stream* stream;
-    std::size_t first;  // Of its masks: the root's, then the nodes'.
+    std::size_t first;  // Index of its first mask: the root's; the nodes' follow.
     std::exception_ptr error;
     int failed_at = 0;  // The node whose mask could not be made.
   };
@@ -52,7 +52,7 @@ class MaskMaker {
   std::size_t n_masks_ = 0;
   std::vector<Token> path_;
 
-  std::thread thread_;  // Made when there is something to do first; without it the masks are made by start().
+  std::thread thread_;  // Started by the first request. If that fails, start() makes the masks.
   std::mutex mutex_;
   std::condition_variable changed_;
   bool busy_ = false;

@@ -1,6 +1,7 @@
-// Steps that overlap, where a context's devices can be at several batches (Context::begin): those that run
-// are as many groups, and while devices are at the later layers of some groups' batches the host is at the
-// first layers of another one's. A group's tokens are drawn when the batches of all others have been begun.
+// Overlapping steps, for contexts whose devices can work on several batches (Context::begin). The running
+// streams are divided into groups. While devices compute the later layers of some groups' batches, the host
+// computes the first layers of another one. A group's tokens are drawn after the batches of all other groups
+// have started.
 #include <algorithm>
 
 #include "engine/batching/batcher_impl.h"
@@ -11,11 +12,12 @@ namespace {
 using engine::Stream;
 using engine::StreamPtr;
 
-/// Of a group: fewer rows cost a CPU nearly as much. (2, 4 and 8 of a model of 94 MB: 4.5, 5.2 and 9.0 ms.)
+/// Rows of a group: fewer cost a CPU nearly as much. (2, 4 and 8 rows of a model of 94 MB: 4.5, 5.2 and 9.0
+/// ms.)
 constexpr int kLeastRows = 4;
 
-/// What is known of a stream when its batch is begun must be enough until that is read. Masks are made for
-/// one batch at a time.
+/// A stream can be in flight if its next batch does not depend on results of the current one. Masks are made
+/// for one batch at a time.
 bool can_fly(const Stream& stream) {
   return !stream.paused && !stream.is_suspect && !stream.lacks_source && stream.params().parts.empty() &&
          stream.constraint() == nullptr && !stream.holds_back_end(0) &&
@@ -34,7 +36,7 @@ std::size_t Batcher::Impl::count_groups() const {
 
 void Batcher::Impl::choose_turn() {
   turn.clear();
-  // Those that are left out go with the next batches: so groups are as large as each other.
+  // Streams left out now take part in the next batches, so groups have equal sizes.
   const auto share = [](std::size_t n, std::size_t of) { return (n + of - 1) / of; };
   const auto n_free = static_cast<std::size_t>(
       std::ranges::count(running, 0, [](const StreamPtr& stream) { return stream->n_in_flight; }));
@@ -50,7 +52,7 @@ DecodeStatus Batcher::Impl::decode() {
   const bool begins = batch.size() > 0;
   DecodeStatus status = begins ? context.begin(batch) : DecodeStatus::kOk;
   if (begins && status == DecodeStatus::kOk) take_off();
-  // What is on its way is read before room is made: it may make some.
+  // Batches in flight are read before room is made: their streams may end and free cells.
   const bool lacks_room = status == DecodeStatus::kCacheFull && !flights.empty();
   if (lacks_room || (status == DecodeStatus::kOk && (!begins || flights.size() == n_groups)))
     status = receive();

@@ -8,7 +8,7 @@
 namespace weft::engine {
 namespace {
 
-/// A beginning that was seen twice is kept for others if it is at least as long.
+/// A prefix seen twice becomes a snapshot if it has at least this many tokens.
 constexpr int kMinSnapshot = 64;
 
 std::span<const Token> all_but_last(const Stream& stream) {
@@ -35,7 +35,7 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes
 PrefixCache::~PrefixCache() {
   try {
     context_.clear();
-  } catch (const Error&) {  // The context was moved away beneath it.
+  } catch (const Error&) {  // The context was moved from.
   }
 }
 
@@ -83,7 +83,8 @@ bool PrefixCache::make_room(std::int64_t n_needed, const Match& match, std::span
 void PrefixCache::settle(Stream& stream, Match match) {
   broken_ = true;
   stream.snapshot_at = beginning_to_keep(stream, match);
-  // All of an idle text, or the only one to be had: the stream goes on where it lies.
+  // The stream takes over the idle sequence if it matches as a whole, or if there is no other sequence to be
+  // had.
   const bool take_over = match.holder >= 0 && is_idle(match.holder) &&
                          ((match.n == index_.size(match.holder) && !is_snapshot(match.holder)) ||
                           (free_.empty() && idle_.size() == 1));
@@ -93,10 +94,10 @@ void PrefixCache::settle(Stream& stream, Match match) {
     is_snapshot(match.holder) = false;
     const bool is_whole = match.n == index_.size(match.holder);
     index_.remove(match.holder);
-    if (match.n > 0 || !is_whole) cut(match.holder, match.n);  // A source alone stays.
+    if (match.n > 0 || !is_whole) cut(match.holder, match.n);  // A sequence of only a source stays as it is.
     if (match.n == 0) context_.set_adapters(stream.seq, stream.origin().adapters);
   } else {
-    if (match.holder >= 0 && is_idle(match.holder)) {  // Of use just now.
+    if (match.holder >= 0 && is_idle(match.holder)) {  // Most recently used.
       std::erase(idle_, match.holder);
       idle_.push_back(match.holder);
     }
@@ -112,7 +113,7 @@ void PrefixCache::settle(Stream& stream, Match match) {
     index_.append(stream.seq, first(stream.text, match.n), stream.origin());
     count_source(stream, false);
   }
-  if (stream.stats.queue_ms == 0.0) {  // For the first time.
+  if (stream.stats.queue_ms == 0.0) {  // First admission.
     stream.stats.n_cached += match.n;
     counters_.n_cached_tokens += match.n;
   }
@@ -122,7 +123,7 @@ void PrefixCache::settle(Stream& stream, Match match) {
 SourceRead PrefixCache::read_source(Stream& stream) {
   const SeqId holder = reuse_prefixes_ ? index_.find_any(stream.origin()) : -1;
   if (holder >= 0) {
-    (void)context_.copy(holder, stream.seq, 0, 0);  // No cell of its text.
+    (void)context_.copy(holder, stream.seq, 0, 0);  // Copies the source, no cells.
   } else if (context_.set_source(stream.seq, stream.origin().source) != DecodeStatus::kOk) {
     return SourceRead::kCancelled;
   }
@@ -230,7 +231,7 @@ void PrefixCache::evict_unsound() {
 
 bool PrefixCache::shorten(const Match& match) {
   if (match.holder < 0) return false;
-  const int n = std::max(match.n, 1);  // A text that has none has no source any more.
+  const int n = std::max(match.n, 1);  // A sequence without tokens would lose its source.
   if (n >= index_.size(match.holder) || !is_idle(match.holder)) return false;
   const std::vector<Token> kept = index_.text(match.holder, n);
   const TextOrigin origin = index_.origin(match.holder);
@@ -266,7 +267,7 @@ void PrefixCache::branch(Stream& stream, int n) {
   stream.branches.assign(1, stream.seq);
   while (static_cast<int>(stream.branches.size()) < n) {
     stream.branches.push_back(take_free());
-    (void)context_.copy(stream.seq, stream.branches.back());  // The whole of a text always finds room.
+    (void)context_.copy(stream.seq, stream.branches.back());  // Sharing a whole sequence never fails.
   }
 }
 
@@ -288,13 +289,13 @@ void PrefixCache::drop_branches(Stream& stream) {
   stream.draft.clear();
 }
 
-// --- Texts that outlive the cache
+// --- Saved prefixes
 
 PrefixCache::Saved PrefixCache::save(std::span<const Token> text, const TextOrigin& origin) {
   const Match match = find(text, origin);
   if (match.holder < 0) return {};
   if (match.n == index_.size(match.holder)) return {match.n, context_.save(match.holder)};
-  // What stands behind it is somebody else's.
+  // The tokens after the match belong to another request, so the match is copied.
   const auto overloaded = [] {
     throw Error(ErrorCode::kOverloaded,
                 "the cache has no room to copy the part of a text that is to be saved; try again when a "

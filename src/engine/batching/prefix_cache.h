@@ -1,17 +1,17 @@
 #pragma once
-// The texts in a batcher's cache, and which sequence holds which.
+// The sequences in a batcher's cache, and their owners.
 //
-// A sequence is free, a running stream's (or a branch of its draft), or idle: an idle one holds what a
-// finished stream left, or a beginning that was copied in time, for others that begin alike, until its room
-// is needed; the least recently used goes first. An index over all of them finds what a new stream can begin
-// with. What a drafter keeps for a sequence follows.
+// A sequence is free, belongs to a running stream (or to a branch of its draft), or is idle. An idle sequence
+// holds the tokens of a finished stream, or a snapshot of a prefix. New streams can share it until its cells
+// are needed. The least recently used one is evicted first. An index over all sequences finds the longest
+// cached prefix of a new stream. A drafter's own cache follows these changes.
 //
-// It says who holds what; who gets something when is the batcher's business. Used by one thread.
+// This class only keeps the books; the batcher decides which stream gets a sequence. Used by one thread.
 //
-// What cannot be cut is copied in time. Texts of recurrent layers and of windows cannot be cut anywhere. When
-// a request begins like a text that cannot be cut there, its own prefill pauses at that place and leaves a
-// copy, which costs no cells: the second one pays, all later ones share. Those that wait for a running prompt
-// make it pause too.
+// Sequences with recurrent layers or sliding windows cannot be cut at any token. If a request shares a prefix
+// with such a sequence, its own prefill pauses at the end of the prefix. There it leaves a snapshot, which
+// costs no cells. So the second request computes the prefix again, and all later ones share it. A request
+// that waits for a running prompt makes that prompt pause, too.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,7 +25,7 @@
 
 namespace weft::engine {
 
-/// What a stream gains by finding its beginning must be more than so many tokens to be waited for or copied.
+/// A match must save more tokens than this to be worth waiting for or a snapshot.
 inline constexpr int kWorthWaiting = 16;
 
 enum class SourceRead : std::uint8_t { kComputed, kShared, kCancelled };
@@ -34,8 +34,8 @@ class PrefixCache {
  public:
   using Match = PrefixIndex::Match;
 
-  /// `drafter` may be nullptr; both must outlive it. Evictions, snapshots and tokens that were found are
-  /// counted in `counters`. The context's sequences are emptied, now and at the end.
+  /// `drafter` may be nullptr; both must outlive it. `counters` counts evictions, snapshots and tokens found
+  /// in the cache. Empties the context's sequences, now and in the destructor.
   PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes, BatcherStats& counters);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
@@ -43,105 +43,102 @@ class PrefixCache {
 
   // --- A stream comes and goes
 
-  /// What the cache has of a stream's text, and can give. The last token is computed in any case, for its
-  /// logits.
+  /// The longest prefix of a stream that the cache can provide. It excludes the last token, which is always
+  /// computed for its logits.
   Match look_up(const Stream& stream) const;
-  /// Whether texts with this stream's beginning are shared at all.
+  /// Whether this stream's prefixes are shared at all.
   bool shares(const Stream& stream) const { return reuse_prefixes_ && !stream.shifted; }
-  /// Whether a text can be cut anywhere, so that others can begin with any part of it.
+  /// Whether a sequence can be cut at any token, so that others can share any prefix of it.
   bool cuts_anywhere() const { return cuts_anywhere_; }
-  /// Whether `n_needed` cells are left for a stream that is to begin with the match. Evicts idle texts for
-  /// them, at last what the match's own has beyond it; none, where all of them would not do. `n_cached` is
-  /// what cells_cached() says, where that was asked already.
+  /// Whether `n_needed` cells are left for a stream that begins with the match. Evicts idle sequences for
+  /// them, at last the rest of the match's own sequence. Evicts none if all of them would not suffice.
+  /// `n_cached` is the result of cells_cached(), if it is known already.
   bool make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running,
                  std::optional<int>& n_cached);
-  /// A sequence for a stream, beginning with the match.
+  /// Gives the stream a sequence that begins with the match.
   void settle(Stream& stream, Match match);
-  /// The stream lacks its source (Stream::lacks_source): it gets one that another sequence has read, or else
-  /// reads it, and whoever begins like it may share that. Throws what Context::set_source throws; the stream
-  /// lacks its source still then.
+  /// Gives the stream the source that it lacks (Stream::lacks_source). It shares one that another sequence
+  /// has encoded, or encodes it. Throws what Context::set_source throws; the stream still lacks its source
+  /// then.
   SourceRead read_source(Stream& stream);
-  /// The next `n` tokens of the stream's text are in the cache.
+  /// The next `n` tokens of the stream are computed and in the cache.
   void computed(Stream& stream, int n);
-  /// A stream that has just computed a beginning that others want (Stream::pause_at) leaves a copy of it.
+  /// Leaves a snapshot if the stream has just computed a prefix that others want (Stream::pause_at).
   void leave_snapshot(const Stream& stream);
-  /// The stream is over: what it leaves may serve others.
+  /// The stream has ended; its sequence becomes idle.
   void retire(Stream& stream);
-  /// The stream's sequences are free again.
+  /// Frees the stream's sequences.
   void release(Stream& stream);
-  /// Gives up the idle text that was of use least recently, `except` not counted. False where there is none.
+  /// Evicts the least recently used idle sequence other than `except`. False if there is none.
   bool evict(SeqId except = -1);
-  /// Gives up idle texts whose cells a failed step has left unsure (Context::intact).
+  /// Evicts idle sequences that a failed step has left undefined (Context::intact).
   void evict_unsound();
-  /// Forgets the older half of a running text behind what is kept, in whole pages where it is long enough for
-  /// that. The rest moves up, which may take cells where it is shared: while there are none, `make_room` is
-  /// asked for them. False where that cannot be done, and the text cannot go on.
+  /// Context shift: drops the older half of a running sequence after the kept tokens, in whole pages if it is
+  /// long enough. The rest moves up, which may take cells if it is shared. Calls `make_room` while there are
+  /// none. False if that fails; the stream cannot continue then.
   bool forget(Stream& stream, const std::function<bool()>& make_room);
-  /// Empties everything, whatever state it is in. The streams that run must give up their sequences
-  /// themselves.
+  /// Empties everything, whatever its state. The running streams must drop their sequences themselves.
   void reset();
-  /// Whether a change stopped halfway, for want of memory: only reset() helps then.
+  /// Whether a change was interrupted by a failed allocation. Only reset() repairs that.
   bool is_broken() const { return broken_; }
 
   // --- Branches of a draft
 
-  /// Sequences that are free for `n` streams' branches, for each of them.
+  /// Free sequences for branches, for each of `n` streams.
   int n_spare(int n) const { return n == 0 ? 0 : static_cast<int>(free_.size()) / n; }
-  /// The stream's text as `n` branches, its own sequence first; they share all of it.
+  /// Makes `n` branches that share all of the stream's cells. The stream's own sequence is the first.
   void branch(Stream& stream, int n);
-  /// The stream goes on with this branch (where it has several), as far as it is computed; the others are
-  /// given up.
+  /// The stream continues with this branch, as far as it is computed. Drops the others.
   void keep_branch(Stream& stream, std::size_t branch);
-  /// Branches are given up, and the draft that they were for.
+  /// Drops the branches and their draft.
   void drop_branches(Stream& stream);
 
-  // --- Texts that outlive the cache
+  // --- Saved prefixes
 
   struct Saved {
     int n = 0;  ///< Tokens.
     std::vector<std::byte> state = {};
   };
-  /// The longest beginning of the text of this origin that the cache has and can give, its source included;
-  /// no state where it has none. Error kOverloaded where it is a part of what a sequence holds and there is
-  /// no sequence, or no cell, for a copy.
+  /// Saves the longest cached prefix of this origin, its source included. The state is empty if there is
+  /// none. Throws Error kOverloaded if the prefix is a part of a sequence and there is no free sequence or
+  /// cell for a copy.
   Saved save(std::span<const Token> text, const TextOrigin& origin);
-  /// A saved state becomes an idle text of these tokens; others that are idle make room. False where there
-  /// is none. Throws Error where the state cannot be taken up. `origin` has the source that it is about, and
-  /// gets the adapters that it was written with.
+  /// Restores a saved state as an idle sequence of these tokens; other idle sequences make room. False if
+  /// there is no room. Throws Error if the state cannot be restored. `origin` has the source, and receives
+  /// the saved adapters.
   bool restore(std::span<const std::byte> state, std::span<const Token> text, TextOrigin& origin);
-  /// Drops idle texts that begin with this prompt (as which a source counts), or that it begins with. How
-  /// many those were.
+  /// Evicts idle sequences that begin with this prompt or are a prefix of it. A source counts as a prompt.
+  /// Returns their number.
   int forget_idle(std::span<const Token> prompt);
 
-  // --- How things stand
+  // --- Statistics
 
   int n_idle() const { return static_cast<int>(idle_.size()); }
   std::span<const SeqId> idle() const { return idle_; }
   int n_tokens(SeqId idle) const { return index_.size(idle); }
   int n_free() const { return static_cast<int>(free_.size()); }
-  /// Of the cells in use those that evicting all idle texts would free: counted in tokens of the index, which
-  /// may be more than that where texts that are the same were computed apart.
+  /// Cells that evicting all idle sequences would free. An upper bound: running streams are counted by the
+  /// index, where equal sequences that were computed apart count once.
   int cells_cached(std::span<const StreamPtr> running) const;
-  /// Whether sequences hold what the index and these streams say; for tests and audits.
+  /// Whether the sequences match the index and these streams; for tests and audits.
   bool consistent(std::span<const StreamPtr> running) const;
 
  private:
-  /// The longest beginning of the text of this origin that the cache has and can give; its source at least,
-  /// where there is a holder.
+  /// The longest cached prefix of this origin; at least a holder of its source, if there is one.
   Match find(std::span<const Token> text, const TextOrigin& origin) const;
-  /// The stream has a source: read for it, or of another sequence.
+  /// Counts a stream's source: encoded for it, or shared.
   void count_source(Stream& stream, bool was_read);
-  /// Empties a sequence; it is free then.
+  /// Empties and frees a sequence.
   void empty(SeqId seq);
   SeqId take_free();
   bool is_idle(SeqId seq) const;
   std::vector<bool>::reference is_snapshot(SeqId seq) { return is_snapshot_[static_cast<std::size_t>(seq)]; }
-  /// Of the sequence's text only the first n tokens still stand.
+  /// Keeps the first n tokens of the sequence.
   void cut(SeqId seq, int n);
-  /// Gives up what an idle text has beyond a match. False where there is nothing to be had.
+  /// Cuts an idle sequence to the match. False if that frees nothing.
   bool shorten(const Match& match);
-  /// How long a beginning of the stream's text is worth keeping, because somebody else has it and cannot be
-  /// cut there: 0 for none.
+  /// The length of the prefix worth a snapshot, because another sequence has it and cannot be cut there. 0:
+  /// none.
   int beginning_to_keep(const Stream& stream, const Match& match) const;
 
   Context& context_;
@@ -153,7 +150,7 @@ class PrefixCache {
   std::vector<SeqId> free_;
   std::vector<SeqId> idle_;  // Least recently used first.
   bool broken_ = false;
-  std::vector<bool> is_snapshot_;  // By sequence: an idle one that stays for others when one goes on from it.
+  std::vector<bool> is_snapshot_;  // By sequence: a snapshot stays idle when a stream begins with it.
 };
 
 }  // namespace weft::engine

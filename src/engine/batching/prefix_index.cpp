@@ -14,7 +14,7 @@ struct PrefixIndex::Node {
   std::vector<Token> run;
   Node* parent = nullptr;
   std::map<Token, std::unique_ptr<Node>> children;  // By the first token of their runs.
-  std::vector<SeqId> ends;                          // Holders whose text ends with this run.
+  std::vector<SeqId> ends;                          // Holders that end with this run.
   int n_holders = 0;                                // Here and below.
 };
 
@@ -57,7 +57,7 @@ void PrefixIndex::join(Node& node) {
   try {
     node.run.reserve(node.run.size() + node.children.begin()->second->run.size());
   } catch (const std::bad_alloc&) {
-    return;  // Two nodes say the same as one.
+    return;  // Two nodes are as correct as one.
   }
   const std::unique_ptr<Node> child = std::move(node.children.begin()->second);
   node.run.insert(node.run.end(), child->run.begin(), child->run.end());
@@ -74,7 +74,7 @@ void PrefixIndex::append(SeqId holder, std::span<const Token> tokens, const Text
   Node* at = ends_[h];
   sizes_[h] += static_cast<int>(tokens.size());
   if (at != nullptr && at->n_holders == 1 &&
-      at->parent != nullptr) {  // Nobody else here: the common case while texts are written.
+      at->parent != nullptr) {  // No other holder shares it: the common case while decoding.
     at->run.insert(at->run.end(), tokens.begin(), tokens.end());
     return;
   }
@@ -119,7 +119,7 @@ void PrefixIndex::remove(SeqId holder) {
   std::erase(at->ends, holder);
   ends_[h] = nullptr;
   sizes_[h] = 0;
-  Node* emptied = nullptr;  // The highest node that nobody needs any more; all below it is empty too.
+  Node* emptied = nullptr;  // The highest node without holders.
   Node* needed = at;
   const Node* root = at;
   for (Node* node = at; node != nullptr; node = node->parent) {
@@ -161,7 +161,7 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, const TextOrig
     text = text.subspan(n);
   }
   if (match.n == 0) return match;
-  // Whoever ends here or below has all of it.
+  // Holders that end here or below share the whole match.
   while (at->ends.empty()) at = at->children.begin()->second.get();
   match.holder = at->ends.back();
   return match;
@@ -169,7 +169,7 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, const TextOrig
 
 PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, const TextOrigin& origin,
                                      const std::function<bool(SeqId, int)>& usable) const {
-  // The way down, and how much of the text each node has with what is above it.
+  // Down: the nodes on the path, each with the length of the match at its end.
   std::vector<std::pair<const Node*, int>> path;
   int n = 0;
   for (const Node* at = root_of(origin); at != nullptr && n < static_cast<int>(text.size());) {
@@ -182,7 +182,7 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, const TextOrig
     path.emplace_back(at, n);
     if (n_here < at->run.size()) break;
   }
-  // The way up: whoever parts here, and was not asked below.
+  // Up: holders that diverge from the match at this node and were not asked at a lower one.
   const Node* asked = nullptr;
   for (auto step = path.rbegin(); step != path.rend(); ++step) {
     const auto [node, n_common] = *step;

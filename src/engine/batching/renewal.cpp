@@ -1,4 +1,4 @@
-// Devices that are lost for good: streams wait, and go on in a context that is made anew from what is left.
+// Lost devices: streams wait, and continue in a new context on the remaining devices.
 #include "engine/batching/batcher_impl.h"
 #include "engine/batching/what.h"
 
@@ -7,7 +7,7 @@ namespace weft {
 bool Batcher::Impl::suspend_if_lost(std::string_view why) noexcept {
   try {
     suspended = suspended || (devices_lost && devices_lost());
-  } catch (...) {  // Then it is a failure like others.
+  } catch (...) {  // Treat it as any other failure.
   }
   if (suspended) rebuild(why);
   return suspended;

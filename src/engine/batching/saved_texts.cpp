@@ -1,4 +1,4 @@
-// Texts that outlive the cache: saved with their tokens, taken up as finished ones, and dropped.
+// Saving, restoring and dropping cached prefixes.
 #include <algorithm>
 #include <string>
 
@@ -44,7 +44,7 @@ SavedText Batcher::Impl::save_text(std::span<const Token> tokens,
                                    const std::optional<std::vector<AdapterUse>>& adapters) {
   engine::TextOrigin origin{adapters ? engine::checked_adapters(context.model(), *adapters)
                                      : usual_adapters()};
-  // Parts that are no tokens have no name that outlives the batcher.
+  // Ids of embedded parts (below zero) are valid in this process only, so the saved prefix ends before them.
   tokens = tokens.first(static_cast<std::size_t>(
       std::find_if(tokens.begin(), tokens.end(), [](Token token) { return token < 0; }) - tokens.begin()));
   const bool is_source = context.model().info().reads_source;

@@ -24,9 +24,9 @@
 namespace weft {
 namespace {
 
-/// As good as for ever, and fits every clock.
+/// Practically infinite, and representable in every clock.
 constexpr std::chrono::milliseconds kLong = std::chrono::hours(24 * 365);
-/// How things stand in detail is looked up again after so long.
+/// Maximum age of published statistics.
 constexpr std::chrono::milliseconds kStatsAge{20};
 
 }  // namespace
@@ -61,7 +61,7 @@ struct Response::State {
     Chunk chunk;
     bool is_news = false;
     bool is_held = false;  // Its end is not shown yet.
-    bool lost = false;     // There was no memory for some of it.
+    bool lost = false;     // An allocation failed, so output is missing.
     bool paused = false;   // By the service's thread, which alone knows.
     bool taken_to_end = false;
   };
@@ -83,7 +83,7 @@ struct Response::State {
           chunk.not_numbers = output.not_numbers;
         } catch (const std::bad_alloc&) {
           part.lost = true;
-          if (!output.done && parts.size() == 1) return false;  // Others of the request go on.
+          if (!output.done && parts.size() == 1) return false;  // The request's other completions continue.
         }
       }
       if (output.done) {
@@ -144,7 +144,7 @@ struct Response::State {
     const std::lock_guard lock(wake_mutex);
     try {
       if (wake) wake();
-    } catch (...) {  // It must not; nobody else is to pay for it.
+    } catch (...) {  // A throwing waker must not affect other requests.
     }
   }
 
@@ -310,7 +310,8 @@ struct Service::Impl {
     return Response(std::move(state));
   }
 
-  /// False while the context is made anew: nobody waits for that here, and the service's thread checks later.
+  /// False while the context is replaced. Callers do not wait for that; the service's thread checks the
+  /// request later.
   bool check(std::span<const Token> prompt, const RequestParams& p) {
     const std::shared_lock lock(context_mutex, std::try_to_lock);
     if (!lock || !has_context) return false;
@@ -339,7 +340,7 @@ struct Service::Impl {
     wakeup->changed.notify_all();
     try {
       return result.get();
-    } catch (const std::future_error&) {  // It ended before it came to that.
+    } catch (const std::future_error&) {  // The service ended first.
       throw_down();
     }
   }
@@ -383,7 +384,7 @@ struct Service::Impl {
       const std::lock_guard lock(wakeup->mutex);
       closed = ending = true;
     }
-    // The step that computes is of no more use.
+    // Cancels the running step: its results are not needed.
     if (const std::shared_lock context_lock(context_mutex, std::try_to_lock); context_lock) context.cancel();
     wakeup->changed.notify_all();
     std::unique_lock lock(wakeup->mutex);
@@ -397,7 +398,7 @@ struct Service::Impl {
     std::vector<std::function<void()>> asked;
     bool more = false;
     while (true) {
-      publish(!more || active.empty());  // Who waits for the end reads what is true then.
+      publish(!more || active.empty());  // Callers that wait for the end see current statistics.
       bool attention = false;
       {
         std::unique_lock lock(wakeup->mutex);
@@ -442,7 +443,7 @@ struct Service::Impl {
     bool more = true;
     try {
       more = batcher.step();
-    } catch (...) {  // A waker that throws though it must not: its request is cancelled, and that is all.
+    } catch (...) {  // A waker threw, which it must not: only its own request is cancelled.
     }
     if (std::exchange(any_ended, false)) {
       publish(true);
@@ -461,7 +462,7 @@ struct Service::Impl {
         pause_if_full(*state, output.completion);
         return true;
       };
-      // Its load was checked when it was submitted, with what was still on its way to the queue.
+      // The load limits were checked at submission, including requests not yet in the queue.
       if (!submission.is_checked)
         engine::check_request(submission.prompt, submission.params, context, limits);
       state->in_batcher = batcher.impl_->add(std::move(submission.prompt), std::move(submission.params));
@@ -479,7 +480,7 @@ struct Service::Impl {
     batcher.pause(state.in_batcher, completion);
   }
 
-  /// What responses have flagged.
+  /// Handles the flags that responses have set.
   void listen() {
     for (const StatePtr& state : active) {
       const std::lock_guard lock(state->mutex);
@@ -500,13 +501,13 @@ struct Service::Impl {
     });
   }
 
-  /// The queue's load each time, the rest now and then or where `all` is wanted.
+  /// Publishes the queue's load every time, and the other statistics at intervals or if `all` is set.
   void publish(bool all) {
     const auto now = std::chrono::steady_clock::now();
     std::optional<BatcherStats> stats;
     try {
       if (has_context && (all || now - published_at >= kStatsAge)) stats = batcher.stats();
-    } catch (const std::bad_alloc&) {  // The next step tells.
+    } catch (const std::bad_alloc&) {  // The next step tries again.
     }
     const std::lock_guard lock(wakeup->mutex);
     if (stats) published = *stats;
@@ -523,7 +524,7 @@ struct Service::Impl {
 
   const Model& model;  // Of all contexts.
   Context context;
-  std::shared_mutex context_mutex;  // Others than the service's thread read the context while they share it.
+  std::shared_mutex context_mutex;  // Other threads hold it shared to read the context.
   bool has_context = true;
   const BatcherLimits limits;
   const int n_unread;
@@ -531,7 +532,7 @@ struct Service::Impl {
 
   // With the mutex of `wakeup`:
   std::vector<Submission> submissions;
-  std::vector<std::function<void()>> calls;  // For between steps; they do not throw.
+  std::vector<std::function<void()>> calls;  // Run between steps; they do not throw.
   BatcherStats published;
   std::int64_t n_new = 0, n_new_tokens = 0;  // Submitted since that was published.
   std::int64_t n_rejected = 0;

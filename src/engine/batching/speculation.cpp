@@ -25,18 +25,18 @@ class NgramDrafter final : public Drafter {
   static constexpr int kLongest = 4;
   static constexpr int kShortest = 2;
   static constexpr int kMostPlaces = 8;
-  /// Tokens that are looked through, so that a long text costs no more than a short one.
+  /// The search covers this many of the last tokens, so its cost is bounded.
   static constexpr std::ptrdiff_t kReach = 8192;
 
-  /// Notes where the last tokens stood before, the last time first; then what followed there is guessed:
-  /// where most of them stood alike, and elsewhere only if nowhere did.
+  /// Finds earlier occurrences of the last tokens, the most recent first. Guesses the tokens that followed
+  /// there. Only occurrences with the longest match are used.
   void look_up(const DraftJob& job) {
     for (auto& places : places_) places.clear();
     const std::span<const Token> text = job.text;
     const std::ptrdiff_t size = std::ssize(text), first = std::max<std::ptrdiff_t>(size - kReach, 0);
     const auto at = [&](std::ptrdiff_t i) { return text[static_cast<std::size_t>(i)]; };
     for (std::ptrdiff_t end = size - 1; end >= first + kShortest; --end) {
-      std::size_t n = 0;  // Tokens before `end` that are the text's last ones.
+      std::size_t n = 0;  // Tokens before `end` that equal the last tokens.
       while (n < kLongest && end - static_cast<std::ptrdiff_t>(n) > first &&
              at(end - 1 - static_cast<std::ptrdiff_t>(n)) == at(size - 1 - static_cast<std::ptrdiff_t>(n)))
         ++n;
@@ -55,7 +55,7 @@ class NgramDrafter final : public Drafter {
     }
   }
 
-  std::array<std::vector<std::ptrdiff_t>, kLongest + 1> places_;  // By the number of tokens that are alike.
+  std::array<std::vector<std::ptrdiff_t>, kLongest + 1> places_;  // By the length of the match.
 };
 
 class ModelDrafter final : public Drafter {
@@ -88,10 +88,10 @@ class ModelDrafter final : public Drafter {
   }
 
   void reset() override { context_.clear(); }
-  // What cannot be cut there is computed again from its beginning.
+  // If the sequence cannot be cut there, it is computed again from its start.
   void cut(SeqId seq, int n) override { context_.remove(seq, context_.can_cut(seq, n) ? n : 0); }
   void copy(SeqId from, SeqId to, int n) override {
-    if (context_.can_cut(from, n)) (void)context_.copy(from, to, 0, n);  // What is missing is computed.
+    if (context_.can_cut(from, n)) (void)context_.copy(from, to, 0, n);  // Missing tokens are computed later.
   }
   double ms_per_token(int n_jobs) const override {
     return cost_.ms_per_row() + cost_.ms_per_step() / std::max(n_jobs, 1);
@@ -103,22 +103,23 @@ class ModelDrafter final : public Drafter {
   }
 
  private:
-  /// Where a draft goes on.
+  /// The node where a draft grows next.
   struct Tip {
     const DraftJob* job;
     int node;
     int item;  // Of the batch.
   };
 
-  /// Rows that a text may lack and still be drafted for in this step: what a step drew, with drafts.
+  /// A sequence that lacks at most this many tokens is drafted for in the same step. It covers the tokens
+  /// that one step adds, with drafts.
   static constexpr int kCaughtUp = 64;
 
-  /// Texts that lack much are read on, as far as `n_to_read` goes; the others get a tip.
+  /// Sequences that lack more tokens are computed further, up to `n_to_read` tokens. The others get a tip.
   int read(std::span<const DraftJob> jobs, int n_to_read) {
     tips_.clear();
     behind_.clear();
     for (const DraftJob& job : jobs) {
-      // The last token is always computed here, for its logits; so is all that the model wrote itself.
+      // The last token is always computed for its logits; so are all tokens that the model generated itself.
       cut(job.seq, static_cast<int>(job.text.size()) - 1);
       if (n_missing(job) <= kCaughtUp) {
         tips_.push_back({&job, DraftTree::kRoot, -1});
@@ -145,8 +146,8 @@ class ModelDrafter final : public Drafter {
     return static_cast<int>(job.text.size()) - context_.next_pos(job.seq);
   }
 
-  /// Decodes the batch. False where there was no room for it: texts without a job are forgotten for it then,
-  /// or the longest one is drafted for no more.
+  /// Decodes the batch. False if there was no room: then sequences without a job were evicted, or the longest
+  /// draft was dropped.
   bool decode(std::span<const DraftJob> jobs) {
     const auto start = std::chrono::steady_clock::now();
     const DecodeStatus status = context_.decode(batch_);
@@ -156,7 +157,7 @@ class ModelDrafter final : public Drafter {
       return true;
     }
     if (status == DecodeStatus::kCacheFull && evict(jobs)) return false;
-    // Nobody else is left: the one that takes most gives up its draft.
+    // Nothing is left to evict: the longest sequence gives up its draft.
     const auto largest = std::max_element(tips_.begin(), tips_.end(), [&](const Tip& a, const Tip& b) {
       return context_.next_pos(a.job->seq) < context_.next_pos(b.job->seq);
     });
@@ -167,7 +168,7 @@ class ModelDrafter final : public Drafter {
     return false;
   }
 
-  /// Forgets the texts that nobody wants a draft for now. False where there is none.
+  /// Evicts the sequences without a job. False if there is none.
   bool evict(std::span<const DraftJob> jobs) {
     const int n_before = context_.cells_used();
     for (SeqId seq = 0; seq < context_.params().n_sequences; ++seq)
@@ -212,7 +213,8 @@ double StepCost::ms_per_row() const {
   if (!known()) return 0.0;
   const double mean_rows = rows_ / weight_, mean_ms = ms_ / weight_;
   const double variance = rows_squared_ / weight_ - mean_rows * mean_rows;
-  // Steps that were all alike say nothing of a row: a guess, until drafts of several lengths were seen.
+  // Steps of equal sizes do not show the cost of a row. This guess serves until drafts of several lengths
+  // were measured.
   constexpr double kGuess = 0.15;
   if (variance < 0.05) return kGuess * mean_ms / std::max(mean_rows, 1.0);
   const double slope = (rows_ms_ / weight_ - mean_rows * mean_ms) / variance;

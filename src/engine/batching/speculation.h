@@ -1,16 +1,15 @@
 #pragma once
-// Speculation: tokens written ahead by something cheaper than the model, so that one step can check several.
-// What the model would not have written is thrown away; what remains is what it would have written alone.
+// Speculative decoding: a drafter that is cheaper than the model guesses tokens, and one step checks several
+// of them. Wrong guesses are dropped, so the output is the one that the model generates alone.
 //
-// How much pays is measured: a further drafted token is worth its row of a step as long as the chance that it
-// is right, per millisecond that it costs, beats what steps bring at present.
 //
-// Drafts are checked by drawing. The sampler draws at each drafted place with the logits there, as it would
-// have done without a draft, and the draft is right as far as it drew the same: equal tokens, not only equal
-// chances. A draft is a tree (draft_tree.h) whose branches are sequences; the branch that was right becomes
-// the text, no bytes move. How much pays follows from measured steps: a drafted token is worth its row while
-// its chance to be right, per millisecond that it costs, beats what steps bring at present. Trying again
-// where drafts did not pay has 1 % of the time.
+// Drafts are checked by drawing. The sampler draws at each drafted position from the logits there, as it
+// would without a draft. The draft is right as far as the sampler drew the same tokens. A draft is a tree
+// (draft_tree.h) whose branches are sequences. The branch that was right becomes the stream's sequence; no
+// cells are copied.
+// The length of drafts follows from measured steps. A drafted token pays while its probability of being
+// right, divided by its cost in milliseconds, exceeds the tokens per millisecond of current steps. Retrying
+// drafts that did not pay takes at most 1 % of the time.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,7 +20,7 @@
 
 namespace weft::engine {
 
-/// What steps cost, learned from them: milliseconds as a line over rows, the last steps counting most.
+/// The measured cost of steps: a linear fit of milliseconds over rows, with the most weight on recent steps.
 class StepCost {
  public:
   void add(double rows, double ms, double tokens);
@@ -35,40 +34,40 @@ class StepCost {
   double rows_squared_ = 0.0, rows_ms_ = 0.0;
 };
 
-/// The chance of being right that makes a drafted token worth its row. 1 and more: none is.
+/// The probability of being right above which a drafted token pays. 1 or more: none pays.
 double least_chance(const StepCost& cost, double draft_ms_per_token);
 
-/// A text that wants a draft.
+/// A stream to draft for.
 struct DraftJob {
-  SeqId seq = -1;  ///< The text's sequence; a drafter may keep something under it.
+  SeqId seq = -1;  ///< The stream's sequence; a drafter may use the id for its own cache.
   std::span<const Token> text;
-  DraftTree* draft = nullptr;  ///< Begun; grows as far as it is worth it.
+  DraftTree* draft = nullptr;  ///< Begun by the caller; the drafter grows it.
 };
 
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  /// Grows the jobs' drafts. Those whose texts it has yet to read go on reading instead: all together at most
-  /// `n_to_read` tokens, the shortest rest first, and get a draft once they have done so.
-  /// Returns how many it has read so.
+  /// Grows the jobs' drafts. A sequence that the drafter has not computed yet gets no draft: the drafter
+  /// computes it instead, in total at most `n_to_read` tokens, the shortest rest first. Returns the number of
+  /// tokens so computed.
   virtual int draft(std::span<const DraftJob> jobs, int n_to_read) = 0;
-  /// Of the sequence's text only the first n tokens still stand.
+  /// Keeps the first n tokens of the sequence.
   virtual void cut(SeqId, int) {}
-  /// No text stands any more.
+  /// Drops all sequences.
   virtual void reset() {}
-  /// `to` begins as `from` does, for n tokens.
+  /// Copies the first n tokens of `from` to `to`.
   virtual void copy(SeqId, SeqId, int) {}
-  // What it is expected to take; 0 where that is nothing to speak of, or not known yet.
-  /// Per token, where `n_jobs` texts that it has followed are drafted together.
+  // Expected cost in milliseconds; 0 if negligible or not known yet.
+  /// Per token, if `n_jobs` computed sequences are drafted for together.
   virtual double ms_per_token(int /*n_jobs*/) const { return 0.0; }
-  /// To follow a text to its end, alone, and draft a token.
+  /// To compute the rest of one sequence and draft a token.
   virtual double ms_to_begin(SeqId, std::span<const Token>) const { return 0.0; }
 };
 
-/// What followed the last few tokens the last times that they stood in the text.
+/// Prompt lookup: guesses the tokens that followed earlier occurrences of the last few tokens.
 std::unique_ptr<Drafter> make_ngram_drafter();
-/// A smaller model, all texts in one batch: its best token, and the next best beside it. Throws Error
-/// kInvalidArgument where its vocabulary is another one than the model's, or it has too few sequences.
+/// A smaller model, with all sequences in one batch: its best and second best token. Throws Error
+/// kInvalidArgument if its vocabulary differs from the model's, or if it has too few sequences.
 std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, int n_sequences);
 
 }  // namespace weft::engine

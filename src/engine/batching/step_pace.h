@@ -4,8 +4,8 @@
 // Otherwise a slow or busy machine would compute prompts in small pieces, each at the fixed cost of a step.
 // Without sequences that decode, only the batch size limits a step. What steps cost is learned from them.
 //
-// Where a context's steps overlap (Context::batch_size), prompts go in batches of several: as long as that
-// keeps nobody waiting, or within the time that it may.
+// If a context's steps overlap (Context::batch_size), a batch may hold the prompt tokens of several steps:
+// while no sequence decodes, or within max_step_ms.
 #include "engine/batching/speculation.h"
 #include "weft/batcher.h"
 

@@ -134,7 +134,7 @@ void Stream::finish(StopReason reason) noexcept {
   if (reason == StopReason::kStopString || !writer_) return;
   try {
     if (writer_->text.finish(new_text_)) stop_ = StopReason::kStopString;
-  } catch (const std::exception&) {  // No memory for its last characters.
+  } catch (const std::exception&) {  // An allocation failed: its last characters are lost.
     stop_ = StopReason::kError;
   }
 }
@@ -157,7 +157,7 @@ void Stream::fail(std::string_view why) noexcept {
   stats.total_ms = ms_between(request_->submitted, Clock::now());
   try {
     error_ = why;
-  } catch (const std::exception&) {  // It goes without saying why.
+  } catch (const std::exception&) {  // The message is lost, not the error.
   }
 }
 

@@ -31,18 +31,17 @@ struct Request {
   RequestId id = 0;
   RequestParams params;
   TextOrigin origin;
-  std::vector<Token> prompt;  ///< What its texts begin with: where they are about a source, the first token.
-  int max_text = 0;           ///< Tokens that each completion's text may have.
-  Pos n_skipped = 0;          ///< Positions that the prompt's parts have skipped.
+  std::vector<Token> prompt;  ///< The prompt; for encoder-decoder models, the decoder's first token.
+  int max_text = 0;           ///< Maximum tokens of prompt and completion together.
+  Pos n_skipped = 0;          ///< Positions that the prompt's parts skip.
   Clock::time_point submitted;
 };
 
-/// A stream waits, runs (it has a sequence) or is done; PrefixCache gives and takes sequences, Admission
-/// keeps those that wait. What it needs to run (its text, its sampler) is made by prepare(), when it runs
-/// first.
+/// A stream is waiting, running (it has a sequence) or done. PrefixCache assigns sequences; Admission holds
+/// waiting streams. prepare() makes the tokens and the sampler when the stream first runs.
 class Stream {
  public:
-  /// `rank` and `order` say who goes first: the lower one.
+  /// The stream with the lower `rank`, then `order`, goes first.
   Stream(std::shared_ptr<const Request> request, int completion, const Model& model, std::int64_t rank,
          std::int64_t order);
 
@@ -53,25 +52,25 @@ class Stream {
   bool goes_before(const Stream& other) const { return key() < other.key(); }
   std::pair<std::int64_t, std::int64_t> key() const { return {rank_, order_}; }
 
-  // --- The text
+  // --- Tokens
 
-  /// Makes the text, the sampler and the constraint, once. Throws what these throw: nothing has changed then.
+  /// Makes the tokens, the sampler and the constraint, once. Strong exception guarantee.
   void prepare();
-  /// The prompt and what was drawn, less what was forgotten: `text`, once it was prepared.
+  /// The prompt and the drawn tokens, without those dropped by context shifts. Equals `text` after prepare().
   std::span<const Token> tokens() const { return writer_ ? text : request_->prompt; }
-  /// Tokens that it reads before it can go on, if nothing of them is in the cache.
+  /// Tokens to compute before the next draw if none of them is in the cache.
   std::int64_t n_to_read() const { return std::ssize(tokens()) + std::ssize(origin().source); }
   int n_pending() const { return static_cast<int>(tokens().size()) - n_computed; }
   std::span<const Token> pending() const { return tokens().subspan(static_cast<std::size_t>(n_computed)); }
-  /// It reads a prompt (or what it lost): more than the one token that it has drawn last. A part's row was
-  /// not drawn.
+  /// It computes a prompt (or lost tokens): more than the token that it has drawn last. A part's row was not
+  /// drawn.
   bool is_prefilling() const {
     return lacks_source || n_pending() > 1 || is_pooled() || (n_pending() == 1 && tokens().back() < 0);
   }
 
-  /// The steps to come compute no token beyond the first n, if there are more.
+  /// Later steps stop after the first n tokens, if there are more.
   void pause_reading_at(int n) {
-    // Not within what is read both ways: that is computed in one step.
+    // Not inside a bidirectional part: it is computed in one step.
     const EmbeddedPart* const part = part_at(params().parts, n);
     if (part != nullptr && part->both_ways && n > part->first) return;
     if (n > n_computed && n < static_cast<int>(tokens().size()))
@@ -80,13 +79,14 @@ class Stream {
 
   // --- Drawing
 
-  /// How many of the best tokens do for its draw, and for what is told of them; 0: all logits are needed.
+  /// How many of the best tokens suffice for drawing and for the reported logprobs. 0: all logits are needed.
   int n_best() const;
-  /// Whether something of each token of the prompt is still to be told: it is read from its beginning then.
+  /// Whether the logprob or embedding of each prompt token is still to be reported. The prompt is computed
+  /// from its start then.
   bool wants_prompt() const { return wants_prompt(stats.n_prompt - 1) || params().pooling == Pooling::kMean; }
   /// Whether it may begin with a cached prefix.
   bool reuses_prefix() const { return params().reuse_prefix && !wants_prompt(); }
-  /// Whether that of token n of the text is.
+  /// Whether the logprob of token n is still to be reported.
   bool wants_prompt(int n) const {
     return params().prompt_logprobs && n > n_prompt_told_ && n < stats.n_prompt;
   }
@@ -97,32 +97,32 @@ class Stream {
     return (!params().ignore_end && model_.tokenizer().is_end(token)) ||
            std::find(stops.begin(), stops.end(), token) != stops.end();
   }
-  /// Whether its next token but `n_ahead` must be none that ends it.
+  /// Whether the token `n_ahead` after the next one must not end the stream.
   bool holds_back_end(int n_ahead) const {
     return !params().ignore_end && stats.n_generated + n_ahead < params().n_min;
   }
   std::span<const Token> end_tokens() const { return model_.tokenizer().end_tokens(); }
-  /// Draws a token from an item of the last batch, its best tokens or its logits, of those that are `allowed`
-  /// (empty: all), and adds it to the text. True where the stream goes on. Where this throws the sampler is
-  /// of no more use: fail().
+  /// Draws a token from an item of the last batch, among the `allowed` tokens (empty: all), and appends it.
+  /// It uses the item's best tokens or its logits. True if the stream continues. If this throws, the sampler
+  /// is unusable: call fail().
   bool draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed);
 
-  /// Nothing is written: its prompt's embedding is wanted.
+  /// The request wants its prompt's embedding and generates nothing.
   bool is_pooled() const { return params().pooling != Pooling::kNone; }
-  /// Whether the embedding of token n of the prompt is still to be read.
+  /// Whether the embedding of prompt token n is still to be read.
   bool wants_embedding(int n) const {
     return (params().pooling == Pooling::kMean && n >= n_pooled_) ||
            (params().pooling == Pooling::kLast && n == stats.n_prompt - 1);
   }
-  /// An item of the last batch has the next embedding that is wanted.
+  /// Adds the next wanted embedding, read from an item of the last batch.
   void pool(std::span<const float> embedding);
 
-  /// An item of the last batch has the logits of the next prompt token that is to be told.
+  /// Reads the logprob of the next prompt token from an item of the last batch.
   void read_prompt(const Context& context, int item, bool from_best);
 
   // --- Its end
 
-  /// Ends the stream and lets go of what was held back.
+  /// Ends the stream and delivers the characters that were held back.
   void finish(StopReason reason) noexcept;
   /// Ends it with kError.
   void fail(std::string_view why) noexcept;
@@ -130,45 +130,46 @@ class Stream {
   void fail_by_exception() noexcept;
   bool done() const { return done_; }
   StopReason stop() const { return stop_; }
-  /// What is missed by now, if anything is.
+  /// Whether a deadline has passed.
   bool is_late(Clock::time_point now) const { return now >= deadline(); }
-  /// The next of its deadlines that still counts.
+  /// The next deadline that applies.
   Clock::time_point deadline() const;
-  /// Whether there is something to tell that was not told yet.
+  /// Whether there is undelivered output.
   bool has_output() const {
     return !told_end_ && (done_ || !new_text_.empty() || !new_tokens_.empty() || !new_prompt_.empty());
   }
-  /// Tells it. False where the receiver wants no more. Throws what the receiver throws; it was told then.
+  /// Delivers the output. False if the receiver wants no more. Throws what the receiver throws; the output
+  /// counts as delivered then.
   bool deliver();
   bool told_end() const { return told_end_; }
 
-  std::vector<Token> text;       ///< Once prepared: the prompt and what was drawn, less what was forgotten.
-  int n_computed = 0;            ///< Of text: in the cache.
-  int n_reached = 0;             ///< What n_computed was at most: what it computes below is done again.
-  SeqId seq = -1;                ///< While it runs.
-  int n_in_flight = 0;           ///< Items that it has in a batch that was begun, and is not read yet.
-  bool lacks_source = false;     ///< While it runs: its text is about a source that is not read yet.
-  bool knows_source = false;     ///< It has had its source before.
-  bool shifted = false;          ///< Something was forgotten: the cache cannot be computed again from text.
-  std::vector<std::byte> saved;  ///< The cache of a shifted stream that was preempted.
-  int snapshot_at = 0;           ///< Tokens of the text that others may want to begin with; 0: none.
-  int pause_at = 0;              ///< The next step computes no token beyond these; 0: no matter.
-  std::optional<Clock::time_point> paused;  ///< By its reader, since then.
-  std::int64_t served_at = 0;               ///< The step that took some of its prompt last.
-  int n_passed = 0;                         ///< Those that were let in before it though it waited longer.
-  bool is_suspect = false;                  ///< It was in a batch that failed again when it was retried.
+  std::vector<Token> text;    ///< After prepare(): the prompt and the drawn tokens, without dropped ones.
+  int n_computed = 0;         ///< Tokens of `text` in the cache.
+  int n_reached = 0;          ///< The largest n_computed so far: tokens below it are recomputed.
+  SeqId seq = -1;             ///< While it runs.
+  int n_in_flight = 0;        ///< Its items in a batch that was started and is not read yet.
+  bool lacks_source = false;  ///< While it runs: its source is not encoded yet.
+  bool knows_source = false;  ///< It had its source before.
+  bool shifted = false;       ///< A context shift dropped tokens: the cache cannot be recomputed from `text`.
+  std::vector<std::byte> saved;             ///< The cache of a shifted stream that was preempted.
+  int snapshot_at = 0;                      ///< Length of a prefix that others may share; 0: none.
+  int pause_at = 0;                         ///< The next step stops after this many tokens; 0: no limit.
+  std::optional<Clock::time_point> paused;  ///< Since when its reader pauses it.
+  std::int64_t served_at = 0;               ///< The last step that computed a part of its prompt.
+  int n_passed = 0;                         ///< Streams that passed it in the queue.
+  bool is_suspect = false;                  ///< It was in a batch that failed repeatedly.
   bool in_outbox = false;
   DraftTree draft;              ///< Of this step ...
   std::vector<SeqId> branches;  ///< ... a sequence for each of its leaves, the stream's own first.
-  int n_forced = 0;             ///< Of the draft: its first nodes, which the constraint forces.
-  double forced_right = 1.0;    ///< The chance lately that such a one was drawn.
-  DraftOdds odds;               ///< What drafts were worth lately.
-  int n_until_probe = 0;        ///< Steps without a draft, before one is tried again.
+  int n_forced = 0;             ///< The draft's first nodes, which the constraint forces.
+  double forced_right = 1.0;    ///< Recent probability that a forced token was drawn.
+  DraftOdds odds;               ///< Recent acceptance rates of drafts.
+  int n_until_probe = 0;        ///< Steps until a draft is tried again.
   CompletionStats stats;
-  Clock::time_point last_token;  ///< When it drew one.
+  Clock::time_point last_token;  ///< When it drew its last token.
 
  private:
-  /// What turns logits into text.
+  /// Turns logits into tokens and characters.
   struct Writer {
     Writer(const Request& request, int completion, const Model& model);
     Sampler sampler;
@@ -187,7 +188,7 @@ class Stream {
   std::string new_text_;
   std::vector<OutputToken> new_tokens_;
   std::vector<OutputToken> new_prompt_;
-  int n_prompt_told_ = 0;       // The prompt's last token whose logprob was found; the first one has none.
+  int n_prompt_told_ = 0;       // The last prompt token whose logprob was found; the first token has none.
   std::vector<double> pooled_;  // The sum of embeddings so far ...
   int n_pooled_ = 0;            // ... and of how many.
   bool done_ = false;
@@ -199,7 +200,7 @@ class Stream {
 
 using StreamPtr = std::shared_ptr<Stream>;
 
-/// Whether its reader lets it go on.
+/// Whether its reader has not paused it.
 inline bool goes_on(const StreamPtr& stream) { return !stream->paused; }
 
 }  // namespace weft::engine

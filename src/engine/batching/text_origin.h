@@ -6,7 +6,8 @@
 
 namespace weft::engine {
 
-/// What a text is written with and about. What texts of other origins have in the cache is nothing to it.
+/// The adapters and the source that a sequence was computed with. Sequences of different origins share no
+/// cells.
 struct TextOrigin {
   std::vector<AdapterUse> adapters = {};  ///< As a context has them.
   std::vector<Token> source = {};         ///< Of models that read one (ModelInfo::reads_source).
