@@ -153,8 +153,8 @@ void unpack_blocks(DType type, const std::byte* row, std::span<float> out) {
     codec.unpack(reinterpret_cast<const std::uint8_t*>(row) + i * bytes, out.data() + i * n);
 }
 
-/// A block's weights, brought to 1 at most, so that no sum of products overflows; false where all are 0.
-/// Where nothing else matters, the errors of what does not matter still do.
+/// A block's weights, divided by the greatest one so that sums of products do not overflow. False if all are
+/// 0. A weight of 0 becomes tiny instead, so values without importance still get their best codes.
 bool scaled_weights(std::span<const float> importance, std::span<float> weights) {
   constexpr float kLeast = 1e-10f;
   float greatest = 0.0f;

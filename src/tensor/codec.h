@@ -13,8 +13,8 @@ float f16_to_f32(std::uint16_t half);
 std::uint16_t f32_to_f16(float value);  ///< Rounds to nearest even; NaN stays NaN.
 float bf16_to_f32(std::uint16_t value);
 std::uint16_t f32_to_bf16(float value);  ///< Rounds to nearest even; NaN stays NaN.
-/// Of a float of 4 bits of exponent (bias 7) and 3 of mantissa, without its sign. Which codes stand for
-/// something else, formats say.
+/// Magnitude of an E4M3 float (4 exponent bits with bias 7, 3 mantissa bits); ignores the sign bit. Codes
+/// with a special meaning depend on the format and are handled by the callers.
 float e4m3_magnitude(std::uint8_t code);
 
 /// Unpacks out.size() elements of a row, which must be a multiple of the type's block.
@@ -24,8 +24,8 @@ void unpack_row(DType type, const std::byte* row, std::span<float> out);
 
 /// Packs a row. values.size() must be a multiple of the type's block; `row` takes row_bytes(...) bytes.
 /// Non-finite values give finite scales or the type's own infinities, never undefined behaviour. `importance`
-/// has for each value how much its error matters, at least 0, or is empty: then all matter alike, and types
-/// whose bytes GGUF's own writers agree on get those.
+/// weighs the error of each value (at least 0). If it is empty, all values count alike. Types whose bytes
+/// GGUF's reference writers agree on then get these bytes.
 void pack_row(DType type, std::span<const float> values, std::byte* row,
               std::span<const float> importance = {});
 

@@ -2,7 +2,7 @@
 // The codecs of single blocks, one pair of functions a quantised type, for codec.cpp's table. A block is
 // block_bytes bytes of any alignment. Inside this layer only.
 //
-// Layouts (all little-endian; "codes" are the small integers that stand for values):
+// Layouts (all little-endian; "codes" are the small integers that encode values):
 //   q4_0   f16 d | 16 bytes: byte j has code j (low) and j + 16 (high)           x = d (q - 8)
 //   q4_1   f16 d | f16 m | as q4_0                                               x = d q + m
 //   q5_0   f16 d | 32 bits: bit 4 of the codes | as q4_0                         x = d (q - 16)
@@ -11,8 +11,7 @@
 //   iq4_nl as q4_0; the code picks one of 16 values, denser around 0             x = d value[q]
 //   mxfp4  8-bit exponent e | as q4_0; the code is a float of 1 + 2 + 1 bits     x = 2^(e - 127) value[q]
 //   nvfp4  64 elements: 4 floats s of 4 + 3 bits, of 16 elements each | 4 times 8 bytes: byte j has code j
-//   (low)
-//          and j + 8                                                        x = s value[q]
+//          (low) and j + 8                                                  x = s value[q]
 //   q1_0   128 elements: f16 d | 16 bytes: one bit each                     x = d or -d
 //   tq1_0  256 elements: 52 bytes with five (the last four: four) digits to the base 3 each | f16 d
 //   tq2_0  256 elements: 64 bytes of 2-bit codes | f16 d                    x = d (q - 1)

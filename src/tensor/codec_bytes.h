@@ -21,7 +21,7 @@ inline float store_f16(float value, std::uint8_t* bytes) {
   return f16_to_f32(half);
 }
 
-/// What becomes of a scale that is stored.
+/// The value of a scale after storing it as f16.
 inline float as_f16(float value) {
   std::uint8_t bytes[2];
   return store_f16(value, bytes);

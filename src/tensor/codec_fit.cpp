@@ -17,9 +17,9 @@ constexpr std::array<float, 256> kOnes = [] {
   return ones;
 }();
 
-// Searches are written once, for lanes that each have a block of their own (or two of them one together), and
-// for one block whose values lie in all lanes. What differs is how values are read, and what joins the lanes
-// of a block: every lane has the block's number then.
+// Each search is written once for two layouts. Together: each lane has a block of its own, or two lanes share
+// one. Alone: one block's values fill all lanes. The layouts differ in how values are loaded and how the
+// lanes of a block are reduced. After a reduction, every lane has its block's result.
 struct Alone {
   const float* values;
   const float* weights;
@@ -66,7 +66,7 @@ WEFT_INLINE void take(const Block& block, std::size_t step, Lanes& value, Lanes&
   load(weight, block.weights + step * kLanes);
 }
 
-// Levels that codes stand for: integers, or the values of iq4 or of fp4.
+// The values of the codes: integers, or the tables of iq4 or fp4.
 struct Integers {
   float low, high;
   WEFT_INLINE void operator()(Lanes& x) const { round_to(x, low, high); }

@@ -1,10 +1,10 @@
 #pragma once
-// Searches for the scales of packed values. The extremes alone give a usable scale, but a slightly other one
-// often leaves less error over all, so a few are tried around it, and each is fitted by least squares to the
-// codes that it gives. Which of the scales that can be stored is taken is then decided by the error that each
-// leaves. Inside this layer only.
+// Searches for the scales of packed values. The extreme values give a usable scale, but a slightly different
+// one often has a smaller error. So a few scales around it are tried, and each is fitted by least squares to
+// the codes that it gives. The packers then choose among the scales that can be stored by their error. Inside
+// this layer only.
 //
-// The bits are the same on every processor: what lanes hold is added up in one order.
+// Results are bit-identical on every processor: lanes are summed in one fixed order.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -19,16 +19,16 @@ struct Weighed {
   std::size_t n;
 };
 
-/// Where nothing is known: enough ones for a block.
+/// Weights of 1, enough for a block.
 const float* equal_weights();
 
-/// A number for each sub-block: 16, or 8 that stand twice each, one behind another.
+/// One number for each of 16 sub-blocks, or for each of 8 sub-blocks, stored twice in a row.
 using PerSub = std::array<float, 16>;
 
-/// 256 values in 16 sub-blocks of 16, or 8 of 32, laid out so that all are searched at once.
+/// 256 values in 16 sub-blocks of 16, or in 8 of 32, transposed so that all sub-blocks are searched at once.
 class SubBlocks {
  public:
-  /// `weights` may be null: all matter alike.
+  /// `weights` may be null: all values count alike.
   SubBlocks(const float* values, const float* weights, int n_subs);
 
   alignas(64) float values[256];  ///< The first ones of all runs of 16, the second ones ...
@@ -46,7 +46,7 @@ struct ScaleMins {
 };
 
 /// The scale with which x = scale * q, low <= q <= high, fits the values best. low < 0 must be the longer
-/// side: the value that is farthest from 0 goes near it, so the scale may be negative. 0 for zeros.
+/// side: the value farthest from 0 is mapped near it. So the scale may be negative. 0 if all values are 0.
 float fit_scale(Weighed x, int low, int high);
 PerSub fit_scales(const SubBlocks& x, int low, int high);
 
@@ -59,7 +59,7 @@ PerSub fit_iq4_scales(const SubBlocks& x);
 ScaleMin fit_scale_min(Weighed x, int top);
 ScaleMins fit_scale_mins(const SubBlocks& x, int top);
 
-/// The weighed sum of squares that stays when each value gets its nearest code.
+/// The weighted squared error when each value gets its nearest code.
 float error_of_fp4(Weighed x, float scale);
 PerSub errors_of_scales(const SubBlocks& x, const PerSub& scales, int low, int high);
 PerSub errors_of_iq4(const SubBlocks& x, const PerSub& scales);

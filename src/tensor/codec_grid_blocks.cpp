@@ -73,8 +73,8 @@ void put_eight(const std::array<std::int8_t, kValues>& grid, const int (&entries
 // Scales are (2 s + 1) units of d.
 float odd_scale(float d, int s) { return d * static_cast<float>(2 * s + 1); }
 
-// Where a block has what of eight values: entries of the grid and all their signs. And the scales, of so many
-// values each.
+// The type's layout of eight values: their grid entries and all their signs. Also the layout of its scales,
+// one for every kOfScale values.
 template <int kSizeOfEntry>
 struct GridEight {
   int entries[kEight / kSizeOfEntry];
@@ -187,7 +187,7 @@ void unpack_grid(const std::uint8_t* block, float* out) {
   }
 }
 
-// Of the types of one bit: an entry's values are moved up or down by an eighth.
+// One-bit types: an entry's values are shifted up or down by 1/8.
 constexpr float kShift = 0.125f;
 struct Shifted {
   int entry;
@@ -215,7 +215,7 @@ struct IQ1S {
   static void put_scale(std::uint8_t* b, int i, int s) { or_half(b, i, s << 12); }
 };
 
-// d lies in the highest bits of four words of scales.
+// d is stored in the highest four bits of each of the four scale words.
 struct IQ1M {
   static constexpr int kBytes = 56, kOfScale = 16, kOfShift = 8;
   static float d(const std::uint8_t* b) {
@@ -258,7 +258,7 @@ void unpack_shifted(const std::uint8_t* block, float* out) {
   }
 }
 
-// What fitting a scale to values by least squares needs.
+// The sums of a least squares fit of a scale.
 struct Sums {
   float xl = 0.0f;
   float ll = 0.0f;
@@ -286,8 +286,8 @@ float farthest_of(std::span<const float> values) {
   return farthest;
 }
 
-// The scale that takes most off the error, of those that bring the farthest value to one of `extremes`;
-// sums_of tells what a scale's inverse comes to.
+// Tries the scales that map the farthest value to one of `extremes`, and returns the one with the least
+// error. `sums_of` returns the sums for the inverse of a scale.
 template <class SumsOf>
 float best_scale(float farthest, std::span<const float> extremes, SumsOf sums_of) {
   Sums best;
@@ -298,8 +298,8 @@ float best_scale(float farthest, std::span<const float> extremes, SumsOf sums_of
   return best.ll > 0.0f ? best.xl / best.ll : 0.0f;
 }
 
-// The magnitudes of a block's values, of which one of eight is below zero where the number of signs must be
-// even and is not: that which matters least.
+// The magnitudes and signs of a block's values. Some types store an even number of signs for eight values. If
+// the number is odd there, the least important of the eight gets a negative magnitude.
 template <class Type>
 std::array<float, kBlock> without_signs(const float* values, const float* weights,
                                         std::array<int, kBlock / kEight>& signs) {
@@ -330,7 +330,7 @@ float error_of(const float* x, const float* weights, int n, const Sums& sums, fl
   return squares - 2.0f * scale * sums.xl + scale * scale * sums.ll;
 }
 
-// Stored scales near the one that was fitted, of which the one with the least error is taken.
+// Range of stored scales that are tried around the fitted one.
 constexpr int kAround = 1;
 
 template <class Type>
@@ -405,7 +405,7 @@ void pack_shifted(const float* values, const float* given_weights, std::uint8_t*
     std::array<Shifted, Type::kOfScale / kEight> entries{};
     Sums sums;
   };
-  // The entries of a sub-block with a scale: those which share a shift, all up or all down.
+  // The entries of a sub-block for a scale. Entries that share a shift bit are all shifted up or all down.
   const auto choose = [&](std::size_t s, float to_level) {
     Choice choice;
     for (int part = 0; part < kShiftsOfScale; ++part) {

@@ -1,7 +1,8 @@
 #pragma once
 // The grids of the IQ types: tables that are part of the formats (grids/*.inc, made by
-// scripts/make_grids.py). An entry holds the levels of its values, the first in the lowest bits: two bits
-// each for eight values of iq1 and iq2, three for four of iq3.
+// scripts/make_grids.py). An entry holds a level for each of its values, the first in the lowest bits.
+// Entries of iq1 and iq2 have eight values of two bits each; entries of iq3 have four values of three bits
+// each.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +28,7 @@ inline constexpr std::array<std::uint16_t, 512> kIQ3SGrid = {
 #include "tensor/grids/iq3_s.inc"
 };
 
-// What levels stand for.
+// The values of the levels.
 inline constexpr std::array<std::int8_t, 3> kIQ1Levels = {-1, 0, 1};
 inline constexpr std::array<std::int8_t, 3> kIQ2Levels = {8, 25, 43};
 inline constexpr std::array<std::int8_t, 8> kIQ3XXSLevels = {4, 12, 20, 28, 36, 44, 52, 62};

@@ -1,8 +1,8 @@
 // Types with blocks of 256 elements, whose sub-blocks have small integer scales of their own.
 //
-// Unpacking follows the layouts of codec_blocks.h. Packing fits each sub-block alone (codec_fit.h), rounds
-// the scales that this gives to what the block can store, and then chooses the codes for the scales as they
-// were stored.
+// Unpacking follows the layouts of codec_blocks.h. Packing first fits each sub-block alone (codec_fit.h) and
+// rounds the fitted scales to values that the block can store. It then chooses the codes for the stored
+// scales.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace {
 constexpr int kBlock = 256;
 using Codes = std::array<std::uint8_t, kBlock>;
 
-// Codes of `bits` bits lie in chunks of `n` bytes; a chunk holds the codes of n elements in its lowest bits,
-// those of the next n elements above them, and so on.
+// Codes of `bits` bits are stored in chunks of `n` bytes. The lowest bits of a chunk hold the codes of n
+// elements, the bits above them the codes of the next n elements, and so on.
 struct Place {
   int byte;
   int shift;
@@ -58,8 +58,9 @@ void store_codes(const Codes& codes, int from, std::uint8_t* bytes) {
     }
 }
 
-// q4_K and q5_K: 8 scales and 8 minima of 6 bits in 12 bytes. The first four of each have a byte of their
-// own, whose upper two bits belong to the last four; bytes 8 to 11 hold the lower four bits of those.
+// q4_K and q5_K: 8 scales and 8 minima of 6 bits in 12 bytes. The first four scales and minima have one byte
+// each, in bytes 0 to 7. The upper two bits of these bytes belong to the last four, whose lower four bits are
+// in bytes 8 to 11.
 int load_scale6(const std::uint8_t* bytes, int i) {
   return i < 4 ? bytes[i] & 63 : (bytes[i + 4] & 15) | (bytes[i - 4] >> 6) << 4;
 }
@@ -85,7 +86,7 @@ int load_scale_iq4(const std::uint8_t* bytes, int i) {
   return ((bytes[2 + i / 2] >> i % 2 * 4 & 15) | (bytes[i / 4] >> i % 4 * 2 & 3) << 4) - 32;
 }
 
-// How far the stored integers may be from what was fitted.
+// Range of stored integers that are tried around the fitted value.
 constexpr int kAround = 1;
 
 // Fits x = scale * q - min in each of N sub-blocks and rounds scales and minima to integers up to
@@ -142,8 +143,8 @@ struct AffineScales {
   }
 };
 
-// Rounds scales to integers from `low` to -low - 1 times d, with the farthest at `low`; errors_of tells what
-// all sub-blocks lose with such scales. Gives d.
+// Rounds scales to integers from `low` to -low - 1 times d, with the farthest at `low`. `errors_of` returns
+// the error of each sub-block for given scales. Returns d.
 template <std::size_t N, class ErrorsOf>
 float round_scales(const PerSub& fits, int low, std::uint8_t* d_bytes, std::array<int, N>& scales,
                    ErrorsOf errors_of) {
@@ -248,7 +249,7 @@ void unpack_q6_k(const std::uint8_t* block, float* out) {
 
 void unpack_iq4_xs(const std::uint8_t* block, float* out) {
   const float d = load_f16(block);
-  for (int half = 0; half < 16; ++half) {  // Of a sub-block: its lower, then its upper nibbles.
+  for (int half = 0; half < 16; ++half) {  // A sub-block's lower nibbles, then its upper ones.
     const float scale = d * static_cast<float>(load_scale_iq4(block + 2, half / 2));
     const Run codes(block + 8, 4, 16, half * 16);
     for (int i = 0; i < 16; ++i) *out++ = scale * static_cast<float>(kIQ4Values[codes[i]]);

@@ -12,8 +12,8 @@ namespace weft::codec {
 int nearest_of_4(const float* values, std::size_t n_entries, const float* x, const float* weights);
 int nearest_of_8(const float* values, std::size_t n_entries, const float* x, const float* weights);
 
-/// A grid whose values are one of kLevels levels each. Rounding each value alone gives the nearest vector of
-/// all that there could be, and often it is in the grid; else all entries are looked at.
+/// A grid whose values are one of kLevels levels each. Rounding each value alone gives the nearest of all
+/// vectors of levels. Often that vector is an entry of the grid; otherwise all entries are searched.
 template <int kSize, std::size_t kEntries, std::size_t kLevels>
 struct SearchGrid {
   static constexpr std::size_t kVectors = [] {

@@ -45,7 +45,7 @@ struct Extremes {
   float greatest;
 };
 
-// Of a block's values. Which zero it is, where one of them is 0, is left open.
+// The least and the greatest of a block's values. If one of them is 0, its sign is unspecified.
 WEFT_INLINE Extremes extremes(const float* values) {
   Lanes low, high, x;
   load(low, values);
@@ -69,8 +69,8 @@ WEFT_INLINE float farthest(const float* values) {
   return *std::find_if(values, values + kBlock, [&](float x) { return std::fabs(x) == greatest; });
 }
 
-// Codes of the format's reference, which takes the farthest value to code 0 exactly, and so is the rounding:
-// up at the half, in float, and with the scale before it is rounded to f16.
+// The codes of the format's reference implementation. It maps the farthest value to code 0 exactly. It rounds
+// halves up, in float, with the scale before that is rounded to f16.
 WEFT_CLONES float reference_codes(const float* values, int offset, std::uint8_t* codes) {
   const float scale = farthest(values) / static_cast<float>(-offset);
   const float to_code = inverse(scale);
@@ -82,7 +82,7 @@ WEFT_CLONES float reference_codes(const float* values, int offset, std::uint8_t*
   return scale;
 }
 
-// Codes around `offset`. With weights the scale is searched for.
+// Codes around `offset`. If there are weights, the scale is searched for.
 float symmetric_codes(const float* values, const float* weights, int offset, Codes& codes) {
   if (weights == nullptr) return reference_codes(values, offset, codes.data());
   const float scale = fit_scale({values, weights, kBlock}, -offset, offset - 1);
@@ -107,7 +107,7 @@ struct ScaleAndMin {
 // Codes 0 to top from the least to the greatest value.
 WEFT_CLONES ScaleAndMin reference_codes_from_min(const float* values, int top, std::uint8_t* codes) {
   auto [min, max] = extremes(values);
-  if (min == 0.0f || max == 0.0f) {  // Which of the zeros it is, is stored.
+  if (min == 0.0f || max == 0.0f) {  // The sign of zero is stored.
     const auto [first, last] = std::minmax_element(values, values + kBlock);
     min = *first, max = *last;
   }
@@ -118,7 +118,7 @@ WEFT_CLONES ScaleAndMin reference_codes_from_min(const float* values, int top, s
   return {scale, min};
 }
 
-// The same; with weights, near them.
+// As reference_codes_from_min(); if there are weights, a search finds scale and minimum.
 ScaleAndMin affine_codes(const float* values, const float* weights, int top, Codes& codes) {
   if (weights != nullptr) {
     const ScaleMin fit = fit_scale_min({values, weights, kBlock}, top);
@@ -156,8 +156,8 @@ std::uint8_t best_fp4_scale(Weighed x, int low, int high, ScaleOf scale_of) {
 constexpr int kSub = 16;  // Of nvfp4.
 constexpr int kSubs = 4;
 
-// Half of an e4m3 number, which doubled values need. One code stands for zero, and
-// the highest bit for nothing.
+// Half of an E4M3 number, because the table has doubled values. Code 0x7f means zero, and the highest bit is
+// ignored.
 float half_e4m3(std::uint8_t code) { return code == 0x7f ? 0.0f : 0.5f * e4m3_magnitude(code); }
 
 // The least code whose value is x or more; 0x7e where none is.
@@ -167,7 +167,7 @@ int ceil_e4m3(float x) {
   return code;
 }
 
-// Half of 2^(e - 127), which doubled values need. e < 2 gives denormals.
+// Half of 2^(e - 127), because the table has doubled values. e < 2 gives denormals.
 float half_power(std::uint8_t e) {
   const std::uint32_t bits = e < 2 ? 0x00200000u << e : static_cast<std::uint32_t>(e - 1) << 23;
   return std::bit_cast<float>(bits);

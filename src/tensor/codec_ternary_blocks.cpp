@@ -21,8 +21,8 @@ struct Run {
 };
 constexpr Run kRuns[] = {{32, 5}, {16, 5}, {4, 4}};
 
-// A byte is ceil(256 / 243 of the number whose digits to the base 3 are the codes, the first one leading), so
-// that a digit comes out at the top of a product.
+// A byte is ceil(n * 256 / 243), where the base-3 digits of n are the codes, the first one leading. So a
+// product with a power of 3 has a code in its top bits.
 int ternary_digit(int byte, int i) { return ((byte * kPowers[i] & 255) * 3) >> 8; }
 
 using Codes = std::array<std::uint8_t, kTernaryBlock>;
