@@ -115,8 +115,8 @@ class BpeEncoder final : public Encoder {
   std::size_t n_ranks() const { return n_merges_; }
 
  private:
-  /// Do the merges turn a token's own bytes into that token? Found out when it is first met, by whichever
-  /// thread; all find the same, so the order of memory does not matter.
+  /// Whether the merges turn a token's own bytes into that token. Computed at its first use, by any thread.
+  /// All threads find the same, so memory order is irrelevant.
   enum class Whole : std::uint8_t { kUnknown, kYes, kNo };
 
   void add_merges(const Vocabulary& vocabulary, TokenSet tokens, std::vector<std::string>* notes) {
@@ -130,7 +130,7 @@ class BpeEncoder final : public Encoder {
                      std::to_string(first_left_out) + "]");
   }
 
-  /// False where the merge is not two tokens, with a space between, that make a third.
+  /// False unless the merge is two tokens, with a space between, that make a third.
   bool add_merge(std::string_view merge, std::size_t rank, TokenSet tokens) {
     const std::size_t space = merge.find(' ', 1);
     if (merge.size() < 3 || space == std::string_view::npos || space + 1 == merge.size()) return false;
@@ -182,7 +182,7 @@ class BpeEncoder final : public Encoder {
       if (known != nullptr)
         known->store(symbols.size() == 1 && symbols[0].id == id ? Whole::kYes : Whole::kNo,
                      std::memory_order_relaxed);
-      // A byte that the vocabulary does not have is left out: there is no id that could stand for it.
+      // A byte without a token is left out: the vocabulary has no id for it.
       for (const Symbol& symbol : symbols)
         if (symbol.id != kNoToken) out.push_back(symbol.id);
     }
@@ -222,7 +222,7 @@ class BpeEncoder final : public Encoder {
   const TokenIndex& texts_;
   bool characters_, lowercase_;
   Token unk_;
-  std::optional<ByteFallback> fallback_;  ///< Of BPE on characters, not words.
+  std::optional<ByteFallback> fallback_;  ///< Only for BPE on characters.
 };
 
 }  // namespace

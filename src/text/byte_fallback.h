@@ -1,6 +1,6 @@
 #pragma once
-// What becomes of characters that no token is written with: their bytes where the vocabulary has tokens for
-// all 256 (<0x00> to <0xFF>), else the unknown token, once for all in a row.
+// Encodes characters without a token: as byte tokens if the vocabulary has tokens for their bytes (<0x00> to
+// <0xFF>), otherwise as the unknown token. A run of such characters becomes one unknown token.
 #include <array>
 #include <string_view>
 #include <vector>
@@ -13,11 +13,11 @@ namespace weft::text {
 /// Immutable.
 class ByteFallback {
  public:
-  /// Throws Error kInvalidFile where a character could become no token at all.
+  /// Throws Error kInvalidFile if some character could be encoded by no token at all.
   explicit ByteFallback(const Vocabulary& vocabulary);
 
-  /// Appends the ids of characters that are no token. `after_unknown`: the token before stands for some, too.
-  /// True if the last one appended, or that one, is the unknown token.
+  /// Appends the ids of characters without a token. `after_unknown`: the token before is the unknown token
+  /// and covers these characters, too. True if the last token is the unknown token then.
   bool encode(std::string_view text, bool after_unknown, std::vector<Token>& out) const;
 
  private:

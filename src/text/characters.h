@@ -16,7 +16,7 @@ bool is_nonspacing_mark(char32_t c);  ///< Mn.
 bool is_cjk(char32_t c);              ///< The blocks of ideographs that BERT sets apart.
 bool is_invisible(char32_t c);        ///< Control, format and private use.
 
-/// In lower case, character by character: a sigma at the end of a word is one as any.
+/// In lower case, character by character: a final sigma is not special.
 std::string lowered(std::string_view text);
 
 }  // namespace weft::text

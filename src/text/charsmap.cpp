@@ -9,9 +9,9 @@ namespace weft::text {
 namespace {
 
 constexpr std::size_t kMaxReplacement =
-    256;  ///< Longer ones match nothing. The longest of NFKC has 33 bytes.
+    256;  ///< Longer replacements match nothing. The longest of NFKC has 33 bytes.
 
-constexpr std::size_t kMaxForm = 0xFFFF'FFFF;  ///< Places are 32 bits wide.
+constexpr std::size_t kMaxForm = 0xFFFF'FFFF;  ///< Positions are 32 bits wide.
 
 std::uint32_t read_u32(std::string_view bytes) {
   std::uint32_t value = 0;

@@ -1,12 +1,14 @@
 #pragma once
-// The normalisation that a SentencePiece model brings along: a table of texts and what each becomes,
-// "compiled" to a trie in a double array (Aoe 1989, as packed by Darts-clone) and the replacements.
+// The normalisation of a SentencePiece model: a table of strings and their replacements. It is stored as a
+// trie in a double array (Aoe 1989, as packed by Darts-clone), followed by the replacements.
 //
-// Layout: bytes of the trie (u32), the trie (u32 units, little-endian), the replacements, each ended by a
-// zero byte. A unit's low byte is the byte that leads to it, bit 31 says that it is a value and no node; bit
-// 8 that a text ends here, with its value at the unit's offset; bits 10 to 30 are the offset, times 256 where
-// bit 9 is set. The child for a byte b of the node at place p is at p ^ offset(p) ^ b, the value at p ^
-// offset(p).
+// Layout: the trie's size in bytes (u32), the trie (u32 units, little-endian), and the replacements, each
+// ended by a zero byte. The bits of a unit are:
+// - 0 to 7: the byte that leads to it;
+// - 8: a string of the table ends here, and its value is at the unit's offset;
+// - 10 to 30: the offset, times 256 if bit 9 is set;
+// - 31: the unit is a value, not a node.
+// The child for a byte b of the node at place p is at p ^ offset(p) ^ b, the value at p ^ offset(p).
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -21,19 +23,20 @@ namespace weft::text {
 /// Immutable.
 class Charsmap {
  public:
-  /// Far above what tables replace. A damaged trie may lead in circles: each step would read all of a text.
+  /// Maximum length of a replaced string, far above the longest in real tables. Without it, a damaged trie
+  /// with a cycle would read the whole input at each position.
   static constexpr std::size_t kMaxSource = 256;
 
-  /// An empty table changes nothing. Throws Error kInvalidFile where the parts do not fit. What a damaged
-  /// trie makes of a text is not checked: places outside match nothing.
+  /// An empty table changes nothing. Throws Error kInvalidFile if the sizes of the parts do not fit. Other
+  /// damage to the trie is not detected: units outside of it match nothing.
   explicit Charsmap(std::string_view bytes);
 
   struct Step {
-    std::string_view text;  ///< What it becomes; may be empty. Valid UTF-8.
+    std::string_view text;  ///< The replacement; may be empty. Valid UTF-8.
     std::size_t size;       ///< Bytes taken from the front.
   };
-  /// The front of a text that is valid UTF-8 and not empty: the longest text of the table that it begins
-  /// with, of kMaxSource bytes at most, else its first character as it is.
+  /// Normalises the front of a string that is valid UTF-8 and not empty. Takes the longest prefix in the
+  /// table, of at most kMaxSource bytes. Otherwise takes the first character unchanged.
   Step front(std::string_view text) const;
 
  private:
@@ -43,17 +46,17 @@ class Charsmap {
   static constexpr std::uint32_t kValue = std::uint32_t{1} << 31;
   std::vector<std::uint32_t> trie_;
   std::string replacements_;
-  std::bitset<256> begins_;  ///< Bytes that some text of the table begins with.
+  std::bitset<256> begins_;  ///< The first bytes of the table's strings.
 };
 
 /// SentencePiece's normalisation: the table, spaces removed or added, and U+2581 for each space. Immutable.
 class SentencePieceForm {
  public:
-  /// A vocabulary with steps of its own (Vocabulary::normalizers) needs only the last. Throws Error
-  /// kInvalidFile where the table is damaged.
+  /// A vocabulary with its own steps (Vocabulary::normalizers) needs only the space marks. Throws Error
+  /// kInvalidFile if the table is damaged.
   explicit SentencePieceForm(const Vocabulary& vocabulary);
 
-  /// Replaces `to`. Throws Error kInvalidArgument where the result has more than 4 GiB.
+  /// Replaces `to`. Throws Error kInvalidArgument if the result has more than 4 GiB.
   void apply(std::string_view text, std::string& to) const;
 
  private:

@@ -38,7 +38,7 @@ void add_time(jinja::Heap& heap, jinja::Dict& variables, jinja::Value now) {
   set(heap, variables, "strftime_now", jinja::strftime_function(heap, now));
 }
 
-/// Problems of the arguments and of rendering become Errors of the caller's.
+/// Problems of the arguments and of rendering become Errors for the caller.
 template <class Body>
 auto reporting(Body body) {
   try {
@@ -78,7 +78,7 @@ jinja::Dict* ChatTemplate::Impl::variables(jinja::Heap& heap, jinja::Value messa
 std::vector<PromptPiece> ChatTemplate::Impl::render(jinja::Heap& heap, jinja::Value messages,
                                                     const Options& options) const {
   const jinja::Dict* all = variables(heap, std::move(messages), options);
-  heap.budget = {};  // From here on the template pays.
+  heap.budget = {};  // From here on, work counts against the template's budget.
   jinja::Interpreter interpreter(heap, *all);
   jinja::Text prompt;
   try {

@@ -1,5 +1,6 @@
 #pragma once
-// What a kind of tokenizer is to the Tokenizer: text between special tokens to ids. One file a kind.
+// An encoder turns the input between special tokens into ids. Each kind of tokenizer has one, in a file of
+// its own.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,56 +18,56 @@ class Encoder {
  public:
   virtual ~Encoder() = default;
 
-  /// The scratch of one call of Tokenizer::encode.
+  /// Scratch memory of one call of Tokenizer::encode.
   class Session {
    public:
     virtual ~Session() = default;
     /// Appends the ids of `text`, which is valid UTF-8 and not empty. It begins the input or follows a
     /// special token.
     virtual void encode(std::string_view text, std::vector<Token>& out) = 0;
-    /// Units of work done so far (pairs looked up, places visited): what tests of linear time compare.
+    /// Units of work done so far: pairs looked up, positions visited. Tests check that it grows linearly.
     virtual std::uint64_t steps() const = 0;
   };
   virtual std::unique_ptr<Session> session() const = 0;
 };
 
-/// The token texts as the vocabulary writes them, with an index of all of them. The encoders keep references.
+/// The tokens' strings as the vocabulary writes them, with an index of all of them. The encoders keep
+/// references.
 struct TokenSet {
   const TokenTexts& texts;
   const TokenIndex& index;
 };
 
-/// BPE. `pieces` are the tokens' bytes (piece_of). Merges of no tokens, or into none, are left out, with a
-/// note.
+/// BPE. `pieces` are the tokens' bytes (piece_of). Merges whose parts or result are not tokens are left out,
+/// with a note.
 std::unique_ptr<Encoder> make_bpe_encoder(const Vocabulary& vocabulary, TokenSet tokens,
                                           const TokenTexts& pieces,
                                           std::vector<std::string>* notes = nullptr);
-/// SentencePiece's BPE by score. Throws Error kInvalidFile where a character could become no token at all,
-/// and where the charsmap is damaged.
+/// SentencePiece's BPE by score. Throws Error kInvalidFile if some character could be encoded by no token at
+/// all, or if the charsmap is damaged.
 std::unique_ptr<Encoder> make_spm_encoder(const Vocabulary& vocabulary, TokenSet tokens);
 /// SentencePiece's unigram model. Throws as make_spm_encoder.
 std::unique_ptr<Encoder> make_unigram_encoder(const Vocabulary& vocabulary, TokenSet tokens);
-/// RWKV's longest matches. `pieces` are the tokens' bytes. Throws Error kInvalidFile where a byte has no
-/// token.
+/// RWKV's longest matches. `pieces` are the tokens' bytes. Throws Error kInvalidFile if a byte has no token.
 std::unique_ptr<Encoder> make_rwkv_encoder(const Vocabulary& vocabulary, const TokenTexts& pieces);
-/// WordPiece. Throws Error kInvalidFile where there is no unknown token.
+/// WordPiece. Throws Error kInvalidFile if the vocabulary has no unknown token.
 std::unique_ptr<Encoder> make_wordpiece_encoder(const Vocabulary& vocabulary, TokenSet tokens);
 
 inline TokenKind kind_of(const Vocabulary& vocabulary, std::size_t id) {
   return vocabulary.kinds.empty() ? TokenKind::kNormal : vocabulary.kinds[id];
 }
 
-/// May merging or matching of plain text end in this token? Control tokens never come out of text, however it
-/// is written, unless the caller asks for them.
+/// Whether encoding plain input may produce this token. Input never produces control tokens, unless the
+/// caller allows it.
 inline bool is_text(TokenKind kind) {
   return kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kUnused;
 }
 
-/// The bytes that a token of GPT-2's alphabet stands for; false where a character is not of the alphabet.
+/// Decodes a token from GPT-2's byte alphabet. False if a character is not in the alphabet.
 bool bytes_of_alphabet(std::string_view text, std::string& bytes);
 /// The bytes of a token that is written as in a Python literal: \n, \xff.
 std::string bytes_of_literal(std::string_view text);
-/// That alphabet: the text of a byte.
+/// The character of a byte in GPT-2's alphabet.
 std::string alphabet_of_byte(unsigned char byte);
 
 }  // namespace weft::text

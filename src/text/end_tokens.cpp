@@ -200,7 +200,7 @@ class Ends {
     return kNoToken;
   }
 
-  /// The word that the string begins with, where it is a token that no text becomes.
+  /// The first word of the string, if it is a token that encoding a prompt never produces.
   Token lone_word(std::string_view text) const {
     constexpr std::size_t kShortest = 3;
     const std::string_view word = text.substr(0, text.find_first_of(" \t\r\n"));
@@ -261,7 +261,7 @@ class Ends {
     return id == kNoToken || is_one_of(kMarks, text(id)) ? kNoToken : id;
   }
 
-  /// Whether the template writes it also between an assistant's thoughts and answer, as the end of a part.
+  /// Whether the template also writes `end` between the reasoning and the content of an assistant's message.
   bool ends_thoughts(const ChatTemplate& chat, bool parts, std::string_view end) const {
     std::string further;
     for (const char* key : {"reasoning_content", "reasoning", "thinking", "thought"})
@@ -287,7 +287,7 @@ class Ends {
         break;
       }
     } catch (const Error&) {
-      // A template that cannot be read says nothing; the model tells so.
+      // An invalid template gives no end token; loading the model reports it.
     }
   }
 

@@ -5,8 +5,9 @@
 // - the ids that the file names (Vocabulary::eos, eot, eom, ends),
 // - tokens that are known by name to end a turn, a document, or a file of code that is filled in,
 // - the special token that the chat template writes after an assistant's message or after its tool calls.
-// A normal token counts as special if merges never produce its text.
-// A prompt never decides: only the file and its template do.
+//
+// A normal token counts as special if merges never produce its string. The decision depends on the file and
+// its template only, never on a prompt.
 #include <vector>
 
 #include "text/token_texts.h"

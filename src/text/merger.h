@@ -1,12 +1,11 @@
 #pragma once
-// The merging at the heart of BPE and SentencePiece: of all neighbouring symbols the pair of the lowest rank
-// becomes one, of equals the leftmost, until no pair has a rank.
+// The merge loop of BPE and SentencePiece. Among all neighbouring symbols, the pair with the lowest rank is
+// merged; among equal ranks, the leftmost pair. This repeats until no pair has a rank.
 //
 // A short word is searched from left to right for each merge. A long one (a book without spaces, a megabyte
-// of one letter) keeps a list of places per rank: merging a rank is one pass over its list from left to
-// right. Pairs that come up while a rank is being merged mostly have a higher rank and join its list; the few
-// that do not go through a heap. So the order is that of one heap of all pairs, in O(n log n), at the cost of
-// sorting.
+// of one letter) keeps a list of positions for each rank. Merging a rank is one pass over its list from left
+// to right. Merges create new pairs. Most have a higher rank and join the list of that rank; the few others
+// go through a heap. So pairs merge in the order of a single heap of all pairs. The total time is O(n log n).
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +20,7 @@ namespace weft::text {
 
 inline constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 
-/// What two neighbours make: kNoRank where they make nothing.
+/// The merge of two neighbours; kNoRank if they do not merge.
 struct Pair {
   std::uint32_t rank = kNoRank;
   Token id = kNoToken;
@@ -29,20 +28,20 @@ struct Pair {
 
 struct Symbol {
   std::uint32_t begin = 0;  ///< In the word; it ends where the next begins.
-  Token id = kNoToken;      ///< kNoToken: no token is written so.
-  Pair pair = {};           ///< With its right neighbour. The merger's own.
+  Token id = kNoToken;      ///< kNoToken if no token has this string.
+  Pair pair = {};           ///< With its right neighbour. Set by the merger.
 };
 
 /// `Pairs` has `Pair find(std::string_view word, const Symbol& left, const Symbol& right, std::size_t end)
-/// const`
-/// (`end`: where the right one ends) and `std::size_t n_ranks() const`. One merger per thread: it holds the
-/// scratch.
+/// const`, where `end` is the end of the right symbol, and `std::size_t n_ranks() const`. A merger holds
+/// scratch memory: use one per thread.
 template <class Pairs>
 class Merger {
  public:
   explicit Merger(const Pairs& pairs) : pairs_(pairs) {}
 
-  /// Symbols of a word of less than 4 GiB, as it is before merging: to be filled in, in order, and merged.
+  /// The symbols of a word of less than 4 GiB before merging. The caller fills them in, in order, and calls
+  /// merge().
   std::vector<Symbol>& symbols() { return symbols_; }
   void merge(std::string_view word) {
     if (symbols_.size() < 2) return;
@@ -54,7 +53,7 @@ class Merger {
     symbols_.pop_back();
   }
 
-  /// Pairs looked up and places visited so far.
+  /// Pairs looked up and positions visited so far.
   std::uint64_t steps() const { return steps_; }
 
  private:
@@ -68,7 +67,7 @@ class Merger {
 
   void merge_short(std::string_view word) {
     Symbol* s = symbols_.data();
-    std::size_t n = symbols_.size() - 1;  // The last is the word's end.
+    std::size_t n = symbols_.size() - 1;  // The last symbol marks the word's end.
     for (std::size_t i = 0; i + 1 < n; ++i) s[i].pair = look(word, s[i], s[i + 1], s[i + 2].begin);
     for (;;) {
       std::size_t best = 0;
@@ -90,12 +89,12 @@ class Merger {
     previous_.resize(n + 1);
     for (std::uint32_t i = 0; i <= n; ++i) {
       next_[i] = i + 1;
-      previous_[i] = i - 1;  // The first one's is kNone.
+      previous_[i] = i - 1;  // The first symbol has kNone.
     }
     lists_.resize(pairs_.n_ranks(), kNone);
     places_.clear();
     merging_ = 0;
-    // Nothing is being merged yet, so rank 0 must join a list as well.
+    // No rank is being merged yet, so pairs of rank 0 must join a list as well.
     for (std::uint32_t i = 0; i + 1 < n; ++i) add(i, look_at(word, i), true);
 
     while (!ranks_.empty()) {
@@ -152,7 +151,7 @@ class Merger {
 
   void merge_at(std::string_view word, std::uint32_t rank, std::uint32_t at) {
     ++steps_;
-    if (symbols_[at].pair.rank != rank) return;  // One of the two was merged with someone else.
+    if (symbols_[at].pair.rank != rank) return;  // One of the two symbols has merged with another neighbour.
     const auto n = static_cast<std::uint32_t>(symbols_.size() - 1);
     const std::uint32_t right = next_[at];
     symbols_[at].id = symbols_[at].pair.id;
@@ -174,7 +173,7 @@ class Merger {
   std::uint64_t steps_ = 0;
   // Of long words only:
   std::vector<std::uint32_t> next_, previous_;
-  std::vector<std::uint32_t> lists_;  ///< Per rank its last place; all kNone between two words.
+  std::vector<std::uint32_t> lists_;  ///< By rank: its last position; all kNone between two words.
   std::vector<Place> places_;
   MinHeap<std::uint32_t> ranks_;  ///< Those with a list.
   std::vector<std::uint32_t> batch_;

@@ -5,13 +5,13 @@
 namespace weft::text {
 namespace {
 
-/// What stands before and after the text of one role's messages. "{bos}" and "{eos}" are the vocabulary's.
+/// The strings before and after the messages of one role. "{bos}" and "{eos}" are the vocabulary's.
 struct Marks {
   std::string_view before, after;
 };
 
 enum class Trim : bool { kNo, kYes };
-/// Where a system message stands.
+/// The place of a system message.
 enum class System : bool {
   kApart,   ///< In its own place.
   kInUser,  ///< At the beginning of the next user message.
@@ -20,7 +20,7 @@ enum class System : bool {
 struct Family {
   std::string_view name;
   Marks system, user, assistant;
-  std::string_view generation;  ///< Opens the answer.
+  std::string_view generation;  ///< Opens the assistant's message.
   std::string_view begin = {};
   Trim trim = Trim::kNo;
   System where = System::kApart;
@@ -235,7 +235,7 @@ constexpr Family kFamilies[] = {
      "<|assistant|>\n"},
 };
 
-/// As an expression of Jinja, with the variables for "{bos}" and "{eos}".
+/// As a Jinja expression, with variables for "{bos}" and "{eos}".
 std::string expression(std::string_view text) {
   std::string result = "'";
   while (!text.empty()) {

@@ -1,5 +1,5 @@
 #pragma once
-// Chat templates of model families, for files that have none. Names are those of llama.cpp.
+// Chat templates of model families, for files that have none. The names are llama.cpp's.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -11,14 +11,14 @@
 namespace weft::text {
 namespace {
 
-/// The work that an expression may take on one text. It comes with a file and may be made to backtrack
-/// without end. PCRE2's own limits begin anew at each byte of the text.
+/// Limits the work of an expression on one input string. Expressions come from untrusted files and may
+/// backtrack exponentially. PCRE2's own limits start again at each byte of the input, so they do not suffice.
 class Budget {
  public:
   explicit Budget(std::size_t n_bytes) : left_(kBase + kPerByte * n_bytes) {}
 
   /// PCRE2 calls this before each part of the expression that it tries. The work since the last call is that
-  /// part and the bytes that were passed. Negative: no more is left.
+  /// part and the bytes that were passed. Returns a negative number if the budget is used up.
   static int spend(pcre2_callout_block* block, void* self) {
     Budget& budget = *static_cast<Budget*>(self);
     const std::size_t at = block->current_position;

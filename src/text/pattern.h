@@ -21,8 +21,8 @@ class Pattern {
   static Pattern of_expression(std::string_view expression);
   static Pattern of_characters(bool (*wanted)(char32_t));
 
-  /// All places, ascending, none overlapping, none empty. Throws Error kUnsupported where an expression takes
-  /// more work than one that is linear in the text.
+  /// All places in ascending order, without overlaps or empty ones. Throws Error kUnsupported if the
+  /// expression takes more than linear work.
   std::vector<Place> find(std::string_view text) const { return find_(text); }
 
  private:

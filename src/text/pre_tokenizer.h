@@ -1,5 +1,6 @@
 #pragma once
-// Cuts a text into the pieces that byte-level BPE works on, by the regular expressions of the model's family.
+// Splits the input into the pieces that byte-level BPE works on, by the regular expressions of the model's
+// family.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,19 +11,19 @@
 
 namespace weft::text {
 
-/// One way of cutting: the rows of the table in pre_tokenizer.cpp.
+/// One way of splitting: a row of the table in pre_tokenizer.cpp.
 struct PreTokenizer {
-  /// Each cuts the pieces of the one before: a match is a piece, and so is what lies between matches;
-  /// an empty match cuts in two.
+  /// Each pattern splits the pieces of the previous one. Matches and the stretches between them become
+  /// pieces. An empty match splits a piece in two.
   std::vector<std::string_view> patterns;
   bool ignore_merges = false;  ///< A piece that is a token is that token, whatever the merges say.
   bool adds_bos = false;       ///< Unless the file says otherwise.
-  /// Of BPE on characters: pieces are words, and white space between them becomes no token. Else spaces are
-  /// marked (U+2581) and part of pieces.
+  /// For BPE on characters. True: pieces are words, and white space between them produces no token. False:
+  /// spaces are marked (U+2581) and belong to pieces.
   bool words = false;
 };
 
-/// By its name in tokenizer.ggml.pre; an empty one is "default". Throws Error kUnsupported for an unknown
+/// Looks up a name of tokenizer.ggml.pre; an empty one is "default". Throws Error kUnsupported for an unknown
 /// name.
 const PreTokenizer& find_pre_tokenizer(std::string_view name);
 /// Whether the published tokenizer of that name composes characters (NFC) first. Other converters do not
@@ -43,7 +44,7 @@ class Splitter {
   Splitter(const Splitter&) = delete;
   Splitter& operator=(const Splitter&) = delete;
 
-  /// The scratch of one thread.
+  /// Scratch memory of one thread.
   class Session {
    public:
     explicit Session(const Splitter& splitter);
@@ -51,8 +52,8 @@ class Splitter {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    /// Ends of the pieces, ascending, the last is text.size(); none for an empty text. `text` is valid UTF-8
-    /// of less than 4 GiB. The result is valid until the next call.
+    /// The ends of the pieces, ascending; the last is text.size(). Empty for an empty string. `text` is valid
+    /// UTF-8 of less than 4 GiB. The result is valid until the next call.
     std::span<const std::uint32_t> split(std::string_view text);
 
    private:

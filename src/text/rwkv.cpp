@@ -1,5 +1,5 @@
-// RWKV's tokenizer: at each place the longest token that the text goes on with, byte for byte. There is a
-// token for every byte, so nothing is unknown.
+// RWKV's tokenizer: greedy longest match of tokens, byte by byte. There is a token for every byte, so nothing
+// is unknown.
 #include <string>
 
 #include "text/encoder.h"

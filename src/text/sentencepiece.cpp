@@ -1,4 +1,4 @@
-// SentencePiece's BPE: neighbours merge while their text is a token, the best score first (Kudo and
+// SentencePiece's BPE: neighbours merge while their concatenation is a token, the best score first (Kudo and
 // Richardson 2018).
 #include <algorithm>
 #include <bitset>
@@ -72,8 +72,8 @@ class SpmEncoder final : public Encoder {
     void encode(std::string_view text, std::vector<Token>& out) override {
       encoder_.form_.apply(text, marked_);
       const std::string_view marked = marked_;
-      // No merge crosses the front of a space unless some token has such a place inside: words can go one by
-      // one.
+      // No merge crosses the start of a space unless some token has such a place inside. So words can be
+      // merged one by one.
       std::size_t begin = 0;
       for (std::size_t at = marked.find(kSpaceMark, 1); at < marked.size();
            at = marked.find(kSpaceMark, at + 1)) {
@@ -95,7 +95,7 @@ class SpmEncoder final : public Encoder {
         at += size;
       }
       merger_.merge(word);
-      bool unknown = false;  // Unknown characters in a row are one unknown token.
+      bool unknown = false;  // A run of unknown characters is one unknown token.
       for (std::size_t i = 0; i < symbols.size(); ++i) {
         const std::size_t end = i + 1 < symbols.size() ? symbols[i + 1].begin : word.size();
         const std::string_view text = word.substr(symbols[i].begin, end - symbols[i].begin);
@@ -110,13 +110,13 @@ class SpmEncoder final : public Encoder {
     std::string marked_;
   };
 
-  TokenIndex index_;  ///< Of tokens that text may become.
+  TokenIndex index_;  ///< Tokens that encoding may produce.
   std::size_t longest_;
   ByteFallback fallback_;
   SentencePieceForm form_;
   std::vector<std::uint32_t> ranks_;  ///< Per token, from its score.
   std::size_t n_ranks_ = 0;
-  std::bitset<256> joined_to_space_;  ///< Bytes that stand before a U+2581 inside of a token.
+  std::bitset<256> joined_to_space_;  ///< Bytes that precede a U+2581 inside a token.
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ SpecialMatcher::Match SpecialMatcher::find(std::string_view text, std::size_t fr
   for (std::size_t begin = from; begin < text.size(); ++begin) {
     const Range first = first_byte_[static_cast<unsigned char>(text[begin])];
     if (first.end == 0) continue;
-    // The range of those that share what was read; the shortest stands first in it.
+    // The range of tokens that begin with the bytes read so far; the shortest comes first.
     auto low = sorted_.begin() + static_cast<std::ptrdiff_t>(first.begin);
     auto high = sorted_.begin() + static_cast<std::ptrdiff_t>(first.end);
     Token found = kNoToken;

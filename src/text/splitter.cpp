@@ -74,7 +74,7 @@ struct Splitter::Session::Impl {
   /// none.
   bool match(const Compiled& pattern, std::string_view text, std::size_t from, bool not_empty) {
     const auto run = pattern.jit ? pcre2_jit_match : pcre2_match;
-    // The text was validated once; validating it again for each match would be quadratic.
+    // The input was validated once; PCRE2 would validate it again for each match, which is quadratic.
     const int rc =
         run(pattern.code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
             PCRE2_NO_UTF_CHECK | (not_empty ? PCRE2_NOTEMPTY_ATSTART : 0u), data.get(), context.get());
@@ -85,7 +85,7 @@ struct Splitter::Session::Impl {
     return true;
   }
 
-  /// Appends the ends of the pieces of text[begin, end), which the pattern sees as a text of its own.
+  /// Appends the ends of the pieces of text[begin, end). The pattern sees only that range.
   void cut(const Compiled& pattern, std::string_view text, std::size_t begin, std::size_t end) {
     const std::string_view piece = text.substr(begin, end - begin);
     const PCRE2_SIZE* found = pcre2_get_ovector_pointer(data.get());

@@ -1,12 +1,12 @@
 #pragma once
-// The regular expressions of pre-tokenizers, as the tokenizers of the models publish them. Where PCRE2 10.42
-// reads one otherwise, or would take quadratic time, it is written in another way that matches the same; each
-// such place says so. Splitter replaces \s and \S (see there).
+// The regular expressions of pre-tokenizers, as the models' tokenizers publish them. Some are written
+// differently with the same matches, because PCRE2 10.42 reads them otherwise or would take quadratic time. A
+// comment says so at each of these. Splitter replaces \s and \S (see there).
 #include <string_view>
 
 namespace weft::text::patterns {
 
-// "|\s+" at the end changes nothing where what lies between matches is a piece of its own, but saves
+// "|\s+" at the end does not change the pieces, because stretches between matches are pieces, too. It saves
 // searching.
 inline constexpr std::string_view kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -20,7 +20,7 @@ inline constexpr std::string_view kQwen2 =
 inline constexpr std::string_view kQwen35 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
-// A word, or what stands between words: \w is written as the models' tokenizers read it (UTS 18).
+// A word, or the characters between words. \w is spelled out as the models' tokenizers read it (UTS 18).
 inline constexpr std::string_view kWord =
     R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]+|[^\s\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]+)";
 inline constexpr std::string_view kSeedCoder =
@@ -31,13 +31,14 @@ inline constexpr std::string_view kUfakzeka =
 inline constexpr std::string_view kMinicpm5 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Where other white space has been cut before it, no newline follows in the same run (published without this
-// condition): looking for one from each place that 512 spaces end at would take quadratic time.
+// The published expression has no lookbehind. It searches for a newline from every position after a cut of
+// 512 spaces, which takes quadratic time. After such a cut, no newline follows in the same run.
 inline constexpr std::string_view kJais2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
     R"((?<![^\S\r\n])\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|)"
     R"(\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s)";
-// Nothing inside could be given back for a longer match: possessive, so that a long text needs no stack.
+// Backtracking into these groups never gives a longer match. So they are possessive, and long inputs need no
+// stack.
 inline constexpr std::string_view kExaoneMoe =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
@@ -79,9 +80,9 @@ inline constexpr std::string_view kFalconPunctuation = R"([\p{P}\$\+<=>\^~\|`]+)
 inline constexpr std::string_view kDefaultPunctuation = R"([\p{P}\$\+<=>\^~\|]+)";
 inline constexpr std::string_view kLineOrNewlines = R"([^\n]+|\n+)";
 
-// Numbers in threes from their ends. What is published looks to the end of the number at each of its digits,
-// which takes quadratic time. Here only its front does: behind a match (\G) all else is in threes.
-// Published as (?=(\d{3})+(?!\d)), whose empty matches cut.
+// Splits numbers into groups of three digits from their ends. Published as (?=(\d{3})+(?!\d)), whose empty
+// matches split. It looks ahead to the end of the number at each digit, in quadratic time. This one looks
+// ahead only at the start of a number: after a match (\G), the rest has complete groups of three.
 inline constexpr std::string_view kThrees = R"((?<!\d)\d{0,2}\K(?=(?:\d{3})++(?!\d))|\G\d{3}\K(?=\d))";
 // Published as \d{1,3}(?=(?:\d{3})*\b), with marks and joining punctuation as parts of words.
 inline constexpr std::string_view kThreesOfWord =

@@ -1,5 +1,5 @@
 #pragma once
-// Tokens by their texts, byte for byte: which of them a text begins with.
+// A trie of the tokens' bytes: finds the tokens that a string begins with.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -14,10 +14,10 @@ namespace weft::text {
 class TokenTrie {
  public:
   using Node = std::uint32_t;
-  static constexpr Node kRoot = 0;  ///< Of no token: empty texts are not in the trie.
+  static constexpr Node kRoot = 0;  ///< Never a token: empty strings are not in the trie.
   static constexpr Node kNone = ~Node{0};
 
-  /// Of the tokens in `ids`; of equal texts the lowest id.
+  /// Contains the tokens in `ids`; for equal strings, the lowest id.
   TokenTrie(const TokenTexts& texts, std::vector<Token> ids);
 
   /// The node one byte further, or kNone.

@@ -44,7 +44,7 @@ std::size_t white_after(std::string_view text, std::size_t at) {
   return at - begin;
 }
 
-/// The bytes of a token inside a text.
+/// The bytes that a token decodes to.
 std::string piece_of(const Vocabulary& v, std::size_t id) {
   const TokenKind kind = text::kind_of(v, id);
   const std::string& written = v.tokens[id];
@@ -185,7 +185,7 @@ struct Tokenizer::Impl {
     normalised_special.emplace(normalised_texts, split(all), v.single_word);
   }
 
-  /// What stands around a text.
+  /// Sets the tokens before and after an input.
   void set_frame(const Vocabulary& v) {
     const bool bert = v.kind == VocabularyKind::kWordPiece;
     const Token first = bert && v.cls != kNoToken ? v.cls : v.bos;
@@ -195,7 +195,7 @@ struct Tokenizer::Impl {
                                ? text::find_pre_tokenizer(v.pre).adds_bos
                                : v.kind == VocabularyKind::kSpm || v.kind == VocabularyKind::kWordPiece;
     if (v.add_bos.value_or(wants_bos)) front = first;
-    // BERT's files say add_eos false or nothing at all and mean [CLS] text [SEP].
+    // BERT's files set add_eos to false or omit it, but the models expect [CLS] input [SEP].
     if (bert || v.add_eos.value_or(unigram)) back = last;
   }
 
@@ -332,7 +332,7 @@ std::vector<Token> Tokenizer::encode(std::span<const PromptPiece> pieces) const 
                                         [](std::size_t at, const auto& range) { return at < range.first; });
     return after != trusted.begin() && end <= std::prev(after)->second;
   };
-  // The next token that users may write, found once, and the next of all that lies in the template.
+  // The next token that user input may contain, found once, or a special token within the template's parts.
   text::SpecialMatcher::Match user = impl_->user_defined->find(text, 0);
   const auto find = [&](std::size_t done) {
     if (user.begin < done) user = impl_->user_defined->find(text, done);

@@ -1,6 +1,6 @@
-// SentencePiece's unigram model: of all ways to write a text as tokens the one with the best sum of scores,
-// which are logarithms of probabilities (Kudo 2018). It is found by Viterbi's algorithm over the places of
-// the text, after the normalisation that the model was trained with.
+// SentencePiece's unigram model: among all segmentations of the input into tokens, the one with the greatest
+// sum of scores (log probabilities; Kudo 2018). Viterbi's algorithm finds it, after the normalisation that
+// the model was trained with.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@
 namespace weft::text {
 namespace {
 
-/// By how much a character that is no token is worse than the worst token.
+/// How far the score of an unknown character is below the worst token's score.
 constexpr double kUnknownPenalty = 10.0;
 
 std::vector<Token> findable(const Vocabulary& vocabulary) {
@@ -22,7 +22,7 @@ std::vector<Token> findable(const Vocabulary& vocabulary) {
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const TokenKind kind = kind_of(vocabulary, i);
     const std::string& token = vocabulary.tokens[i];
-    // User-defined tokens are cut out of the text before it comes here; unused ones are never made.
+    // User-defined tokens are found before this step; unused tokens are never produced.
     if (kind == TokenKind::kNormal && !token.empty() && valid_prefix(token) == token.size())
       ids.push_back(static_cast<Token>(i));
   }
@@ -56,7 +56,8 @@ class UnigramEncoder final : public Encoder {
       begin_part(0);
       std::size_t reach = 0;  // Where the longest token so far ends.
       for (std::size_t at = 0; at < line.size(); at += char_size(line[at])) {
-        // No token lies across this place, so all ways lead through it: what is before is settled.
+        // No token crosses this position, so all segmentations pass through it. The best one up to here is
+        // final.
         if (at == reach && at > part_) {
           write_part(line, at, out);
           begin_part(at);

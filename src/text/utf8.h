@@ -16,11 +16,11 @@ enum class Utf8Status { kValid, kInvalid, kIncomplete };
 
 struct Utf8Char {
   Utf8Status status;
-  std::size_t size;  ///< Bytes of the character; of what one U+FFFD stands for; of all that is left.
+  std::size_t size;  ///< Bytes of the character, of the invalid part, or of the incomplete rest.
   char32_t code;     ///< Only if valid.
 };
 
-/// The first character of a text that is not empty. kIncomplete: more bytes may make it valid.
+/// The first character of a non-empty string. kIncomplete: more bytes may make it valid.
 Utf8Char first_char(std::string_view text);
 
 /// Bytes before the first that is invalid or incomplete.
@@ -29,12 +29,12 @@ std::size_t valid_prefix(std::string_view text);
 /// Valid UTF-8: each invalid part, and an incomplete end, as U+FFFD.
 std::string repaired(std::string_view text);
 
-/// The text with U+2581 for each space.
+/// Replaces each space by U+2581.
 std::string with_space_marks(std::string_view text);
 
 void append_utf8(std::string& text, char32_t code);
 
-/// Bytes of a character of valid text, from its first byte.
+/// Bytes of a character of valid UTF-8, from its first byte.
 inline std::size_t char_size(char lead) {
   const auto c = static_cast<unsigned char>(lead);
   return c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;

@@ -19,7 +19,7 @@ enum class VocabularyKind {
   kCharacterBpe,  ///< BPE on characters (Gemma 4): merges as kBpe's, tokens written as kSpm's, or as they
                   ///< are.
   kSpm,           ///< SentencePiece's BPE by score (Llama 2, Gemma ...): U+2581 is a space, <0xHH> a byte.
-  kWordPiece,     ///< BERT: tokens that begin a word carry U+2581, the others go on with one.
+  kWordPiece,     ///< BERT: tokens that begin a word start with U+2581; the others continue a word.
   kRwkv,          ///< RWKV's world tokenizer: bytes, written as in a Python literal.
   kUnigram,       ///< SentencePiece's unigram model (T5, XLM-RoBERTa): written as kSpm's, normalised first.
 };

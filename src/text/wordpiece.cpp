@@ -1,5 +1,6 @@
-// WordPiece as in BERT (Devlin et al. 2018): words of normalised text, each as its longest known pieces from
-// the left. Characters are told apart as in the original: white space, control, punctuation, CJK, the rest.
+// WordPiece as in BERT (Devlin et al. 2018): each word of the normalised input becomes its longest known
+// pieces from the left. Character classes are those of the original: white space, control, punctuation, CJK,
+// the rest.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -133,7 +134,7 @@ class WordPieceEncoder final : public Encoder {
       return n;
     }
     void append(char32_t c) {
-      // U+2581 means the begin of a word to the vocabulary; in a text it is a character that no token has.
+      // U+2581 marks the start of a word in the vocabulary. In the input it is a character without a token.
       if (++n_chars_ <= kMaxWordChars) append_utf8(word_, c == 0x2581 ? 0xFFFD : c);
     }
 

@@ -22,7 +22,7 @@ struct Call {  ///< f(positional, named=..., *star, **double_star)
   ExpressionPtr star, double_star;
 };
 
-// What may stand behind a value: .name  [key]  [a:b:c]  (...)  |filter(...)  is [not] test(...)
+// Suffixes of a value: .name  [key]  [a:b:c]  (...)  |filter(...)  is [not] test(...)
 struct Attribute {
   std::string name;
 };
@@ -89,7 +89,7 @@ struct Compare {  ///< a < b < c means a < b and b < c
   ExpressionPtr first;
   std::vector<std::pair<Comparison, ExpressionPtr>> rest;
 };
-struct Logic {  ///< and / or; the value is that of the operand which decided.
+struct Logic {  ///< and / or; the value is the deciding operand.
   bool is_and = false;
   std::vector<ExpressionPtr> operands;
 };

@@ -20,8 +20,8 @@ using NativeFunction = Value (*)(Interpreter&, const Value& self, const Argument
 /// Null where there is none.
 FilterFunction find_filter(std::string_view name);
 TestFunction find_test(std::string_view name);
-/// Methods of str, list and dict. Lists and dicts can be changed (append, update, ...), which Jinja's sandbox
-/// as transformers sets it up refuses; they live as long as the rendering, so nothing outside is reached.
+/// Methods of str, list and dict. Lists and dicts can be changed (append, update, ...); the Jinja sandbox of
+/// transformers refuses that. They live only during the rendering, so nothing outside is changed.
 std::optional<Value> find_method(Heap& heap, const Value& self, std::string_view name);
 /// range, dict, namespace, raise_exception, joiner, cycler.
 std::optional<Value> find_function(Heap& heap, std::string_view name);
@@ -32,7 +32,7 @@ Dict* namespace_attributes(const Value& value);
 /// The time as strftime writes it. Throws Problem for another value.
 Value format_time(const Value& now, std::string_view format);
 /// strftime_now(format) for a fixed time: "YYYY-MM-DD", "YYYY-MM-DDTHH:MM:SS" or seconds since 1970 (UTC).
-/// Throws Problem for what is none of these.
+/// Throws Problem for any other value.
 Value strftime_function(Heap& heap, const Value& now);
 
 /// The arguments of one call, found by position or name.
@@ -59,7 +59,7 @@ class Parameters {
   std::array<const Value*, 8> values_{};
 };
 
-// The groups behind find_filter.
+// The groups of filters that find_filter() searches.
 struct FilterEntry {
   std::string_view name;
   FilterFunction body;

@@ -57,7 +57,7 @@ Value indent(I interpreter, A arguments) {
   Text text = given.text(0);
   const Text margin =
       given.has(1) && as_text(given[1]) ? given.text(1) : spaces(interpreter, given.integer(1, 4));
-  // A last newline counts as an empty line behind it, as in Jinja.
+  // A trailing newline counts as one more, empty line, as in Jinja.
   text.append("\n", !text.empty() && text.from_template(text.size() - 1));
   const std::vector<Text> lines = split_lines(interpreter.budget(), text);
   Text out;
@@ -87,7 +87,7 @@ Value center(I interpreter, A arguments) {
 
 Value truncate(I interpreter, A arguments) {
   const Parameters given("truncate", arguments, {"s", "length", "killwords", "end", "leeway"});
-  // Of a list too, which may be short enough.
+  // Jinja also accepts a list that is short enough.
   const std::size_t size = jinja::length(interpreter.heap(), given[0]);
   const Text end = given.has(3) ? given.text(3) : Text("...", false);
   const std::int64_t length = given.integer(1, 255), leeway = given.is_none(4) ? 5 : given.integer(4);
@@ -183,7 +183,7 @@ Value format(I interpreter, A arguments) {
   return string(format_percent(heap, pattern, values));
 }
 
-// As transformers defines it: text as it is (not HTML-safe, not ASCII), keys in their order.
+// As transformers defines it: strings are not escaped for HTML or ASCII, and keys keep their order.
 Value to_json_filter(I interpreter, A arguments) {
   const Parameters given("tojson", arguments, {"x", "ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;

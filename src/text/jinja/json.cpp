@@ -7,8 +7,8 @@
 namespace weft::text::jinja {
 namespace {
 
-// Builds values while the text is read. nlohmann's own tree is avoided: it takes quadratic time for objects
-// with many keys, and its recursive functions overflow the stack on deep nesting.
+// Builds values while parsing. nlohmann's own tree is not used: it takes quadratic time for objects with many
+// keys, and its recursive functions overflow the stack on deep nesting.
 class Builder final : public nlohmann::json_sax<nlohmann::ordered_json> {
  public:
   explicit Builder(Heap& heap) : heap_(heap) {}
@@ -106,7 +106,7 @@ class Writer {
     heap_.budget.spend_bytes(text.size());
     const std::string_view bytes = text.bytes();
     put("\"");
-    std::size_t plain = 0;  // Start of what can be copied as it is.
+    std::size_t plain = 0;  // Start of the bytes that are copied unchanged.
     for (std::size_t i = 0; i < bytes.size();) {
       const Character character = character_at(bytes, i);
       const std::string escape = escaped(character.code);

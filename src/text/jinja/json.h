@@ -7,14 +7,14 @@
 
 namespace weft::text::jinja {
 
-/// The values count as not from the template. `what` names the text in errors. Throws Problem for bad JSON,
-/// also for nesting beyond kMaxValueDepth. Numbers that are no int64 become floats.
+/// The strings count as not from the template. `what` names the input in errors. Throws Problem for bad JSON,
+/// also for nesting beyond kMaxValueDepth. Numbers outside int64 become floats.
 Value parse_json(Heap& heap, std::string_view json, std::string_view what);
 
 struct JsonStyle {
   bool ascii_only = false;
   bool indented = false;
-  std::string indent;  ///< Of one level, where indented.
+  std::string indent;  ///< Per level, if `indented`.
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool sorted = false;

@@ -89,7 +89,7 @@ class Lexer {
     return has_sign ? source_[position] : ' ';
   }
 
-  // `sign` is that of the tag which follows the text; spaces before it may go.
+  // `sign` is the whitespace control sign of the following tag; it may remove spaces at the end.
   void add_data(std::size_t begin, std::size_t end, char sign, bool strips_line) {
     const std::string_view data = std::string_view(source_).substr(begin, end - begin);
     std::size_t kept = data.size();
@@ -107,7 +107,8 @@ class Lexer {
     if (kept > 0) add(TokenKind::kData, std::string(data.substr(0, kept)));
   }
 
-  // Behind the end of a tag ("%}" at `position`, a sign before it): takes the spaces that go with it.
+  // After the end of a tag ("%}" at `position`, with a sign before it): skips the white space that belongs to
+  // it.
   void finish_tag(std::size_t position, char sign, bool trims_newline) {
     std::size_t end = position + 2;
     if (sign == '-') {
@@ -282,7 +283,7 @@ class Lexer {
     advance_to(i + 1);
   }
 
-  // Python's escapes; `i` is behind the backslash. Returns the position behind the escape.
+  // Python's escapes; `i` is the position after the backslash. Returns the position after the escape.
   std::size_t read_escape(std::size_t i, std::string& value) const {
     constexpr std::string_view kFrom = "nrtabfv\\'\"", kTo = "\n\r\t\a\b\f\v\\'\"";
     const char c = source_[i];

@@ -27,7 +27,7 @@ enum class TokenKind : std::uint8_t {
 
 struct Token {
   TokenKind kind;
-  std::string text;  ///< Of strings: without quotes, escapes resolved. Of numbers: without underscores.
+  std::string text;  ///< Strings: without quotes, escapes resolved. Numbers: without underscores.
   int line;
 };
 

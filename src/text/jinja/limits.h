@@ -1,6 +1,6 @@
 #pragma once
-// What a chat template may cost. Templates come from untrusted files, so everything that the interpreter does
-// is paid for from a Budget: time, memory and stack are bounded whatever a template says.
+// Limits of a chat template's cost. Templates come from untrusted files. So the interpreter spends all its
+// work from a Budget, which bounds time, memory and stack for any template.
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -9,7 +9,7 @@ namespace weft::text::jinja {
 
 inline constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 20;
 inline constexpr std::size_t kMaxSteps = 1'000'000;
-/// Of one string, hence of the output, too.
+/// Limit of one string, and so of the output, too.
 inline constexpr std::size_t kMaxTextBytes = std::size_t{16} << 20;
 /// Work on strings counts as one step per this many bytes.
 inline constexpr std::size_t kBytesPerStep = 128;
@@ -23,7 +23,7 @@ inline constexpr int kMaxCalls = 200;
 inline constexpr int kMaxDepth = 1000;
 /// Lists in lists, when they are printed or compared; also of JSON that comes in.
 inline constexpr int kMaxValueDepth = 100;
-/// Of range(), as in Jinja's sandbox.
+/// Limit of range(), as in Jinja's sandbox.
 inline constexpr std::size_t kMaxRange = 100'000;
 
 /// What is wrong with a template or its arguments. Becomes a weft::Error, with the line, where rendering
@@ -42,7 +42,7 @@ class SyntaxProblem : public Problem {
 
 class Budget {
  public:
-  /// For what is not the template's doing: building the variables.
+  /// For building the variables, which is not the template's work.
   static Budget unlimited() { return Budget(static_cast<std::size_t>(-1)); }
   Budget() = default;
 

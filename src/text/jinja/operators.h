@@ -13,8 +13,7 @@ Value arithmetic(Heap& heap, ast::Arithmetic op, const Value& a, const Value& b)
 Value negative(const Value& value);
 /// For numbers that no integer holds here: throws Problem.
 [[noreturn]] void fail_overflow();
-/// Python's int(): without what is behind the point. Nothing for what is not finite; throws Problem beyond 64
-/// bits.
+/// Python's int(): drops the fraction. Empty for non-finite values; throws Problem beyond 64 bits.
 std::optional<std::int64_t> truncated(double value);
 bool compare(Heap& heap, ast::Comparison op, const Value& a, const Value& b);
 bool contains(Heap& heap, const Value& container, const Value& value);

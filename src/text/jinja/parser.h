@@ -1,6 +1,6 @@
 #pragma once
-// Template source to its tree. The grammar is that of jinja2 3.1 (parser.py) with loop controls, without what
-// reaches other templates (include, import, extends, block).
+// Parses a template's source. The grammar is jinja2 3.1's (parser.py) with loop controls, without statements
+// that load other templates (include, import, extends, block).
 #include <string_view>
 
 #include "text/jinja/ast.h"

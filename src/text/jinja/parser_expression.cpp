@@ -311,7 +311,7 @@ ast::Suffix ExpressionParser::test() {
   const bool operand_follows = tokens_.at(TokenKind::kName) || tokens_.at(TokenKind::kString) ||
                                tokens_.at(TokenKind::kInteger) || tokens_.at(TokenKind::kFloat) ||
                                tokens_.at_operator("[") || tokens_.at_operator("{");
-  // Jinja would read "if" behind a test as a name; nobody can mean that.
+  // Jinja would parse "if" after a test as the test's argument, which no template intends.
   const bool keyword =
       tokens_.at_name("else") || tokens_.at_name("or") || tokens_.at_name("and") || tokens_.at_name("if");
   if (tokens_.at_operator("(")) {

@@ -1,4 +1,4 @@
-// The tests behind "is".
+// The tests of the "is" operator.
 #include "text/jinja/builtins.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/operators.h"

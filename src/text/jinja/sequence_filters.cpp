@@ -77,7 +77,7 @@ Value join(I interpreter, A arguments) {
   return string(std::move(out));
 }
 
-// map, select and their like see nothing in what is false (none, undefined, 0), whatever else it is.
+// map, select and similar filters treat any false value (none, undefined, 0) as an empty sequence.
 
 // map("filter", ...), map(attribute="a.b", default=...)
 Value map(I interpreter, A arguments) {
@@ -103,7 +103,8 @@ Value map(I interpreter, A arguments) {
   return generator(interpreter, std::move(items));
 }
 
-// select, reject, selectattr, rejectattr: keep what passes a test (by default: is true), or what does not.
+// select and selectattr keep the items that pass a test (by default: is true); reject and rejectattr drop
+// them.
 template <bool kKeep, bool kByAttribute>
 Value choose(I interpreter, A arguments) {
   constexpr std::size_t kTest = kByAttribute ? 2 : 1;

@@ -10,7 +10,7 @@
 namespace weft::text::jinja {
 namespace {
 
-// Knuth-Morris-Pratt: a plain search takes time n * m on hostile texts.
+// Knuth-Morris-Pratt: a naive search takes time n * m on hostile inputs.
 std::size_t find_linear(std::string_view text, std::string_view what, std::size_t from) {
   std::vector<std::size_t> border(what.size() + 1, 0);  // border[i]: longest border of the first i bytes.
   for (std::size_t i = 1, k = 0; i < what.size(); ++i) {
@@ -171,7 +171,7 @@ std::vector<Text> split(Budget& budget, const Text& text, std::string_view separ
 
 std::vector<Text> split_last(Budget& budget, const Text& text, std::string_view separator,
                              std::size_t limit) {
-  // Occurrences from the right: those of the mirrored text.
+  // Searches from the right by searching the reversed string.
   const std::string_view bytes = text.bytes();
   const std::string mirrored(bytes.rbegin(), bytes.rend()),
       mirrored_separator(separator.rbegin(), separator.rend());

@@ -1,7 +1,7 @@
 #pragma once
-// Python's string methods on Text. All keep the origin of every byte; what they insert themselves (padding)
-// counts as not from the template. All take time linear in their input and output, find() included, and spend
-// it from the budget. Positions are in bytes.
+// Python's string methods on Text. All keep the origin of every byte; inserted bytes (padding) count as not
+// from the template. All take time linear in their input and output, find() included, and spend it from the
+// budget. Positions are in bytes.
 #include <cstddef>
 #include <optional>
 #include <string_view>

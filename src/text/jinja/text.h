@@ -1,6 +1,6 @@
 #pragma once
-// Text: bytes that know where they came from. A prompt's special tokens may only be written by the template
-// itself, so every string operation keeps, byte by byte, whether the template or a variable supplied it.
+// Text: bytes with their origins. Only the template itself may write a prompt's special tokens. So every
+// string operation tracks for each byte whether the template or a variable supplied it.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -16,7 +16,8 @@ class Text {
   std::string_view bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  /// Throws Problem where the text passes kMaxTextBytes; so do the others that make texts longer.
+  /// Throws Problem if the string would exceed kMaxTextBytes. So do the other functions that lengthen
+  /// strings.
   void append(std::string_view bytes, bool from_template);
   void append(const Text& other) { append(other, 0, other.size()); }
   /// Bytes [begin, end) of `other`, which must be another object.
@@ -39,12 +40,12 @@ class Text {
 
  private:
   std::string bytes_;
-  bool first_ = false;              // Origin of byte 0; false in an empty text.
+  bool first_ = false;              // Origin of byte 0; false in an empty string.
   std::vector<std::size_t> flips_;  // Ascending positions in (0, size) where the origin changes.
 };
 
-// Characters. Strings count in Unicode characters as Python's do; a byte that is not part of valid UTF-8
-// counts as a character of its own and is kept as it is.
+// Characters. As in Python, strings are counted in Unicode characters. A byte that is not part of valid UTF-8
+// counts as one character and is kept unchanged.
 
 struct Character {
   char32_t code;  // kBadByte where the byte is not UTF-8.
@@ -57,7 +58,7 @@ Character character_at(std::string_view bytes, std::size_t position);
 /// Start of the character that ends before `position` (> 0).
 std::size_t previous_character(std::string_view bytes, std::size_t position);
 std::size_t count_characters(std::string_view bytes);
-/// Byte position of a character by its number; bytes.size() where there are not so many.
+/// Byte position of a character by its index; bytes.size() if there are fewer characters.
 std::size_t character_position(std::string_view bytes, std::size_t index);
 bool is_space(char32_t code);  ///< As Python's str.isspace().
 

@@ -1,7 +1,7 @@
 #pragma once
 // Values of a template: Python's None, bool, int, float, str, list, tuple, dict and a few objects.
 //
-// Ownership: lists, dicts and objects belong to the Heap of one rendering and are freed with it at once, so
+// Ownership: lists, dicts and objects belong to the Heap of one rendering, which frees them all at once. So
 // cycles and deep nesting cost nothing to destroy. Strings are shared and immutable. A Heap is used by one
 // thread.
 #include <cstddef>
@@ -59,7 +59,7 @@ struct Dict final : HeapItem {
   std::map<std::string, std::size_t, std::less<>> index;  ///< Of each key (see key_name) in `entries`.
 };
 
-/// Of a call; for filters and tests positional[0] is what they are applied to.
+/// Arguments of a call. For filters and tests, positional[0] is the value that they apply to.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
@@ -119,7 +119,7 @@ bool truth(const Value& value);
 bool equal(Heap& heap, const Value& a, const Value& b, int depth = 0);
 /// Throws Problem for values that have no order.
 bool less(Heap& heap, const Value& a, const Value& b, int depth = 0);
-/// len(). Throws Problem for what has none.
+/// len(). Throws Problem for a value without a length.
 std::size_t length(Heap& heap, const Value& value);
 /// The items of a list, keys of a dict or characters of a string, as a copy. Reads a generator to its end.
 std::vector<Value> items_of(Heap& heap, const Value& value);

@@ -15,7 +15,8 @@ struct Chunk {
   bool empty() const { return begin == end; }
 };
 
-/// Cuts a line into chunks: white space, words, parts of words behind a hyphen, dashes between words.
+/// Splits a line into chunks: white space, words, parts of words that end with a hyphen, dashes between
+/// words.
 class Chunks {
  public:
   Chunks(std::string_view line, bool break_on_hyphens) : line_(line), break_on_hyphens_(break_on_hyphens) {}
@@ -52,7 +53,7 @@ class Chunks {
     return i < line_.size() && std::string_view("\t\n\v\f\r ").find(line_[i]) != std::string_view::npos;
   }
 
-  // Of single characters, none where they are empty:
+  // Classes of single characters; false for an empty one:
   static bool is_word(std::string_view c) { return c == "_" || is_alnum(c); }
   static bool is_letter(std::string_view c) { return is_word(c) && !is_digit(c); }
   static bool is_word_or_mark(std::string_view c) {
@@ -66,7 +67,8 @@ class Chunks {
     return end - i >= 2 && is_word(at(end)) ? end - i : 0;
   }
 
-  /// Whether a word, or a part of it, ends behind the chunk's last character. Takes a last hyphen along.
+  /// Whether a word, or a part of it, ends after the chunk's last character. Includes a final hyphen in the
+  /// chunk.
   bool ends_at(Chunk& chunk) const {
     const std::size_t i = chunk.end;
     if (break_on_hyphens_ && parts_behind(i)) {
@@ -77,8 +79,8 @@ class Chunks {
     return i == line_.size() || is_separator(i) || dash_at(i) > 0;
   }
 
-  /// Whether a hyphen stands there behind which a word may be broken: with two letters, or a letter, a hyphen
-  /// and a letter, on both sides.
+  /// Whether there is a hyphen after which a word may be broken. On both sides it needs two letters, or a
+  /// letter, a hyphen and a letter.
   bool parts_behind(std::size_t i) const {
     if (!is_hyphen(i) || !is_letter(before(i))) return false;
     const std::size_t letter = previous_character(line_, i);
@@ -100,7 +102,7 @@ Chunk first_part(std::string_view line, const Chunk& word, std::int64_t n_left, 
   const std::string_view bytes = line.substr(word.begin, word.end - word.begin);
   std::size_t n_bytes = character_position(bytes, static_cast<std::size_t>(n_left));
   const std::size_t hyphen = bytes.substr(0, n_bytes).rfind('-');
-  // Behind hyphens alone is no place to break.
+  // A word is not broken after hyphens alone.
   if (break_on_hyphens && hyphen != std::string_view::npos &&
       bytes.substr(0, hyphen).find_first_not_of('-') != std::string_view::npos) {
     n_bytes = hyphen + 1;

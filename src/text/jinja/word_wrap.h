@@ -1,6 +1,6 @@
 #pragma once
-// Lines of at most so many characters, broken where Python's textwrap breaks them. Time is linear in the
-// text, and spent from the budget; every byte keeps its origin.
+// Breaks lines to a maximum width, at the places where Python's textwrap breaks them. Time is linear in the
+// input and spent from the budget. Every byte keeps its origin.
 #include <cstdint>
 #include <vector>
 
@@ -11,10 +11,10 @@ namespace weft::text::jinja {
 
 struct WrapStyle {
   std::int64_t width = 79;       ///< In characters, at least 1.
-  bool break_long_words = true;  ///< Words longer than a line; else they stand on one that is too long.
-  bool break_on_hyphens = true;  ///< Behind the hyphens of words, too.
+  bool break_long_words = true;  ///< False: a word longer than a line gets a line of its own.
+  bool break_on_hyphens = true;  ///< Also break after the hyphens of words.
 };
-/// The lines that one line of text becomes: none of an empty one.
+/// The lines that one line becomes; none for an empty line.
 std::vector<Text> wrap_words(Budget& budget, const Text& line, const WrapStyle& style);
 
 }  // namespace weft::text::jinja
