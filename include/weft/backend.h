@@ -1,10 +1,9 @@
 // Since 0.1
 #pragma once
-// For those who bring a backend: devices of their own that weft places graphs on.
+// How to write a backend: devices of your own on which weft places graphs.
 //
-// 1. Implement Device, DevicePlan and DeviceTensor (backend/device.h). A device need not compute every op,
-// nor
-//    every type: what it does not support stays on the CPU, and values are copied between the two.
+// 1. Implement Device, DevicePlan and DeviceTensor (backend/device.h). A device need not support every op or
+//    every type: unsupported nodes stay on the CPU, and values are copied between the two.
 // 2. Describe it as a Backend, which lists devices and opens them (backend/registry.h).
 // 3. Let check_conformance run every op on it, against the truth (weft/conformance.h).
 // 4. Add it to a registry and open it, or build it as a module that any program of weft finds

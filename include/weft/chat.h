@@ -1,6 +1,6 @@
 #pragma once
-// How a model talks: a conversation to a prompt, and what it writes back to content, reasoning and calls of
-// tools. Each way of writing them ("format") is a description; see Chat::formats().
+// Chat formats: turn a conversation into a prompt, and parse the response into content, reasoning and tool
+// calls. Each format is a description; see Chat::formats().
 //
 //   weft::Chat chat(*model->chat_template());
 //   weft::ChatOpening opening = chat.open(turn);
@@ -49,7 +49,7 @@ struct ChatTurn {
   /// Empty, or an object of further variables for the template. `now` (ChatTemplate::Options) also gives the
   /// dates that families' templates name otherwise: date_string, datetime.
   std::string variables_json = {};
-  /// False: the last message is the beginning of the answer, to be continued.
+  /// False: the last message is the start of the response, to be continued.
   bool add_generation_prompt = true;
   /// What the content must be (response_format); reasoning before it stays free.
   std::optional<Grammar> content_grammar = std::nullopt;
@@ -65,16 +65,17 @@ struct AnswerEvent {
   };
   Kind kind = Kind::kContent;
   std::string text = {};
-  int call = 0;           ///< Of the calls of this answer, from 0.
+  int call = 0;           ///< Index of the call in this response, from 0.
   std::string name = {};  ///< With kToolCall.
-  std::string id = {};    ///< With kToolCall: the model's own, where its format has one, else empty.
+  std::string id = {};    ///< With kToolCall: the model's id, if its format has one.
 };
 
-/// Reads one answer. Text comes in pieces cut anywhere, and is told as soon as it is certain what it is:
-/// never half a tag. Never throws on what a model writes: what is no whole call is content.
+/// Parses one response as it is generated. Chunks may be cut anywhere. An event is emitted as soon as its
+/// kind is certain, never with a partial tag. Never throws on a model's output: an incomplete call is
+/// content.
 class AnswerReader {
  public:
-  AnswerReader();  ///< All text is content.
+  AnswerReader();  ///< Without a format: everything is content.
   ~AnswerReader();
   AnswerReader(AnswerReader&&) noexcept;
   AnswerReader& operator=(AnswerReader&&) noexcept;
@@ -82,9 +83,10 @@ class AnswerReader {
   AnswerReader& operator=(const AnswerReader&);
 
   std::vector<AnswerEvent> push(std::string_view text);
-  /// The text has ended: what was held back. Where it was cut off that is half a tag, and no content.
+  /// The response has ended: returns the events held back. If the response was cut off, a partial tag is
+  /// dropped.
   std::vector<AnswerEvent> finish(bool was_cut = false);
-  /// Whether calls were told: the finish reason "tool_calls".
+  /// The number of calls so far. If it is not 0, the finish reason is "tool_calls".
   int n_calls() const;
 
  private:
@@ -93,7 +95,7 @@ class AnswerReader {
   std::unique_ptr<State> state_;
 };
 
-/// What an answer has said so far, put together from its events.
+/// A response so far, assembled from its events.
 struct ChatAnswer {
   struct Call {
     std::string id = {};
@@ -120,7 +122,7 @@ class ToolSchemaError : public Error {
 
 struct ChatOpening {
   std::vector<PromptPiece> prompt = {};
-  /// What the answer is held to: calls that are required, arguments by their schemas, the content's grammar.
+  /// The response's constraint: required calls, arguments by their schemas, the content's grammar.
   std::optional<Grammar> grammar = std::nullopt;
   AnswerReader reader = {};
   std::vector<std::string> stop = {};  ///< Further stop strings of the format.
@@ -145,8 +147,7 @@ class Chat {
   /// refuses. Throws ToolSchemaError for a strict function whose schema cannot be enforced.
   ChatOpening open(const ChatTurn& turn) const;
   std::string_view format() const;
-  bool has_tools()
-      const;  ///< The template itself writes tools; otherwise they are told in the system prompt.
+  bool has_tools() const;  ///< The template itself writes tools; otherwise the system prompt describes them.
   bool has_reasoning() const;
 
   static std::vector<std::string> formats();

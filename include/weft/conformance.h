@@ -21,10 +21,11 @@ struct ConformanceCase {
   std::string op = {};    ///< As the op table names it.
   std::string what = {};  ///< Types and shapes.
   bool supported = true;
-  double error = 0.0;      ///< sqrt(sum (x - truth)^2 / sum truth^2), over all outputs; infinite for NaN. Of
-                           ///< sums that cancel, against the size that such sums have.
-  double tolerance = 0.0;  ///< That of the op: room for other orders of summation and, where a type is
-                           ///< quantised, for activations of eight bits.
+  /// sqrt(sum (x - truth)^2 / sum truth^2), over all outputs; infinite for NaN. For sums that cancel,
+  /// relative to the typical size of such sums.
+  double error = 0.0;
+  /// The op's tolerance. It allows other orders of summation and, for quantised types, eight-bit activations.
+  double tolerance = 0.0;
   bool passed() const { return !supported || error <= tolerance; }
 };
 

@@ -56,7 +56,7 @@ class Embedder {
 
   /// A vector of dimensions() floats for each input, in their order; with kNone one for each token. They are
   /// not normalised. Throws Error kInvalidArgument for an empty input, an unknown token, or more than
-  /// max_tokens() tokens, NotNumbersError where a value is NaN or infinite, and errors of devices. The
+  /// max_tokens() tokens. Throws NotNumbersError if a value is NaN or infinite, and errors of devices. The
   /// embedder can be used again after an error.
   std::vector<float> embed(std::span<const TextTokens> texts, Pooling pooling);
   /// With the pooling of the model's file.

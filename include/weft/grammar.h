@@ -50,8 +50,8 @@ class Grammar {
  public:
   /// llama.cpp's GBNF; begins at the rule "root".
   static Grammar gbnf(std::string_view source, const GrammarLimits& limits = {});
-  /// The whole text matches the pattern: the part of ECMAScript's that is regular (no backreferences, no
-  /// lookaround).
+  /// The whole completion matches the pattern. Supports the regular part of ECMAScript's expressions (no
+  /// backreferences, no lookaround).
   static Grammar regex(std::string_view pattern, const GrammarLimits& limits = {});
   /// JSON values that the schema (draft 2020-12) allows. A keyword that cannot be enforced is an error with
   /// its JSON pointer, unless JsonSchemaOptions::left_free is set. Annotations and formats outside JSON
@@ -61,9 +61,9 @@ class Grammar {
   static Grammar json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
   static Grammar json_object();  ///< Any JSON object.
 
-  // What they are put together from:
+  // Building blocks:
   static Grammar literal(std::string_view text);
-  /// The special token that is written so; the text itself where the tokenizer has none.
+  /// The special token with this string, or the string itself if the tokenizer has none.
   static Grammar tag(std::string_view text);
   static Grammar sequence(std::vector<Grammar> parts);
   static Grammar choice(std::vector<Grammar> parts);
@@ -72,10 +72,11 @@ class Grammar {
   static Grammar list(Grammar part, Grammar separator, int most);
   /// One or more of the parts, in their order, with separators between. The size is linear in the parts.
   static Grammar some_of(const std::vector<Grammar>& parts, const Grammar& separator);
-  /// Any text in which none of the tags stands, followed any number of times (at most `most` times, < 0: any
-  /// number) by a tag, what belongs behind it, and text again. With `least` > 0 the text may not end before.
+  /// Free output with tagged parts. The output contains none of the tags, except when a tag begins a part:
+  /// the tag is followed by its grammar, then by free output again. There are at least `least` and at most
+  /// `most` such parts (< 0: any number).
   static Grammar free_text(std::vector<std::pair<std::string, Grammar>> tags, int least = 0, int most = -1);
-  /// Any text up to the first place where the tag stands, and the tag: what comes before an answer.
+  /// Any output up to and including the first occurrence of the tag, for example reasoning before a response.
   static Grammar until(std::string_view tag);
 
  private:
@@ -91,9 +92,9 @@ class Grammar {
 class CompiledGrammar {
  public:
   ~CompiledGrammar();
-  /// Where a completion stands in it; keeps the grammar alive.
+  /// The state of one completion in this grammar. It keeps the grammar alive.
   std::unique_ptr<TokenConstraint> constraint() const;
-  /// Whether it allows the whole text: for tests.
+  /// Whether it allows exactly this completion; for tests.
   bool allows_text(std::string_view text) const;
   std::size_t bytes() const;
 

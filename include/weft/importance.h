@@ -6,9 +6,9 @@
 //   ... decode calibration data ...
 //   weft::write_importance("imatrix.gguf", {.tensors = context.column_sums(), .n_chunks = 1});
 //
-// Files are GGUF, as llama.cpp's: general.type is "imatrix"; NAME.in_sum2 has the sums of squares of each
-// column, NAME.counts how many rows they are of, both for each of a tensor's matrices. imatrix.datasets,
-// imatrix.chunk_count and imatrix.chunk_size say where they come from.
+// Files are GGUF, as llama.cpp's: general.type is "imatrix". For each of a tensor's matrices, NAME.in_sum2
+// has the sum of squares of each column, and NAME.counts has the number of rows. imatrix.datasets,
+// imatrix.chunk_count and imatrix.chunk_size describe the calibration data.
 #include <cstdint>
 #include <filesystem>
 #include <string>

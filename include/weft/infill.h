@@ -1,5 +1,5 @@
 #pragma once
-// Models that fill in the middle of a text (FIM): the tokens that mark its parts in a prompt.
+// Models that fill in the middle (FIM): the tokens that mark the parts of such a prompt.
 #include "weft/model.h"
 #include "weft/types.h"
 

@@ -31,11 +31,11 @@ struct MergeAdaptersParams {
   std::function<bool(double)> progress = {};
 };
 
-/// Reads a file or a split set, and writes one file: whole, or not at all. Holds one tensor in memory at a
-/// time, with the parts of adapters that belong to it. Returns the matrices that were changed. Throws Error
-/// kInvalidArgument for params that make no sense (no adapters, a type that a matrix's rows do not fit, the
-/// file itself as the result), kInvalidFile for files that are no adapters of this model, kUnsupported for
-/// what weft adapts not (embeddings), kNotFound, kIo, kCancelled.
+/// Reads a file or a split set, and writes one file, completely or not at all. Holds one tensor in memory at
+/// a time, with its parts of the adapters. Returns the changed matrices. Throws Error kInvalidArgument for
+/// invalid params: no adapters, a type that a matrix's rows do not fit, or the input file as the result.
+/// Throws kInvalidFile for files that are not adapters of this model and kUnsupported for tensors that weft
+/// cannot adapt (embeddings). Also throws kNotFound, kIo and kCancelled.
 std::vector<QuantizedTensor> merge_adapters(const std::filesystem::path& from,
                                             const std::filesystem::path& to,
                                             const MergeAdaptersParams& params);

@@ -21,18 +21,19 @@ struct MultiplyAdds {
   MultiplyAdds& operator+=(const MultiplyAdds& other);
 };
 
-/// Filled by each step of the plan (DevicePlan::set_profile) or context (Context::set_profile) that it is
-/// given to. Figures add up until they are cleared. Not to be touched while a step runs.
+/// Each step of a plan (DevicePlan::set_profile) or context (Context::set_profile) adds to its profile.
+/// Numbers accumulate until they are cleared. Do not access it while a step runs.
 struct Profile {
   /// One kind of work: the same kernel with the same operands, the layers taken together.
   struct Work {
     std::string name = {};   ///< "matmul attn_q.weight"
-    std::int64_t calls = 0;  ///< Times that it was in a step with something to do.
-    /// Of all threads together: at work on it, and idle behind it (claiming tasks, waiting for others).
+    std::int64_t calls = 0;  ///< Steps in which it had tasks.
+    /// Total over all threads: time in its tasks, and idle time after it (claiming tasks, waiting for other
+    /// threads).
     double busy_seconds = 0.0;
     double wait_seconds = 0.0;
-    /// What has to be read and multiplied at least: weights once a step, of caches the cells that rows see
-    /// once a step. Products and attention only, 0 elsewhere; activations do not count.
+    /// The least that must be read and multiplied: weights, and the cache cells that rows see, once a step
+    /// each. Products and attention only, 0 elsewhere; activations do not count.
     double bytes = 0.0;
     MultiplyAdds multiply_adds = {};
     /// What it adds to Profile::seconds: threads that are busy or wait side by side count once.
@@ -46,8 +47,8 @@ struct Profile {
     double begin = 0.0, end = 0.0;  ///< Seconds since the profile was given.
   };
 
-  std::vector<Work> work = {};   ///< In the order in which a step comes to them.
-  std::vector<Span> spans = {};  ///< Of the first steps, as many as max_spans allows.
+  std::vector<Work> work = {};   ///< In the order of a step.
+  std::vector<Span> spans = {};  ///< The first max_spans spans.
   std::size_t max_spans = 0;     ///< 0: no spans.
   std::int64_t n_steps = 0;
   /// Of all steps: stretches of work between which all threads wait for each other. Those of the CPU only.

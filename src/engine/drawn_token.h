@@ -8,9 +8,9 @@
 
 namespace weft::engine {
 
-/// Draws a token from an item of the last batch: from its best tokens, or from those of its logits that are
-/// `allowed` (empty: all). Throws NotNumbersError where the drawn token's logit is not finite. The sampler
-/// draws such a token only where the largest logit is not finite, so this check finds every such row.
+/// Draws a token from an item of the last batch: from its best tokens, or from the logits of `allowed` tokens
+/// (empty: all). Throws NotNumbersError if the drawn token's logit is not finite. The sampler draws such a
+/// token only if the largest logit is not finite, so this check finds every such row.
 Token draw_token(const Context& context, int item, bool from_best, Sampler& sampler,
                  std::span<const std::uint32_t> allowed = {});
 

@@ -33,7 +33,7 @@ Token named(const Model& model, std::initializer_list<const char*> keys) {
     std::optional<std::int64_t> id;
     try {
       id = model.impl().file.get_int(std::string("tokenizer.ggml.") + key);
-    } catch (const Error&) {  // It is no number.
+    } catch (const Error&) {  // The key is not a number.
       continue;
     }
     if (id && *id >= 0 && *id < model.tokenizer().n_vocab()) return static_cast<Token>(*id);

@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// What the steps of a plan may bring, and what plans count.
+// The changes that a step of a plan may make, and a plan's counters.
 #include <cstdint>
 
 #pragma GCC visibility push(default)
@@ -15,11 +15,10 @@ struct Changes {
 };
 
 struct PlanCounters {
-  std::int64_t compiled = 0;  ///< Graphs ...
-  std::int64_t splits_compiled =
-      0;  ///< ... and splits of them; those of a new graph that are as before are kept.
+  std::int64_t compiled = 0;         ///< Graphs ...
+  std::int64_t splits_compiled = 0;  ///< ... and their splits; unchanged splits of a new graph are reused.
   std::int64_t steps = 0;
-  std::int64_t unchanged = 0;  ///< Steps by what changed; a step with several counts as the largest of them.
+  std::int64_t unchanged = 0;  ///< Steps by their largest change.
   std::int64_t shapes = 0;
   std::int64_t tensors = 0;
   std::int64_t topology = 0;

@@ -27,8 +27,8 @@ enum class NormKind : std::uint8_t { kRms, kLayer, kL2 };
 /// a recurrent layer, one after another, each with the shape of a slot.
 enum class CacheRole : std::uint8_t { kKeys, kValues, kSlots };
 
-/// Elementwise functions, NaN where the result is not real. kRound: to the nearest whole number, halves to
-/// the even one. kExpm1: e^x - 1, kLog1p: log(1 + x), both exact near 0.
+/// Elementwise functions, NaN where the result is not real. kRound rounds to the nearest whole number, and
+/// halves to even. kExpm1 is e^x - 1 and kLog1p is log(1 + x), both exact near 0.
 enum class UnaryKind : std::uint8_t {
   kNeg,
   kAbs,
@@ -56,8 +56,8 @@ enum class BinaryKind : std::uint8_t { kAdd, kSub, kMul, kDiv, kMaximum, kMinimu
 /// With NaN nothing holds but kNotEqual.
 enum class CompareKind : std::uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 
-/// Ops on 32-bit integers, which wrap around. kFloorDivide rounds down, kRemainder has the sign of the
-/// divisor; by 0 both give 0. kAnd and kOr are logical: 0 is false, other numbers are true.
+/// Ops on 32-bit integers, which wrap around. kFloorDivide rounds down, and kRemainder has the sign of the
+/// divisor; division by 0 gives 0. kAnd and kOr are logical: 0 is false, other numbers are true.
 enum class IntKind : std::uint8_t {
   kAdd,
   kSub,

@@ -64,7 +64,7 @@ using Op = std::variant<
     ops::Reshape, ops::Permute, ops::Slice, ops::BroadcastTo, ops::Flip>;
 // clang-format on
 
-/// Of an op of a user's own, its own one, which lies in the op.
+/// The op's name. A custom op's name is stored in the op.
 std::string_view name(const Op& op);
 /// Whether a result is its input in another shape (Reshape and what follows it).
 bool is_view(const Op& op);

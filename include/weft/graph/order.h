@@ -74,12 +74,12 @@ std::vector<Value> split(Value x, int n_parts, int axis = 0, Where where = Where
 Value repeat(Value x, std::int64_t times, int axis, Where where = Where::current());
 /// Repeats an axis as a whole, as numpy.tile.
 Value tile(Value x, std::int64_t times, int axis, Where where = Where::current());
-/// The lower and upper triangle of the last two axes, the rest 0: elements of which the column is at most, at
-/// least, the row + diagonal.
+/// The lower and upper triangle of the last two axes; other elements are 0. tril keeps elements whose column
+/// is at most row + diagonal, triu those whose column is at least that.
 Value tril(Value x, std::int64_t diagonal = 0, Where where = Where::current());
 Value triu(Value x, std::int64_t diagonal = 0, Where where = Where::current());
-/// indices I32 of up to 3 axes -> F32 with one more, of n_classes: 1 at the index, 0 elsewhere; for indices
-/// out of range all are 0.
+/// indices I32 of up to 3 axes -> F32 with one more axis of size n_classes: 1 at the index, 0 elsewhere. All
+/// are 0 if the index is out of range.
 Value one_hot(Value indices, Dim n_classes, Where where = Where::current());
 
 /// x with the elements that the indices name in place of an axis: their shape takes its place, as numpy.take.

@@ -85,7 +85,7 @@ class Candidates {
   void reserve_all() { list_.reserve(n_vocab_ + 1); }
   void collect_top(std::size_t n);
   bool cut_behind_mass(double p);
-  // For the logits, as long as there is no list.
+  // These work on the logits, before a list is made:
   void find_maxima();
   void collect_at_least(float least);
   double sum_of_weights() const;

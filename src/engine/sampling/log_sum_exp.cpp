@@ -19,8 +19,8 @@ constexpr float kNegligible = -87.0f;  // Below, e^x is less than 1e-37.
 // e^x of -87 <= x <= 0, to a few units in the last place. Without calls and
 // branches, so that a loop of it becomes vector instructions.
 float exponential(float x) {
-  // x = k ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits. ln
-  // 2 is in two parts; k times the first is exact.
+  // x = k ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+  // The constant ln 2 is in two parts; k times the first is exact.
   constexpr float kRound = 12582912.0f;
   const float rounded = x * std::numbers::log2e_v<float> + kRound;
   const float k = rounded - kRound;

@@ -11,8 +11,8 @@
 
 namespace weft::ops {
 
-/// x {t, b, 4h}: gates i, f, g, o of each time; weight {4h, h}, a weight; h0 {b, h}?, c0 {b, h}?, without
-/// which they are zeros -> {2, t, b, h}: the outputs of all times, and behind them the cells:
+/// x {t, b, 4h} (gates i, f, g, o of each time), weight {4h, h} (a weight), h0 {b, h}?, c0 {b, h}? (zeros if
+/// absent) -> {2, t, b, h}: the outputs of all times, then the cells:
 ///   i, f, o = sigmoid(x + weight h), g = tanh(x + weight h); c' = f * c + i * g; h' = o * tanh(c')
 struct Lstm {
   static constexpr std::string_view kName = "lstm";
@@ -24,7 +24,7 @@ struct Lstm {
   friend bool operator==(const Lstm&, const Lstm&) = default;
 };
 
-/// x {t, b, 3h}: gates r, z, n; weight {3h, h}, a weight; h0 {b, h}?, bias {h}? of n's recurrent part
+/// x {t, b, 3h} (gates r, z, n), weight {3h, h} (a weight), h0 {b, h}?, bias {h}? (of n's recurrent part)
 /// -> {t, b, h}: the outputs of all times:
 ///   r, z = sigmoid(x + weight h), n = tanh(x + r * (weight h + bias)); h' = (1 - z) * n + z * h
 struct Gru {

@@ -47,7 +47,7 @@ namespace ops {
 struct Custom {
   static constexpr std::string_view kName = "custom";
   static constexpr int kMinInputs = 1, kMaxInputs = 16;
-  std::string name;  ///< Of the op, for people.
+  std::string name;  ///< The op's name in messages and profiles.
   DType dtype = DType::kF32;
   Shape shape;
   std::shared_ptr<const CustomFunction> function;

@@ -59,8 +59,8 @@ struct Where {
   friend bool operator==(const Where&, const Where&) = default;
 };
 
-/// x -> what is left without the axes whose bits are set (bit 0: axis 0), which have size 1 if `keep`.
-/// kArgmax gives I32: places among the elements of those axes, in their order.
+/// x -> x reduced over the axes whose bits are set (bit 0: axis 0). They are removed, or have size 1 if
+/// `keep`. kArgmax gives I32: indices into the elements of those axes, in their order.
 struct Reduce {
   static constexpr std::string_view kName = "reduce";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;

@@ -11,10 +11,10 @@
 
 namespace weft::ops {
 
-/// Attention of rows over rows. q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32
-/// -> {m, n_heads*e}: row r of q attends to the rows of k and v from begins[r] to ends[r] - 1; to none:
-/// zeros. Head h reads head h / (n_heads / g) of k and v. These may be states {n, g, d} and {n, g, e} of
-/// plain rows (StoreCache with kSlots).
+/// Attention of rows over rows. q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32 -> {m,
+/// n_heads*e}. Row r of q attends to rows begins[r] to ends[r] - 1 of k and v; an empty range gives zeros.
+/// Head h reads head h / (n_heads / g) of k and v. These may be states {n, g, d} and {n, g, e} of plain rows
+/// (StoreCache with kSlots).
 struct RaggedAttention {
   static constexpr std::string_view kName = "ragged_attention";
   struct Inputs {

@@ -15,7 +15,7 @@
 namespace weft::ops {
 
 /// table {n, d}, ids {m} I32 -> {m, d}: rows of a weight (embeddings) or of x (the rows whose logits are
-/// wanted). Ids that a step computes and that are out of range take the nearest row.
+/// wanted). Computed ids that are out of range are clamped.
 struct GetRows {
   static constexpr std::string_view kName = "get_rows";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
@@ -183,8 +183,8 @@ struct Attention {
 
 // Recurrent layers. Row r continues the running state in slot from[r] (negative: a state of zeros) and stores
 // the next state in slot to[r]. Rows run in order, so a later row of the step may continue the state that an
-// earlier one stored. A slot that no row of the step leaves a state in stays as it is. Each state is of one
-// node, and changes as a side effect of it.
+// earlier one stored. A slot to which no row of the step writes stays as it is. Each state belongs to one
+// node, which changes it as a side effect.
 
 /// Causal convolution of each column on its own, over a row's k - 1 predecessors and itself.
 /// state {s, k-1, d} (the predecessors, oldest first), x {m, d}, weight {d, k} (oldest first), from {m} I32,
@@ -215,15 +215,15 @@ struct SelectiveScan {
   friend bool operator==(const SelectiveScan&, const SelectiveScan&) = default;
 };
 
-/// The gated delta rule (arXiv 2412.06464): each head's state S {d_k, d_v} forgets, exchanges by the share
-/// beta what it holds under the key k for v, and is read with q:
+/// The gated delta rule (arXiv 2412.06464). Each head's state S {d_k, d_v} decays, moves its value for the
+/// key k by the share beta towards v, and is read with q:
 ///   S = decay * S
 ///   S = S + k (beta * (v - k^T S))^T
 ///   y = q^T S
-/// state {s, h*d_k, d_v}, q {m, g*d_k}, k {m, g*d_k}, v {m, h*d_v}, decay {m, h}, of a head, or {m, h*d_k},
-/// of each row of its state, beta {m, h}, from {m} I32, to {m} I32 -> {m, h*d_v} Head j reads the q and k of
-/// j / (h/g), or of j % g where they are tiled. RWKV-7 (arXiv 2503.14456) removes what lay under a key of its
-/// own, by shares of each row: with removed {m, h*d_k}? decay and beta are {m, h*d_k}, g is h, and
+/// state {s, h*d_k, d_v}, q {m, g*d_k}, k {m, g*d_k}, v {m, h*d_v}, decay {m, h} (per head) or {m, h*d_k}
+/// (per row of a state), beta {m, h}, from {m} I32, to {m} I32 -> {m, h*d_v}. Head j reads head j / (h/g) of
+/// q and k, or head j % g if `tiled`. RWKV-7 (arXiv 2503.14456) removes the value of a separate key,
+/// `removed`, with a share for each row. With removed {m, h*d_k}?, decay and beta are {m, h*d_k}, g is h, and
 ///   S = decay * S - (beta * removed) (removed^T S)^T + k v^T
 struct DeltaRule {
   static constexpr std::string_view kName = "delta_rule";
@@ -245,8 +245,8 @@ struct TopK {
 };
 
 /// x {m, d}, counts {m} I32? -> {m, 2n}: the n largest of a row, largest first, lower index first among
-/// equals, then their indices, as floats. NaN counts as minus infinity, and becomes that. Where row r wants
-/// only the first counts[r] (0 to n), the places of the others hold minus infinity and -1.
+/// equals, then their indices, as floats. NaN counts as minus infinity, and becomes that. If row r wants only
+/// the first counts[r] (0 to n), the other results are minus infinity and -1.
 struct Best {
   static constexpr std::string_view kName = "best";
   static constexpr int kMinInputs = 1, kMaxInputs = 2;
@@ -256,8 +256,8 @@ struct Best {
 };
 
 /// x {m, d}, ids {m} I32 -> {m, 2}: the logarithm of the sum of e^x over a row, then the row's value at
-/// column ids[r], or minus infinity where that is kNoColumn. NaN counts as minus infinity, plus infinity in
-/// the sum as the largest number. Of rows where it is kNoRow neither is wanted: both are minus infinity.
+/// column ids[r], or minus infinity if that is kNoColumn. If ids[r] is kNoRow, neither is wanted and both are
+/// minus infinity. NaN counts as minus infinity. In the sum, plus infinity counts as the largest number.
 struct LogSumExp {
   static constexpr std::string_view kName = "log_sum_exp";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;

@@ -15,7 +15,7 @@ namespace weft {
 
 /// A number for the height and one for the width: {3, 1}, or 2 for both.
 struct HeightWidth {
-  constexpr HeightWidth(std::int64_t both) : h(both), w(both) {}  // NOLINT: a number stands for both
+  constexpr HeightWidth(std::int64_t both) : h(both), w(both) {}  // NOLINT: one number for both
   constexpr HeightWidth(std::int64_t height, std::int64_t width) : h(height), w(width) {}
   std::int64_t h, w;
   friend bool operator==(const HeightWidth&, const HeightWidth&) = default;
@@ -25,9 +25,9 @@ struct HeightWidth {
 
 namespace weft::ops {
 
-/// x {t, c} -> {(t + 2 * padding - kernel) / stride + 1, kernel * c}: row r has the rows of x from r * stride
-/// - padding on, side by side, with zeros for rows outside x. A convolution over rows is the
-/// product of these with its weights.
+/// x {t, c} -> {(t + 2 * padding - kernel) / stride + 1, kernel * c}. Row r concatenates the `kernel` rows of
+/// x from r * stride - padding on, with zeros for rows outside x. A convolution over rows is the product of
+/// these with its weights.
 struct Unfold {
   static constexpr std::string_view kName = "unfold";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
