@@ -1,5 +1,5 @@
 #pragma once
-// What the items of a batch have given.
+// The results of a batch's items.
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -12,15 +12,15 @@
 
 namespace weft::engine {
 
-/// By item of the batch; empty where there is none. Memory stays for the next one.
+/// By item of the batch; empty if there is no result. Memory is kept for the next batch.
 struct BatchResults {
   struct BestOf {
     std::size_t begin = 0;  ///< In `best`.
     std::size_t n = 0;
   };
   std::vector<const float*> logits_of;
-  /// Rows that are moved out of the plan's way. They stay where they are, so that who still has one reads
-  /// memory.
+  /// Rows that are moved out of the plan's memory. They stay in place, so callers that hold a row can still
+  /// read it.
   std::vector<std::unique_ptr<float[]>> kept_logits;
   std::size_t n_kept = 0;
   std::vector<BestOf> best_of;
@@ -29,7 +29,7 @@ struct BatchResults {
   std::vector<int> embedding_of;  ///< A row, or -1.
   std::vector<float> kept_embeddings;
 
-  /// Moves an item's row, where it has one, to memory that stays.
+  /// Moves an item's row, if it has one, to permanent memory.
   void keep_logits(int item, std::size_t n_vocab) {
     const float*& row = logits_of[static_cast<std::size_t>(item)];
     if (row == nullptr) return;

@@ -1,14 +1,14 @@
 #pragma once
-// What crosses the public interface: weft throws Error, whatever the standard library throws inside.
+// Exceptions at the public interface: weft throws Error, also for exceptions of the standard library.
 #include <utility>
 
 namespace weft::engine {
 
-/// Throws the exception that is being handled: as an Error where the standard library threw it, else (an
-/// Error, what a caller's function threw) as it is.
+/// Rethrows the exception that is being handled. Exceptions of the standard library become an Error. An
+/// Error, and exceptions of a caller's function, are unchanged.
 [[noreturn]] void rethrow_as_error();
 
-/// What `f` returns.
+/// Returns the result of `f`.
 template <typename F>
 decltype(auto) throwing_errors(F f) {
   try {

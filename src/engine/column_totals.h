@@ -1,5 +1,5 @@
 #pragma once
-// What a graph's sums of columns (model/column_sums.h) come to over all steps.
+// Totals over all steps of a graph's sums of columns (model/column_sums.h).
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,11 +12,11 @@ namespace weft::engine {
 
 class ColumnTotals {
  public:
-  /// `of` are the sums added to the graph, which must outlive it.
+  /// `of` are the graph's sums, which must outlive it.
   ColumnTotals(const Graph& graph, std::vector<model::ColumnSum> of);
 
   bool empty() const { return totals_.empty(); }
-  /// Adds what the last step of the plan has found; `symbols` are that step's.
+  /// Adds the sums of the plan's last step; `symbols` are that step's.
   void add(const exec::Plan& plan, std::span<const std::int64_t> symbols);
   /// By tensor.
   std::vector<ColumnSums> sums() const;

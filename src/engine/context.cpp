@@ -20,7 +20,7 @@ using engine::refuse;
 
 namespace {
 
-/// What CacheType::kAuto means.
+/// The meaning of CacheType::kAuto.
 CacheType best_cache_type(const engine::ModelImpl& model) {
   const auto& devices = model.devices.devices;
   const bool bf16 = std::all_of(devices.begin(), devices.end(),
@@ -45,7 +45,7 @@ bool finds_best(const engine::ModelImpl& model) {
   return engine::are_cpus(model) && model.info.n_vocab <= ops::Best::kMaxColumns;
 }
 
-/// With the sums of columns that are asked for.
+/// With the requested sums of columns.
 model::ModelGraph build(const engine::ModelImpl& model, const model::GraphSizes& sizes,
                         std::vector<model::ColumnSum>* column_sums) {
   model::ModelGraph graph = model::build_graph(model.file, model.description, sizes);
@@ -204,7 +204,7 @@ namespace {
 /// The end of a range that may be given as "to the end".
 Pos end_of(Pos end) { return end < 0 ? kv::kEndOfPositions : end; }
 
-/// Error kUnsupported where one of the memories could not follow: `why_not(memory)` says why.
+/// Throws Error kUnsupported if one of the memories cannot follow: `why_not(memory)` gives the reason.
 template <typename F>
 void check_memories(const engine::Memories& memories, SeqId seq, const char* what, F why_not) {
   for (const auto& memory : memories)
@@ -251,7 +251,7 @@ bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   const bool is_empty = c.sequences.min_pos(to) < 0;
   const bool becomes_empty = is_empty && !was_empty;
   if (becomes_empty) c.adapters.reset(to);
-  // A source's rows were made with the adapters.
+  // A source's rows were computed with the adapters.
   if ((has_text && !becomes_empty) || (is_empty && c.sources.size(from) > 0))
     c.adapters.set(to, c.adapters.of(from));
   if (has_text || is_empty) c.sources.copy(from, to);
@@ -331,8 +331,9 @@ bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   c.check_intact(seq);
   if (c.hparams().learned_positions)
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
-  // A division moves lines and columns by other steps than time, and the caches know only a cell's position
-  // in the sequence. Rows of an image would keep their distances while the tokens around them came closer.
+  // Dividing positions would change lines and columns by other steps than time, and the caches know only a
+  // cell's position in the sequence. Rows of an image would keep their distances while the tokens around them
+  // came closer.
   if (c.on_axes[static_cast<std::size_t>(seq)])
     throw Error(
         ErrorCode::kUnsupported,
@@ -420,7 +421,7 @@ bool Context::can_shift() const {
 }
 Pos Context::max_positions() const { return impl().max_pos; }
 int Context::batch_size() const {
-  constexpr int kSteps = 2;  // A batch that is cancelled loses no more.
+  constexpr int kSteps = 2;  // With more, a cancelled batch would lose more work.
   const int n_at_once = impl().plan.n_at_once();
   return impl().params.n_ubatch * (n_at_once > 1 ? kSteps * n_at_once : 1);
 }
@@ -454,7 +455,7 @@ std::vector<CellRun> Context::cell_runs() const {
     }
   std::vector<CellRun> runs;
   for (std::size_t page = 0; page < holders.size(); ++page) {
-    std::uint64_t begins = 1;  // Lanes that other sequences hold than the lane before.
+    std::uint64_t begins = 1;  // Bit i: lane i is held by other sequences than the lane before.
     for (const Holder& holder : holders[page]) begins |= holder.mask ^ holder.mask << 1;
     while (begins != 0 && !holders[page].empty()) {
       const int lane = std::countr_zero(begins);
@@ -508,7 +509,7 @@ bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqI
   if (restored && hparams().has_axes())
     for (SeqId of = seq.value_or(0); of < (seq ? *seq + 1 : params.n_sequences); ++of)
       on_axes[static_cast<std::size_t>(of)] = true;
-  follow_moves();  // Moves of packing, if the sequence found no room after it.
+  follow_moves();  // Defragmentation moves, if the sequence did not fit without.
   return restored;
 }
 

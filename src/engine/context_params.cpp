@@ -30,7 +30,7 @@ int checked(const char* what, int value, int max) {
 DType dtype_of(CacheType type) {
   switch (type) {
     case CacheType::kAuto:
-      break;  // fill_in has put another in its place.
+      break;  // fill_in() has replaced it.
     case CacheType::kF32:
       return DType::kF32;
     case CacheType::kF16:
@@ -45,7 +45,7 @@ DType dtype_of(CacheType type) {
   refuse("there is no cache type " + std::to_string(static_cast<int>(type)));
 }
 
-/// What the elements of a head must be a multiple of.
+/// The number of elements of a head must be a multiple of this.
 int multiple_of(CacheType type) {
   return type == CacheType::kBF16 ? kBF16Pair : static_cast<int>(info(dtype_of(type)).block_elements);
 }

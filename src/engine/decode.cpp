@@ -208,7 +208,7 @@ Context::Impl::StepSizes Context::Impl::bind_ubatch(const Batch& batch) {
     const auto row = item - ubatch.begin;
     const auto& seen_from = placer.at(item);
     const std::int32_t cell = sequences.cell_of(seen_from.seq, placer.at(other).pos);
-    if (cell < 0) continue;  // Of a later step: not there to be seen.
+    if (cell < 0) continue;  // In a later step, so not visible.
     auto& first = hidden_first[static_cast<std::size_t>(row)];
     if (first < 0) first = static_cast<std::int32_t>(n_hidden);
     hidden[n_hidden++] = {row, cell / kPageCells, std::uint64_t{1} << cell % kPageCells};
@@ -371,7 +371,7 @@ void Context::Impl::read_logits(Coming& of, const engine::Ubatch& step) const {
     const Batch::Item& item = (*of.batch)[i];
     if (!item.logits || item.n_best > 0) continue;
     of.results.logits_of[static_cast<std::size_t>(i)] = row;
-    if (params.n_best == 0 && item.log_sum_exp)  // The graph has not found it.
+    if (params.n_best == 0 && item.log_sum_exp)  // The graph does not compute it.
       of.results.log_sums[static_cast<std::size_t>(i)] =
           engine::log_sum_exp({row, n_vocab}, item.token_of_logit);
     row += n_vocab;
@@ -529,9 +529,9 @@ void Context::Impl::undo(const Batch& batch) {
 }
 
 int Context::Impl::ubatch_size(const Batch& batch) const {
-  // A row costs a CPU next to nothing more in a step of so few ...
+  // In a step of so few rows, one more row costs a CPU almost nothing ...
   constexpr int kMinRows = 64;
-  // ... and with this number of steps the wait for the first and the last is short.
+  // ... and with this number of steps, waiting for the first and the last is short.
   constexpr int kSteps = 8;
   const int n_steps = std::min(batch.size() / kMinRows, kSteps);
   if (n_steps < 2 || !plan.pipelined() || !engine::are_cpus(model->impl())) return params.n_ubatch;
@@ -548,9 +548,7 @@ DecodeStatus Context::Impl::run_ubatches(Coming& of, bool leave) {
     end = ubatch.end;
     const StepSizes sizes = bind_ubatch(batch);
     const bool is_whole = ubatch.end - ubatch.begin == batch.size();
-    // Moves that are owed are known to be done only when their step is: it does not overlap.
-    // Sums of columns are counted with the symbols of the step, which are the symbols of the last started
-    // step.
+    // A step with pending moves does not overlap: the moves are known to be done only when the step is.
     const bool ahead = n_at_once() > 1 && (leave || !is_whole) && sequences.moves().empty();
     if (!ahead) land();
     note_parts(&batch);

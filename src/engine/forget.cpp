@@ -18,7 +18,7 @@ void check_forgets(const Context& context, std::span<const EmbeddedPart> parts, 
   };
   if (const std::string_view why = context.why_not_forget(); !why.empty()) unsupported(why);
   if (any_skips(parts)) unsupported("the positions of this model know lines and columns of pictures");
-  constexpr int kLeast = 2;  // One to forget, and the last one.
+  constexpr int kLeast = 2;  // One token to drop, and the last one.
   if (n_keep > max_text - kLeast)
     refuse("n_keep is " + std::to_string(n_keep) + " and the text has room for " + std::to_string(max_text) +
            " tokens: context_shift could forget none; make n_keep smaller");
@@ -28,7 +28,7 @@ Middle middle_of(const Context& context, SeqId seq, int n_keep) {
   const Pos end = context.next_pos(seq);
   const Pos keep = std::clamp(n_keep, 0, end);
   Pos n = (end - keep) / 2;
-  // What is kept at the beginning may have left the window: it must not come into it again.
+  // The kept tokens at the start may have left the window. They must not enter it again.
   if (const Pos beyond = end - keep - context.model().info().window; beyond >= kPageCells)
     n = std::min(n, beyond);
   if (n >= kPageCells) n = n / kPageCells * kPageCells;

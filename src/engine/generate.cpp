@@ -50,7 +50,7 @@ class Generator {
       if (writer_.finish(rest)) stopped(StopReason::kStopString);
       append(rest);
     }
-    context_.take_back_cancel();  // It was meant for this generation.
+    context_.take_back_cancel();  // The cancel() was meant for this generation.
     return std::move(result_);
   }
 
@@ -95,7 +95,7 @@ class Generator {
     return false;
   }
 
-  /// The prompt is the encoder input of a sequence, which begins with a token of its own.
+  /// The prompt is the encoder input of a sequence, which begins with the decoder's first token.
   bool begin_text(std::span<const Token> prompt) {
     if (context_.set_source(seq_, prompt) == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
     if (params_.on_prefill && !params_.on_prefill(static_cast<int>(prompt.size())))
@@ -110,7 +110,7 @@ class Generator {
     return true;
   }
 
-  /// The prompt in pieces; logits at its end only.
+  /// Decodes the prompt in chunks; logits at its end only.
   bool prefill(std::span<const Token> prompt) {
     const auto chunk =
         static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.batch_size());
@@ -137,7 +137,7 @@ class Generator {
     return true;
   }
 
-  /// One token: drawn from the last logits, written out, computed. False at the end.
+  /// One token: draws it from the last logits, outputs it and decodes it. False at the end.
   bool step() {
     if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
       return stopped(StopReason::kLength);
@@ -172,7 +172,7 @@ class Generator {
     return engine::draw_token(context_, last, batch_[last].n_best > 0, sampler_, allowed_);
   }
 
-  /// Where the best few tokens do, the step need not write logits. What a constraint allows is known too late
+  /// If the best few tokens suffice, the step need not return logits. A constraint's mask is known too late
   /// for that.
   void ask_for_best() {
     const int n = params_.constraint != nullptr ? 0 : sampler_.n_best();
@@ -202,7 +202,7 @@ class Generator {
   const GenerateParams& params_;
   const SeqId seq_;
   engine::TextWriter writer_;
-  bool wants_more_ = true;  // What on_text said last.
+  bool wants_more_ = true;  // The last result of on_text.
   Batch batch_;
   std::vector<std::uint32_t> allowed_;  // A bit for each token.
   Pos n_skipped_ = 0;                   // In the generated sequence.

@@ -8,10 +8,10 @@
 namespace weft::engine {
 
 inline constexpr int kMaxSequences = 1 << 12;  ///< Of a context.
-inline constexpr int kMovesPerStep = 4096;     ///< Moves, and forks, that a run of the plan carries out.
+inline constexpr int kMovesPerStep = 4096;     ///< Maximum moves, and maximum forks, of a run of the plan.
 inline constexpr int kMaxHidden = 1 << 14;     ///< Pairs of Batch::hide in a batch.
 
-/// A sequence may hold a part of every page, and be cut for a moment where it is worked on.
+/// A sequence may hold a part of every page, and briefly has more extents while it is edited.
 inline int extents_of(int n_pages) { return n_pages + 2; }
 
 /// The bounds of an encoder whose steps have at most `n_tokens` tokens.

@@ -57,7 +57,7 @@ InfillTokens find_infill_tokens(const Model& model) {
   tokens.middle = named(model, {"fim_mid_token_id", "middle_token_id"});
   tokens.repository = named(model, {"fim_rep_token_id"});
   tokens.separator = named(model, {"fim_sep_token_id"});
-  // What the file leaves open is of one family, whose tokens are all there.
+  // Missing keys are filled from the first family whose tokens are all in the vocabulary.
   const auto either = [&](Token id, const char* name) { return id != kNoToken ? id : tokenizer.find(name); };
   for (const Spelling& family : kSpellings) {
     if (tokens.can_infill() && tokens.middle != kNoToken) break;

@@ -1,4 +1,4 @@
-// What a file holds, for people and scripts.
+// Describes a file's contents, for people and scripts.
 #include <algorithm>
 #include <cstdio>
 
@@ -59,7 +59,7 @@ std::string type_of(const gguf::Value& value) {
   return std::string(gguf::name(value.type));
 }
 
-/// As a CPU holds them that packs them.
+/// As a CPU packs them.
 std::int64_t weight_bytes(const model::ModelGraph& graph, const Device& cpu) {
   std::size_t bytes = 0;
   for (const model::WeightUse& use : graph.weights) {
@@ -124,7 +124,7 @@ FileInfo inspect(const std::filesystem::path& path, const ContextParams& context
   std::optional<model::ModelDescription> description;
   try {
     description = model::describe(file);
-    (void)model::build_graph(file, *description, {});  // Building is the check.
+    (void)model::build_graph(file, *description, {});  // Building the graph checks the file.
   } catch (const Error& error) {
     result.problem = error.what();
     return result;

@@ -16,7 +16,8 @@ bool has_window(const model::ModelGraph& graph, const Node& moves) {
 
 TextInCache text_in_cache(const model::ModelGraph& graph, const Node& moves, const ContextParams& params) {
   if (!has_window(graph, moves)) return {params.n_ctx, true};
-  // What the next step sees and what may be cut off again, the step's own, and what waits to be evicted.
+  // Cells that the next step sees or that may be cut off again, the step's own cells, and cells that wait for
+  // eviction.
   constexpr int kEvictionShare = 8;  // See WindowPages::evict_now_and_then.
   const std::int64_t needed =
       std::int64_t{graph.window} + params.window_rewind + params.n_ubatch + kPageCells;

@@ -12,7 +12,7 @@
 
 namespace weft::engine {
 
-/// The host's memory of an input or output of a graph; none of kNoValue.
+/// The host's memory of an input or output of a graph; empty for kNoValue.
 template <typename T>
 std::span<T> host_values(const Bindings& bindings, ValueId id) {
   if (id == kNoValue) return {};
@@ -20,14 +20,14 @@ std::span<T> host_values(const Bindings& bindings, ValueId id) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-/// The part of one sequence that a cache has, by the node that moves its cells.
+/// One sequence's part of a cache, by the node that moves its cells.
 struct TextInCache {
   std::int64_t n_tokens = 0;  ///< At most, in a context of these parameters.
-  bool grows = false;         ///< From the first token to the last.
+  bool grows = false;         ///< It grows with each token.
 };
 TextInCache text_in_cache(const model::ModelGraph& graph, const Node& moves, const ContextParams& params);
 
-/// The memories of a context, whose tensors are `bindings`. What it is given must outlive it.
+/// The memories of a context, whose tensors are `bindings`. All arguments must outlive it.
 class Memories {
  public:
   Memories(const model::ModelGraph& graph, const Bindings& bindings, const kv::Sequences& sequences,

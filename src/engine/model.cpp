@@ -64,7 +64,7 @@ std::span<const std::byte> source_bytes(const model::WeightUse& use, const Shape
                              static_cast<std::size_t>(use.n_rows) * row);
 }
 
-/// Of the model's file.
+/// For the model's file.
 std::size_t bytes_to_read(const model::WeightUse& use, const ValueInfo& value) {
   if (use.tensor == nullptr) return 0;
   if (!use.of_each) return source_bytes(use, value.shape).size();
@@ -72,8 +72,8 @@ std::size_t bytes_to_read(const model::WeightUse& use, const ValueInfo& value) {
   return row * static_cast<std::size_t>(use.tensor->shape[0] * use.n_rows);
 }
 
-/// What the CPU may keep of its packed weights, where that is asked for. With several devices each start may
-/// place other weights here.
+/// The cache of the CPU's packed weights, if requested. With several devices, each start may place other
+/// weights here.
 KeptWeights kept_weights(const engine::ModelImpl& impl, const ModelParams& params,
                          std::span<const std::string> devices) {
   const bool cpu_alone = devices.size() == 1 && devices[0] == exec::kHostDevice;
@@ -96,7 +96,7 @@ WeightSource::Pieces rows_of_each(const model::WeightUse& use) {
           .stride = row * static_cast<std::size_t>(tensor.shape[1])};
 }
 
-/// One behind another.
+/// Concatenated.
 std::vector<std::byte> copy_of(const WeightSource::Pieces& pieces, const gguf::File& file) {
   const std::size_t n = pieces.first.size();
   std::vector<std::byte> bytes(n * pieces.n);
@@ -105,7 +105,7 @@ std::vector<std::byte> copy_of(const WeightSource::Pieces& pieces, const gguf::F
   return bytes;
 }
 
-/// A weight that no file stores in this form.
+/// A generated weight.
 void load_made(engine::ModelImpl& impl, const ValueInfo& value, std::vector<std::byte> bytes,
                const WeightSource::Pieces& copied_from, std::span<const int> places) {
   bool in_place = false;
@@ -129,7 +129,7 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
     impl.file.read(part, to);
   };
   const auto readers = exec::devices_reading(graph.graph, impl.device_of);
-  // What no node of the model's graph reads, one of a context's may, anywhere.
+  // A weight that no node of this graph reads may be read by a context's graph on any device.
   std::vector<int> all(impl.devices.devices.size());
   std::iota(all.begin(), all.end(), 0);
   for (const model::WeightUse& use : graph.weights) {
@@ -157,7 +157,7 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
   }
 }
 
-/// Where the weights are to go, and the graph that reads them.
+/// The devices of the weights, and the graph that reads them.
 struct Destination {
   std::shared_ptr<const Registry> registry;
   PlacementParams placement;
@@ -172,7 +172,7 @@ Destination destination_of(const gguf::File& file, const model::ModelDescription
           model::build_graph(file, description, engine::expected_sizes(placement, info))};
 }
 
-/// Opens the devices and loads the weights. Where it throws they are there in part.
+/// Opens the devices and loads the weights. If it throws, some of them are loaded.
 void place_weights(engine::ModelImpl& impl, const Destination& to, const ModelParams& params) {
   impl.devices = exec::open_devices(*to.registry, to.placement,
                                     {.n_threads = params.n_threads,
@@ -189,8 +189,8 @@ void place_weights(engine::ModelImpl& impl, const Destination& to, const ModelPa
     impl.weights_mapped = device->finish_weights() && impl.weights_mapped;
 }
 
-/// Matrices are often filled up to a round number of rows: those after the last token's are of no token.
-/// Throws Error kInvalidFile where tokens have no row.
+/// Matrices are often padded to a round number of rows; rows after the last token are unused. Throws Error
+/// kInvalidFile if tokens have no row.
 void fit_vocabulary(text::Vocabulary& vocabulary, int n_rows) {
   const std::size_t n_tokens = vocabulary.tokens.size(), n = static_cast<std::size_t>(n_rows);
   if (n_tokens == n) return;
@@ -204,7 +204,7 @@ void fit_vocabulary(text::Vocabulary& vocabulary, int n_rows) {
   vocabulary.notes.push_back(counts + "; the last rows are of no token");
 }
 
-/// As the file says it; kMean where it does not.
+/// The file's pooling; kMean if it has none.
 Pooling pooling_of(const model::HParams& hparams) {
   switch (hparams.pooling.value_or(model::PoolingType::kMean)) {
     case model::PoolingType::kNone:
@@ -328,7 +328,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
 void Model::reload(const ModelParams& params) const try {
   engine::check(params);
   const auto drop = [&] { (void)std::exchange(static_cast<engine::PlacedWeights&>(*impl_), {}); };
-  drop();  // First: their memory is needed.
+  drop();  // First, because the new weights need their memory.
   try {
     impl_->file.check_unchanged();
     if (const auto& adapters = impl_->description.additions.adapters) adapters->check_unchanged();

@@ -1,5 +1,5 @@
 #pragma once
-// What a loaded model is made of.
+// The parts of a loaded model.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -17,7 +17,7 @@
 
 namespace weft::engine {
 
-/// What the file says.
+/// The file's description.
 struct ModelFile {
   std::filesystem::path path;
   gguf::File file;
@@ -34,16 +34,16 @@ struct PlacedWeights {
   exec::DeviceSet devices;
   std::vector<double> row_shares;  // The devices' shares of matrices that are cut by rows.
   std::vector<int> device_of;      // By node of the graph, which has the same nodes whatever its bounds.
-  /// Made weights that no file stores as they are, for tensors that read them in place
+  /// Generated weights that no file stores in this form, for tensors that read them in place
   /// (DeviceTensor::reads_source).
   std::vector<std::vector<std::byte>> made_weights;
   // By device, and by the name of the graph's value.
   std::vector<std::map<std::string, std::unique_ptr<DeviceTensor>>> weights;
-  std::int64_t weight_bytes = 0;  // As the devices hold them.
+  std::int64_t weight_bytes = 0;  // As stored on the devices.
   bool weights_mapped = false;    // All of them.
 };
 
-/// The weights, which end first, are as they were loaded last (Model::reload); the rest never changes.
+/// The weights of the last load (Model::reload), destroyed first. All other fields are immutable.
 struct ModelImpl : ModelFile, PlacedWeights {};
 
 /// Whether it computes on CPUs alone, of this process and of others.
@@ -52,14 +52,14 @@ inline bool are_cpus(const ModelImpl& model) {
                      [](const auto& device) { return device->info().n_threads > 0; });
 }
 
-/// Throws Error kDevice where it has none, as the last reload() failed.
+/// Throws Error kDevice if there are none because the last reload() failed.
 void check_has_weights(const Model& model);
 
-/// What is to be added to the model of the file. Throws Error (model/additions.h).
+/// The adapters and vectors to add to the file's model. Throws Error (model/additions.h).
 model::Additions load_additions(const ModelParams& params, const gguf::File& file,
                                 const model::HParams& hparams);
 
-/// What the file and its description say of a model; weight_bytes is the device's to add.
+/// The ModelInfo of the file and its description; the caller adds weight_bytes.
 ModelInfo model_info(const gguf::File& file, const model::ModelDescription& description);
 
 /// A hash that differs between models whose K and V have different meanings. It covers sizes, all tensors'

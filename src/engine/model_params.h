@@ -1,5 +1,5 @@
 #pragma once
-// What callers may ask of a model: values that no model and no machine can make sense of.
+// Checks a model's parameters for values that are invalid with any model and machine.
 #include "weft/model.h"
 
 namespace weft::engine {
@@ -8,7 +8,7 @@ namespace weft::engine {
 /// pins and sizes of contexts are checked where they are used.
 void check(const ModelParams& params);
 
-/// The same for a number of threads, of models and contexts alike. 0 means the number of cores.
+/// The same for a number of threads, for models and contexts. 0 means the number of cores.
 void check_threads(int n_threads);
 
 }  // namespace weft::engine

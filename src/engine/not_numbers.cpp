@@ -46,7 +46,7 @@ Token draw_token(const Context& context, int item, bool from_best, Sampler& samp
   Token token = kNoToken;
   try {
     token = allowed.empty() ? sampler.sample(logits) : sampler.sample(logits, allowed);
-  } catch (const Error&) {  // No token is left: by the mask or the bias, or by the model itself?
+  } catch (const Error&) {  // No token is left: because of the mask or the bias, or of the model itself?
     if (!any_number(logits)) throw NotNumbersError(context.model());
     throw;
   }

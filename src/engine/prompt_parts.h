@@ -8,11 +8,11 @@
 
 namespace weft::engine {
 
-/// Throws Error kInvalidArgument where a prompt's tokens are outside the vocabulary, but those in the places
-/// of parts, or parts are not as they must be. Reads only what never changes of the context: any thread.
+/// Throws Error kInvalidArgument if a token outside of parts is not in the vocabulary, or if parts are
+/// invalid. Reads only constants of the context, so any thread may call it.
 void check_prompt(std::span<const Token> prompt, std::span<const EmbeddedPart> parts, const Context& context);
 
-/// The part that has this place of a prompt, or null where it is a token.
+/// The part at this place of a prompt, or null for a token.
 const EmbeddedPart* part_at(std::span<const EmbeddedPart> parts, int place);
 
 /// A prompt that begins at position `start` of a sequence, whose earlier parts skipped `n_skipped` positions
@@ -24,7 +24,7 @@ class PlacedPrompt {
 
   /// Adds the token or the part's row at a place to a batch.
   void add(int place, Batch& batch, bool logits) const;
-  /// Positions that parts have skipped up to the end of the prompt.
+  /// Positions that parts skip up to the end of the prompt.
   Pos n_skipped() const { return skipped_.back(); }
 
  private:

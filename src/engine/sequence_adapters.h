@@ -12,8 +12,8 @@
 
 namespace weft::engine {
 
-/// In their order, those without effect left out. Throws Error kInvalidArgument for unknown adapters,
-/// duplicates, more than Context::kMaxAdapters, and scales that are not finite numbers.
+/// The adapters in their order, without those that have no effect. Throws Error kInvalidArgument for unknown
+/// adapters, duplicates, more than Context::kMaxAdapters, and scales that are not finite numbers.
 std::vector<AdapterUse> checked_adapters(const Model& model, std::span<const AdapterUse> uses);
 
 class SequenceAdapters {
@@ -37,7 +37,7 @@ class SequenceAdapters {
 /// Writes the inputs of one kind of a step's rows, row by row.
 class AdapterRows {
  public:
-  /// `adapters` may be null, and the graph may have no such inputs: nothing is written then.
+  /// Writes nothing if `adapters` is null or the graph has no such inputs.
   AdapterRows(const model::AdapterInputs& inputs, const Bindings& bindings, const model::Adapters* adapters);
   void add(std::span<const AdapterUse> uses);
   std::int64_t n_uses() const { return n_uses_; }

@@ -1,6 +1,6 @@
 #pragma once
 // The source of each sequence, and the cells of its keys and values: bookkeeping, and the inputs of steps
-// that read and see sources.
+// that encode sources or attend to them.
 //
 // Sources are stored in slots of whole pages, one for each sequence. Sequences share slots, so there is
 // always a free one for a sequence without one.
@@ -15,10 +15,10 @@
 
 namespace weft::engine {
 
-/// Throws Error kInvalidArgument where a source has more tokens than a context reads.
+/// Throws Error kInvalidArgument if a source has more tokens than the context allows.
 void check_source_size(std::size_t n_tokens, int n_source);
 
-/// Of a model that reads no sources nothing is ever set.
+/// For a model without sources, nothing is ever set.
 class Sources {
  public:
   Sources(const model::ModelGraph& graph, const Bindings& bindings, int n_sequences, int n_source);
@@ -32,17 +32,17 @@ class Sources {
   bool same(SeqId a, SeqId b) const { return slot_of(a) == slot_of(b); }
   void remove(SeqId seq);
   void copy(SeqId from, SeqId to);
-  /// Replaces the sequence's source, and writes the inputs of the step that reads it.
+  /// Replaces the sequence's source, and writes the inputs of the step that encodes it.
   void set(SeqId seq, std::span<const Token> tokens);
   /// Replaces the sequence's source by room for `n_tokens` tokens, at most max_size(). The caller fills its
   /// cells.
   void reserve(SeqId seq, int n_tokens);
-  /// Row `row` of a step is of this sequence.
+  /// Row `row` of a step belongs to this sequence.
   void bind(std::size_t row, SeqId seq) const {
     if (!ends_.empty()) ends_[row] = size(seq);
   }
 
-  std::int64_t cells_touched() const;  ///< That were ever in use.
+  std::int64_t cells_touched() const;  ///< Cells that were ever in use.
   /// Whether all counts agree.
   bool consistent() const;
 

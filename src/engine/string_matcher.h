@@ -25,9 +25,9 @@ class StringMatcher {
   using Index = std::uint32_t;
   static constexpr Index kRoot = 0;
 
-  /// A beginning of strings. Its children are one byte longer, and linked.
+  /// A prefix of strings. Its children are one byte longer, and linked.
   struct Node {
-    Index child = kRoot, sibling = kRoot;  // kRoot: there is none.
+    Index child = kRoot, sibling = kRoot;  // kRoot: none.
     Index suffix = kRoot;                  // The longest other node that it ends with.
     Index depth = 0;
     std::int32_t ends = -1;  // The longest string that it ends with.

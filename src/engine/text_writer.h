@@ -17,7 +17,7 @@ class StopFilter {
   explicit StopFilter(std::vector<std::string> stops, int n_shown = 0)
       : stops_(std::move(stops)), n_shown_(n_shown), matcher_(stops_) {}
 
-  /// Matches more bytes, and appends the free ones to `out`. Returns true when a stop string is
+  /// Matches more bytes, and appends those that can be output to `out`. Returns true when a stop string is
   /// complete: `out` then ends before it, or with it, and push() must not be called again. Bytes that are not
   /// `shown` are matched only.
   bool push(std::string_view text, std::string& out, bool shown = true);
@@ -53,7 +53,7 @@ class TextWriter {
         detokenizer_(tokenizer, special),
         filter_(stops, n_shown_stops) {}
 
-  /// Appends to `out` the characters that are free after this token. Returns true when a stop string is
+  /// Appends to `out` the characters that can be output after this token. Returns true when a stop string is
   /// complete. Stop strings match control tokens, which `out` may exclude.
   bool push(Token token, std::string& out);
   /// Appends the characters held back. Returns true when a stop string is complete.

@@ -9,7 +9,7 @@
 
 namespace weft::engine {
 
-// An item that is alone in its ubatch has a fork for each further sequence at most: it must fit.
+// An item alone in its ubatch has at most one fork for each further sequence: that must fit.
 static_assert(kMovesPerStep >= kMaxSequences - 1);
 
 void UbatchPlacer::begin(const Batch& batch, std::span<const kv::SeqPos> positions, int n_ubatch) {
@@ -29,7 +29,7 @@ bool UbatchPlacer::place(const Batch& batch, int begin) {
     if (taken == Taken::kYes) break;
     give_back(batch, begin, ubatch_.end + 1);
     if (taken == Taken::kCacheFull) return false;
-    limit = ubatch_.end;  // Once more, without the one that has to wait.
+    limit = ubatch_.end;  // Repeat without the item that has to wait.
     WEFT_CHECK(limit > begin);
   }
   check_what_is_seen(batch);

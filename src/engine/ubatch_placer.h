@@ -1,5 +1,5 @@
 #pragma once
-// Cuts a batch into ubatches, what one run of the plan computes, and finds cells for their tokens.
+// Divides a batch into ubatches, one for each run of the plan, and finds cells for their tokens.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,7 +16,7 @@ struct Ubatch {
   int n_outputs = 0;
 };
 
-/// What it is given must outlive it.
+/// All arguments must outlive it.
 class UbatchPlacer {
  public:
   UbatchPlacer(kv::Sequences& sequences, const Memories& memories, int n_outputs)
@@ -25,7 +25,7 @@ class UbatchPlacer {
         n_outputs_(n_outputs),
         seen_(static_cast<std::size_t>(sequences.n_sequences())) {}
 
-  /// A new batch, whose items have these positions, which are free. A ubatch has at most n_ubatch of them.
+  /// Starts a batch, whose items have these free positions. A ubatch has at most n_ubatch of them.
   void begin(const Batch& batch, std::span<const kv::SeqPos> positions, int n_ubatch);
   const kv::SeqPos& at(int item) const { return positions_[static_cast<std::size_t>(item)]; }
   std::int32_t cell(int item) const { return cells_[static_cast<std::size_t>(item)]; }
@@ -33,10 +33,9 @@ class UbatchPlacer {
   kv::PlacedItems items() const;
   const Ubatch& ubatch() const { return ubatch_; }  ///< The last one that was placed.
 
-  /// Takes the cells of the batch's next ubatch, and logs the moves that this brings (kv/move_log.h). One by
-  /// one, because what attention reads is how sequences stand when the ubatch runs. An item that cannot be
-  /// of the same ubatch as those before it, for the cells it takes, begins the next. False where the cache is
-  /// full.
+  /// Takes the cells of the batch's next ubatch, and logs the resulting moves (kv/move_log.h). Ubatches are
+  /// placed one by one, because attention reads the sequences as they are when the ubatch runs. An item whose
+  /// cells conflict with those of earlier items begins the next ubatch. False if the cache is full.
   ///
   /// Items that look ahead (Batch::see_to) must be in the ubatch of the items that they see, or in a later
   /// one. Otherwise throws Error at the items that they see.
@@ -48,8 +47,8 @@ class UbatchPlacer {
 
  private:
   enum class Taken : std::uint8_t { kYes, kNextUbatch, kCacheFull };
-  /// Cells for items [begin, limit), as far as a ubatch goes. Otherwise ubatch_.end is the item that has
-  /// none.
+  /// Takes cells for items [begin, limit), up to the size of a ubatch. ubatch_.end is the first item without
+  /// a cell.
   Taken place_up_to(const Batch& batch, int begin, int limit);
   Taken take(const Batch& batch, int i);
   void give_back(const Batch& batch, int begin, int end);
@@ -64,7 +63,7 @@ class UbatchPlacer {
   std::vector<kv::SeqPos> positions_;  // Of the batch's items ...
   std::vector<std::int32_t> cells_;    // ... and their cells.
   Ubatch ubatch_;
-  /// By sequence of the batch: how far items of ubatches so far see, and which sees farthest.
+  /// By sequence of the batch: how far items of earlier ubatches see, and which item sees farthest.
   struct Seen {
     Pos end = 0;
     int item = 0;

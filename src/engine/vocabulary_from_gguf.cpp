@@ -144,7 +144,7 @@ void read_special(const gguf::File& file, Vocabulary& v) {
     if (first == kNoToken && !read.empty()) first = read.front();
     v.ends.insert(v.ends.end(), read.begin(), read.end());
   }
-  if (v.kind == VocabularyKind::kWordPiece) {  // Many BERT files leave these to the reader.
+  if (v.kind == VocabularyKind::kWordPiece) {  // Many BERT files omit these keys.
     if (v.cls == kNoToken && v.bos == kNoToken) v.cls = find(v, "[CLS]");
     if (v.sep == kNoToken && v.eos == kNoToken) v.sep = find(v, "[SEP]");
     if (v.unk == kNoToken) v.unk = find(v, "[UNK]");
@@ -164,8 +164,8 @@ void read_special(const gguf::File& file, Vocabulary& v) {
   v.strip_accents = file.get_bool(key("normalizer.strip_accents"));
 }
 
-/// Reads the keys of `weft convert` for tokenizer.json's steps and flags, which GGUF has no keys for. False
-/// where there are none: another converter made the file.
+/// Reads the keys of `weft convert` for steps and flags of tokenizer.json that GGUF has no keys for. False if
+/// there are none, because another converter made the file.
 bool read_steps(const gguf::File& file, Vocabulary& v) {
   const auto own = [](const char* name) { return std::string("weft.tokenizer.") + name; };
   if (const auto steps = file.get_string(own("normalizers"))) v.normalizers = *steps;
@@ -218,8 +218,8 @@ text::Vocabulary vocabulary_from_gguf(const gguf::File& file, std::string_view p
     v.notes.push_back(key("pre") +
                       " is missing: words are cut as the pre-tokenizer \"default\" does, and tokens may "
                       "be wrong; --pre (ModelParams::pre_tokenizer) sets another");
-  // Some name BPE on characters by its pre-tokenizer. Files of Gemma 4 leave that name out, and some say that
-  // they want no BOS, which the model does.
+  // Some files name BPE on characters by its pre-tokenizer. Files of Gemma 4 omit that name, and some set
+  // add_bos to false although the model needs a BOS token.
   if (v.kind == VocabularyKind::kBpe && (v.pre == "gemma4" || v.pre == "granite-embed-multi-311m" ||
                                          v.pre == "sarvam-moe" || v.pre == "whitespace"))
     v.kind = VocabularyKind::kCharacterBpe;

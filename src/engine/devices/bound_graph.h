@@ -13,13 +13,13 @@ namespace weft::engine {
 struct ModelImpl;
 
 /// Owns the tensors of caches, inputs and outputs; the model owns its weights. Each tensor is on the device
-/// of the nodes that use it. An input is where the first split that reads it runs (exec::Splits::home);
-/// unused ones are on the CPU. The model must outlive it. Not changed after construction.
+/// of the nodes that use it. An input is on the device of the first split that reads it (exec::Splits::home);
+/// unused ones are on the CPU. The model must outlive it. Immutable after construction.
 class BoundGraph {
  public:
-  /// Allocates at the bounds of the graph's symbols. Throws Error: kUnsupported where a device cannot compute
-  /// a node for this context (the model was placed with other sizes and types of caches), and what devices
-  /// throw.
+  /// Allocates for the upper bounds of the graph's symbols. Throws Error kUnsupported if a device cannot
+  /// compute a node for this context, because the model was placed with other sizes and types of caches. Also
+  /// throws errors of devices.
   BoundGraph(const ModelImpl& model, const Graph& graph);
 
   /// By value: the tensor that the host writes to or reads from. Null for values inside the graph.

@@ -45,7 +45,7 @@ double layer_operations(const ModelWork& work, const ModelWork::Part& part, Step
   return step.rows * (operations_of(work, part) + 2.0 * work.attention_multiply_adds * seen);
 }
 
-/// Figures by which nothing can be divided, or no step would be the last.
+/// Rejects numbers that would divide by zero or never end.
 void check(const Cluster& cluster) {
   if (cluster.nodes.empty()) engine::refuse("a cluster needs a node");
   if (cluster.prompt_tokens < 1 || cluster.ubatch_size < 1)
@@ -61,7 +61,7 @@ void check(const Cluster& cluster) {
   }
 }
 
-/// The parts of a prompt that are computed one after another.
+/// The chunks of a prompt that are computed one after another.
 std::vector<StepRows> steps_of(const Cluster& cluster) {
   std::vector<StepRows> steps;
   const std::int64_t end = cluster.prompt_tokens, size = cluster.ubatch_size;
@@ -70,7 +70,7 @@ std::vector<StepRows> steps_of(const Cluster& cluster) {
   return steps;
 }
 
-/// What was measured is turned into the speeds that the formula needs to give it again.
+/// Converts measurements into speeds with which the formula reproduces them.
 Speeds speeds_of(const ModelWork& work, const Cluster& cluster, const ClusterNode& node) {
   if (node.bytes_per_second > 0.0 && node.flops > 0.0)
     return {node.bytes_per_second, node.flops, node.step_seconds};
@@ -104,7 +104,7 @@ ClusterLink slower(const ClusterLink& a, const ClusterLink& b) {
   return {std::max(a.seconds, b.seconds), std::min(a.bytes_per_second, b.bytes_per_second)};
 }
 
-/// What nodes wait for that compute a part together.
+/// The messages that nodes which compute a part together wait for.
 double exchange_seconds(const ModelWork::Part& part, const ClusterLink& link, int n, double rows) {
   if (n == 1) return 0.0;
   const double others = n - 1.0;
@@ -119,7 +119,7 @@ double exchanged_bytes(const ModelWork::Part& part, int n) {
   return others * (part.gathered_bytes + part.collected_bytes / n + part.handed_out_bytes);
 }
 
-/// A way for one size of groups.
+/// The result for one size of groups.
 class WayPlanner {
  public:
   WayPlanner(const ModelWork& work, const Cluster& cluster, const std::vector<Speeds>& speeds, int group_size)
@@ -184,7 +184,7 @@ class WayPlanner {
     return part == n_layers_ ? work_.head : work_.layers[static_cast<std::size_t>(part)];
   }
 
-  /// The time of a layer, or of the head, which only wanted rows reach.
+  /// The time of a layer, or of the head, which computes wanted rows only.
   double part_seconds(const Group& group, int part, StepRows step, bool wanted) const {
     const bool is_head = part == n_layers_;
     if (is_head && !wanted) return 0.0;
@@ -193,7 +193,7 @@ class WayPlanner {
     const double bytes = is_head ? bytes_of(work_, what, 1.0) : layer_bytes(work_, what, step);
     const double operations = is_head ? operations_of(work_, what) : layer_operations(work_, what, step);
     if (group.n == 1) return roofline(bytes, operations, speeds_of_node(group.first));
-    // What is cut between KV heads, what the first node has alone, and the rest.
+    // Work divided by KV heads, work of the first node alone, and the rest.
     double heads_bytes = what.heads_bytes, heads_operations = rows * 2.0 * what.heads_multiply_adds;
     double whole_bytes = what.whole_bytes, whole_operations = rows * 2.0 * what.whole_multiply_adds;
     if (!is_head) {
@@ -213,7 +213,7 @@ class WayPlanner {
            exchange_seconds(what, group.link, group.n, rows);
   }
 
-  /// Of the node that has most of it.
+  /// For the node with the largest share.
   double part_memory(const Group& group, int part) const {
     const ModelWork::Part& what = part_at(part);
     if (group.n == 1) return what.memory_bytes;
@@ -222,8 +222,8 @@ class WayPlanner {
     return whole + (what.memory_bytes - whole) / group.n;
   }
 
-  /// The groups' parts where each has at most `limit` seconds for a token; empty if that is impossible.
-  /// Taking as much as there is room for leaves the least to those behind.
+  /// The groups' parts if each takes at most `limit` seconds for a token; empty if that is impossible. Each
+  /// group takes as much as fits, which leaves the least to the later ones.
   std::vector<ClusterWay::Group> fill(double limit) const {
     std::vector<ClusterWay::Group> filled;
     int part = 0;

@@ -18,7 +18,7 @@ PlacementParams choose_devices(const Registry& registry, PlacementParams params)
     std::copy_if(others.begin(), others.end(), std::back_inserter(chosen),
                  [](const DeviceInfo& info) { return !info.on_host_cpu; });
     if (chosen.empty() && params.n_layers > 0 && !others.empty()) chosen.push_back(others.front());
-    // Beside the CPUs of other machines this one takes its part of the layers, as they do.
+    // Next to the CPUs of other machines, this CPU takes a part of the layers, too.
     const bool beside_cpus =
         std::any_of(chosen.begin(), chosen.end(), [](const DeviceInfo& info) { return info.n_threads > 0; });
     if (unasked && beside_cpus)

@@ -18,7 +18,7 @@ std::string exceeded(const Graph& graph, const exec::DeviceSet& set, std::span<c
   const auto needs = memory_needs(graph, devices, device_of, set.host);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const DeviceInfo& info = devices[d]->info();
-    // The CPU's memory holds the file's pages too, which the system gives back.
+    // The CPU's memory also holds the file's pages, which the system can evict.
     const std::uint64_t room = static_cast<int>(d) == set.host ? info.memory_total : info.memory_free;
     if (needs[d].total() > room)
       return info.name + " has " + std::to_string(room >> 20) + " MiB and needs " +
@@ -54,7 +54,7 @@ std::vector<exec::MemoryNeed> memory_needs(const Graph& graph, std::span<Device*
 
 std::vector<int> place_model(const Graph& graph, int n_layers, const exec::DeviceSet& set,
                              const PlacementParams& params, int n_cpu_moe) {
-  // Also of one device: wrong pins are refused.
+  // Also with one device: it checks the pins.
   const PlacementRules rules(graph, n_layers, set, params, n_cpu_moe);
   if (set.size() == 1) {
     if (const std::string what = exceeded(graph, set, std::vector<int>(graph.nodes().size(), 0));

@@ -16,7 +16,7 @@ constexpr std::int64_t kRows = 16384, kColumns = 2048;  // A matrix of 35 MB: mo
 constexpr std::int64_t kTokens = 64;
 constexpr std::int64_t kCopyRows = 512;  // 4 MB
 
-/// One node between an input and an output, and how long a step of it takes at best.
+/// One node between an input and an output. Returns the shortest time of a step.
 class Bench {
  public:
   Bench(Device& device, Op op, std::vector<std::int64_t> weight, std::int64_t max_rows) : device_(device) {
@@ -44,7 +44,7 @@ class Bench {
                                          CompileOptions{.allowed = {.shapes = true}, .n_threads = 0});
   }
 
-  /// With a copy of the input from elsewhere before.
+  /// Including a copy of the input from another device.
   double seconds(std::int64_t rows) {
     const std::vector<std::byte> source(static_cast<std::size_t>(rows * kColumns) * sizeof(float));
     double best = 1e9;
@@ -56,7 +56,7 @@ class Bench {
       step.actual.shapes = i == 0;
       plan_->run(step);
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      if (i > 0) best = std::min(best, taken.count());  // The first one warms up.
+      if (i > 0) best = std::min(best, taken.count());  // The first run warms up.
     }
     return best;
   }

@@ -34,7 +34,7 @@ double number_in(const FileInfo& file, const std::string& key) {
   return 0.0;
 }
 
-/// Whether it is of the products that are cut between KV heads.
+/// Whether it is one of the products that are divided by KV heads.
 bool makes_heads(std::string_view tensor) {
   const auto is = [&](std::string_view part) { return tensor.find(part) != std::string_view::npos; };
   return is(".attn_q.") || is(".attn_k.") || is(".attn_v.") || is(".attn_qkv.");
@@ -132,7 +132,7 @@ void add_exchanges(ModelWork& work, const model::ModelGraph& two) {
     if (crossing.from_first > 0.0 && crossing.to_first > 0.0)
       part.gathered_bytes += crossing.from_first + crossing.to_first;
     else if (crossing.to_first > 0.0)
-      part.collected_bytes += 2.0 * crossing.to_first;  // The first has its own half.
+      part.collected_bytes += 2.0 * crossing.to_first;  // The first node has its own half.
     else
       part.handed_out_bytes += crossing.from_first;
   }
@@ -160,7 +160,7 @@ ModelWork work_of(const FileInfo& file) {
   for (const FileInfo::Tensor& tensor : file.tensors) own_head |= tensor.name == "output.weight";
   for (const FileInfo::Tensor& tensor : file.tensors) {
     const int layer = layer_of(tensor.name);
-    if (layer >= model.n_layers) continue;  // Of layers that predict further tokens.
+    if (layer >= model.n_layers) continue;  // Layers that predict further tokens.
     const bool is_table = layer < 0 && tensor.name.find("_embd.weight") != std::string::npos;
     const bool is_head = tensor.name == (own_head ? "output.weight" : "token_embd.weight");
     const auto bytes = static_cast<double>(tensor.bytes);

@@ -109,7 +109,7 @@ std::vector<int> PlacementRules::ends_of_shares(int first, int end, Shares by) c
                                         : exec::expected_speed(info).bytes_per_second;
   }
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
-  // What lies before each layer, of all that is divided.
+  // The bytes before each layer, of all that is divided.
   std::vector<double> before(static_cast<std::size_t>(n) + 1);
   const std::vector<double> bytes = by == Shares::kSpeed ? weight_bytes() : std::vector<double>();
   for (std::size_t i = 0; i < before.size() - 1; ++i)
@@ -119,7 +119,7 @@ std::vector<int> PlacementRules::ends_of_shares(int first, int end, Shares by) c
   for (const double share : shares) {
     so_far += share;
     const double wanted = sum > 0.0 ? so_far / sum * before.back() : before.back();
-    // The layer in whose midst it falls goes where most of it belongs.
+    // The layer at the boundary goes to the device with the larger part of it.
     int to = 0;
     while (to < n &&
            before[static_cast<std::size_t>(to)] + before[static_cast<std::size_t>(to) + 1] <= 2.0 * wanted)
@@ -130,7 +130,7 @@ std::vector<int> PlacementRules::ends_of_shares(int first, int end, Shares by) c
   return ends;
 }
 
-/// Where a device can do something with a state, but not all that the graph asks for, all of it is open.
+/// If a device supports some nodes of a state but not all, all of them are open.
 void PlacementRules::open_states(std::vector<int>& device_of) const {
   std::vector<bool> open(graph_.values().size());
   for (bool again = true; again;) {
@@ -167,7 +167,7 @@ void PlacementRules::apply(const Pin& pin) {
 /// The nodes of a state are on one device: one that is pinned takes the others along.
 void PlacementRules::unite_states() {
   std::vector<int> device_of(graph_.values().size(), -1);
-  // Attention ties keys to values: once more for the nodes that it added.
+  // Attention connects keys and values: repeat for the added nodes.
   for (int pass = 0; pass < 2; ++pass)
     for (std::size_t n = 0; n < pinned_.size(); ++n) {
       for (const ValueId input : graph_.nodes()[n].inputs) {

@@ -1,17 +1,17 @@
 #pragma once
-// What a user's placement says of nodes' devices. From the weakest rule to the strongest:
+// The user's rules for the devices of nodes. From the weakest rule to the strongest:
 //
-//   layers   The last n layers go to the named devices, in shares; n one more than there are takes the head
-//            too. The rest, and the table of embeddings where the head does not use it as well, is the CPU's.
-//            With split_rows, shards go to the device of their number, the rest of the layers to the first
-//            device with a share.
-//   experts  experts_on_cpu, n_cpu_moe: the nodes of Part::kExperts are the CPU's, in all layers or the first
-//            so many.
-//   pins     Nodes whose output, weights or states a pattern is found in. The last pin that fits a node wins.
+//   layers   The last n layers go to the named devices, in shares. If n is one more than the number of
+//            layers, the head goes there, too. The rest is on the CPU, also the embedding table unless the
+//            head shares it. With split_rows, shard i goes to device i, and the rest of the layers to the
+//            first device with a share.
+//   experts  experts_on_cpu, n_cpu_moe: the nodes of Part::kExperts are on the CPU, in all layers or in the
+//            first n_cpu_moe.
+//   pins     Nodes with a pattern in the name of their output, weights or states. The last matching pin wins.
 //
-// All nodes of a state (a cache, a running state) are on one device. A pin takes them all along; if the pin's
-// device cannot compute one of them, all are open. What is open is placed by cost (cheapest.h). Layers, parts
-// and shards come from NodeTag; names matter for pins only.
+// All nodes of a state (a cache, a running state) are on one device. A pin of one node moves them all. If the
+// pin's device cannot compute one of them, all are open. Open nodes are placed by cost (cheapest.h). Layers,
+// parts and shards come from NodeTag; names matter for pins only.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -22,11 +22,11 @@
 
 namespace weft::engine {
 
-/// The shares of the devices in layers that they compute together (model::GraphSizes::row_shares). Empty
-/// where they do not.
+/// The devices' shares of layers that they compute together (model::GraphSizes::row_shares). Empty if they do
+/// not.
 std::vector<double> row_shares(const PlacementParams& params);
 
-/// All that it is given must outlive it.
+/// All arguments must outlive it.
 class PlacementRules {
  public:
   /// Throws Error kInvalidArgument if a pattern is invalid or matches nothing. Throws kNotFound for a pin's
@@ -36,12 +36,12 @@ class PlacementRules {
 
   /// The default way to divide layers.
   enum class Shares : std::uint8_t {
-    kSpeed,   ///< So that each reads its weights in the same time: of CPUs alone.
-    kMemory,  ///< Their numbers by free memory.
+    kSpeed,   ///< Each device reads its weights in the same time; for CPUs only.
+    kMemory,  ///< In proportion to free memory.
   };
-  /// Those that come into question, the best first.
+  /// The candidates, the best first.
   std::span<const Shares> ways_to_share() const;
-  /// The device of each node where the last n_named layers go to the named devices; -1 where it is open.
+  /// The device of each node if the last n_named layers go to the named devices; -1 if open.
   std::vector<int> with_layers(int n_named, Shares by = Shares::kMemory) const;
 
  private:

@@ -1,4 +1,4 @@
-// Texts of a step in a decoder's context: a sequence each, forgotten when it is read.
+// The inputs of a step in a decoder's context: one sequence each, removed after reading its result.
 #include "engine/embedding/text_reader.h"
 #include "engine/refuse.h"
 #include "weft/context.h"
@@ -26,7 +26,7 @@ class DecoderReader final : public TextReader {
       refuse(
           "the first token of a text that is read in order knows nothing of the rest: pool by kMean or "
           "kLast");
-    context_.clear();  // Of what a step left that failed.
+    context_.clear();  // Drops the remains of a failed step.
     batch_.clear();
     SeqId seq = 0;
     for (const TextTokens& text : texts) {

@@ -21,7 +21,7 @@ using engine::TextReader;
 struct Embedder::Impl {
   std::shared_ptr<const Model> model;
   std::unique_ptr<TextReader> reader;
-  int max_tokens;  // Of a text.
+  int max_tokens;  // For one input.
 
   void check(std::span<const TextTokens> texts) const;
   std::vector<float> read(std::span<const TextTokens> texts, Pooling pooling, TextReader::What what) const;
@@ -42,7 +42,7 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
   int n = params.n_tokens > 0 ? params.n_tokens : engine::default_text_length(info);
   const model::HParams& h = model->impl().description.hparams;
   if (h.learned_positions) n = std::min(n, info.n_ctx_train);
-  // What such a model holds grows with the square.
+  // The temporaries of such a model grow with the square.
   if (h.one_text && params.n_tokens == 0) n = std::min(n, Embedder::kTokensOfStep);
   if (info.reads_source)
     throw Error(ErrorCode::kUnsupported,

@@ -73,7 +73,7 @@ class EncoderReader final : public TextReader {
       pool_begins[static_cast<std::size_t>(n_vectors)] = rows.begin;
       pool_ends[static_cast<std::size_t>(n_vectors++)] = rows.end;
     };
-    // A window is as long to either side.
+    // A window has the same length on both sides.
     const std::int32_t reach = graph_.window / 2;
     for (const TextTokens& text : texts) {
       const Rows rows = {row, row + static_cast<std::int32_t>(text.tokens.size())};

@@ -23,7 +23,7 @@ PairTokens::PairTokens(const Tokenizer& tokenizer, std::string_view query, int m
   behind_.assign(middle, around.end());
   before_.insert(before_.begin(), around.begin(), middle);
   before_.insert(before_.end(), behind_.begin(), behind_.end());
-  // RoBERTa's kind has two marks between parts.
+  // RoBERTa models have two separators between parts.
   if (!behind_.empty() && tokenizer.text(behind_.back()) == "</s>")
     before_.insert(before_.end(), behind_.begin(), behind_.end());
   const std::size_t used = before_.size() + behind_.size();
@@ -58,7 +58,7 @@ std::vector<Ranked> rank(std::span<const float> scores) {
   std::vector<Ranked> ranked;
   for (std::size_t i = 0; i < scores.size(); ++i)
     ranked.push_back({static_cast<int>(i), 1.0f / (1.0f + std::exp(-scores[i]))});
-  // By what the model said, as sigmoids of large numbers are all 1; NaN goes last.
+  // Sorted by the raw scores, because sigmoids of large numbers are all 1. NaN comes last.
   const auto key = [&](const Ranked& one) {
     const float score = scores[static_cast<std::size_t>(one.index)];
     return std::isnan(score) ? -std::numeric_limits<float>::infinity() : score;

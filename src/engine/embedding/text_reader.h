@@ -11,12 +11,12 @@ namespace weft::engine {
 class TextReader {
  public:
   virtual ~TextReader() = default;
-  virtual int max_tokens() const = 0;  ///< Of all inputs of a step together.
+  virtual int max_tokens() const = 0;  ///< All inputs of a step together.
   virtual int max_texts() const = 0;   ///< Of a step.
   virtual int dimensions() const = 0;
   virtual int n_scores() const = 0;
   enum class What : bool { kVectors, kScores };
-  /// Appends the vectors, or scores, of inputs that fit into a step and are checked.
+  /// Appends the vectors, or scores, of checked inputs that fit into a step.
   virtual void read(std::span<const TextTokens> texts, Pooling pooling, What what,
                     std::vector<float>& result) = 0;
 };

@@ -7,7 +7,7 @@
 namespace weft::engine {
 namespace {
 
-/// Values that are looked at together: in most blocks nothing is good enough.
+/// Values compared as a block: most blocks have no value that is good enough.
 constexpr std::size_t kBlock = 128;
 
 }  // namespace

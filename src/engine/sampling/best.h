@@ -6,9 +6,9 @@
 
 namespace weft::engine {
 
-/// The order of tokens with a logit and an id, of which best ones come first. (That of the kernels' entries
-/// is the same, and stands in backend/cpu/kernels/kernels.h: they are compiled for other instruction sets,
-/// and share no code.)
+/// The order of tokens, of which the best come first. The kernels' entries have the same order, defined
+/// separately in backend/cpu/kernels/kernels.h. Kernels are compiled for other instruction sets and share no
+/// code.
 inline constexpr auto goes_before = [](const auto& a, const auto& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 };

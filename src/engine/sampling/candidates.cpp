@@ -157,7 +157,7 @@ void Candidates::collect_top(std::size_t n) {
   for (; i < n; ++i) list_.push_back({static_cast<Token>(i), clean_logit(logits_[i]), 0.0f});
   std::make_heap(list_.begin(), list_.end(), goes_before);
   const auto offer = [&](std::size_t at) {
-    // Ids rise, so an equal logit never replaces one.
+    // Ids ascend, so an equal logit never replaces an earlier one.
     const float logit = clean_logit(logits_[at]);
     if (!(logit > list_.front().logit)) return;
     std::pop_heap(list_.begin(), list_.end(), goes_before);
@@ -196,7 +196,7 @@ void Candidates::find_maxima() {
   max_ = clean_logit(std::max(max_, rest));
 }
 
-// In the order of ids; most logits are too low, and looked at side by side.
+// In the order of ids. Most logits are too low and are compared as vectors.
 void Candidates::collect_at_least(float least) {
   constexpr std::size_t kFew = 16;
   find_maxima();
@@ -240,7 +240,7 @@ void Candidates::keep_mass(double p) {
   }
   find_maxima();
   const double sum = sum_of_weights();
-  // Nearly all of the mass has the logits next to the largest.
+  // Logits near the largest have nearly all of the probability.
   for (float reach = 8.0f;; reach *= 1.25f) {
     collect_at_least(reach < 100.0f ? max_ - reach : kLowest);
     double mass = 0.0;
@@ -253,7 +253,7 @@ void Candidates::keep_mass(double p) {
   }
 }
 
-// The list has probabilities. False where they do not sum to p.
+// The list has probabilities. False if they do not sum to p.
 bool Candidates::cut_behind_mass(double p) {
   double sum = 0.0;
   // Sorted in growing portions: most distributions reach p within the first

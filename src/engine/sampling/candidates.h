@@ -1,7 +1,6 @@
 #pragma once
-// What a token may still be drawn from: at first all logits as they came, later
-// a list. Steps that need few candidates never touch a list of the whole
-// vocabulary. Their order is defined in engine/sampling/best.h.
+// The tokens that may still be drawn: at first all logits unchanged, later a list. Sampling steps that need
+// few candidates never make a list of the whole vocabulary. Their order is defined in engine/sampling/best.h.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +21,7 @@ std::size_t argmax(std::span<const float> values);
 
 class Candidates {
  public:
-  /// Allocates nothing yet. Room for all n_vocab candidates is taken when a list of them is first asked for.
+  /// Does not allocate. Room for all n_vocab candidates is allocated when a list of them is first requested.
   explicit Candidates(std::size_t n_vocab) : n_vocab_(n_vocab) {}
 
   /// Starts over with the logits of a step, which are not copied and must stay
@@ -31,11 +30,11 @@ class Candidates {
   /// Starts over with a copy of the logits in which forbidden tokens have minus infinity. `allowed` has a bit
   /// for each token, 32 a word.
   void start(std::span<const float> logits, std::span<const std::uint32_t> allowed);
-  /// Starts over with the best of a step's logits, which nothing else is drawn from.
+  /// Starts over with the best logits of a step; only these can be drawn.
   void start(std::span<const Best> best);
-  /// Likewise with the first n of the best that are allowed. False where there are fewer: no list then.
+  /// Likewise with the first n allowed ones of the best. False if there are fewer; then there is no list.
   bool start(std::span<const Best> best, std::size_t n, std::span<const std::uint32_t> allowed);
-  /// The logits so far as a copy to change; only before there is a list.
+  /// A writable copy of the logits so far; only before there is a list.
   std::span<float> editable_logits();
   std::span<const float> logits() const { return logits_; }  ///< Only before there is a list.
 
@@ -45,20 +44,18 @@ class Candidates {
   std::size_t size() const { return is_list_ ? list_.size() : logits_.size(); }
 
   void keep_top(std::size_t n);
-  /// Keeps logits of at least `least`, which the largest one is.
+  /// Keeps logits of at least `least`; the largest must be one of them.
   void keep_at_least(float least);
-  /// Keeps the most probable, sorted, whose probabilities sum to p: the one that
-  /// reaches p included.
+  /// Keeps the most probable candidates whose probabilities sum to p, sorted. Includes the one that reaches
+  /// p.
   void keep_mass(double p);
   /// A list of one.
   void set_only(const Candidate& candidate);
-  /// At least the first n of the list are the best n, sorted. Only as much is
-  /// sorted as was ever asked for.
+  /// Sorts the list so that at least its first n are the best n. It sorts no more than was ever requested.
   void sort_first(std::size_t n);
   /// Drops all candidates after the first n; these must have been sorted.
   void truncate(std::size_t n) { list_.resize(n), n_sorted_ = std::min(n_sorted_, n); }
-  /// Keeps candidates for which keep(candidate) holds, or the best one where it
-  /// holds for none.
+  /// Keeps candidates for which keep(candidate) is true, or the best one if there are none.
   template <class Keep>
   void keep_if(Keep keep) {
     list();
@@ -73,7 +70,7 @@ class Candidates {
     n_sorted_ = n_sorted;
     if (list_.empty()) list_.push_back(best);
   }
-  /// Call it after logits in the list were changed other than by a growing function.
+  /// Call it after changing logits of the list by anything but an increasing function.
   void order_changed() { n_sorted_ = 0; }
 
   /// Sets the probabilities of the list (softmax of its logits).

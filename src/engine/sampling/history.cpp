@@ -8,7 +8,7 @@ namespace weft::engine {
 
 namespace {
 
-// The number of tokens beyond all windows that are forgotten together.
+// Tokens beyond all windows are dropped in batches of this size.
 constexpr std::size_t kForgottenTogether = 1024;
 
 /// Unless the parameters name others.
@@ -117,7 +117,7 @@ void History::apply_penalties(Candidates& candidates) {
   });
 }
 
-// For all that apply_dry() will need.
+// Allocates all scratch memory of apply_dry().
 void History::make_room() {
   const std::size_t n = text_.size();
   if (matches_.size() >= n) return;
@@ -131,7 +131,7 @@ void History::make_room() {
 void History::measure_repetitions(std::size_t n, std::size_t limit) {
   matches_[0] = n;
   std::size_t begin = 0,
-              end = 0;  // The stretch found so far that reaches furthest.
+              end = 0;  // The match found so far that reaches farthest.
   for (std::size_t i = 1; i < n; ++i) {
     std::size_t length = i < end ? std::min(end - i, matches_[i - begin]) : 0;
     while (i + length < n && from_end(length) == from_end(i + length)) ++length;

@@ -53,13 +53,13 @@ class History {
   bool has_dry_ = false;
   std::vector<Token> text_;  // Its first tokens are dropped once no window reaches them.
 
-  // Of text_[count_begin_ .. count_end_): how often each token occurs, and which do (with their places in
-  // that list). Follows the window of the penalties when they are applied.
+  // How often each token occurs in text_[count_begin_ .. count_end_), and which tokens do, with their places
+  // in that list. It follows the window of the penalties when they are applied.
   struct Count {
     std::int32_t n = 0;
     std::uint32_t place = 0;
   };
-  std::vector<Count> counts_;  // By token; empty before the first time.
+  std::vector<Count> counts_;  // By token; empty before the first use.
   std::vector<Token> present_;
   std::size_t count_begin_ = 0, count_end_ = 0;
 

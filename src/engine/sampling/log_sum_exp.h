@@ -6,10 +6,10 @@
 
 namespace weft::engine {
 
-/// Of an item of a batch.
+/// For one item of a batch.
 struct LogSumExp {
   float sum;               ///< The logarithm of the sum of e^logit.
-  Token token = kNoToken;  ///< One that was named beforehand ...
+  Token token = kNoToken;  ///< A token that was named beforehand ...
   float logit = 0.0f;      ///< ... and its logit.
 };
 

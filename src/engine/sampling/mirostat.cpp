@@ -34,12 +34,12 @@ void Mirostat::cut_by_estimate(Candidates& candidates) const {
   if (sum_squares == 0.0) return;
   const double s = sum_products / sum_squares, epsilon = s - 1.0;
   const double k = std::pow(epsilon * std::pow(2.0, mu_) / (1.0 - std::pow(n_vocab_, -epsilon)), 1.0 / s);
-  // s near 0 or 1 gives no number: then nothing is cut.
+  // If s is near 0 or 1 the result is NaN; then nothing is cut.
   if (std::isnan(k) || k >= static_cast<double>(candidates.size())) return;
   candidates.keep_top(std::max<std::size_t>(1, static_cast<std::size_t>(k)));
 }
 
-// Version 2, algorithm 2: drops what would surprise by more than mu.
+// Version 2, algorithm 2: drops tokens with a surprise above mu.
 void Mirostat::cut_by_surprise(Candidates& candidates) const {
   candidates.normalise();
   candidates.keep_if([&](const Candidate& candidate) {

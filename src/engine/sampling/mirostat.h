@@ -10,10 +10,9 @@ class Mirostat {
  public:
   Mirostat(int version, float tau, float eta, std::size_t n_vocab);
 
-  /// Cuts the candidates for the present bound mu and draws: returns the place
-  /// in the list.
+  /// Cuts the candidates by the current bound mu and draws: returns the index in the list.
   std::size_t draw(Candidates& candidates, Random& random);
-  /// The token drawn was taken: mu follows its surprise.
+  /// The drawn token was accepted: updates mu by its surprise.
   void accept();
   void reset();
 

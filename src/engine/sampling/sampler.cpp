@@ -38,7 +38,7 @@ constexpr std::array<std::pair<SamplerStep, std::string_view>, 9> kSteps = {{
 }
 
 void check_range(const char* name, float value, float least, float most) {
-  if (value >= least && value <= most) return;  // Not so for NaN.
+  if (value >= least && value <= most) return;  // False for NaN.
   refuse(std::string(name) + " is " + std::to_string(value) + ", it must be from " + std::to_string(least) +
          " to " + std::to_string(most));
 }
@@ -170,7 +170,7 @@ struct Sampler::Impl {
         random(seed),
         candidates(n_vocab),
         history(params, n_vocab, tokenizer) {
-    params.dry_breakers.reset();  // `history` has them in a form of its own.
+    params.dry_breakers.reset();  // `history` has its own copy.
     if (params.mirostat != 0)
       mirostat.emplace(params.mirostat, params.mirostat_tau, params.mirostat_eta, n_vocab);
   }
@@ -183,12 +183,12 @@ struct Sampler::Impl {
   int n_best() const;
   void check_logits(std::span<const float> logits) const;
   void check_mask(std::span<const std::uint32_t> allowed) const;
-  std::size_t check_best(std::span<const Best> best) const;  ///< Gives how many of them are needed.
+  std::size_t check_best(std::span<const Best> best) const;  ///< Returns how many of them are needed.
   Token draw();
   void apply_bias();
   Token pick_best();
 
-  SamplerParams params;  // As it was given, without the breakers.
+  SamplerParams params;  // As given, without the breakers.
   const std::size_t n_vocab;
   const std::uint64_t seed;
   engine::Random random;
@@ -198,7 +198,7 @@ struct Sampler::Impl {
   Token drawn = kNoToken;  // Not accepted yet.
 };
 
-/// Behind what bans tokens: one that is banned is never drawn, so there must be another.
+/// Runs after the steps that ban tokens: a banned token is never drawn, so another one must be left.
 void check_any_left(std::span<const float> logits, const char* what) {
   if (std::ranges::none_of(logits, [](float x) { return x > -std::numeric_limits<float>::infinity(); }))
     refuse(std::string("with ") + what + " no token is left to draw");
@@ -211,8 +211,7 @@ void Sampler::Impl::apply_bias() {
   check_any_left(logits, "the bias");
 }
 
-// A step at its neutral value does nothing. Greedy picks and mirostat have
-// their own way to cut.
+// A step at its neutral value does nothing. Greedy sampling and mirostat cut in their own way.
 bool Sampler::Impl::acts(SamplerStep step) const {
   const SamplerParams& p = params;
   const bool cuts = !greedy() && !mirostat;
@@ -270,7 +269,7 @@ void Sampler::Impl::run(SamplerStep step) {
 
 // Among all logits, without making a list if there is none.
 Token Sampler::Impl::pick_best() {
-  if (candidates.is_list()) {  // Of the one that n_best() asks for.
+  if (candidates.is_list()) {  // The list that n_best() requests.
     const Candidate best = candidates.list().front();
     candidates.set_only({best.id, best.logit, 1.0f});
     return best.id;
@@ -348,7 +347,7 @@ int Sampler::Impl::n_best() const {
   if (mirostat && !greedy()) return 0;
   for (const SamplerStep step : params.steps) {
     if (!acts(step)) continue;
-    // Fewer than all; otherwise the following steps would find all in the order of ids.
+    // Only if fewer than all: the following steps expect all candidates in the order of ids.
     if (step == SamplerStep::kTopK && static_cast<std::size_t>(params.top_k) < n_vocab) return params.top_k;
     return 0;
   }

@@ -1,4 +1,4 @@
-// What makes two models the same to a saved state: K and V of one mean the same in the other.
+// The fingerprint of a model. Models with equal fingerprints can exchange K and V in saved states.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -32,7 +32,7 @@ void add_elements(base::Hasher& hash, const gguf::Numbers<T>& numbers) {
   hash.add(numbers.bytes());
 }
 
-/// Whole numbers alike in whichever width.
+/// Integers have the same hash in any width.
 void add_value(base::Hasher& hash, const gguf::Value& value) {
   if (const auto* text = std::get_if<std::string>(&value.data)) return add_text(hash, *text);
   if (const auto* array = std::get_if<gguf::Array>(&value.data)) {
@@ -45,7 +45,7 @@ void add_value(base::Hasher& hash, const gguf::Value& value) {
   hash.add_value(std::get<std::uint64_t>(value.data));
 }
 
-/// What the file says of the architecture, in whichever order: each may change what K and V are.
+/// The architecture's keys in any order: each may change the meaning of K and V.
 void add_metadata(base::Hasher& hash, const gguf::File& file, const std::string& architecture) {
   std::vector<const gguf::File::Entry*> entries;
   for (const gguf::File::Entry& entry : file.metadata())

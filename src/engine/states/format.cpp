@@ -71,7 +71,7 @@ std::uint64_t head_bytes(const StateOwner& owner, std::uint64_t n_pages, std::ui
          n_extents * sizeof(Extent) + n_adapters * sizeof(AdapterRecord);
 }
 
-/// The rows that a state has of a cache.
+/// The number of a cache's rows in a state.
 struct RowCounts {
   std::uint64_t n_cells = 0;
   std::uint64_t n_kept = 0;   // Cells among them in caches with a window.
@@ -94,7 +94,7 @@ struct RowCounts {
   }
 };
 
-/// All of a state but its head, that one's checksum included.
+/// The bytes of a state after its head and the head's checksum.
 std::uint64_t tail_bytes(const StateOwner& owner, const RowCounts& counts) {
   std::uint64_t n = kChecksumBytes + sizeof(base::Hash128);
   for (const StateOwner::Cache& cache : owner.caches) n += counts.bytes(cache) + kChecksumBytes;
@@ -105,7 +105,7 @@ std::uint64_t tail_bytes(const StateOwner& owner, const RowCounts& counts) {
   throw Error(ErrorCode::kInvalidFile, "the state is damaged: " + what + "; nothing was restored");
 }
 
-/// Takes values off the front of bytes that were found long enough before.
+/// Takes values from the front of bytes whose length was checked before.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -161,7 +161,7 @@ void check_cache(const StateOwner::Cache& cache, const CacheRecord& record) {
   damaged(cache.name + " has another shape than the model's");
 }
 
-/// They are numbered in the order in which sequences name them, and have one size each.
+/// Sources are numbered in the order in which sequences name them, and have one size each.
 void read_sources(const Header& header, Reader& reader, State& state) {
   std::vector<std::uint32_t> sizes;
   std::uint64_t n_rows = 0;
@@ -317,7 +317,7 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
   if (reader.take<std::uint64_t>() != base::hash64(head)) damaged("the checksum of its head is wrong");
   check_model(owner, header);
   if (header.n_caches != owner.caches.size()) damaged("it has another number of caches than the model");
-  // These are the counts that could wrap here.
+  // Only these counts could overflow here.
   if (header.n_extents > bytes.size() || header.n_adapters > bytes.size() || header.whole > 1 ||
       header.head_bytes !=
           head_bytes(owner, header.n_pages, header.n_texts, header.n_extents, header.n_adapters))

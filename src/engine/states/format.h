@@ -1,15 +1,15 @@
 #pragma once
-// A saved state as bytes: what sequences held, for any context of the same model. Written to be read back
-// from strangers: everything is checked before anything is used.
+// A saved state as bytes: the contents of sequences, for any context of the same model. States are untrusted
+// input: everything is checked before anything is used.
 //
-//   head     Header, then n_caches CacheRecord, n_pages pairs of masks
-//            (u64: cells in use, and those that layers with a window keep), n_texts TextRecord, n_extents
-//            Extent (text after text) and n_adapters AdapterRecord (likewise), of models that read sources
-//            a SourceRecord for each text, then the XXH3-64 of all that
-//   caches   for each cache the rows of all cells, page by page and lane by lane, or (kSlots) the running
-//            states of all texts that are not empty, or those of all sources, one behind another; then their
-//            XXH3-64 with the cache's number as seed
-//   end      the XXH3-128 of all before
+//   head     Header, n_caches CacheRecord, n_pages pairs of masks (u64: cells in use, and cells that layers
+//            with a window keep), n_texts TextRecord (one for each sequence), n_extents Extent and n_adapters
+//            AdapterRecord (both sequence by sequence). For models with sources, a SourceRecord for each
+//            sequence. Then the XXH3-64 of the head.
+//   caches   For each cache, the rows of all cells, page by page and lane by lane. For kSlots, the running
+//            states of all sequences that are not empty. For sources, the rows of all sources. Then their
+//            XXH3-64 with the cache's index as seed.
+//   end      The XXH3-128 of all bytes before.
 //
 // Numbers are little-endian. Checksums find accidental damage, not forgery. A forged state can only hold
 // wrong numbers for its own sequences.
@@ -26,7 +26,7 @@
 
 namespace weft::engine {
 
-/// What must agree between the context that wrote a state and the one that takes it up.
+/// The properties that must agree between the context that wrote a state and the one that restores it.
 struct StateOwner {
   struct Cache {
     std::string name;
@@ -50,7 +50,7 @@ struct StateOwner {
 
 /// An adapter with which a sequence was computed.
 struct TextAdapter {
-  base::Hash128 adapter;  ///< A hash of all that it adds.
+  base::Hash128 adapter;  ///< A hash of the adapter's tensors.
   float scale = 1.0f;
 };
 
@@ -73,14 +73,14 @@ struct State {
   std::vector<std::uint32_t> source_sizes() const;
 };
 
-/// The most bytes of a state with these numbers of cells (in any number of pages), sequences, extents and
-/// source tokens.
+/// The maximum size in bytes of a state with these numbers of cells (in any number of pages), sequences,
+/// extents and source tokens.
 std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
                               std::uint64_t n_extents, std::uint64_t n_source);
 inline constexpr std::uint32_t kMaxTextAdapters = 8;  ///< See Context::kMaxAdapters.
 
-/// Passes a state (but for its rows) to `sink` piece by piece. `rows_of(i)` gives the rows of cache i, valid
-/// until the next call.
+/// Passes a state to `sink` piece by piece. `rows_of(i)` returns the rows of cache i, valid until the next
+/// call.
 void write_state(const StateOwner& owner, const State& state,
                  const std::function<std::span<const std::byte>(std::size_t)>& rows_of,
                  const std::function<void(std::span<const std::byte>)>& sink);

@@ -14,7 +14,7 @@
 namespace weft::engine {
 namespace {
 
-/// Keys that are turned in the same way can take each other's place.
+/// A hash of how a cache's keys are rotated. States fit if it is equal.
 std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
   const ops::Rope& rope = get_op<ops::MoveCells>(moves)->rope;
   base::Hasher hash;
@@ -90,7 +90,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
   }
 }
 
-/// To a state a cache is whole, whichever devices have its heads.
+/// A state stores a cache as a whole, even if several devices have its heads.
 void States::add_cache(const BoundGraph& bound, ValueId state, StateOwner::Cache cache,
                        kv::SequenceMemory* memory) {
   const Piece piece{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state),
@@ -140,7 +140,7 @@ void States::write_rows(std::size_t i, std::span<const std::int32_t> cells, std:
 std::uint64_t States::max_bytes() const {
   const auto n_cells = static_cast<std::uint64_t>(sequences_.cells_total());
   const auto n_sequences = static_cast<std::uint64_t>(sequences_.n_sequences());
-  // An extent has a cell, and a sequence has a cell once.
+  // An extent has at least one cell, and a sequence has a cell only once.
   return max_state_bytes(owner_, n_cells, n_sequences, n_cells * n_sequences,
                          n_sequences * static_cast<std::uint64_t>(sources_.max_size()));
 }
@@ -228,7 +228,7 @@ std::int64_t States::cache_bytes() const {
   return n;
 }
 
-/// Reads a state and lays out which sequences it gets.
+/// Reads a state and assigns its sequences.
 State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) const {
   State state = read_state(owner_, bytes);
   std::vector<kv::Snapshot::Text>& texts = state.snapshot.texts;
@@ -282,7 +282,7 @@ std::vector<AdapterUse> States::uses_of(const std::vector<TextAdapter>& marks) c
   std::vector<AdapterUse> uses;
   const int n = known_adapters_ != nullptr ? known_adapters_->size() : 0;
   for (const TextAdapter& mark : marks) {
-    // Of several that add the same each is taken once.
+    // If several adapters are equal, each is used once.
     const auto is_taken = [&](int one) {
       return std::any_of(uses.begin(), uses.end(), [&](const AdapterUse& use) { return use.adapter == one; });
     };
@@ -312,7 +312,7 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
       places[memory.get()] = memory->restored(state.snapshot, cells, state.kept);
     }
   } catch (...) {
-    // A memory that has no entry for a sequence would keep its former contents.
+    // A memory without an entry for a sequence would keep its former contents.
     for (const kv::Snapshot::Text& text : state.snapshot.texts) {
       sequences_.remove(text.seq, 0, kv::kEndOfPositions);
       for (const auto& memory : memories_) memory->removed(text.seq);

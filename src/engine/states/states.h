@@ -1,5 +1,5 @@
 #pragma once
-// Saving what a context's sequences hold, and taking it up again (format.h).
+// Saving and restoring a context's sequences (format.h).
 #include <functional>
 #include <optional>
 #include <span>
@@ -17,33 +17,33 @@
 
 namespace weft::engine {
 
-/// Between a context's bookkeeping and its caches. All that it is given must outlive it.
+/// Works between a context's bookkeeping and its caches. All arguments must outlive it.
 class States {
  public:
   States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
          kv::Sequences& sequences, const Memories& memories, SequenceAdapters& adapters, Sources& sources);
 
-  /// One sequence, or all that hold anything. The cells' moves must be carried out.
+  /// Saves one sequence, or all non-empty ones. The cells' moves must be executed first.
   void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
 
-  /// Restores a state: as that sequence, or all sequences of a context in place of the current ones. Throws
-  /// Error (see read_state) and changes nothing then. False where the cache has no room; nothing has changed
-  /// then either. If memory is exhausted or a device fails after all checks, the replaced sequences are lost:
-  /// they are empty, or not intact. `carry_out_moves` is called between the bookkeeping and the writing of
-  /// cells.
+  /// Restores a state: as that sequence, or as all sequences of a context in place of the current ones.
+  /// Throws Error (see read_state) and changes nothing then. False if the cache has no room; nothing has
+  /// changed then either. If memory is exhausted or a device fails after all checks, the replaced sequences
+  /// are lost: they are empty, or not intact. `carry_out_moves` is called between the bookkeeping and the
+  /// writing of cells.
   bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
                const std::function<void()>& carry_out_moves);
 
-  /// Of the pages and sources that were ever in use.
+  /// Counts the pages and sources that were ever in use.
   std::int64_t cache_bytes() const;
 
-  /// No state that this context could take up is larger.
+  /// The maximum size of a state that this context can restore.
   std::uint64_t max_bytes() const;
 
  private:
   State read(std::span<const std::byte> bytes, std::optional<SeqId> seq) const;
   std::vector<AdapterUse> uses_of(const std::vector<TextAdapter>& marks) const;
-  /// Marks what the sequences' sources are, and appends the cells that hold them.
+  /// Records the sequences' sources, and appends the cells that hold them.
   std::vector<TextSource> mark_sources(const std::vector<SeqId>& seqs,
                                        std::vector<std::int32_t>& cells) const;
   /// Reserves cells for the sources of the state's sequences, and returns them.
