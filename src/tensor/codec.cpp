@@ -62,7 +62,7 @@ float to_float(std::int16_t value) { return value; }
 float to_float(std::int32_t value) { return static_cast<float>(value); }
 float to_float(std::int64_t value) { return static_cast<float>(value); }
 float to_float(double value) {
-  // C++ leaves it open what a double beyond float's range becomes. The bound is where rounding goes to
+  // In C++, converting a double beyond float's range is undefined. From kLimit on, the value rounds to
   // infinity.
   constexpr double kLimit = 0x1.ffffffp127;
   if (std::fabs(value) >= kLimit)
@@ -102,7 +102,7 @@ void pack_plain(std::span<const float> values, std::byte* row) {
   }
 }
 
-/// f16_to_f32, many at once.
+/// f16_to_f32() for many values.
 WEFT_CLONES void unpack_f16(const std::byte* row, float* out, std::size_t n) {
   using codec::IntLanes, codec::Lanes, codec::kLanes;
   using Halves = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));

@@ -48,11 +48,11 @@ inline constexpr std::int8_t kIQ4Values[16] = {-127, -104, -83, -65, -49, -35, -
 inline constexpr std::int8_t kFP4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 using Unpack = void (*)(const std::uint8_t* block, float* out);
-/// Takes finite values of at most kMaxPacked, and how much the error of each matters: from 0 to 1; null: all
+/// Takes finite values of at most kMaxPacked, and the weights of their errors, from 0 to 1. Null: all count
 /// alike.
 using Pack = void (*)(const float* values, const float* weights, std::uint8_t* block);
 
-/// Beyond what any type with an f16 scale can hold; larger values are cut to it before they are packed.
+/// Above the range of any type with an f16 scale; larger values are clamped to it before packing.
 inline constexpr float kMaxPacked = 1e9f;
 
 void unpack_q4_0(const std::uint8_t* block, float* out);

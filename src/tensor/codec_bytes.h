@@ -1,5 +1,5 @@
 #pragma once
-// Scales in and out of a block's bytes, and what all packing shares. Inside this layer only.
+// Loads and stores scales in a block's bytes, and helpers of all packers. Inside this layer only.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -13,7 +13,7 @@ inline float load_f16(const std::uint8_t* bytes) {
   return f16_to_f32(static_cast<std::uint16_t>(bytes[0] | bytes[1] << 8));
 }
 
-/// Stores a scale, cut to f16's finite range, and gives back the value that was stored.
+/// Stores a scale, clamped to f16's finite range, and returns the stored value.
 inline float store_f16(float value, std::uint8_t* bytes) {
   const std::uint16_t half = f32_to_f16(std::clamp(value, -65504.0f, 65504.0f));
   bytes[0] = static_cast<std::uint8_t>(half & 0xff);

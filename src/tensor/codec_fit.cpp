@@ -116,7 +116,7 @@ WEFT_INLINE void invert(Lanes& x) {
   x = magnitude < FLT_MIN ? Lanes{} : 1.0f / x;
 }
 
-// Tries scales with which the farthest value becomes `extreme` and levels around it, `step` apart.
+// Tries scales that map the farthest value to `extreme` and to levels around it, `step` apart.
 template <class Block, class Levels>
 WEFT_INLINE void search_scale(const Block& block, float extreme, float step, Levels levels,
                               Lanes& best_scale) {
@@ -125,8 +125,8 @@ WEFT_INLINE void search_scale(const Block& block, float extreme, float step, Lev
   extremes(block, least, greatest);
   Lanes to_one = greatest > -least ? greatest : least;
   invert(to_one);
-  // The best scale of given levels l is sum(w x l) / sum(w l^2), which takes sum(w x l)^2 / sum(w l^2) off
-  // the error.
+  // The best scale of given levels l is sum(w x l) / sum(w l^2). It reduces the error by sum(w x l)^2 / sum(w
+  // l^2).
   Lanes best_gain = Lanes{} - 1.0f;
   best_scale = Lanes{};
   for (int i_step = -kSteps; i_step <= kSteps; ++i_step) {
@@ -169,7 +169,7 @@ WEFT_INLINE void remaining(const Block& block, const Lanes& scale, const Lanes& 
   block.add(error);
 }
 
-// Tries scales with which the values' range becomes a few tenths of a code more or less than all codes.
+// Tries scales that map the values' range to a few tenths of a code more or less than the range of codes.
 template <class Block>
 WEFT_INLINE void search_scale_min(const Block& block, int top, bool any_min, Lanes& best_scale,
                                   Lanes& best_min) {
@@ -215,13 +215,13 @@ WEFT_INLINE void search_scale_min(const Block& block, int top, bool any_min, Lan
     block.add(q);
     block.add(qq);
     block.add(xq);
-    // The least squares of x = scale * q - min. Where all codes are equal it is left out.
+    // The least squares fit of x = scale * q - min. Skipped if all codes are equal.
     Lanes to_fit = sum_w * qq - q * q;
     const IntLanes usable = to_fit > 0.0f;
     invert(to_fit);
     Lanes fit_scale = (sum_w * xq - sum_x * q) * to_fit;
     Lanes fit_min = (q * xq - qq * sum_x) * to_fit;
-    if (!any_min) {  // The type has no negative min, so then the best without one.
+    if (!any_min) {  // The type has no negative min, so fit without one.
       Lanes alone = qq;
       invert(alone);
       fit_scale = fit_min < 0.0f ? xq * alone : fit_scale;

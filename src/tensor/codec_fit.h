@@ -12,7 +12,7 @@
 
 namespace weft::codec {
 
-/// 16 or 32 values, and how much the error of each matters.
+/// 16 or 32 values, and the weight of each value's error.
 struct Weighed {
   const float* values;
   const float* weights;
@@ -31,7 +31,7 @@ class SubBlocks {
   /// `weights` may be null: all values count alike.
   SubBlocks(const float* values, const float* weights, int n_subs);
 
-  alignas(64) float values[256];  ///< The first ones of all runs of 16, the second ones ...
+  alignas(64) float values[256];  ///< The first values of all runs of 16, then the second values ...
   alignas(64) float weights[256];
   bool pairs;
 };
@@ -68,8 +68,8 @@ PerSub errors_of_scale_mins(const SubBlocks& x, const ScaleMins& fits, int top);
 /// The code of the value of kIQ4Values nearest to `value`.
 int nearest_iq4(float value);
 
-/// The codes q, low <= q <= high, for which scale * q - min is nearest to each value, less `low`: from 0 on.
-/// There are a multiple of 16 values.
+/// Computes the codes q, low <= q <= high, for which scale * q - min is nearest to each value. Stores q -
+/// low. The number of values is a multiple of 16.
 void nearest_codes(std::span<const float> values, ScaleMin fit, int low, int high, std::uint8_t* codes);
 
 }  // namespace weft::codec

@@ -1,7 +1,8 @@
-// The IQ types of one to three bits: 256 elements, whose values are found eight or four at a time in a grid.
+// The IQ types of one to three bits. The values of a block of 256 are entries of a grid, eight or four values
+// each.
 //
-// Packing looks for the nearest entry of the grid (codec_search.h) for a few scales of each sub-block, and
-// then again with the scales that can be stored.
+// Packing searches the nearest entries for a few scales of each sub-block, and then again for the scales that
+// can be stored.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -265,7 +266,7 @@ struct Sums {
   float gain() const { return ll > 0.0f && xl > 0.0f ? xl * xl / ll : 0.0f; }
 };
 
-// The entry nearest to values, in the grid's measure and moved by `shift`; adds it to the sums.
+// The entry nearest to the values, scaled to the grid and shifted by `shift`; adds it to the sums.
 template <int kSize, std::size_t kEntries, std::size_t kLevels>
 int nearest_entry(const SearchGrid<kSize, kEntries, kLevels>& grid, const float* x, const float* weights,
                   float to_level, float shift, Sums& sums) {
@@ -339,14 +340,14 @@ void pack_grid(const float* values, const float* given_weights, std::uint8_t* bl
   constexpr int kOfScale = Type::kOfScale;
   constexpr std::size_t kScales = kBlock / kOfScale;
   constexpr float kTop = Type::kEntry == 8 ? 43.0f : Type::kUnit < 1.0f ? 62.0f : 15.0f;
-  // Scales are tried that bring the farthest value to these levels.
+  // The tried scales map the farthest value to these levels.
   constexpr float kExtremes[] = {kTop * 1.25f, kTop * 1.1f, kTop * 1.03f, kTop * 0.97f, kTop * 0.91f,
                                  kTop * 0.83f, kTop * 0.7f, kTop * 0.55f, kTop * 0.37f, Type::kValues[0]};
   std::fill_n(block, Type::kBytes, std::uint8_t{0});
   const float* const weights = given_weights != nullptr ? given_weights : equal_weights();
   std::array<int, kBlock / kEight> signs;
   const std::array<float, kBlock> x = without_signs<Type>(values, weights, signs);
-  // The entries of a sub-block with a scale.
+  // The entries of a sub-block for a scale.
   using Entries = std::array<int, kOfScale / kSize>;
   const auto choose = [&](std::size_t s, float to_level, Sums& sums) {
     Entries entries;

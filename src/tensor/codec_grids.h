@@ -34,7 +34,7 @@ inline constexpr std::array<std::int8_t, 3> kIQ2Levels = {8, 25, 43};
 inline constexpr std::array<std::int8_t, 8> kIQ3XXSLevels = {4, 12, 20, 28, 36, 44, 52, 62};
 inline constexpr std::array<std::int8_t, 8> kIQ3SLevels = {1, 3, 5, 7, 9, 11, 13, 15};
 
-/// The level of an entry's value i, as a number below the count of levels.
+/// The index of the level of an entry's value i.
 constexpr int level2(std::uint16_t entry, int i) { return entry >> (2 * i) & 3; }
 constexpr int level3(std::uint16_t entry, int i) { return entry >> (3 * i) & 7; }
 

@@ -182,7 +182,7 @@ float fit_symmetric(const float* values, const float* weights, int low, int low_
                       [&](const PerSub& tried) { return errors_of_scales(subs, tried, low, -low - 1); });
 }
 
-// The codes of 16 sub-blocks, from 0 on where the integers begin with `low`.
+// The codes of 16 sub-blocks: code 0 is the integer `low`.
 Codes symmetric_codes(const float* values, float d, const std::array<int, 16>& scales, int low) {
   Codes codes;
   for (std::size_t s = 0; s < 16; ++s)

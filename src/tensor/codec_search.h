@@ -1,5 +1,5 @@
 #pragma once
-// The entry of a grid that is nearest to some values. Inside this layer only.
+// Finds the entry of a grid nearest to given values. Inside this layer only.
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -7,8 +7,9 @@
 
 namespace weft::codec {
 
-/// The entry with the least sum of weights[i] (x[i] - value)^2 over its values, the first of equals;
-/// `values` has all entries' first values, then their second ones ... A grid has a multiple of 16 entries.
+/// The entry with the least sum of weights[i] (x[i] - value)^2 over its values, the first among equals.
+/// `values` has all entries' first values, then their second ones, and so on. A grid has a multiple of 16
+/// entries.
 int nearest_of_4(const float* values, std::size_t n_entries, const float* x, const float* weights);
 int nearest_of_8(const float* values, std::size_t n_entries, const float* x, const float* weights);
 
@@ -23,8 +24,8 @@ struct SearchGrid {
   }();
 
   std::array<std::array<float, kEntries>, kSize> values{};
-  std::array<float, kLevels - 1> middles{};      ///< Between levels.
-  std::array<std::int16_t, kVectors> entries{};  ///< By the levels' numbers; -1: none.
+  std::array<float, kLevels - 1> middles{};      ///< Midpoints between levels.
+  std::array<std::int16_t, kVectors> entries{};  ///< By the indices of the levels; -1: none.
 
   /// `of_entries` has kSize values for each entry.
   constexpr SearchGrid(const std::array<std::int8_t, kEntries * kSize>& of_entries,

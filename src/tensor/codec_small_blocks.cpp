@@ -130,7 +130,7 @@ ScaleAndMin affine_codes(const float* values, const float* weights, int top, Cod
   return reference_codes_from_min(values, top, codes.data());
 }
 
-/// The code of the value nearest to x, the smaller of two.
+/// The code of the value nearest to x, the smaller one if two are.
 std::uint8_t nearest_fp4(float d, float x) {
   int code = 0;
   for (int i = 0; i < 7; ++i)
@@ -160,7 +160,7 @@ constexpr int kSubs = 4;
 // ignored.
 float half_e4m3(std::uint8_t code) { return code == 0x7f ? 0.0f : 0.5f * e4m3_magnitude(code); }
 
-// The least code whose value is x or more; 0x7e where none is.
+// The least code whose value is at least x; 0x7e if there is none.
 int ceil_e4m3(float x) {
   int code = 0;
   while (code < 0x7e && 2.0f * half_e4m3(static_cast<std::uint8_t>(code)) < x) ++code;
@@ -253,7 +253,7 @@ void pack_q5_1(const float* values, const float* weights, std::uint8_t* block) {
   store_code4(codes, block + 8);
 }
 
-// 254 steps leave so little error that weights gain nothing.
+// With 254 steps the error is so small that weights do not help.
 void pack_q8_0(const float* values, const float*, std::uint8_t* block) {
   store_f16(bytes_around_zero(values, block + 2), block);
 }

@@ -1,8 +1,7 @@
 #pragma once
-// Sixteen floats at once, whatever the processor: the compiler cuts them to the registers that there are.
-// WEFT_CLONES before a function makes it once for each kind of register, and the one that fits is chosen when
-// the program starts. Functions of lanes take and give them by reference, and are inlined. Inside this layer
-// only.
+// Vectors of sixteen floats for any processor: the compiler splits them into its registers. WEFT_CLONES
+// compiles a function once for each kind of register, and the best version is chosen when the program starts.
+// Functions of lanes pass them by reference, and are inlined. Inside this layer only.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
