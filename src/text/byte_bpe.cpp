@@ -17,8 +17,8 @@
 namespace weft::text {
 namespace {
 
-/// GPT-2 writes a byte as the character of the same number where that is printable, else as one from U+0100
-/// on.
+/// GPT-2's alphabet: a printable byte is the character with the same number; other bytes are characters from
+/// U+0100 on.
 struct Alphabet {
   std::array<char16_t, 256> code_of;
   std::array<std::int16_t, 0x180> byte_of;
@@ -43,7 +43,8 @@ class MergeTable {
   explicit MergeTable(std::size_t n)
       : slots_(std::bit_ceil(2 * n + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
 
-  /// The first of two equal pairs counts, as it has the lower rank. False where the table is made to collide.
+  /// Of two equal pairs the first counts, because it has the lower rank. False if the file is made to cause
+  /// collisions.
   bool add(Token left, Token right, Pair pair) {
     std::size_t at = place(left, right);
     for (int probes = 0; slots_[at].pair.id != kNoToken; at = (at + 1) & (slots_.size() - 1)) {
@@ -108,7 +109,7 @@ class BpeEncoder final : public Encoder {
 
   std::unique_ptr<Encoder::Session> session() const override { return std::make_unique<Session>(*this); }
 
-  /// For the merger.
+  /// Called by the merger.
   Pair find(std::string_view, const Symbol& left, const Symbol& right, std::size_t) const {
     return merges_.find(left.id, right.id);
   }

@@ -15,7 +15,7 @@ ByteFallback::ByteFallback(const Vocabulary& vocabulary) : unk_(vocabulary.unk) 
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     if (kind_of(vocabulary, i) != TokenKind::kByte) continue;
     const std::optional<unsigned char> byte = byte_of_text(vocabulary.tokens[i]);
-    WEFT_CHECK(byte.has_value());  // As mend() leaves it.
+    WEFT_CHECK(byte.has_value());  // Ensured by mend().
     if (byte_ids_[*byte] == kNoToken) byte_ids_[*byte] = static_cast<Token>(i);
   }
   if (unk_ == kNoToken && std::find(byte_ids_.begin(), byte_ids_.end(), kNoToken) != byte_ids_.end())

@@ -1,5 +1,5 @@
 #pragma once
-// Classes of characters, as the Rust crates of Hugging Face's tokenizers have them.
+// Character classes as in the Rust crates of Hugging Face's tokenizers.
 #include <string>
 #include <string_view>
 
@@ -13,7 +13,7 @@ bool is_number(char32_t c);           ///< Nd, Nl, No.
 bool is_punctuation(char32_t c);      ///< All P categories, and all of ASCII's punctuation.
 bool is_mark(char32_t c);             ///< Mn, Mc, Me.
 bool is_nonspacing_mark(char32_t c);  ///< Mn.
-bool is_cjk(char32_t c);              ///< The blocks of ideographs that BERT sets apart.
+bool is_cjk(char32_t c);              ///< The blocks of ideographs that BERT splits.
 bool is_invisible(char32_t c);        ///< Control, format and private use.
 
 /// In lower case, character by character: a final sigma is not special.

@@ -30,7 +30,8 @@ jinja::Value list_from_json(jinja::Heap& heap, std::string_view json, const char
   return value;
 }
 
-/// The time as templates ask for it. Llama 3 calls the date date_string, Firefunction the time datetime.
+/// The names of the time in templates. Llama 3 calls the date date_string, Firefunction calls the time
+/// datetime.
 void add_time(jinja::Heap& heap, jinja::Dict& variables, jinja::Value now) {
   for (const auto& [name, format] :
        {std::pair("date_string", "%d %b %Y"), std::pair("datetime", "%b %d %Y %H:%M:%S GMT")})

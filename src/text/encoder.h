@@ -46,7 +46,7 @@ std::unique_ptr<Encoder> make_bpe_encoder(const Vocabulary& vocabulary, TokenSet
 /// SentencePiece's BPE by score. Throws Error kInvalidFile if some character could be encoded by no token at
 /// all, or if the charsmap is damaged.
 std::unique_ptr<Encoder> make_spm_encoder(const Vocabulary& vocabulary, TokenSet tokens);
-/// SentencePiece's unigram model. Throws as make_spm_encoder.
+/// SentencePiece's unigram model. Throws like make_spm_encoder.
 std::unique_ptr<Encoder> make_unigram_encoder(const Vocabulary& vocabulary, TokenSet tokens);
 /// RWKV's longest matches. `pieces` are the tokens' bytes. Throws Error kInvalidFile if a byte has no token.
 std::unique_ptr<Encoder> make_rwkv_encoder(const Vocabulary& vocabulary, const TokenTexts& pieces);
@@ -65,7 +65,7 @@ inline bool is_text(TokenKind kind) {
 
 /// Decodes a token from GPT-2's byte alphabet. False if a character is not in the alphabet.
 bool bytes_of_alphabet(std::string_view text, std::string& bytes);
-/// The bytes of a token that is written as in a Python literal: \n, \xff.
+/// Decodes a token written as a Python literal: \n, \xff.
 std::string bytes_of_literal(std::string_view text);
 /// The character of a byte in GPT-2's alphabet.
 std::string alphabet_of_byte(unsigned char byte);

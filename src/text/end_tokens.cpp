@@ -229,7 +229,7 @@ class Ends {
                       answer = message("assistant", kAnswer, parts);
     if (const auto last = render(chat, user + answer)) {
       const std::string_view rest = after(*last, kAnswer);
-      for (const Token end : ends_)  // A token in front of a known end only ends a part of the message.
+      for (const Token end : ends_)  // A token before a known end only ends a part of the message.
         if (!text(end).empty() && rest.find(text(end)) != std::string_view::npos) return end;
       if (const Token id = special_in(rest, false); id != kNoToken) return id;
       if (const Token id = lone_word(rest); id != kNoToken) return id;

@@ -140,7 +140,7 @@ class Merger {
     list = static_cast<std::uint32_t>(places_.size() - 1);
   }
 
-  /// Merges all early pairs that come before a place in the order.
+  /// Merges all early pairs that precede a position in the order.
   void drain(std::string_view word, std::uint64_t before) {
     while (!early_.empty() && early_.top() < before) {
       const std::uint64_t top = early_.top();
@@ -171,11 +171,11 @@ class Merger {
   const Pairs& pairs_;
   std::vector<Symbol> symbols_;
   std::uint64_t steps_ = 0;
-  // Of long words only:
+  // For long words only:
   std::vector<std::uint32_t> next_, previous_;
   std::vector<std::uint32_t> lists_;  ///< By rank: its last position; all kNone between two words.
   std::vector<Place> places_;
-  MinHeap<std::uint32_t> ranks_;  ///< Those with a list.
+  MinHeap<std::uint32_t> ranks_;  ///< Ranks with a list.
   std::vector<std::uint32_t> batch_;
   std::uint32_t merging_ = 0;
   MinHeap<std::uint64_t> early_;

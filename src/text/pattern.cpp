@@ -35,7 +35,7 @@ class Budget {
   std::size_t at_ = 0;
 };
 
-/// An expression with \w as tokenizers have it: PCRE2's leaves out marks and includes fractions.
+/// The expression with \w as tokenizers define it: PCRE2's \w excludes marks and includes fractions.
 std::string with_words(std::string_view expression) {
   constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc})";
   std::string result;

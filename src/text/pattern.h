@@ -1,5 +1,5 @@
 #pragma once
-// Finds the places in a string that a step of a tokenizer.json names by a pattern or a class of characters.
+// Finds matches of a pattern or a character class, for steps of a tokenizer.json.
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@ struct Place {
 class Pattern {
  public:
   static Pattern of_text(std::string text);
-  /// Throws Error kUnsupported for an expression that PCRE2 does not take.
+  /// Throws Error kUnsupported for an expression that PCRE2 does not accept.
   static Pattern of_expression(std::string_view expression);
   static Pattern of_characters(bool (*wanted)(char32_t));
 

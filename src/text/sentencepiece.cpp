@@ -39,7 +39,7 @@ class SpmEncoder final : public Encoder {
 
   std::unique_ptr<Encoder::Session> session() const override { return std::make_unique<Session>(*this); }
 
-  /// For the merger.
+  /// Called by the merger.
   Pair find(std::string_view word, const Symbol& left, const Symbol&, std::size_t end) const {
     if (end - left.begin > longest_) return {};
     const Token id = index_.find(word.substr(left.begin, end - left.begin));
@@ -51,7 +51,7 @@ class SpmEncoder final : public Encoder {
  private:
   static constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 
-  /// Equal scores are of equal rank: among them the leftmost pair merges first. Minus infinity has none.
+  /// Equal scores have equal ranks: among them the leftmost pair merges first. Minus infinity has none.
   void rank_scores(const Vocabulary& vocabulary) {
     std::vector<float> scores = vocabulary.scores;
     std::sort(scores.begin(), scores.end(), std::greater<>());

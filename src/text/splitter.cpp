@@ -66,12 +66,12 @@ struct Splitter::Session::Impl {
     data.reset(pcre2_match_data_create(1, nullptr));
     context.reset(pcre2_match_context_create(nullptr));
     if (data == nullptr || context == nullptr) throw std::bad_alloc();
-    // Backtracking is linear in all patterns of the table; the limits are there for wilder ones.
+    // Backtracking is linear in all patterns of the table; the limits are for worse ones.
     pcre2_set_match_limit(context.get(), std::numeric_limits<std::uint32_t>::max());
   }
 
-  /// The next match in `text` from `from` on, which is not empty there if so asked. False where there is
-  /// none.
+  /// The next match in `text` at or after `from`; with `not_empty`, not an empty one at `from`. False if
+  /// there is none.
   bool match(const Compiled& pattern, std::string_view text, std::size_t from, bool not_empty) {
     const auto run = pattern.jit ? pcre2_jit_match : pcre2_match;
     // The input was validated once; PCRE2 would validate it again for each match, which is quadratic.

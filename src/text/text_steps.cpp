@@ -263,7 +263,7 @@ void add_change(const Json& step, std::string_view map, std::vector<Change>& cha
   refuse_unknown(step, "normalizer");
 }
 
-/// How tokenizers join the places of a pattern with the stretches between them.
+/// How tokenizers join matches with the stretches between them.
 enum class Behaviour { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 Behaviour behaviour_of(const Json& step, Behaviour otherwise) {
@@ -285,7 +285,7 @@ struct Stretch {
   bool found = false;
 };
 
-/// The whole string, as stretches that were found and stretches between them.
+/// The whole string, as matches and stretches between them.
 std::vector<Stretch> stretches(const Pattern& pattern, std::string_view text, bool invert) {
   std::vector<Stretch> all;
   std::size_t done = 0;
@@ -298,7 +298,7 @@ std::vector<Stretch> stretches(const Pattern& pattern, std::string_view text, bo
   return all;
 }
 
-/// Stretches joined as the behaviour says. One that was found joins a neighbour that was not.
+/// Joins stretches as the behaviour says: a match joins a neighbour that is not a match.
 std::vector<Stretch> joined(std::vector<Stretch> all, Behaviour behaviour) {
   if (behaviour == Behaviour::kRemoved) std::erase_if(all, [](const Stretch& s) { return s.found; });
   if (behaviour == Behaviour::kRemoved || behaviour == Behaviour::kIsolated) return all;

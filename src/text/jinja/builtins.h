@@ -1,7 +1,6 @@
 #pragma once
-// What templates may call: filters (value|name), tests (value is name), methods (value.name()) and functions
-// (name()). Each follows jinja2 3.1 or Python; where a chat template's environment (transformers) defines its
-// own, that one.
+// The functions of templates: filters (value|name), tests (value is name), methods (value.name()) and
+// functions (name()). Each follows jinja2 3.1 or Python, or transformers where its chat templates differ.
 #include <array>
 #include <initializer_list>
 #include <optional>
@@ -29,7 +28,7 @@ std::optional<Value> find_function(Heap& heap, std::string_view name);
 Value function(Heap& heap, NativeFunction body, Value self);
 /// Of a namespace(); null for other values.
 Dict* namespace_attributes(const Value& value);
-/// The time as strftime writes it. Throws Problem for another value.
+/// The time formatted by strftime. Throws Problem for another value.
 Value format_time(const Value& now, std::string_view format);
 /// strftime_now(format) for a fixed time: "YYYY-MM-DD", "YYYY-MM-DDTHH:MM:SS" or seconds since 1970 (UTC).
 /// Throws Problem for any other value.
@@ -68,7 +67,7 @@ std::span<const FilterEntry> text_filters();
 std::span<const FilterEntry> number_filters();
 std::span<const FilterEntry> sequence_filters();
 
-/// item.a.b or item[0] for "a.b" or 0, as map(attribute=...) and its like name them.
+/// item.a.b or item[0] for "a.b" or 0, as in map(attribute=...) and similar filters.
 Value path_of(Interpreter& interpreter, const Value& item, const Value& path);
 
 }  // namespace weft::text::jinja

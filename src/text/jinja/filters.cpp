@@ -285,7 +285,7 @@ Value absolute(I, A arguments) {
   return std::fabs(*number);
 }
 
-// Python rounds what the digits of the exact value say, halves to even; printf does the same.
+// Python rounds the exact decimal value, halves to even; so does printf.
 double round_exactly(double value, int precision) {
   if (!std::isfinite(value) || precision > 300) return value;
   if (precision < 0) {
@@ -352,7 +352,7 @@ constexpr FilterEntry kTextFilters[] = {
     {"format", format},
     {"tojson", to_json_filter},
     {"string", to_string},
-    {"safe", to_string},  // Nothing is escaped by itself, so nothing needs to be marked as safe.
+    {"safe", to_string},  // There is no autoescape, so nothing needs marking as safe.
     {"escape", escape},
     {"e", escape},
     {"forceescape", escape},

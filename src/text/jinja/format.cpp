@@ -151,7 +151,7 @@ class PercentFormat {
 
   template <class Number>
   void print(const std::string& format, Number number) {
-    // The format is our own: its parts were read and checked above.
+    // The format is safe: its parts were parsed and checked above.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     const int size = std::snprintf(nullptr, 0, format.c_str(), number);

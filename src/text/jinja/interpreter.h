@@ -18,10 +18,10 @@ class Interpreter {
 
   /// Throws Problem.
   Text run(const ast::Block& program);
-  /// Of the statement or expression that ran last: where a Problem came from.
+  /// The line of the statement or expression that ran last: the source of a Problem.
   int line() const { return line_; }
 
-  // What filters, tests and functions use.
+  // For filters, tests and functions:
   Heap& heap() { return heap_; }
   Budget& budget() { return heap_.budget; }
   Value call(const Value& callee, Arguments arguments);
@@ -34,7 +34,7 @@ class Interpreter {
   enum class Flow { kNext, kBreak, kContinue };
 
   /// Variables of a block. A scope that a macro can still see after its block has ended is `captured`; others
-  /// are used again.
+  /// are reused.
   struct Scope final : HeapItem {
     Scope* parent = nullptr;
     std::vector<std::pair<std::string_view, Value>> variables;
@@ -65,7 +65,7 @@ class Interpreter {
   Flow run_loop(const ast::For& node, const Value& iterable, std::int64_t depth);
   Text call_loop(const LoopObject& loop, const Value& iterable);
   std::vector<Value> loop_items(const ast::For& node, const Value& iterable);
-  /// The scope, for what may outlive its block.
+  /// The scope, for users that may outlive its block.
   Scope* captured_scope();
 
   Value eval(const ast::Expression& expression);

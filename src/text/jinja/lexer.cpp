@@ -127,7 +127,7 @@ class Lexer {
     finish_tag(end, end > begin ? sign_at(end - 1) : ' ', true);
   }
 
-  // {% raw %} ... {% endraw %}; false where another tag stands.
+  // {% raw %} ... {% endraw %}; false for any other tag.
   bool read_raw() {
     const auto word = [&](std::size_t tag, std::string_view name) -> std::optional<std::size_t> {
       const std::size_t begin = after_spaces(tag + 2 + (sign_at(tag + 2) != ' ' ? 1 : 0));
@@ -157,7 +157,7 @@ class Lexer {
     add(block ? TokenKind::kBlockBegin : TokenKind::kVariableBegin, {});
     advance_to(position_ + 2 + (sign_at(position_ + 2) != ' ' ? 1 : 0));
     const std::string_view close = block ? "%}" : "}}";
-    std::string brackets;  // Those open; the tag's end is recognised only outside of them.
+    std::string brackets;  // Open brackets; the tag's end is recognised only outside of them.
     while (position_ < source_.size()) {
       if (brackets.empty()) {
         char sign = sign_at(position_);
@@ -340,7 +340,7 @@ class Lexer {
   const std::string source_;
   std::size_t position_ = 0;
   int line_ = 1;
-  bool at_line_start_ = true;  // What was read so far ends with a newline (or is nothing).
+  bool at_line_start_ = true;  // The source read so far is empty or ends with a newline.
   std::vector<Token> tokens_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// Template source to tokens, with the settings that chat templates are written for: trim_blocks (the newline
-// after a block tag goes), lstrip_blocks (spaces before a block tag at the start of a line go), one newline
-// at the end of the source goes. After jinja2 3.1, lexer.py.
+// Splits a template's source into tokens, with the settings of chat templates: trim_blocks (drops the newline
+// after a block tag), lstrip_blocks (drops spaces before a block tag at the start of a line), and without one
+// newline at the end of the source. As lexer.py of jinja2 3.1.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -15,25 +15,24 @@ inline constexpr std::size_t kMaxTextBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kBytesPerStep = 128;
 /// Copies of values count as one step per this many.
 inline constexpr std::size_t kValuesPerStep = 4;
-/// Brackets, blocks and unary operators inside each other, in a template's source.
+/// Nesting of brackets, blocks and unary operators in a template's source.
 inline constexpr int kMaxNesting = 200;
 /// Macros that call macros.
 inline constexpr int kMaxCalls = 200;
-/// Statements and expressions in progress, over all macros: what bounds the use of the stack.
+/// Statements and expressions in progress, over all macros: bounds the use of the stack.
 inline constexpr int kMaxDepth = 1000;
-/// Lists in lists, when they are printed or compared; also of JSON that comes in.
+/// Nesting of values when they are printed or compared, and of parsed JSON.
 inline constexpr int kMaxValueDepth = 100;
 /// Limit of range(), as in Jinja's sandbox.
 inline constexpr std::size_t kMaxRange = 100'000;
 
-/// What is wrong with a template or its arguments. Becomes a weft::Error, with the line, where rendering
-/// starts.
+/// An error of a template or its arguments. Becomes a weft::Error, with the line, where rendering starts.
 class Problem : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// What is wrong with a template's source.
+/// An error in a template's source.
 class SyntaxProblem : public Problem {
  public:
   SyntaxProblem(const std::string& what, int line)
@@ -63,7 +62,7 @@ class Budget {
   std::size_t left_ = kMaxSteps;
 };
 
-/// Counts one level of nesting for as long as it lives.
+/// Counts one level of nesting during its lifetime.
 class Level {
  public:
   Level(int& depth, int limit, const char* what) : depth_(depth) {

@@ -1,4 +1,4 @@
-// Methods of str, list and dict, as Python has them.
+// Methods of str, list and dict, as in Python.
 #include <algorithm>
 
 #include "text/jinja/builtins.h"
@@ -79,7 +79,7 @@ Value replace_method(I interpreter, Self self, A arguments) {
       replace(interpreter.budget(), text, given.text(0).bytes(), given.text(1), limit_of(given, 2)));
 }
 
-// The part [start:end] of a string, with its first byte's place, for methods that take such bounds.
+// The part [start:end] of a string and the position of its first byte, for methods with such bounds.
 std::pair<std::string_view, std::size_t> part_of(I interpreter, Self self, const Parameters& given) {
   const std::string_view bytes = text_of(self).bytes();
   interpreter.budget().spend_bytes(bytes.size());

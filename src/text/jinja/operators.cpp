@@ -196,7 +196,7 @@ void fail_overflow() {
 
 std::optional<std::int64_t> truncated(double value) {
   if (!std::isfinite(value)) return std::nullopt;
-  constexpr double kEnd = 9223372036854775808.0;  // The first that is too large.
+  constexpr double kEnd = 9223372036854775808.0;  // The smallest value that is too large.
   if (value < -kEnd || value >= kEnd) fail_overflow();
   return static_cast<std::int64_t>(value);
 }
@@ -224,7 +224,7 @@ Value negative(const Value& value) {
 
 bool compare(Heap& heap, ast::Comparison op, const Value& a, const Value& b) {
   using ast::Comparison;
-  // A NaN is neither less nor not less, so the swapped test will not do for numbers.
+  // With NaN, a < b and b <= a are both false, so numbers are not compared by the swapped, negated test.
   const auto x = as_number(a), y = as_number(b);
   const bool floats = x && y && (!as_integer(a) || !as_integer(b));
   switch (op) {

@@ -8,16 +8,16 @@
 
 namespace weft::text::jinja {
 
-/// Throws Problem where Python raises a TypeError or ZeroDivisionError, and for integers beyond 64 bits.
+/// Throws Problem when Python raises a TypeError or ZeroDivisionError, and for integers beyond 64 bits.
 Value arithmetic(Heap& heap, ast::Arithmetic op, const Value& a, const Value& b);
 Value negative(const Value& value);
-/// For numbers that no integer holds here: throws Problem.
+/// Throws Problem for numbers outside of 64-bit integers.
 [[noreturn]] void fail_overflow();
 /// Python's int(): drops the fraction. Empty for non-finite values; throws Problem beyond 64 bits.
 std::optional<std::int64_t> truncated(double value);
 bool compare(Heap& heap, ast::Comparison op, const Value& a, const Value& b);
 bool contains(Heap& heap, const Value& container, const Value& value);
-/// list[key], string[key], dict[key]; nothing where there is no such item or the value has no items.
+/// list[key], string[key], dict[key]; empty if there is no such item or the value has no items.
 std::optional<Value> subscript(Heap& heap, const Value& container, const Value& key);
 /// value[begin:end:step]; missing bounds are None or undefined.
 Value slice(Heap& heap, const Value& value, const Value& begin, const Value& end, const Value& step);

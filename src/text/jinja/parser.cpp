@@ -9,7 +9,7 @@
 namespace weft::text::jinja {
 namespace {
 
-/// Tags of Jinja that chat templates have no use for, and what to do instead.
+/// Jinja's tags that chat templates do not need, and the advice in the error.
 struct MissingTag {
   std::string_view name, instead;
 };
@@ -33,13 +33,13 @@ class StatementParser {
       return block({});
     } catch (const SyntaxProblem&) {
       throw;
-    } catch (const Problem& problem) {  // Nesting; it knows no line.
+    } catch (const Problem& problem) {  // Too deep nesting; this Problem has no line.
       tokens_.fail(problem.what());
     }
   }
 
  private:
-  // Reads up to {% end %}, where `end` is one of `ends`; the name is taken, the rest of its tag is not.
+  // Parses up to {% end %}, where `end` is one of `ends`. Consumes the name, but not the rest of its tag.
   ast::Block block(std::initializer_list<std::string_view> ends) {
     const Level level(expressions_.depth, kMaxNesting, "blocks");
     ast::Block body;
@@ -91,7 +91,7 @@ class StatementParser {
     if (name == "filter") return add(filter_block());
     if (name == "with") return add(with_block());
     if (name == "print") return add(print());
-    if (name == "generation") {  // Marks what a model wrote, for training: a scope, nothing else.
+    if (name == "generation") {  // Marks a model's output for training: just a scope here.
       return add(ast::With{{}, {}, body_until("endgeneration")});
     }
     if (name == "break" || name == "continue") {

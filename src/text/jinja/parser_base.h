@@ -1,5 +1,5 @@
 #pragma once
-// What the parsers of expressions and statements share: a position in the tokens, and the nesting so far.
+// Shared by the parsers of expressions and statements: the position in the tokens, and the nesting so far.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,7 +77,8 @@ class ExpressionParser {
   /// "|a(...)|b"; with `inline_first` the first comes without its bar.
   std::vector<ast::Filter> filters(bool inline_first);
 
-  /// Names among varargs, kwargs and caller that were read since the last reset: what a macro must take.
+  /// The names among varargs, kwargs and caller that were used since the last reset: a macro must accept
+  /// these.
   struct Special {
     bool varargs = false, kwargs = false, caller = false;
   };

@@ -250,7 +250,7 @@ ExpressionPtr ExpressionParser::dict() {
 ExpressionPtr ExpressionParser::with_suffixes(ExpressionPtr base, bool with_filters) {
   const int line = tokens_.line();
   std::vector<ast::Suffix> suffixes;
-  bool filtered = false;  // Behind a filter or test, only calls, filters and tests may follow.
+  bool filtered = false;  // After a filter or test, only calls, filters and tests may follow.
   while (true) {
     const int here = tokens_.line();
     if (!filtered && tokens_.at_operator(".")) {

@@ -127,7 +127,8 @@ Value choose(I interpreter, A arguments) {
   return generator(interpreter, std::move(items));
 }
 
-// What min, max, sort, unique and groupby compare: the value or its attribute, strings without case.
+// The values that min, max, sort, unique and groupby compare: the item or its attribute, strings without
+// case.
 class SortKey {
  public:
   SortKey(I interpreter, std::optional<Value> attribute, bool case_sensitive)
@@ -172,8 +173,7 @@ std::vector<Keyed> keyed(I interpreter, std::vector<Value> items, const SortKey&
   return all;
 }
 
-// A merge sort on its own: std::stable_sort is not made for comparisons that throw or contradict each other
-// (NaN).
+// Its own merge sort: std::stable_sort does not allow comparisons that throw or contradict each other (NaN).
 void sort_keyed(Heap& heap, std::vector<Keyed>& all, bool descending) {
   const auto before = [&](const Keyed& a, const Keyed& b) {
     return descending ? less(heap, b.key, a.key) : less(heap, a.key, b.key);
@@ -257,7 +257,7 @@ Value group_by(I interpreter, A arguments) {
     std::vector<Value> members;
     while (end < all.size() && equal(heap, all[begin].key, all[end].key)) members.push_back(all[end++].item);
     if (end == begin) members.push_back(all[end++].item);          // A key that does not equal itself (NaN).
-    Value name = path_of(interpreter, members.front(), given[1]);  // Written as the first member has it.
+    Value name = path_of(interpreter, members.front(), given[1]);  // In the spelling of the first member.
     if (is_undefined(name)) name = given.get(2, name);
     groups.emplace_back(
         heap.list({std::move(name), list_of(interpreter, std::move(members))}, ListKind::kTuple));

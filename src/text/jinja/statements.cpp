@@ -8,7 +8,7 @@
 
 namespace weft::text::jinja {
 
-/// A scope for as long as it lives.
+/// Opens a scope during its lifetime.
 class Interpreter::InnerScope {
  public:
   InnerScope(Interpreter& interpreter, Scope* parent)
@@ -39,7 +39,7 @@ class Interpreter::InnerScope {
   Scope* outer_;
 };
 
-/// Output goes into `text` for as long as it lives.
+/// Redirects output into `text` during its lifetime.
 class Interpreter::Capture {
  public:
   Capture(Interpreter& interpreter, Text& text)
@@ -76,9 +76,9 @@ class Interpreter::LoopObject final : public Object {
  public:
   std::vector<Value> items;
   std::size_t index = 0;
-  std::int64_t depth = 1;               ///< Of loops that call themselves.
-  const ast::For* recursive = nullptr;  ///< What a call runs again, null where the loop is not recursive ...
-  Scope* around = nullptr;              ///< ... and where.
+  std::int64_t depth = 1;               ///< For recursive loops.
+  const ast::For* recursive = nullptr;  ///< The loop that a call repeats; null: not recursive.
+  Scope* around = nullptr;              ///< The scope of that loop.
 
   std::string_view type_name() const override { return "loop"; }
   bool callable() const override { return true; }
@@ -205,7 +205,7 @@ Interpreter::Flow Interpreter::run_loop(const ast::For& node, const Value& itera
     assign(node.target, loop->items[loop->index]);
     flow = run_block(node.body);
   }
-  loop->items = {};  // The loop's object lives on; its items need not.
+  loop->items = {};  // The loop's object may live longer; its items need not.
   return Flow::kNext;
 }
 
@@ -239,7 +239,7 @@ Interpreter::Flow Interpreter::run(const ast::Macro& node) {
 }
 
 Interpreter::Flow Interpreter::run(const ast::CallBlock& node) {
-  const auto& postfix = std::get<ast::Postfix>(node.call->what);  // The parser has seen to it.
+  const auto& postfix = std::get<ast::Postfix>(node.call->what);  // Ensured by the parser.
   const Value caller = make_macro(node.caller);
   Value callee = eval(*postfix.base);
   for (std::size_t i = 0; i + 1 < postfix.suffixes.size(); ++i) {

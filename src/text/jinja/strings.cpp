@@ -57,10 +57,10 @@ void append_in_case(Text& out, const Text& text, std::size_t i, Character charac
   out.append(bytes, text.from_template(i));
 }
 
-// `choose(code)` says for each character in turn which case it gets.
+// `choose(code)` returns the case of each character in turn.
 template <class Choose>
 Text map_case(Budget& budget, const Text& text, Choose choose) {
-  budget.spend(text.size() / 16);  // Tables, character by character: slower than copying.
+  budget.spend(text.size() / 16);  // Table look-ups for each character: slower than copying.
   Text out;
   for (std::size_t i = 0; i < text.size();) {
     const Character character = character_at(text.bytes(), i);

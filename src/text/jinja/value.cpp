@@ -21,7 +21,7 @@ std::size_t n_unread(const List& list) {
   return list.items.size() - std::min(list.n_read, list.items.size());
 }
 
-// repr() of a string: quoted like Python does it, printable characters as they are.
+// repr() of a string: quoted as in Python, printable characters unchanged.
 void append_quoted(Text& out, const Text& text) {
   const std::string_view bytes = text.bytes();
   const bool has_single = bytes.find('\'') != std::string_view::npos;
@@ -273,7 +273,7 @@ std::string key_name(Heap& heap, const Value& key, int depth) {
     return "n" + (whole ? std::to_string(static_cast<std::int64_t>(*number)) : float_repr(*number));
   }
   if (is_none(key)) return "-";
-  if (is_undefined(key)) return "?";  // All that is undefined is equal.
+  if (is_undefined(key)) return "?";  // All undefined values are equal.
   const List* list = as<List>(key);
   if (!list || list->kind != ListKind::kTuple) {
     throw Problem("unhashable type: '" + std::string(type_name(key)) + "'");

@@ -25,8 +25,8 @@ struct List;
 struct Dict;
 struct Object;
 
-/// A name or attribute that does not exist: prints as nothing, is false and empty; most other uses fail with
-/// `what`.
+/// A name or attribute that does not exist. It prints as nothing, is false and empty. Most other uses fail
+/// with `what`.
 struct Undefined {
   std::shared_ptr<const std::string> what;
 };
@@ -45,15 +45,15 @@ enum class ListKind : std::uint8_t {
   kList,
   kTuple,
   kView,       ///< dict.items(), keys(), values(): has a length, no indices.
-  kGenerator,  ///< What map, select and others give: true, no length, read once.
+  kGenerator,  ///< The result of map, select and others: true, without length, read once.
 };
 struct List final : HeapItem {
   std::vector<Value> items;
   ListKind kind = ListKind::kList;
-  std::size_t n_read = 0;  ///< Of a generator.
+  std::size_t n_read = 0;  ///< For a generator.
 };
 
-/// Keeps the order of insertion. Keys are what Python can hash.
+/// Keeps the order of insertion. Keys are hashable values as in Python.
 struct Dict final : HeapItem {
   std::vector<std::pair<Value, Value>> entries;
   std::map<std::string, std::size_t, std::less<>> index;  ///< Of each key (see key_name) in `entries`.
@@ -96,7 +96,7 @@ class Heap {
 
 Value undefined(std::string what);
 Value string(Text text);
-Value computed(std::string_view bytes);  ///< A string that the interpreter made: not from the template.
+Value computed(std::string_view bytes);  ///< A string made by the interpreter: not from the template.
 
 inline const Text* as_text(const Value& value) {
   const auto* text = std::get_if<String>(&value);
@@ -130,13 +130,13 @@ Text to_text(Heap& heap, const Value& value);
 Text to_repr(Heap& heap, const Value& value, int depth = 0);
 std::string float_repr(double value);
 
-/// What two equal keys have in common. Throws Problem for values that cannot be keys.
+/// The name that equal keys share. Throws Problem for values that cannot be keys.
 std::string key_name(Heap& heap, const Value& key, int depth = 0);
 const Value* get(Heap& heap, const Dict& dict, const Value& key);
 const Value* get(const Dict& dict, std::string_view key);
 void set(Heap& heap, Dict& dict, Value key, Value value);
 void set(Heap& heap, Dict& dict, std::string_view key, Value value);
-/// False where there is no such key.
+/// False if there is no such key.
 bool remove(Heap& heap, Dict& dict, const Value& key);
 
 }  // namespace weft::text::jinja

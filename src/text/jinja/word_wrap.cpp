@@ -21,7 +21,7 @@ class Chunks {
  public:
   Chunks(std::string_view line, bool break_on_hyphens) : line_(line), break_on_hyphens_(break_on_hyphens) {}
 
-  /// The next one; an empty one at the line's end.
+  /// The next chunk; an empty one at the line's end.
   Chunk take() {
     Chunk chunk{position_, position_, 0};
     const auto advance = [&] {
@@ -97,7 +97,7 @@ class Chunks {
   std::size_t position_ = 0;
 };
 
-/// The part of a word too long for any line that goes onto one with `n_left` characters left.
+/// The part of a too long word that fits on a line with `n_left` characters left.
 Chunk first_part(std::string_view line, const Chunk& word, std::int64_t n_left, bool break_on_hyphens) {
   const std::string_view bytes = line.substr(word.begin, word.end - word.begin);
   std::size_t n_bytes = character_position(bytes, static_cast<std::size_t>(n_left));
@@ -115,7 +115,7 @@ Chunk first_part(std::string_view line, const Chunk& word, std::int64_t n_left, 
 
 std::vector<Text> wrap_words(Budget& budget, const Text& line, const WrapStyle& style) {
   if (style.width < 1) throw Problem("lines must have a width of at least 1 character");
-  budget.spend(1 + line.size() / 16);  // Tables, character by character: slower than copying.
+  budget.spend(1 + line.size() / 16);  // Table look-ups for each character: slower than copying.
   const std::string_view bytes = line.bytes();
   const auto is_space = [&](const Chunk& chunk) {
     return is_blank(bytes.substr(chunk.begin, chunk.end - chunk.begin));
