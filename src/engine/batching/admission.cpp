@@ -55,7 +55,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
   bool any_failed = false;
   int n_seen = 0;
   std::vector<Stream*> passed;
-  std::optional<int> n_cached;  // Cells that could be had, while it is known.
+  std::optional<int> n_cached;  // Cells that eviction could free; unset if not known.
   for (auto entry = waiting_.begin(); entry != waiting_.end() && n_seen < kMaxLookAhead;) {
     if (static_cast<int>(running.size()) >= n_running_) break;
     const StreamPtr stream = entry->second;
@@ -81,7 +81,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
     try {
       stream->prepare();
     } catch (const std::bad_alloc&) {
-      throw;  // There may be more the next time.
+      throw;  // There may be more memory the next time.
     } catch (...) {
       stream->fail(what_is_thrown());
       any_failed = true;
@@ -115,7 +115,7 @@ bool Admission::should_wait(const Stream& stream, int n_cached, const std::vecto
   const auto found = std::find_if(running.begin(), running.end(), [&](const StreamPtr& other) {
     if (!other->is_prefilling() || other->shifted || !goes_on(other)) return false;
     if (other->origin() != stream.origin()) return false;
-    // The next token that it computes has to be theirs.
+    // Both streams must agree on the next token that it computes.
     const auto next = static_cast<std::size_t>(other->n_computed);
     if (next + 1 >= stream.tokens().size() || other->tokens()[next] != stream.tokens()[next]) return false;
     const int n = n_in_common(*other, stream);

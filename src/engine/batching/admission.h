@@ -17,7 +17,7 @@ namespace weft::engine {
 
 class Admission {
  public:
-  /// At most `n_running` streams run at the same time. The others must outlive it.
+  /// At most `n_running` streams run at the same time. The context and the cache must outlive it.
   Admission(Context& context, PrefixCache& cache, int n_running)
       : context_(context), cache_(cache), n_running_(n_running) {
     entries_.reserve(static_cast<std::size_t>(n_running));

@@ -21,7 +21,7 @@ using engine::StreamPtr;
 
 /// Steps that may fail one after another before each stream is tried alone.
 constexpr int kFailuresTogether = 2;
-/// Prompt tokens of a step whose rows of logits are written whole: they take memory.
+/// Maximum prompt tokens of a step with complete rows of logits, which take memory.
 constexpr int kMaxWholeRows = 64;
 /// One part in this many of the prompt budget goes to the stream served longest ago, whatever its priority.
 /// So no stream starves.
@@ -341,7 +341,7 @@ void Batcher::Impl::ask_for_prompt(const Stream& stream, int item, int next) {
   batch.want_log_sum_exp(item, stream.text[static_cast<std::size_t>(next)]);
 }
 
-// --- What comes of it
+// --- Results
 
 void Batcher::Impl::read_all(double decode_ms) {
   if (batch.size() == 0) return;  // This step was started; no result has been read yet.

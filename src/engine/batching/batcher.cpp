@@ -16,7 +16,7 @@ using engine::ms_between;
 using engine::Stream;
 using engine::StreamPtr;
 
-/// One step of priority is worth as much as being submitted that many requests earlier.
+/// One level of priority counts as much as being submitted this many requests earlier.
 constexpr std::int64_t kRequestsPerPriority = 64;
 constexpr int kMaxPriority = 1 << 20;
 
@@ -147,7 +147,7 @@ void Batcher::Impl::expire(Clock::time_point now) {
   admission.for_each(end_if_late);
   if (any) drop_done_waiting();
   for (const StreamPtr& stream : running) {
-    // One that is in flight is asked again when it has landed.
+    // A stream in flight is checked again after its batch is read.
     if (stream->done() || stream->n_in_flight > 0 || !stream->is_late(now)) continue;
     end(*stream, StopReason::kTimeout);
     any = true;
@@ -188,7 +188,7 @@ void Batcher::Impl::drop_done() {
   std::erase_if(running, [&](const StreamPtr& stream) {
     if (!stream->done()) return false;
     leave_flight(*stream);
-    cache.release(*stream);  // Only running streams that end early still have a sequence.
+    cache.release(*stream);  // Streams that ended early still have a sequence; others have released theirs.
     tell(stream);
     return true;
   });
@@ -220,7 +220,7 @@ void Batcher::Impl::deliver() {
   while (is_next()) {
     std::swap(outbox, telling);
     for (std::size_t i = 0; i < telling.size(); ++i) {
-      const StreamPtr stream = telling[i];  // Callbacks that submit make room here.
+      const StreamPtr stream = telling[i];  // A copy: a callback that submits may reallocate `telling`.
       stream->in_outbox = false;
       if (!stream->has_output()) continue;
       if (stream->request().id > last) {

@@ -31,14 +31,14 @@ struct Batcher::Impl {
   // --- Requests and their ends (batcher.cpp)
 
   RequestId submit(std::span<const Token> prompt, RequestParams params);
-  /// Throws OverloadedError where the queue has no room.
+  /// Throws OverloadedError if the queue has no room.
   void check_queue(std::size_t n_prompt, int n_completions);
-  /// The request was checked (check_request), and may wait.
+  /// Adds a request that was checked (check_request).
   RequestId add(std::vector<Token> prompt, RequestParams params);
   void cancel(RequestId id);
   void set_paused(RequestId id, int completion, bool paused);
   bool step();
-  /// Ends streams that are late.
+  /// Ends streams that missed a deadline.
   void expire(engine::Clock::time_point now);
   std::optional<engine::Clock::time_point> next_deadline() const;
   /// Delivers new output to the receivers.
@@ -169,8 +169,8 @@ struct Batcher::Impl {
 
   Context& context;
   const BatcherParams params;
-  std::function<bool()> devices_lost = nullptr;  // As ServiceParams has it.
-  bool suspended = false;                        // They are: until renew().
+  std::function<bool()> devices_lost = nullptr;  // ServiceParams::devices_lost.
+  bool suspended = false;                        // Devices are lost; until renew().
   std::optional<Lease> lease;
   const Lease draft_lease;
   BatcherStats counters;
@@ -185,8 +185,8 @@ struct Batcher::Impl {
   std::vector<engine::StreamPtr> outbox;   // With output to deliver.
   std::vector<engine::StreamPtr> telling;  // The streams that deliver() has taken from the outbox.
   std::size_t n_open = 0;                  // Streams whose end was not delivered.
-  std::map<RequestId, std::vector<engine::StreamPtr>> open;  // Requests with such streams.
-  bool any_deadlines = false;                                // Among them.
+  std::map<RequestId, std::vector<engine::StreamPtr>> open;  // Requests with open streams.
+  bool any_deadlines = false;                                // Whether any of them has a deadline.
   bool delivering = false;
 
   std::vector<engine::StreamPtr> turn;  // Streams of `running` that take part in this step.
@@ -203,7 +203,7 @@ struct Batcher::Impl {
     std::vector<Share> shares;  // `stream` is null if the stream has left.
     int n_decoding = 0;
   };
-  std::vector<Flight> flights;  // The oldest first; one stream is in one of them at most.
+  std::vector<Flight> flights;  // The oldest first; a stream is in at most one of them.
   std::size_t n_groups = 1;     // More than 1: steps are started and not waited for.
   bool unsure = false;          // Results are being read: the cache may not match the streams' fields.
   int n_read_by_drafter = 0;    // Tokens, in this step.

@@ -83,7 +83,7 @@ std::vector<int> DraftTree::leaves() const {
   std::vector<int> result;
   for (int i = 0; i < size(); ++i)
     if (n_children(i) == 0) result.push_back(i);
-  // Among parents' first children, the branch of first guesses is the one that never takes another.
+  // The branch of first guesses contains only nodes of rank 0.
   const auto main = std::find_if(result.begin(), result.end(), [&](int leaf) {
     for (int n = leaf; n != kRoot; n = nodes_[static_cast<std::size_t>(n)].parent)
       if (nodes_[static_cast<std::size_t>(n)].rank > 0) return false;

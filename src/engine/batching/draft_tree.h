@@ -15,8 +15,8 @@ struct DraftOdds {
   double other = 0.3;       ///< ... and a further guess, if the guesses before it were wrong.
   double least = 0.0;       ///< Nodes below this probability are not worth their row.
   double fork_price = 1.0;  ///< A guess that starts a new branch must be worth this factor more.
-  int n_max = 0;            ///< Nodes, at most.
-  int n_leaves = 1;         ///< Branches, at most.
+  int n_max = 0;            ///< Maximum number of nodes.
+  int n_leaves = 1;         ///< Maximum number of branches.
 };
 
 class DraftTree {
@@ -25,7 +25,7 @@ class DraftTree {
   struct Node {
     Token token;
     int parent;
-    int rank;  ///< Among its siblings: the first guess is 0.
+    int rank;  ///< Index among its siblings: the first guess is 0.
     double chance;
   };
 
@@ -39,7 +39,7 @@ class DraftTree {
   /// The child with this token. It is created if it is worth a row and there is room; kNone otherwise.
   static constexpr int kNone = -2;
   int grow(int parent, Token token);
-  /// Whether a further child would be worth it.
+  /// Whether another child would be worth its row.
   bool grows(int parent) const;
   /// The child with this token, or kNone.
   int child(int parent, Token token) const;

@@ -23,7 +23,7 @@ struct QueueLoad {
   std::int64_t n_waiting_tokens = 0;
   double ms_per_admission = 0.0;  ///< Mean time between two admissions; 0: not known.
 };
-/// Throws OverloadedError where the queue has no room for the request.
+/// Throws OverloadedError if the queue has no room for the request.
 void check_load(const QueueLoad& load, std::size_t n_prompt, int n_completions, const BatcherLimits& limits);
 
 }  // namespace weft::engine

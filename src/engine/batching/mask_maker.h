@@ -21,14 +21,14 @@ class MaskMaker {
   MaskMaker(const MaskMaker&) = delete;
   MaskMaker& operator=(const MaskMaker&) = delete;
 
-  /// A new step, without masks.
+  /// Starts a step without masks.
   void clear() { jobs_.clear(); }
   /// Requests masks for the stream: for the token after its last one and for the token after each node of its
   /// draft. The draft must not change until wait().
   void add(const Stream& stream);
   /// Starts making the requested masks. Does nothing if none was requested.
   void start();
-  /// Returns when they are made.
+  /// Waits until they are made.
   void wait();
   /// The mask of the token after a node (or DraftTree::kRoot) of the stream's draft. Empty: all tokens are
   /// allowed. Throws what the constraint threw.

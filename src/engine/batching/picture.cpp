@@ -1,4 +1,4 @@
-// How the cache and the streams stand, for people to look at.
+// Describes the cache and the streams for display.
 #include <algorithm>
 
 #include "engine/batching/batcher_impl.h"

@@ -10,12 +10,12 @@
 namespace weft::engine {
 
 struct PrefixIndex::Node {
-  const TextOrigin* origin = nullptr;  // Of a root.
+  const TextOrigin* origin = nullptr;  // For roots only.
   std::vector<Token> run;
   Node* parent = nullptr;
   std::map<Token, std::unique_ptr<Node>> children;  // By the first token of their runs.
   std::vector<SeqId> ends;                          // Holders that end with this run.
-  int n_holders = 0;                                // Here and below.
+  int n_holders = 0;                                // Holders here and below.
 };
 
 namespace {

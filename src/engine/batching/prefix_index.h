@@ -2,7 +2,7 @@
 // Finds the sequences that share a prefix with given tokens: a radix tree over token ids. It compares the
 // tokens themselves, not hashes.
 //
-// There is a tree for each origin (text_origin.h).
+// There is one tree for each origin (text_origin.h).
 //
 // A holder is a sequence with tokens, or at least a source, in the cache. A node is a run of tokens that all
 // holders below it share. A holder ends at the end of a node. Nodes without holders are removed. A node with
@@ -68,7 +68,7 @@ class PrefixIndex {
 
   /// Null if no holder has this origin.
   const Node* root_of(const TextOrigin& origin) const;
-  /// Cuts the node's run after n tokens; what follows becomes its only child.
+  /// Splits the node's run after n tokens; the rest becomes its only child.
   void split(Node& node, std::size_t n);
   /// Joins this node with its only child if no holder ends between them and there is memory.
   void join(Node& node);

@@ -62,7 +62,7 @@ RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
   if (!params.reuse_prefixes)
     throw Error(ErrorCode::kUnsupported,
                 "this batcher keeps no finished texts; make it with reuse_prefixes to restore any");
-  // What is wrong with the bytes is so whatever devices there are.
+  // Errors of the saved bytes do not depend on devices.
   TextState text = read_text_state(state);
   check_tokens(text.tokens, context.model().info().n_vocab);
   return or_recover([&] {

@@ -1,6 +1,6 @@
-// Two threads meet at two places only: the service's mutex (requests on their way in, how things stand) and
-// each response's own (what was written and not taken yet). Readers that resume or leave say so by flags and
-// need no memory for it.
+// Threads share data at two places only. The service's mutex guards incoming requests and published
+// statistics. Each response's mutex guards output that was not taken yet. Readers that resume or leave only
+// set flags, so they need no memory.
 #include "weft/service.h"
 
 #include <algorithm>
@@ -31,11 +31,11 @@ constexpr std::chrono::milliseconds kStatsAge{20};
 
 }  // namespace
 
-/// What responses and their service have in common, for as long as either lives.
+/// Shared by responses and their service; it lives as long as either.
 struct Wakeup {
   std::mutex mutex;
   std::condition_variable changed;
-  bool attention = false;  ///< A response has something to say (its flags).
+  bool attention = false;  ///< A response has set flags.
 
   void call() {
     {
@@ -56,17 +56,17 @@ struct Response::State {
     news.reserve(parts.size());
   }
 
-  /// A completion's chunk under way.
+  /// The next chunk of a completion.
   struct Part {
     Chunk chunk;
     bool is_news = false;
-    bool is_held = false;  // Its end is not shown yet.
+    bool is_held = false;  // Its end is not visible yet.
     bool lost = false;     // An allocation failed, so output is missing.
-    bool paused = false;   // By the service's thread, which alone knows.
+    bool paused = false;   // Whether the service's thread has paused it; only that thread uses it.
     bool taken_to_end = false;
   };
 
-  /// From the service's thread. False where the reader is gone.
+  /// Called by the service's thread. False if the reader is gone.
   bool add(const Output& output) {
     bool wants_more = true;
     {
@@ -103,7 +103,7 @@ struct Response::State {
     return wants_more;
   }
 
-  /// From the service's thread, once its statistics count the ends that were added.
+  /// Called by the service's thread after the ends are in its statistics.
   void show_ends() {
     bool any = false;
     {
@@ -117,7 +117,7 @@ struct Response::State {
     if (any) tell();
   }
 
-  /// Ends completions that the batcher never had.
+  /// Ends completions that never reached the batcher.
   void end_all(StopReason stop, std::string_view why) noexcept {
     {
       const std::lock_guard lock(mutex);
@@ -126,7 +126,7 @@ struct Response::State {
         part.chunk.stop = stop;
         try {
           part.chunk.error = why;
-        } catch (const std::bad_alloc&) {  // It goes without saying why.
+        } catch (const std::bad_alloc&) {  // The message is lost, not the error.
         }
         note(part);
       }
@@ -148,7 +148,7 @@ struct Response::State {
     }
   }
 
-  /// With the mutex held. True where there was a chunk.
+  /// Requires the mutex. True if there was a chunk.
   bool take(Chunk& chunk) {
     if (news.empty()) return false;
     Part& part = parts[static_cast<std::size_t>(news.front())];
@@ -168,15 +168,15 @@ struct Response::State {
   RequestId id;
   const int n_unread_max;
   const std::shared_ptr<Wakeup> service;
-  RequestId in_batcher = 0;  // Of the service's thread.
+  RequestId in_batcher = 0;  // Used by the service's thread.
 
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Part> parts;
-  std::vector<int> news;  // Completions with a chunk, in their order.
+  std::vector<int> news;  // Completions with a chunk, oldest first.
   std::size_t n_taken_to_end = 0;
   bool wants_cancel = false;
-  bool has_room_again = false;  // A completion was read down.
+  bool has_room_again = false;  // A full completion was read.
 
   std::mutex wake_mutex;  // Held while wake is called.
   std::function<void()> wake;
@@ -237,7 +237,7 @@ void Response::on_ready(std::function<void()> wake) {
   const std::lock_guard lock(state_->wake_mutex);
   state_->wake = std::move(wake);
   if (!state_->wake) return;
-  bool has_news = false;  // What comes from here on finds `wake`.
+  bool has_news = false;  // Later output calls `wake`.
   {
     const std::lock_guard news_lock(state_->mutex);
     has_news = !state_->news.empty() || state_->at_end();
@@ -278,7 +278,7 @@ struct Service::Impl {
     thread.join();
   }
 
-  // Any thread:
+  // Called by any thread:
 
   Response submit(std::vector<Token> prompt, RequestParams p) {
     if (p.on_output) engine::refuse("a service's requests have no on_output: read the response");
@@ -326,7 +326,7 @@ struct Service::Impl {
     return result;
   }
 
-  /// What `f` makes of the batcher on the service's thread, between two steps.
+  /// Runs `f` on the service's thread between two steps and returns its result.
   template <typename F>
   auto between_steps(F f) {
     using Result = std::invoke_result_t<F>;
@@ -391,7 +391,7 @@ struct Service::Impl {
     wakeup->changed.wait(lock, [&] { return ended; });
   }
 
-  // The service's thread:
+  // Called by the service's thread:
 
   void run() {
     std::vector<Submission> taken;
@@ -522,7 +522,7 @@ struct Service::Impl {
     }
   }
 
-  const Model& model;  // Of all contexts.
+  const Model& model;  // Shared by all contexts.
   Context context;
   std::shared_mutex context_mutex;  // Other threads hold it shared to read the context.
   bool has_context = true;
@@ -530,16 +530,16 @@ struct Service::Impl {
   const int n_unread;
   const std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
 
-  // With the mutex of `wakeup`:
+  // Guarded by the mutex of `wakeup`:
   std::vector<Submission> submissions;
   std::vector<std::function<void()>> calls;  // Run between steps; they do not throw.
   BatcherStats published;
-  std::int64_t n_new = 0, n_new_tokens = 0;  // Submitted since that was published.
+  std::int64_t n_new = 0, n_new_tokens = 0;  // Submitted since the last publication.
   std::int64_t n_rejected = 0;
   RequestId last_id = 0;
   bool closed = false, ending = false, ended = false, idle = true;
 
-  // Of the service's thread:
+  // Used by the service's thread:
   Batcher batcher;
   std::vector<StatePtr> active;
   bool any_ended = false;  // In this step.

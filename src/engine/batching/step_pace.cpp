@@ -8,12 +8,13 @@ namespace {
 /// Prompts advance by at least this many tokens per step.
 constexpr int kMinPiece = 16;
 constexpr double kLikelyPromptMs = 0.1;
-/// Weight of former steps: a few steps suffice to learn of another speed.
+/// Weight of earlier steps: a few steps suffice to learn a new speed.
 constexpr double kDecay = 0.8;
-/// A step that takes longer than expected by more than this factor counts as this factor: most likely the
-/// process did not run in between.
+/// A step that exceeds its expected time by more than this factor counts as this factor: the process was
+/// probably suspended.
 constexpr double kMostSurprise = 4.0;
-/// Of a step with prompts at least this share is theirs: the cost of its other part varies, too.
+/// At least this share of a step with prompts is counted for the prompts, because the time of the rest
+/// varies, too.
 constexpr double kLeastShare = 0.1;
 
 }  // namespace
@@ -29,7 +30,7 @@ int StepPace::prompt_budget(int n_decoding) const {
 }
 
 int StepPace::max_rows_behind(int n_rows) const {
-  // What is computed together ends together.
+  // Rows of the same ubatch end together.
   const int together = (n_rows + n_ubatch_ - 1) / n_ubatch_ * n_ubatch_;
   const double in_time = rows_ > 0.0 ? max_step_ms_ / prompt_ms() : 0.0;
   return std::max(together, static_cast<int>(std::min(in_time, static_cast<double>(n_step_tokens_))));

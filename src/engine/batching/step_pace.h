@@ -22,12 +22,13 @@ class StepPace {
   int prompt_budget(int n_decoding) const;
   /// The next step should have no prompts: none of the last steps measured decoding alone.
   bool wants_plain_step() const { return n_mixed_ >= kMaxMixed; }
-  /// Tokens that a step may have in which the first n_rows end a prompt: its stream waits for its first token
-  /// from there on. At least n_rows.
+  /// Maximum tokens of a step whose first n_rows end a prompt: that stream waits for its first token from
+  /// then on. At least n_rows.
   int max_rows_behind(int n_rows) const;
-  /// A step of `n_rows`, of which `n_decoding` were of no prompt, took `ms` and generated `n_drawn` tokens.
+  /// Records a step of `n_rows`, of which `n_decoding` belong to decoding sequences. It took `ms` and
+  /// generated `n_drawn` tokens.
   void add(int n_rows, int n_decoding, double ms, double n_drawn);
-  /// Of steps without prompts.
+  /// The cost of steps without prompts.
   const StepCost& cost() const { return cost_; }
 
  private:
@@ -39,7 +40,7 @@ class StepPace {
   const int n_step_tokens_;
   const double max_step_ms_;
   StepCost cost_;
-  double plain_ms_ = 0.0;              ///< A step without prompts, of late; 0: not known yet.
+  double plain_ms_ = 0.0;              ///< Recent time of a step without prompts; 0: not known yet.
   double rows_ = 0.0, rows_ms_ = 0.0;  ///< Decaying sums over prompts, without plain_ms_.
   int n_mixed_ = 0;  ///< Steps with prompts and decoding since the last one without prompts.
 };

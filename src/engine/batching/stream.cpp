@@ -38,7 +38,7 @@ OutputToken with_logprobs(Token token, float logit, float log_sum_exp, std::span
 }
 
 Clock::time_point after(Clock::time_point start, double ms) {
-  // A year is as good as never, and fits the clock.
+  // A year is practically never, and representable.
   constexpr double kNever = 3.2e10;
   if (!(ms > 0.0) || ms >= kNever) return Clock::time_point::max();
   return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));

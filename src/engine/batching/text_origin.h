@@ -9,8 +9,8 @@ namespace weft::engine {
 /// The adapters and the source that a sequence was computed with. Sequences of different origins share no
 /// cells.
 struct TextOrigin {
-  std::vector<AdapterUse> adapters = {};  ///< As a context has them.
-  std::vector<Token> source = {};         ///< Of models that read one (ModelInfo::reads_source).
+  std::vector<AdapterUse> adapters = {};  ///< As Context::adapters returns them.
+  std::vector<Token> source = {};         ///< For models with ModelInfo::reads_source.
   friend auto operator<=>(const TextOrigin&, const TextOrigin&) = default;
 };
 

@@ -4,7 +4,7 @@
 
 namespace weft::engine {
 
-/// What the exception says that is being handled; users' code may throw anything.
+/// The message of the exception that is being handled; callbacks may throw anything.
 inline std::string what_is_thrown() {
   try {
     throw;
