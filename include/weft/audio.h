@@ -50,7 +50,7 @@ struct AudioInfo {
   std::string projector = {};  ///< clip.projector_type, "voxtral".
   std::vector<std::string> text_models =
       {};          ///< Families of language models (ModelInfo::architecture) that it is for.
-  int n_embd = 0;  ///< Of a row: n_embd_input of its language models.
+  int n_embd = 0;  ///< Size of a row: n_embd_input of its language models.
   int n_mels = 0;
   int n_layers = 0;
   int max_rows = 0;           ///< The most rows of a part.

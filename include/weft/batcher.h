@@ -115,7 +115,7 @@ struct RequestParams {
   /// Completions contain control tokens too, as the vocabulary writes them, but never end tokens.
   bool special = false;
   std::vector<std::string> stop = {};  ///< As GenerateParams::stop.
-  int n_shown_stops = 0;               ///< So many of `stop`, the first ones, are included in the completion.
+  int n_shown_stops = 0;               ///< The first n_shown_stops of `stop` are included in the completion.
   /// Tokens that end the completion as end tokens do, also with ignore_end. n_min does not hold them back.
   std::vector<Token> stop_tokens = {};
   /// If not kNone, the completion generates nothing and returns the pooled embedding of its prompt
@@ -270,7 +270,7 @@ struct BatcherStats {
   int n_paused = 0;
   int cells_total = 0;
   int cells_used = 0;
-  int cells_cached = 0;  ///< Of cells_used: only in finished sequences and snapshots.
+  int cells_cached = 0;  ///< Part of cells_used that only finished sequences and snapshots hold.
   int sequences_total = 0;
   int sequences_cached = 0;  ///< Sequences with finished completions or snapshots.
   int sequences_free = 0;
@@ -314,7 +314,7 @@ struct BatcherPicture {
   struct Sequence {
     SeqId id = -1;
     int n_tokens = 0;
-    bool running = false;  ///< Of a stream; otherwise a finished sequence or a snapshot.
+    bool running = false;  ///< Of a running stream; otherwise a finished sequence or a snapshot.
   };
   std::vector<CellRun> cells = {};         ///< As Context::cell_runs.
   int n_pages = 0;                         ///< Cells are numbered page by page: the pages ...

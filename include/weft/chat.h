@@ -23,7 +23,7 @@ namespace weft {
 
 enum class ToolChoice : std::uint8_t { kNone, kAuto, kRequired, kNamed };
 
-/// What is asked of the model.
+/// A turn of a conversation: messages, tools and options.
 struct ChatTurn {
   /// A JSON array of messages as OpenAI's chat API has them: content as a string or as parts of text,
   /// tool_calls with arguments as strings, role "tool" with tool_call_id, "developer" for "system",
@@ -44,14 +44,14 @@ struct ChatTurn {
   /// Whether the model reasons before it responds, for templates with a switch. Nothing: the template
   /// decides. All below and reasoning_effort take precedence.
   std::optional<bool> reasoning = std::nullopt;
-  /// As variables_json, for what the turn itself leaves open: reasoning_effort takes precedence.
+  /// As variables_json, for variables that the turn does not set: reasoning_effort takes precedence.
   std::string default_variables_json = {};
   /// Empty, or an object of further variables for the template. `now` (ChatTemplate::Options) also gives the
   /// dates that families' templates name otherwise: date_string, datetime.
   std::string variables_json = {};
   /// False: the last message is the start of the response, to be continued.
   bool add_generation_prompt = true;
-  /// What the content must be (response_format); reasoning before it stays free.
+  /// The grammar of the content (response_format); reasoning before it is not restricted.
   std::optional<Grammar> content_grammar = std::nullopt;
 };
 
@@ -61,7 +61,7 @@ struct AnswerEvent {
     kReasoning,      ///< text
     kToolCall,       ///< A call begins: call, name, id.
     kToolArguments,  ///< text: more of the call's arguments, JSON.
-    kToolCallEnd,    ///< The call is whole: its arguments are one JSON object.
+    kToolCallEnd,    ///< The call is complete: its arguments are one JSON object.
   };
   Kind kind = Kind::kContent;
   std::string text = {};
@@ -105,14 +105,14 @@ struct ChatAnswer {
   std::string content = {};
   std::string reasoning = {};
   std::vector<Call> calls = {};
-  bool is_calling = false;  ///< The last call is not whole.
+  bool is_calling = false;  ///< The last call is incomplete.
 
   void add(const AnswerEvent& event);
-  /// It ends with calls, and all of them are whole.
+  /// The response ends with calls, and all of them are complete.
   bool has_called() const { return !calls.empty() && !is_calling; }
 };
 
-/// A tool that is wrong, or a schema that cannot be enforced. The message may begin with "tools[i]".
+/// An invalid tool, or a schema that cannot be enforced. The message may begin with "tools[i]".
 class ToolSchemaError : public Error {
  public:
   ToolSchemaError(std::size_t tool_in, const std::string& message)
@@ -126,15 +126,15 @@ struct ChatOpening {
   std::optional<Grammar> grammar = std::nullopt;
   AnswerReader reader = {};
   std::vector<std::string> stop = {};  ///< Further stop strings of the format.
-  /// What the grammar leaves free although a schema asks for it; of functions that are not strict.
+  /// Parts of schemas that the grammar does not enforce, for functions that are not strict.
   std::vector<std::string> warnings = {};
 };
 
 /// Immutable: any number of threads.
 class Chat {
  public:
-  /// The format is found from the template; `format` names another. Throws Error kInvalidArgument for a name
-  /// that is unknown.
+  /// Detects the format from the template; `format` names another. Throws Error kInvalidArgument for an
+  /// unknown name.
   explicit Chat(ChatTemplate chat_template, std::string_view format = {});
   /// ChatML, for a model whose file has no template. Its tags are stop strings, so that they end a response
   /// even if the vocabulary has no tokens for them.
@@ -143,16 +143,16 @@ class Chat {
   Chat(const Chat&);
   Chat& operator=(const Chat&);
 
-  /// Throws Error kInvalidArgument for messages and tools that are not as they must be, or that the template
-  /// refuses. Throws ToolSchemaError for a strict function whose schema cannot be enforced.
+  /// Throws Error kInvalidArgument for messages and tools that are invalid, or that the template rejects.
+  /// Throws ToolSchemaError for a strict function whose schema cannot be enforced.
   ChatOpening open(const ChatTurn& turn) const;
   std::string_view format() const;
   bool has_tools() const;  ///< The template itself writes tools; otherwise the system prompt describes them.
   bool has_reasoning() const;
 
   static std::vector<std::string> formats();
-  /// Families whose templates ChatTemplate takes by these names in place of Jinja, "chatml", "llama3", ...:
-  /// as llama.cpp names them, sorted.
+  /// Families whose templates ChatTemplate accepts by name in place of Jinja, "chatml", "llama3", ...:
+  /// llama.cpp's names, sorted.
   static std::vector<std::string> template_names();
 
  private:

@@ -75,7 +75,7 @@ struct ModelWork {
     double bytes = 0.0, multiply_adds = 0.0;                ///< Per row, apart from experts.
     double expert_bytes = 0.0, expert_multiply_adds = 0.0;  ///< Of all experts.
     double memory_bytes = 0.0;                              ///< With its cache.
-    // Where nodes compute it together:
+    // If nodes compute it together:
     double heads_bytes = 0.0, heads_multiply_adds = 0.0;  ///< Part of these that is cut between KV heads ...
     double whole_bytes = 0.0, whole_multiply_adds = 0.0;  ///< ... and the part of the first node alone.
     bool is_cache_whole = false;                          ///< So it attends to the cache.
@@ -90,7 +90,7 @@ struct ModelWork {
   double used_experts = 0.0, n_experts = 0.0;
   double cache_bytes_per_token = 0.0;    ///< In each layer.
   double attention_multiply_adds = 0.0;  ///< In each layer, of a row with each token before it.
-  int width = 0;                         ///< Of the rows between layers.
+  int width = 0;                         ///< Size of the rows between layers.
   int n_heads = 0, n_kv_heads = 0;
 };
 

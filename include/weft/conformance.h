@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
-// Whether a device computes what weft's ops say: each op, with each type and with shapes that go wrong
-// easily, against plain sums in double. `weft test-backend` shows it. To write a backend, start here. The
-// truth shares no code with any backend.
+// Conformance tests of a device: each op, with each type and with difficult shapes, is compared with plain
+// sums in double. `weft test-backend` runs them. To write a backend, start here. The reference shares no code
+// with any backend.
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -39,8 +39,8 @@ struct ConformanceOptions {
 /// All ops there are.
 std::vector<std::string> op_names();
 
-/// Opens a device by its listed name and runs all cases, one after another. Throws Error kNotFound for a
-/// device or an op that there is not, and what the device throws.
+/// Opens a device by its listed name and runs all cases, one after another. Throws Error kNotFound for an
+/// unknown device or op, and errors of the device.
 std::vector<ConformanceCase> check_conformance(const Registry& registry, const std::string& device,
                                                const ConformanceOptions& options = {});
 

@@ -305,8 +305,8 @@ class Context {
   void defragment(int max_cells = 4096);
   Pos max_positions()
       const;  ///< Positions are below this: models with learned positions have a table of them.
-  /// The best number of tokens for batches of a long prompt: the tokens of one step. Where steps of a batch
-  /// overlap on several devices, the tokens of several.
+  /// The best number of tokens for batches of a long prompt: the tokens of one step. If steps of a batch
+  /// overlap on several devices, the tokens of several steps.
   int batch_size() const;
   int cells_used() const;
   int cells_total() const;

@@ -48,7 +48,7 @@ bool is_model_folder(const std::filesystem::path& path);
 /// Whether it is a folder with an adapter of PEFT: it has an adapter_config.json and no model's weights.
 bool is_adapter_folder(const std::filesystem::path& path);
 
-/// What `config.json` may name in "architectures".
+/// The supported values of "architectures" in `config.json`.
 std::vector<std::string_view> convertible_architectures();
 
 /// Writes one file: whole, or not at all. Holds one tensor of the result in memory at a time. The folder is

@@ -50,9 +50,9 @@ class Embedder {
   Embedder& operator=(Embedder&&) noexcept;
 
   const Model& model() const;
-  int max_tokens() const;  ///< Of an input.
-  int dimensions() const;  ///< Of a vector.
-  int n_scores() const;    ///< Of an input; 0: the model does not rank.
+  int max_tokens() const;  ///< Maximum tokens of an input.
+  int dimensions() const;  ///< Floats of a vector.
+  int n_scores() const;    ///< Scores of an input; 0: the model does not rank.
 
   /// A vector of dimensions() floats for each input, in their order; with kNone one for each token. They are
   /// not normalised. Throws Error kInvalidArgument for an empty input, an unknown token, or more than

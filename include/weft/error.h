@@ -1,8 +1,9 @@
 // Since 0.1
 #pragma once
 // Errors of weft. Errors from outside (a file, a request, memory, a device) throw Error. Its message has the
-// expected and the actual value, and the way out. Expected outcomes (a full cache) are return values. Nothing
-// in weft aborts on input. Where the host lacks memory for small objects, std::bad_alloc is thrown.
+// expected and the actual value, and how to solve the problem. Expected outcomes (a full cache) are return
+// values. Nothing in weft aborts on input. If the host lacks memory for small objects, std::bad_alloc is
+// thrown.
 #include <stdexcept>
 #include <string>
 

@@ -65,13 +65,13 @@ class GgufWriter {
   /// and must stay until the file is written.
   void add_tensor(std::string_view name, DType dtype, std::vector<std::int64_t> shape,
                   std::span<const std::byte> bytes);
-  /// The same with bytes that are made while the file is written: `fill` gets all of the tensor's, zeroed.
-  /// What it throws ends the writing.
+  /// The same with bytes that are generated while the file is written: `fill` gets all bytes of the tensor,
+  /// zeroed. Its exceptions end the writing.
   using Fill = std::function<void(std::span<std::byte> bytes)>;
   void add_tensor(std::string_view name, DType dtype, std::vector<std::int64_t> shape, Fill fill);
 
-  /// Writes the whole file or none: at `path` stands what stood there before until all is on the disk. Throws
-  /// Error kIo, for a full disk as well. Holds one tensor that is filled in memory at a time.
+  /// Writes the file atomically: `path` keeps its old content until all is on the disk. Throws Error kIo,
+  /// also for a full disk. Holds one filled tensor in memory at a time.
   void write(const std::filesystem::path& path) const;
 
  private:

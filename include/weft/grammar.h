@@ -1,6 +1,6 @@
 #pragma once
-// Languages that a completion is held to, token by token: JSON schemas, GBNF grammars, regular expressions
-// and what is put together from them.
+// Grammars that constrain a completion, token by token: JSON schemas, GBNF grammars, regular expressions, and
+// combinations of them.
 //
 //   weft::GrammarCompiler compiler(model->tokenizer());
 //   auto answer = compiler.compile(weft::Grammar::json_schema(schema));
@@ -24,8 +24,8 @@ namespace grammar {
 class SchemaDocument;
 }
 
-/// The cost of a grammar. A source beyond a limit throws Error kInvalidArgument. Limits count work, so a
-/// source is always taken or always refused.
+/// The cost of a grammar. A source beyond a limit throws Error kInvalidArgument. Limits count work, so the
+/// same source is always accepted or always rejected.
 struct GrammarLimits {
   std::size_t source_bytes = std::size_t{1} << 20;
   int depth = 128;                ///< Nesting of schemas, brackets and groups.
@@ -44,8 +44,8 @@ struct JsonSchemaOptions {
   static constexpr std::size_t kMostNotes = 16;
 };
 
-/// A language over bytes. Immutable, any number of threads; copies share what was parsed.
-/// The functions that read a source throw Error kInvalidArgument that says where and what to write instead.
+/// A language over bytes. Immutable, any number of threads; copies share the parsed rules. The parsing
+/// functions throw Error kInvalidArgument with the position and what to write instead.
 class Grammar {
  public:
   /// llama.cpp's GBNF; begins at the rule "root".
@@ -105,8 +105,8 @@ class CompiledGrammar {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// What is common to all grammars of a vocabulary: its tokens as a tree of bytes. Immutable, any number of
-/// threads; one per model.
+/// Shared by all grammars of a vocabulary: its tokens as a tree of bytes. Immutable, any number of threads;
+/// one per model.
 class GrammarCompiler {
  public:
   explicit GrammarCompiler(const Tokenizer& tokenizer);

@@ -18,10 +18,10 @@
 
 namespace weft {
 
-/// Of one tensor of a model's file: the sums of squares of the rows that it was multiplied with.
+/// The sums of squares of the input rows of one tensor of a model's file.
 struct ColumnSums {
   std::string tensor;
-  /// Rows that were added up: of each of the tensor's matrices (experts, heads), or of all of them alike.
+  /// The number of rows in the sums, for each of the tensor's matrices (experts, heads), or for all of them.
   std::vector<double> counts;
   std::vector<double> sums;  ///< Matrix after matrix; a multiple of the counts' number.
 };
@@ -33,7 +33,7 @@ struct Importance {
   int chunk_size = 512;                    ///< ... and their tokens.
 };
 
-/// kOlder is llama.cpp's before it took GGUF. It counts chunks instead of rows for each tensor, and names one
+/// kOlder is llama.cpp's format before GGUF. It counts chunks instead of rows for each tensor, and names one
 /// calibration file.
 enum class ImportanceForm : std::uint8_t { kGguf, kOlder };
 

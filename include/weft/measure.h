@@ -11,17 +11,17 @@
 
 namespace weft {
 
-/// Opens the device and measures it, in a fraction of a second. For people: placement goes by
-/// DeviceInfo::speed, which does not change from start to start. Throws Error.
+/// Opens the device and measures it, in a fraction of a second. For display: placement uses
+/// DeviceInfo::speed, which does not change between starts. Throws Error.
 DeviceSpeed measure(const Registry& registry, const std::string& device);
 
-/// What this machine does at best, measured in about a second.
+/// The peak speeds of this machine, measured in about a second.
 struct MachineLimits {
   int n_threads = 0;
   std::string kernels = {};  ///< The instruction set whose dot product was measured.
-  /// Reading memory one after another, each thread its own part of 256 MiB: the fastest of several passes.
+  /// Sequential reads, each thread in its own part of 256 MiB: the fastest of several passes.
   double read_bytes_per_second = 0.0;
-  /// What the kernels' own instructions add up in registers with nothing else to do.
+  /// The peak of the kernels' instructions, with all operands in registers.
   MultiplyAdds multiply_adds_per_second = {};
 
   /// The time below which work cannot be done: the larger of its bytes and its products at these speeds.

@@ -23,8 +23,8 @@ struct AdapterToMerge {
 
 struct MergeAdaptersParams {
   std::vector<AdapterToMerge> adapters;
-  /// Of the matrices that change. Empty: each keeps its type. A quantised one is quantised again, which loses
-  /// about as much as the first time.
+  /// The type of changed matrices. Empty: each keeps its type. A quantised matrix is quantised again, which
+  /// loses about as much as the first time.
   std::optional<DType> type = {};
   int n_threads = 0;  ///< 0: the number of cores.
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).

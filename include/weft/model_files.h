@@ -1,6 +1,6 @@
 #pragma once
-// A model's file in several, and several in one. What weft reads as one file it reads as a split set too, by
-// any of its parts.
+// Splits a model's file into several, and joins them. Wherever weft reads a file, it also reads a split set,
+// named by any of its parts.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -11,8 +11,8 @@
 namespace weft {
 
 struct SplitParams {
-  std::uint64_t max_bytes = 0;  ///< Of a part's tensors; one that is larger is alone. 0: any.
-  int max_tensors = 128;        ///< Of a part. 0: any.
+  std::uint64_t max_bytes = 0;  ///< Of a part; a larger tensor gets its own part. 0: no limit.
+  int max_tensors = 128;        ///< Maximum tensors of a part. 0: no limit.
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
   std::function<bool(double)> progress = {};
 };
@@ -23,8 +23,8 @@ struct FilePart {
   std::uint64_t bytes = 0;  ///< Of the tensors.
 };
 
-/// What split_model would write: PREFIX-00001-of-00003.gguf ... Throws Error kInvalidArgument where one part
-/// would do, or params say nothing or nonsense, and what opening the file throws.
+/// The files that split_model would write: PREFIX-00001-of-00003.gguf ... Throws Error kInvalidArgument if
+/// one part would suffice or params are invalid, and errors of opening the file.
 std::vector<FilePart> plan_split(const std::filesystem::path& from, const std::filesystem::path& prefix,
                                  const SplitParams& params = {});
 /// Each part appears whole or not at all; after an error none is there. Throws Error kInvalidArgument where a

@@ -1,6 +1,6 @@
 #pragma once
-// What is thrown, or a completion ends with, where a model computes NaN or infinity: its weights are damaged,
-// or values overflow their type.
+// The error of a model that computes NaN or infinity, because its weights are damaged or values overflow
+// their type. It is thrown, or ends a completion.
 #include <span>
 
 #include "weft/error.h"
@@ -17,8 +17,8 @@ class NotNumbersError : public Error {
   explicit NotNumbersError(const Model& model);
 };
 
-/// Throws NotNumbersError unless all values that the model computed are finite numbers. For what callers read
-/// themselves: embeddings, Context::log_sum_exp. Single logits may be minus infinity.
+/// Throws NotNumbersError unless all values of the model are finite. For values that callers read themselves:
+/// embeddings, Context::log_sum_exp. Single logits may be minus infinity.
 void check_numbers(const Model& model, std::span<const float> values);
 
 }  // namespace weft

@@ -1,7 +1,6 @@
 // Since 0.1
 #pragma once
-// Where the time of steps goes. What the machine could do at best (measure.h) is the other half of "how good
-// is it".
+// Profiles of steps: the time of each kind of work. Compare it with the machine's peak speeds (measure.h).
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,10 +35,10 @@ struct Profile {
     /// each. Products and attention only, 0 elsewhere; activations do not count.
     double bytes = 0.0;
     MultiplyAdds multiply_adds = {};
-    /// What it adds to Profile::seconds: threads that are busy or wait side by side count once.
+    /// Its part of Profile::seconds: concurrent threads count once.
     double seconds = 0.0;
   };
-  /// A stretch of time in which a thread did nothing but one launch.
+  /// A period in which a thread worked on one launch only.
   struct Span {
     std::int32_t work = 0;  ///< Index into `work`.
     std::int32_t thread = 0;
@@ -51,10 +50,10 @@ struct Profile {
   std::vector<Span> spans = {};  ///< The first max_spans spans.
   std::size_t max_spans = 0;     ///< 0: no spans.
   std::int64_t n_steps = 0;
-  /// Of all steps: stretches of work between which all threads wait for each other. Those of the CPU only.
+  /// The number of phases of all steps, CPU only. All threads wait for each other between phases.
   std::int64_t n_phases = 0;
   int n_threads = 0;
-  double seconds = 0.0;  ///< Of all steps: from the first task's start to the last one's end.
+  double seconds = 0.0;  ///< Sum over steps: from the first task's start to the last task's end.
 
   double bytes() const;
   MultiplyAdds multiply_adds() const;

@@ -56,7 +56,7 @@ using MetadataChange = std::pair<std::string, std::variant<std::int64_t, double,
 
 struct QuantizeParams {
   std::string mix = "Q4_K_M";  ///< A name of quantize_mixes(), in any case.
-  bool keep_types = false;     ///< No mix: what no rule names stays as it is.
+  bool keep_types = false;     ///< No mix: matrices without a rule keep their type.
   /// The importance of each column of each matrix, from calibration data: a GGUF file of general.type
   /// "imatrix", or llama.cpp's older form. Empty: all alike.
   std::filesystem::path importance = {};
@@ -64,19 +64,18 @@ struct QuantizeParams {
   std::vector<std::string> important = {};
   std::vector<std::string> unimportant = {};  ///< ... and not for those whose names contain one of these.
   std::vector<QuantizeRule> rules = {};       ///< Before the mix; the first that fits a matrix wins.
-  /// Of the output matrix; in models without one (tied) that is the table of embeddings.
+  /// The type of the output matrix; in models with tied embeddings, of the embedding table.
   std::optional<DType> output_type = {};
-  std::optional<DType> embedding_type = {};  ///< Of the table of embeddings.
+  std::optional<DType> embedding_type = {};  ///< The type of the embedding table.
   bool pure = false;                         ///< All matrices in the mix's type.
   bool keep_output = false;                  ///< The output matrix stays as it is.
-  /// Whether matrices that are quantised already may be packed again. What was lost then stays lost, so this
-  /// is an error without.
+  /// Whether quantised matrices may be quantised again. That keeps their loss, so it is an error by default.
   bool requantize = false;
-  /// Layers to leave out; later layers are renumbered. What is left may be no good model.
+  /// Layers to remove; later layers are renumbered. The result may not be a useful model.
   std::vector<int> left_out_layers = {};
-  std::vector<MetadataChange> metadata = {};  ///< A number keeps the key's type where it has one.
-  /// For a split set the result is a split set with the same tensors in each part. `to` names its files then,
-  /// without what says which part it is: "model.gguf" or "model" gives model-00001-of-00003.gguf.
+  std::vector<MetadataChange> metadata = {};  ///< A number keeps the key's type if the key exists.
+  /// For a split set the result is a split set with the same tensors in each part. `to` names its files
+  /// without the part number: "model.gguf" or "model" gives model-00001-of-00003.gguf.
   bool keep_split = false;
   int n_threads = 0;  ///< 0: the number of cores.
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
@@ -89,13 +88,13 @@ struct QuantizeResult {
   std::uint64_t bytes_from = 0;          ///< Of all tensors.
   std::uint64_t bytes_to = 0;
   double bits_per_weight = 0.0;
-  std::vector<std::filesystem::path> files = {};  ///< What was written, or would be.
-  /// What the caller asked for without effect, a sentence each: rules that fit no matrix, importances that
-  /// fit no tensor, matrices without importances.
+  std::vector<std::filesystem::path> files = {};  ///< The files that were written, or would be.
+  /// Parameters without effect, a sentence each: rules that match no matrix, importances that match no
+  /// tensor, matrices without importances.
   std::vector<std::string> notes = {};
 };
 
-/// What quantize would do. Reads no tensor. Throws as quantize does.
+/// The result that quantize() would have. Reads no tensor. Throws as quantize does.
 QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizeParams& params = {},
                              const std::filesystem::path& to = {});
 

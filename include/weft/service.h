@@ -1,5 +1,5 @@
 #pragma once
-// A batcher on a thread of its own: requests from any thread, responses to any thread.
+// A batcher on its own thread: requests from any thread, responses to any thread.
 //
 //   weft::Service service(std::move(context));
 //   weft::Response response = service.submit(prompt, params);
@@ -51,7 +51,7 @@ struct Chunk {
 /// destroying are cheap. Destroying a response before its end cancels the request. May outlive the service.
 class Response {
  public:
-  Response();  ///< Of no request: next() is false.
+  Response();  ///< Without a request: next() returns false.
   ~Response();
   Response(Response&&) noexcept;
   Response& operator=(Response&&) noexcept;

@@ -53,7 +53,7 @@ struct VisionInfo {
   std::string projector = {};  ///< clip.projector_type, "gemma3".
   std::vector<std::string> text_models =
       {};              ///< Families of language models (ModelInfo::architecture) that it is for.
-  int n_embd = 0;      ///< Of a row: n_embd_input of its language models.
+  int n_embd = 0;      ///< Size of a row: n_embd_input of its language models.
   int image_size = 0;  ///< Pixels of a side that the encoder was trained for.
   int patch_size = 0;
   int n_layers = 0;

@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// What a backend module exports, and how a program sees that both were built from the same contract.
+// The export of a backend module, and the check that module and program were built from the same contract.
 //
 // A module is a shared library weft_backend_NAME.so with one function:
 //
@@ -24,11 +24,11 @@ inline constexpr std::uint32_t kModuleVersion = 8;
 
 struct ModuleInfo {
   std::uint32_t version = kModuleVersion;
-  /// Sizes of what crosses the boundary: another compiler or other headers have others.
+  /// Sizes of types that cross the boundary. They differ with other compilers or headers.
   std::uint32_t bytes_of_graph = sizeof(Graph);
   std::uint32_t bytes_of_node = sizeof(Node);
   std::uint32_t bytes_of_device_info = sizeof(DeviceInfo);
-  /// Adds the module's backend. May throw Error where the machine lacks something that it needs.
+  /// Adds the module's backend. May throw Error if the machine lacks something that it needs.
   void (*add)(Registry& registry) = nullptr;
   /// In a process that another one leads: computes for that one, with the registry's devices, until it ends,
   /// and returns true. Returns false at once in all others. Null: this backend knows no others.

@@ -1,7 +1,7 @@
 // Since 0.1
 #pragma once
-// Memory for the temporaries of plans that run by turns: as much as the largest of them needs, once. What
-// must hold between steps (states, inputs, outputs) lies elsewhere.
+// Memory for the temporaries of plans that run in turns, as large as the largest of them needs. Data that
+// must survive between steps (states, inputs, outputs) is stored elsewhere.
 //
 // The caller ensures the turns. While a plan has a step in flight, no thread may submit another plan on the
 // same workspace or compile one. Only an asynchronous device that runs its plans in the order of submission
@@ -43,10 +43,10 @@ class Workspace {
   std::uint64_t n_moves_ = 0;
 };
 
-/// What plans share on all their devices: a workspace for each kind of memory.
+/// The workspaces that plans share, one for each kind of memory.
 class Workspaces {
  public:
-  /// The workspace of type W that `fits`; where there is none, what `make` gives.
+  /// The workspace of type W for which `fits` is true; if there is none, adds the result of `make`.
   template <typename W, typename Fits, typename Make>
   std::shared_ptr<W> find(Fits fits, Make make) {
     for (const auto& one : all_)

@@ -55,13 +55,13 @@ enum class Part : std::uint8_t {
   kHead,         ///< From the last layer to the logits.
 };
 
-/// Where in a model a node belongs. The builder of a graph sets it. Names are for display and for users'
+/// A node's place in the model. The builder of a graph sets it. Names are for display and for users'
 /// patterns.
 struct NodeTag {
   static constexpr int kNone = -1;
   Part part = Part::kOther;
   int layer = kNone;
-  int shard = kNone;  ///< Where devices compute a layer together: which of them this is for.
+  int shard = kNone;  ///< The device of the node, if devices compute a layer together.
   friend bool operator==(const NodeTag&, const NodeTag&) = default;
 };
 
@@ -83,8 +83,8 @@ struct Node {
 
 class Value;
 
-/// A value as numbers are: copies are its own, and cost little. They share memory until one of them is
-/// changed, which ends references to what a graph has.
+/// A value type: copies are independent and cheap. They share memory until one of them is changed, which
+/// invalidates references into the graph.
 class Graph {
  public:
   // As people write it (value.h). All throw Error kInvalidArgument with the user's line: for a name that is
@@ -100,8 +100,8 @@ class Graph {
   Value weight(std::string name, Shape shape, std::source_location where = std::source_location::current());
   Value state(std::string name, DType dtype, Shape shape,
               std::source_location where = std::source_location::current());
-  /// What the host reads after a step, under this name. A result that has no name of its own takes it. Others
-  /// keep theirs, and a copy of them is the output: a value may be several outputs, or an input and an
+  /// A result that the host reads after a step, under this name. An unnamed result gets the name. A named one
+  /// keeps its own, and a copy of it is the output. So a value may be several outputs, or an input and an
   /// output. Returns the value of that name.
   Value output(std::string name, Value value, std::source_location where = std::source_location::current());
 
@@ -167,7 +167,7 @@ class Graph {
   ValueId add_value(ValueInfo info);
   void add_name(ValueId value);
 
-  std::shared_ptr<Data> data_;  // Null: nothing. Not changed while another graph has it.
+  std::shared_ptr<Data> data_;  // Null: empty. Not changed while another graph shares it.
 };
 
 /// The op as a value of type T, or null.

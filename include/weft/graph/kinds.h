@@ -70,11 +70,11 @@ enum class IntKind : std::uint8_t {
   kOr,
 };
 
-/// What numbers are drawn from; ops::Random says how.
+/// The distribution of random numbers; see ops::Random.
 enum class RandomKind : std::uint8_t { kUniform, kNormal };
 
-/// NaN goes before all numbers in kMax, kMin and kArgmax. kArgmax: the first place among equals. Without
-/// elements: sum 0, mean NaN, max minus and min plus infinity, argmax 0, product 1.
+/// NaN takes precedence over numbers in kMax, kMin and kArgmax. kArgmax: the first index among equals.
+/// Without elements: sum 0, mean NaN, max minus and min plus infinity, argmax 0, product 1.
 enum class ReduceKind : std::uint8_t { kSum, kMean, kMax, kMin, kArgmax, kProd };
 
 /// The reduction of a window of an image.

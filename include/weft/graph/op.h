@@ -33,7 +33,7 @@
 
 namespace weft {
 
-/// What a value is made of.
+/// The element type and shape of a value.
 struct ValueType {
   DType dtype = DType::kF32;
   Shape shape;
@@ -66,7 +66,7 @@ using Op = std::variant<
 
 /// The op's name. A custom op's name is stored in the op.
 std::string_view name(const Op& op);
-/// Whether a result is its input in another shape (Reshape and what follows it).
+/// Whether the result is a view of its input (Reshape and the ops after it).
 bool is_view(const Op& op);
 
 /// An op whose inputs have names.

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Along any axis: e^x divided by its sum. Where all are minus infinity: zeros.
+/// Along any axis: e^x divided by its sum. If all are minus infinity: zeros.
 Value softmax(Value x, int axis, Where where = Where::current());
 
 struct AttentionOptions {
@@ -32,8 +32,8 @@ struct Recurrence {
 /// x {t, b, 4h}, weight {4h, h}, h0 {b, h}?, c0 {b, h}? See ops::Lstm. torch.nn.LSTM of one layer is
 /// lstm(linear(x, weight_ih, bias_ih + bias_hh), weight_hh).
 Recurrence lstm(Value x, Value weight, Value h0 = {}, Value c0 = {}, Where where = Where::current());
-/// x {t, b, 3h}, weight {3h, h}, h0 {b, h}?, bias {h}? See ops::Gru. Of torch.nn.GRU's bias_hh the first two
-/// thirds belong to x.
+/// x {t, b, 3h}, weight {3h, h}, h0 {b, h}?, bias {h}? See ops::Gru. The first two thirds of torch.nn.GRU's
+/// bias_hh belong to x.
 Recurrence gru(Value x, Value weight, Value h0 = {}, Value bias = {}, Where where = Where::current());
 
 }  // namespace weft

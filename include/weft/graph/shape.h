@@ -43,9 +43,9 @@ class Dim {
   Dim(std::int64_t factor, SymbolId symbol) : factor_(factor), symbol_(factor == 0 ? kNoSymbol : symbol) {}
 
   bool is_constant() const { return expression_ == nullptr && symbol_ == kNoSymbol; }
-  /// Of a constant one.
+  /// The value of a constant size.
   std::int64_t constant() const;
-  /// With the values of all symbols of the graph. Throws Error kInvalidArgument where it goes past 64 bits.
+  /// The value for given symbols of the graph. Throws Error kInvalidArgument on overflow of 64 bits.
   std::int64_t value(std::span<const std::int64_t> symbols) const {
     if (expression_ != nullptr) return value_of(*expression_, symbols);
     if (symbol_ == kNoSymbol) return factor_;

@@ -3,9 +3,9 @@
 // The language in which graphs are written: values with operators, and a function for each op, under the
 // names that NumPy and PyTorch have for it.
 //
-// Each makes a node in the graph of its operands and gives its result. All throw Error kInvalidArgument that
-// names the op, the given and expected shapes, and the user's line. Results are named after their op and
-// place ("gelu_7"), unless named(): the name is what pins, explain and debugging know them by.
+// Each function makes a node in the graph of its operands and returns its result. All throw Error
+// kInvalidArgument that names the op, the given and expected shapes, and the user's line. Results are named
+// after their op and index ("gelu_7"), unless named(). Pins, explain and debugging use these names.
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
@@ -47,8 +47,8 @@ class Axes {
   std::vector<int> list_;
 };
 
-/// A value of a graph: a handle, as cheap to copy as a pointer. Valid as long as the graph that it is of
-/// stands where it is. One that was not made by a graph is none, for optional operands.
+/// A value of a graph: a handle, as cheap to copy as a pointer. Valid as long as its graph is not moved or
+/// destroyed. A default-constructed one is an absent optional operand.
 class Value {
  public:
   Value() = default;
@@ -57,8 +57,8 @@ class Value {
   explicit operator bool() const { return graph_ != nullptr; }
   Graph& graph() const { return *graph_; }
   ValueId id() const { return id_; }
-  // Copies: what the graph holds moves as it grows. All throw Error kInvalidArgument where the graph has no
-  // such value: one that was moved from has none.
+  // These return copies, because the graph's storage moves as it grows. All throw Error kInvalidArgument if
+  // the graph has no such value, for example after it was moved from.
   std::string name() const { return known().name; }
   DType dtype() const { return known().dtype; }
   Shape shape() const { return known().shape; }
@@ -93,8 +93,8 @@ class Comparison : public Value {
   explicit operator bool() const = delete;
 };
 
-/// A node of any op: what the functions below are made of. `op` may be a struct of ops (graph/op.h). Inputs
-/// that are none are left out, where the op takes them as optional.
+/// Makes a node of any op; the functions below use it. `op` may be a struct of ops (graph/op.h). Absent
+/// optional inputs are left out.
 Value apply(Op op, std::span<const Value> inputs, Where where = Where::current());
 Value apply(Op op, std::initializer_list<Value> inputs, Where where = Where::current());
 /// The same, of ops whose inputs have names.
@@ -247,7 +247,7 @@ Value argmax(Value x, int axis, bool keep = false, Where where = Where::current(
 /// a {..., m, k}, b {..., k, n} -> {..., m, n}. Of two results or inputs; `linear` multiplies with weights.
 Value matmul(Value a, Value b, Where where = Where::current());
 
-// Views: they cost nothing where who reads them can follow strides, a copy elsewhere.
+// Views: free if their readers support strides, otherwise a copy.
 
 /// One size may be -1: the rest.
 Value reshape(Value x, Shape shape, Where where = Where::current());

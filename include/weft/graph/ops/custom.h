@@ -26,15 +26,15 @@ struct CustomInput {
   std::span<const std::int32_t> i32() const;
 };
 
-/// What a function is called with, valid during the call: its inputs, and those rows of its result that it is
-/// to write. Rows go along the outermost axis; a result without axes has one.
+/// The arguments of a function, valid during the call: its inputs, and the rows of its result that it must
+/// write. Rows go along the outermost axis; a result without axes has one.
 struct CustomCall {
   std::span<const CustomInput> inputs;
-  DType dtype = DType::kF32;            ///< Of the result.
-  std::span<const std::int64_t> shape;  ///< Of all of it.
+  DType dtype = DType::kF32;            ///< The result's type.
+  std::span<const std::int64_t> shape;  ///< The shape of the whole result.
   std::int64_t begin = 0, end = 0;      ///< Rows [begin, end).
-  std::span<std::byte> bytes;           ///< Of these rows alone. Undefined before they are written.
-  /// The elements of these rows. Throws Error kInvalidArgument where they have the other type.
+  std::span<std::byte> bytes;           ///< The bytes of these rows only, uninitialized.
+  /// The elements of these rows. Throws Error kInvalidArgument if the type differs.
   std::span<float> f32() const;
   std::span<std::int32_t> i32() const;
 };
