@@ -1,5 +1,6 @@
 #pragma once
-// What a chat template can do, found by rendering small conversations and looking what of them arrives.
+// The abilities of a chat template. They are found by rendering small conversations and searching the output
+// for the inputs.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,11 +20,11 @@ struct Abilities {
   bool user_after_result = true;  ///< A user message after a tool's result.
   bool parts_only = false;        ///< Content must be a list of parts.
   bool tools = false;             ///< Tools are written.
-  bool needs_tools = false;       ///< Without tools nothing is, so there must be a list at least.
-  /// Tools are written from the variable "functions", a text with their JSON, which must be there always.
+  bool needs_tools = false;       ///< The template writes nothing without tools, so it always gets a list.
+  /// Tools are written from the variable "functions", a string with their JSON. It must always be defined.
   bool functions = false;
-  bool calls = false;            ///< Calls of earlier answers are, and what the tools gave.
-  bool results = false;          ///< What tools gave is written as a message of its own, calls or not.
+  bool calls = false;    ///< Calls of earlier assistant messages are written, and the results of the tools.
+  bool results = false;  ///< A tool's result is written as a message of its own, with or without calls.
   bool parallel_calls = false;   ///< Several in one message.
   bool object_arguments = true;  ///< Arguments are given as an object, otherwise as JSON in a string.
   bool null_content = false;     ///< Messages with calls have null for content, not "".

@@ -16,7 +16,7 @@ namespace {
 
 Grammar optional(Grammar part) { return Grammar::repeat(std::move(part), 0, 1); }
 
-/// White space that models write behind tags.
+/// White space that models write after tags.
 Grammar space() { return Grammar::regex("[ \\n]{0,4}"); }
 
 /// Where a tag ends that begins at `from`: <...> without white space, or [CAPITALS]; `from` where none does.
@@ -51,7 +51,7 @@ Grammar written(std::string_view text) {
   return Grammar::sequence(std::move(parts));
 }
 
-/// Any text up to a closing tag, and what belongs behind it.
+/// Any characters up to a closing tag, and the white space that follows the tag.
 Grammar until(std::string_view closing) {
   const std::string_view tag = trimmed(closing);
   const std::size_t behind = static_cast<std::size_t>(tag.data() - closing.data()) + tag.size();
@@ -278,7 +278,7 @@ class CallGrammar {
   ArgumentWriter& writer_;
 };
 
-/// Grammars of whole answers.
+/// Grammars of whole responses.
 class AnswerGrammar {
  public:
   AnswerGrammar(const Format& format, const std::vector<Tool>& tools, const ChatTurn& turn,
@@ -289,7 +289,7 @@ class AnswerGrammar {
         reasoning_(reasoning),
         writer_(turn.hold_arguments, warnings) {}
 
-  /// Calls and nothing else, from the opening tag on or behind its first tag.
+  /// Calls and nothing else. They begin with the opening tag or, if `opened`, after its first tag.
   Grammar calls(bool opened, int most) {
     if (format_.channels) return channel_call();
     const CallFormat& format = format_.calls.front();
@@ -347,7 +347,7 @@ class AnswerGrammar {
   }
 
  private:
-  /// What free text is searched for: a whole tag where the opener begins with one.
+  /// The string that begins calls in free content: a whole tag where the opener begins with one.
   std::string first_tag() const {
     const std::string& opener = format_.calls.front().opener();
     const std::size_t end = tag_end(opener, 0);
@@ -357,7 +357,7 @@ class AnswerGrammar {
   Grammar channel_call() {
     std::vector<Grammar> choices;
     for (const Tool& tool : tools_) {
-      // The token that ends the call ends the answer, too.
+      // The token that ends the call ends the response, too.
       choices.push_back(Grammar::sequence(
           {written("<|channel|>commentary to=functions." + tool.name + " <|constrain|>json<|message|>"),
            writer_.in_budget(tool,

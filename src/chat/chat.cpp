@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Marks the end of the message that is to be continued; no text of a template.
+/// Marks the end of the message that is to be continued. No template contains it.
 constexpr std::string_view kContinues = "\xEE\x80\x80weft continues here\xEE\x80\x80";
 
 bool comes_from(const chat::Format& format, std::string_view source) {
@@ -87,7 +87,7 @@ bool mark_end(chat::Message& message, const chat::Format& format) {
   return reasons;
 }
 
-/// Whether the template's own text at the prompt's end begins reasoning.
+/// Whether the prompt ends with `tag`, written by the template and not by a message.
 bool ends_in(const std::vector<PromptPiece>& prompt, std::string_view tag) {
   if (tag.empty() || prompt.empty() || !prompt.back().from_template) return false;
   return chat::trimmed(prompt.back().text).ends_with(chat::trimmed(tag));
@@ -152,7 +152,7 @@ Chat::Chat(ChatTemplate chat_template, std::string_view format) {
   chat::Abilities abilities = chat::find_abilities(chat_template);
   chat::Format chosen = format.empty() ? find_format(chat_template, abilities) : format_named(format);
   if (format.empty() && !abilities.tools && !abilities.calls && !chosen.channels) {
-    // It is told how to write them.
+    // Its system message will describe the syntax of calls.
     chosen.calls.insert(chosen.calls.begin(), chat::known_formats().back().calls.front());
   }
   impl_ =

@@ -177,7 +177,7 @@ std::string describe_tools(const CallFormat& calls, std::string_view tools_json)
          write_calls(calls, {example}) + "\nThen its result is given to you.";
 }
 
-/// Calls and results as text.
+/// Writes calls and results into the content of messages.
 void write_as_text(std::vector<Message>& messages, const CallFormat& format, bool results) {
   for (Message& message : messages) {
     if (!message.calls.empty()) {

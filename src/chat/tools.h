@@ -21,7 +21,7 @@ struct Tool {
 };
 
 /// Throws ToolSchemaError for a wrong tool. Throws Error kInvalidArgument if the value is not an array.
-/// Empty for empty text.
+/// Returns an empty list for an empty string.
 std::vector<Tool> read_tools(std::string_view tools_json);
 
 /// Whether its values are strings, or strings and null.
@@ -30,7 +30,7 @@ bool is_text(const ToolParameter& parameter);
 const Tool* find_tool(const std::vector<Tool>& tools, std::string_view name);
 const ToolParameter* find_parameter(const Tool& tool, std::string_view name);
 
-/// Whether a text can be the name of a tool: short, of letters, digits and _ - . : /
+/// Whether the string can be the name of a tool: short, of letters, digits and _ - . : /
 bool is_tool_name(std::string_view name);
 
 }  // namespace weft::chat
