@@ -30,7 +30,7 @@ class Compiler {
       const std::uint32_t rule = raw_.call_edges[seen].callee;
       if (starts_[rule] != kNoState) continue;
       starts_[rule] = add_expression(language_.rules[rule].body);
-      raw_.states[starts_[rule]].accepts = false;  // Callers pass by where it matches the empty text.
+      raw_.states[starts_[rule]].accepts = false;  // An empty edge in the caller covers the empty match.
     }
     for (CallEdge& edge : raw_.call_edges) edge.callee = starts_[edge.callee];
     Automaton automaton = without_dead_ends();
@@ -49,8 +49,8 @@ class Compiler {
   /// States from which the rule's end can be reached, calls included.
   std::vector<char> productive() {
     const std::size_t n = raw_.n_states();
-    // Backwards: who waits for a state. A call waits for two.
-    std::vector<std::pair<StateId, StateId>> waiting;  // (state, who waits)
+    // Edges backwards: the states that depend on a state. A call depends on two.
+    std::vector<std::pair<StateId, StateId>> waiting;  // (state, dependent state)
     std::vector<char> result(n, 0);
     std::vector<StateId> open;
     for (StateId s = 0; s < n; ++s) {

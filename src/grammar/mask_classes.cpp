@@ -11,8 +11,8 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 31);
 }
 
-/// States are told apart by what they accept, then by what one byte leads to, then by two, and so on. A round
-/// looks at those only that lead to states which the round before has told apart.
+/// Splits classes of states by acceptance, then by the states after one byte, after two, and so on. A round
+/// visits only the predecessors of states whose class the last round changed.
 class Refinement {
  public:
   explicit Refinement(const Automaton& automaton)
@@ -72,7 +72,7 @@ class Refinement {
     std::vector<std::pair<std::uint64_t, StateId>> order;
     order.reserve(states.size());
     for (const StateId s : states) order.emplace_back(signature(s), s);
-    // A class's groups behind each other; of a group the states.
+    // Sorted by class, then by group, then by state.
     std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
       const std::uint32_t x = classes_[a.second], y = classes_[b.second];
       return x != y ? x < y : a < b;

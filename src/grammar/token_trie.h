@@ -11,8 +11,8 @@
 
 namespace weft::grammar {
 
-/// Immutable. Nodes are numbered in the order of a walk that visits a node before its children and those by
-/// byte; so are the tokens, by the node where they end. Node 0 is the empty text.
+/// Immutable. Nodes are numbered in preorder, children by byte. Tokens are in the order of the nodes where
+/// they end. Node 0 is the empty string.
 class TokenTrie {
  public:
   struct Entry {
@@ -21,7 +21,7 @@ class TokenTrie {
   };
   struct Node {
     std::uint32_t behind;  ///< The first node that is not below this one.
-    std::uint32_t tokens;  ///< The first of those that end here or behind.
+    std::uint32_t tokens;  ///< Index of the first token that ends at this node or a later one.
     std::uint16_t depth;   ///< Bytes up to here.
     std::uint8_t byte;     ///< The last of them.
   };

@@ -156,7 +156,7 @@ void KeywordReader::add_part(ValueId schema, Keywords& out) {
       fail(schema, "the schema refers to itself without anything in between: no value would ever end");
   for (const SchemaPart& part : out.parts) {
     if (part.schema != schema) continue;
-    // An alternative that is what it is an alternative of adds nothing.
+    // An alternative that refers back to its own union adds no values.
     if (part.no_any_of || part.no_one_of) out.impossible = true;
     return;
   }
@@ -273,7 +273,7 @@ bool KeywordReader::read_for_objects(std::string_view name, ValueId schema, Valu
     }
     out.objects.push_back(object);
   } else if (name == "required") {
-    if (tree_[value].kind == JsonKind::kBool) return true;  // Draft 3's, beside a property.
+    if (tree_[value].kind == JsonKind::kBool) return true;  // Draft 3 has it in the schema of a property.
     for (const ValueId item : array(value)) out.required.push_back(string(item));
   } else if (name == "propertyNames") {
     out.names.push_back(value);

@@ -20,7 +20,7 @@ NodeId any_escape(Builder& b) {
   const CharSet short_escapes(
       {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}});
   const NodeId digit = b.character(hex);
-  // Surrogates stand in pairs only.
+  // Surrogates are allowed in pairs only.
   const NodeId d = b.character(CharSet({{'D', 'D'}, {'d', 'd'}}));
   const NodeId plain = b.choice(
       {b.sequence(
