@@ -75,7 +75,7 @@ class Arrangement {
     if (n >= 2) std::swap(tensor_.shape[n - 1], tensor_.shape[n - 2]);
   }
 
-  /// Newer files of some classes have outputs first, where published ones have inputs: sizes tell which.
+  /// Newer files of some classes have outputs first, published ones have inputs first. The sizes decide.
   bool lies_as_in_gguf() const {
     const auto n_ff = config_.get_int({"moe_intermediate_size"});
     if (!n_ff || tensor_.shape.size() < 2) return false;
@@ -233,7 +233,7 @@ class Arrangement {
     if (has(kQkvByHeads) || (has(kOfOneKey) && !config_.get_bool("multi_query", true))) groups = n_heads;
     if (has(kQkvByGroups)) {
       const bool newer = config_.get_bool("new_decoder_architecture", false);
-      // Of one K and V for all, all stands in order.
+      // With one K and V for all heads, the order is already GGUF's.
       if (!newer && config_.get_bool("multi_query", true)) return;
       groups = newer ? config_.require_int({"num_kv_heads"}) : n_heads;
     }

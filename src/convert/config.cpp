@@ -100,7 +100,7 @@ Config::Config(Json json, std::string_view defaults) : json_(Json::parse(default
   for (const Json& layer : {std::move(json), text})
     if (layer.is_object())
       for (const auto& [key, value] : layer.items()) json_[key] = value;
-  // Some nest what others have beside the rest.
+  // Some classes nest fields that others have at the top level.
   for (const char* part : {"attn_config", "ffn_config"})
     if (const Json* const object = find({part}); object != nullptr && object->is_object()) {
       const Json copy = *object;

@@ -68,7 +68,7 @@ std::string class_of_type(const std::string& model_type) {
   return {};
 }
 
-/// The class of the model: the first of "architectures", or that of "model_type" where it names none.
+/// The class of the model: the first of "architectures" or, if there is none, the class of "model_type".
 std::string class_of(const std::filesystem::path& folder, const Json& json) {
   const Json* const classes = find(json, "architectures");
   if (classes == nullptr || classes->is_null() || (classes->is_array() && classes->empty())) {
@@ -82,7 +82,7 @@ std::string class_of(const std::filesystem::path& folder, const Json& json) {
 }
 
 const Family& family_of(const std::string& name, const Json& json) {
-  // Mistral's class of models that see pictures has texts' models of several classes.
+  // Mistral's multimodal class wraps language models of several classes.
   if (const Json* const text = find(json, "text_config");
       text != nullptr && find_text(*text, "model_type") == "mistral4")
     return *find_family("Mistral4ForCausalLM");

@@ -36,7 +36,7 @@ constexpr Rename kLayer[] = {
 constexpr Rename kWhole[] = {{"embed_tokens", "token_embd"},
                              {"norm", "output_norm"},
                              {"lm_head", "output"},
-                             // Of sentence-transformers, see FolderWeights::add_file.
+                             // Dense layers of sentence-transformers, see FolderWeights::add_file.
                              {"dense_2.linear", "dense_2"},
                              {"dense_3.linear", "dense_3"}};
 
@@ -126,7 +126,7 @@ constexpr Rename kModernWhole[] = {{"embeddings.tok_embeddings", "token_embd"},
                                    {"head.dense", "cls"},
                                    {"head.norm", "cls.norm"},
                                    {"classifier", "cls.output"}};
-// Of encoders' and decoders' blocks, whose parts stand at other places.
+// Names in blocks of encoders and of decoders, which number their parts differently.
 constexpr Rename kT5[] = {{"layer.0.SelfAttention.q", "attn_q"},
                           {"layer.0.SelfAttention.k", "attn_k"},
                           {"layer.0.SelfAttention.v", "attn_v"},
@@ -208,7 +208,7 @@ constexpr Rename kMamba[] = {{"norm", "attn_norm"},
                              {"mixer.D", "ssm_d"},
                              {"mixer.norm", "ssm_norm"},
                              {"mixer.out_proj", "ssm_out"},
-                             // Of Nemotron-H, whose other layers are mixers, too.
+                             // Nemotron-H's other layers, which are mixers, too.
                              {"mixer.q_proj", "attn_q"},
                              {"mixer.k_proj", "attn_k"},
                              {"mixer.v_proj", "attn_v"},
@@ -568,7 +568,7 @@ constexpr Family kFamilies[] = {
      kRecurrentDefaults},
 };
 
-// Of classes without a place in transformers the name is that of the published files.
+// Classes that transformers does not have are named as in their published files.
 constexpr NotConverted kNotConverted[] = {
     {"ArcticForCausalLM", "arctic"},
     {"RwkvHybridForCausalLM", "arwkv7"},

@@ -5,9 +5,9 @@
 
 namespace weft::convert_impl {
 
-/// What a folder calls a tensor, without its ending (.weight, .bias), and what GGUF does. In names of layers
-/// these are without what stands before and in the layer's number; '*' is the number of an expert, or of
-/// what is stacked. '#0', '#1' ... behind a name of GGUF: parts of its rows.
+/// The name of a tensor in a folder and in GGUF, without its ending (.weight, .bias). Names within layers
+/// lack the prefix and the layer's number. '*' is the number of an expert or of another stacked part. A GGUF
+/// name with '#0', '#1' ... at its end is a part of that tensor's rows.
 struct Rename {
   std::string_view from, to;
 };
@@ -21,7 +21,7 @@ enum Trait : unsigned {
   kQkvByHeads = 1 << 4,     ///< Q, K and V of each head stand together.
   kQkvByGroups = 1 << 5,    ///< Those of each group of heads that share K and V, where the model is of the
                             ///< newer kind.
-  kEncoder = 1 << 6,        ///< Reads texts; rope where it has no table of positions.
+  kEncoder = 1 << 6,        ///< An encoder; it has rope unless it has a table of positions.
   kInputsFirst = 1 << 7,    ///< Layers' matrices have a column for each output.
   kExpertInputsFirst = 1 << 8,  ///< Those of experts have.
   kAlternating = 1 << 9,        ///< Rows of experts' gate and up alternate.
@@ -31,16 +31,16 @@ enum Trait : unsigned {
   kDeltaByGroups = 1 << 13,     ///< Q, K, V and the gate of each group of a delta net stand together.
   kDeltaTiled = 1 << 14,     ///< Heads of values that share a key lie apart in GGUF, together in the folder.
   kMultipliers = 1 << 15,    ///< Factors of the configuration are multiplied into weights.
-  kFfOfTensors = 1 << 16,    ///< The feed-forward width is that of the tensors.
+  kFfOfTensors = 1 << 16,    ///< The feed-forward width is taken from the tensors.
   kRmsNorms = 1 << 17,       ///< Norms have no means, whatever the configuration calls their epsilon.
   kNoAttention = 1 << 18,    ///< All layers are recurrent.
-  kRowsOfExperts = 1 << 20,  ///< Experts stand one below the other, what goes down as what goes up.
+  kRowsOfExperts = 1 << 20,  ///< Experts are concatenated along the rows; ffn_down has the layout of ffn_up.
   kMoeByExperts = 1 << 21,   ///< With experts, the architecture's name has an end of its own: _moe.
-  kOffsetPositions = 1 << 22,  ///< Positions begin behind the padding's number (RoBERTa).
+  kOffsetPositions = 1 << 22,  ///< Positions begin after the padding token's id (RoBERTa).
   kBothSides = 1 << 23,        ///< T5: layers of an encoder, or of that and a decoder.
   kSections = 1 << 24,         ///< Rope of several axes of positions.
   kLearnedCurve = 1 << 25,     ///< xIELU: numbers of each layer become metadata.
-  kTwoHeadSizes = 1 << 26,     ///< Heads of layers that slide have another size than those of others.
+  kTwoHeadSizes = 1 << 26,     ///< Sliding-window layers have another head size than full-attention layers.
   kOfOneKey = 1 << 19,         ///< All heads share a K and a V, where the configuration does not deny it.
 };
 
@@ -48,7 +48,7 @@ struct Family {
   std::string_view name;          ///< Of the class in config.json.
   std::string_view architecture;  ///< In GGUF.
   unsigned traits = kPlain;
-  std::span<const Rename> layer = {};  ///< Before those that all share.
+  std::span<const Rename> layer = {};  ///< Searched before the shared names.
   std::span<const Rename> whole = {};
   std::string_view prefix = "layers.";  ///< Before a layer's number.
   std::string_view defaults = "{}";     ///< JSON: the class's own, where published files leave them out.

@@ -1,5 +1,5 @@
 #pragma once
-// What sentence-transformers lays around a model: how its rows become a vector, and products behind that.
+// The modules of sentence-transformers after a model: the pooling and the dense layers that follow it.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -12,8 +12,9 @@ struct Modules {
   std::vector<std::filesystem::path> dense;  ///< Files with a matrix "linear.weight", in their order.
 };
 
-/// Reads modules.json and what it names; without it, 1_Pooling. Throws Error kInvalidFile, and kUnsupported
-/// for what weft has not: other poolings, products with a bias or an activation, more than two of them.
+/// Reads modules.json and the files that it names; without it, 1_Pooling. Throws Error kInvalidFile, and
+/// kUnsupported for what weft has not: other poolings, products with a bias or an activation, more than two
+/// of them.
 Modules read_modules(const std::filesystem::path& folder);
 
 }  // namespace weft::convert_impl

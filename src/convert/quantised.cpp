@@ -91,7 +91,7 @@ Scheme scheme_of(const Json& config) {
   return scheme;
 }
 
-/// Of each of the 256 bytes, the highest bit the sign; no infinities.
+/// The values of the 256 bytes. The highest bit is the sign. E4M3 has no infinities.
 const std::array<float, 256>& e4m3() {
   static const std::array<float, 256> values = [] {
     std::array<float, 256> all{};
@@ -300,12 +300,13 @@ void join_quantised(const Json& config, Sources& sources) {
     for (const std::string_view end : {"_scale_inv", "_scale"}) {
       const std::string of = stem_of(name, end);
       const auto found = of.empty() ? sources.end() : sources.find(of);
-      // One that has its numbers already keeps `stored`: another scale of it is no tensor that is known.
+      // A joined source is F32 and keeps `stored`. A second scale for it stays and is later refused as an
+      // unknown tensor.
       if (found != sources.end() && found->second.dtype != DType::kF32 &&
           (found->second.stored == "F8_E4M3" || found->second.stored == "I8"))
         join_bytes(of, name, scheme, sources);
     }
-    // Of activations and caches: what multiplies them is none of the model's weights.
+    // Scales of activations and caches are not weights of the model.
     if (scheme.method.empty()) continue;
     for (const std::string_view end :
          {".input_scale", ".activation_scale", ".input_scale_ub", ".k_scale", ".v_scale", ".q_scale"})

@@ -10,7 +10,7 @@
 namespace weft::convert_impl {
 namespace {
 
-/// Of GELU, which approximation is a matter of digits.
+/// All approximations of GELU count as GELU: they differ only in the last digits.
 struct Activation {
   std::string_view architecture, name;
 };
@@ -102,7 +102,7 @@ void check_rope(const Config& config, const Family& family) {
                 : (part == nullptr) != (part_of == nullptr) || (part != nullptr && *part != *part_of))
     refuse(family, "partial_rotary_factor of sliding_attention",
            part_of == nullptr ? "none" : part_of->dump(), two_sizes ? "none" : "that of full_attention");
-  // Elsewhere what is scaled is scaled in all layers.
+  // In other models, rope scaling applies to all layers.
   for (const std::string_view of_full : {"olmo2", "gemma3", "gemma-embedding", "mellum"})
     if (of_full == family.architecture) return;
   if (const std::string type = config.rope_type();
@@ -170,7 +170,7 @@ void check_others(const Config& config, const Family& family) {
     for (std::size_t i = 0; i < types->size(); ++i)
       if (((*types)[i] == "full_attention") != (i % static_cast<std::size_t>(*every) == 0))
         refuse(family, "layer_types", types->dump(), "full_attention every global_attn_every_n_layers");
-  // "vision" is for rows of pictures.
+  // "vision" concerns image rows only.
   if (const Json* const both = config.find({"use_bidirectional_attention"});
       both != nullptr && (family.traits & kEncoder) == 0 && (*both == "all" || *both == true))
     refuse(family, "use_bidirectional_attention", both->dump(), "false");

@@ -156,7 +156,7 @@ class Planner {
     }
   }
 
-  /// Of heads of which a part turns, by angles of whole ones: what turns so slowly stands still.
+  /// Partial rotation with the angles of whole heads: a factor of kStill practically stops the other pairs.
   void add_still_pairs() {
     constexpr float kStill = 1e30f;
     const auto of_head = [&](const OutTensor& tensor) {

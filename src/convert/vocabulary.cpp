@@ -34,7 +34,8 @@ std::string read_text(const std::filesystem::path& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The score of an added token that is no piece of the model: merges never give it (text/vocabulary.h).
+/// The score of an added token that is not a piece of the model, so that no merge produces it
+/// (text/vocabulary.h).
 constexpr float kNeverMerged = -std::numeric_limits<float>::infinity();
 
 class Vocabulary {
@@ -226,8 +227,8 @@ class Vocabulary {
                        [&](const Json* step) { return find_text(*step, "type") == type; });
   }
 
-  /// BPE of SentencePiece: what is merged first has the highest score. All merges that give a token have the
-  /// same rank there, so the order of the list says it all.
+  /// BPE of SentencePiece: the first merge has the highest score. All merges that produce a token have the
+  /// same rank there, so the order of the list suffices.
   void add_pieces(const std::vector<std::string>& merges, const std::string& unknown) {
     add_steps(tokenizer_, false, file_);
     std::vector<float> scores(n_tokens_, 0.0f);
@@ -302,7 +303,7 @@ class Vocabulary {
     for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}) {
       if (!std::filesystem::exists(folder_ / name, ignored)) continue;
       const SentencePieceModel model = read_sentencepiece(base::read_file(folder_ / name, kMaxText));
-      // XLM-R's tokens are those of fairseq: four of its own, and the pieces behind the file's first three.
+      // XLM-R has fairseq's tokens: four of its own, then the file's pieces without the first three.
       const bool fairseq = std::string_view(name) == "sentencepiece.bpe.model";
       tokens_.resize(n_tokens_);
       kinds_.assign(n_tokens_, kUnused);
@@ -398,8 +399,8 @@ class Vocabulary {
     finish_word_pieces(names_, "do_lower_case");
   }
 
-  /// GGUF marks the beginning of words, where the folder marks what goes on. `texts` says what becomes of
-  /// texts; readers of GGUF make them lower case unless a file says otherwise.
+  /// GGUF marks the beginning of words, the folder marks their continuations. `texts` has the normaliser's
+  /// settings. Readers of GGUF convert to lower case unless a file says otherwise.
   void finish_word_pieces(const Json& texts, const char* lowercase) {
     for (const auto& [from, to] :
          {std::pair(lowercase, "lowercase"), std::pair("strip_accents", "strip_accents")})
@@ -488,11 +489,11 @@ class Vocabulary {
       set("add_eos_token", true);
     else if (const auto adds = said("add_eos_token"))
       set("add_eos_token", *adds && eos >= 0);
-    else if (find(tokenizer_, "model") != nullptr)  // Which has said what stands around a text.
+    else if (find(tokenizer_, "model") != nullptr)  // It lists the tokens around a prompt.
       set("add_eos_token", false);
   }
 
-  /// The tokens that tokenizer.json sets before and behind a text; -1 where it sets none.
+  /// The tokens that tokenizer.json puts before and after a prompt; -1 where it has none.
   std::pair<std::int64_t, std::int64_t> frame() const {
     std::pair<std::int64_t, std::int64_t> ids{-1, -1};
     const Json* const processor = find(tokenizer_, "post_processor");
