@@ -12,8 +12,8 @@ constexpr float kBase = 10000.0f;
 
 }  // namespace
 
-/// With angles of columns in between those of lines (PixtralRotaryEmbedding of transformers; neighbours are
-/// pairs).
+/// The angles of columns are between the angles of lines; adjacent elements are pairs (PixtralRotaryEmbedding
+/// of transformers).
 Value EncoderBuilder::turned(Value x) const {
   const std::int64_t heads = hparams_.n_heads, half = hparams_.width / heads / 2;
   const Dim n = x.size(0);
