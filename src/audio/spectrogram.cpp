@@ -67,7 +67,7 @@ std::vector<float> make_filters(int n_mels) {
 double cosine(double x) { return std::cos(x); }
 double sine(double x) { return std::sin(x); }
 
-/// Silence behind the samples, and both ends mirrored by half a frame.
+/// Pads with silence to n samples and mirrors half a frame at both ends.
 std::vector<float> pad(std::span<const float> samples, std::int64_t n) {
   constexpr std::int64_t kMirrored = kFrame / 2;
   std::vector<float> padded;
@@ -92,7 +92,7 @@ Spectrogram::Spectrogram(int n_mels, int n_frames, const Devices& devices, PlanP
 
 std::vector<float> Spectrogram::compute(std::span<const float> samples) {
   std::vector<float> padded = pad(samples, std::int64_t{n_frames_} * kHop);
-  // The frame that begins behind the last hop is not looked at.
+  // The frame after the last hop is ignored.
   padded.resize(static_cast<std::size_t>((n_frames_ - 1) * kHop + kFrame));
   plan_.run({}, {{"samples", padded}});
   std::vector<float> mels = plan_.read("mels");
