@@ -64,9 +64,9 @@ Importance read_gguf(const std::filesystem::path& path) {
   return result;
 }
 
-/// Little-endian: the number of entries; for each the length of its name, the name, the number of chunks, the
-/// number of values, and the values as means times that number of chunks. Then the number of chunks, and the
-/// length and name of the text.
+/// Little-endian. First the number of entries. Then each entry: the length of its name, the name, the number
+/// of chunks, the number of values, and the values. They are means times the number of chunks. At the end the
+/// number of chunks, and the length and name of the data set.
 Importance read_older(const std::filesystem::path& path, int chunk_size) {
   const base::MappedFile file(path);
   std::span<const std::byte> left = file.bytes();

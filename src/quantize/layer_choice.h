@@ -1,5 +1,5 @@
 #pragma once
-// A model without some of its layers: the others are numbered anew.
+// A model without some of its layers. The others are renumbered.
 #include <cstdint>
 #include <map>
 #include <optional>

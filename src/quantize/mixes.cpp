@@ -36,15 +36,15 @@ struct Rule {
 constexpr int kMaxRules = 8;
 struct Mix {
   QuantizeMix mix;
-  std::array<Rule, kMaxRules> rules = {};  // The first that fits wins; those of type F32 are none.
+  std::array<Rule, kMaxRules> rules = {};  // The first matching rule wins. Rules of type F32 are empty.
 };
 
 using enum DType;
 constexpr Rule kOutputQ5 = {Role::kOutput, kQ5_K};
 constexpr Rule kTableQ2 = {Role::kEmbedding, kQ2_K};
 
-// The usual mixes: values and the products that end a block get more bits, most so in the first and last
-// layers, queries and keys the fewest.
+// The usual presets. Values and the products at the end of a block get more bits, most of all in the first
+// and last layers. Queries and keys get the fewest.
 constexpr Mix kMixes[] = {
     {{"F32", "32-bit floats", kF32}},
     {{"BF16", "16-bit floats with the range of 32-bit ones", kBF16}},
@@ -225,7 +225,7 @@ bool is_quantizable(std::string_view name, std::size_t rank) {
       "laurel",         "time_mix_lerp",    "time_mix_w",          "time_mix_a",     "time_mix_v0",
       "time_mix_v1",    "time_mix_v2",      "time_mix_g1",         "time_mix_g2",    "time_mix_decay",
       "time_mix_first", "channel_mix_lerp", "per_layer_model_proj"};
-  // Of encoders of pictures and sound, and classifiers.
+  // Image encoders, audio encoders, projectors and classifiers.
   constexpr std::string_view kPlainBeginnings[] = {"v.", "a.", "mm.", "cls."};
   if (rank < 2 || rank > 3 || !name.ends_with(".weight")) return false;
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };

@@ -59,7 +59,7 @@ std::vector<FilePart> plan_of(const gguf::File& file, const std::filesystem::pat
   return plan;
 }
 
-/// Copies tensors, and tells how far it is.
+/// Copies tensors and reports the progress.
 class Copier {
  public:
   Copier(const gguf::File& file, const std::function<bool(double)>& progress)

@@ -23,7 +23,7 @@ namespace {
 
 using namespace quantize_impl;
 
-/// Of packed blocks' layouts, since the first; writers say it and readers know no other.
+/// The version of the block layouts. Writers state it, and readers know no other.
 constexpr std::uint32_t kQuantizationVersion = 2;
 
 constexpr std::string_view kKeptTypes = "COPY";  // In place of a mix's name.
@@ -162,7 +162,7 @@ class Plan {
 
   /// What goes along, under which names and in which parts.
   void choose(const gguf::File& file, const std::filesystem::path& from) {
-    std::vector<std::size_t> ends;  // Of the file's parts, as numbers of tensors.
+    std::vector<std::size_t> ends;  // The index after the last tensor of each part.
     if (params_.keep_split && file.n_parts() > 1)
       for (const gguf::Part& part : gguf::open_split_set(from).parts)
         ends.push_back((ends.empty() ? 0 : ends.back()) + part.tensors.size());
