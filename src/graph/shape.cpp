@@ -64,7 +64,7 @@ struct Dim::Expression {
     friend std::strong_ordering operator<=>(const Term& a, const Term& b) = default;
   };
   std::vector<Term> terms;
-  std::size_t parts = 0;  // Of one that is done: what it takes to work out its value.
+  std::size_t parts = 0;  // The cost of evaluating a finished expression.
 
   /// To be called when all terms are there.
   void count() {

@@ -51,7 +51,7 @@ constexpr std::array<Type, 16> kTypes = {{
     {"F8_E8M0", 1, {}},
 }};
 
-/// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text"}}
+/// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "word"}}
 class Header final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Header(std::span<const std::byte> data) : data_(data) {}
