@@ -1,4 +1,4 @@
-// Many texts at once: batchers, services and what they tell.
+// Batchers, services and their outputs.
 #include "weft/batcher.h"
 
 #include <chrono>
@@ -90,7 +90,7 @@ ServiceParams service_params(const weft_batcher_params& p, Context* draft) {
   return params;
 }
 
-/// An output as C reads it. Refers to what it was made of.
+/// An output as C reads it. It refers to the C++ output that it was made from.
 class Told {
  public:
   template <typename From>

@@ -1,4 +1,4 @@
-// Pictures and sounds: files of them, encoders, prompts that they stand in.
+// Images and audio: files, encoders, and prompts that contain them.
 #include "media.h"
 
 #include <functional>

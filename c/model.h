@@ -11,7 +11,7 @@
 
 namespace weft::c {
 
-/// A model and what is made of it once, shared by all handles.
+/// A model and the objects that are derived from it once, shared by all handles.
 struct LoadedModel {
   std::shared_ptr<const Model> model;
   std::string chat_template = {};

@@ -24,14 +24,14 @@ typedef int64_t weft_dim;
 /// Axes of a value, at most.
 #define WEFT_MAX_RANK 4
 
-/// An attribute of a node. Set the member among text, number, integer and sizes that fits the attribute, and
-/// leave the others 0.
+/// An attribute of a node. Set the one of `text`, `number`, `integer` and `sizes` that fits the attribute,
+/// and leave the others 0.
 typedef struct weft_attribute {
   const char* name;
-  const char* text;       ///< Of choices ("gelu_erf") and types ("i32").
-  double number;          ///< Of numbers with a point.
-  int64_t integer;        ///< Of whole numbers, of truth values (0 or 1), and of single sizes.
-  const weft_dim* sizes;  ///< Of shapes and lists, n_sizes of them.
+  const char* text;       ///< For choices ("gelu_erf") and types ("i32").
+  double number;          ///< For floating-point numbers.
+  int64_t integer;        ///< For integers, booleans (0 or 1) and single sizes.
+  const weft_dim* sizes;  ///< For shapes and lists, with n_sizes elements.
   size_t n_sizes;
 } weft_attribute;
 
@@ -164,7 +164,7 @@ typedef struct weft_plan_counters {
   size_t struct_size;
   int64_t compiled;  ///< Graphs.
   int64_t steps;
-  int64_t unchanged;  ///< Steps by what was different from the step before.
+  int64_t unchanged;  ///< Steps that changed nothing, and steps that changed shapes, tensors, the topology.
   int64_t shapes;
   int64_t tensors;
   int64_t topology;
