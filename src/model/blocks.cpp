@@ -493,7 +493,8 @@ ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& n
     return h.logit_softcap > 0.0f ? b.add(ops::Softcap{h.logit_softcap}, {logits}, name + "_capped") : logits;
   };
   if (!b.wants_best()) return logits_of(x, "logits");
-  // Of all rows together, as the weights are read once. Rows that are not among logit_rows are never written.
+  // All rows in one product, so that the weights are read once. Rows that are not among logit_rows are never
+  // written.
   const ValueId all = logits_of(x, "logits_of_outputs");
   b.take_best(all);
   return b.add(ops::GetRows{}, {all, b.model().logit_rows}, "logits");

@@ -186,8 +186,8 @@ class Sharder {
       if (whole[v]) n_heads_[v] = 0;
   }
 
-  /// The number of groups of columns that must stay together, in values that attention reads and in the
-  /// values that they are made from column by column.
+  /// The number of groups of columns that must stay together. It is set for values that attention reads and
+  /// for the values from which they are computed column by column.
   void find_units() {
     for (std::size_t n = from_.nodes().size(); n-- > 0;) {
       const Node& node = from_.nodes()[n];
