@@ -164,8 +164,8 @@ typedef struct weft_plan_counters {
   size_t struct_size;
   int64_t compiled;  ///< Graphs.
   int64_t steps;
-  int64_t unchanged;  ///< Steps that changed nothing, and steps that changed shapes, tensors, the topology.
-  int64_t shapes;
+  int64_t unchanged;  ///< Steps that changed nothing since the step before.
+  int64_t shapes;     ///< Steps that changed shapes; likewise tensors and the topology below.
   int64_t tensors;
   int64_t topology;
   int64_t copies;  ///< Values copied between devices ...
