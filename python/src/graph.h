@@ -1,6 +1,6 @@
 #pragma once
-// Graphs, values and sizes between Python and C++. A value in Python keeps its graph alive; in C++ it is the
-// handle that it always is, and these casters go from one to the other.
+// Graphs, values and sizes between Python and C++. A value in Python keeps its graph alive. In C++ it is a
+// plain handle. These casters convert between the two.
 #include <initializer_list>
 #include <map>
 #include <memory>

@@ -26,8 +26,8 @@ std::string shape_text(const Array& array) {
   return text + ")";
 }
 
-/// A plan, the arrays that its weights lie in, and the sizes of the last step. All but what reads is called
-/// without the interpreter's lock.
+/// A plan, the arrays that hold its weights, and the sizes of the last step. All functions except the reading
+/// ones are called without the interpreter's lock.
 class PyPlan {
  public:
   PyPlan(const Graph& graph, const std::vector<std::string>& devices, const PlanParams& params)
@@ -241,7 +241,7 @@ std::unique_ptr<PyPlan> make_plan(const PyGraph& graph, const std::vector<std::s
     else
       refuse("a plan may allow shapes, tensors and topology, not '" + change + "'");
   }
-  const Graph own = graph;  // Others may go on with theirs.
+  const Graph own = graph;  // The caller may change its graph afterwards.
   const Arrays constants = graph.constants;
   const Unlocked unlocked;
   auto plan = std::make_unique<PyPlan>(own, devices, params);

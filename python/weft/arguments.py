@@ -259,8 +259,8 @@ def _name(kind: ast.expr) -> str:
 
 
 def _fits(kind: ast.expr, value: object, bits: int) -> bool:
-    """Whether a value may be of the kind that a signature names, whole numbers of so many bits at most. Where it names what
-    only C++ knows: yes."""
+    """Whether a value fits the kind that a signature names; integers may have at most `bits` bits. True for kinds that
+    only C++ knows."""
     if isinstance(kind, ast.BinOp):
         return _fits(kind.left, value, bits) or _fits(kind.right, value, bits)
     if isinstance(kind, ast.Constant):
@@ -376,7 +376,8 @@ def _clear(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap(place: Any) -> None:
-    """The functions of a module or class, and those of its classes. Operators tell Python themselves."""
+    """Wraps the functions of a module or class and the methods of its classes. Operators raise Python's errors
+    themselves."""
     for name, found in list(vars(place).items()):
         if type(found).__name__ == "nb_method" and not name.startswith("__"):
             setattr(place, name, _clear(found))

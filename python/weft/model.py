@@ -395,16 +395,16 @@ class Model:
     # The engine.
 
     def stats(self) -> dict[str, Any]:
-        """What the engine counts, and how things stand."""
+        """The engine's counters and its current state."""
         return self._the_engine().stats()
 
     def save_text(self, tokens: Sequence[int]) -> tuple[int, bytes]:
-        """What the engine's cache holds of the beginning of a text: how many tokens, and their state."""
+        """The cached prefix of `tokens`: its number of tokens, and their state."""
         return self._the_engine().save_text(tokens)
 
     def restore_text(self, state: bytes) -> list[int]:
-        """A saved text is in the cache again, for requests that begin like it; its tokens. Only for states that you saved
-        yourself."""
+        """Puts a saved prefix into the cache, for requests that begin with it. Returns its tokens. Only for states that
+        you saved yourself."""
         return self._the_engine().restore_text(state)
 
     def close(self) -> None:

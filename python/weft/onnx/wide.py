@@ -54,7 +54,7 @@ def permuted(value: Value, shape: Sequence[Any], order: Sequence[int]) -> Value:
 
 
 def along(value: Value, shape: Sequence[Any], axis: int, make: Callable[[Value, int], Value]) -> Value:
-    """What `make` does to an axis, with those before it and behind it as one each."""
+    """Applies `make` to an axis, with the axes before it merged to one, and the axes after it, too."""
     return make(ops.reshape(value, (product(shape[:axis]), shape[axis], product(shape[axis + 1 :]))), 1)
 
 

@@ -45,7 +45,8 @@ class WeftLM(TemplateLM):
         return self.model.tokenize(string, add_special=bool(add_special_tokens))
 
     def _loglikelihood_tokens(self, requests: list[Any], disable_tqdm: bool = False, **_: Any) -> list[tuple[float, bool]]:
-        """Of (what it is about, context, continuation) the continuation's log-likelihood, and whether it is the greedy one."""
+        """For each (description, context, continuation): the continuation's log-likelihood, and whether it is the
+        greedy one."""
 
         def ask(request: Any) -> tuple[Stream, int]:
             _, context, continuation = request

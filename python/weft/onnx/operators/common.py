@@ -43,7 +43,7 @@ def constant_size(x: Any, axis: int) -> int:
 
 
 def scalar(x: Any, other: Any) -> Any:
-    """A known array of one element as a number, where weft takes that beside the other operand and none of its digits is
+    """A known array of one element as a number, if weft accepts a number with the other operand and no digit is
     lost."""
     if not isinstance(x, np.ndarray) or x.size != 1 or x.ndim > len(other.shape) or x.dtype == object:
         return None

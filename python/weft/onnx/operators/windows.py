@@ -1,4 +1,4 @@
-"""Convolutions and pools. A signal {n, c, t} is a picture of height 1."""
+"""Convolutions and pools. A signal {n, c, t} is an image of height 1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .common import Value, constant_size_of
 
 
 class Windows:
-    """How windows move over a signal or a picture: of each axis (height, width) a number."""
+    """The parameters of windows over a signal or an image: one number per axis (height, width)."""
 
     def __init__(self, x: Value, kernel: Sequence[int], strides: Any, dilations: Any, pads: Any, auto_pad: str) -> None:
         n = len(kernel)
@@ -55,7 +55,7 @@ class Windows:
         return ops.squeeze(v, 2) if self.is_signal else v
 
     def round_up(self) -> None:
-        """ceil_mode: windows that begin in the picture or before it count, too, where they reach out of it behind."""
+        """ceil_mode: windows that begin before the end of the image count, too, if they reach beyond it."""
         for i in range(2):
             size = constant_size_of(self.sizes[i])
             room = size + self.before[i] + self.after[i] - self.span[i]
@@ -89,7 +89,7 @@ def pair(list_of_two: Sequence[int]) -> tuple[int, int]:
 
 
 def four_axes(at: Node, w: Any, is_signal: bool) -> Any:
-    """A kernel over pictures."""
+    """A kernel for images."""
     if not is_signal:
         return w
     return np.expand_dims(at.known(w), 2) if isinstance(w, np.ndarray) else Tensor(ops.unsqueeze(at.value(w), 2), at.type(w))
