@@ -40,10 +40,10 @@ struct Family {
   /// The language models that it is for (general.architecture), as far as weft has them.
   std::span<const std::string_view> text_models;
   std::string_view before, behind;  ///< Prompt strings around the audio.
-  bool sees_silence;  ///< A part is of its full length, whatever it holds; else silence is neither seen nor
-                      ///< told.
-  int stacked;        ///< Rows that become one, if the file does not have it.
-  bool averages;      ///< They are averaged before the last norm; otherwise `project` concatenates them.
+  /// A part always has its full length. Otherwise silence at the end is masked and gives no rows.
+  bool sees_silence;
+  int stacked;    ///< Rows that become one, if the file does not have it.
+  bool averages;  ///< They are averaged before the last norm; otherwise `project` concatenates them.
   /// x {n_positions, width} -> {n_rows, n_embd}
   Value (*project)(encoders::TransformerBuilder& builder, const HParams& hparams, Value x);
 };

@@ -41,7 +41,7 @@ SF_VIRTUAL_IO io_of_bytes() {
   io.seek = [](sf_count_t offset, int whence, void* user) {
     Bytes& bytes = Bytes::of(user);
     const sf_count_t from = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? bytes.at : bytes.size();
-    // What is added to may be anything that a damaged file says.
+    // In a damaged file the offset may have any value.
     const sf_count_t room = bytes.size() - from;
     bytes.at = from + std::clamp<sf_count_t>(offset, -from, room);
     return bytes.at;

@@ -30,7 +30,7 @@ struct Abilities {
   bool null_content = false;     ///< Messages with calls have null for content, not "".
   bool content_with_calls = true;
   bool short_ids = false;             ///< Ids of calls must be nine letters and digits.
-  std::string reasoning_key = {};     ///< How a message's reasoning is named; empty where it is not written.
+  std::string reasoning_key = {};     ///< The key of a message's reasoning; empty where it is not written.
   std::string reasoning_switch = {};  ///< The variable that turns reasoning on and off; empty: there is none.
   bool reasoning_effort = false;      ///< The variable of this name makes a difference.
 };
@@ -41,7 +41,7 @@ Abilities find_abilities(const ChatTemplate& chat_template);
 /// The value of the variable "functions" (Firefunction): the tools as indented JSON, "" for none.
 std::string functions_text(std::string_view tools_json);
 
-/// The prompt of a conversation, or nothing where the template raises an error.
+/// Renders the prompt of a conversation. Returns nullopt if the template raises an error.
 std::optional<std::string> try_render(const ChatTemplate& chat_template, std::string_view messages_json,
                                       std::string_view tools_json = {}, std::string_view variables_json = {},
                                       bool add_generation_prompt = true);

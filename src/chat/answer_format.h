@@ -21,7 +21,7 @@ struct AnswerFormat {
 
   std::vector<Tool> tools;
   std::vector<CallFormat> calls;
-  CallFormat bare;  ///< Of calls without a tag of their own.
+  CallFormat bare;  ///< The format of calls without a tag.
   bool reads_calls;
   bool bare_object;
   bool channels;

@@ -38,7 +38,7 @@ std::vector<AnswerEvent> AnswerState::read(std::string_view more, bool ended) {
   }
   if (ended && mode_ == Mode::kText && !drops_space_) tell(Kind::kContent, held_space_);
   if (ended) held_space_.clear();
-  // What is decided goes, now and then: the time stays linear.
+  // Erases decided input only now and then, so that the total time is linear.
   const bool keeps_raw = mode_ != Mode::kText && mode_ != Mode::kReasoning;
   const std::size_t decided = keeps_raw ? std::min(raw_begin_, at_) : at_;
   if (decided == text_.size() || decided > std::max<std::size_t>(4096, text_.size() / 2)) {
@@ -376,7 +376,7 @@ bool AnswerState::call_step(Input& input) {
   return true;
 }
 
-/// What follows in a call whose arguments were no JSON.
+/// Skips the rest of a call whose arguments were not JSON.
 bool AnswerState::skip_step(Input& input) {
   std::vector<std::string> tags;
   for (const std::string& tag : {calls_->call_end, calls_->section_end})

@@ -26,7 +26,7 @@ class AnswerState {
   enum class Mode {
     kText,
     kReasoning,
-    kHeader,   ///< Of a message with a channel.
+    kHeader,   ///< In the header of a message with a channel.
     kBetween,  ///< In a section, outside of calls.
     kCall,
     kSkip,  ///< In a call that was completed, up to its end.

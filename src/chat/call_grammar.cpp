@@ -19,7 +19,8 @@ Grammar optional(Grammar part) { return Grammar::repeat(std::move(part), 0, 1); 
 /// White space that models write after tags.
 Grammar space() { return Grammar::regex("[ \\n]{0,4}"); }
 
-/// Where a tag ends that begins at `from`: <...> without white space, or [CAPITALS]; `from` where none does.
+/// Returns the end of the tag that begins at `from`, or `from` if none does. A tag is <...> without white
+/// space or [CAPITALS].
 std::size_t tag_end(std::string_view text, std::size_t from) {
   if (text[from] == '<') {
     const std::size_t end = text.find_first_of("> \n", from);
@@ -64,7 +65,7 @@ std::string json_string(std::string_view text) {
   return json + '"';
 }
 
-constexpr int kMostParameters = 64;       // Of functions whose parameters are not known.
+constexpr int kMostParameters = 64;       // For functions with unknown parameters.
 constexpr std::int64_t kPartStates = 64;  // A grammar of any JSON value has about as many states.
 
 /// Writes the schemas of functions. All schemas of a request share one budget. Functions beyond it are open;

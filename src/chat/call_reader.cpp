@@ -407,7 +407,7 @@ void ParameterCall::value_begins(const CallContext& context) {
   const Tool* tool = find_tool(*context.tools, name_);
   const ToolParameter* parameter = tool ? find_parameter(*tool, key_) : nullptr;
   types_ = parameter ? parameter->types : static_cast<unsigned>(grammar::kAllTypes);
-  // DeepSeek's models say it themselves, which decides where the schema allows both.
+  // DeepSeek's models mark strings, which decides if the schema allows strings and other types.
   const std::string_view text_kind = trimmed(context.format->text_kind);
   if (!text_kind.empty() && trimmed(part_) == text_kind && (types_ & grammar::kStringBit) != 0)
     types_ = grammar::kStringBit;
@@ -416,7 +416,7 @@ void ParameterCall::value_begins(const CallContext& context) {
   value_is_empty_ = true;
 }
 
-/// The value if it is JSON of a type that the parameter may have, else the value as a JSON string.
+/// Returns the value if it is JSON of a type that the parameter allows, otherwise the value as a JSON string.
 std::string ParameterCall::value_json(const CallFormat& format) const {
   const std::string_view value = trimmed(part_);
   const bool may_be_text = (types_ & grammar::kStringBit) != 0;
@@ -455,7 +455,7 @@ Progress ParameterCall::step(Input& input, const CallContext& context, CallEvent
   const CallFormat& format = *context.format;
   switch (mode_) {
     case Mode::kName: {
-      // Where no tag ends the name, the first key or the call's end does.
+      // If the format has no tag after the name, the first key or the call's end ends it.
       const bool tagged = !format.name_end.empty();
       const Found found = tagged ? take_until(input, {format.name_end}, kMaxHeaderBytes)
                                  : take_until(input, {format.key_begin, format.call_end}, kMaxHeaderBytes);

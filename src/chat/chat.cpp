@@ -53,7 +53,7 @@ void cut_at_mark(std::vector<PromptPiece>& prompt) {
   chat::refuse("the chat template does not write the end of the last message, so it cannot be continued");
 }
 
-/// Defaults may have the switch by several names, of which a template reads one before the other.
+/// Sets every switch in the defaults, because a template may read one name before another.
 void replace_switches(ordered_json& all, bool reasons) {
   for (const char* name : chat::kReasoningSwitches)
     if (all.contains(name)) all[name] = reasons;
@@ -104,7 +104,8 @@ struct Chat::Impl {
   const chat::CallFormat* calls() const { return format.calls.empty() ? nullptr : &format.calls.front(); }
 };
 
-/// What the request says about reasoning in the template's words; its own variables come last.
+/// The template's variables. Later ones override earlier ones: reasoning, defaults, reasoning effort, the
+/// request's own variables.
 std::string Chat::Impl::variables(const ChatTurn& turn, std::string_view tools_json) const {
   ordered_json all = ordered_json::object();
   if (abilities.functions) all["functions"] = chat::functions_text(tools_json);
@@ -119,7 +120,7 @@ std::string Chat::Impl::variables(const ChatTurn& turn, std::string_view tools_j
     }
     replace_switches(all, effort != "none");
     if (!abilities.reasoning_switch.empty()) all[abilities.reasoning_switch] = effort != "none";
-    // Templates know three efforts.
+    // Templates support three efforts.
     if (abilities.reasoning_effort) {
       all["reasoning_effort"] = effort == "none" || effort == "minimal" ? "low" : effort;
     }

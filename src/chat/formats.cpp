@@ -309,7 +309,8 @@ std::vector<Format> make_formats() {
                  .calls = {listed_objects("<tool_calls>[", "]</tool_calls>", "id")},
                  .wrappers = {"[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"}});
 
-  // Gemma 2 and 3 know no tools; asked for calls they fence them: ai.google.dev/gemma/docs/capabilities.
+  // Gemma 2 and 3 have no tools of their own. If a prompt describes tools, they write calls in code fences:
+  // ai.google.dev/gemma/docs/capabilities.
   all.push_back(
       {.name = "gemma",
        .marks = {"<start_of_turn>"},

@@ -21,7 +21,7 @@ class JsonScanner {
   /// kBad, complete() can still close the value without this byte.
   Step feed(char c, std::string& out);
   /// Closes a value that was cut: `out` ends with the bytes that feed() wrote. Drops a trailing comma and a
-  /// character or escape that is not complete. Doubles a backslash alone, and gives null to a key without a
+  /// character or escape that is not complete. Doubles a single backslash, and adds null to a key without a
   /// value.
   void complete(std::string& out) const;
   /// Whether the value is whole if the input ends here. Without kDone only a number can be.
@@ -76,7 +76,7 @@ class JsonScanner {
 
   Mode mode_ = Mode::kValue;
   bool string_is_key_ = false;
-  std::vector<bool> in_object_ = {};  ///< Of each open bracket: whether it is an object's.
+  std::vector<bool> in_object_ = {};  ///< For each open bracket: whether it belongs to an object.
   std::string_view literal_ = {};     ///< The rest of true, false or null.
   int n_hex_ = 0;
   std::uint32_t code_ = 0;

@@ -22,7 +22,7 @@ struct Message {
   std::string content = {};
   std::string reasoning = {};
   std::vector<HistoryCall> calls = {};
-  std::string call_id = {};  ///< Of a tool's result.
+  std::string call_id = {};  ///< The call that a tool's result belongs to.
   std::string name = {};     ///< Name of the tool or of the participant.
 };
 
@@ -31,8 +31,8 @@ struct Message {
 std::vector<Message> read_messages(std::string_view messages_json);
 
 /// Rewrites messages for a template. Parts that it cannot write are expressed in another way, for example
-/// calls as content. With `tools_json`, tools that the template does not know are described in the system
-/// message, with calls written as in `calls`.
+/// calls as content. If the template has no tools, the system message describes `tools_json` and the call
+/// format `calls`.
 std::vector<Message> adapted(std::vector<Message> messages, const Abilities& abilities,
                              const CallFormat* calls, std::string_view tools_json);
 

@@ -9,7 +9,7 @@ namespace weft::chat {
 
 struct TagMatch {
   static constexpr int kNone = -1;
-  int tag = kNone;     ///< Which of the tags, or kNone.
+  int tag = kNone;     ///< Index of the tag, or kNone.
   std::size_t at = 0;  ///< Where it begins. With kNone: the first place where a tag may begin, or the end.
 };
 

@@ -15,9 +15,10 @@ struct Tool {
   std::string name = {};
   std::size_t index = 0;  ///< In the request's tools.
   bool strict = false;
-  std::shared_ptr<const grammar::SchemaDocument> schema = nullptr;  ///< Of the arguments; null: it has none.
-  std::vector<ToolParameter> properties = {};                       ///< In the schema's order.
-  bool open = false;  ///< The schema is more than a list of properties.
+  /// Schema of the arguments; null if the tool has none.
+  std::shared_ptr<const grammar::SchemaDocument> schema = nullptr;
+  std::vector<ToolParameter> properties = {};  ///< In the schema's order.
+  bool open = false;                           ///< The schema is more than a list of properties.
 };
 
 /// Throws ToolSchemaError for a wrong tool. Throws Error kInvalidArgument if the value is not an array.

@@ -9,7 +9,7 @@
 namespace weft::convert_impl {
 namespace {
 
-/// Of a name without its layer.
+/// Arranges one tensor. name_ is its name without the layer.
 class Arrangement {
  public:
   Arrangement(OutTensor tensor, const Config& config, const Family& family)
@@ -63,7 +63,7 @@ class Arrangement {
 
   /// Matrices whose outputs are columns.
   void turn() {
-    // Blocks are of inputs: where there are some, the folder has these last already.
+    // Blocks run along the inputs, so the folder has the inputs last already.
     if (info(*view().source->dtype).block_elements > 1) return;
     const bool expert = name_.ends_with("_exps.weight");
     const bool turned =
@@ -187,7 +187,7 @@ class Arrangement {
     }
   }
 
-  /// Q, K, V and the gate of each group of a delta net stand together.
+  /// In the folder, Q, K, V and the gate of each group of a delta net are adjacent.
   std::vector<OutTensor> delta_groups() {
     const std::int64_t groups = number("linear_num_key_heads"), k = number("linear_key_head_dim");
     const std::int64_t v = number("linear_num_value_heads") / groups * number("linear_value_head_dim");
@@ -198,7 +198,8 @@ class Arrangement {
             part("qkvz", "gate", {of.take(1, 2 * k + v, v)}, {groups * v, n})};
   }
 
-  /// Heads of values that share a key lie apart in GGUF: the first ones of all groups, then the second ones.
+  /// In GGUF, value heads that share a key head are not adjacent: the first ones of all groups, then the
+  /// second ones.
   void tile() {
     const std::int64_t groups = number("linear_num_key_heads");
     const std::int64_t heads = number("linear_num_value_heads"), dim = number("linear_value_head_dim");

@@ -8,8 +8,8 @@
 
 namespace weft::convert_impl {
 
-/// Returns the tensor in GGUF's order, or several tensors that replace it. Throws Error kInvalidFile where
-/// its shape is not what `config` says.
+/// Returns the tensor in GGUF's order, or several tensors that replace it. Throws Error kInvalidFile if its
+/// shape differs from `config`.
 std::vector<OutTensor> arrange(OutTensor tensor, const Config& config, const Family& family);
 
 }  // namespace weft::convert_impl

@@ -1,5 +1,5 @@
 #pragma once
-// The JSON files of a folder, read with bounds on their size and depth, and what a configuration says.
+// Reads the JSON files of a folder, with limits on their size and depth, and the fields of config.json.
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ namespace weft::convert_impl {
 using Json = nlohmann::json;
 using Names = std::vector<const char*>;
 
-/// What a file must be.
+/// The required type of a file.
 enum class Shape { kObject, kList };
 
 /// Throws Error kNotFound, kIo, and kInvalidFile that names the file.
@@ -42,9 +42,9 @@ class Config {
   /// The object of rope's parameters (of full attention, where there are several); empty where there is none.
   const Json& rope() const { return rope_; }
   double rope_float(const char* name, double otherwise) const;
-  std::string rope_type() const;  ///< "default" where the file says nothing.
+  std::string rope_type() const;  ///< "default" if the file has none.
   std::int64_t head_dim() const;
-  /// How much of a head turns.
+  /// The number of a head's elements that rope rotates.
   std::int64_t rope_dim() const;
   /// Whether the model has rope. Some classes have models without it.
   bool turns() const;

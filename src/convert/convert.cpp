@@ -42,7 +42,7 @@ const Type& type_of(std::string name, const FolderWeights& weights) {
                 "'" + name + "' is no type to convert to; known are f32, f16, bf16, q8_0 and auto");
   std::array<std::size_t, kTypes.size()> bytes = {};
   for (const auto& [unused, source] : weights.all()) {
-    // What was quantised from BF16, as nearly everything is, goes back to it.
+    // Quantised sources count as BF16, from which nearly all of them were made.
     const bool quantised = source.dtype == DType::kF32 && source.stored != "F32";
     for (std::size_t i = 0; i < kTypes.size(); ++i)
       if (kTypes[i].dtype == (quantised ? DType::kBF16 : source.dtype)) bytes[i] += source.bytes.size();
@@ -135,7 +135,7 @@ ConvertResult write(const std::vector<OutTensor>& tensors, const std::string& ar
   return result;
 }
 
-/// Those of the base model's folder; nothing where it has none, or they are stored in a way that is not read.
+/// The weights of the base model's folder; nullopt if it has none or their storage format is not supported.
 std::optional<FolderWeights> readable_weights(const std::filesystem::path& base, const Json& config) {
   try {
     return std::optional<FolderWeights>(std::in_place, base, config);

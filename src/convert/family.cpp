@@ -342,7 +342,7 @@ constexpr Rename kGemma4[] = {{"post_attention_layernorm", "post_attention_norm"
                               {"router.per_expert_scale", "ffn_down_exps.scale"},
                               {"experts.gate_up_proj", "ffn_gate_up_exps"},
                               {"experts.down_proj", "ffn_down_exps"}};
-// What the last lines name stands under "mlp." in the published files' dense layers, too.
+// In the dense layers of published files, the names of the last lines also occur under "mlp.".
 constexpr Rename kKimiLinear[] = {{"self_attn.q_a_proj", "attn_q_a"},
                                   {"self_attn.q_a_layernorm", "attn_q_a_norm"},
                                   {"self_attn.q_b_proj", "attn_q_b"},
@@ -388,7 +388,7 @@ constexpr std::string_view kT5Defaults =
 constexpr std::string_view kRobertaDefaults =
     R"({"pad_token_id": 1, "type_vocab_size": 1, "layer_norm_eps": 1e-5})";
 
-// Those that most people have come first.
+// The most common ones come first.
 constexpr Family kFamilies[] = {
     {"LlamaForCausalLM", "llama", kNeighbours},
     {"MistralForCausalLM", "llama", kNeighbours | kSliding},

@@ -14,22 +14,23 @@ struct Rename {
 
 enum Trait : unsigned {
   kPlain = 0,
-  kNeighbours = 1 << 0,     ///< Rope turns neighbours in GGUF's rows of Q and K, halves in the folder's.
+  /// Rope rotates adjacent elements in GGUF's rows of Q and K, halves in the folder's.
+  kNeighbours = 1 << 0,
   kNormsPlusOne = 1 << 1,   ///< Weights of norms are stored without their 1.
-  kSliding = 1 << 2,        ///< Some layers see a window.
-  kSigmoidRouter = 1 << 3,  ///< Experts are chosen by sigmoids.
-  kQkvByHeads = 1 << 4,     ///< Q, K and V of each head stand together.
-  kQkvByGroups = 1 << 5,    ///< Those of each group of heads that share K and V, where the model is of the
-                            ///< newer kind.
-  kEncoder = 1 << 6,        ///< An encoder; it has rope unless it has a table of positions.
-  kInputsFirst = 1 << 7,    ///< Layers' matrices have a column for each output.
-  kExpertInputsFirst = 1 << 8,  ///< Those of experts have.
+  kSliding = 1 << 2,        ///< Some layers have sliding-window attention.
+  kSigmoidRouter = 1 << 3,  ///< The router uses sigmoids.
+  kQkvByHeads = 1 << 4,     ///< Q, K and V of each head are adjacent.
+  /// In newer models, Q, K and V of each group of heads that share K and V are adjacent.
+  kQkvByGroups = 1 << 5,
+  kEncoder = 1 << 6,            ///< An encoder; it has rope unless it has a table of positions.
+  kInputsFirst = 1 << 7,        ///< Layers' matrices have a column for each output.
+  kExpertInputsFirst = 1 << 8,  ///< The same for the matrices of experts.
   kAlternating = 1 << 9,        ///< Rows of experts' gate and up alternate.
-  kLatent = 1 << 10,            ///< Attention over latent rows, which give keys and values head by head.
+  kLatent = 1 << 10,            ///< Multi-head latent attention.
   kHybrid = 1 << 11,            ///< Only some layers have attention.
   kMamba2 = 1 << 12,            ///< Heads of recurrent layers have one decay each.
-  kDeltaByGroups = 1 << 13,     ///< Q, K, V and the gate of each group of a delta net stand together.
-  kDeltaTiled = 1 << 14,     ///< Heads of values that share a key lie apart in GGUF, together in the folder.
+  kDeltaByGroups = 1 << 13,     ///< Q, K, V and the gate of each group of a delta net are adjacent.
+  kDeltaTiled = 1 << 14,     ///< Value heads that share a key head are adjacent in the folder, not in GGUF.
   kMultipliers = 1 << 15,    ///< Factors of the configuration are multiplied into weights.
   kFfOfTensors = 1 << 16,    ///< The feed-forward width is taken from the tensors.
   kRmsNorms = 1 << 17,       ///< Norms have no means, whatever the configuration calls their epsilon.
@@ -45,7 +46,7 @@ enum Trait : unsigned {
 };
 
 struct Family {
-  std::string_view name;          ///< Of the class in config.json.
+  std::string_view name;          ///< The class in config.json.
   std::string_view architecture;  ///< In GGUF.
   unsigned traits = kPlain;
   std::span<const Rename> layer = {};  ///< Searched before the shared names.
@@ -60,9 +61,9 @@ struct NotConverted {
 };
 
 std::span<const Family> families();
-/// Each architecture that weft runs is in one of the two tables: the documentation is made of them.
+/// Each architecture that weft runs is in one of the two tables: the documentation is generated from them.
 std::span<const NotConverted> not_converted();
-/// Null where there is none.
+/// Null if the class is unknown.
 const Family* find_family(std::string_view name);
 
 /// Names of tensors that all families share.

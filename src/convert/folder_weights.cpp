@@ -35,7 +35,7 @@ namespace {
                                         "model-00001-of-0000N.safetensors");
 }
 
-/// The numbers of a file "model-00002-of-00003.safetensors"; nothing for another name.
+/// The numbers in "model-00002-of-00003.safetensors"; nullopt for other names.
 std::optional<std::pair<int, int>> part_numbers(const std::string& name) {
   constexpr std::string_view kFront = "model-", kMiddle = "-of-", kEnd = ".safetensors";
   constexpr std::size_t kDigits = 5;

@@ -58,7 +58,7 @@ const std::vector<Key> kKeys = {
     {"ssm.group_count", Kind::kInt, {"mamba_n_groups", "n_groups", "linear_num_key_heads"}},
 };
 
-// Of models with experts.
+// Keys of models with experts.
 const std::vector<Key> kExpertKeys = {
     {"expert_count", Kind::kInt, {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}},
     {"expert_used_count",
@@ -131,7 +131,7 @@ class Keys {
 
   void add_sizes() {
     const std::int64_t width = config_.require_int({"hidden_size"});
-    constexpr std::int64_t kUsualFactor = 4;  // Of models whose configuration does not say.
+    constexpr std::int64_t kUsualFactor = 4;  // For models whose configuration lacks the width.
     if (has(kFfOfTensors)) {
       std::vector<std::int32_t> widths;
       for (std::int64_t layer = 0; layer < n_layers(); ++layer) {
@@ -159,7 +159,7 @@ class Keys {
     if (has(kSigmoidRouter) || has(kLatent)) set("expert_gating_func", u32(has(kSigmoidRouter) ? 2 : 1));
   }
 
-  /// The first layers, where a list says which have no experts.
+  /// The number of leading dense layers, from a list of layer types.
   void add_dense_layers() {
     const Json* const types = config_.find({"mlp_layer_types"});
     if (types == nullptr || !types->is_array()) return;
@@ -252,7 +252,7 @@ class Keys {
       const auto first = config_.get_int({a}), second = config_.get_int({b});
       return first && second ? *first * *second : 0;
     };
-    // Widths of what recurrent layers work on, as the classes say them.
+    // The inner width of recurrent layers, by the fields of the classes.
     std::int64_t inner = config_.get_int({"mamba_d_ssm"}).value_or(0);
     if (inner == 0) inner = product("mamba_num_heads", "mamba_head_dim");
     if (inner == 0) inner = product("mamba_n_heads", "mamba_d_head");
@@ -307,7 +307,7 @@ class Keys {
       add_yarn_magnitude();
     }
     if (kind == "longrope" || kind == "su") add_long_rope(static_cast<double>(n_trained));
-    // What turns by less than the trained positions is as it was ("dynamic"), or a tensor ("llama3").
+    // "dynamic" changes nothing up to the trained length, and "llama3" becomes a tensor.
     if (kind != "linear" && kind != "yarn" && kind != "longrope" && kind != "su" && kind != "default" &&
         kind != "dynamic" && kind != "llama3" && !(kind == "proportional" && has(kTwoHeadSizes)))
       throw Error(ErrorCode::kUnsupported, "config.json: the scaling '" + kind.substr(0, 40) +
@@ -331,7 +331,7 @@ class Keys {
       set("rope.scaling.attn_factor", static_cast<float>(wanted / base));
   }
 
-  /// Of T5: the sizes of both sides.
+  /// T5: the sizes of the encoder and the decoder.
   void add_sides() {
     set("attention.relative_buckets_count", u32(config_.require_int({"relative_attention_num_buckets"})));
     set("attention.key_length", u32(config_.require_int({"d_kv"})));
@@ -363,7 +363,7 @@ class Keys {
     }
   }
 
-  /// How many numbers of a head turn by time, by lines and by columns.
+  /// The number of a head's elements that rotate by time, by line and by column.
   void add_sections() {
     const Json* const list = find(config_.rope(), "mrope_section");
     if (list == nullptr || !list->is_array() || list->size() > 4)

@@ -8,13 +8,13 @@
 namespace weft::convert_impl {
 
 struct Modules {
-  std::optional<std::uint32_t> pooling;      ///< As GGUF numbers it. None: the folder does not say.
+  std::optional<std::uint32_t> pooling;      ///< GGUF's number. nullopt if the folder has none.
   std::vector<std::filesystem::path> dense;  ///< Files with a matrix "linear.weight", in their order.
 };
 
 /// Reads modules.json and the files that it names; without it, 1_Pooling. Throws Error kInvalidFile, and
-/// kUnsupported for what weft has not: other poolings, products with a bias or an activation, more than two
-/// of them.
+/// kUnsupported for other poolings, dense layers with a bias or an activation, and more than two dense
+/// layers.
 Modules read_modules(const std::filesystem::path& folder);
 
 }  // namespace weft::convert_impl

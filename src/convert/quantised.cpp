@@ -22,11 +22,12 @@ using Sources = std::map<std::string, Source>;
   throw Error(ErrorCode::kInvalidFile, "tensor '" + name.substr(0, 120) + "' " + reason);
 }
 
-/// What config.json says of the weights.
+/// The quantization of the weights in config.json.
 struct Scheme {
-  std::string method;                          ///< Empty: nothing is quantised.
-  std::array<std::int64_t, 2> block = {0, 0};  ///< Rows and columns that share a scale; 0: it does not say.
-  std::int64_t bits = 0;                       ///< Of packed codes.
+  std::string method;  ///< Empty: nothing is quantised.
+  /// Rows and columns that share a scale; 0 if config.json lacks them.
+  std::array<std::int64_t, 2> block = {0, 0};
+  std::int64_t bits = 0;  ///< Bits of a packed code.
 };
 
 [[noreturn]] void refuse_method(const std::string& method) {
@@ -105,16 +106,16 @@ const std::array<float, 256>& e4m3() {
   return values;
 }
 
-/// Which scale belongs to an element.
+/// Maps elements to their scales.
 struct Scales {
   Source source;
-  std::int64_t rows = 1, columns = 1;     ///< Of a matrix that is scaled.
-  std::int64_t n_down = 1, n_across = 1;  ///< Scales of one.
+  std::int64_t rows = 1, columns = 1;     ///< Size of one scaled matrix.
+  std::int64_t n_down = 1, n_across = 1;  ///< Scales of one matrix.
   std::int64_t block_rows = 1, block_columns = 1;
 
-  /// Which line of scales a row has.
+  /// The line of scales for a row.
   std::int64_t line(std::int64_t row) const { return row / rows * n_down + row % rows / block_rows; }
-  /// So many lines.
+  /// Reads n lines.
   std::vector<float> read(std::int64_t first, std::int64_t n) const {
     std::vector<float> values(static_cast<std::size_t>(n * n_across));
     std::vector<std::byte> bytes(row_bytes(*source.dtype, n * n_across));

@@ -25,8 +25,8 @@ constexpr Activation kActivations[] = {
     {"jina-bert-v3", "gelu"}, {"arcee", "relu2"},      {"bitnet-b1.58", "relu2"},
     {"jais2", "relu2"},       {"apertus", "xielu"}};
 
-/// A field, and what the models have, as JSON. Fields that are missing or null say nothing. Without an
-/// architecture: of all.
+/// A field and its required value as JSON. Missing and null fields are accepted. Without an architecture the
+/// rule applies to all.
 struct Fixed {
   std::string_view architecture;
   const char* field;
@@ -82,7 +82,7 @@ void check_activation(const Config& config, const Family& family) {
   }
 }
 
-/// Rope may be said for layers that slide and for others apart.
+/// Rope may have separate settings for sliding-window and full-attention layers.
 void check_rope(const Config& config, const Family& family) {
   const bool is = family.architecture == "gpt-oss";
   const Json* const truncate = find(config.rope(), "truncate");
@@ -123,7 +123,7 @@ void check_window(const Config& config, const Family& family) {
   if (slides || behind) refuse(family, "sliding_window", config.find({"sliding_window"})->dump(), "none");
 }
 
-/// Which layers know positions follows from their numbers.
+/// The layers with rope must follow from the layers' indices.
 void check_positions(const Config& config, const Family& family) {
   const Json* const knows = config.find({"no_rope_layers"});
   if (knows == nullptr || !knows->is_array()) return;
@@ -146,7 +146,7 @@ std::string text_of(const Config& config, const char* field, const char* otherwi
   return said != nullptr && said->is_string() ? said->get<std::string>() : otherwise;
 }
 
-/// What follows from two fields.
+/// Conditions on two fields.
 void check_others(const Config& config, const Family& family) {
   constexpr std::int64_t kExpertsOfMaverick = 128;
   if (family.architecture == "llama4") {

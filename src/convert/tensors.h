@@ -13,7 +13,7 @@
 
 namespace weft::convert_impl {
 
-/// What classes call their number of experts.
+/// The names of the number of experts.
 inline const Names kExperts = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
 
 struct OutTensor {
@@ -22,8 +22,9 @@ struct OutTensor {
   std::vector<std::int64_t> shape;  ///< Outermost first.
   std::vector<View> views = {};     ///< Concatenated, they are its elements.
   float add = 0.0f;                 ///< Added to each value.
-  bool decay = false;               ///< Its values are logarithms of decays, to be stored as what decays.
-  std::vector<float> values = {};   ///< All elements, if `views` is empty.
+  /// The source has logarithms of decay rates; the result has the negative rates.
+  bool decay = false;
+  std::vector<float> values = {};  ///< All elements, if `views` is empty.
 
   std::int64_t n_columns() const { return shape.size() > 1 ? shape.back() : 1; }
   std::int64_t n_rows() const;

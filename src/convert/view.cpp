@@ -57,7 +57,7 @@ View merged(const View& view) {
   return result;
 }
 
-/// What an axis from `from` on and those within it give; where that ends.
+/// Copies the elements of an axis and of the axes within it, from `from` on. Returns the end of the output.
 std::byte* gather(const View& view, std::size_t size, std::size_t axis, const std::byte* from,
                   std::byte* to) {
   const std::int64_t n = view.sizes[axis], stride = view.strides[axis];

@@ -27,7 +27,7 @@ struct View {
   View take(int axis, std::int64_t from, std::int64_t n) const;
   View times(float factor) const;
 
-  std::int64_t n_elements() const;  ///< Also where the type has blocks.
+  std::int64_t n_elements() const;  ///< Elements, also for types with blocks.
   /// Calls with the elements in order, some at a time, as the source stores them. Throws Error kIo.
   void read(const std::function<void(std::span<const std::byte>)>& take_bytes) const;
 

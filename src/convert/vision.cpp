@@ -60,7 +60,7 @@ enum class Kind { kGemma3, kIdefics3, kPixtral, kQwen2, kQwen25, kQwen3 };
 
 struct VisionFamily {
   Kind kind;
-  std::string_view name, projector;  ///< Of the class in config.json; in GGUF.
+  std::string_view name, projector;  ///< The class in config.json; the projector in GGUF.
   std::string_view layers;           ///< Before a layer's number.
   std::span<const Rename> layer, whole;
   std::string_view defaults;  ///< Values of "vision_config" that published files leave out.
@@ -230,7 +230,7 @@ class Planner {
     const Json* const said = vision_.find({"hidden_act"});
     std::string name = said != nullptr && said->is_string() ? said->get<std::string>() : "";
     if (name.empty()) name = is(Kind::kQwen2) ? "quick_gelu" : is(Kind::kQwen25) ? "silu" : "gelu";
-    // Files of Pixtral's first classes say "gelu", and mean the gate of Llama's kind.
+    // Files of Pixtral's first classes have "gelu", but the model has Llama's SiLU gate.
     if (is(Kind::kPixtral)) name = "silu";
     if (name == "silu")
       file_.set("clip.use_silu", true);
@@ -306,7 +306,7 @@ class Planner {
       if (!name.starts_with(prefix)) continue;
       name.remove_prefix(prefix.size());
       if (prefix == "vision_tower." && name.starts_with("vision_model.")) name.remove_prefix(13);
-      // What is computed, and SigLIP's pooling, which rows have no use for.
+      // Computed tensors, and SigLIP's pooling, which the encoder does not need.
       if (name.find("position_ids") != name.npos || name.find("inv_freq") != name.npos ||
           name.starts_with("head."))
         return std::nullopt;

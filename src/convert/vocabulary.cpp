@@ -81,7 +81,7 @@ class Vocabulary {
  private:
   void put(std::string text, std::int64_t id, std::int32_t kind) {
     if (id < 0) refuse("tokenizer.json: the token '" + text.substr(0, 60) + "' has a negative number");
-    // The model cannot read a token without a row of embeddings.
+    // The model has no row of embeddings for this token.
     if (static_cast<std::size_t>(id) >= n_tokens_) {
       beyond_.insert(std::move(text));
       return;
@@ -108,7 +108,7 @@ class Vocabulary {
     read_added();
   }
 
-  /// Reads added tokens, and gives each free row a name. Where tokenizer.json is there, other files only fill
+  /// Reads added tokens, and gives each free row a name. If there is a tokenizer.json, other files only fill
   /// free rows.
   void read_added() {
     const Json* const added = find(tokenizer_, "added_tokens");
@@ -171,7 +171,7 @@ class Vocabulary {
     return others != nullptr && others->is_array() && std::any_of(others->begin(), others->end(), is);
   }
 
-  /// Writes how added tokens are matched, where the folder says it.
+  /// Writes the flags for matching added tokens, if the folder has them.
   void add_flags() {
     if (find(tokenizer_, "model") == nullptr && find(names_, "added_tokens_decoder") == nullptr) return;
     for (const auto& [name, ids] : flags_) file_.set("weft.tokenizer." + std::string(name), ids);
@@ -232,7 +232,7 @@ class Vocabulary {
   void add_pieces(const std::vector<std::string>& merges, const std::string& unknown) {
     add_steps(tokenizer_, false, file_);
     std::vector<float> scores(n_tokens_, 0.0f);
-    std::vector<bool> seen(n_tokens_, false);  // Some merge gives it.
+    std::vector<bool> seen(n_tokens_, false);  // A merge produces it.
     float next = 0.0f;
     for (const std::string& merge : merges) {
       std::string text = merge;
@@ -281,7 +281,7 @@ class Vocabulary {
     finish_pieces("t5", prepends_space(), removes_spaces());
   }
 
-  /// As far as GGUF's own keys say what the steps do.
+  /// Whether the steps remove extra spaces, as far as GGUF's key can express that.
   bool removes_spaces() const {
     for (const Json* const step : normalizers_of(tokenizer_)) {
       const auto type = find_text(*step, "type");
@@ -457,7 +457,7 @@ class Vocabulary {
                                                           {"sep", "seperator"}, {"mask", "mask"}};
     for (const auto& [name, key] : tokens) {
       std::int64_t id = id_of((std::string(name) + "_token").c_str());
-      if (std::string_view(name) == "unk" && unknown_ >= 0) id = unknown_;  // What the model itself says.
+      if (std::string_view(name) == "unk" && unknown_ >= 0) id = unknown_;  // The tokenizer model's own id.
       if (std::string_view(name) == "bos" && id < 0) id = fallback_ids_[0];
       if (std::string_view(name) == "pad" && id < 0) id = fallback_ids_[2];
       if (static_cast<std::uint64_t>(id) >= n_tokens_) id = -1;
@@ -474,7 +474,7 @@ class Vocabulary {
       ends.insert(ends.begin(), id);
     }
     constexpr const char* kEnds[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
-    // Other readers know three; this key has them all.
+    // Other readers support three; this key has all of them.
     if (ends.size() > 1) set("eos_token_ids", std::vector<std::int32_t>(ends.begin(), ends.end()));
     for (std::size_t i = 0; i < std::min(ends.size(), std::size(kEnds)); ++i)
       set(kEnds[i], static_cast<std::uint32_t>(ends[i]));
@@ -534,7 +534,7 @@ class Vocabulary {
   std::vector<float> scores_;
   std::map<std::string, std::int64_t> ids_;
   std::set<std::string> beyond_;  ///< Tokens that have no row of embeddings.
-  /// Ids of added tokens by what tokenizer.json says of them.
+  /// Ids of added tokens by their flags in tokenizer.json.
   std::array<std::pair<const char*, std::vector<std::int32_t>>, 4> flags_ = {
       {{"lstrip", {}}, {"rstrip", {}}, {"single_word", {}}, {"normalized", {}}}};
   std::array<std::int64_t, 3> fallback_ids_ = {-1, -1, -1};  ///< bos, eos, padding: SentencePiece's word.

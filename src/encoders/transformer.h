@@ -89,7 +89,7 @@ class TransformerBuilder {
   std::vector<OwnWeight> own_;
 };
 
-/// Runs what builds an encoder's graph. What an operation refuses of a file's tensors becomes Error
+/// Runs `build`, which builds an encoder's graph. If an operation refuses a file's tensors, the error becomes
 /// kUnsupported.
 void build_of_file(const std::function<void()>& build);
 

@@ -25,7 +25,7 @@ class Compiler {
     raw_.start = add_expression(language_.root);
     raw_.allows_empty = raw_.states[raw_.start].accepts;
     raw_.states[raw_.start].accepts = false;
-    // Edges of states that are there name the rules that are still to be made.
+    // The call edges of existing states name the rules that are still to be compiled.
     for (std::size_t seen = 0; seen < raw_.call_edges.size(); ++seen) {
       const std::uint32_t rule = raw_.call_edges[seen].callee;
       if (starts_[rule] != kNoState) continue;
@@ -155,7 +155,7 @@ class Compiler {
   const SpecialTokens& special_;
   Budget& budget_;
   const std::vector<RuleFacts> facts_;
-  std::vector<StateId> starts_;  // Of the rules that are called.
+  std::vector<StateId> starts_;  // First states of the called rules.
   Automaton raw_;
 };
 

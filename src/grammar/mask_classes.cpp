@@ -83,7 +83,8 @@ class Refinement {
       const std::uint32_t old = classes_[order[begin].second];
       std::size_t end = begin;
       while (end < order.size() && classes_[order[end].second] == old) ++end;
-      // Where all of a class was looked at, its first group keeps the name; else those do that were not.
+      // If all states of a class were visited, its first group keeps the class id. Otherwise the unvisited
+      // states keep it.
       bool keeps = end - begin == sizes_[old];
       for (std::size_t i = begin; i < end;) {
         std::size_t next = i;

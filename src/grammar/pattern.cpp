@@ -10,7 +10,7 @@
 namespace weft::grammar {
 namespace {
 
-constexpr int kMaxGroups = 200;  // Within each other, whatever the limits say.
+constexpr int kMaxGroups = 200;  // Limit of nested groups, independent of GrammarLimits.
 
 const CharSet& digits() {
   static const CharSet set({{'0', '9'}});
@@ -286,7 +286,7 @@ class Parser {
     return set.ranges().size() == 1 && set.ranges()[0].low == set.ranges()[0].high;
   }
 
-  /// The part repeated as often as what follows says; the part itself where nothing does.
+  /// Reads a quantifier, if one follows, and returns the repeated part.
   NodeId repetition(NodeId part) {
     int least = 0, most = kUnlimited;
     if (in_.take('*')) {

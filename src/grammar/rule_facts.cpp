@@ -215,7 +215,7 @@ class Finder {
   const std::size_t n_rules_;
   std::vector<RuleFacts> facts_;
   std::vector<Rule> rules_;
-  std::vector<std::uint32_t> repeated_;  // Of each node: the rule in which it is repeated.
+  std::vector<std::uint32_t> repeated_;  // For each node the rule in which it is repeated.
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ struct TokenMask {
 /// Returns the class of each state. States that allow the same tokens have one class and share a mask.
 std::vector<std::uint32_t> find_mask_classes(const Automaton& automaton, std::size_t max_token_bytes);
 
-/// Used by any number of threads. What it is given must outlive it.
+/// Used by any number of threads. The arguments must outlive it.
 class TokenMasks {
  public:
   /// Keeps up to `kept_bytes` of masks. If a new mask exceeds them, all others are dropped.

@@ -35,7 +35,7 @@ class TokenTrie {
   std::size_t max_depth() const { return max_depth_; }
   /// The tokens that end at a node.
   std::span<const Token> tokens_at(std::size_t n) const { return tokens_between(n, n + 1); }
-  /// Those that end at a node or below it.
+  /// The tokens that end at a node or below it.
   std::span<const Token> tokens_below(std::size_t n) const { return tokens_between(n, nodes_[n].behind); }
   /// The node below `n` by one byte, or 0.
   std::size_t child(std::size_t n, std::uint8_t byte) const;
@@ -47,7 +47,7 @@ class TokenTrie {
     return std::span(tokens_).subspan(nodes_[first].tokens, nodes_[last].tokens - nodes_[first].tokens);
   }
 
-  std::vector<Node> nodes_;  // And one more, at which the last ends.
+  std::vector<Node> nodes_;  // Plus a sentinel, which ends the last one.
   std::vector<Token> tokens_;
   std::size_t max_depth_ = 0;
 };

@@ -13,7 +13,7 @@
 
 namespace weft::grammar {
 
-/// Used by one thread. What it is given must outlive it.
+/// Used by one thread. The arguments must outlive it.
 class Walker {
  public:
   /// The number of a configuration, and whether the input may end in it.

@@ -131,7 +131,7 @@ std::vector<std::byte> to_older(const Importance& importance, std::span<const Co
     const std::size_t n_columns = of->sums.size() / of->counts.size();
     for (std::size_t i = 0; i < of->sums.size(); ++i) {
       const double rows = of->counts[i / n_columns];
-      // Of a matrix that met no row: all its columns are alike.
+      // A matrix without rows: all columns are equal.
       const auto value = static_cast<float>((rows > 0.0 ? of->sums[i] / rows : 1.0) * n_chunks);
       put(&value, sizeof value);
     }

@@ -77,7 +77,7 @@ std::vector<float> scales_of(const MergeAdaptersParams& params, const model::Ada
   return scales;
 }
 
-/// What the file says that products with a matrix, or with each expert's, are multiplied by.
+/// The file's factor for products with a matrix, or one factor per expert.
 std::vector<float> factors_of(const gguf::File& file, const model::AdapterStack& stack) {
   const gguf::TensorInfo* const tensor = file.find_tensor(model::factor_name(stack.matrix));
   const std::string_view architecture = file.get_string("general.architecture").value_or("");

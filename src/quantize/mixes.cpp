@@ -10,7 +10,7 @@
 namespace weft::quantize_impl {
 namespace {
 
-// What a matrix does.
+// The role of a matrix.
 enum class Role : std::uint8_t { kOutput, kEmbedding, kV, kK, kQ, kQkv, kAttention, kDown, kGateUp, kOther };
 
 // The layers that a rule is for.
@@ -168,7 +168,7 @@ Role role_of(std::string_view name, const ModelShape& shape) {
   return Role::kOther;
 }
 
-// Of "blk.3.attn_v.weight"; -1: of none.
+// The layer in names like "blk.3.attn_v.weight"; -1 if there is none.
 int layer_of(std::string_view name) {
   const auto at = name.find("blk.");
   int layer = -1;
@@ -205,7 +205,7 @@ bool equal_in_any_case(std::string_view a, std::string_view b) {
                     [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-// Where experts are most of a model, attention is so little that it may have more bits.
+// With many experts, attention is a small part of the model, so that it may have more bits.
 constexpr int kManyExperts = 8;
 
 }  // namespace
@@ -245,7 +245,7 @@ DType type_of(const QuantizeMix& mix, const ModelShape& shape, std::string_view 
     if (rule.type == kF32 || rule.role != role || !holds(rule.where, layer, shape)) continue;
     if (rule.when == When::kAlways || (rule.when == When::kKnown) == important) return rule.type;
   }
-  // What every word goes through is worth more than most.
+  // All tokens pass through the output matrix, so it gets more bits.
   if (role == Role::kOutput && quantised && mix.type != kQ8_0) return kQ6_K;
   return mix.type;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Which type each matrix of a model gets. THE table of mixes is in mixes.cpp.
+// Chooses the type of each matrix of a model. THE table of mixes is in mixes.cpp.
 #include <cstdint>
 #include <optional>
 #include <string_view>

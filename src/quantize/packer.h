@@ -25,9 +25,9 @@ class Packer {
 
   /// Changes a row before it is packed; called from several threads.
   using Change = std::function<void(std::int64_t row, std::span<float> values)>;
-  /// The tensor as `type` into `out`, which has its bytes. `importance` is of each column of each matrix, or
-  /// empty. A tensor that has the type already is copied, unless there is a change. Throws Error kIo,
-  /// kCancelled.
+  /// The tensor as `type` into `out`, which has its bytes. `importance` has a value for each column of each
+  /// matrix, or is empty. A tensor that has the type already is copied, unless there is a change. Throws
+  /// Error kIo, kCancelled.
   void pack(const gguf::TensorInfo& tensor, DType type, std::span<const float> importance,
             std::span<std::byte> out, const Change& change = {});
 

@@ -24,7 +24,7 @@ struct Written {
   ~Written();
 };
 
-/// All but what says which part of a set it is.
+/// Copies all metadata except the keys that number the parts of a set.
 void copy_metadata(const gguf::File& file, gguf::Writer& writer);
 
 }  // namespace weft::quantize_impl

@@ -24,7 +24,7 @@ struct HParams : encoders::TransformerSizes {
   int full_every = 1;           ///< The last of every full_every layers has full attention.
   int window = 0;               ///< Side in pixels of the attention windows of the other layers.
   std::vector<bool> deepstack;  ///< By layer: whether the language model gets its rows, too. Empty: for none.
-  std::array<float, 3> mean{}, deviation{};  ///< Of colours from 0 to 1.
+  std::array<float, 3> mean{}, deviation{};  ///< For colours from 0 to 1.
 
   int grid() const { return image_size / patch_size; }  ///< Patches on a side.
   /// Pixels on a side of the square that becomes one row.
@@ -34,7 +34,7 @@ struct HParams : encoders::TransformerSizes {
     return (grid() / merge) * (grid() / merge);
   }
   int n_taps() const { return static_cast<int>(std::count(deepstack.begin(), deepstack.end(), true)); }
-  int n_embd_row() const { return n_embd * (1 + n_taps()); }  ///< Numbers of a row of the result.
+  int n_embd_row() const { return n_embd * (1 + n_taps()); }  ///< Elements of a row of the result.
 };
 
 /// `merge_otherwise` is the default of merge. `keeps_shape`: images are not resized to squares. Throws Error

@@ -35,7 +35,7 @@ NodeId SchemaWriter::in_braces(NodeId inside, bool may_be_empty) {
 NodeId SchemaWriter::array(const Keywords& k) {
   std::size_t n_prefix = 0;
   for (const ArrayKeywords& a : k.arrays) n_prefix = std::max(n_prefix, a.prefix.size());
-  // What each place holds; beyond a prefix without items nothing is written.
+  // The schemas of each position. A prefix without `items` ends the array.
   std::int64_t most = k.max_items;
   const auto at_most = [&](std::size_t n) {
     const auto count = static_cast<std::int64_t>(n);
@@ -99,7 +99,7 @@ NodeId SchemaWriter::array(const Keywords& k) {
       {builder_.bytes("["), space(), tail ? *tail : builder_.empty(), space(), builder_.bytes("]")});
 }
 
-/// All that are named, in the order in which they are, with what every schema says of each.
+/// All named properties in source order, with the conjunction of all schemas of each.
 std::vector<SchemaProperty> SchemaWriter::properties(const Keywords& k) {
   std::vector<SchemaProperty> result;
   std::map<std::string, std::size_t, std::less<>> places;
@@ -167,8 +167,8 @@ bool SchemaWriter::lists_none(const Keywords& k) const {
   return k.min_properties == 0 && k.others.empty() && k.names.empty() && lists_properties(k);
 }
 
-/// Whether unnamed properties are allowed, and their schema. Where nothing is said, an object that names
-/// some, or lists none, has no others.
+/// Whether unnamed properties are allowed, and their schema. Without additionalProperties, an object with
+/// named properties, or with an empty list, has no others.
 SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<SchemaProperty>& named) {
   Others result;
   bool said = false;

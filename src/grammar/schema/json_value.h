@@ -18,12 +18,12 @@ enum class JsonKind : std::uint8_t { kNull, kBool, kInteger, kNumber, kString, k
 struct JsonValue {
   JsonKind kind = JsonKind::kNull;
   bool flag = false;
-  std::string text;  ///< Of a string; of a number as it was written.
+  std::string text;  ///< The content of a string, or the spelling of a number.
   /// In source order; the last value of a repeated key.
   std::vector<std::pair<std::string, ValueId>> members;
   std::vector<std::uint32_t> by_name;  ///< Positions in members, ordered by key.
   std::vector<ValueId> items;
-  ValueId parent = kNoValue;  ///< Of the root: kNoValue.
+  ValueId parent = kNoValue;  ///< kNoValue for the root.
 };
 
 /// Immutable once read.

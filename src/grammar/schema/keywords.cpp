@@ -190,7 +190,7 @@ void KeywordReader::read_types(ValueId value, Keywords& out) {
 
 bool KeywordReader::read_bound(std::string_view name, ValueId schema, ValueId value, Keywords& out) {
   if (name == "minimum" || name == "maximum") {
-    // Draft 4 says with a boolean whether the bound itself is left out.
+    // Draft 4 has a boolean that makes the bound exclusive.
     const ValueId flag = tree_.find(schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
     const bool exclusive = flag != kNoValue && tree_[flag].kind == JsonKind::kBool && tree_[flag].flag;
     if (number(value)) (name == "minimum" ? out.at_least : out.at_most).push_back({exclusive, value});
