@@ -12,7 +12,7 @@ struct weft_batch {
 };
 
 struct weft_sampler {
-  std::shared_ptr<const Tokenizer> tokenizer;  // Null: made of n_vocab alone.
+  std::shared_ptr<const Tokenizer> tokenizer;  // Null if it was made from n_vocab alone.
   Sampler sampler;
   OneUser user = {};
 };
@@ -102,7 +102,7 @@ void ContextBox::take() {
 
 namespace {
 
-/// What a function does with a context.
+/// Runs a function on a context.
 template <typename F>
 auto with(const weft_context* context, F&& use) {
   ContextBox& box = *need(context, "context").box;

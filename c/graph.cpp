@@ -138,7 +138,7 @@ void set(const weft_graph& graph, T& field, const weft_attribute& given) {
     if (given.integer != 0 && given.integer != 1) refuse("the attribute '" + name + "' is 0 or 1");
     field = given.integer != 0;
   } else if constexpr (kIsInteger<T>) {
-    // Of 64 bits without a sign any is one.
+    // Any value fits an unsigned 64-bit field.
     if (sizeof(T) < sizeof given.integer && !std::in_range<T>(given.integer))
       refuse("the attribute '" + name + "' is " + std::to_string(given.integer) + ", out of its range");
     field = static_cast<T>(given.integer);
@@ -162,7 +162,7 @@ void set(const weft_graph& graph, T& field, const weft_attribute& given) {
   }
 }
 
-/// What a field is by default.
+/// The default of a field as a string.
 template <typename T>
 std::string written(const T& field) {
   if constexpr (std::is_same_v<T, DType>) {
@@ -266,7 +266,7 @@ weft_status run_with(const weft_plan* plan, weft_error** error, F&& use) {
   });
 }
 
-/// What is added to a graph, as its number.
+/// Adds a value to a graph and returns its index.
 template <typename F>
 weft_status add(weft_graph* graph, weft_value* value, weft_error** error, F&& made) {
   return run_with(graph, error, [&](weft_graph& self) {

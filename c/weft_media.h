@@ -48,7 +48,7 @@ typedef struct weft_audio_model weft_audio_model;
 /// An encoded image or audio input. Never changes.
 typedef struct weft_media weft_media;
 
-/// How an encoder is loaded.
+/// Parameters for loading an encoder.
 typedef struct weft_media_params {
   size_t struct_size;
   const char* const* devices;  ///< Names; NULL: the CPU and all GPUs.
