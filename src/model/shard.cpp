@@ -455,7 +455,7 @@ class Sharder {
     const Node& product = from_.node(from_.value(node.inputs[0]).producer);
     add_product_rows(node, product, slice.begin.constant(), slice.end.constant());
   }
-  /// What `node` gives: columns [begin, end) of a product.
+  /// Adds the output of `node`: columns [begin, end) of a product.
   void add_product_rows(const Node& node, const Node& product, std::int64_t begin, std::int64_t end) {
     Bounds bounds = cut(end - begin, units_[index(node.output)]);
     const bool whole = &node == &product;
@@ -603,7 +603,7 @@ class Sharder {
   std::vector<Made> made_;
   std::vector<ValueId> external_;  // Inputs, weights and states that are whole, there.
   std::vector<std::int64_t> units_;
-  std::vector<std::int64_t> n_heads_;  // Of states that are cut.
+  std::vector<std::int64_t> n_heads_;  // Number of heads of sharded states.
   std::vector<bool> slices_only_;
   std::vector<const WeightUse*> use_of_;
   std::set<ValueId> read_;  // Weights.
