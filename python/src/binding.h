@@ -142,7 +142,7 @@ class OneUser {
   std::atomic_flag taken_;
 };
 
-/// An option of Python, and where its value goes in a struct of parameters.
+/// An option of Python and the member of a struct of parameters that it sets.
 template <typename T>
 struct Field {
   std::string_view name;
@@ -168,7 +168,7 @@ constexpr Field<OwnerOf<kMember>> field(std::string_view name) {
 [[noreturn]] void unknown_option(std::string_view name);
 [[noreturn]] void wrong_type(std::string_view name, nb::handle value);
 
-/// For classes that are made of nothing: nanobind lists signatures where there is something.
+/// For classes whose constructors take no arguments. For others, nanobind's message lists the signatures.
 inline void no_arguments(const char* name, const nb::args& given, const nb::kwargs& named) {
   if (given.size() + named.size() > 0)
     throw nb::type_error((std::string(name) + "() takes no arguments").c_str());

@@ -67,7 +67,7 @@ class Answer {
   std::optional<Chunk> next() {
     const auto hold = user_.hold("the answer");
     while (true) {
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Also where there is always something new.
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Checked even if chunks are always ready.
       Chunk chunk;
       const Response::Poll poll = wait(chunk);
       if (poll == Response::Poll::kChunk) return chunk;

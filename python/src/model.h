@@ -1,5 +1,5 @@
 #pragma once
-// A model as Python holds it, shared by everything that is made of it.
+// A model as Python holds it, shared by all objects that are made from it.
 #include <memory>
 #include <mutex>
 

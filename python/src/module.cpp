@@ -9,7 +9,7 @@ namespace weft::python {
 
 namespace {
 
-/// As weft/errors.py knows them.
+/// The names in weft/errors.py.
 std::string_view name(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:

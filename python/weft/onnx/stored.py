@@ -105,7 +105,7 @@ def embed(model: onnx.ModelProto, folders: Sequence[Path]) -> None:
                 tensor.CopyFrom(numpy_helper.from_array(read(tensor, folders), tensor.name))
 
 
-# Types of which a byte holds several elements, by the bits of one.
+# Types with several elements per byte, with the bits of one element.
 PACKED = {getattr(onnx.TensorProto, name): bits for name, bits in
           (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2)) if hasattr(onnx.TensorProto, name)}  # fmt: skip
 

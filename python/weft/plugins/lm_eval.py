@@ -17,7 +17,7 @@ from weft.streams import Stream, in_turn
 
 # Requests that wait at the engine: enough for it to fill its steps.
 _AT_ONCE = 64
-# What a task says of generation that is read here; other options go to weft.Model.stream.
+# The generation options of a task that this file reads. Other options go to weft.Model.stream.
 _OWN = ("until", "max_gen_toks", "do_sample", "temperature")
 
 

@@ -61,7 +61,7 @@ class PrefixMemory:
 
 
 def _blocks(text: str) -> Iterator[int]:
-    """A number for each whole block, of all that stands up to its end."""
+    """A hash for each whole block, of the string up to its end."""
     key = 0
     for end in range(_BLOCK, min(len(text), _BLOCK * _MOST_BLOCKS) + 1, _BLOCK):
         key = hash((key, text[end - _BLOCK : end]))

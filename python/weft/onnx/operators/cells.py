@@ -15,7 +15,7 @@ from .products import rows_times
 
 
 def directions(direction: str) -> list[bool]:
-    """Whether each goes backwards."""
+    """For each direction whether it is reversed."""
     return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
 
 

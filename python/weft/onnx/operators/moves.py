@@ -93,7 +93,7 @@ def concat(at: Node, *all: Any, axis: int) -> Any:
 
 
 def of_axis(at: Node, x: Any, axis: int, make: Callable[[Value, int], Value]) -> Any:
-    """What `make` does to one axis, which keeps the others."""
+    """Applies `make` to one axis. It keeps the others."""
     if len(x.shape) <= MOST:
         return Tensor(make(at.value(x), axis), at.type(x))
     made = along(at.elements(x), x.shape, axis, make)

@@ -17,7 +17,7 @@ from .moves import padded
 
 
 def factor(at: Node, x: Any) -> Value:
-    """Of a product of two values."""
+    """A factor of a product of two values."""
     return at.builder.fixed_input(x) if isinstance(x, np.ndarray) else at.value(x)
 
 

@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with matrices of cosines and sines, which are worked out when a model is loaded."""
+"""Fourier transforms, as products with matrices of cosines and sines, which are computed when a model is loaded."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def transposed_convolution(at: Node, x: Any, w: Any, bias: Any = None, *, auto_p
             more[i], total = more[i] - total, 0
         small, large = total // 2, total - total // 2
         before[i], after[i] = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
-    # What is cut off differs in front and behind: the whole is made, and cut.
+    # If the parts to cut off differ at the two ends, the whole result is computed and then cut.
     kernel = at.builder.kept(four_axes(at, w, windows.is_signal), w)
     even = before == after and all(m < max(s, d) for m, s, d in zip(more, windows.stride, windows.dilation, strict=True))
     made = ops.conv_transpose2d(windows.x, at.weight(kernel), None if bias is None else at.value(bias), pair(windows.stride),
@@ -180,7 +180,7 @@ def max_pool(at: Node, x: Any, *, kernel_shape: Any, auto_pad: str = "NOTSET", c
 
 
 def window_counts(at: Node, windows: Windows, count_pads: bool) -> Value:
-    """How many elements each window has, {h', w'}."""
+    """The number of elements in each window, {h', w'}."""
     counts = []
     for i in range(2):
         size = constant_size_of(windows.sizes[i])
