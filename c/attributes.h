@@ -1,6 +1,6 @@
 #pragma once
-// Ops by their names, their attributes by those of their fields: what the op table (weft/graph/op.h) says is
-// read from its structs, so no list stands here. Boost.PFR takes structs apart; names are what the compiler
+// Access to ops and their attributes by name. The names come from the structs of the op table
+// (weft/graph/op.h), so this file has no list. Boost.PFR takes structs apart; names are what the compiler
 // prints.
 #include <array>
 #include <boost/pfr.hpp>
@@ -19,7 +19,7 @@ namespace weft::c {
 namespace reflection {
 
 /// The last word within braces: of a field `{&nowhere<...>.value.Norm::eps}`, of an enumerator
-/// `{Activation::kSilu}`. Numbers are no enumerators.
+/// `{Activation::kSilu}`. A printed number is not an enumerator.
 constexpr std::string_view last_word(std::string_view printed) {
   const auto is_word = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -35,7 +35,7 @@ template <typename T>
 struct Holder {
   T value;
 };
-/// An object of which only the places of its fields are of interest: there is none.
+/// Declared and never defined: only the addresses of its fields are used, at compile time.
 template <typename T>
 extern const Holder<T> nowhere;
 
@@ -59,7 +59,7 @@ constexpr std::string_view field_name() {
   return word_of<Braced{&boost::pfr::get<kPlace>(nowhere<T>.value)}>();
 }
 
-/// Calls `use` with the name of each field, and the field; those of structs in it as "struct.field".
+/// Calls `use` with the name of each field and the field. Fields of nested structs are named "struct.field".
 template <typename T, typename F>
 void each_field(T& object, F&& use, const std::string& prefix = {}) {
   using Plain = std::remove_const_t<T>;

@@ -1,4 +1,4 @@
-// Many texts at once: batchers, services and what they tell.
+// Batchers, services and their outputs.
 #include "weft/batcher.h"
 
 #include <chrono>
@@ -46,8 +46,8 @@ namespace {
 
 using Box = std::shared_ptr<ContextBox>;
 
-/// What a draft model's context, if there is one, and its batcher's own have in common: both are taken until
-/// this ends.
+/// Holds a batcher's context and, if there is one, its draft model's context, for the lifetime of this
+/// object.
 class Taken {
  public:
   Taken(Box context, Box draft) : context_(std::move(context)), draft_(std::move(draft)) {
@@ -90,7 +90,7 @@ ServiceParams service_params(const weft_batcher_params& p, Context* draft) {
   return params;
 }
 
-/// An output as C reads it. Refers to what it was made of.
+/// An output as C reads it. It refers to the C++ output that it was made from.
 class Told {
  public:
   template <typename From>
@@ -226,7 +226,7 @@ struct weft_batcher {
 };
 
 namespace {
-/// What all but steps do with a batcher: callbacks of a step may, too.
+/// Runs a function on a batcher. Callbacks of a step may call all functions but steps.
 template <typename F>
 weft_status run_with(const weft_batcher* batcher, weft_error** error, F&& use, bool nested = true) {
   return run(error, [&] {

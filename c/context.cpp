@@ -1,4 +1,4 @@
-// Batches, contexts, samplers, and the writing of one text.
+// Batches, contexts, samplers and the generation of one sequence.
 #include "context.h"
 
 #include "media.h"
@@ -12,7 +12,7 @@ struct weft_batch {
 };
 
 struct weft_sampler {
-  std::shared_ptr<const Tokenizer> tokenizer;  // Null: made of n_vocab alone.
+  std::shared_ptr<const Tokenizer> tokenizer;  // Null if it was made from n_vocab alone.
   Sampler sampler;
   OneUser user = {};
 };
@@ -102,7 +102,7 @@ void ContextBox::take() {
 
 namespace {
 
-/// What a function does with a context.
+/// Runs a function on a context.
 template <typename F>
 auto with(const weft_context* context, F&& use) {
   ContextBox& box = *need(context, "context").box;
@@ -118,7 +118,7 @@ weft_status run_with(const weft_context* context, weft_error** error, F&& use) {
 void need_room(const Context& context, bool had_room) {
   if (!had_room) cache_full(context.why_full());
 }
-/// Numbers that lie in the context.
+/// Returns a row that the context owns.
 template <typename F>
 const float* row(const weft_context* context, size_t* n, weft_error** error, F&& find) {
   return make(error, [&] {

@@ -15,7 +15,7 @@ using namespace weft::c;
 
 struct weft_graph {
   Graph graph;
-  std::vector<Dim> sizes = {};  // Those that are no numbers, by weft_dim - kFirstSize.
+  std::vector<Dim> sizes = {};  // Symbolic sizes, indexed by weft_dim - kFirstSize.
   mutable OneUser user = {};
 };
 
@@ -44,7 +44,7 @@ namespace {
 
 constexpr Where kNowhere = {};
 
-/// Where the numbers begin that stand for sizes which are no numbers: far below all that are.
+/// The first weft_dim that represents a symbolic size: far below all constant sizes.
 constexpr weft_dim kFirstSize = std::numeric_limits<weft_dim>::min();
 constexpr weft_dim kMostSizes = weft_dim{1} << 32;
 
@@ -78,7 +78,8 @@ Value value_of(weft_graph& graph, weft_value value) {
   return Value(graph.graph, value);
 }
 
-// Attributes, by the types of their fields: which member of a weft_attribute says them, and what they may be.
+// Attributes by the types of their fields: the member of weft_attribute that holds the value, and the valid
+// values.
 
 template <typename T>
 constexpr bool kIsInteger = std::is_integral_v<T> && !std::is_same_v<T, bool>;
@@ -98,7 +99,7 @@ constexpr std::string_view member_of() {
   else if constexpr (std::is_integral_v<T> || std::is_same_v<T, Dim>)
     return "integer";
   else
-    return "";  // Of ops that are made otherwise (weft_graph_custom).
+    return "";  // Fields of ops with functions of their own (weft_graph_custom).
 }
 
 void check_members(const weft_attribute& given, std::string_view member) {
@@ -137,7 +138,7 @@ void set(const weft_graph& graph, T& field, const weft_attribute& given) {
     if (given.integer != 0 && given.integer != 1) refuse("the attribute '" + name + "' is 0 or 1");
     field = given.integer != 0;
   } else if constexpr (kIsInteger<T>) {
-    // Of 64 bits without a sign any is one.
+    // Any value fits an unsigned 64-bit field.
     if (sizeof(T) < sizeof given.integer && !std::in_range<T>(given.integer))
       refuse("the attribute '" + name + "' is " + std::to_string(given.integer) + ", out of its range");
     field = static_cast<T>(given.integer);
@@ -161,7 +162,7 @@ void set(const weft_graph& graph, T& field, const weft_attribute& given) {
   }
 }
 
-/// What a field is by default.
+/// The default of a field as a string.
 template <typename T>
 std::string written(const T& field) {
   if constexpr (std::is_same_v<T, DType>) {
@@ -265,7 +266,7 @@ weft_status run_with(const weft_plan* plan, weft_error** error, F&& use) {
   });
 }
 
-/// What is added to a graph, as its number.
+/// Adds a value to a graph and returns its index.
 template <typename F>
 weft_status add(weft_graph* graph, weft_value* value, weft_error** error, F&& made) {
   return run_with(graph, error, [&](weft_graph& self) {

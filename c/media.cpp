@@ -1,4 +1,4 @@
-// Pictures and sounds: files of them, encoders, prompts that they stand in.
+// Images and audio: files, encoders, and prompts that contain them.
 #include "media.h"
 
 #include <functional>
@@ -63,7 +63,7 @@ void give(weft_sound* to, const Sound& sound) {
   *to = {.samples = copy_of(std::span(sound.samples)).release(), .n_samples = sound.samples.size()};
 }
 
-/// What both kinds of encoders have in common.
+/// Shared by both kinds of encoders.
 template <typename Handle>
 weft_status check_fits(const Handle* encoder, const char* name, const weft_model* model, weft_error** error) {
   return run(error, [&] {

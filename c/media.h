@@ -1,5 +1,5 @@
 #pragma once
-// Prompts with pictures and sounds, as others use them.
+// Prompts with images and audio, for the other files of the library.
 #include "support.h"
 #include "weft/media.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Handles of models, as others are made of them.
+// Handles of models, for the other files of the library.
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace weft::c {
 
-/// A model and what is made of it once, shared by all handles.
+/// A model and the objects that are derived from it once, shared by all handles.
 struct LoadedModel {
   std::shared_ptr<const Model> model;
   std::string chat_template = {};
   std::once_flag once = {};
   std::unique_ptr<const GrammarCompiler> grammars = {};
 
-  /// Made when it is first asked for. Any thread.
+  /// Created on first use. Thread-safe.
   const GrammarCompiler& compiler();
 };
 
@@ -34,7 +34,7 @@ struct weft_model {
 };
 
 struct weft_tokenizer {
-  std::shared_ptr<const weft::Tokenizer> tokenizer;  // Of a model: keeps that.
+  std::shared_ptr<const weft::Tokenizer> tokenizer;  // If it comes from a model, it keeps the model alive.
 };
 
 struct weft_grammar {

@@ -21,7 +21,7 @@ class CacheFull : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What there is where memory for an error has run out. Short enough to lie in the string itself.
+/// The error for the case that an error cannot be allocated. The message fits the string's inline buffer.
 weft_error& out_of_memory() {
   static weft_error error = {.status = WEFT_OUT_OF_MEMORY, .message = "out of memory"};
   return error;

@@ -1,6 +1,6 @@
 #pragma once
-// What the files of the C library share: exceptions become errors, structs that may grow are read and
-// written, what callers get is allocated, and handles that one thread may use at a time say so.
+// Shared by the files of the C library: exceptions as errors, versioned structs, memory that callers free,
+// and a guard for handles that allow one thread at a time.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace weft::c {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
-/// What is no error in C++, and a status in C.
+/// Reports a full cache, which is a return value in C++ and a status in C.
 [[noreturn]] void cache_full(const std::string& message);
 
 /// The exception that is being handled, as an error.
@@ -58,7 +58,7 @@ auto make(weft_error** error, F&& body) noexcept {
   }
 }
 
-/// The body of a function that tells no errors.
+/// The body of a function that reports no errors.
 template <typename T, typename F>
 T value_or(T otherwise, F&& body) noexcept {
   run(nullptr, [&] { otherwise = body(); });
@@ -80,7 +80,7 @@ std::span<const T> list(const T* items, std::size_t n, const char* name) {
 }
 std::vector<std::string> texts(const char* const* items, std::size_t n, const char* name);
 
-/// A number that stands for an enumerator, of those from 0 to `last`.
+/// The enumerator with this number, from 0 to `last`.
 template <typename E>
 E choice(std::int32_t number, E last, const char* name) {
   if (number < 0 || number > static_cast<std::int32_t>(last))
@@ -89,10 +89,10 @@ E choice(std::int32_t number, E last, const char* name) {
   return static_cast<E>(number);
 }
 
-// Structs that grow at their ends. A field that is added must begin at or behind the struct's former sizeof,
-// also where that ends with padding (tests/c/check_abi.py sees to it).
+// Structs that grow at their ends. A new field must begin at or after the struct's former sizeof, even if
+// that ends with padding (tests/c/check_abi.py checks it).
 
-/// Far more than any struct has: larger sizes are no sizes.
+/// Far more than the size of any struct. Larger values of struct_size are errors.
 inline constexpr std::size_t kMostOfStruct = 4096;
 
 inline void check_size(std::size_t size, const char* name, const char* how) {
@@ -113,8 +113,8 @@ void init(T* params, std::size_t size) noexcept {
   std::memcpy(params, &all, std::min(size, sizeof(T)));
 }
 
-/// Parameters of a caller of any version: what an earlier one has not is the default, and what a later one
-/// has must be 0.
+/// Parameters from a caller of any version. Fields that an earlier version lacks get their defaults. Fields
+/// that a later version adds must be 0.
 template <typename T>
 T read(const T* given, const char* name) {
   T all = defaults<T>();
@@ -131,7 +131,7 @@ T read(const T* given, const char* name) {
   return all;
 }
 
-/// Fills in a caller's struct as far as that has room.
+/// Fills in a caller's struct up to its struct_size.
 template <typename T>
 void write(T* to, T all, const char* name) {
   const std::size_t size = need(to, name).struct_size;
@@ -141,7 +141,7 @@ void write(T* to, T all, const char* name) {
   std::memcpy(static_cast<void*>(to), &all, std::min(size, sizeof(T)));
 }
 
-// What is the caller's.
+// Memory that the caller owns.
 
 struct Freed {
   void operator()(void* memory) const noexcept { std::free(memory); }
@@ -149,7 +149,7 @@ struct Freed {
 template <typename T>
 using Given = std::unique_ptr<T, Freed>;
 
-/// A copy that the caller will free, with a zero behind it where it is text.
+/// A copy that the caller will free, followed by a zero byte as C strings need.
 template <typename T>
 Given<T> copy_of(std::span<const T> items) {
   const std::size_t n = items.size_bytes();
@@ -161,7 +161,7 @@ Given<T> copy_of(std::span<const T> items) {
 }
 inline Given<char> copy_of(std::string_view text) { return copy_of(std::span(text.data(), text.size())); }
 
-/// Text for the caller.
+/// A string that the caller will free.
 inline void tell(char** to, std::string_view text) { *to = copy_of(text).release(); }
 inline void tell(std::size_t* to, std::size_t n) {
   if (to != nullptr) *to = n;

@@ -102,8 +102,7 @@ typedef struct weft_device_list weft_device_list;
 /// A device.
 typedef struct weft_device_info {
   size_t struct_size;
-  const char*
-      name;  ///< As parameters name it: "cpu", "vulkan0". Valid as long as the list, as are the others.
+  const char* name;  ///< Name for parameters: "cpu", "vulkan0". Valid as long as the list, as are the others.
   const char* backend;
   const char* description;
   uint64_t memory_total;  ///< Bytes.
@@ -158,7 +157,7 @@ typedef struct weft_pin {
 /// The loading thread calls it with 0 to 1 while weights load. Returning false cancels (WEFT_CANCELLED).
 typedef bool (*weft_progress_callback)(float done, void* user_data);
 
-/// How a model is loaded.
+/// Parameters for loading a model.
 typedef struct weft_model_params {
   size_t struct_size;
   int32_t n_threads;           ///< CPU threads for loading. 0: the number of cores.
@@ -324,7 +323,7 @@ typedef struct weft_chat_message {
   const char* content;
 } weft_chat_message;
 
-/// How a conversation becomes a prompt.
+/// A conversation and the options for its prompt.
 typedef struct weft_chat_params {
   size_t struct_size;
   const char* messages_json;   ///< Instead of messages: a JSON array as OpenAI's API has it; NULL: none.
@@ -372,7 +371,7 @@ enum {
   WEFT_CACHE_Q4_0 = 5
 };
 
-/// How a context is made.
+/// Parameters of a context.
 typedef struct weft_context_params {
   size_t struct_size;
   int32_t n_ctx;        ///< Cells of the cache, for all sequences. 0: the training length, at most 8192.
@@ -551,7 +550,7 @@ typedef struct weft_logit_bias {
   float bias;
 } weft_logit_bias;
 
-/// How a token is chosen. The defaults are llama.cpp's.
+/// Parameters for choosing a token. The defaults are llama.cpp's.
 typedef struct weft_sampler_params {
   size_t struct_size;
   uint64_t seed;          ///< UINT64_MAX: a random one.
@@ -712,7 +711,7 @@ typedef struct weft_batcher_params {
   int32_t n_waiting;      ///< The most waiting completions; 0: no limit. More are WEFT_OVERLOADED.
   weft_speculation speculation;
   int32_t n_draft;      ///< The most tokens drafted.
-  int32_t n_unread;     ///< Of a service: a completion pauses when this many tokens are unread.
+  int32_t n_unread;     ///< For services: a completion pauses when this many tokens are unread.
   weft_context* draft;  ///< The draft model's, for this batcher alone; with as many sequences.
   bool reuse_prefixes;  ///< Automatic prefix caching: finished sequences stay in the cache.
 } weft_batcher_params;
@@ -746,7 +745,7 @@ typedef struct weft_completion_stats {
   double total_ms;
 } weft_completion_stats;
 
-/// New output of one completion of a request. Valid as long as the function that delivers it says.
+/// New output of one completion of a request. The function that delivers it defines how long it is valid.
 typedef struct weft_output {
   size_t struct_size;
   weft_request request;
@@ -766,18 +765,18 @@ typedef struct weft_output {
   const weft_completion_stats* stats;  ///< With done; otherwise NULL.
 } weft_output;
 
-/// The stepping thread calls it. The output is valid during the call. It may submit, cancel, pause and
-/// resume, but not step. Returning false cancels the request.
+/// The stepping thread calls it. The output is valid during the call. The callback may submit, cancel, pause
+/// and resume, but not step. Returning false cancels the request.
 typedef bool (*weft_output_callback)(const weft_output* output, void* user_data);
 
-/// How the hidden states of an input become one vector.
+/// The pooling of an input's hidden states to one vector.
 typedef int32_t weft_pooling;
 enum {
   WEFT_POOLING_NONE = 0,
   WEFT_POOLING_MEAN = 1,
   WEFT_POOLING_CLS = 2,   ///< The first token's.
   WEFT_POOLING_LAST = 3,  ///< The last token's.
-  WEFT_POOLING_FILE = -1  ///< As the model's file says: for weft_embedder only.
+  WEFT_POOLING_FILE = -1  ///< The model file's pooling, for weft_embedder only.
 };
 
 /// Parameters of a request.
@@ -800,7 +799,7 @@ typedef struct weft_request_params {
   double timeout_ms;
   const weft_adapter_use* adapters;  ///< NULL: the context's default; non-NULL and n_adapters 0: none.
   size_t n_adapters;
-  weft_output_callback on_output;  ///< Of a batcher; a service's must be NULL.
+  weft_output_callback on_output;  ///< For batchers; must be NULL for services.
   void* user_data;                 ///< Given to it.
   bool ignore_end;                 ///< End tokens are tokens like others.
   bool special;                    ///< Completions contain control tokens, too.
@@ -832,7 +831,7 @@ typedef struct weft_batcher_stats {
   int32_t n_paused;
   int32_t cells_total;
   int32_t cells_used;
-  int32_t cells_cached;  ///< Of cells_used: only in finished sequences.
+  int32_t cells_cached;  ///< The part of cells_used that only finished sequences use.
 } weft_batcher_stats;
 
 /// Fills in the defaults.
@@ -916,7 +915,7 @@ WEFT_API void weft_response_free(weft_response* response);
 /// Embeddings and scores, by encoders and decoders.
 typedef struct weft_embedder weft_embedder;
 
-/// How an embedder is made.
+/// Parameters of an embedder.
 typedef struct weft_embedder_params {
   size_t struct_size;
   int32_t n_tokens;                  ///< The most tokens of an input. 0: the training length, at most 8192.

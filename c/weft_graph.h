@@ -1,9 +1,9 @@
 /// @file
 /// weft in C: graphs of ops, and plans that run them on any devices. The rules of weft.h hold here, too.
 ///
-/// A graph is built once, with sizes that each step says (symbols), and a plan compiles it once. Ops are
-/// named as in weft's op table. weft_op_help lists an op's inputs and attributes. The headers in
-/// weft/graph/ops define the results.
+/// A graph is built once, with symbolic sizes that each step sets, and a plan compiles it once. Ops are named
+/// as in weft's op table. weft_op_help lists an op's inputs and attributes. The headers in weft/graph/ops
+/// define the results.
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
@@ -24,14 +24,14 @@ typedef int64_t weft_dim;
 /// Axes of a value, at most.
 #define WEFT_MAX_RANK 4
 
-/// An attribute of a node. Set the member among text, number, integer and sizes that fits the attribute, and
-/// leave the others 0.
+/// An attribute of a node. Set the one of `text`, `number`, `integer` and `sizes` that fits the attribute,
+/// and leave the others 0.
 typedef struct weft_attribute {
   const char* name;
-  const char* text;       ///< Of choices ("gelu_erf") and types ("i32").
-  double number;          ///< Of numbers with a point.
-  int64_t integer;        ///< Of whole numbers, of truth values (0 or 1), and of single sizes.
-  const weft_dim* sizes;  ///< Of shapes and lists, n_sizes of them.
+  const char* text;       ///< For choices ("gelu_erf") and types ("i32").
+  double number;          ///< For floating-point numbers.
+  int64_t integer;        ///< For integers, booleans (0 or 1) and single sizes.
+  const weft_dim* sizes;  ///< For shapes and lists, with n_sizes elements.
   size_t n_sizes;
 } weft_attribute;
 
@@ -48,21 +48,21 @@ typedef struct weft_value_info {
 WEFT_API weft_graph* weft_graph_create(weft_error** error);
 /// Frees it. Plans have copies.
 WEFT_API void weft_graph_free(weft_graph* graph);
-/// A size that each step says, from min to max.
+/// A symbolic size that each step sets, from min to max.
 WEFT_API weft_status weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max,
                                        weft_dim* size, weft_error** error);
 /// a + b, a - b, a * b, or a / b rounded down (of a number b): `op` is one of + - * /.
 WEFT_API weft_status weft_graph_size(weft_graph* graph, weft_dim a, char op, weft_dim b, weft_dim* size,
                                      weft_error** error);
-/// What each step gives: "f32" or "i32".
+/// An input that each step sets: "f32" or "i32".
 WEFT_API weft_status weft_graph_input(weft_graph* graph, const char* name, const char* dtype,
                                       const weft_dim* shape, size_t rank, weft_value* value,
                                       weft_error** error);
-/// What is given once, of any type of weft.
+/// A weight, which is set once, of any of weft's types.
 WEFT_API weft_status weft_graph_weight(weft_graph* graph, const char* name, const char* dtype,
                                        const weft_dim* shape, size_t rank, weft_value* value,
                                        weft_error** error);
-/// What lives between steps.
+/// A state, which is kept between steps.
 WEFT_API weft_status weft_graph_state(weft_graph* graph, const char* name, const char* dtype,
                                       const weft_dim* shape, size_t rank, weft_value* value,
                                       weft_error** error);
@@ -74,7 +74,7 @@ WEFT_API weft_status weft_graph_op(weft_graph* graph, const char* op, const weft
 /// Gives a value a name, by which pins and weft_plan_explain know it.
 WEFT_API weft_status weft_graph_rename(weft_graph* graph, weft_value value, const char* name,
                                        weft_error** error);
-/// What is read after a step, under this name.
+/// Makes a value an output, which can be read by this name after a step.
 WEFT_API weft_status weft_graph_output(weft_graph* graph, const char* name, weft_value value,
                                        weft_error** error);
 /// The value of a name, or WEFT_NO_VALUE.
@@ -109,11 +109,11 @@ typedef struct weft_custom_call {
   size_t struct_size;
   const weft_custom_value* inputs;
   size_t n_inputs;
-  const int64_t* shape;  ///< Of all of the result.
+  const int64_t* shape;  ///< Shape of the whole result.
   size_t rank;
   int64_t begin;
   int64_t end;
-  void* data;  ///< Of these rows alone.
+  void* data;  ///< Data of rows [begin, end) only.
   size_t n_bytes;
 } weft_custom_call;
 
@@ -133,12 +133,12 @@ WEFT_API weft_status weft_graph_custom(weft_graph* graph, const char* name, cons
 /// A graph on devices, compiled once.
 typedef struct weft_plan weft_plan;
 
-/// How a graph is run.
+/// Parameters of a plan.
 typedef struct weft_plan_params {
   size_t struct_size;
   const char* const* devices;  ///< Names; NULL: all GPUs. The CPU takes the rest.
   size_t n_devices;
-  const weft_pin* pins;  ///< What must lie where; the rest goes where it costs least.
+  const weft_pin* pins;  ///< Fixed placements. The cost model places the rest.
   size_t n_pins;
   int32_t n_threads;    ///< Host threads. 0: the number of cores.
   bool allow_shapes;    ///< Steps may differ in sizes,
@@ -159,20 +159,20 @@ typedef struct weft_input {
   size_t n_bytes;
 } weft_input;
 
-/// What a plan has done.
+/// Counters of a plan's work.
 typedef struct weft_plan_counters {
   size_t struct_size;
   int64_t compiled;  ///< Graphs.
   int64_t steps;
-  int64_t unchanged;  ///< Steps by what was different from the step before.
-  int64_t shapes;
+  int64_t unchanged;  ///< Steps that changed nothing since the step before.
+  int64_t shapes;     ///< Steps that changed shapes; likewise tensors and the topology below.
   int64_t tensors;
   int64_t topology;
   int64_t copies;  ///< Values copied between devices ...
   int64_t copied_bytes;
 } weft_plan_counters;
 
-/// As what a plan is explained.
+/// The format of an explanation.
 typedef int32_t weft_explain;
 enum {
   WEFT_EXPLAIN_TEXT = 0,
@@ -210,7 +210,7 @@ WEFT_API weft_status weft_plan_shape(const weft_plan* plan, const char* output, 
 /// The elements of an output of the last step, f32 or i32, which are n_bytes.
 WEFT_API weft_status weft_plan_read(const weft_plan* plan, const char* output, void* data, size_t n_bytes,
                                     weft_error** error);
-/// What it has done.
+/// The plan's counters.
 WEFT_API weft_status weft_plan_get_counters(const weft_plan* plan, weft_plan_counters* counters,
                                             weft_error** error);
 /// The device of each node, the copies, and the memory of each device.

@@ -35,7 +35,7 @@ WEFT_API weft_status weft_image_read(const void* bytes, size_t n_bytes, weft_ima
 /// The same for a file on disk.
 WEFT_API weft_status weft_image_read_file(const char* path, weft_image* image, weft_error** error);
 /// Reads a file in memory: WAV, FLAC, Ogg (Vorbis, Opus), AIFF or, with libsndfile 1.1 or later, MP3. The
-/// result is one channel at WEFT_SAMPLE_RATE. The caller frees sound->samples.
+/// result is one channel at WEFT_SAMPLE_RATE. The caller frees `sound->samples`.
 WEFT_API weft_status weft_sound_read(const void* bytes, size_t n_bytes, weft_sound* sound,
                                      weft_error** error);
 /// The same for a file on disk.
@@ -48,7 +48,7 @@ typedef struct weft_audio_model weft_audio_model;
 /// An encoded image or audio input. Never changes.
 typedef struct weft_media weft_media;
 
-/// How an encoder is loaded.
+/// Parameters for loading an encoder.
 typedef struct weft_media_params {
   size_t struct_size;
   const char* const* devices;  ///< Names; NULL: the CPU and all GPUs.
@@ -122,7 +122,7 @@ WEFT_API weft_status weft_audio_model_check_fits(const weft_audio_model* audio, 
 WEFT_API weft_media* weft_audio_model_encode(const weft_audio_model* audio, const weft_sound* sound,
                                              weft_encode_callback goes_on, void* user_data,
                                              weft_error** error);
-/// Frees it; prompts keep what they need.
+/// Frees the media. Prompts that contain it stay valid.
 WEFT_API void weft_media_free(weft_media* media);
 
 /// Embeddings that replace tokens of a prompt. These tokens are below WEFT_NO_TOKEN, and the same for the

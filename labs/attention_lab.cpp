@@ -1,6 +1,6 @@
-// How fast the attention kernels are on one thread: prefill tiles in GFLOP/s (2 for each multiply-add of Q
-// K^T and P V, softmax for free), decode rows in GB/s of K and V read from memory, and what it costs to
-// read their pages in parts, which several threads may share.
+// The speed of the attention kernels on one thread. Prefill tiles are measured in GFLOP/s (2 for each
+// multiply-add of Q K^T and P V, softmax for free). Decode rows are measured in GB/s of K and V read from
+// memory, also with pages read in parts that several threads could share.
 //
 //   attention_lab [isa]
 #include <algorithm>

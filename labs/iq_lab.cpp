@@ -1,15 +1,15 @@
-// Smaller panels of the IQ types, against those of today. Today's hold levels of the grids, looked up when a
-// model is loaded, so that unpacking is shifts, masks and one shuffle; they take 3.19 to 4.19 bits of a
-// weight. Smaller ones hold what the file holds, indices into the grids and signs, and look the grids up as
-// they multiply: two vpermi2b for 256 entries, signs by mask registers. A vector of indices is 16 rows x 4
-// entries, so that what is looked up for the value t of each entry is multiplied with every fourth (or
-// eighth) activation, which are put side by side once a group.
+// Compares smaller panels of the IQ types with today's panels. Today's panels hold levels of the grids, which
+// are looked up when a model is loaded. Unpacking is shifts, masks and one shuffle; they take 3.19 to 4.19
+// bits per weight. Smaller panels hold the file's indices into the grids and signs, and look up the grids
+// during the product. That takes two vpermi2b for 256 entries, and mask registers for the signs. A vector of
+// indices is 16 rows x 4 entries. The looked-up value t of each entry is multiplied with every fourth (or
+// eighth) activation; these activations are gathered once per group.
 //
 //   iq_lab
 //
-// One thread of a processor with AVX-512 VBMI, with one column and with eight, from the second-level cache
-// and from memory; 10^9 weights a second of the processor's time. Each form's sums are compared with sums of
-// its unpacked values first.
+// It measures one thread of a processor with AVX-512 VBMI, with one column and with eight, from the
+// second-level cache and from memory. The unit is 10^9 weights per second of CPU time. Each form's sums are
+// compared with sums of its unpacked values first.
 #if defined(__x86_64__)
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,f16c,fma,avx2")
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -31,7 +31,7 @@ namespace {
 namespace codec = weft::codec;
 
 constexpr int kRows = 16, kBlocks = 8, kGroup = 128;
-constexpr int kHeader = 96;  // Of a super-block: 16 factors as halves, scales of four bits.
+constexpr int kHeader = 96;  // Bytes per super-block: 16 factors as halves, scales of four bits.
 
 double now() {
   timespec time;
@@ -72,8 +72,8 @@ inline __m512i with_signs(__m512i codes, const std::uint8_t* signs, __m512i twic
   return _mm512_mask_sub_epi8(codes, mask_at(signs), twice_zero, codes);
 }
 
-// Each form: bytes of a block of 32 columns, the order in which it wants the activations of a group,
-// and the codes of a half of a block.
+// Each form defines the bytes of a block of 32 columns, the order of a group's activations, and the codes of
+// half a block.
 
 /// Today's: pairs of bits, a plane of signs, a table.
 struct Levels2 {
@@ -143,7 +143,8 @@ Table256 Grid3XXS::tables[kTables];
 struct Grid3S {
   static constexpr const char* kName = "IQ3_S grid  ";
   static constexpr int kBytes = 208, kTurn = 4, kTables = 4;
-  static Table256 tables[kTables];  // Of the first two values: entries below 256, above; of the others.
+  // For the first two values: entries below 256, then above. Then for the other two.
+  static Table256 tables[kTables];
   static void fill() {
     for (std::size_t e = 0; e < 512; ++e)
       for (int t = 0; t < 4; t += 2) {

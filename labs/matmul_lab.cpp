@@ -5,9 +5,9 @@
 //   matmul_lab [instruction set] [columns] compact                 BF16 in compact panels
 //
 // Few columns read a matrix that no cache holds, as decoding does: look at GB/s. Many columns use a matrix of
-// one layer, as prefill does: look at Gop/s (a multiply-add is two) and at the share of what a thread's int8
-// dot products reach with nothing else to do (kPeak; measured on a Zen 4 core at 3.69 GHz). Times are the
-// least of several runs.
+// one layer, as prefill does: look at Gop/s (a multiply-add is two) and at the share of the int8 peak. The
+// int8 peak kPeak is the rate of one thread with dot products only, measured on a Zen 4 core at 3.69 GHz.
+// Times are the least of several runs.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -244,8 +244,8 @@ void measure_shapes(const Kernels& kernels, DType dtype, std::int64_t columns) {
   }
 }
 
-/// One matrix after another, each with activations and outputs of its own, as in a model's layers: nothing is
-/// in the second-level cache when a product begins.
+/// Multiplies one matrix after another as a model's layers do, each with its own activations and outputs.
+/// Nothing is in the second-level cache when a product begins.
 void measure_cold(const Kernels& kernels, DType dtype, std::int64_t columns) {
   constexpr std::int64_t kRows = 1024, kN = 512;
   constexpr int kSets = 12;
@@ -281,8 +281,8 @@ void measure_cold(const Kernels& kernels, DType dtype, std::int64_t columns) {
   }
 }
 
-/// How a large matrix should be shared among threads that multiply one column: tasks from a counter lie
-/// interleaved in memory, shares are one run for each thread.
+/// Compares two ways to share a large matrix among threads that multiply one column. Tasks from a counter are
+/// interleaved in memory; shares are one contiguous part per thread.
 void measure_sharing(const Kernels& kernels, DType dtype, std::int64_t columns) {
   const std::int64_t rows =
       (std::int64_t{96} << 20) / static_cast<std::int64_t>(weft::row_bytes(dtype, columns)) / 16 * 16;
@@ -310,7 +310,7 @@ void measure_sharing(const Kernels& kernels, DType dtype, std::int64_t columns) 
           kernels.matmul(args, {p, std::min(end, p + step)}, {0, 1});
           p = shared ? next.fetch_add(step) : p + step;
         }
-        if (finished.fetch_add(1) % 2 == 1) next = 0;  // Nobody asks again in this round.
+        if (finished.fetch_add(1) % 2 == 1) next = 0;  // No thread asks again in this round.
       });
     }
     const double bytes = static_cast<double>(matrix.memory.size());

@@ -3,9 +3,9 @@
 //
 //   packing_lab [threads] [type...]
 //
-// The matrix is that of a model with a billion weights in 16 layers: 8192 x 2048, of random bits. "fresh" is
-// what loading a model does: the packed memory has never been touched. GB/s count the canonical bytes; the
-// last column is the time for a billion weights.
+// The matrix has the size of one in a model with a billion weights in 16 layers: 8192 x 2048, random bits.
+// The column "fresh" is the case of loading a model: the packed memory has never been touched. GB/s count the
+// canonical bytes; the last column is the time for a billion weights.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,11 +1,11 @@
-// What the pool of threads costs: a phase without work (its barrier), waking, and how evenly work is shared
-// when a core is busy with something else.
+// The costs of the thread pool: a phase without work (its barrier), waking, and the balance of work when a
+// core is busy with something else.
 //
 //   pool_lab [threads]
 //   pool_lab model
 //
-// The reference for a phase is std::barrier, which sleeps; for sharing, fixed halves that nobody takes over.
-// `model` tells of machines that are not here: what pool_model.h makes of them.
+// The reference for a phase is std::barrier, which sleeps. The reference for sharing is fixed halves without
+// stealing. `model` simulates other machines with pool_model.h.
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -49,7 +49,7 @@ double phase_ns(int n_threads) {
   return best / kPhases * 1e9;
 }
 
-/// Nanoseconds of a phase of so many tasks a thread, of 0.6 us each.
+/// Nanoseconds of a phase with this number of tasks per thread, of 0.6 us each.
 double short_phase_ns(int n_threads, int n_tasks) {
   constexpr int kPhases = 64;
   weft::base::Pool pool(n_threads, kPhases);

@@ -1,17 +1,17 @@
 #pragma once
-// A machine of many cores, simulated as far as the pool of threads sees it: which core wrote and which have
-// read each line of memory, what it costs to bring a line from another core, and who waits for whom. The
-// same input gives the same times.
+// Simulates a machine of many cores as far as the thread pool depends on it. The model has the cores that
+// wrote and read each cache line, the cost of a line from another core, and the threads that wait. It is
+// deterministic.
 //
-// A read that misses takes the line from the nearest core that has it; a write takes it from all others, and
+// A read that misses takes the line from the nearest core that has it. A write takes it from all others and
 // lasts as long as the farthest needs. One line serves one request after another: a write holds it for as
-// long as it lasts, a read for kReadHold of that. Who spins on a line asks for it again after each write.
-// Requests that do not depend on each other (the lines that a thief looks at, stores that nobody waits for)
-// overlap, so many at a time.
+// long as it lasts, a read for kReadHold of that. A thread that spins on a line requests it again after each
+// write. Independent requests overlap, at most Machine::overlap at a time: lines that a stealing thread
+// reads, and stores without a waiting thread.
 //
-// Stamps have 64 bits here and never begin anew, as the pool's do: what happens then is for its own tests.
+// Stamps have 64 bits here and do not wrap around. The pool's stamps do, which its own tests cover.
 //
-// Latencies are assumptions, of what is commonly measured on servers; none of them was measured by us.
+// Latencies are assumptions: common figures of servers, none of them measured by us.
 #include <algorithm>
 #include <coroutine>
 #include <cstdint>
@@ -31,10 +31,10 @@ struct Machine {
   int n_cores = 2;
   int group_size = 8;
   int n_sockets = 1;
-  double hit = 1.0, locked = 6.0;  // What a load and a locked instruction cost where the line is at hand.
+  double hit = 1.0, locked = 6.0;  // Costs of a load and of a locked instruction on a line that the core has.
   double in_group = 25.0, in_socket = 90.0, across = 200.0;  // For a line of another core.
   int overlap = 8;                                           // Independent requests of one core.
-  double pause = 30.0;                                       // Between two looks of who spins.
+  double pause = 30.0;                                       // Between two reads of a spinning thread.
 
   int group_of(int core) const { return core / group_size; }
   int n_groups() const { return (n_cores + group_size - 1) / group_size; }
@@ -49,7 +49,7 @@ struct Line {
   std::uint64_t value = 0;
   std::vector<int> held_by;  // Cores with a copy; one alone may write.
   double free_at = 0.0;
-  std::vector<std::pair<std::coroutine_handle<>, int>> spinning;  // And their cores.
+  std::vector<std::pair<std::coroutine_handle<>, int>> spinning;  // The coroutines with their cores.
 };
 
 class Simulator {
@@ -90,7 +90,7 @@ class Simulator {
   double now() const { return now_; }
   /// Lines that came from another core.
   std::uint64_t n_transfers() const { return n_transfers_; }
-  /// Of those, from another group.
+  /// Lines that came from a core of another group.
   std::uint64_t n_far() const { return n_far_; }
 
   void start(const Thread& thread, double at) { wake(thread.handle, at); }
@@ -134,7 +134,7 @@ class Simulator {
   Access add(int core, Line& line, std::uint64_t n) {
     return update(core, line, [n](std::uint64_t value) { return value + n; });
   }
-  /// Goes on at once, if the core has not too many underway.
+  /// Continues at once, unless the core has too many stores in flight.
   Sleep store(int core, Line& line, std::uint64_t value) {
     const double begin = std::max(now_, store_at_[static_cast<std::size_t>(core)]);
     const double end = take(core, line, true, begin);
@@ -153,7 +153,7 @@ class Simulator {
     }
     return {*this, end};
   }
-  /// Until somebody writes to the line, and then until the next look.
+  /// Waits until another core writes to the line, and then until the next read.
   struct Change {
     Simulator& s;
     Line& line;
@@ -188,7 +188,7 @@ class Simulator {
     return std::find(line.held_by.begin(), line.held_by.end(), core) != line.held_by.end();
   }
 
-  /// When the core has the line, to read or to write.
+  /// The time when the core has the line, for reading or writing.
   double take(int core, Line& line, bool write, double at) {
     if (has(core, line) && (!write || line.held_by.size() == 1)) return at + machine_.hit;
     double nearest = 1e9, farthest = 0.0;
@@ -228,17 +228,17 @@ class Simulator {
   std::uint64_t n_events_ = 0, n_transfers_ = 0, n_far_ = 0;
 };
 
-/// Which pool.
+/// The variant of the pool.
 struct Scheme {
-  /// One counter a phase, that all threads look at; the caller sets it and all shares for each run, each on a
-  /// line of its own; each run of tasks is counted by itself. False: as base/pool.h says.
+  /// One counter per phase that all threads read. For each run the caller sets it and all shares, each on its
+  /// own line. Each run of tasks is counted separately. False: as in base/pool.h.
   bool per_phase = false;
   int group_size = 1 << 20;  // Threads of a group; more than there are: one group.
-  double patience = 1900.0;  // What a thread waits before it looks at other groups' shares.
-  bool in_order = true;      // Threads of a group run on cores of one L3; else anywhere.
+  double patience = 1900.0;  // The time before a thread looks at other groups' shares.
+  bool in_order = true;      // Threads of a group run on cores of one L3; otherwise anywhere.
 };
 
-/// What is run.
+/// The simulated load.
 struct Load {
   int n_phases = 64;
   int tasks_per_thread = 8;
@@ -248,7 +248,7 @@ struct Load {
   double late_ns = 0.0;
   std::vector<double> slowness;  // By thread; empty: all 1.
   int n_with_shares = 0;         // Threads that have shares; 0: all.
-  bool others_help = false;      // The others are helpers (base/pool.h); else they do nothing.
+  bool others_help = false;      // The others are helpers (base/pool.h); otherwise they are idle.
 };
 
 struct Outcome {
@@ -256,7 +256,7 @@ struct Outcome {
   double before_ns = 0.0;  // Of that: before the first phase.
   double transfers = 0.0;  // A phase.
   double far = 0.0;
-  double work_ns = 0.0;  // What tasks take of the run where all threads are busy all the time.
+  double work_ns = 0.0;  // The time of the tasks if all threads are always busy.
   double over_ns() const { return run_ns - work_ns; }
 };
 
@@ -342,7 +342,7 @@ class PoolModel {
   static std::uint64_t pack(std::uint64_t stamp, int value) {
     return stamp << 32 | static_cast<std::uint32_t>(value);
   }
-  /// Of tasks of a share that nobody has claimed, the first.
+  /// The first unclaimed task of a share.
   int next_of(std::uint64_t word, int phase, int owner) const {
     if (word >> 32 > stamp(phase)) return first_task(owner + 1);  // The phase is over.
     return word >> 32 == stamp(phase) ? static_cast<int>(word & 0xffffffffu) : first_task(owner);

@@ -1,5 +1,5 @@
-// Float rows to kQ8 and kQ8Wide: the kernels of every instruction set beside plain loops, which say what the
-// bytes are. Nanoseconds an element of one thread, by the processor's time.
+// Quantises float rows to kQ8 and kQ8Wide with the kernels of every instruction set. Plain loops are the
+// reference for the bytes. Nanoseconds an element of one thread, by the processor's time.
 //
 //   quantise_lab
 #include <algorithm>

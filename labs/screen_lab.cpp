@@ -1,6 +1,6 @@
-// What screening the rows of a head saves (screen.inl), on one thread: the whole product and its best rows,
-// beside a pass over the high bits, or over high and middle bits, and what is left to do then. How much that
-// is depends on how far the best rows stand out, and on how even the activations are.
+// The gain from screening the candidate rows of an output head (screen.inl), on one thread. Compares the
+// whole product with a pass over the high bits, or over high and middle bits, and the remaining work. The
+// rest depends on how far the best rows stand out, and on how even the activations are.
 //
 //   screen_lab [isa] [columns] [rows]
 #include <algorithm>

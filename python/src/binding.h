@@ -1,9 +1,9 @@
 #pragma once
-// What the files of the Python module share: what each of them binds, and how options, threads and errors go
-// between the two languages.
+// Shared by the files of the Python module: the functions that bind its parts, and the conversion of options,
+// threads and errors.
 //
-// Wrappers own what they need by shared pointers of their own, so the order in which Python drops objects
-// does not matter. Whatever computes or waits does so without the interpreter's lock.
+// Wrappers own their dependencies by shared pointers, so the order in which Python drops objects does not
+// matter. Functions that compute or wait release the interpreter's lock.
 #include <cxxabi.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -33,12 +33,12 @@ namespace weft::python {
 
 namespace nb = nanobind;
 
-/// Dictionaries of options, and of what is told.
+/// Dictionaries of options and of results.
 using Dict = nb::typed<nb::dict, std::string, nb::any>;
 
-/// Calls f, which takes the interpreter's lock. Once the interpreter has ended, CPython ends the thread that
-/// asks for it, by unwinding its frames, of which some allow no exceptions: such a thread stays here instead,
-/// until the process ends.
+/// Calls f, which takes the interpreter's lock. Once the interpreter has ended, CPython ends a thread that
+/// asks for the lock by unwinding its frames. Some of these frames allow no exceptions, so the thread waits
+/// here until the process ends.
 template <typename F>
 void taking_lock(F f) {
   try {
@@ -142,7 +142,7 @@ class OneUser {
   std::atomic_flag taken_;
 };
 
-/// An option of Python, and where its value goes in a struct of parameters.
+/// An option of Python and the member of a struct of parameters that it sets.
 template <typename T>
 struct Field {
   std::string_view name;
@@ -168,7 +168,7 @@ constexpr Field<OwnerOf<kMember>> field(std::string_view name) {
 [[noreturn]] void unknown_option(std::string_view name);
 [[noreturn]] void wrong_type(std::string_view name, nb::handle value);
 
-/// For classes that are made of nothing: nanobind lists signatures where there is something.
+/// For classes whose constructors take no arguments. For others, nanobind's message lists the signatures.
 inline void no_arguments(const char* name, const nb::args& given, const nb::kwargs& named) {
   if (given.size() + named.size() > 0)
     throw nb::type_error((std::string(name) + "() takes no arguments").c_str());

@@ -74,10 +74,10 @@ std::string_view name(AnswerEvent::Kind kind) {
   return "content";
 }
 
-/// Its kind, its text, the number of the call, its name and its id.
+/// An event: kind, string, index of the call, its name and its id.
 using Event = std::tuple<std::string_view, nb::str, int, nb::str, nb::str>;
 
-/// A prompt, and all that belongs to the answer. Used by one thread at a time.
+/// A prompt and the state for reading its response. Used by one thread at a time.
 class Opening {
  public:
   Opening(const ModelPtr& model, ChatOpening opening)

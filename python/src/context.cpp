@@ -1,4 +1,4 @@
-// Contexts: batches in, logits out, and what is done with sequences. And samplers, which choose from logits.
+// Contexts: batches in, logits out, and operations on sequences. Samplers, which choose tokens from logits.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -19,7 +19,7 @@ using LogitsRow = nb::ndarray<nb::numpy, const float, nb::ndim<1>>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Mask = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-/// A batch that nobody changes while it is computed.
+/// A batch that no other thread can change while it is computed.
 class PyBatch {
  public:
   template <typename F>
@@ -44,7 +44,7 @@ class PyContext {
     if (context_ == nullptr) refuse("the context was closed");
     return use(*context_);
   }
-  /// What tells whether the cache had room for it.
+  /// Runs `use` and throws CacheFull if it returns false.
   template <typename F>
   void with_room(const F& use) {
     with([&](Context& context) {
@@ -112,7 +112,7 @@ std::unique_ptr<PySampler> make_sampler(const ModelPtr& model, const Dict& optio
 using Tokens = std::variant<Token, std::vector<Token>>;
 using Sequences = std::variant<SeqId, std::vector<SeqId>>;
 
-/// Logits, where asked for, are those of the last one.
+/// `logits` requests the logits of the last token.
 int add(PyBatch& self, const Tokens& tokens, const Sequences& seqs, bool logits, std::optional<Pos> pos) {
   return self.with([&](Batch& batch) {
     const Token* const one = std::get_if<Token>(&tokens);
@@ -144,8 +144,7 @@ void decode(PyContext& self, PyBatch& items) {
   if (status == DecodeStatus::kCancelled) throw Error(ErrorCode::kCancelled, "the batch was cancelled");
 }
 
-/// The context's own memory, which stays where it is as long as the array lives: its numbers are those of the
-/// last batch.
+/// A view of the context's memory, which the array keeps alive. The next batch overwrites its values.
 LogitsRow logits(PyContext& self, int item) {
   const std::span<const float> row = self.with([&](const Context& context) { return context.logits(item); });
   auto shared = std::make_unique<std::shared_ptr<Context>>(self.shared());

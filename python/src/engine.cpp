@@ -1,4 +1,4 @@
-// The engine: a service, and the answers to its requests, for threads and for event loops.
+// The engine: a service and the responses to its requests, for threads and for event loops.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -20,8 +20,8 @@ namespace weft::python {
 
 namespace {
 
-/// Which answers have something new, for an event loop that watches a file descriptor. The engine's thread
-/// puts keys in without the interpreter's lock; however many there are, the loop wakes once.
+/// The responses with new chunks, for an event loop that watches a file descriptor. The engine's thread adds
+/// keys without the interpreter's lock. Several keys wake the loop once.
 class ReadyQueue {
  public:
   ReadyQueue() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -52,28 +52,29 @@ class ReadyQueue {
   std::vector<std::int64_t> keys_;
 };
 
-/// The answer to a request with one completion.
+/// The response to a request with one completion.
 class Answer {
  public:
   explicit Answer(Response response) : response_(std::move(response)) {}
   ~Answer() {
-    if (!user_.is_at_home()) new Response(std::move(response_));  // Its engine's locks may be taken for ever.
+    if (!user_.is_at_home()) new Response(std::move(response_));  // The engine's locks may never be released.
   }
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
 
-  /// Waits for what is new; nothing at the end. Signals' handlers run meanwhile, so Ctrl-C ends the wait.
+  /// Waits for the next chunk; returns nullopt at the end. Signal handlers run during the wait, so Ctrl-C
+  /// ends it.
   std::optional<Chunk> next() {
     const auto hold = user_.hold("the answer");
     while (true) {
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Also where there is always something new.
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Checked even if chunks are always ready.
       Chunk chunk;
       const Response::Poll poll = wait(chunk);
       if (poll == Response::Poll::kChunk) return chunk;
       if (poll == Response::Poll::kEnd) return std::nullopt;
     }
   }
-  /// All that is still to come, as one chunk.
+  /// Waits for the end and returns all remaining chunks as one.
   Chunk rest() {
     Chunk all;
     while (std::optional<Chunk> chunk = next()) {
@@ -88,7 +89,7 @@ class Answer {
     }
     return all;
   }
-  /// What is new now, if anything; `ended` says whether anything may come.
+  /// Returns a chunk if one is ready, without waiting; `ended` says whether more may come.
   std::optional<Chunk> poll() {
     const auto hold = user_.hold("the answer");
     Chunk chunk;

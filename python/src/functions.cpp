@@ -1,4 +1,4 @@
-// weft.ops: the language's functions, by tables where they are of a kind.
+// weft.ops: the functions of the graph language. Similar functions are in tables.
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 
@@ -102,8 +102,8 @@ Axes axes_of(const GivenAxes& given) {
 }
 Axes axes_of(const std::optional<GivenAxes>& given) { return given ? axes_of(*given) : Axes(); }
 
-/// A parameter of a function as Python gives it: a value may be an array, and parameters after the first
-/// kRequired may be None.
+/// A parameter of a function from Python. A value may be an array, and parameters after the first kRequired
+/// may be None.
 template <std::size_t kRequired, std::size_t kPlace, typename T>
 using Given =
     std::conditional_t<std::is_same_v<T, Value>,
@@ -219,7 +219,7 @@ void bind_tables(nb::module_& m) {
   }
 }
 
-/// Those of a value's shape.
+/// Binds the methods for a value's shape.
 void bind_methods() {
   value_class()
       .def(
@@ -357,7 +357,7 @@ void bind_moves(nb::module_& m) {
   m.def("sort", function(&sort), nb::arg("x"), nb::arg("axis") = -1, nb::arg("descending") = false);
 }
 
-/// a where the condition holds, b elsewhere. Two whole numbers give I32, as they do in NumPy.
+/// a where the condition holds, b elsewhere. Two integers give I32, as in NumPy.
 Value choose(const ValueOrArray& condition, const Argument& a, const Argument& b) {
   Graph& graph = first_value({&condition, &a, &b}).graph();
   const Value holds = value_of(condition, graph);

@@ -9,7 +9,7 @@ namespace weft::python {
 
 /// Over the tokens of one model.
 struct PyGrammar {
-  std::shared_ptr<LoadedModel> model;  // The tokenizer must outlive what was compiled.
+  std::shared_ptr<LoadedModel> model;  // The tokenizer must outlive the compiled grammar.
   std::shared_ptr<const CompiledGrammar> compiled;
 };
 

@@ -288,7 +288,7 @@ Value product(const Argument& a, const Argument& b) {
   Graph& graph = first_value({&a, &b}).graph();
   const auto factor = [&](const Argument& one) {
     const Value value = value_of(one, graph, DType::kF32);
-    return one.is_value() ? value : reshape(value, value.shape(), Where{});  // Products are of no weights.
+    return one.is_value() ? value : reshape(value, value.shape(), Where{});  // Factors must not be weights.
   };
   return matmul(factor(a), factor(b), Where{});
 }

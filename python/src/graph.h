@@ -1,6 +1,6 @@
 #pragma once
-// Graphs, values and sizes between Python and C++. A value in Python keeps its graph alive; in C++ it is the
-// handle that it always is, and these casters go from one to the other.
+// Graphs, values and sizes between Python and C++. A value in Python keeps its graph alive. In C++ it is a
+// plain handle. These casters convert between the two.
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -41,12 +41,12 @@ struct PyDim {
   Dim dim;
 };
 
-/// An operand of a function, as Python gives it: a value, a number, or an array of NumPy.
+/// An operand of a function from Python: a value, a number, or an array of NumPy.
 class Argument {
  public:
   Value value;            ///< None: another.
   double number = 0.0;    ///< Where `value` and `array` are null.
-  bool is_whole = false;  ///< Whether the number is.
+  bool is_whole = false;  ///< Whether the number is an integer.
   nb::object array;
 
   bool is_value() const { return static_cast<bool>(value); }
@@ -61,7 +61,7 @@ bool read_argument(nb::handle source, Argument& into) noexcept;
 /// The first value among operands, whose graph the others belong to. Throws Error kInvalidArgument where
 /// there is none.
 Value first_value(std::initializer_list<const Argument*> all);
-/// As a value of that graph; numbers and whole arrays of the type `like`.
+/// Converts the argument to a value of the graph. Numbers and integer arrays get the type `like`.
 Value value_of(const Argument& argument, Graph& graph, std::optional<DType> like = {});
 
 /// a times b, as matrices.

@@ -14,7 +14,7 @@ namespace weft::python {
 
 namespace {
 
-/// Calls back into Python with a fraction. False where that said False, or threw.
+/// Calls back into Python with a fraction. Returns false if the callback returned False or raised.
 class Progress {
  public:
   explicit Progress(nb::object callback) : callback_(std::move(callback)) {}

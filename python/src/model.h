@@ -1,5 +1,5 @@
 #pragma once
-// A model as Python holds it, shared by everything that is made of it.
+// A model as Python holds it, shared by all objects that are made from it.
 #include <memory>
 #include <mutex>
 
@@ -14,7 +14,7 @@ class LoadedModel {
 
   const std::shared_ptr<const Model>& model() const { return model_; }
   const Tokenizer& tokenizer() const { return model_->tokenizer(); }
-  /// Of the vocabulary, made when it is first asked for. Any thread.
+  /// The compiler for the model's vocabulary, created on first use. Thread-safe.
   const GrammarCompiler& grammars() const {
     std::call_once(once_, [this] { grammars_ = std::make_unique<GrammarCompiler>(tokenizer()); });
     return *grammars_;

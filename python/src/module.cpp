@@ -9,7 +9,7 @@ namespace weft::python {
 
 namespace {
 
-/// As weft/errors.py knows them.
+/// The names in weft/errors.py.
 std::string_view name(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:
@@ -36,7 +36,7 @@ std::string_view name(ErrorCode code) {
   return "device";
 }
 
-/// Sets Python's error. The classes are the package's: errors are too rare to keep them at hand.
+/// Sets Python's error. The classes are in the package. Errors are too rare to cache them.
 void raise(std::string_view code, const std::exception& error, double retry_after_ms = 0.0) {
   try {
     const nb::object exception = nb::module_::import_("weft.errors")
@@ -85,7 +85,7 @@ void bind_errors() {
 
 NB_MODULE(_weft, m) {
   using namespace weft::python;
-  // Who ends a process in the middle of something need not hear of it; tests ask for it.
+  // No warnings for a process that ends with objects in use. Tests turn them on.
   nanobind::set_leak_warnings(false);
   m.def(
       "warn_of_leaks", [] { nanobind::set_leak_warnings(true); },

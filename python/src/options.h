@@ -1,6 +1,6 @@
 #pragma once
-// The options that Python knows, each once: its name there, and the member that it sets. weft/options.py has
-// their types for people and type checkers; a test holds the two against each other.
+// The list of Python's options: the name of each and the member that it sets. weft/options.py has their types
+// for people and type checkers. A test compares the two.
 #include <span>
 
 #include "binding.h"

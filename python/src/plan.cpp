@@ -26,8 +26,8 @@ std::string shape_text(const Array& array) {
   return text + ")";
 }
 
-/// A plan, the arrays that its weights lie in, and the sizes of the last step. All but what reads is called
-/// without the interpreter's lock.
+/// A plan, the arrays that hold its weights, and the sizes of the last step. All functions except the reading
+/// ones are called without the interpreter's lock.
 class PyPlan {
  public:
   PyPlan(const Graph& graph, const std::vector<std::string>& devices, const PlanParams& params)
@@ -91,14 +91,14 @@ class PyPlan {
     for (const ValueId id : plan_.graph().outputs()) names.push_back(plan_.graph().value(id).name);
     return names;
   }
-  /// "f32" or "i32"; nothing where there is no such input.
+  /// "f32" or "i32"; nullopt if there is no such input.
   std::optional<std::string> type_of(const std::string& name) {
     const auto hold = user_.hold("the plan");
     const ValueId id = plan_.graph().find(name);
     if (id == kNoValue) return std::nullopt;
     return std::string(info(plan_.graph().value(id).dtype).name);
   }
-  /// Of a weight whose numbers are not packed in blocks; nothing of anything else.
+  /// The shape of a weight of a type without blocks; nullopt for other values.
   std::optional<std::vector<std::int64_t>> shape_of_weight(const std::string& name) {
     const auto hold = user_.hold("the plan");
     const ValueId id = plan_.graph().find(name);
@@ -160,14 +160,14 @@ class PyPlan {
       if (said[s]) now[s] = said[s];
     return now;
   }
-  /// The size that a symbol has in an array; nothing where no axis of the shape is that symbol.
+  /// The size of a symbol in an array; nullopt if no axis of the shape is that symbol.
   static std::optional<std::int64_t> size_in(const Shape& shape, const Array& array, std::size_t symbol) {
     for (int axis = 0; axis < shape.rank() && axis < static_cast<int>(array.ndim()); ++axis)
       if (shape[axis] == Dim(1, static_cast<SymbolId>(symbol)))
         return static_cast<std::int64_t>(array.shape(static_cast<std::size_t>(axis)));
     return std::nullopt;
   }
-  /// ", where n is 3": the sizes that a shape is made of.
+  /// ", where n is 3": the symbols of a shape with their sizes.
   static std::string sizes_text(const Shape& shape, std::span<const Symbol> symbols,
                                 std::span<const std::int64_t> values) {
     std::string text;
@@ -219,8 +219,8 @@ class PyPlan {
     has_other_graph_ = false;
   }
 
-  std::map<std::string, Array> weights_;  // Outlive the plan, which may read them where they lie.
-  bool has_other_graph_ = false;          // Of which no step was run.
+  std::map<std::string, Array> weights_;  // They outlive the plan, which may refer to them.
+  bool has_other_graph_ = false;          // The plan has a new graph, and no step was run with it.
   Plan plan_;
   Sizes sizes_;
   OneUser user_;
@@ -241,7 +241,7 @@ std::unique_ptr<PyPlan> make_plan(const PyGraph& graph, const std::vector<std::s
     else
       refuse("a plan may allow shapes, tensors and topology, not '" + change + "'");
   }
-  const Graph own = graph;  // Others may go on with theirs.
+  const Graph own = graph;  // The caller may change its graph afterwards.
   const Arrays constants = graph.constants;
   const Unlocked unlocked;
   auto plan = std::make_unique<PyPlan>(own, devices, params);

@@ -50,7 +50,7 @@ def wrong(name: str, value: object, expected: str = "") -> TypeError:
 
 
 def need(kind: Any, name: str, value: object, expected: str) -> None:
-    """TypeError unless the value is of this class."""
+    """Raises TypeError unless the value is of this class."""
     if not isinstance(value, kind):
         raise wrong(name, value, expected)
 
@@ -158,7 +158,7 @@ def _is_of(kind: Any, value: object) -> bool:
 
 
 def _is_in_range(kind: Any, value: Any, about: About) -> bool:
-    """Of a value that is of the kind: whether its numbers are in the range."""
+    """Whether the numbers of a value of the right kind are in the range."""
     inner = typing.get_args(kind)
     if typing.get_origin(kind) is Union:
         return any(_is_of(one, value) and _is_in_range(one, value, about) for one in inner)
@@ -179,7 +179,7 @@ def _number(value: float) -> str:
 
 
 def described(kind: Any, about: About, plural: bool = False) -> str:
-    """What an option may be, in words."""
+    """A description of an option's valid values."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is Union:
         return " or ".join(described(one, about, plural) for one in inner)
@@ -200,7 +200,7 @@ def described(kind: Any, about: About, plural: bool = False) -> str:
 
 
 def similar(name: str, names: Iterable[str]) -> str:
-    """The name that is probably meant, for the end of a message; else all of them."""
+    """The most similar name, for the end of a message, or all names if none is similar."""
     names = list(names)
     other = OTHER_NAMES.get(name.lower())
     close = [other] if other in names else difflib.get_close_matches(name.lower(), names, 1, 0.7)
@@ -259,8 +259,8 @@ def _name(kind: ast.expr) -> str:
 
 
 def _fits(kind: ast.expr, value: object, bits: int) -> bool:
-    """Whether a value may be of the kind that a signature names, whole numbers of so many bits at most. Where it names what
-    only C++ knows: yes."""
+    """Whether a value fits the kind that a signature names; integers may have at most `bits` bits. True for kinds that
+    only C++ knows."""
     if isinstance(kind, ast.BinOp):
         return _fits(kind.left, value, bits) or _fits(kind.right, value, bits)
     if isinstance(kind, ast.Constant):
@@ -304,7 +304,7 @@ def _described(value: object) -> str:
 
 def _explain(error: TypeError, given: tuple[Any, ...], named: dict[str, Any]) -> TypeError:
     function = str(error).split("(", 1)[0]
-    # Of arrays the list says more than Python can read.
+    # The signatures of arrays are not valid Python.
     lines = re.findall(r"^ +\d+\. (.*)$", re.sub(r"ndarray\[[^\[\]]*\]", "ndarray", str(error)), re.MULTILINE)
     try:
         signatures = [ast.parse(f"def {line}: ...").body[0].args for line in lines]  # type: ignore[attr-defined]
@@ -376,7 +376,8 @@ def _clear(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap(place: Any) -> None:
-    """The functions of a module or class, and those of its classes. Operators tell Python themselves."""
+    """Wraps the functions of a module or class and the methods of its classes. Operators raise Python's errors
+    themselves."""
     for name, found in list(vars(place).items()):
         if type(found).__name__ == "nb_method" and not name.startswith("__"):
             setattr(place, name, _clear(found))

@@ -59,7 +59,7 @@ class ToolCall:
 
 @dataclass
 class ChatAnswer:
-    """What a model answered."""
+    """The response of a model."""
 
     content: str = ""
     reasoning: str = ""

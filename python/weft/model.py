@@ -241,7 +241,7 @@ class Model:
 
     @property
     def default_adapters(self) -> list[tuple[int, float]]:
-        """(number, scale) of the LoRA adapters that apply unless a request says otherwise."""
+        """(number, scale) of the LoRA adapters that apply by default to requests."""
         return list(self._context_options["use_adapters"])
 
     @property
@@ -283,8 +283,8 @@ class Model:
     def generate(self, prompt: Sequence[Prompt], **options: Unpack[RequestOptions]) -> list[Completion]: ...
     @arguments.takes(RequestOptions)
     def generate(self, prompt: Union[Prompt, Sequence[Prompt]], **options: Unpack[RequestOptions]) -> Any:
-        """Completes a prompt, which is a str or a list of tokens. A list of prompts gives a list of completions in its order;
-        they share the engine's steps."""
+        """Completes a prompt, which is a str or a list of tokens. For a list of prompts, returns a list of completions
+        in its order; they share the engine's steps."""
         if _is_batch(prompt):
             return self._in_turn(prompt, lambda one: self.stream(one, **options))
         return self.stream(prompt, **options).read()
@@ -312,8 +312,8 @@ class Model:
     def chat(self, messages: Sequence[Messages], **options: Unpack[ChatOptions]) -> list[ChatAnswer]: ...
     @arguments.takes(AnswerOptions)
     def chat(self, messages: Union[Messages, Sequence[Messages]], **options: Unpack[ChatOptions]) -> Any:
-        """Responds to a conversation. A list of conversations gives a list of responses in its order; they share the engine's
-        steps. The parameters are explained at chat_stream()."""
+        """Responds to a conversation. For a list of conversations, returns a list of responses in its order; they share
+        the engine's steps. The parameters are explained at chat_stream()."""
         if _is_batch(messages):
             return self._in_turn(messages, lambda one: self.chat_stream(one, **options))
         return self.chat_stream(messages, **options).read()
@@ -375,7 +375,7 @@ class Model:
 
     @arguments.takes(ContextOptions)
     def context(self, **options: Unpack[ContextOptions]) -> _weft.Context:
-        """Sequences over a cache of their own, to be computed batch by batch."""
+        """Returns a context: sequences with a cache of their own, computed batch by batch."""
         given = arguments.options(options, ContextOptions)
         check_adapters(given.setdefault("use_adapters", self.default_adapters), self.n_adapters)
         return _weft.Context.make(self._model, given)
@@ -395,16 +395,16 @@ class Model:
     # The engine.
 
     def stats(self) -> dict[str, Any]:
-        """What the engine counts, and how things stand."""
+        """The engine's counters and its current state."""
         return self._the_engine().stats()
 
     def save_text(self, tokens: Sequence[int]) -> tuple[int, bytes]:
-        """What the engine's cache holds of the beginning of a text: how many tokens, and their state."""
+        """The cached prefix of `tokens`: its number of tokens, and their state."""
         return self._the_engine().save_text(tokens)
 
     def restore_text(self, state: bytes) -> list[int]:
-        """A saved text is in the cache again, for requests that begin like it; its tokens. Only for states that you saved
-        yourself."""
+        """Puts a saved prefix into the cache, for requests that begin with it. Returns its tokens. Only for states that
+        you saved yourself."""
         return self._the_engine().restore_text(state)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The functions that graphs are made of. Each has the name that NumPy or PyTorch has for it.
+"""The functions for building graphs. Each has its name in NumPy or PyTorch.
 
 An operand may be a value, an array of NumPy, which becomes a constant of the graph, or, of functions of two, a number."""
 

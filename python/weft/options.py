@@ -34,7 +34,7 @@ def _seed(seed: int) -> Optional[int]:
 
 
 def _logprobs(n: Union[int, bool]) -> Optional[int]:
-    """As OpenAI's API has them: True asks for the token's own, False for none."""
+    """Converts the form of OpenAI's API: True requests the chosen token's logprob, False requests none."""
     return (0 if n else None) if isinstance(n, bool) else n
 
 
@@ -48,7 +48,7 @@ def _steps(samplers: Union[str, Sequence[str]]) -> str:
 
 
 class LoadOptions(TypedDict, total=False):
-    """How a model is loaded, and on which devices."""
+    """Options for loading a model, and its devices."""
 
     n_threads: Annotated[int, About("Threads of the CPU; 0: as many as there are cores.", 0, 1024)]
     n_gpu_layers: Annotated[int, About("Layers on GPUs; -1: as many as fit.", -1)]
@@ -68,7 +68,7 @@ class LoadOptions(TypedDict, total=False):
 
 
 class ContextOptions(TypedDict, total=False):
-    """What a context can hold and compute."""
+    """The capacity of a context and its way of computing."""
 
     n_ctx: Annotated[int, About("Cells of the cache, for all sequences; 0: the training length, at most 8192.", 0, 1 << 26)]
     n_sequences: Annotated[int, About("Sequences at the same time. A model's engine has at least 32.", 1, 4096)]
@@ -84,7 +84,7 @@ class ContextOptions(TypedDict, total=False):
 
 
 class ServiceOptions(TypedDict, total=False):
-    """How requests share an engine."""
+    """Options for requests that share an engine."""
 
     n_running: Annotated[int, About("Requests computed at the same time; 0: n_sequences.", 0, 4096)]
     n_step_tokens: Annotated[int, About("Prompt tokens of a step at most; 0: as many as a step computes well.", 0)]
@@ -97,11 +97,11 @@ class ServiceOptions(TypedDict, total=False):
 
 
 class ModelOptions(LoadOptions, ContextOptions, ServiceOptions, total=False):
-    """Of weft.Model: how it is loaded, and what its engine computes with."""
+    """Options of weft.Model: loading, the context and the engine."""
 
 
 class SamplingOptions(TypedDict, total=False):
-    """How tokens are chosen."""
+    """Options for choosing tokens."""
 
     temperature: Annotated[float, About("0: always the most probable token.", -1e9, 1e9)]
     top_k: Annotated[int, About("Only the k most probable tokens; 0: all.")]
@@ -140,7 +140,7 @@ class ConstraintOptions(TypedDict, total=False):
 
 
 class EmbedderOptions(LoadOptions, total=False):
-    """Of weft.Embedder: how it encodes, and how its model is loaded where it is given as a path."""
+    """Options of weft.Embedder: encoding, and loading if the model is given as a path."""
 
     n_tokens: Annotated[int, About("Tokens of a document, cut off after; 0: the training length, at most 8192.", 0, 1 << 26)]
     use_adapters: Annotated[AdapterUses, About("(number in `adapters`, scale) of those that apply.", default="the model's")]
@@ -165,12 +165,12 @@ class AnswerOptions(SamplingOptions, ConstraintOptions, total=False):
 
 
 class RequestOptions(AnswerOptions, total=False):
-    """Of requests for completions."""
+    """Options of requests for completions."""
 
     special: Annotated[bool, About("The completion's text has control tokens, too.")]
 
 
-# What other programs call them, for hints.
+# Names of these options in other programs, for hints.
 OTHER_NAMES = {
     "max_new_tokens": "max_tokens", "max_completion_tokens": "max_tokens", "num_predict": "max_tokens", "n_predict": "max_tokens",
     "max_gen_len": "max_tokens", "max_length": "max_tokens", "min_new_tokens": "min_tokens", "n_min": "min_tokens",

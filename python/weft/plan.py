@@ -18,9 +18,9 @@ _TYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i32": np.int
 class Plan:
     """A graph placed on devices and compiled once, to be run step by step. Used by one thread at a time.
 
-    `devices`: as weft.devices() names them (none: the CPU and all GPUs). `pins`: (regular expression, device) for what has
-    a name in which it is found. `allow`: what steps may change: "shapes" (sizes), "tensors" (weights that are set again),
-    "topology" (set_graph)."""
+    `devices`: as weft.devices() names them (none: the CPU and all GPUs). `pins`: (regular expression, device) for nodes
+    whose name contains a match. `allow`: what steps may change: "shapes" (sizes), "tensors" (weights that are set
+    again), "topology" (set_graph)."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Plan:
         return self._plan.counters
 
     def explain(self) -> str:
-        """Which device computes what, what is copied, and how much memory it takes."""
+        """The device of each node, the copies between devices, and the memory that is used."""
         return self._plan.explain()
 
     def __repr__(self) -> str:

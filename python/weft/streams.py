@@ -29,7 +29,7 @@ class TokenLogprob(NamedTuple):
 
 @dataclass
 class Completion:
-    """A text that was written."""
+    """A completion and its metadata."""
 
     text: str = ""
     tokens: list[int] = field(default_factory=list)
@@ -84,7 +84,7 @@ class _LoopQueue:
         return key in self._waiting
 
     def wake(self, key: int) -> None:
-        """Whoever waits looks again. Any thread."""
+        """Wakes the waiting task. Any thread."""
         if (future := self._waiting.get(key)) is not None:
             with contextlib.suppress(RuntimeError):  # Its loop has ended.
                 future.get_loop().call_soon_threadsafe(self._end, future)
@@ -115,11 +115,11 @@ class LoopQueues:
 
 
 class Stream(Iterator[str], AsyncIterator[str]):
-    """The pieces of a text as it is written: `for piece in stream`, or `async for piece in stream`.
+    """The pieces of a completion as they are generated: `for piece in stream`, or `async for piece in stream`.
 
-    A stream that is closed, dropped or left by its `with` ends its request; so do Ctrl-C and the cancellation of the task
-    that waits for it. `completion` has what was written so far, and in the end how it went. Used by one thread or task at a
-    time, and by the event loop that read it first, to its end."""
+    A stream that is closed, dropped or left by its `with` ends its request; so do Ctrl-C and the cancellation of the
+    task that waits for it. `completion` has the output so far, and at the end the reason for stopping. Used by one
+    thread or task at a time, and by the event loop that read it first, to its end."""
 
     def __init__(self, engine: _weft.Engine, answer: _weft.Answer, loops: LoopQueues, with_logprobs: bool) -> None:
         self.completion = Completion()

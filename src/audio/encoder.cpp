@@ -24,7 +24,7 @@ int require_int(const gguf::File& file, const std::string& key, std::int64_t max
   return static_cast<int>(*value);
 }
 
-/// Voxtral (arXiv 2507.13264): several rows side by side, through two products.
+/// Voxtral (arXiv 2507.13264): concatenated rows, then two products with a GELU between them.
 Value project_voxtral(encoders::TransformerBuilder& b, const HParams& h, Value x) {
   const std::int64_t width = std::int64_t{h.stacked} * h.width;
   const Value hidden = b.linear(reshape(x, {h.n_rows(), width}), "mm.a.mlp.1", h.n_embd, width, false);
@@ -36,8 +36,8 @@ Value project_qwen2(encoders::TransformerBuilder& b, const HParams& h, Value x) 
   return b.linear(x, "mm.a.fc", h.n_embd, h.width, true);
 }
 
-/// Ultravox (fixie.ai, 2024): several rows side by side, normed, through two products with a gate between
-/// them, behind which there is another norm.
+/// Ultravox (fixie.ai, 2024): concatenated rows, a norm, a product, SwiGLU, a second norm and a second
+/// product.
 Value project_ultravox(encoders::TransformerBuilder& b, const HParams& h, Value x) {
   constexpr float kEps = 1e-6f;
   const std::int64_t width = std::int64_t{h.stacked} * h.width;

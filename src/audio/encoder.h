@@ -1,6 +1,6 @@
 #pragma once
-// Whisper's encoder of sound (arXiv 2212.04356) over a log-mel spectrogram of a fixed length, and what
-// families put behind it, by the names of their projectors.
+// Whisper's audio encoder (arXiv 2212.04356) over a log-mel spectrogram of a fixed length, and the projectors
+// of families that follow it, by their names.
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,19 +12,19 @@
 
 namespace weft::audio {
 
-/// What a file says of its encoder: metadata under "clip.audio.".
+/// The encoder's hyperparameters in a file: metadata under "clip.audio.".
 struct HParams : encoders::TransformerSizes {
   std::string name;
   std::string projector;
   int n_mels = 0;
-  int n_embd = 0;            ///< Of the text model.
-  int n_positions = 0;       ///< Rows of the encoder: half as many as frames.
-  int stacked = 1;           ///< Rows of the encoder that become one of the result.
-  int n_inner = 0;           ///< Between the products of a projector with a norm there.
-  bool whole_stacks = true;  ///< Rows that are too few for one become none; else what lacks is 0.
+  int n_embd = 0;            ///< The language model's width.
+  int n_positions = 0;       ///< Rows of the encoder, half the number of frames.
+  int stacked = 1;           ///< Rows of the encoder that become one row of the result.
+  int n_inner = 0;           ///< Width of the norm between a projector's products, if it has one.
+  bool whole_stacks = true;  ///< An incomplete last stack is dropped; otherwise it is filled with zeros.
 
   int n_frames() const { return 2 * n_positions; }
-  /// Of the result, for so many rows of the encoder that are heard.
+  /// Rows of the result for the first `n_heard` rows of the encoder.
   int n_rows(int n_heard) const {
     return whole_stacks ? n_heard / stacked : (n_heard + stacked - 1) / stacked;
   }
@@ -37,23 +37,23 @@ HParams read_hparams(const gguf::File& file, const WeightFile& weights, const Fa
 
 struct Family {
   std::string_view projector;
-  /// The families of text models that it is for (general.architecture), as far as weft has them.
+  /// The language models that it is for (general.architecture), as far as weft has them.
   std::span<const std::string_view> text_models;
-  std::string_view before, behind;  ///< Texts around a sound.
-  bool sees_silence;  ///< A part is of its full length, whatever it holds; else silence is neither seen nor
-                      ///< told.
-  int stacked;        ///< Rows that become one, where the file does not say it.
-  bool averages;      ///< They are averaged, before the last norm; else `project` has them side by side.
+  std::string_view before, behind;  ///< Prompt strings around the audio.
+  /// A part always has its full length. Otherwise silence at the end is masked and gives no rows.
+  bool sees_silence;
+  int stacked;    ///< Rows that become one, if the file does not have it.
+  bool averages;  ///< They are averaged before the last norm; otherwise `project` concatenates them.
   /// x {n_positions, width} -> {n_rows, n_embd}
   Value (*project)(encoders::TransformerBuilder& builder, const HParams& hparams, Value x);
 };
 
 std::span<const Family> families();
-/// Throws Error kUnsupported that names those that weft knows.
+/// Throws Error kUnsupported with a list of the known projectors.
 const Family& find_family(std::string_view projector);
 
-/// Inputs "mels" {n_frames, n_mels}, {n_positions} I32 "begins" and "ends", and, where stacks need not be
-/// whole, "heard" {n_positions, 1}: 1, or 0 behind the sound -> {n_rows, n_embd}
+/// Inputs: "mels" {n_frames, n_mels}; "begins" and "ends" {n_positions} I32. Without whole_stacks also
+/// "heard" {n_positions, 1}: 1, and 0 after the end of the audio. Returns {n_rows, n_embd}.
 Value encode(encoders::TransformerBuilder& builder, const HParams& hparams, const Family& family);
 
 }  // namespace weft::audio

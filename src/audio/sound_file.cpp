@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxChannels = 64;
 constexpr int kLowestRate = 1000, kHighestRate = 768000;
-constexpr std::size_t kBlockSamples = 1 << 16;  // Of all channels, read at a time.
+constexpr std::size_t kBlockSamples = 1 << 16;  // Samples of all channels that are read at a time.
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 constexpr int kMpeg = 0x230000;  // SF_FORMAT_MPEG, which libsndfile has from 1.1 on.
 
@@ -41,7 +41,7 @@ SF_VIRTUAL_IO io_of_bytes() {
   io.seek = [](sf_count_t offset, int whence, void* user) {
     Bytes& bytes = Bytes::of(user);
     const sf_count_t from = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? bytes.at : bytes.size();
-    // What is added to may be anything that a damaged file says.
+    // In a damaged file the offset may have any value.
     const sf_count_t room = bytes.size() - from;
     bytes.at = from + std::clamp<sf_count_t>(offset, -from, room);
     return bytes.at;
@@ -58,7 +58,7 @@ SF_VIRTUAL_IO io_of_bytes() {
   return io;
 }
 
-/// The library reads dozens of old forms too, which nobody tests.
+/// The library also reads dozens of old formats, which weft does not test.
 bool is_read(int format) {
   const int form = format & SF_FORMAT_TYPEMASK;
   return form == SF_FORMAT_WAV || form == SF_FORMAT_WAVEX || form == SF_FORMAT_RF64 ||
@@ -68,7 +68,7 @@ bool is_read(int format) {
 using File = std::unique_ptr<SNDFILE, decltype(&sf_close)>;
 using Converter = std::unique_ptr<SRC_STATE, decltype(&src_delete)>;
 
-/// Takes samples of one channel at a file's rate, and makes them those of a Sound.
+/// Converts samples of one channel from a file's rate to the rate of a Sound.
 class Resampler {
  public:
   explicit Resampler(int rate)
@@ -140,7 +140,7 @@ Sound read_sound(std::span<const std::byte> bytes) {
   const std::size_t n_frames = kBlockSamples / n_channels;
   std::vector<float> block(n_frames * n_channels), mono(n_frames);
   Resampler resampler(info.samplerate);
-  sf_count_t n_read = 0;  // The number of frames that a header tells is not believed.
+  sf_count_t n_read = 0;  // The number of frames in the header is untrusted.
   while (true) {
     const sf_count_t n = sf_readf_float(file.get(), block.data(), static_cast<sf_count_t>(n_frames));
     if (n <= 0) break;
@@ -153,7 +153,7 @@ Sound read_sound(std::span<const std::byte> bytes) {
     }
     resampler.add(std::span(mono).first(static_cast<std::size_t>(n)), false);
   }
-  // Decoders of packed forms stop at what they cannot read, as at the end.
+  // Decoders of compressed formats stop at damaged data as if it were the end.
   if (const int error = sf_error(file.get()); error != SF_ERR_NO_ERROR) damaged(reason(error));
   if (n_read == 0) damaged("has no samples");
   if ((info.format & SF_FORMAT_TYPEMASK) == SF_FORMAT_FLAC && n_read < info.frames)

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kFrame = 400;            // Samples: 25 ms.
 constexpr int kBins = kFrame / 2 + 1;  // Frequencies from 0 to half the sample rate.
-// Samples come in rows, of which a frame has 5 and the next frame begins 2 later.
+// Samples are in rows of kRow. A frame has 5 rows, and the next frame begins 2 rows later.
 constexpr int kRow = 80, kRowsOfFrame = kFrame / kRow, kRowsOfHop = kHop / kRow;
 
 Graph make_graph(int n_mels, int n_frames) {
@@ -67,7 +67,7 @@ std::vector<float> make_filters(int n_mels) {
 double cosine(double x) { return std::cos(x); }
 double sine(double x) { return std::sin(x); }
 
-/// Silence behind the samples, and both ends mirrored by half a frame.
+/// Pads with silence to n samples and mirrors half a frame at both ends.
 std::vector<float> pad(std::span<const float> samples, std::int64_t n) {
   constexpr std::int64_t kMirrored = kFrame / 2;
   std::vector<float> padded;
@@ -83,7 +83,7 @@ std::vector<float> pad(std::span<const float> samples, std::int64_t n) {
 
 Spectrogram::Spectrogram(int n_mels, int n_frames, const Devices& devices, PlanParams params)
     : n_frames_(n_frames), plan_(make_graph(n_mels, n_frames), devices, std::move(params)) {
-  // A plan may read weights where they lie, as long as it lives.
+  // The plan may refer to the weights, so they must outlive it.
   weights_ = {make_waves(cosine), make_waves(sine), make_filters(n_mels)};
   plan_.set_weight("cosines", weights_[0]);
   plan_.set_weight("sines", weights_[1]);
@@ -92,7 +92,7 @@ Spectrogram::Spectrogram(int n_mels, int n_frames, const Devices& devices, PlanP
 
 std::vector<float> Spectrogram::compute(std::span<const float> samples) {
   std::vector<float> padded = pad(samples, std::int64_t{n_frames_} * kHop);
-  // The frame that begins behind the last hop is not looked at.
+  // The frame after the last hop is ignored.
   padded.resize(static_cast<std::size_t>((n_frames_ - 1) * kHop + kFrame));
   plan_.run({}, {{"samples", padded}});
   std::vector<float> mels = plan_.read("mels");

@@ -15,11 +15,11 @@ inline constexpr int kHop = 160;  ///< Samples from frame to frame: 10 ms.
 /// Used by one thread at a time.
 class Spectrogram {
  public:
-  /// Of so many frames, always. Shares the devices with other plans.
+  /// Always computes `n_frames` frames. Shares the devices with other plans.
   Spectrogram(int n_mels, int n_frames, const Devices& devices, PlanParams params);
 
-  /// {n_frames, n_mels}, row by row, of at most n_frames * kHop samples, with silence behind them. Values are
-  /// relative to the loudest of all.
+  /// Returns {n_frames, n_mels}, row by row, of at most n_frames * kHop samples, padded with silence. Values
+  /// are relative to the loudest one.
   std::vector<float> compute(std::span<const float> samples);
 
  private:

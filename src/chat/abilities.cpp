@@ -56,7 +56,7 @@ class Probe {
   explicit Probe(const ChatTemplate& chat_template) : template_(chat_template), tools_(tools().dump()) {}
 
   Abilities abilities() {
-    // Where no message arrives nothing more can be learned.
+    // If the user message is missing in the output, nothing more can be learned.
     if (!finds_user()) return {};
     roles();
     calls();
@@ -186,7 +186,7 @@ class Probe {
   const ChatTemplate& template_;
   std::string tools_;
   Abilities found_ = {};
-  bool writes_none_ = false;  ///< A template says "None" of its own.
+  bool writes_none_ = false;  ///< The template writes "None" itself.
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
-// What a chat template can do, found by rendering small conversations and looking what of them arrives.
+// The abilities of a chat template. They are found by rendering small conversations and searching the output
+// for the inputs.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,17 +20,17 @@ struct Abilities {
   bool user_after_result = true;  ///< A user message after a tool's result.
   bool parts_only = false;        ///< Content must be a list of parts.
   bool tools = false;             ///< Tools are written.
-  bool needs_tools = false;       ///< Without tools nothing is, so there must be a list at least.
-  /// Tools are written from the variable "functions", a text with their JSON, which must be there always.
+  bool needs_tools = false;       ///< The template writes nothing without tools, so it always gets a list.
+  /// Tools are written from the variable "functions", a string with their JSON. It must always be defined.
   bool functions = false;
-  bool calls = false;            ///< Calls of earlier answers are, and what the tools gave.
-  bool results = false;          ///< What tools gave is written as a message of its own, calls or not.
+  bool calls = false;    ///< Calls of earlier assistant messages are written, and the results of the tools.
+  bool results = false;  ///< A tool's result is written as a message of its own, with or without calls.
   bool parallel_calls = false;   ///< Several in one message.
   bool object_arguments = true;  ///< Arguments are given as an object, otherwise as JSON in a string.
   bool null_content = false;     ///< Messages with calls have null for content, not "".
   bool content_with_calls = true;
   bool short_ids = false;             ///< Ids of calls must be nine letters and digits.
-  std::string reasoning_key = {};     ///< How a message's reasoning is named; empty where it is not written.
+  std::string reasoning_key = {};     ///< The key of a message's reasoning; empty where it is not written.
   std::string reasoning_switch = {};  ///< The variable that turns reasoning on and off; empty: there is none.
   bool reasoning_effort = false;      ///< The variable of this name makes a difference.
 };
@@ -40,7 +41,7 @@ Abilities find_abilities(const ChatTemplate& chat_template);
 /// The value of the variable "functions" (Firefunction): the tools as indented JSON, "" for none.
 std::string functions_text(std::string_view tools_json);
 
-/// The prompt of a conversation, or nothing where the template raises an error.
+/// Renders the prompt of a conversation. Returns nullopt if the template raises an error.
 std::optional<std::string> try_render(const ChatTemplate& chat_template, std::string_view messages_json,
                                       std::string_view tools_json = {}, std::string_view variables_json = {},
                                       bool add_generation_prompt = true);

@@ -17,7 +17,7 @@ CallFormat for_reading(CallFormat format) {
     format.*tag = std::string(trimmed(format.*tag));
   }
   if (format.list) {
-    // The list's brackets are read where they stand, and may be missing.
+    // The brackets of a list are removed from the tags. They are read where they occur, and may be missing.
     if (format.section_begin.ends_with('[')) format.section_begin.pop_back();
     if (format.section_end.starts_with(']')) format.section_end.erase(0, 1);
     format.section_begin = std::string(trimmed(format.section_begin));

@@ -1,5 +1,5 @@
 #pragma once
-// What the readers of one prompt's answers share.
+// The format that all readers of one prompt's responses share.
 #include <string>
 #include <vector>
 
@@ -8,28 +8,28 @@
 
 namespace weft::chat {
 
-/// A format for reading: tags without white space, and what a tag in the text may be. Immutable.
+/// A format for reading: tags without white space, and the meaning of each tag in content. Immutable.
 struct AnswerFormat {
-  /// With `calls` false, calls are content as everything else.
+  /// With `calls` false, calls are read as content.
   AnswerFormat(const Format& format, std::vector<Tool> known_tools, bool calls, bool reasoning_is_open);
 
   enum class Tag { kReasoning, kWrapper, kHeader, kMessageEnd, kCalls };
   struct TextTag {
     Tag kind;
-    std::size_t call = 0;  ///< Of kCalls: the first of `calls` that is opened so.
+    std::size_t call = 0;  ///< Of kCalls: index of the first of `calls` with this opener.
   };
 
   std::vector<Tool> tools;
   std::vector<CallFormat> calls;
-  CallFormat bare;  ///< Of calls without a tag of their own.
+  CallFormat bare;  ///< The format of calls without a tag.
   bool reads_calls;
   bool bare_object;
   bool channels;
   bool opens_in_reasoning;
   std::string reasoning_begin;
-  std::vector<std::string> text_tags;  ///< What ends a run of content, with its meaning beside it.
+  std::vector<std::string> text_tags;  ///< Tags that end a run of content; text_tag_kinds has their meanings.
   std::vector<TextTag> text_tag_kinds;
-  std::vector<std::string> reasoning_tags;  ///< What ends a run of reasoning.
+  std::vector<std::string> reasoning_tags;  ///< Tags that end a run of reasoning.
 };
 
 }  // namespace weft::chat

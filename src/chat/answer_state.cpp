@@ -38,7 +38,7 @@ std::vector<AnswerEvent> AnswerState::read(std::string_view more, bool ended) {
   }
   if (ended && mode_ == Mode::kText && !drops_space_) tell(Kind::kContent, held_space_);
   if (ended) held_space_.clear();
-  // What is decided goes, now and then: the time stays linear.
+  // Erases decided input only now and then, so that the total time is linear.
   const bool keeps_raw = mode_ != Mode::kText && mode_ != Mode::kReasoning;
   const std::size_t decided = keeps_raw ? std::min(raw_begin_, at_) : at_;
   if (decided == text_.size() || decided > std::max<std::size_t>(4096, text_.size() / 2)) {
@@ -49,7 +49,7 @@ std::vector<AnswerEvent> AnswerState::read(std::string_view more, bool ended) {
   return std::exchange(events_, {});
 }
 
-/// False: more text is needed, or none is left.
+/// Returns false if it needs more input or none is left.
 bool AnswerState::step(Input& input) {
   switch (mode_) {
     case Mode::kText:
@@ -100,7 +100,7 @@ void AnswerState::tell_trimmed(Kind kind, std::string_view text) {
 
 bool AnswerState::text_step(Input& input) {
   if (format_->bare_object && may_reason_) {
-    // Calls without a tag stand at the answer's beginning.
+    // Calls without a tag are at the beginning of the response.
     const std::size_t from = input.at;
     tell_trimmed(Kind::kContent, input.text.substr(from, skip_space(input) - from));
     if (input.empty()) return false;
@@ -117,7 +117,7 @@ bool AnswerState::text_step(Input& input) {
   const auto [kind, call] = format_->text_tag_kinds[static_cast<std::size_t>(match.tag)];
   const std::string& tag = format_->text_tags[static_cast<std::size_t>(match.tag)];
   if (kind == Tag::kReasoning && !may_reason_) {
-    // In the middle of a text it is what the text is about.
+    // In the middle of content the tag is part of the content.
     tell_trimmed(Kind::kContent, tag);
     input.at += tag.size();
     return true;
@@ -342,7 +342,7 @@ bool AnswerState::between_step(Input& input) {
       }
       return true;
     }
-    // The answer was cut off within a tag.
+    // The response was cut off within a tag.
     if (input.ended && n_in_section_ > 0 && tag.starts_with(input.rest())) {
       input.at = input.text.size();
       end_section();
@@ -360,7 +360,7 @@ bool AnswerState::call_step(Input& input) {
   const Progress progress =
       std::visit([&](auto& reader) { return reader.read(input, context, out); }, reader_);
   if (n_calls_ > n_before) {
-    // What was told as a call is no content any more.
+    // Input that was reported as a call is not content.
     held_space_.clear();
     drops_space_ = true;
     n_in_section_ += n_calls_ - n_before;
@@ -376,7 +376,7 @@ bool AnswerState::call_step(Input& input) {
   return true;
 }
 
-/// What follows in a call whose arguments were no JSON.
+/// Skips the rest of a call whose arguments were not JSON.
 bool AnswerState::skip_step(Input& input) {
   std::vector<std::string> tags;
   for (const std::string& tag : {calls_->call_end, calls_->section_end})

@@ -1,5 +1,5 @@
 #pragma once
-// Where a reader stands in an answer.
+// The state of the reader of one response.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ class AnswerState {
  public:
   explicit AnswerState(std::shared_ptr<const AnswerFormat> answer_format);
 
-  /// Reads on, with more text or, where `ended`, to the end.
+  /// Reads the next bytes of the response. With `ended` they are the last ones.
   std::vector<AnswerEvent> read(std::string_view more, bool ended);
 
   int n_calls() const { return n_calls_; }
@@ -26,7 +26,7 @@ class AnswerState {
   enum class Mode {
     kText,
     kReasoning,
-    kHeader,   ///< Of a message with a channel.
+    kHeader,   ///< In the header of a message with a channel.
     kBetween,  ///< In a section, outside of calls.
     kCall,
     kSkip,  ///< In a call that was completed, up to its end.
@@ -41,35 +41,35 @@ class AnswerState {
   bool call_step(Input& input);
   bool skip_step(Input& input);
 
-  /// The opener has been read: what stands behind it says which of the formats that begin so it is.
+  /// The opener has been read. The bytes after it choose among the formats that share the opener.
   bool choose_format(const Input& input);
   void begin_message(std::string_view header);
   void begin_section(const CallFormat& format, bool certain);
   void begin_call();
   void end_section();
-  /// It was no call: what was read since the last one is content.
+  /// The section turned out not to hold a call: the input from raw_begin_ on is content.
   bool give_up(Input& input);
 
   void tell(AnswerEvent::Kind kind, std::string_view text);
-  /// Text whose white space at the beginning and end is not the model's to say.
+  /// As tell(), without white space at the beginning and end of a run.
   void tell_trimmed(AnswerEvent::Kind kind, std::string_view text);
 
   std::shared_ptr<const AnswerFormat> format_;
-  std::string text_ = {};      ///< From the first byte on that is not decided.
-  std::size_t at_ = 0;         ///< What is read of it.
-  std::size_t raw_begin_ = 0;  ///< In a section or header: what is content if nothing comes of it.
+  std::string text_ = {};      ///< Input from the first undecided byte on.
+  std::size_t at_ = 0;         ///< How much of text_ is read.
+  std::size_t raw_begin_ = 0;  ///< In a section or header: start of the input that may become content.
   Mode mode_ = Mode::kText;
   std::string held_space_ = {};  ///< White space that is dropped if a tag follows.
-  bool drops_space_ = false;     ///< Nothing was said since a tag.
+  bool drops_space_ = false;     ///< Nothing was reported since a tag.
   bool may_reason_ = true;       ///< No content since the beginning or the last call.
-  bool reasoned_ = false;        ///< In reasoning: some was told.
+  bool reasoned_ = false;        ///< In reasoning: some was reported.
   bool expects_header_ = false;  ///< The prompt ends within a header.
   bool chooses_ = false;         ///< An opener was read, choose_format is next.
   const CallFormat* calls_ = nullptr;
   std::size_t opener_ = 0;  ///< Index of the first format of the opener.
   bool certain_ = true;     ///< A tag opened the section.
   bool list_open_ = false;
-  int n_in_section_ = 0;  ///< Calls that were told.
+  int n_in_section_ = 0;  ///< Calls that were reported.
   bool told_in_call_ = false;
   CallReader reader_ = WholeCalls{};
   std::vector<AnswerEvent> events_ = {};

@@ -16,10 +16,11 @@ namespace {
 
 Grammar optional(Grammar part) { return Grammar::repeat(std::move(part), 0, 1); }
 
-/// White space that models write behind tags.
+/// White space that models write after tags.
 Grammar space() { return Grammar::regex("[ \\n]{0,4}"); }
 
-/// Where a tag ends that begins at `from`: <...> without white space, or [CAPITALS]; `from` where none does.
+/// Returns the end of the tag that begins at `from`, or `from` if none does. A tag is <...> without white
+/// space or [CAPITALS].
 std::size_t tag_end(std::string_view text, std::size_t from) {
   if (text[from] == '<') {
     const std::size_t end = text.find_first_of("> \n", from);
@@ -51,7 +52,7 @@ Grammar written(std::string_view text) {
   return Grammar::sequence(std::move(parts));
 }
 
-/// Any text up to a closing tag, and what belongs behind it.
+/// Any characters up to a closing tag, and the white space that follows the tag.
 Grammar until(std::string_view closing) {
   const std::string_view tag = trimmed(closing);
   const std::size_t behind = static_cast<std::size_t>(tag.data() - closing.data()) + tag.size();
@@ -64,7 +65,7 @@ std::string json_string(std::string_view text) {
   return json + '"';
 }
 
-constexpr int kMostParameters = 64;       // Of functions whose parameters are not known.
+constexpr int kMostParameters = 64;       // For functions with unknown parameters.
 constexpr std::int64_t kPartStates = 64;  // A grammar of any JSON value has about as many states.
 
 /// Writes the schemas of functions. All schemas of a request share one budget. Functions beyond it are open;
@@ -278,7 +279,7 @@ class CallGrammar {
   ArgumentWriter& writer_;
 };
 
-/// Grammars of whole answers.
+/// Grammars of whole responses.
 class AnswerGrammar {
  public:
   AnswerGrammar(const Format& format, const std::vector<Tool>& tools, const ChatTurn& turn,
@@ -289,7 +290,7 @@ class AnswerGrammar {
         reasoning_(reasoning),
         writer_(turn.hold_arguments, warnings) {}
 
-  /// Calls and nothing else, from the opening tag on or behind its first tag.
+  /// Calls and nothing else. They begin with the opening tag or, if `opened`, after its first tag.
   Grammar calls(bool opened, int most) {
     if (format_.channels) return channel_call();
     const CallFormat& format = format_.calls.front();
@@ -347,7 +348,7 @@ class AnswerGrammar {
   }
 
  private:
-  /// What free text is searched for: a whole tag where the opener begins with one.
+  /// The string that begins calls in free content: a whole tag where the opener begins with one.
   std::string first_tag() const {
     const std::string& opener = format_.calls.front().opener();
     const std::size_t end = tag_end(opener, 0);
@@ -357,7 +358,7 @@ class AnswerGrammar {
   Grammar channel_call() {
     std::vector<Grammar> choices;
     for (const Tool& tool : tools_) {
-      // The token that ends the call ends the answer, too.
+      // The token that ends the call ends the response, too.
       choices.push_back(Grammar::sequence(
           {written("<|channel|>commentary to=functions." + tool.name + " <|constrain|>json<|message|>"),
            writer_.in_budget(tool,

@@ -1,5 +1,5 @@
 #pragma once
-// What an answer is held to, as its format writes it.
+// Grammars that constrain a response, in the syntax of its format.
 #include <optional>
 #include <vector>
 
@@ -9,12 +9,12 @@
 
 namespace weft::chat {
 
-/// How an answer begins, as far as its prompt says.
+/// Whether a response begins with reasoning, as far as its prompt says.
 enum class ReasoningState { kNone, kPossible, kOpen };
 
-/// The grammar of a response; nothing where it is not constrained. It may call `tools`. Keywords of schemas
-/// that are not strict and cannot be enforced are appended to `warnings`. Throws ToolSchemaError for those of
-/// strict functions.
+/// Returns the grammar of a response, or nullopt if it is not constrained. The response may call `tools`.
+/// Keywords of schemas that are not strict and cannot be enforced are appended to `warnings`. Throws
+/// ToolSchemaError for such keywords of strict functions.
 std::optional<Grammar> answer_grammar(const Format& format, const std::vector<Tool>& tools,
                                       const ChatTurn& turn, ReasoningState reasoning,
                                       std::vector<std::string>& warnings);

@@ -12,7 +12,7 @@ namespace {
 
 using Step = JsonScanner::Step;
 
-/// Names, ids, keys and what stands around them.
+/// Limit of a name, id or key with the characters around it.
 constexpr std::size_t kMaxHeaderBytes = 512;
 
 bool is_object(std::string_view json) { return trimmed(json).starts_with('{') && is_json(json); }
@@ -183,7 +183,7 @@ bool ObjectCall::value_ended(const CallContext& context) {
   return true;
 }
 
-/// Tells what is known, once a name and arguments are.
+/// Reports the call and its arguments so far, once the name is known and arguments have begun.
 void ObjectCall::tell_arguments(CallEvents& out) {
   if (name_.empty() || !has_arguments_) return;
   // A brace alone may still be the beginning of something else.
@@ -282,7 +282,7 @@ Progress ObjectCall::step(char c, Input& input, const CallContext& context, Call
 
 // NamedCall
 
-/// prefix name end, with an id behind or before the name.
+/// Parses prefix, name and end, with an id before or after the name.
 bool NamedCall::read_header(const CallFormat& format) {
   std::string_view text = trimmed(header_);
   if (const std::string_view end = trimmed(format.name_end); text.ends_with(end))
@@ -377,7 +377,7 @@ Progress ParameterCall::read(Input& input, const CallContext& context, CallEvent
   }
 }
 
-/// Moves what is certain to stand before one of the tags into part_.
+/// Moves the input that certainly precedes all of the tags into part_.
 ParameterCall::Found ParameterCall::take_until(Input& input, const std::vector<std::string>& tags,
                                                std::size_t most) {
   const TagMatch match = find_tag(input.text, input.at, tags, input.ended);
@@ -407,7 +407,7 @@ void ParameterCall::value_begins(const CallContext& context) {
   const Tool* tool = find_tool(*context.tools, name_);
   const ToolParameter* parameter = tool ? find_parameter(*tool, key_) : nullptr;
   types_ = parameter ? parameter->types : static_cast<unsigned>(grammar::kAllTypes);
-  // DeepSeek's models say it themselves, which decides where the schema allows both.
+  // DeepSeek's models mark strings, which decides if the schema allows strings and other types.
   const std::string_view text_kind = trimmed(context.format->text_kind);
   if (!text_kind.empty() && trimmed(part_) == text_kind && (types_ & grammar::kStringBit) != 0)
     types_ = grammar::kStringBit;
@@ -416,7 +416,7 @@ void ParameterCall::value_begins(const CallContext& context) {
   value_is_empty_ = true;
 }
 
-/// The value if it is JSON of a type that the parameter may have, else the value as a JSON string.
+/// Returns the value if it is JSON of a type that the parameter allows, otherwise the value as a JSON string.
 std::string ParameterCall::value_json(const CallFormat& format) const {
   const std::string_view value = trimmed(part_);
   const bool may_be_text = (types_ & grammar::kStringBit) != 0;
@@ -455,7 +455,7 @@ Progress ParameterCall::step(Input& input, const CallContext& context, CallEvent
   const CallFormat& format = *context.format;
   switch (mode_) {
     case Mode::kName: {
-      // Where no tag ends the name, the first key or the call's end does.
+      // If the format has no tag after the name, the first key or the call's end ends it.
       const bool tagged = !format.name_end.empty();
       const Found found = tagged ? take_until(input, {format.name_end}, kMaxHeaderBytes)
                                  : take_until(input, {format.key_begin, format.call_end}, kMaxHeaderBytes);

@@ -1,9 +1,9 @@
 #pragma once
 // Reads one call of a tool, from where its opening tag ends, while it is being written. A reader is a value:
-// it can be copied at any time. It never goes back, so a text is read once.
+// it can be copied at any time. It never goes back: each byte is read once.
 //
-// A reader reports a call when it knows the name and the beginning of the arguments. complete() ends a
-// reported call whose arguments are not JSON, so that each reported call is whole.
+// A reader reports a call when it knows the name and the beginning of the arguments. If the arguments stop
+// being JSON, complete() ends the reported call so that each reported call is whole.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@
 
 namespace weft::chat {
 
-/// Where calls are told.
+/// Receives the events of calls.
 struct CallEvents {
   std::vector<AnswerEvent>& events;
   int& n_calls;
@@ -27,11 +27,11 @@ struct CallEvents {
   void end();
 };
 
-/// The text that is not read yet begins at `at`; readers move it forward.
+/// The unread input begins at `at`; readers move it forward.
 struct Input {
   std::string_view text;
   std::size_t& at;
-  bool ended;  ///< No more text follows.
+  bool ended;  ///< No more input follows.
 
   bool empty() const { return at >= text.size(); }
   std::string_view rest() const { return text.substr(at); }
@@ -39,7 +39,7 @@ struct Input {
 
 enum class Progress { kMore, kDone, kFailed };
 
-/// What all readers share. The format has its tags without white space; both outlive the reader.
+/// Shared by all readers, and outlives them. The format's tags have no white space.
 struct CallContext {
   const CallFormat* format;
   const std::vector<Tool>* tools;
@@ -48,8 +48,8 @@ struct CallContext {
 /// {"name": "f", "arguments": {...}}, keys in any order, also inside {"function": ...}.
 class ObjectCall {
  public:
-  /// `certain`: a tag said that this is a call. Otherwise only what has a known name and no foreign keys is
-  /// one.
+  /// `certain`: a tag announced a call. Otherwise only an object with a known name and no foreign keys is a
+  /// call.
   explicit ObjectCall(bool certain) : certain_(certain) {}
   Progress read(Input& input, const CallContext& context, CallEvents& out);
   void complete(CallEvents& out);
@@ -70,8 +70,9 @@ class ObjectCall {
   Field field_ = Field::kOther;
   int depth_ = 0;
   JsonScanner scanner_ = {};
-  std::string value_ = {};      ///< The key or value that is being read; of arguments, what was not told yet.
-  std::string arguments_ = {};  ///< Those that came before the name, or as a string.
+  /// The key or value that is being read; for arguments, the part that is not reported yet.
+  std::string value_ = {};
+  std::string arguments_ = {};  ///< Arguments that came before the name, or as a string.
   std::string name_ = {}, id_ = {};
   bool has_arguments_ = false;
   bool streams_ = false;  ///< The value that is being read is the arguments' object.
@@ -115,13 +116,14 @@ class ParameterCall {
   void tell(std::string_view json, CallEvents& out);
 
   Mode mode_ = Mode::kName;
-  std::string part_ = {};  ///< Of a name, key or value: what was read.
+  std::string part_ = {};  ///< The part of a name, key or value that was read.
   std::string name_ = {}, key_ = {};
   int n_parameters_ = 0;
   bool value_is_empty_ = true;
-  unsigned types_ = 0;        ///< TypeBit: the types that the value may have.
-  JsonScanner check_ = {};    ///< What is told is JSON, whatever bytes the model wrote.
-  bool broken_ = false;       ///< It would be none: nothing more is told, and the call has no end.
+  unsigned types_ = 0;      ///< TypeBit: the types that the value may have.
+  JsonScanner check_ = {};  ///< Ensures that the reported arguments are JSON for any input.
+  /// The arguments stopped being JSON: nothing more is reported, and the call has no end.
+  bool broken_ = false;
   std::string pending_ = {};  ///< The part of the JSON that is not reported yet.
 };
 
@@ -129,7 +131,7 @@ class ParameterCall {
 class WholeCalls {
  public:
   Progress read(Input& input, const CallContext& context, CallEvents& out);
-  void complete(CallEvents&) {}  // Told when they are whole.
+  void complete(CallEvents&) {}  // Reported when they are whole.
 
  private:
   std::string text_ = {};

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Marks the end of the message that is to be continued; no text of a template.
+/// Marks the end of the message that is to be continued. No template contains it.
 constexpr std::string_view kContinues = "\xEE\x80\x80weft continues here\xEE\x80\x80";
 
 bool comes_from(const chat::Format& format, std::string_view source) {
@@ -53,7 +53,7 @@ void cut_at_mark(std::vector<PromptPiece>& prompt) {
   chat::refuse("the chat template does not write the end of the last message, so it cannot be continued");
 }
 
-/// Defaults may have the switch by several names, of which a template reads one before the other.
+/// Sets every switch in the defaults, because a template may read one name before another.
 void replace_switches(ordered_json& all, bool reasons) {
   for (const char* name : chat::kReasoningSwitches)
     if (all.contains(name)) all[name] = reasons;
@@ -87,7 +87,7 @@ bool mark_end(chat::Message& message, const chat::Format& format) {
   return reasons;
 }
 
-/// Whether the template's own text at the prompt's end begins reasoning.
+/// Whether the prompt ends with `tag`, written by the template and not by a message.
 bool ends_in(const std::vector<PromptPiece>& prompt, std::string_view tag) {
   if (tag.empty() || prompt.empty() || !prompt.back().from_template) return false;
   return chat::trimmed(prompt.back().text).ends_with(chat::trimmed(tag));
@@ -104,7 +104,8 @@ struct Chat::Impl {
   const chat::CallFormat* calls() const { return format.calls.empty() ? nullptr : &format.calls.front(); }
 };
 
-/// What the request says about reasoning in the template's words; its own variables come last.
+/// The template's variables. Later ones override earlier ones: reasoning, defaults, reasoning effort, the
+/// request's own variables.
 std::string Chat::Impl::variables(const ChatTurn& turn, std::string_view tools_json) const {
   ordered_json all = ordered_json::object();
   if (abilities.functions) all["functions"] = chat::functions_text(tools_json);
@@ -119,7 +120,7 @@ std::string Chat::Impl::variables(const ChatTurn& turn, std::string_view tools_j
     }
     replace_switches(all, effort != "none");
     if (!abilities.reasoning_switch.empty()) all[abilities.reasoning_switch] = effort != "none";
-    // Templates know three efforts.
+    // Templates support three efforts.
     if (abilities.reasoning_effort) {
       all["reasoning_effort"] = effort == "none" || effort == "minimal" ? "low" : effort;
     }
@@ -152,7 +153,7 @@ Chat::Chat(ChatTemplate chat_template, std::string_view format) {
   chat::Abilities abilities = chat::find_abilities(chat_template);
   chat::Format chosen = format.empty() ? find_format(chat_template, abilities) : format_named(format);
   if (format.empty() && !abilities.tools && !abilities.calls && !chosen.channels) {
-    // It is told how to write them.
+    // Its system message will describe the syntax of calls.
     chosen.calls.insert(chosen.calls.begin(), chat::known_formats().back().calls.front());
   }
   impl_ =

@@ -53,7 +53,7 @@ HistoryCall probe_call(bool first) {
   return call;
 }
 
-/// The text of an object or array of JSON that begins at `from`; empty where there is none.
+/// The JSON object or array that begins at `from`; empty where there is none.
 std::string_view json_at(std::string_view text, std::size_t from) {
   JsonScanner scanner;
   std::string value;
@@ -75,19 +75,20 @@ std::string_view without_cut_head(std::string_view text) {
   return close != text.npos && (open == text.npos || close < open) ? text.substr(close + 1) : text;
 }
 
-/// One call in a text: where it and its parts lie.
+/// The position of one call.
 struct Place {
-  std::size_t begin = 0, end = 0;  ///< Of the object, or of the name to the last argument's end.
+  /// Bounds of the object, or from the name to the end of the last argument.
+  std::size_t begin = 0, end = 0;
 };
 
-/// Behind the calls the answer ends: what follows the first tag is the template's.
+/// The response ends after the calls: whatever follows the first tag is the template's.
 std::string_view first_tag(std::string_view text) {
   const std::size_t close = text.find('>');
   return close != text.npos && text.find('<', close) != text.npos ? text.substr(0, close + 1) : text;
 }
 
-/// What stands around and between calls gives the tags of sections and calls. `first` and `second` lie in the
-/// text of two calls, and are nothing where there is none.
+/// Learns the tags of sections and calls from the strings around and between calls. `first` and `second` are
+/// positions in written.two, nullopt where it is empty.
 bool learn_tags(CallFormat& format, const WrittenCalls& written, const Place& one,
                 const std::optional<Place>& first, const std::optional<Place>& second) {
   const std::string_view single = written.one, both = written.two;
@@ -232,7 +233,7 @@ std::optional<WrittenCalls> write_probe_calls(const ChatTemplate& chat_template,
   if (!plain || !one) return std::nullopt;
   if (!abilities.parallel_calls) two = one;
   if (!two) return std::nullopt;
-  // What all answers have in common is the template's, not the model's.
+  // The common prefix and suffix of all responses are the template's, not the model's.
   const std::size_t common = std::min(common_prefix(*plain, *one), common_prefix(*plain, *two));
   const std::size_t head = without_cut_tail(std::string_view(*one).substr(0, common)).size();
   const std::size_t tail = std::min(

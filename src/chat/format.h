@@ -1,9 +1,9 @@
 #pragma once
-// How models write calls of tools and reasoning. A format is data: the readers and the grammars are made from
-// it, and no code is of one model.
+// How models write tool calls and reasoning. A format is data. Readers and grammars are built from it, and no
+// code is specific to one model.
 //
-// Tags are written as a model should write them, white space included; what is read may have other white
-// space around them.
+// Tags are given as a model should write them, white space included. Readers accept other white space around
+// them.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -37,7 +37,7 @@ struct CallFormat {
   // Of kObject:
   std::string name_key = "name";
   std::string arguments_key = "arguments";
-  std::string id_key = {};  ///< Empty: none is written. What is called "id" is read all the same.
+  std::string id_key = {};  ///< Empty: none is written. A key named "id" is read in any case.
   bool id_first = false;
 
   // Of the others:
@@ -48,35 +48,35 @@ struct CallFormat {
   std::string index_mark = {};  ///< Between the name and the number of the call; all of it is the id.
   std::string key_begin = {};
   std::string key_end = {};
-  std::string value_begin = {};  ///< Where something stands between key_end and the value.
+  std::string value_begin = {};  ///< Between key_end and the value, where the model writes something there.
   std::string value_end = {};
-  /// Between key_end and value_begin: whether the value is text or JSON.
+  /// Between key_end and value_begin: marks the value as a string or as JSON.
   std::string text_kind = {};
   std::string other_kind = {};
   std::string quote = {};
-  bool padded = false;  ///< Values stand between line breaks.
+  bool padded = false;  ///< Values are between line breaks.
 
-  /// What an answer with calls is recognised by.
+  /// The tag by which a reader recognises calls.
   const std::string& opener() const { return section_begin.empty() ? call_begin : section_begin; }
 };
 
 struct Format {
   std::string name = {};
-  /// Where the format comes from a template's source: all of `marks` stand in it and none of `not_marks`.
+  /// A template has this format if its source contains all of `marks` and none of `not_marks`.
   std::vector<std::string> marks = {};
   std::vector<std::string> not_marks = {};
-  std::vector<CallFormat> calls = {};  ///< The first is the one that grammars hold a model to.
-  bool bare_object = false;            ///< The answer itself may be calls as objects, without any tag.
+  std::vector<CallFormat> calls = {};  ///< Grammars enforce the first one.
+  bool bare_object = false;            ///< The response may consist of calls as objects, without any tag.
   std::string reasoning_begin = {};
   std::string reasoning_end = {};
-  std::vector<std::string> wrappers = {};  ///< Tags around the content, which are no part of it.
+  std::vector<std::string> wrappers = {};  ///< Tags around the content; they are not part of it.
   /// Messages with a channel and perhaps a recipient in their headers.
   bool channels = false;
   std::vector<std::string> stop = {};
 };
 
-/// The formats that are known, the more special ones first. The last is the one that models without tools of
-/// their own are told to write.
+/// The formats that are known, the more special ones first. The last one is described in the prompt of models
+/// without tools of their own.
 const std::vector<Format>& known_formats();
 
 }  // namespace weft::chat

@@ -51,7 +51,7 @@ CallFormat seed_calls() {
   return calls;
 }
 
-/// DeepSeek's, which say of each value whether it is text.
+/// DeepSeek's calls, which mark each value as a string or as JSON.
 CallFormat invoke_calls(std::string section, std::string prefix) {
   return {.style = CallStyle::kParameters,
           .section_begin = "<" + prefix + section + ">\n",
@@ -309,7 +309,8 @@ std::vector<Format> make_formats() {
                  .calls = {listed_objects("<tool_calls>[", "]</tool_calls>", "id")},
                  .wrappers = {"[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"}});
 
-  // Gemma 2 and 3 know no tools; asked for calls they fence them: ai.google.dev/gemma/docs/capabilities.
+  // Gemma 2 and 3 have no tools of their own. If a prompt describes tools, they write calls in code fences:
+  // ai.google.dev/gemma/docs/capabilities.
   all.push_back(
       {.name = "gemma",
        .marks = {"<start_of_turn>"},
@@ -318,7 +319,7 @@ std::vector<Format> make_formats() {
                  tagged_object("```tool_call\n", "\n```")}});
 
   // Nous Research's Hermes (github.com/NousResearch/Hermes-Function-Calling), Qwen 2.5, QwQ, Qwen 3, Granite
-  // 4, SmolLM3, MiMo, Reka; and what models are told that know no tools of their own.
+  // 4, SmolLM3, MiMo, Reka. Prompts describe this format to models without tools of their own.
   all.push_back({.name = "hermes",
                  .marks = {"<tool_call>"},
                  .calls = {hermes_calls()},

@@ -53,7 +53,8 @@ JsonScanner::Step JsonScanner::value_begins(char c) {
   return Step::kMore;
 }
 
-/// The bounds of a character's second byte keep out overlong forms, surrogates and what is beyond U+10FFFF.
+/// The bounds of a character's second byte exclude overlong forms, surrogates and code points beyond
+/// U+10FFFF.
 bool JsonScanner::continues_character(unsigned char c) {
   if (n_continuation_ > 0) {
     if (c < least_ || c > most_) return false;

@@ -21,10 +21,10 @@ class JsonScanner {
   /// kBad, complete() can still close the value without this byte.
   Step feed(char c, std::string& out);
   /// Closes a value that was cut: `out` ends with the bytes that feed() wrote. Drops a trailing comma and a
-  /// character or escape that is not complete. Doubles a backslash alone, and gives null to a key without a
+  /// character or escape that is not complete. Doubles a single backslash, and adds null to a key without a
   /// value.
   void complete(std::string& out) const;
-  /// The text has ended: whether the value is whole, as only a number can be without kDone.
+  /// Whether the value is whole if the input ends here. Without kDone only a number can be.
   bool whole_at_end() const;
 
   /// A comma was read, and not yet what follows it.
@@ -76,8 +76,8 @@ class JsonScanner {
 
   Mode mode_ = Mode::kValue;
   bool string_is_key_ = false;
-  std::vector<bool> in_object_ = {};  ///< Of each open bracket: whether it is an object's.
-  std::string_view literal_ = {};     ///< What is left of true, false, null.
+  std::vector<bool> in_object_ = {};  ///< For each open bracket: whether it belongs to an object.
+  std::string_view literal_ = {};     ///< The rest of true, false or null.
   int n_hex_ = 0;
   std::uint32_t code_ = 0;
   bool wants_low_surrogate_ = false;
@@ -86,9 +86,9 @@ class JsonScanner {
   unsigned char least_ = 0x80, most_ = 0xBF;
 };
 
-/// Whether the text is one JSON value, with white space around it, nested no deeper than kMaxDepth.
+/// Whether the string is one JSON value, perhaps with white space around it, nested no deeper than kMaxDepth.
 bool is_json(std::string_view text);
-/// The text as a JSON string, with its quotes left out.
+/// Appends the string with JSON's escapes, without the quotes.
 void append_escaped(std::string& out, std::string_view text);
 
 inline bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }

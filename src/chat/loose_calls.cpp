@@ -17,8 +17,8 @@ void append_string(std::string& json, std::string_view text) {
   json += '"';
 }
 
-/// A place in a text, with what both languages have in common. Functions that read say whether it was there;
-/// values are appended to `json`.
+/// A position in the input, with the tokens that both syntaxes share. Functions that read return whether they
+/// found the token and append values to `json`.
 class Source {
  public:
   explicit Source(std::string_view text) : rest_(text) {}
@@ -308,7 +308,7 @@ class Unquoted {
 std::optional<std::vector<WholeCall>> read_python_calls(std::string_view text,
                                                         const std::vector<Tool>& tools) {
   std::optional<std::vector<WholeCall>> calls = Python(text, tools).calls();
-  // Keys, names and depth are checked above; what is left is text that is no UTF-8.
+  // Keys, names and depth are checked above. Invalid UTF-8 is the only other error.
   if (calls &&
       !std::all_of(calls->begin(), calls->end(), [](const WholeCall& c) { return is_json(c.arguments); })) {
     return std::nullopt;

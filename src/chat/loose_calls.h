@@ -1,5 +1,5 @@
 #pragma once
-// Calls that are not written in JSON, as a whole.
+// Parses whole calls that are not written in JSON.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,9 +14,9 @@ struct WholeCall {
   std::string arguments = {};  ///< A JSON object.
 };
 
-/// Python's calls with literals for arguments, one or several between commas, semicolons, line breaks or in a
-/// list; also print(f(...)). Positional arguments get the names of the tool's properties. Nothing where the
-/// text is anything else.
+/// Python's calls with literals for arguments, also print(f(...)). Several are separated by commas,
+/// semicolons or line breaks, or form a list. Positional arguments get the names of the tool's properties.
+/// Returns nullopt for any other input.
 std::optional<std::vector<WholeCall>> read_python_calls(std::string_view text,
                                                         const std::vector<Tool>& tools);
 

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Of one message: each result looks for its call among them.
+/// Limit per message, because each result searches its call among them.
 constexpr std::size_t kMaxCalls = 1024;
 
 /// A string member; empty where there is none or it is null.
@@ -100,7 +100,7 @@ HistoryCall read_call(const ordered_json& item, const std::string& where, base::
   return call;
 }
 
-/// The five roles that templates know, from the names that clients have for them.
+/// Maps clients' names of roles to the five roles of templates.
 std::string_view known_role(std::string_view role) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
       {"system", "system"},   {"developer", "system"}, {"user", "user"},       {"assistant", "assistant"},
@@ -116,7 +116,7 @@ void read_calls(const ordered_json& item, const std::string& where, base::JsonBu
                 Message& message) {
   const auto calls = item.find("tool_calls");
   if (calls == item.end() || calls->is_null()) {
-    // As OpenAI's API had it before tools.
+    // The form of OpenAI's API before tools.
     if (const auto call = item.find("function_call"); call != item.end() && call->is_object()) {
       message.calls.push_back(read_call({{"function", *call}}, where + ".function_call", budget));
     }
@@ -163,7 +163,7 @@ void append_paragraph(std::string& text, std::string_view more) {
   text += more;
 }
 
-/// For models whose template knows no tools.
+/// For models whose template has no tools.
 std::string describe_tools(const CallFormat& calls, std::string_view tools_json) {
   std::string text =
       "You may call one or more functions to help with the user's request. These functions are available, "
@@ -177,7 +177,7 @@ std::string describe_tools(const CallFormat& calls, std::string_view tools_json)
          write_calls(calls, {example}) + "\nThen its result is given to you.";
 }
 
-/// Calls and results as text.
+/// Writes calls and results into the content of messages.
 void write_as_text(std::vector<Message>& messages, const CallFormat& format, bool results) {
   for (Message& message : messages) {
     if (!message.calls.empty()) {
@@ -190,7 +190,7 @@ void write_as_text(std::vector<Message>& messages, const CallFormat& format, boo
   }
 }
 
-/// Which results belong to which calls, without comparing each with each.
+/// Assigns results to calls in linear time.
 class ResultQueues {
  public:
   ResultQueues(const std::vector<std::string>& ids, const std::vector<Message>& results) {
@@ -201,7 +201,7 @@ class ResultQueues {
     }
   }
 
-  /// The first result that names the call, else the first one that names no call.
+  /// Takes the first result that names the call, otherwise the first one that names none.
   std::optional<std::size_t> take(const std::string& id) {
     std::deque<std::size_t>& named = of_call_.at(id);
     std::deque<std::size_t>& queue = named.empty() ? of_none_ : named;
@@ -210,7 +210,7 @@ class ResultQueues {
     queue.pop_front();
     return first;
   }
-  /// Those that were not taken, in their order.
+  /// The results that were not taken, in their order.
   std::vector<std::size_t> rest() const {
     std::vector<std::size_t> left(of_none_.begin(), of_none_.end());
     for (const auto& [id, queue] : of_call_) left.insert(left.end(), queue.begin(), queue.end());
@@ -314,7 +314,7 @@ std::vector<Message> with_alternating_roles(std::vector<Message> messages, const
   return all;
 }
 
-/// Nine letters and digits made of an id, the same for the same.
+/// Derives nine letters and digits from an id. Equal ids give equal results.
 std::string short_id(const std::string& id) {
   constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
   std::uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a

@@ -1,5 +1,5 @@
 #pragma once
-// The conversation of a request, checked and made into what its template can write.
+// Checks the conversation of a request and rewrites it for its template.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -22,15 +22,17 @@ struct Message {
   std::string content = {};
   std::string reasoning = {};
   std::vector<HistoryCall> calls = {};
-  std::string call_id = {};  ///< Of a tool's result.
-  std::string name = {};     ///< Of a tool, or of who speaks.
+  std::string call_id = {};  ///< The call that a tool's result belongs to.
+  std::string name = {};     ///< Name of the tool or of the participant.
 };
 
-/// Throws Error kInvalidArgument, which names the message, for what is no conversation of text.
+/// Throws Error kInvalidArgument, which names the message, unless the JSON is a conversation with string
+/// content only.
 std::vector<Message> read_messages(std::string_view messages_json);
 
-/// Rewrites messages for a template: what it cannot write is told in another way. With `tools_json`, tools
-/// that the template does not know are described in the system message, with calls written as in `calls`.
+/// Rewrites messages for a template. Parts that it cannot write are expressed in another way, for example
+/// calls as content. If the template has no tools, the system message describes `tools_json` and the call
+/// format `calls`.
 std::vector<Message> adapted(std::vector<Message> messages, const Abilities& abilities,
                              const CallFormat* calls, std::string_view tools_json);
 

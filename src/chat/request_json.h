@@ -18,8 +18,8 @@ nlohmann::ordered_json parse_request_json(std::string_view text, std::string_vie
 nlohmann::ordered_json parse_request_json(std::string_view text, std::string_view what);
 
 /// The arguments of an earlier call as an object, whatever a model or a client has written: an object, or
-/// JSON in a string. JSON that was cut is closed. Of several objects in a row the last value of a key counts.
-/// Anything else becomes the member "input".
+/// JSON in a string. JSON that was cut is closed. If several objects follow each other, the last value of a
+/// key counts. Anything else becomes the member "input".
 nlohmann::ordered_json history_arguments(const nlohmann::ordered_json& arguments, base::JsonBudget& budget);
 
 [[noreturn]] inline void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidArgument, what); }

@@ -1,5 +1,5 @@
 #pragma once
-// Finds the tags of a format in a text that is not whole yet.
+// Finds the tags of a format in a string that is still growing.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -9,16 +9,16 @@ namespace weft::chat {
 
 struct TagMatch {
   static constexpr int kNone = -1;
-  int tag = kNone;     ///< Which of the tags, or kNone.
-  std::size_t at = 0;  ///< Where it begins. Without one: from here on a tag may begin, else the text's end.
+  int tag = kNone;     ///< Index of the tag, or kNone.
+  std::size_t at = 0;  ///< Where it begins. With kNone: the first place where a tag may begin, or the end.
 };
 
-/// The first tag in the text from `from` on; of several at one place the longest. While the text may go on
-/// (`ended` is false), a place where a longer tag may still come decides nothing.
-/// Takes at most time * (tags * their length), and none twice if the caller goes on from `at`.
+/// Returns the first tag at or after `from`; of several at one place the longest. While `ended` is false, it
+/// returns kNone at a place where a longer tag may still come. Takes time proportional to the characters
+/// times the tags' lengths. No character is searched twice if the next call begins at `at`.
 TagMatch find_tag(std::string_view text, std::size_t from, const std::vector<std::string>& tags, bool ended);
 
-/// How a text begins: with the tag, perhaps with it, or not.
+/// Whether the string begins with the tag, may do so once it is longer, or does not.
 enum class Begins { kYes, kPerhaps, kNo };
 Begins begins(std::string_view text, std::string_view tag, bool ended);
 

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kMaxNameBytes = 128;
-/// Of the schema of a tool's arguments. The request is smaller.
+/// Limit of a tool's schema. Requests are smaller anyway.
 constexpr std::size_t kMaxSchemaBytes = std::size_t{1} << 30;
 
 /// A schema that takes too long to look through is as open as one without properties.

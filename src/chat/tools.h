@@ -15,13 +15,14 @@ struct Tool {
   std::string name = {};
   std::size_t index = 0;  ///< In the request's tools.
   bool strict = false;
-  std::shared_ptr<const grammar::SchemaDocument> schema = nullptr;  ///< Of the arguments; null: it has none.
-  std::vector<ToolParameter> properties = {};                       ///< In the schema's order.
-  bool open = false;  ///< The schema is more than a list of properties.
+  /// Schema of the arguments; null if the tool has none.
+  std::shared_ptr<const grammar::SchemaDocument> schema = nullptr;
+  std::vector<ToolParameter> properties = {};  ///< In the schema's order.
+  bool open = false;                           ///< The schema is more than a list of properties.
 };
 
 /// Throws ToolSchemaError for a wrong tool. Throws Error kInvalidArgument if the value is not an array.
-/// Empty for empty text.
+/// Returns an empty list for an empty string.
 std::vector<Tool> read_tools(std::string_view tools_json);
 
 /// Whether its values are strings, or strings and null.
@@ -30,7 +31,7 @@ bool is_text(const ToolParameter& parameter);
 const Tool* find_tool(const std::vector<Tool>& tools, std::string_view name);
 const ToolParameter* find_parameter(const Tool& tool, std::string_view name);
 
-/// Whether a text can be the name of a tool: short, of letters, digits and _ - . : /
+/// Whether the string can be the name of a tool: short, of letters, digits and _ - . : /
 bool is_tool_name(std::string_view name);
 
 }  // namespace weft::chat

@@ -26,7 +26,7 @@ constexpr const char* kMerge =
   throw Error(ErrorCode::kUnsupported, "adapter_config.json: " + reason + kMerge);
 }
 
-/// Whether a key says anything.
+/// Whether a key has a value other than null, false or an empty container.
 bool says(const Json& adapter, const char* name) {
   const Json* const value = find(adapter, name);
   return value != nullptr && *value != false && !(value->is_structured() && value->empty());
@@ -54,7 +54,7 @@ struct Pair {
   double scale = 0.0;  ///< The adapter adds scale times b a.
 };
 
-/// How much each module's pair counts.
+/// The scale of each module's pair of matrices.
 class Scales {
  public:
   explicit Scales(const Json& adapter) : by_root_(says(adapter, "use_rslora")) {

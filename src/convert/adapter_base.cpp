@@ -11,7 +11,7 @@
 namespace weft::convert_impl {
 namespace {
 
-// Matrices of layers that read rows of the model's width, and those that write them.
+// Matrices of layers that read rows of the model's width, and matrices that write them.
 constexpr std::array<std::string_view, 6> kReadRows = {"attn_q.weight",   "attn_k.weight",   "attn_v.weight",
                                                        "attn_qkv.weight", "ffn_gate.weight", "ffn_up.weight"};
 constexpr std::array<std::string_view, 2> kWriteRows = {"attn_output.weight", "ffn_down.weight"};

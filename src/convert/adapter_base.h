@@ -14,8 +14,8 @@
 
 namespace weft::convert_impl {
 
-/// What the base model's folder says of its matrices: their shapes where it has weights, else the number of
-/// layers and the width of rows.
+/// The base model's matrices: their shapes if the folder has weights, otherwise only the number of layers and
+/// the model's width.
 class AdapterBase {
  public:
   /// `weights`: the base model's, or null where only its config.json is there.

@@ -9,7 +9,7 @@
 namespace weft::convert_impl {
 namespace {
 
-/// Of a name without its layer.
+/// Arranges one tensor. name_ is its name without the layer.
 class Arrangement {
  public:
   Arrangement(OutTensor tensor, const Config& config, const Family& family)
@@ -63,7 +63,7 @@ class Arrangement {
 
   /// Matrices whose outputs are columns.
   void turn() {
-    // Blocks are of inputs: where there are some, the folder has these last already.
+    // Blocks run along the inputs, so the folder has the inputs last already.
     if (info(*view().source->dtype).block_elements > 1) return;
     const bool expert = name_.ends_with("_exps.weight");
     const bool turned =
@@ -75,7 +75,7 @@ class Arrangement {
     if (n >= 2) std::swap(tensor_.shape[n - 1], tensor_.shape[n - 2]);
   }
 
-  /// Newer files of some classes have outputs first, where published ones have inputs: sizes tell which.
+  /// Newer files of some classes have outputs first, published ones have inputs first. The sizes decide.
   bool lies_as_in_gguf() const {
     const auto n_ff = config_.get_int({"moe_intermediate_size"});
     if (!n_ff || tensor_.shape.size() < 2) return false;
@@ -187,7 +187,7 @@ class Arrangement {
     }
   }
 
-  /// Q, K, V and the gate of each group of a delta net stand together.
+  /// In the folder, Q, K, V and the gate of each group of a delta net are adjacent.
   std::vector<OutTensor> delta_groups() {
     const std::int64_t groups = number("linear_num_key_heads"), k = number("linear_key_head_dim");
     const std::int64_t v = number("linear_num_value_heads") / groups * number("linear_value_head_dim");
@@ -198,7 +198,8 @@ class Arrangement {
             part("qkvz", "gate", {of.take(1, 2 * k + v, v)}, {groups * v, n})};
   }
 
-  /// Heads of values that share a key lie apart in GGUF: the first ones of all groups, then the second ones.
+  /// In GGUF, value heads that share a key head are not adjacent: the first ones of all groups, then the
+  /// second ones.
   void tile() {
     const std::int64_t groups = number("linear_num_key_heads");
     const std::int64_t heads = number("linear_num_value_heads"), dim = number("linear_value_head_dim");
@@ -233,7 +234,7 @@ class Arrangement {
     if (has(kQkvByHeads) || (has(kOfOneKey) && !config_.get_bool("multi_query", true))) groups = n_heads;
     if (has(kQkvByGroups)) {
       const bool newer = config_.get_bool("new_decoder_architecture", false);
-      // Of one K and V for all, all stands in order.
+      // With one K and V for all heads, the order is already GGUF's.
       if (!newer && config_.get_bool("multi_query", true)) return;
       groups = newer ? config_.require_int({"num_kv_heads"}) : n_heads;
     }

@@ -1,5 +1,5 @@
 #pragma once
-// How the elements of a tensor stand in GGUF, where that is another order than the folder's.
+// Reorders the elements of tensors whose order in GGUF differs from the folder's.
 #include <vector>
 
 #include "convert/config.h"
@@ -8,8 +8,8 @@
 
 namespace weft::convert_impl {
 
-/// What becomes of a tensor: itself in the order of GGUF, or several. Throws Error kInvalidFile where its
-/// shape is not what `config` says.
+/// Returns the tensor in GGUF's order, or several tensors that replace it. Throws Error kInvalidFile if its
+/// shape differs from `config`.
 std::vector<OutTensor> arrange(OutTensor tensor, const Config& config, const Family& family);
 
 }  // namespace weft::convert_impl

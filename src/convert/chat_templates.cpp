@@ -25,7 +25,7 @@ std::string read_template(const std::filesystem::path& path) {
   return std::string(text);
 }
 
-/// As other converters write names into keys: letters and digits, the rest as underscores.
+/// The part of a key for a name, as in other converters: letters and digits, the rest as underscores.
 std::string key_name(std::string name) {
   std::replace_if(
       name.begin(), name.end(),

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kMaxJson = 256 << 20;  // The largest tokenizers have some 30 MB.
 constexpr std::size_t kMaxOfConfig = 1 << 20;  // Only configurations are looked through.
 
-// What older classes call sizes, and others.
+// Names of fields in older classes.
 constexpr std::pair<const char*, const char*> kOtherNames[] = {
     {"n_embd", "hidden_size"},
     {"d_model", "hidden_size"},
@@ -41,7 +41,7 @@ constexpr std::pair<const char*, const char*> kOtherNames[] = {
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidFile, reason); }
 
-/// Python writes numbers that JSON has not; they become null.
+/// Replaces numbers that Python writes and JSON lacks (NaN, Infinity) by null.
 std::string without_infinities(std::string_view text) {
   std::string result;
   bool quoted = false;
@@ -100,7 +100,7 @@ Config::Config(Json json, std::string_view defaults) : json_(Json::parse(default
   for (const Json& layer : {std::move(json), text})
     if (layer.is_object())
       for (const auto& [key, value] : layer.items()) json_[key] = value;
-  // Some nest what others have beside the rest.
+  // Some classes nest fields that others have at the top level.
   for (const char* part : {"attn_config", "ffn_config"})
     if (const Json* const object = find({part}); object != nullptr && object->is_object()) {
       const Json copy = *object;
@@ -132,7 +132,7 @@ Config::Config(Json json, std::string_view defaults) : json_(Json::parse(default
 
 namespace {
 
-/// As the file calls the value that was found.
+/// The first of the names that the file has, for messages.
 std::string name_of(const Json& json, const Names& names) {
   const auto there = [&](const char* name) { return convert_impl::find(json, name) != nullptr; };
   const auto found = std::find_if(names.begin(), names.end(), there);
@@ -165,7 +165,7 @@ std::int64_t Config::require_int(const Names& names) const {
 
 namespace {
 
-/// One that a file's 32 bits hold, and that may be made a whole number.
+/// Checks that the number fits 32-bit floats and may be converted to an integer.
 double checked_number(const Json& value, const std::string& name) {
   constexpr double kMost = 1e15;
   if (!value.is_number() || !(std::abs(value.get<double>()) <= kMost))
@@ -199,7 +199,7 @@ double Config::rope_float(const char* name, double otherwise) const {
 std::string Config::rope_type() const {
   const std::string type =
       find_text(rope_, "rope_type").value_or(find_text(rope_, "type").value_or("default"));
-  return type == "mrope" ? "default" : type;  // Sections say the rest.
+  return type == "mrope" ? "default" : type;  // The sections have the rest.
 }
 
 std::int64_t Config::rope_dim() const {
@@ -212,7 +212,7 @@ std::int64_t Config::rope_dim() const {
 }
 
 bool Config::turns() const {
-  // Granite's hybrids, of which null is the usual value.
+  // Granite's hybrid models, whose usual value is null.
   const auto kind = json_.find("position_embedding_type");
   return kind == json_.end() || (!kind->is_null() && *kind != "nope");
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The JSON files of a folder, read with bounds on their size and depth, and what a configuration says.
+// Reads the JSON files of a folder, with limits on their size and depth, and the fields of config.json.
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -13,23 +13,23 @@ namespace weft::convert_impl {
 using Json = nlohmann::json;
 using Names = std::vector<const char*>;
 
-/// What a file must be.
+/// The required type of a file.
 enum class Shape { kObject, kList };
 
 /// Throws Error kNotFound, kIo, and kInvalidFile that names the file.
 Json read_json(const std::filesystem::path& path, Shape shape = Shape::kObject);
 /// The same; an empty object where there is no such file.
 Json read_json_if_there(const std::filesystem::path& path);
-/// A member, or null: also where it is null, or `json` is no object.
+/// Returns a member, or null if it is missing or null or `json` is not an object.
 const Json* find(const Json& json, const char* name);
-/// A member that is a text.
+/// Returns a member that is a string.
 std::optional<std::string> find_text(const Json& json, const char* name);
 
-/// config.json. What models of several kinds of inputs say of their text stands in an object of its own,
-/// which is laid over the rest.
+/// config.json. Multimodal models nest the language model's fields in an object. They take precedence over
+/// the outer ones.
 class Config {
  public:
-  /// Throws Error kInvalidFile. `defaults` is JSON of what the class has where the file says nothing.
+  /// Throws Error kInvalidFile. `defaults` is JSON with the values of fields that the file lacks.
   Config(Json json, std::string_view defaults);
 
   const Json* find(const Names& names) const;  ///< The first that is there, or null.
@@ -42,11 +42,11 @@ class Config {
   /// The object of rope's parameters (of full attention, where there are several); empty where there is none.
   const Json& rope() const { return rope_; }
   double rope_float(const char* name, double otherwise) const;
-  std::string rope_type() const;  ///< "default" where the file says nothing.
+  std::string rope_type() const;  ///< "default" if the file has none.
   std::int64_t head_dim() const;
-  /// How much of a head turns.
+  /// The number of a head's elements that rope rotates.
   std::int64_t rope_dim() const;
-  /// Whether there is rope: some classes say that of their models.
+  /// Whether the model has rope. Some classes have models without it.
   bool turns() const;
 
  private:

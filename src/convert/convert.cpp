@@ -42,7 +42,7 @@ const Type& type_of(std::string name, const FolderWeights& weights) {
                 "'" + name + "' is no type to convert to; known are f32, f16, bf16, q8_0 and auto");
   std::array<std::size_t, kTypes.size()> bytes = {};
   for (const auto& [unused, source] : weights.all()) {
-    // What was quantised from BF16, as nearly everything is, goes back to it.
+    // Quantised sources count as BF16, from which nearly all of them were made.
     const bool quantised = source.dtype == DType::kF32 && source.stored != "F32";
     for (std::size_t i = 0; i < kTypes.size(); ++i)
       if (kTypes[i].dtype == (quantised ? DType::kBF16 : source.dtype)) bytes[i] += source.bytes.size();
@@ -68,7 +68,7 @@ std::string class_of_type(const std::string& model_type) {
   return {};
 }
 
-/// The class of the model: the first of "architectures", or that of "model_type" where it names none.
+/// The class of the model: the first of "architectures" or, if there is none, the class of "model_type".
 std::string class_of(const std::filesystem::path& folder, const Json& json) {
   const Json* const classes = find(json, "architectures");
   if (classes == nullptr || classes->is_null() || (classes->is_array() && classes->empty())) {
@@ -82,7 +82,7 @@ std::string class_of(const std::filesystem::path& folder, const Json& json) {
 }
 
 const Family& family_of(const std::string& name, const Json& json) {
-  // Mistral's class of models that see pictures has texts' models of several classes.
+  // Mistral's multimodal class wraps language models of several classes.
   if (const Json* const text = find(json, "text_config");
       text != nullptr && find_text(*text, "model_type") == "mistral4")
     return *find_family("Mistral4ForCausalLM");
@@ -135,7 +135,7 @@ ConvertResult write(const std::vector<OutTensor>& tensors, const std::string& ar
   return result;
 }
 
-/// Those of the base model's folder; nothing where it has none, or they are stored in a way that is not read.
+/// The weights of the base model's folder; nullopt if it has none or their storage format is not supported.
 std::optional<FolderWeights> readable_weights(const std::filesystem::path& base, const Json& config) {
   try {
     return std::optional<FolderWeights>(std::in_place, base, config);

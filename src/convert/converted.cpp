@@ -1,4 +1,4 @@
-// Folders of Hugging Face as models: converted when they are first asked for.
+// Hugging Face folders as models: they are converted on first use.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-/// A converter that gives something else needs another version.
+/// Increase this version whenever the converter's output changes.
 constexpr int kVersion = 5;
 
 void add_files(const std::filesystem::path& folder, bool with_folders, std::string& text) {

@@ -36,7 +36,7 @@ constexpr Rename kLayer[] = {
 constexpr Rename kWhole[] = {{"embed_tokens", "token_embd"},
                              {"norm", "output_norm"},
                              {"lm_head", "output"},
-                             // Of sentence-transformers, see FolderWeights::add_file.
+                             // Dense layers of sentence-transformers, see FolderWeights::add_file.
                              {"dense_2.linear", "dense_2"},
                              {"dense_3.linear", "dense_3"}};
 
@@ -126,7 +126,7 @@ constexpr Rename kModernWhole[] = {{"embeddings.tok_embeddings", "token_embd"},
                                    {"head.dense", "cls"},
                                    {"head.norm", "cls.norm"},
                                    {"classifier", "cls.output"}};
-// Of encoders' and decoders' blocks, whose parts stand at other places.
+// Names in blocks of encoders and of decoders, which number their parts differently.
 constexpr Rename kT5[] = {{"layer.0.SelfAttention.q", "attn_q"},
                           {"layer.0.SelfAttention.k", "attn_k"},
                           {"layer.0.SelfAttention.v", "attn_v"},
@@ -208,7 +208,7 @@ constexpr Rename kMamba[] = {{"norm", "attn_norm"},
                              {"mixer.D", "ssm_d"},
                              {"mixer.norm", "ssm_norm"},
                              {"mixer.out_proj", "ssm_out"},
-                             // Of Nemotron-H, whose other layers are mixers, too.
+                             // Nemotron-H's other layers, which are mixers, too.
                              {"mixer.q_proj", "attn_q"},
                              {"mixer.k_proj", "attn_k"},
                              {"mixer.v_proj", "attn_v"},
@@ -342,7 +342,7 @@ constexpr Rename kGemma4[] = {{"post_attention_layernorm", "post_attention_norm"
                               {"router.per_expert_scale", "ffn_down_exps.scale"},
                               {"experts.gate_up_proj", "ffn_gate_up_exps"},
                               {"experts.down_proj", "ffn_down_exps"}};
-// What the last lines name stands under "mlp." in the published files' dense layers, too.
+// In the dense layers of published files, the names of the last lines also occur under "mlp.".
 constexpr Rename kKimiLinear[] = {{"self_attn.q_a_proj", "attn_q_a"},
                                   {"self_attn.q_a_layernorm", "attn_q_a_norm"},
                                   {"self_attn.q_b_proj", "attn_q_b"},
@@ -388,7 +388,7 @@ constexpr std::string_view kT5Defaults =
 constexpr std::string_view kRobertaDefaults =
     R"({"pad_token_id": 1, "type_vocab_size": 1, "layer_norm_eps": 1e-5})";
 
-// Those that most people have come first.
+// The most common ones come first.
 constexpr Family kFamilies[] = {
     {"LlamaForCausalLM", "llama", kNeighbours},
     {"MistralForCausalLM", "llama", kNeighbours | kSliding},
@@ -568,7 +568,7 @@ constexpr Family kFamilies[] = {
      kRecurrentDefaults},
 };
 
-// Of classes without a place in transformers the name is that of the published files.
+// Classes that transformers does not have are named as in their published files.
 constexpr NotConverted kNotConverted[] = {
     {"ArcticForCausalLM", "arctic"},
     {"RwkvHybridForCausalLM", "arwkv7"},

@@ -35,7 +35,7 @@ namespace {
                                         "model-00001-of-0000N.safetensors");
 }
 
-/// The numbers of a file "model-00002-of-00003.safetensors"; nothing for another name.
+/// The numbers in "model-00002-of-00003.safetensors"; nullopt for other names.
 std::optional<std::pair<int, int>> part_numbers(const std::string& name) {
   constexpr std::string_view kFront = "model-", kMiddle = "-of-", kEnd = ".safetensors";
   constexpr std::size_t kDigits = 5;
@@ -107,7 +107,7 @@ void FolderWeights::add_files(const std::filesystem::path& folder) {
     names.insert(file.get<std::string>());
   }
   for (const std::string& name : names) {
-    // What a stranger's file names must lie in the folder itself.
+    // The names are untrusted: files must be in the folder itself.
     if (name.empty() || name.front() == '.' ||
         name.find_first_of(std::string("/\\\0", 3)) != std::string::npos)
       throw Error(ErrorCode::kInvalidFile, index.string() + " names the file '" + name.substr(0, 80) +
@@ -130,7 +130,7 @@ void FolderWeights::add_file(const std::filesystem::path& path, const std::strin
   } catch (const Error& error) {
     throw Error(error.code(), path.string() + ": " + error.what());
   }
-  // What lies on top of another is a damaged file: no weights are shared so.
+  // Overlapping tensors mean a damaged file. Tied weights are never stored that way.
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
   });

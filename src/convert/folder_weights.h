@@ -18,12 +18,11 @@
 
 namespace weft::convert_impl {
 
-/// A tensor of a folder. What is quantised there in a way that GGUF has not reads as the numbers that it
-/// stands for.
+/// A tensor of a folder. Quantised data of a kind that GGUF lacks is dequantised when it is read.
 struct Source {
   std::string name;
   std::string stored;                ///< The type as the file names it.
-  std::optional<DType> dtype;        ///< Of what `read` gives; none where weft has not the type.
+  std::optional<DType> dtype;        ///< The type of the data from `read`; nullopt for types that weft lacks.
   std::vector<std::int64_t> shape;   ///< In elements, outermost first.
   std::span<const std::byte> bytes;  ///< As they are stored.
   /// Fills in the blocks (elements, where a type has none) from a place on, in the order of the shape. Throws
@@ -35,14 +34,14 @@ struct Source {
 
 class FolderWeights {
  public:
-  /// `config`: what config.json says, for how weights are quantised. Throws Error kNotFound where there are
-  /// none or a part is missing, kUnsupported where there are only pickled ones, or they are quantised in a
-  /// way that is not read; kInvalidFile.
+  /// `config`: config.json, which has the quantization method. Throws Error kNotFound if all or some of the
+  /// weights are missing. Throws kUnsupported for folders with only pickled weights and for unknown
+  /// quantization methods, kInvalidFile for damaged files.
   FolderWeights(const std::filesystem::path& folder, const Json& config);
-  /// Those of one file. Throws as add_file does.
+  /// The weights of one file. Throws as add_file does.
   explicit FolderWeights(const std::filesystem::path& file) { add_file(file, ""); }
 
-  /// Those of a file beside the model's, with something in front of their names. Throws Error kNotFound,
+  /// Adds the tensors of another file, with `prefix` before their names. Throws Error kNotFound,
   /// kInvalidFile.
   void add_file(const std::filesystem::path& path, const std::string& prefix);
 

@@ -58,7 +58,7 @@ const std::vector<Key> kKeys = {
     {"ssm.group_count", Kind::kInt, {"mamba_n_groups", "n_groups", "linear_num_key_heads"}},
 };
 
-// Of models with experts.
+// Keys of models with experts.
 const std::vector<Key> kExpertKeys = {
     {"expert_count", Kind::kInt, {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}},
     {"expert_used_count",
@@ -131,7 +131,7 @@ class Keys {
 
   void add_sizes() {
     const std::int64_t width = config_.require_int({"hidden_size"});
-    constexpr std::int64_t kUsualFactor = 4;  // Of models whose configuration does not say.
+    constexpr std::int64_t kUsualFactor = 4;  // For models whose configuration lacks the width.
     if (has(kFfOfTensors)) {
       std::vector<std::int32_t> widths;
       for (std::int64_t layer = 0; layer < n_layers(); ++layer) {
@@ -159,7 +159,7 @@ class Keys {
     if (has(kSigmoidRouter) || has(kLatent)) set("expert_gating_func", u32(has(kSigmoidRouter) ? 2 : 1));
   }
 
-  /// The first layers, where a list says which have no experts.
+  /// The number of leading dense layers, from a list of layer types.
   void add_dense_layers() {
     const Json* const types = config_.find({"mlp_layer_types"});
     if (types == nullptr || !types->is_array()) return;
@@ -223,7 +223,7 @@ class Keys {
   void add_two_head_sizes() {
     const std::vector<bool> slides = layers_of("sliding_attention");
     if (slides.empty()) refuse_config("layer_types is missing");
-    std::array<std::int64_t, 2> dims{}, heads{};  // Of layers that see all, and of those that slide.
+    std::array<std::int64_t, 2> dims{}, heads{};  // 0: full-attention layers, 1: sliding-window layers.
     std::vector<std::int32_t> n_kv;
     for (std::int64_t layer = 0; layer < n_layers(); ++layer) {
       const auto kind = static_cast<std::size_t>(slides[static_cast<std::size_t>(layer)] ? 1 : 0);
@@ -232,7 +232,7 @@ class Keys {
       const std::int64_t dim = norm->shape.front();
       if (dims[kind] != 0 && dims[kind] != dim) refuse_config("heads of layers of one kind have two sizes");
       dims[kind] = dim;
-      // Layers without keys of their own see those of the last one of their kind.
+      // Layers without keys of their own use the keys of the last layer of their kind.
       if (const OutTensor* const k = of_layer(layer, "attn_k.weight")) heads[kind] = k->shape.front() / dim;
       n_kv.push_back(static_cast<std::int32_t>(heads[kind]));
     }
@@ -252,7 +252,7 @@ class Keys {
       const auto first = config_.get_int({a}), second = config_.get_int({b});
       return first && second ? *first * *second : 0;
     };
-    // Widths of what recurrent layers work on, as the classes say them.
+    // The inner width of recurrent layers, by the fields of the classes.
     std::int64_t inner = config_.get_int({"mamba_d_ssm"}).value_or(0);
     if (inner == 0) inner = product("mamba_num_heads", "mamba_head_dim");
     if (inner == 0) inner = product("mamba_n_heads", "mamba_d_head");
@@ -275,12 +275,13 @@ class Keys {
         config_.get_float({"rope_theta", "rotary_emb_base", "global_rope_theta"}).value_or(10000.0);
     set("rope.freq_base", static_cast<float>(config_.rope_float("rope_theta", base)));
     const std::string kind = config_.rope_type();
-    // Hunyuan calls it dynamic, but it is a larger base, whatever the text's length.
+    // Hunyuan calls it dynamic, but it is one larger base for every sequence length.
     if (const double alpha = config_.rope_float("alpha", 0.0); kind == "dynamic" && alpha > 0.0 && dim > 2)
       set("rope.freq_base",
           static_cast<float>(config_.rope_float("rope_theta", base) *
                              std::pow(alpha, static_cast<double>(dim) / static_cast<double>(dim - 2))));
-    if (!config_.turns()) set("rope.scaling.finetuned", false);  // How files say that there is no rope.
+    // Files declare the absence of rope this way.
+    if (!config_.turns()) set("rope.scaling.finetuned", false);
     if (kind == "linear" || kind == "yarn") {
       set("rope.scaling.type", kind);
       set("rope.scaling.factor", static_cast<float>(config_.rope_float("factor", 1.0)));
@@ -306,7 +307,7 @@ class Keys {
       add_yarn_magnitude();
     }
     if (kind == "longrope" || kind == "su") add_long_rope(static_cast<double>(n_trained));
-    // What turns by less than the trained positions is as it was ("dynamic"), or a tensor ("llama3").
+    // "dynamic" changes nothing up to the trained length, and "llama3" becomes a tensor.
     if (kind != "linear" && kind != "yarn" && kind != "longrope" && kind != "su" && kind != "default" &&
         kind != "dynamic" && kind != "llama3" && !(kind == "proportional" && has(kTwoHeadSizes)))
       throw Error(ErrorCode::kUnsupported, "config.json: the scaling '" + kind.substr(0, 40) +
@@ -314,8 +315,8 @@ class Keys {
                                                "llama3, dynamic and default");
   }
 
-  /// What YaRN multiplies turned values with. Files have what stands beside the usual factor, which grows
-  /// with the logarithm of the lengths' ratio; over latent rows there is none by itself.
+  /// The factor that YaRN multiplies rotated values with. GGUF stores it relative to the usual factor, which
+  /// grows with the logarithm of the lengths' ratio. Latent attention has no usual factor.
   void add_yarn_magnitude() {
     const double usual = 1.0 + 0.1 * std::log(std::max(1.0, config_.rope_float("factor", 1.0)));
     const auto grown = [&](double by) { return 1.0 + by * (usual - 1.0); };
@@ -323,14 +324,14 @@ class Keys {
     const double inferred = by > 0.0 && all > 0.0 ? grown(by) / grown(all) : usual;
     const double wanted = config_.rope_float("attention_factor", inferred);
     const double base = has(kLatent) ? 1.0 : usual;
-    // What there is without the key. Ministral 3's is that of a mscale of 1.
+    // The value without the key. Ministral 3's corresponds to a mscale of 1.
     const double without = family_.architecture == "mistral3" && all > 0.0 ? usual / grown(all) : base;
     constexpr double kDigits = 1e-6;
     if (std::abs(wanted - without) > kDigits || find(config_.rope(), "attention_factor") != nullptr)
       set("rope.scaling.attn_factor", static_cast<float>(wanted / base));
   }
 
-  /// Of T5: the sizes of both sides.
+  /// T5: the sizes of the encoder and the decoder.
   void add_sides() {
     set("attention.relative_buckets_count", u32(config_.require_int({"relative_attention_num_buckets"})));
     set("attention.key_length", u32(config_.require_int({"d_kv"})));
@@ -362,7 +363,7 @@ class Keys {
     }
   }
 
-  /// How many numbers of a head turn by time, by lines and by columns.
+  /// The number of a head's elements that rotate by time, by line and by column.
   void add_sections() {
     const Json* const list = find(config_.rope(), "mrope_section");
     if (list == nullptr || !list->is_array() || list->size() > 4)
@@ -427,7 +428,7 @@ class Keys {
     if (base) set("rope.freq_base_swa", static_cast<float>(*base));
     const std::vector<bool> slides = layers_of("sliding_attention");
     if (slides.empty()) return;
-    // Other readers know of encoders only that every so many layers the last one sees all.
+    // For encoders, other readers accept only a period N: the last of every N layers has full attention.
     const auto every =
         static_cast<std::size_t>(std::find(slides.begin(), slides.end(), false) - slides.begin()) + 1;
     bool even = has(kEncoder) && every <= slides.size();
@@ -465,7 +466,7 @@ class Keys {
                                           : std::sqrt(1.0 + std::log(scale) / std::log(n_original))));
   }
 
-  /// Quantiles of the normal distribution: what is above has the share's rest.
+  /// Writes each share as the quantile of the normal distribution below which it lies.
   void add_sparsity(const Json& shares) {
     if (!shares.is_array()) return;  // One share is for models that have none.
     std::vector<float> scales;

@@ -1,5 +1,5 @@
 #pragma once
-// What config.json says, as GGUF's keys.
+// Translates config.json to GGUF's keys.
 #include "convert/config.h"
 #include "convert/family.h"
 #include "convert/modules.h"
@@ -8,7 +8,7 @@
 
 namespace weft::convert_impl {
 
-/// Sets the architecture's keys. Throws Error kInvalidFile for what is missing or of another type.
+/// Sets the architecture's keys. Throws Error kInvalidFile for fields that are missing or have another type.
 void add_metadata(const Modules& modules, const Config& config, const Family& family,
                   const FolderWeights& weights, const std::vector<OutTensor>& tensors, GgufWriter& file);
 

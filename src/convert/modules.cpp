@@ -74,7 +74,7 @@ Modules read_modules(const std::filesystem::path& folder) {
     const std::string type = find_text(module, "type").value_or("");
     const std::string kind = type.substr(type.rfind('.') + 1);  // The last part of a Python name.
     const std::string path = find_text(module, "path").value_or("");
-    // What a stranger's file names must lie in the folder itself.
+    // The path is untrusted: it must be in the folder itself.
     if (path == "." || path.find_first_of(std::string("/\\\0", 3)) != path.npos || path.starts_with(".."))
       bad("names the folder '" + path.substr(0, 80) + "', expected one in its folder");
     if (kind == "Pooling") read_pooling(folder / path);

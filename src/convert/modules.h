@@ -1,5 +1,5 @@
 #pragma once
-// What sentence-transformers lays around a model: how its rows become a vector, and products behind that.
+// The modules of sentence-transformers after a model: the pooling and the dense layers that follow it.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -8,12 +8,13 @@
 namespace weft::convert_impl {
 
 struct Modules {
-  std::optional<std::uint32_t> pooling;      ///< As GGUF numbers it. None: the folder does not say.
+  std::optional<std::uint32_t> pooling;      ///< GGUF's number. nullopt if the folder has none.
   std::vector<std::filesystem::path> dense;  ///< Files with a matrix "linear.weight", in their order.
 };
 
-/// Reads modules.json and what it names; without it, 1_Pooling. Throws Error kInvalidFile, and kUnsupported
-/// for what weft has not: other poolings, products with a bias or an activation, more than two of them.
+/// Reads modules.json and the files that it names; without it, 1_Pooling. Throws Error kInvalidFile, and
+/// kUnsupported for other poolings, dense layers with a bias or an activation, and more than two dense
+/// layers.
 Modules read_modules(const std::filesystem::path& folder);
 
 }  // namespace weft::convert_impl

@@ -31,7 +31,7 @@ bool match(std::string_view pattern, std::string_view& text, std::int64_t& exper
   return true;
 }
 
-/// GGUF's name of what a rename and the folder's ending say.
+/// GGUF's name for the target of a rename and the folder's ending.
 std::string gguf_name(std::string_view to, std::string_view ending, Place& place) {
   if (const auto mark = to.find('#'); mark != to.npos) {
     place.expert = to[mark + 1] - '0';

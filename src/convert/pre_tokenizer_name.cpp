@@ -18,7 +18,7 @@ struct Row {
 
 constexpr std::string_view kDigits = "Digits", kNumberGroups = "Digits of several";
 constexpr std::string_view kMarks = "Punctuation", kWords = "ByteLevel";
-// Of DeepSeek: with characters where the pattern that weft runs has their numbers.
+// DeepSeek's published patterns. They have literal characters where weft's patterns have code points.
 constexpr std::string_view kPublishedCjk = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
 constexpr std::string_view kPublishedDeepseek3 =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"

@@ -5,8 +5,7 @@
 
 namespace weft::convert_impl {
 
-/// What GGUF calls the way in which a tokenizer.json cuts texts. Throws Error kUnsupported where it is none
-/// that is known.
+/// GGUF's name of the pre-tokenizer of a tokenizer.json. Throws Error kUnsupported if it is unknown.
 std::string pre_tokenizer_name(const Json& tokenizer);
 
 }  // namespace weft::convert_impl

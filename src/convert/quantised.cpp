@@ -22,11 +22,12 @@ using Sources = std::map<std::string, Source>;
   throw Error(ErrorCode::kInvalidFile, "tensor '" + name.substr(0, 120) + "' " + reason);
 }
 
-/// What config.json says of the weights.
+/// The quantization of the weights in config.json.
 struct Scheme {
-  std::string method;                          ///< Empty: nothing is quantised.
-  std::array<std::int64_t, 2> block = {0, 0};  ///< Rows and columns that share a scale; 0: it does not say.
-  std::int64_t bits = 0;                       ///< Of packed codes.
+  std::string method;  ///< Empty: nothing is quantised.
+  /// Rows and columns that share a scale; 0 if config.json lacks them.
+  std::array<std::int64_t, 2> block = {0, 0};
+  std::int64_t bits = 0;  ///< Bits of a packed code.
 };
 
 [[noreturn]] void refuse_method(const std::string& method) {
@@ -91,7 +92,7 @@ Scheme scheme_of(const Json& config) {
   return scheme;
 }
 
-/// Of each of the 256 bytes, the highest bit the sign; no infinities.
+/// The values of the 256 bytes. The highest bit is the sign. E4M3 has no infinities.
 const std::array<float, 256>& e4m3() {
   static const std::array<float, 256> values = [] {
     std::array<float, 256> all{};
@@ -105,16 +106,16 @@ const std::array<float, 256>& e4m3() {
   return values;
 }
 
-/// Which scale belongs to an element.
+/// Maps elements to their scales.
 struct Scales {
   Source source;
-  std::int64_t rows = 1, columns = 1;     ///< Of a matrix that is scaled.
-  std::int64_t n_down = 1, n_across = 1;  ///< Scales of one.
+  std::int64_t rows = 1, columns = 1;     ///< Size of one scaled matrix.
+  std::int64_t n_down = 1, n_across = 1;  ///< Scales of one matrix.
   std::int64_t block_rows = 1, block_columns = 1;
 
-  /// Which line of scales a row has.
+  /// The line of scales for a row.
   std::int64_t line(std::int64_t row) const { return row / rows * n_down + row % rows / block_rows; }
-  /// So many lines.
+  /// Reads n lines.
   std::vector<float> read(std::int64_t first, std::int64_t n) const {
     std::vector<float> values(static_cast<std::size_t>(n * n_across));
     std::vector<std::byte> bytes(row_bytes(*source.dtype, n * n_across));
@@ -300,12 +301,13 @@ void join_quantised(const Json& config, Sources& sources) {
     for (const std::string_view end : {"_scale_inv", "_scale"}) {
       const std::string of = stem_of(name, end);
       const auto found = of.empty() ? sources.end() : sources.find(of);
-      // One that has its numbers already keeps `stored`: another scale of it is no tensor that is known.
+      // A joined source is F32 and keeps `stored`. A second scale for it stays and is later refused as an
+      // unknown tensor.
       if (found != sources.end() && found->second.dtype != DType::kF32 &&
           (found->second.stored == "F8_E4M3" || found->second.stored == "I8"))
         join_bytes(of, name, scheme, sources);
     }
-    // Of activations and caches: what multiplies them is none of the model's weights.
+    // Scales of activations and caches are not weights of the model.
     if (scheme.method.empty()) continue;
     for (const std::string_view end :
          {".input_scale", ".activation_scale", ".input_scale_ub", ".k_scale", ".v_scale", ".q_scale"})

@@ -17,7 +17,7 @@ namespace weft::convert_impl {
   throw Error(ErrorCode::kInvalidFile, "config.json: " + reason);
 }
 
-/// Refuses what cannot be a tensor of numbers, with so many axes at most.
+/// Refuses a source that is not a non-empty tensor of numbers with at most `most_axes` axes.
 inline void check_source(const std::string& name, const Source& source, std::size_t most_axes) {
   if (!source.dtype || info(*source.dtype).kind == DTypeKind::kInteger)
     refuse_tensor(name, "is of the type " + source.stored + ", expected F32, F16, BF16 or F64");

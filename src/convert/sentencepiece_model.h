@@ -1,6 +1,6 @@
 #pragma once
-// SentencePiece's own files (tokenizer.model, spiece.model): messages of protocol buffers with pieces, what
-// they were trained as, and what texts become first
+// Reads SentencePiece's files (tokenizer.model, spiece.model). They are protocol buffer messages with pieces,
+// the trainer's settings and the normaliser
 // (https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto).
 #include <cstdint>
 #include <span>

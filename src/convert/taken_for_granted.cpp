@@ -10,7 +10,7 @@
 namespace weft::convert_impl {
 namespace {
 
-/// Of GELU, which approximation is a matter of digits.
+/// All approximations of GELU count as GELU: they differ only in the last digits.
 struct Activation {
   std::string_view architecture, name;
 };
@@ -25,8 +25,8 @@ constexpr Activation kActivations[] = {
     {"jina-bert-v3", "gelu"}, {"arcee", "relu2"},      {"bitnet-b1.58", "relu2"},
     {"jais2", "relu2"},       {"apertus", "xielu"}};
 
-/// A field, and what the models have, as JSON. Fields that are missing or null say nothing. Without an
-/// architecture: of all.
+/// A field and its required value as JSON. Missing and null fields are accepted. Without an architecture the
+/// rule applies to all.
 struct Fixed {
   std::string_view architecture;
   const char* field;
@@ -82,7 +82,7 @@ void check_activation(const Config& config, const Family& family) {
   }
 }
 
-/// Rope may be said for layers that slide and for others apart.
+/// Rope may have separate settings for sliding-window and full-attention layers.
 void check_rope(const Config& config, const Family& family) {
   const bool is = family.architecture == "gpt-oss";
   const Json* const truncate = find(config.rope(), "truncate");
@@ -102,7 +102,7 @@ void check_rope(const Config& config, const Family& family) {
                 : (part == nullptr) != (part_of == nullptr) || (part != nullptr && *part != *part_of))
     refuse(family, "partial_rotary_factor of sliding_attention",
            part_of == nullptr ? "none" : part_of->dump(), two_sizes ? "none" : "that of full_attention");
-  // Elsewhere what is scaled is scaled in all layers.
+  // In other models, rope scaling applies to all layers.
   for (const std::string_view of_full : {"olmo2", "gemma3", "gemma-embedding", "mellum"})
     if (of_full == family.architecture) return;
   if (const std::string type = config.rope_type();
@@ -123,7 +123,7 @@ void check_window(const Config& config, const Family& family) {
   if (slides || behind) refuse(family, "sliding_window", config.find({"sliding_window"})->dump(), "none");
 }
 
-/// Which layers know positions follows from their numbers.
+/// The layers with rope must follow from the layers' indices.
 void check_positions(const Config& config, const Family& family) {
   const Json* const knows = config.find({"no_rope_layers"});
   if (knows == nullptr || !knows->is_array()) return;
@@ -146,7 +146,7 @@ std::string text_of(const Config& config, const char* field, const char* otherwi
   return said != nullptr && said->is_string() ? said->get<std::string>() : otherwise;
 }
 
-/// What follows from two fields.
+/// Conditions on two fields.
 void check_others(const Config& config, const Family& family) {
   constexpr std::int64_t kExpertsOfMaverick = 128;
   if (family.architecture == "llama4") {
@@ -170,7 +170,7 @@ void check_others(const Config& config, const Family& family) {
     for (std::size_t i = 0; i < types->size(); ++i)
       if (((*types)[i] == "full_attention") != (i % static_cast<std::size_t>(*every) == 0))
         refuse(family, "layer_types", types->dump(), "full_attention every global_attn_every_n_layers");
-  // "vision" is for rows of pictures.
+  // "vision" concerns image rows only.
   if (const Json* const both = config.find({"use_bidirectional_attention"});
       both != nullptr && (family.traits & kEncoder) == 0 && (*both == "all" || *both == true))
     refuse(family, "use_bidirectional_attention", both->dump(), "false");

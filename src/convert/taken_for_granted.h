@@ -1,6 +1,6 @@
 #pragma once
-// What weft's models have for granted, for want of a key of GGUF: a folder whose configuration says something
-// else would become another model without a word.
+// Checks fields of config.json that weft's models hard-code because GGUF has no key for them. Without the
+// check, a folder with other values would silently become a different model.
 #include "convert/config.h"
 #include "convert/family.h"
 

@@ -36,7 +36,8 @@ class Planner {
     const std::int64_t n_layers = config_.require_int({"num_hidden_layers"});
     const bool has_head =
         found_.contains({"blk", -1, "output.weight"}) || found_.contains({"enc.blk", -1, "output.weight"});
-    // T5's classes tie the weights of whatever has only one of them, and say of scaled rows which it was.
+    // T5's classes tie the weights if a file has only one of them. The field scale_decoder_outputs says
+    // whether they were tied.
     const bool said = config_.get_bool("tie_word_embeddings", false);
     const bool both_sides = (family_.traits & kBothSides) != 0;
     const bool tied = has_head && (both_sides ? config_.get_bool("scale_decoder_outputs", said) : said);
@@ -112,7 +113,7 @@ class Planner {
       vector |= name.starts_with(part) && name != "ssm_alpha.weight";
     for (OutTensor& out : arrange(std::move(tensor), config_, family_)) {
       if (!vector && out.shape.size() > 1 && name != "ssm_d") out.type = type_;
-      // What is quantised as GGUF does it stays as it is.
+      // Data that is quantised in one of GGUF's types stays as it is.
       const DType stored = out.views.empty() ? DType::kF32 : *out.views.front().source->dtype;
       if (info(stored).kind == DTypeKind::kQuantised) out.type = stored;
       if (info(out.type).block_elements > 1 && out.shape.back() % info(out.type).block_elements != 0)
@@ -156,7 +157,7 @@ class Planner {
     }
   }
 
-  /// Of heads of which a part turns, by angles of whole ones: what turns so slowly stands still.
+  /// Partial rotation with the angles of whole heads: a factor of kStill practically stops the other pairs.
   void add_still_pairs() {
     constexpr float kStill = 1e30f;
     const auto of_head = [&](const OutTensor& tensor) {

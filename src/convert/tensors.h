@@ -1,5 +1,5 @@
 #pragma once
-// The tensors of the result, each of views of the folder's.
+// The tensors of the result, made of views of the folder's tensors.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -13,29 +13,29 @@
 
 namespace weft::convert_impl {
 
-/// What classes call their number of experts.
+/// The names of the number of experts.
 inline const Names kExperts = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
 
 struct OutTensor {
   std::string name;
   DType type = DType::kF32;
   std::vector<std::int64_t> shape;  ///< Outermost first.
-  std::vector<View> views = {};     ///< One behind another they are its elements.
-  float add = 0.0f;                 ///< To each value.
-  bool decay = false;               ///< Its values are logarithms of decays, to be stored as what decays.
-  std::vector<float> values = {};   ///< All of them, where there is no view.
+  std::vector<View> views = {};     ///< Concatenated, they are its elements.
+  float add = 0.0f;                 ///< Added to each value.
+  /// The source has logarithms of decay rates; the result has the negative rates.
+  bool decay = false;
+  std::vector<float> values = {};  ///< All elements, if `views` is empty.
 
   std::int64_t n_columns() const { return shape.size() > 1 ? shape.back() : 1; }
   std::int64_t n_rows() const;
 };
 
-/// In the order of layers. `type` is that of matrices. Throws Error kInvalidFile that names the tensor that
-/// is unknown, missing or of a wrong shape.
+/// In the order of layers. `type` is the type of matrices. Throws Error kInvalidFile that names the tensor
+/// that is unknown, missing or of a wrong shape.
 std::vector<OutTensor> plan_tensors(const FolderWeights& weights, const Config& config, const Family& family,
                                     DType type);
 
-/// Throws Error kInvalidFile where the folder has a tensor in blocks, and what is made of it are no whole
-/// rows of these.
+/// Throws Error kInvalidFile if the folder's tensor has blocks and the rows of the result would split them.
 void check_blocks(const OutTensor& tensor);
 
 /// Fills in all bytes of a tensor. Throws Error kIo.

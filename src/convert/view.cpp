@@ -35,7 +35,7 @@ std::int64_t extent(const View& view) {
   return last + 1;
 }
 
-/// Axes that lie behind one another in the source as one.
+/// Merges axes that are contiguous in the source.
 View merged(const View& view) {
   View result = view;
   result.sizes.clear();
@@ -57,7 +57,7 @@ View merged(const View& view) {
   return result;
 }
 
-/// What an axis from `from` on and those within it give; where that ends.
+/// Copies the elements of an axis and of the axes within it, from `from` on. Returns the end of the output.
 std::byte* gather(const View& view, std::size_t size, std::size_t axis, const std::byte* from,
                   std::byte* to) {
   const std::int64_t n = view.sizes[axis], stride = view.strides[axis];
@@ -78,7 +78,7 @@ std::byte* gather(const View& view, std::size_t size, std::size_t axis, const st
   return to;
 }
 
-/// Halves what is large and has its outermost axis outermost in the source, too.
+/// Reads a large view in halves if its outermost axis is the source's outermost, too.
 void read_parts(const View& view, std::int64_t outer_stride,
                 const std::function<void(std::span<const std::byte>)>& take_bytes) {
   const std::int64_t n = view.sizes.front();

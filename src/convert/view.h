@@ -1,5 +1,5 @@
 #pragma once
-// A part of a folder's tensor in an order of its own: what is renamed, split, turned or reordered on the way.
+// A strided view of a folder's tensor, for tensors that are renamed, split, transposed or reordered.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace weft::convert_impl {
 
-/// Elements of a tensor (its blocks, where the type has some), outermost index first: sizes, and how far
-/// apart in the source neighbours of each axis lie. Axes below 0 count from the last. Each function gives
-/// another view; those that sizes do not fit throw Error kInvalidFile that names the tensor.
+/// Sizes and strides of each axis, outermost first, in elements (in blocks, where the type has some). Axes
+/// below 0 count from the last. Each function returns another view. It throws Error kInvalidFile that names
+/// the tensor if the sizes do not fit.
 struct View {
   const Source* source;
   std::vector<std::int64_t> sizes, strides;
@@ -21,13 +21,13 @@ struct View {
 
   explicit View(const Source& source);
 
-  /// The axis as several, of which one may be -1: what is left for it.
+  /// Splits the axis into several. One part may be -1: it gets the remaining factor.
   View split(int axis, std::vector<std::int64_t> parts) const;
   View swap(int a, int b) const;
   View take(int axis, std::int64_t from, std::int64_t n) const;
   View times(float factor) const;
 
-  std::int64_t n_elements() const;  ///< Also where the type has blocks.
+  std::int64_t n_elements() const;  ///< Elements, also for types with blocks.
   /// Calls with the elements in order, some at a time, as the source stores them. Throws Error kIo.
   void read(const std::function<void(std::span<const std::byte>)>& take_bytes) const;
 

@@ -60,11 +60,11 @@ enum class Kind { kGemma3, kIdefics3, kPixtral, kQwen2, kQwen25, kQwen3 };
 
 struct VisionFamily {
   Kind kind;
-  std::string_view name, projector;  ///< Of the class in config.json; in GGUF.
+  std::string_view name, projector;  ///< The class in config.json; the projector in GGUF.
   std::string_view layers;           ///< Before a layer's number.
   std::span<const Rename> layer, whole;
-  std::string_view defaults;  ///< Of "vision_config", where published files leave them out.
-  double eps;                 ///< Of norms, where they do.
+  std::string_view defaults;  ///< Values of "vision_config" that published files leave out.
+  double eps;                 ///< Epsilon of norms, where files leave it out.
 };
 
 constexpr std::string_view kSiglipDefaults =
@@ -209,7 +209,7 @@ class Planner {
 
   std::vector<float> of_colours(const char* name) const {
     const Json* const list = find(pictures_, name);
-    if (list == nullptr) {  // Of OpenAI's CLIP, which Qwen and Mistral took; and of SigLIP.
+    if (list == nullptr) {  // OpenAI CLIP's for Pixtral and Qwen before 3, otherwise SigLIP's.
       if (!is_qwen() && !is(Kind::kPixtral)) return {0.5f, 0.5f, 0.5f};
       if (is(Kind::kQwen3)) return {0.5f, 0.5f, 0.5f};
       return std::string_view(name) == "image_mean"
@@ -230,7 +230,7 @@ class Planner {
     const Json* const said = vision_.find({"hidden_act"});
     std::string name = said != nullptr && said->is_string() ? said->get<std::string>() : "";
     if (name.empty()) name = is(Kind::kQwen2) ? "quick_gelu" : is(Kind::kQwen25) ? "silu" : "gelu";
-    // Files of Pixtral's first classes say "gelu", and mean the gate of Llama's kind.
+    // Files of Pixtral's first classes have "gelu", but the model has Llama's SiLU gate.
     if (is(Kind::kPixtral)) name = "silu";
     if (name == "silu")
       file_.set("clip.use_silu", true);
@@ -298,7 +298,7 @@ class Planner {
     set("window_size", u32(vision_.require_int({"window_size"})));
   }
 
-  /// Without what stands in front of the encoder's and the projector's names; none for the text model's.
+  /// The name without the prefix of the encoder or projector; nullopt for tensors of the language model.
   static std::optional<std::string> inner_name(std::string_view name) {
     if (name.starts_with("model.")) name.remove_prefix(6);
     for (const std::string_view prefix :
@@ -306,7 +306,7 @@ class Planner {
       if (!name.starts_with(prefix)) continue;
       name.remove_prefix(prefix.size());
       if (prefix == "vision_tower." && name.starts_with("vision_model.")) name.remove_prefix(13);
-      // What is computed, and SigLIP's pooling, which rows have no use for.
+      // Computed tensors, and SigLIP's pooling, which the encoder does not need.
       if (name.find("position_ids") != name.npos || name.find("inv_freq") != name.npos ||
           name.starts_with("head."))
         return std::nullopt;
@@ -393,7 +393,7 @@ class Planner {
     if (name == "mm.soft_emb_norm.weight") tensor.add = 1.0f;  // Stored without its 1.
     const bool table = name.find("position_embd") != name.npos;
     if (tensor.shape.size() == 2 && !table) tensor.type = type_;
-    // Filters are no matrices to be quantised, and BF16 is not read everywhere.
+    // Convolution filters are not quantised, and not all readers support BF16.
     if (tensor.shape.size() == 4 && type_ == DType::kF16) tensor.type = DType::kF16;
     if (info(tensor.type).block_elements > 1 && tensor.shape.back() % info(tensor.type).block_elements != 0)
       tensor.type = DType::kF16;
@@ -405,7 +405,7 @@ class Planner {
   const Json& pictures_;
   const DType type_;
   GgufWriter& file_;
-  std::vector<std::int64_t> taps_;  ///< Layers whose rows the text model gets, too.
+  std::vector<std::int64_t> taps_;  ///< Layers whose rows the language model gets, too.
   std::set<std::int64_t> layers_;
   std::set<std::string> names_;
   std::vector<OutTensor> tensors_;

@@ -1,5 +1,5 @@
 #pragma once
-// Encoders of pictures as files of their own ("mmproj"), which stand beside the text model's.
+// Converts image encoders to files of their own ("mmproj"), next to the language model's file.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +11,9 @@
 
 namespace weft::convert_impl {
 
-/// Sets the keys of the encoder that a folder has, and says its tensors; what belongs to the text model is
-/// passed over. `json`: config.json. `pictures`: preprocessor_config.json. `type`: of matrices. Throws Error
-/// kUnsupported where the class has no encoder that weft reads, kInvalidFile.
+/// Sets the keys of a folder's image encoder and returns its tensors. The language model's are skipped.
+/// `json`: config.json. `pictures`: preprocessor_config.json. `type`: of matrices. Throws Error kUnsupported
+/// where the class has no encoder that weft reads, kInvalidFile.
 std::vector<OutTensor> plan_vision(const FolderWeights& weights, const Json& json, const Json& pictures,
                                    std::string_view class_name, DType type, GgufWriter& file);
 

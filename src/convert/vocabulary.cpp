@@ -34,7 +34,8 @@ std::string read_text(const std::filesystem::path& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The score of an added token that is no piece of the model: merges never give it (text/vocabulary.h).
+/// The score of an added token that is not a piece of the model, so that no merge produces it
+/// (text/vocabulary.h).
 constexpr float kNeverMerged = -std::numeric_limits<float>::infinity();
 
 class Vocabulary {
@@ -80,7 +81,7 @@ class Vocabulary {
  private:
   void put(std::string text, std::int64_t id, std::int32_t kind) {
     if (id < 0) refuse("tokenizer.json: the token '" + text.substr(0, 60) + "' has a negative number");
-    // The model cannot read a token without a row of embeddings.
+    // The model has no row of embeddings for this token.
     if (static_cast<std::size_t>(id) >= n_tokens_) {
       beyond_.insert(std::move(text));
       return;
@@ -107,7 +108,7 @@ class Vocabulary {
     read_added();
   }
 
-  /// Reads added tokens, and gives each free row a name. Where tokenizer.json is there, other files only fill
+  /// Reads added tokens, and gives each free row a name. If there is a tokenizer.json, other files only fill
   /// free rows.
   void read_added() {
     const Json* const added = find(tokenizer_, "added_tokens");
@@ -170,7 +171,7 @@ class Vocabulary {
     return others != nullptr && others->is_array() && std::any_of(others->begin(), others->end(), is);
   }
 
-  /// Writes how added tokens are matched, where the folder says it.
+  /// Writes the flags for matching added tokens, if the folder has them.
   void add_flags() {
     if (find(tokenizer_, "model") == nullptr && find(names_, "added_tokens_decoder") == nullptr) return;
     for (const auto& [name, ids] : flags_) file_.set("weft.tokenizer." + std::string(name), ids);
@@ -226,12 +227,12 @@ class Vocabulary {
                        [&](const Json* step) { return find_text(*step, "type") == type; });
   }
 
-  /// BPE of SentencePiece: what is merged first has the highest score. All merges that give a token have the
-  /// same rank there, so the order of the list says it all.
+  /// BPE of SentencePiece: the first merge has the highest score. All merges that produce a token have the
+  /// same rank there, so the order of the list suffices.
   void add_pieces(const std::vector<std::string>& merges, const std::string& unknown) {
     add_steps(tokenizer_, false, file_);
     std::vector<float> scores(n_tokens_, 0.0f);
-    std::vector<bool> seen(n_tokens_, false);  // Some merge gives it.
+    std::vector<bool> seen(n_tokens_, false);  // A merge produces it.
     float next = 0.0f;
     for (const std::string& merge : merges) {
       std::string text = merge;
@@ -280,7 +281,7 @@ class Vocabulary {
     finish_pieces("t5", prepends_space(), removes_spaces());
   }
 
-  /// As far as GGUF's own keys say what the steps do.
+  /// Whether the steps remove extra spaces, as far as GGUF's key can express that.
   bool removes_spaces() const {
     for (const Json* const step : normalizers_of(tokenizer_)) {
       const auto type = find_text(*step, "type");
@@ -302,7 +303,7 @@ class Vocabulary {
     for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}) {
       if (!std::filesystem::exists(folder_ / name, ignored)) continue;
       const SentencePieceModel model = read_sentencepiece(base::read_file(folder_ / name, kMaxText));
-      // XLM-R's tokens are those of fairseq: four of its own, and the pieces behind the file's first three.
+      // XLM-R has fairseq's tokens: four of its own, then the file's pieces without the first three.
       const bool fairseq = std::string_view(name) == "sentencepiece.bpe.model";
       tokens_.resize(n_tokens_);
       kinds_.assign(n_tokens_, kUnused);
@@ -398,8 +399,8 @@ class Vocabulary {
     finish_word_pieces(names_, "do_lower_case");
   }
 
-  /// GGUF marks the beginning of words, where the folder marks what goes on. `texts` says what becomes of
-  /// texts; readers of GGUF make them lower case unless a file says otherwise.
+  /// GGUF marks the beginning of words, the folder marks their continuations. `texts` has the normaliser's
+  /// settings. Readers of GGUF convert to lower case unless a file says otherwise.
   void finish_word_pieces(const Json& texts, const char* lowercase) {
     for (const auto& [from, to] :
          {std::pair(lowercase, "lowercase"), std::pair("strip_accents", "strip_accents")})
@@ -456,7 +457,7 @@ class Vocabulary {
                                                           {"sep", "seperator"}, {"mask", "mask"}};
     for (const auto& [name, key] : tokens) {
       std::int64_t id = id_of((std::string(name) + "_token").c_str());
-      if (std::string_view(name) == "unk" && unknown_ >= 0) id = unknown_;  // What the model itself says.
+      if (std::string_view(name) == "unk" && unknown_ >= 0) id = unknown_;  // The tokenizer model's own id.
       if (std::string_view(name) == "bos" && id < 0) id = fallback_ids_[0];
       if (std::string_view(name) == "pad" && id < 0) id = fallback_ids_[2];
       if (static_cast<std::uint64_t>(id) >= n_tokens_) id = -1;
@@ -473,7 +474,7 @@ class Vocabulary {
       ends.insert(ends.begin(), id);
     }
     constexpr const char* kEnds[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
-    // Other readers know three; this key has them all.
+    // Other readers support three; this key has all of them.
     if (ends.size() > 1) set("eos_token_ids", std::vector<std::int32_t>(ends.begin(), ends.end()));
     for (std::size_t i = 0; i < std::min(ends.size(), std::size(kEnds)); ++i)
       set(kEnds[i], static_cast<std::uint32_t>(ends[i]));
@@ -488,11 +489,11 @@ class Vocabulary {
       set("add_eos_token", true);
     else if (const auto adds = said("add_eos_token"))
       set("add_eos_token", *adds && eos >= 0);
-    else if (find(tokenizer_, "model") != nullptr)  // Which has said what stands around a text.
+    else if (find(tokenizer_, "model") != nullptr)  // It lists the tokens around a prompt.
       set("add_eos_token", false);
   }
 
-  /// The tokens that tokenizer.json sets before and behind a text; -1 where it sets none.
+  /// The tokens that tokenizer.json puts before and after a prompt; -1 where it has none.
   std::pair<std::int64_t, std::int64_t> frame() const {
     std::pair<std::int64_t, std::int64_t> ids{-1, -1};
     const Json* const processor = find(tokenizer_, "post_processor");
@@ -533,7 +534,7 @@ class Vocabulary {
   std::vector<float> scores_;
   std::map<std::string, std::int64_t> ids_;
   std::set<std::string> beyond_;  ///< Tokens that have no row of embeddings.
-  /// Ids of added tokens by what tokenizer.json says of them.
+  /// Ids of added tokens by their flags in tokenizer.json.
   std::array<std::pair<const char*, std::vector<std::int32_t>>, 4> flags_ = {
       {{"lstrip", {}}, {"rstrip", {}}, {"single_word", {}}, {"normalized", {}}}};
   std::array<std::int64_t, 3> fallback_ids_ = {-1, -1, -1};  ///< bos, eos, padding: SentencePiece's word.

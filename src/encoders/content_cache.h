@@ -1,6 +1,6 @@
 #pragma once
-// What was encoded, by its content: compared, not only hashed, so that nobody gets another's picture. Used by
-// one thread at a time.
+// A cache of encoded media by content. Contents are compared, not only hashed, so that no request gets
+// another request's image. Used by one thread at a time.
 #include <cstddef>
 #include <list>
 #include <memory>
@@ -16,9 +16,9 @@ class ContentCache {
  public:
   explicit ContentCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// Null where this content is not there.
+  /// Null if the content is not cached.
   std::shared_ptr<const EncodedMedia> find(std::span<const std::byte> content);
-  /// Keeps it, and gives up those that were of use least recently.
+  /// Adds an entry and evicts the least recently used ones.
   void add(std::vector<std::byte> content, std::shared_ptr<const EncodedMedia> encoded);
 
  private:
@@ -30,7 +30,7 @@ class ContentCache {
   };
   std::size_t max_bytes_;
   std::size_t bytes_ = 0;
-  std::list<Entry> entries_;  // The one used last first.
+  std::list<Entry> entries_;  // Most recently used first.
 };
 
 }  // namespace weft::encoders

@@ -1,5 +1,5 @@
 #pragma once
-// What an mmproj file has, and which text models it goes with.
+// The encoders of an mmproj file, and the language models that it fits.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +19,8 @@ struct Fit {
   const std::vector<std::string>& text_models;  ///< By general.architecture.
   int n_embd = 0;
 };
-/// Throws Error kInvalidArgument where it is not for such a text model, which reads rows of n_embd_input
-/// numbers.
+/// Throws Error kInvalidArgument if the file is not for this architecture or its rows do not have
+/// n_embd_input values.
 void check_fits(const Fit& fit, std::string_view architecture, int n_embd_input);
 
 }  // namespace weft::encoders

@@ -15,7 +15,7 @@ std::string hexadecimal(std::uint64_t number) {
   return text;
 }
 
-/// The prompt as runs of text, with a picture or sound behind each but the last.
+/// Splits the prompt at the marks: an image or audio follows each run except the last.
 std::vector<std::vector<PromptPiece>> cut_at_marks(std::span<const PromptPiece> prompt,
                                                    std::string_view mark) {
   std::vector<std::vector<PromptPiece>> runs(1);
@@ -31,7 +31,7 @@ std::vector<std::vector<PromptPiece>> cut_at_marks(std::span<const PromptPiece> 
   return runs;
 }
 
-/// Tokens of text, which grows until rows follow it or the prompt ends.
+/// Collects pieces and tokenizes them when embedded rows follow or the prompt ends.
 class Writer {
  public:
   Writer(const Tokenizer& tokenizer, PromptWithMedia& to) : tokenizer_(tokenizer), to_(to) {}
@@ -51,7 +51,7 @@ class Writer {
     std::erase_if(text, [](const PromptPiece& piece) { return piece.text.empty(); });
     if (text.empty()) return;
     std::vector<Token> tokens = tokenizer_.encode(text);
-    // What belongs in front of a text belongs in front of all of it.
+    // Only the prompt begins with BOS, not each run.
     const bool is_first = std::exchange(is_first_, false);
     const bool extra =
         !is_first && tokenizer_.adds_bos() && !tokens.empty() && tokens.front() == tokenizer_.bos();

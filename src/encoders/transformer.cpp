@@ -112,7 +112,7 @@ Value TransformerBuilder::activate(Value x) const {
 
 Value TransformerBuilder::feed_forward(Value x, const std::string& name) {
   const std::int64_t d = sizes_.width;
-  // How wide it is its tensors know better than metadata, which some files have of something else.
+  // The width comes from the tensors: in some files the metadata has another model's width.
   const WeightFile::Tensor* const up = file_.find(name + "ffn_up.weight");
   if (up == nullptr || up->shape.size() != 2)
     throw Error(ErrorCode::kInvalidFile, "tensor " + name + "ffn_up.weight is missing, or no matrix");

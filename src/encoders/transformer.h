@@ -1,6 +1,6 @@
 #pragma once
-// Transformers over the rows of one input, as encoders in mmproj files have them: layers of attention both
-// ways and feed-forward parts, whose weights are checked by name and shape on the way into the graph.
+// Builds the bidirectional transformers of encoders in mmproj files. The name and shape of each weight are
+// checked when it is added to the graph.
 #include <functional>
 #include <initializer_list>
 #include <string>
@@ -14,11 +14,11 @@ namespace weft::encoders {
 
 enum class Activation : std::uint8_t { kGelu, kGeluTanh, kSilu, kGeluQuick };
 
-/// What layers are made of. A family's have all of it or none: a tensor that is missing is an error.
+/// The parts of layers. All layers of a family have the same ones: a missing tensor is an error.
 struct LayerKind {
   bool rms = false;    ///< Norms by the root of the mean of squares, without biases.
-  bool biases = true;  ///< Of products ...
-  bool k_bias = true;  ///< ... and of that of keys, where the others have any.
+  bool biases = true;  ///< Products have biases.
+  bool k_bias = true;  ///< So does the product for keys, if the others have them.
   bool fused = false;  ///< Queries, keys and values are one product.
   bool gated = false;  ///< Feed-forward parts have a gate.
 };
@@ -89,7 +89,7 @@ class TransformerBuilder {
   std::vector<OwnWeight> own_;
 };
 
-/// Runs what builds an encoder's graph. What an operation refuses of a file's tensors becomes Error
+/// Runs `build`, which builds an encoder's graph. If an operation refuses a file's tensors, the error becomes
 /// kUnsupported.
 void build_of_file(const std::function<void()>& build);
 

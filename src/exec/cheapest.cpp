@@ -11,7 +11,7 @@ namespace {
 // The cost of each node in addition to its bytes and operations: a barrier, a dispatch.
 constexpr double kNodeSeconds = 2e-6;
 
-/// What crosses goes through the host's memory, and both devices begin and end a step for it.
+/// Copies between devices go through the host's memory, and both devices begin and end a step for them.
 Link link_between(const DeviceSpeed& from, const DeviceSpeed& to) {
   return {.seconds = from.step_seconds + to.step_seconds,
           .bytes_per_second = 1.0 / (1.0 / from.copy_bytes_per_second + 1.0 / to.copy_bytes_per_second)};
@@ -24,8 +24,8 @@ DeviceSpeed expected_speed(const DeviceInfo& info) {
   // CPUs of other machines have threads, too.
   const DeviceSpeed& usual =
       info.on_host_cpu || info.n_threads > 0 ? backend::kUsualProcessor : backend::kUsualGraphicsCard;
-  for (double DeviceSpeed::*const figure : {&DeviceSpeed::bytes_per_second, &DeviceSpeed::flops,
-                                            &DeviceSpeed::step_seconds, &DeviceSpeed::copy_bytes_per_second})
+  for (double DeviceSpeed::* const figure : {&DeviceSpeed::bytes_per_second, &DeviceSpeed::flops,
+                                             &DeviceSpeed::step_seconds, &DeviceSpeed::copy_bytes_per_second})
     if (!(speed.*figure > 0.0)) speed.*figure = usual.*figure;
   return speed;
 }

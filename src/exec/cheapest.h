@@ -1,5 +1,5 @@
 #pragma once
-// Where nodes go that no rule says a place for: where a step of one token costs least (exec/placement.h).
+// Places the nodes that no rule places, so that a step of one token costs least (exec/placement.h).
 //
 // Costs come from figures of the devices' speed and not from measurements. Devices differ in the last bits of
 // results. If placement followed a measurement, a model could respond differently to the same prompt after a

@@ -1,5 +1,5 @@
 #pragma once
-// Which nodes a user's pin means.
+// Finds the nodes that match a user's pin.
 #include <vector>
 
 #include "weft/backend/device.h"

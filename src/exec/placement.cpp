@@ -14,7 +14,7 @@
 namespace weft::exec {
 namespace {
 
-/// What a node computes in a step: multiplications and additions of its product.
+/// The work of a node in a step: multiplications and additions of its product.
 double flops_of(const Graph& graph, const Node& node, std::span<const std::int64_t> symbols) {
   const auto out = static_cast<double>(graph.value(node.output).shape.elements(symbols));
   if (is_view(node.op)) return 0.0;
@@ -213,7 +213,7 @@ class Placer {
   std::vector<int> last_reader_;  // By value: a node, or -1.
   std::vector<ValueId> alive_;
   std::vector<State> states_;
-  std::size_t begin_ = 0;  // Of the last node's states.
+  std::size_t begin_ = 0;  // Index of the first state of the last node.
   double bound_ = kImpossible;
   bool exact_ = true;
 };

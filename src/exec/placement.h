@@ -19,9 +19,9 @@ namespace weft::exec {
 
 inline constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
-/// How fast a device is, in a step's terms.
+/// The speed of a device for the nodes of a step.
 struct NodeSpeed {
-  double bytes_per_second = 0.0;  ///< Of weights streamed through.
+  double bytes_per_second = 0.0;  ///< For streamed weights.
   double flops = 0.0;             ///< Multiplications and additions of products, per second.
   double node_seconds = 0.0;      ///< Fixed, for each node.
 };
@@ -56,8 +56,8 @@ struct Costs {
 Costs costs_of(const Graph& graph, std::span<Device* const> devices, std::span<const NodeSpeed> speeds,
                std::span<const Link> links, int host, std::span<const std::int64_t> symbols);
 
-/// What an assignment costs: its nodes, one copy of each value to each other device that reads it (of inputs
-/// from the host, of outputs to the host). kImpossible where it breaks a rule.
+/// The cost of an assignment: its nodes, and one copy of each value to each other device that reads it.
+/// Inputs are copied from the host and outputs to it. kImpossible if the assignment breaks a rule.
 double cost_of(const Graph& graph, const Costs& costs, std::span<const int> device_of);
 
 struct Placement {

@@ -178,7 +178,7 @@ void Plan::compile_splits(Compiled& result) {
              devices_[static_cast<std::size_t>(device)]->info().name);
     return tensor = make_carrier(result, device, whole);
   };
-  // What the host writes is on the host.
+  // Values that the host writes are on the host.
   const auto is_direct = [&](const Copy& copy) {
     return graph.value(copy.value).producer != kNoNode && copies_directly(copy.from, copy.to);
   };

@@ -55,7 +55,7 @@ struct InputPart {
   std::size_t bytes = 0;
 };
 
-/// What a step is. Inputs were written to their tensors before.
+/// The description of a step. Inputs were written to their tensors before.
 struct Step {
   std::span<const std::int64_t> symbols;  ///< The value of each symbol of the graph.
   Changes actual;  ///< What differs from the step before. A first step declares nothing.
@@ -86,8 +86,8 @@ class Plan {
   /// be tried. The outputs of the failed step, and the cells that it moved, are undefined.
   void run(const Step& step);
 
-  /// How many steps can overlap; 1 where they cannot. run and start do not mix: no step may be in flight when
-  /// one is run.
+  /// The number of steps that can overlap; 1 if they cannot. run() and start() do not mix: run() requires
+  /// that no step is in flight.
   int n_at_once() const { return static_cast<int>(now_.flights.size()); }
   bool pipelined() const { return n_at_once() > 1; }
   /// Whether inputs are copied at all, so that Step::parts saves something.

@@ -84,7 +84,7 @@ Plan::Flight& Plan::begin(const Step& step, std::size_t set) {
   return flight;
 }
 
-/// What stands before the flight's next part or, when all are submitted, before its end.
+/// The conditions for the flight's next part or, when all are submitted, for its end.
 Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
   Outlook result;
   const auto must_end = [&](Part& part, const Flight& of) {
@@ -198,7 +198,7 @@ void Plan::send_outputs(Flight& flight, const Part& part) {
                                      value_bytes(now_.placed.graph.value(copy.value), symbols_of(flight)));
 }
 
-/// Of a step that was given up.
+/// Drops the transfers of an abandoned step.
 void Plan::drop_transfers(Flight& flight) noexcept {
   for (const Part& part : now_.parts)
     for (const auto& [copy, slot] : part.receives) {
@@ -212,7 +212,7 @@ void Plan::drop_transfers(Flight& flight) noexcept {
     }
 }
 
-/// What the step uses of a value; returns the number of bytes.
+/// Copies the part of a value that the step uses. Returns the number of bytes.
 std::size_t Plan::copy_value(const Flight& flight, ValueId value, DeviceTensor& from_tensor,
                              DeviceTensor& to_tensor) const {
   const std::span<std::byte> from = from_tensor.host(), to = to_tensor.host();

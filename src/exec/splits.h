@@ -1,10 +1,10 @@
 #pragma once
 // Splits: a graph whose nodes are placed on several devices, cut into runs of nodes of one device.
 //
-// The graph is cut, never changed. A split is a graph of its own with the same symbols. What crosses from one
-// split to another is an output there and an input here. It is copied once for each device that reads it, and
-// only the rows in use. A split ends where another device reads from it. It also ends where it would have to
-// wait for a device that could work at the same time.
+// The graph is cut, never changed. A split is a graph of its own with the same symbols. A value that crosses
+// splits is an output of one split and an input of another. It is copied once for each device that reads it,
+// and only the rows in use. A split ends where another device reads from it. It also ends where it would have
+// to wait for a device that could work at the same time.
 #include <cstddef>
 #include <span>
 #include <string>

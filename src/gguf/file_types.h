@@ -10,7 +10,7 @@ inline constexpr const char* kFileTypeKey = "general.file_type";
 
 struct FileType {
   std::uint32_t number;
-  std::string_view name;  ///< As users know it: "Q4_K_M".
+  std::string_view name;  ///< The users' name: "Q4_K_M".
 };
 
 std::span<const FileType> file_types();

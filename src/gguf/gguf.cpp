@@ -154,7 +154,7 @@ struct File::Impl {
                                                  in_quotes(names[tensor_order[i]]) + " is there twice");
   }
 
-  // Of entries with one key the first counts. Whether there were any.
+  // Keeps the first of several entries with the same key. Returns whether there were any.
   bool drop_repeated_keys() {
     std::vector<bool> repeated(metadata.size());
     bool any = false;

@@ -107,14 +107,14 @@ class File {
   std::optional<double> get_float(std::string_view key) const;
   std::optional<bool> get_bool(std::string_view key) const;
   std::optional<std::string_view> get_string(std::string_view key) const;
-  /// Of a key that only describes the file: empty where it is missing or no string.
+  /// For keys that only describe the file: empty if the key is missing or not a string.
   std::string_view get_label(std::string_view key) const;
   const std::vector<std::string>* get_strings(std::string_view key) const;
   std::optional<std::vector<std::int64_t>> get_ints(std::string_view key) const;
   std::optional<std::vector<double>> get_floats(std::string_view key) const;
   std::optional<std::vector<bool>> get_bools(std::string_view key) const;
 
-  /// What was not as it should be, and how it is read: a sentence each, with the key's or tensor's name.
+  /// Tolerated defects and how they are read: one sentence each, with the key's or tensor's name.
   std::span<const std::string> notes() const;
 
   std::span<const TensorInfo> tensors() const;

@@ -18,12 +18,12 @@ std::string in_quotes(std::string_view text);
 /// Bytes that a value of a type takes in a file; of a string or an array the least.
 std::size_t least_bytes(ValueType type);
 
-/// What one file holds. All checks that need no other part of a split set are done.
+/// The content of one file. All checks that need no other part of a split set are done.
 struct Part {
   std::uint32_t version = 0;
   std::vector<File::Entry> metadata;  ///< In the file's order.
   std::vector<TensorInfo> tensors;    ///< In the file's order; `data` points into the bytes given.
-  std::vector<std::string> notes;     ///< As File has them.
+  std::vector<std::string> notes;     ///< As in File::notes.
 };
 
 /// Throws Error kInvalidFile, or kUnsupported for valid contents that weft cannot read. Bytes are read once:

@@ -42,7 +42,7 @@ constexpr ValueType value_type() {
   if constexpr (std::same_as<T, double>) return ValueType::kF64;
 }
 
-// What a number is held as.
+// The type that holds a number.
 template <typename T>
 using Held = std::conditional_t<std::is_floating_point_v<T>, double,
                                 std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;

@@ -1,5 +1,5 @@
 #pragma once
-// Writing GGUF files, version 3. What File reads, Writer can write, and the other way round.
+// Writing GGUF files, version 3. Writer can write all that File can read, and vice versa.
 //
 //   gguf::Writer writer;
 //   writer.set("general.architecture", "llama");
@@ -65,7 +65,7 @@ class Writer {
   /// The file as File would read it, without the tensors' data.
   File planned() const;
   std::vector<std::byte> to_bytes() const;
-  /// Writes the whole file or none: at `path` stands what stood there before until all is on the disk. Throws
+  /// Writes the file atomically: the previous file stays at `path` until all data is on the disk. Throws
   /// Error kIo. Holds one tensor in memory at a time.
   void write_file(const std::filesystem::path& path) const;
 
@@ -73,7 +73,7 @@ class Writer {
   struct Tensor {
     TensorInfo info;
     std::size_t bytes;
-    Fill fill;  // Where info.data is empty.
+    Fill fill;  // Used if info.data is empty.
   };
   using Sink = std::function<void(std::span<const std::byte>)>;
 

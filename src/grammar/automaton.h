@@ -1,6 +1,7 @@
 #pragma once
-// What a grammar is compiled to: a deterministic automaton over bytes for each rule that is called, with
-// calls and special tokens as further edges. Ambiguity is left only between an edge and the calls beside it.
+// The compiled form of a grammar: a deterministic automaton over bytes for each rule that is called. Calls
+// and special tokens are further edges. A state is ambiguous only if it has calls: they may match the same
+// bytes as its other edges.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -18,25 +19,26 @@ struct ByteEdge {
 };
 struct CallEdge {
   std::uint32_t callee;  ///< Its first state. While the automaton is built: the rule.
-  StateId to;            ///< Where it goes on behind the call.
+  StateId to;            ///< The state after the call.
 };
 struct TokenEdge {
   Token token;
   StateId to;
 };
 
-/// Immutable once built. No callee matches the empty text, and no state is one that cannot come to an end.
+/// Immutable once built. No callee matches the empty string, and every state can reach an accepting one.
 struct Automaton {
   struct State {
-    std::uint32_t bytes, calls, tokens;  ///< First edges; those of the next state end them.
-    bool accepts;                        ///< The rule may end here.
+    /// Index of the first edge; they end where the next state's edges begin.
+    std::uint32_t bytes, calls, tokens;
+    bool accepts;  ///< The rule may end here.
   };
   std::vector<State> states;
-  std::vector<ByteEdge> byte_edges;  ///< Of a state: ascending, without overlap.
+  std::vector<ByteEdge> byte_edges;  ///< A state's edges are ascending and do not overlap.
   std::vector<CallEdge> call_edges;
   std::vector<TokenEdge> token_edges;
   StateId start = 0;
-  bool allows_empty = false;  ///< The empty text is in the language.
+  bool allows_empty = false;  ///< The empty string is in the language.
 
   std::size_t n_states() const { return states.size(); }
   std::span<const ByteEdge> bytes_of(StateId s) const {
@@ -58,7 +60,7 @@ struct Automaton {
     }
     return kNoState;
   }
-  /// Nothing follows it: a call that goes on here needs no place to return to.
+  /// Nothing follows this state, so a call that returns here needs no stack frame.
   bool only_accepts(StateId s) const {
     return bytes_of(s).empty() && calls_of(s).empty() && tokens_of(s).empty();
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What making one grammar may cost, counted while it is made.
+// Limits the cost of building one grammar.
 #include <cstdint>
 #include <string>
 
@@ -12,7 +12,7 @@ namespace weft::grammar {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
-/// A limit was exceeded, whatever the source says.
+/// A limit was exceeded. The source may be valid.
 class OverBudget : public Error {
  public:
   explicit OverBudget(const std::string& message) : Error(ErrorCode::kInvalidArgument, message) {}

@@ -12,7 +12,7 @@ constexpr char32_t kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF;
 
 /// All of whose encodings have the same length.
 void append_of_one_size(CharRange range, int size, std::vector<Utf8Range>& out) {
-  // Cut so that in each part every byte behind the first one that differs runs from 0x80 to 0xBF.
+  // Split so that in each part all bytes after the first differing one run from 0x80 to 0xBF.
   for (int tail = 1; tail < size; ++tail) {
     const char32_t mask = (char32_t{1} << (6 * tail)) - 1;
     if ((range.low & ~mask) == (range.high & ~mask)) continue;

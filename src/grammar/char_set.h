@@ -1,5 +1,5 @@
 #pragma once
-// Sets of characters, and how they look as UTF-8.
+// Sets of characters and their UTF-8 encodings.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,7 +14,7 @@ struct CharRange {
   bool operator==(const CharRange&) const = default;
 };
 
-/// Unicode's characters without surrogates, which no valid text holds.
+/// A set of Unicode characters without surrogates, which no valid string contains.
 class CharSet {
  public:
   CharSet() = default;
@@ -46,7 +46,7 @@ struct Utf8Range {
   int size;
 };
 
-/// The UTF-8 of a range of characters; what of it are surrogates is left out.
+/// Appends the UTF-8 of a range of characters. Surrogates are left out.
 void append_utf8_ranges(CharRange range, std::vector<Utf8Range>& out);
 
 }  // namespace weft::grammar

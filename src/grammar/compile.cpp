@@ -25,12 +25,12 @@ class Compiler {
     raw_.start = add_expression(language_.root);
     raw_.allows_empty = raw_.states[raw_.start].accepts;
     raw_.states[raw_.start].accepts = false;
-    // Edges of states that are there name the rules that are still to be made.
+    // The call edges of existing states name the rules that are still to be compiled.
     for (std::size_t seen = 0; seen < raw_.call_edges.size(); ++seen) {
       const std::uint32_t rule = raw_.call_edges[seen].callee;
       if (starts_[rule] != kNoState) continue;
       starts_[rule] = add_expression(language_.rules[rule].body);
-      raw_.states[starts_[rule]].accepts = false;  // Callers pass by where it matches the empty text.
+      raw_.states[starts_[rule]].accepts = false;  // An empty edge in the caller covers the empty match.
     }
     for (CallEdge& edge : raw_.call_edges) edge.callee = starts_[edge.callee];
     Automaton automaton = without_dead_ends();
@@ -49,8 +49,8 @@ class Compiler {
   /// States from which the rule's end can be reached, calls included.
   std::vector<char> productive() {
     const std::size_t n = raw_.n_states();
-    // Backwards: who waits for a state. A call waits for two.
-    std::vector<std::pair<StateId, StateId>> waiting;  // (state, who waits)
+    // Edges backwards: the states that depend on a state. A call depends on two.
+    std::vector<std::pair<StateId, StateId>> waiting;  // (state, dependent state)
     std::vector<char> result(n, 0);
     std::vector<StateId> open;
     for (StateId s = 0; s < n; ++s) {
@@ -155,7 +155,7 @@ class Compiler {
   const SpecialTokens& special_;
   Budget& budget_;
   const std::vector<RuleFacts> facts_;
-  std::vector<StateId> starts_;  // Of the rules that are called.
+  std::vector<StateId> starts_;  // First states of the called rules.
   Automaton raw_;
 };
 

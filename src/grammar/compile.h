@@ -1,5 +1,5 @@
 #pragma once
-// A language to the automaton that runs it.
+// Compiles a language to an automaton.
 #include "grammar/automaton.h"
 #include "grammar/budget.h"
 #include "grammar/language.h"
@@ -7,8 +7,7 @@
 
 namespace weft::grammar {
 
-/// Throws Error kInvalidArgument for a language without a text, for rules that begin with themselves, and
-/// where the budget is exceeded.
+/// Throws Error kInvalidArgument for an empty language, for left recursion, and if the budget is exceeded.
 Automaton compile(const Language& language, const SpecialTokens& special, Budget& budget);
 
 }  // namespace weft::grammar

@@ -12,8 +12,8 @@ namespace weft {
 namespace {
 
 constexpr std::size_t kMaxAutomatonBytes = std::size_t{40} << 20;
-constexpr std::size_t kMaxMaskBytes = std::size_t{18}
-                                      << 20;  // With those of long tokens and the automaton 64 MiB.
+// Together with the automaton and the masks of long tokens, 64 MiB.
+constexpr std::size_t kMaxMaskBytes = std::size_t{18} << 20;
 constexpr int kPreparedMasks = 8;
 
 }  // namespace

@@ -86,7 +86,7 @@ void Stepper::arrive(StateId state, StackId stack, Configuration& to) {
       }
     }
     for (const CallEdge& call : automaton_.calls_of(item.state)) {
-      // A call that is the last thing to do is left to where its caller would go on.
+      // A tail call returns directly to the caller's return state.
       const bool last = automaton_.states[call.to].accepts && automaton_.only_accepts(call.to);
       todo_.push_back({call.callee, last ? item.stack : stacks_.push(item.stack, call.to)});
     }

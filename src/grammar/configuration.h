@@ -1,5 +1,5 @@
 #pragma once
-// Where texts stand in an automaton: pairs of a state and the calls that it is within.
+// Positions in an automaton: pairs of a state and a stack of open calls.
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace weft::grammar {
 
-/// Calls within each other: where each goes on, the innermost last. Equal ones have one number.
+/// A stack of return states, the innermost call on top. Equal stacks have the same id.
 using StackId = std::uint32_t;
 inline constexpr StackId kBottom = 0;  ///< No call.
 
@@ -39,11 +39,11 @@ struct Item {
   bool operator==(const Item&) const = default;
 };
 
-/// The states that a text may have led to. Calls have been entered, and ends been left: each item has edges
-/// of its own.
+/// The states that an input may have reached. Calls are entered and finished rules are left, so that each
+/// item has edges of its own.
 struct Configuration {
   std::vector<Item> items;
-  bool ended = false;  ///< The text may end here; of what began within calls: these may.
+  bool ended = false;  ///< The input may end here. In a walk that began inside a rule, the rule may end.
 
   bool empty() const { return items.empty() && !ended; }
 };
@@ -53,12 +53,12 @@ class Stepper {
  public:
   Stepper(const Automaton& automaton, Stacks& stacks) : automaton_(automaton), stacks_(stacks) {}
 
-  /// Where all texts begin.
+  /// The configuration before the first byte.
   void start(Configuration& to);
   /// `to` must be another object.
   void step(const Configuration& from, std::uint8_t byte, Configuration& to);
   void step(const Configuration& from, Token special, Configuration& to);
-  /// Where the calls of `stack` go on when the innermost ends.
+  /// Sets `to` to the configuration after the innermost call of `stack`.
   void leave(StackId stack, Configuration& to);
 
  private:

@@ -178,7 +178,7 @@ void Constraint::forced(std::span<const Token> draft, std::vector<Token>& tokens
   append_forced(text, here, tokens);
 }
 
-/// Without the tokens that might be written otherwise together with what follows the text.
+/// Stops before the first token that could be part of a longer token together with allowed bytes after it.
 void Constraint::append_forced(std::string_view text, const Configuration& end, std::vector<Token>& tokens) {
   const TokenTrie& trie = program_.table->short_tokens();
   std::size_t begin = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// One completion that is held to a grammar.
+// The grammar constraint of one completion.
 #include <memory>
 #include <span>
 #include <string>
@@ -27,7 +27,7 @@ struct Program {
   TokenMasks short_masks, long_masks;
 };
 
-/// Whether the automaton allows the whole text. Special tokens stand in it as they are written.
+/// Whether the automaton accepts the whole string. Special tokens are given by their spelling.
 bool allows_text(const Program& program, std::string_view text);
 
 /// Throws Error kInvalidArgument for tokens that were not allowed.
@@ -66,7 +66,7 @@ class Constraint final : public TokenConstraint {
   Stepper stepper_;
   Walker walker_;
   std::size_t stacks_kept_ = 0;
-  // The accepted text's place, and those behind the tokens of the last draft.
+  // The place after the accepted tokens, then one after each token of the last draft.
   std::vector<Place> places_;
   std::size_t n_places_ = 1;
   std::vector<Token> draft_;

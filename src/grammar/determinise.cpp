@@ -159,7 +159,7 @@ class Determiniser {
   std::vector<std::uint32_t> seen_;
   std::uint32_t epoch_ = 0;
   StateSet todo_;
-  std::vector<StateId> of_one_;  // Of sets that begin with one state, which most do.
+  std::vector<StateId> of_one_;  // Ids of sets that follow from a single state, the common case.
   std::unordered_map<StateSet, StateId, SetHash> ids_;
   std::deque<StateSet> open_;
   StateId next_id_ = 0;

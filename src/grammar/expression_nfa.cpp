@@ -128,8 +128,8 @@ void ExpressionNfa::add_rule(const Node& node, StateId from, StateId to) {
   if (facts.nullable) nfa_.add_empty(from, to);
 }
 
-/// A copy of the matcher for each number of tags that were read. A tag's end leads to what belongs behind it,
-/// and that to the next copy.
+/// Adds a copy of the matcher for each number of tags that were read. The end of a tag leads to the
+/// expression that follows it, and that to the next copy.
 void ExpressionNfa::add_free_text(const Node& node, StateId from, StateId to) {
   const auto children = language_.children_of(node);
   const bool until = node.kind == NodeKind::kUntil;
@@ -154,7 +154,7 @@ void ExpressionNfa::add_free_text(const Node& node, StateId from, StateId to) {
     if (!last)
       for (StateId& s : next_level) s = nfa_.add_state();
     const StateId behind = until ? to : last ? level[0] : next_level[0];
-    // What belongs behind a tag is added once; all places that complete the tag lead there.
+    // The expression after a tag is added once. All states that complete the tag lead to it.
     std::vector<StateId> parts(tags.size(), kNoState);
     const auto begin_of_part = [&](std::uint32_t tag) {
       if (until) return behind;

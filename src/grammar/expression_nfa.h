@@ -33,7 +33,7 @@ class ExpressionNfa {
   const SpecialTokens& special_;
   Budget& budget_;
   Nfa& nfa_;
-  bool copies_all_ = false;  // No calls: rules are copied, whatever their facts say.
+  bool copies_all_ = false;  // Copies all rules instead of calling them.
   int n_copied_ = 0;         // Rules that are being copied.
 };
 

@@ -14,7 +14,7 @@ namespace weft {
 namespace grammar {
 namespace {
 
-constexpr int kMaxGroups = 200;  // Within each other, whatever the limits say.
+constexpr int kMaxGroups = 200;  // Limit of nested groups, independent of GrammarLimits.
 
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';

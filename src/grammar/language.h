@@ -1,5 +1,5 @@
 #pragma once
-// A language as it was described: expressions and named rules, before anything is known of a vocabulary.
+// The source form of a language: expressions and named rules, independent of a vocabulary.
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -18,19 +18,20 @@ using NodeId = std::uint32_t;
 using RuleId = std::uint32_t;
 
 inline constexpr std::int32_t kUnlimited = -1;  ///< Of Node::most.
-inline constexpr int kMaxNodeDepth = 512;       ///< Of expressions within each other, rules not followed.
+/// Limit of nested expressions; a reference to a rule counts as one.
+inline constexpr int kMaxNodeDepth = 512;
 
 enum class NodeKind : std::uint8_t {
-  kBytes,     ///< A text: `begin`, `size` in Language::bytes.
+  kBytes,     ///< A string: `begin`, `size` in Language::bytes.
   kClass,     ///< A character, as UTF-8: `begin`, `size` in Language::ranges.
   kSequence,  ///< `begin`, `size` in Language::children, as for all that follow.
-  kChoice,    ///< Of none: nothing matches.
-  kRepeat,    ///< Of one child, `least` to `most` times.
-  kRule,      ///< What the rule `begin` is.
-  kTag,       ///< A special token by its text, as kBytes.
+  kChoice,    ///< Without children: nothing matches.
+  kRepeat,    ///< One child, `least` to `most` times.
+  kRule,      ///< A reference to the rule `begin`.
+  kTag,       ///< A special token by its spelling, as kBytes.
   kFreeText,  ///< Children: tag, what follows it, tag, ... See Grammar::free_text.
-  kUntil,     ///< Of one tag: text up to its first place, and the tag.
-  kBoth,      ///< What both children match. They are regular: no rule in them calls itself.
+  kUntil,     ///< One tag: any bytes up to its first occurrence, and the tag.
+  kBoth,      ///< The intersection of both children. They are regular: no rule in them calls itself.
 };
 
 struct Node {
@@ -90,7 +91,7 @@ class Builder {
   void define(RuleId rule, NodeId body) { language_.rules[rule].body = body; }
   NodeId rule(RuleId rule);
 
-  /// Takes over another language; its root.
+  /// Copies another language into this one and returns its root.
   NodeId append(const Language& other);
 
   std::size_t n_nodes() const { return language_.nodes.size(); }

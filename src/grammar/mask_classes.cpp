@@ -11,8 +11,8 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 31);
 }
 
-/// States are told apart by what they accept, then by what one byte leads to, then by two, and so on. A round
-/// looks at those only that lead to states which the round before has told apart.
+/// Splits classes of states by acceptance, then by the states after one byte, after two, and so on. A round
+/// visits only the predecessors of states whose class the last round changed.
 class Refinement {
  public:
   explicit Refinement(const Automaton& automaton)
@@ -72,7 +72,7 @@ class Refinement {
     std::vector<std::pair<std::uint64_t, StateId>> order;
     order.reserve(states.size());
     for (const StateId s : states) order.emplace_back(signature(s), s);
-    // A class's groups behind each other; of a group the states.
+    // Sorted by class, then by group, then by state.
     std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
       const std::uint32_t x = classes_[a.second], y = classes_[b.second];
       return x != y ? x < y : a < b;
@@ -83,7 +83,8 @@ class Refinement {
       const std::uint32_t old = classes_[order[begin].second];
       std::size_t end = begin;
       while (end < order.size() && classes_[order[end].second] == old) ++end;
-      // Where all of a class was looked at, its first group keeps the name; else those do that were not.
+      // If all states of a class were visited, its first group keeps the class id. Otherwise the unvisited
+      // states keep it.
       bool keeps = end - begin == sizes_[old];
       for (std::size_t i = begin; i < end;) {
         std::size_t next = i;

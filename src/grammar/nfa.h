@@ -1,5 +1,5 @@
 #pragma once
-// The nondeterministic form between a description and its automaton, and how that is made from it.
+// The nondeterministic automaton between a language and its deterministic one, and the conversion.
 #include <cstdint>
 #include <vector>
 
@@ -14,7 +14,7 @@ class Nfa {
   static constexpr std::uint32_t kNoEdge = 0xFFFFFFFF;
   struct Edge {
     StateId to;
-    std::uint32_t next;   ///< Of the same state, or kNoEdge.
+    std::uint32_t next;   ///< The next edge of the same state, or kNoEdge.
     std::uint32_t value;  ///< kBytes: low | high << 8; kCall: the rule; kToken: the token.
     EdgeKind kind;
   };
@@ -51,11 +51,11 @@ class Nfa {
   std::vector<Edge> edges_;
 };
 
-/// Adds a deterministic automaton for the texts that lead from `from` to `to`; its first state. No edge leads
-/// back to that one. What its calls call are rules.
+/// Adds a deterministic automaton for the strings that lead from `from` to `to`. Returns its first state, to
+/// which no edge leads back. The callees of its calls are rule ids.
 StateId determinise(const Nfa& nfa, StateId from, StateId to, Budget& budget, Automaton& out);
 
-/// Adds to `nfa` what two automata without calls both match, from `from` to `to`.
+/// Adds the intersection of two automata without calls to `nfa`, from `from` to `to`.
 void add_both(const Automaton& a, const Automaton& b, Budget& budget, Nfa& nfa, StateId from, StateId to);
 
 }  // namespace weft::grammar

@@ -10,7 +10,7 @@
 namespace weft::grammar {
 namespace {
 
-constexpr int kMaxGroups = 200;  // Within each other, whatever the limits say.
+constexpr int kMaxGroups = 200;  // Limit of nested groups, independent of GrammarLimits.
 
 const CharSet& digits() {
   static const CharSet set({{'0', '9'}});
@@ -38,7 +38,7 @@ const CharSet& line_ends() {
   return set;
 }
 
-/// Part of a pattern, and whether it holds the text to its begin and its end.
+/// Part of a pattern, and whether it is anchored at the string's begin and end.
 struct Part {
   NodeId node = 0;
   bool starts = false, ends = false;
@@ -69,7 +69,7 @@ class Parser {
   }
   NodeId any_text() { return builder_.repeat(character(CharSet::all()), 0, kUnlimited); }
 
-  /// With any text where the part is not held to an end of the text.
+  /// Adds any characters on the sides where the part is not anchored.
   Part complete(Part part, bool at_start, bool at_end) {
     std::vector<NodeId> nodes;
     if (at_start && !part.starts) nodes.push_back(any_text());
@@ -82,7 +82,7 @@ class Parser {
     std::vector<Part> parts;
     do parts.push_back(sequence(depth, at_start));
     while (in_.take('|'));
-    // Where only some are held to the text's begin or end, the others say that anything may stand there.
+    // If only some alternatives are anchored, the others allow any characters there.
     Part all;
     for (const Part& part : parts) {
       all.starts = all.starts || part.starts;
@@ -286,7 +286,7 @@ class Parser {
     return set.ranges().size() == 1 && set.ranges()[0].low == set.ranges()[0].high;
   }
 
-  /// The part repeated as often as what follows says; the part itself where nothing does.
+  /// Reads a quantifier, if one follows, and returns the repeated part.
   NodeId repetition(NodeId part) {
     int least = 0, most = kUnlimited;
     if (in_.take('*')) {
@@ -302,7 +302,7 @@ class Parser {
     } else {
       return part;
     }
-    in_.take('?');  // Lazy or greedy: the texts that match are the same.
+    in_.take('?');  // Lazy and greedy repetition match the same strings.
     const char c = in_.peek();
     if (c == '*' || c == '+' || c == '?') fail(std::string("nothing to repeat before ") + c);
     return builder_.repeat(part, least, most);

@@ -1,5 +1,5 @@
 #pragma once
-// Regular expressions to expressions of a language.
+// Translates regular expressions to expressions of a language.
 #include <string>
 #include <string_view>
 
@@ -9,17 +9,18 @@
 namespace weft::grammar {
 
 struct PatternOptions {
-  /// The pattern must match a part of the text, as in JSON Schema; otherwise all of it.
+  /// The pattern must match a substring, as in JSON Schema; otherwise the whole string.
   bool anywhere = false;
-  /// The text stands in a JSON string: what must be escaped there is.
+  /// The match is the content of a JSON string: characters are escaped where JSON requires it.
   bool in_json = false;
   std::string name = "the regular expression";  ///< For messages.
 };
 
-/// Adds what the pattern matches. Throws Error kInvalidArgument that says where and why a pattern is refused.
+/// Adds an expression for the pattern. Throws Error kInvalidArgument with the place and the reason if it is
+/// refused.
 NodeId add_pattern(std::string_view pattern, const PatternOptions& options, Budget& budget, Builder& builder);
 
-/// A character of the set, as it stands in a JSON string.
+/// Adds a character of the set, escaped as in a JSON string.
 NodeId add_json_character(const CharSet& set, Builder& builder);
 
 }  // namespace weft::grammar

@@ -1,5 +1,5 @@
 #pragma once
-// A source that is read character by character, and where it went wrong.
+// Reads a source character by character and describes positions for messages.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace weft::grammar {
 
-/// Where `at` lies in a text of several lines.
+/// The position of the byte `at`, for messages.
 inline std::string line_and_column(std::string_view source, std::size_t at) {
   std::size_t line = 1, begin = 0;
   for (std::size_t i = 0; i < at; ++i) {

@@ -8,7 +8,7 @@ namespace {
 constexpr std::int64_t kMany = std::int64_t{1} << 40;  // Sizes are cut off here.
 constexpr std::int64_t kSmall = 160;       // States of a rule that is copied to wherever it is used ...
 constexpr std::int64_t kSmallOnce = 8192;  // ... and of one that is used once.
-constexpr int kMaxInlinedDepth = 64;       // Of the expressions of what is copied.
+constexpr int kMaxInlinedDepth = 64;       // Depth limit of copied expressions.
 constexpr std::int64_t kManyWide = 3;      // Characters of wide classes that make a rule be called.
 constexpr char32_t kWide = 32;             // Characters that make a class wide.
 
@@ -24,7 +24,7 @@ class Finder {
       : language_(language), budget_(budget), n_rules_(language.rules.size()) {}
 
   std::vector<RuleFacts> run() {
-    facts_.resize(n_rules_ + 1);  // The last stands for the root.
+    facts_.resize(n_rules_ + 1);  // The last entry is the root.
     rules_.resize(n_rules_ + 1);
     find_nodes();
     find_nullable();
@@ -215,7 +215,7 @@ class Finder {
   const std::size_t n_rules_;
   std::vector<RuleFacts> facts_;
   std::vector<Rule> rules_;
-  std::vector<std::uint32_t> repeated_;  // Of each node: the rule in which it is repeated.
+  std::vector<std::uint32_t> repeated_;  // For each node the rule in which it is repeated.
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #pragma once
-// What is known of rules before automata are made of them: which match the empty text, and which are copied
-// into those that use them.
+// Analyses rules before their automata are built: which rules match the empty string, and which are inlined.
 #include <cstdint>
 #include <vector>
 
@@ -11,12 +10,13 @@ namespace weft::grammar {
 
 struct RuleFacts {
   bool nullable = false;
-  /// It stands where it is used. A rule that calls itself is called; so is one that reads long texts of any
-  /// characters and is used more than once: all its users share the masks of its states then.
+  /// The rule is copied into its users. Recursive and large rules are called instead. So are rules that read
+  /// several arbitrary characters and have several users, because the users then share the masks of their
+  /// states.
   bool is_inlined = false;
 };
 
-/// One for each rule. Rules that nobody uses may have no facts.
+/// One for each rule. Unused rules may have default facts.
 std::vector<RuleFacts> find_facts(const Language& language, Budget& budget);
 
 }  // namespace weft::grammar

@@ -1,5 +1,5 @@
 #pragma once
-// The control tokens of a vocabulary, by the texts that they are written as. Tags of grammars stand for them.
+// The control tokens of a vocabulary by their spellings. Tags in grammars refer to them.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -21,7 +21,7 @@ class SpecialTokens {
   };
   /// The longest one that `text` begins with.
   Match at_begin_of(std::string_view text) const;
-  /// Those that stand somewhere in `text`.
+  /// The special tokens that occur in `text`.
   std::vector<std::pair<Token, std::string_view>> within(std::string_view text) const;
 
  private:

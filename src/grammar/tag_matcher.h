@@ -1,5 +1,5 @@
 #pragma once
-// Finds tags in free text, byte by byte: the automaton of Aho and Corasick.
+// Finds tags in free content, byte by byte: the automaton of Aho and Corasick.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace weft::grammar {
 
-/// Immutable. Nodes are what the text's end has in common with beginnings of tags.
+/// Immutable. A node is the longest end of the input that is a prefix of a tag.
 class TagMatcher {
  public:
   using NodeIndex = std::uint32_t;

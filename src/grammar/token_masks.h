@@ -1,7 +1,7 @@
 #pragma once
-// Which tokens may follow where a text stands. What a state says of a token without regard to the calls that
-// it is within is found once, when the state is met first; what depends on them is a small tree of the
-// tokens' ends, walked each time.
+// Computes which tokens may follow in a configuration. The part of a state's mask that does not depend on the
+// call stack is computed once, when the state is first used. The rest is a small tree of the ends of tokens,
+// which is walked each time.
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -15,12 +15,13 @@
 
 namespace weft::grammar {
 
-/// What a state allows, together with what stands behind its rule.
+/// The tokens that a state allows, with the part that depends on the call stack.
 struct TokenMask {
   std::vector<std::uint32_t> bits;  ///< One for each token, or
   std::vector<Token> tokens;        ///< a list, where they are few.
-  TokenTrie behind;                 ///< What tokens hold behind a place where the state's rule may end.
-  /// There would be too much behind: all tokens have to be walked each time.
+  /// The remaining bytes of tokens after a place where the state's rule may end.
+  TokenTrie behind;
+  /// `behind` would be too large: all tokens are walked each time.
   bool is_partial = false;
 
   std::size_t size() const {
@@ -29,13 +30,13 @@ struct TokenMask {
   }
 };
 
-/// States that no token tells apart have one class, and share a mask.
+/// Returns the class of each state. States that allow the same tokens have one class and share a mask.
 std::vector<std::uint32_t> find_mask_classes(const Automaton& automaton, std::size_t max_token_bytes);
 
-/// Used by any number of threads. What it is given must outlive it.
+/// Used by any number of threads. The arguments must outlive it.
 class TokenMasks {
  public:
-  /// Masks are kept in `kept_bytes`; when those are full, masks are made again.
+  /// Keeps up to `kept_bytes` of masks. If a new mask exceeds them, all others are dropped.
   TokenMasks(const Automaton& automaton, const TokenTrie& trie, int n_vocab, std::size_t kept_bytes);
 
   /// Sets the bits of all tokens that may follow, end tokens aside. `walker` belongs to the caller.

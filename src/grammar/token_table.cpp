@@ -33,7 +33,7 @@ std::vector<Token> TokenTable::encode(std::string_view text) const {
   constexpr Tokenizer::EncodeOptions kPlain{.add_special = false, .parse_special = false};
   std::vector<Token> tokens = tokenizer_.encode(text, kPlain);
   if (joined(tokens, tokens.size()) == text) return tokens;
-  // Some tokenizers put a space before a text: a line break takes it, and goes with it.
+  // Some tokenizers put a space before the input. A line break takes it, and its tokens are removed.
   std::vector<Token> line = tokenizer_.encode("\n" + std::string(text), kPlain);
   const std::string whole = joined(line, line.size());
   if (whole.size() > text.size() && whole.ends_with(text)) {

@@ -14,25 +14,25 @@ namespace weft::grammar {
 /// Immutable. The tokenizer must outlive it.
 class TokenTable {
  public:
-  /// Masks of the short tokens cost most, and fewer bytes ahead tell fewer states apart.
+  /// Masks of the short tokens cost most. The fewer bytes they look ahead, the more states share a mask.
   static constexpr std::size_t kShort = 20;
 
   explicit TokenTable(const Tokenizer& tokenizer);
 
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const SpecialTokens& special() const { return special_; }
-  /// Of tokens of at most kShort bytes, which are nearly all, and of the longer ones.
+  /// Nearly all tokens are short: they have at most kShort bytes.
   const TokenTrie& short_tokens() const { return short_; }
   const TokenTrie& long_tokens() const { return long_; }
   int n_vocab() const { return tokenizer_.n_vocab(); }
-  /// What it adds to a text. Empty: it stands for no text (control tokens, ends, ids that do not exist).
+  /// The bytes of a token. Empty for control tokens, end tokens and ids that do not exist.
   std::string_view bytes_of(Token token) const {
     if (token < 0 || token >= n_vocab()) return {};
     const auto i = static_cast<std::size_t>(token);
     return std::string_view(bytes_).substr(begins_[i], begins_[i + 1] - begins_[i]);
   }
 
-  /// The text as the tokenizer would write it in the middle of a longer one.
+  /// The tokens of the string in the middle of a longer one.
   std::vector<Token> encode(std::string_view text) const;
 
  private:

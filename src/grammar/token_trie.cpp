@@ -12,7 +12,7 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) {
   });
   nodes_.push_back({0, 0, 0, 0});
   tokens_.reserve(entries.size());
-  std::vector<std::uint32_t> path = {0};  // Of the entry before.
+  std::vector<std::uint32_t> path = {0};  // Nodes of the previous entry.
   std::string_view before;
   const auto close = [&](std::size_t depth) {
     for (; path.size() > depth + 1; path.pop_back())

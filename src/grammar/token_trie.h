@@ -11,8 +11,8 @@
 
 namespace weft::grammar {
 
-/// Immutable. Nodes are numbered in the order of a walk that visits a node before its children and those by
-/// byte; so are the tokens, by the node where they end. Node 0 is the empty text.
+/// Immutable. Nodes are numbered in preorder, children by byte. Tokens are in the order of the nodes where
+/// they end. Node 0 is the empty string.
 class TokenTrie {
  public:
   struct Entry {
@@ -21,7 +21,7 @@ class TokenTrie {
   };
   struct Node {
     std::uint32_t behind;  ///< The first node that is not below this one.
-    std::uint32_t tokens;  ///< The first of those that end here or behind.
+    std::uint32_t tokens;  ///< Index of the first token that ends at this node or a later one.
     std::uint16_t depth;   ///< Bytes up to here.
     std::uint8_t byte;     ///< The last of them.
   };
@@ -35,7 +35,7 @@ class TokenTrie {
   std::size_t max_depth() const { return max_depth_; }
   /// The tokens that end at a node.
   std::span<const Token> tokens_at(std::size_t n) const { return tokens_between(n, n + 1); }
-  /// Those that end at a node or below it.
+  /// The tokens that end at a node or below it.
   std::span<const Token> tokens_below(std::size_t n) const { return tokens_between(n, nodes_[n].behind); }
   /// The node below `n` by one byte, or 0.
   std::size_t child(std::size_t n, std::uint8_t byte) const;
@@ -47,7 +47,7 @@ class TokenTrie {
     return std::span(tokens_).subspan(nodes_[first].tokens, nodes_[last].tokens - nodes_[first].tokens);
   }
 
-  std::vector<Node> nodes_;  // And one more, at which the last ends.
+  std::vector<Node> nodes_;  // Plus a sentinel, which ends the last one.
   std::vector<Token> tokens_;
   std::size_t max_depth_ = 0;
 };

@@ -7,7 +7,7 @@
 
 namespace weft::grammar {
 
-/// "L", "Lu", "Letter", ...; nothing for an unknown name. Takes some milliseconds.
+/// "L", "Lu", "Letter", ...; nullopt for an unknown name. Takes some milliseconds.
 std::optional<CharSet> general_category(std::string_view name);
 
 }  // namespace weft::grammar

@@ -1,6 +1,6 @@
 #pragma once
-// Many texts that begin alike, read by an automaton at once: configurations are numbered, and steps between
-// them are remembered.
+// Runs an automaton over all strings of a trie at once. Configurations are numbered, and steps between them
+// are cached.
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -13,22 +13,22 @@
 
 namespace weft::grammar {
 
-/// Used by one thread. What it is given must outlive it.
+/// Used by one thread. The arguments must outlive it.
 class Walker {
  public:
-  /// A configuration's number, and whether a text may end in it.
+  /// The number of a configuration, and whether the input may end in it.
   using PlaceId = std::uint32_t;
-  static constexpr PlaceId kDead = 0;  ///< No text leads here.
+  static constexpr PlaceId kDead = 0;  ///< No input leads here.
   static bool ends(PlaceId place) { return (place & kEnds) != 0; }
 
   Walker(const Automaton& automaton, Stacks& stacks);
 
-  /// All configurations: they must be forgotten where stacks are.
+  /// Forgets all configurations. Required whenever their stacks are dropped.
   void forget();
 
   /// Walks a tree from `start`. For each node that is reached calls reached(node, place), for each first one
-  /// that is not, dead(node). The walker may forget all places on the way. Throws Error kInvalidArgument
-  /// where the grammar is so ambiguous that the walk takes too long for those who wait for it.
+  /// that is not, dead(node). The walker may forget all places on the way. Throws Error kInvalidArgument if
+  /// the grammar is so ambiguous that the walk exceeds kMaxWork.
   template <typename Reached, typename Dead>
   void walk(const TokenTrie& trie, const Configuration& start, Reached&& reached, Dead&& dead) {
     if (trie.size() <= 1) return;

@@ -16,7 +16,7 @@ const Dim& aligned_dim(const Shape& shape, int from_last) {
   return from_last < shape.rank() ? shape[shape.rank() - 1 - from_last] : kOne;
 }
 
-/// What two shapes broadcast to, or nothing.
+/// The broadcast shape of two shapes; nullopt if they do not broadcast.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   std::vector<Dim> dims(static_cast<std::size_t>(std::max(a.rank(), b.rank())));
   for (std::size_t i = 0; i < dims.size(); ++i) {

@@ -9,7 +9,7 @@ namespace weft {
 bool is_int(Value x);
 /// Both are there, and I32.
 bool are_ints(Value a, Value b);
-/// What an op of floats is called of whole numbers; nothing, where there is none.
+/// The integer op for a floating-point op; nullopt if there is none.
 std::optional<IntKind> int_kind(BinaryKind kind);
 Value int_binary(IntKind kind, Value a, Value b, const Where& where);
 /// The number, which must be a whole one of 32 bits, is the second operand; the first if `first`.

@@ -1,5 +1,5 @@
 #pragma once
-// What shape rules work with: the inputs of an op and the checks that the rules share.
+// Shared by shape rules: the inputs of an op and the checks.
 #include <cstdint>
 #include <span>
 #include <string>

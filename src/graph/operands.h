@@ -1,5 +1,5 @@
 #pragma once
-// What the language's functions ask of their operands.
+// Checks of operands for the functions of the graph language.
 #include <initializer_list>
 #include <string>
 #include <vector>

@@ -66,7 +66,7 @@ Value repeat_axis(const char* op, Value x, std::int64_t times, int axis, bool ea
   return reshape(repeated, Shape(dims), where);
 }
 
-/// Where a triangle's condition holds.
+/// x with zeros outside of the triangle.
 Value triangle(const char* op, Value x, std::int64_t diagonal, bool lower, const Where& where) {
   check(op, x, {}, where);
   if (x.rank() < 2) refuse(std::string(op) + ": " + text(x) + " is no matrix", where);

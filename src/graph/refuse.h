@@ -1,5 +1,5 @@
 #pragma once
-// How the language says no.
+// Errors of the graph language.
 #include <string>
 
 #include "weft/graph/value.h"

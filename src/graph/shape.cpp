@@ -64,7 +64,7 @@ struct Dim::Expression {
     friend std::strong_ordering operator<=>(const Term& a, const Term& b) = default;
   };
   std::vector<Term> terms;
-  std::size_t parts = 0;  // Of one that is done: what it takes to work out its value.
+  std::size_t parts = 0;  // The cost of evaluating a finished expression.
 
   /// To be called when all terms are there.
   void count() {
@@ -271,7 +271,7 @@ Dim operator*(const Dim& a, const Dim& b) {
 Dim operator/(const Dim& a, std::int64_t divisor) {
   if (divisor <= 0)
     throw Error(ErrorCode::kInvalidArgument, "a dimension can be divided by numbers above 0 only");
-  // What the divisor divides is taken out: (6n + 5) / 3 is 2n + 1 + (0n + 2) / 3.
+  // Multiples of the divisor are factored out: (6n + 5) / 3 is 2n + 1 + (0n + 2) / 3.
   Dim::Expression whole, rest;
   for (Dim::Expression::Term& term : Dim::expand(a).terms) {
     const std::int64_t remainder = term.factor - floor_quotient(term.factor, divisor) * divisor;
@@ -300,7 +300,7 @@ bool operator==(const Dim& a, const Dim& b) {
 
 namespace {
 
-/// Of a symbol that may be another graph's.
+/// The name of a symbol, which may belong to another graph.
 std::string name_of(std::span<const Symbol> symbols, SymbolId symbol) {
   return symbol >= 0 && static_cast<std::size_t>(symbol) < symbols.size()
              ? symbols[static_cast<std::size_t>(symbol)].name

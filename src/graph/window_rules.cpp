@@ -3,7 +3,8 @@
 namespace weft {
 namespace {
 
-/// What kernels, strides, paddings and dilations may be: products of a few of them stay far below 64 bits.
+/// Limit of kernels, strides, paddings and dilations, so that products of a few of them stay far below 64
+/// bits.
 constexpr std::int64_t kMost = 1 << 20;
 
 bool within(const HeightWidth& numbers, std::int64_t least, std::int64_t most) {
@@ -25,7 +26,7 @@ HeightWidth kernel_of(const Inputs& in) {
   return kernel;
 }
 
-/// How many windows of `extent` elements there are along a side.
+/// The number of windows of `extent` elements along a side.
 Dim windows(const Inputs& in, const Dim& size, std::int64_t extent, std::int64_t stride,
             std::int64_t padding) {
   in.require(!size.is_constant() || size.constant() + 2 * padding >= extent, 0,

@@ -1,4 +1,5 @@
-// What adapters add to the products of a graph: rows that use some go through the two small matrices of each.
+// Adds adapters to the products of a graph: rows that use adapters are multiplied with the two small matrices
+// of each.
 #include <memory>
 #include <string>
 
@@ -99,7 +100,7 @@ ValueId Builder::adapted_experts(ValueId x, ValueId y, const std::string& weight
   const std::string name = model_.graph.value(y).name, chosen_name = model_.graph.value(ids).name;
   const std::string ids_name = chosen_name + "_of_adapters";
   ValueId own_ids = model_.graph.find(ids_name);
-  if (own_ids == kNoValue) {  // As floats, which are exact for such numbers.
+  if (own_ids == kNoValue) {  // As floats, which represent these ids exactly.
     const ValueId chosen = add(ops::Cast{DType::kF32}, {ids}, chosen_name + "_as_floats");
     const ValueId of_uses = add(ops::GetRows{}, {chosen, inputs->rows}, chosen_name + "_of_uses");
     const ValueId adapters = add(ops::Cast{DType::kF32}, {inputs->ids}, chosen_name + "_adapters");

@@ -25,7 +25,7 @@ std::string text_of(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
-/// What a key of an adapter's file must be.
+/// Checks the value of a key in an adapter's file.
 void require(const gguf::File& file, const std::filesystem::path& path, const char* key,
              std::string_view expected, const char* otherwise) {
   const auto found = file.get_string(key);

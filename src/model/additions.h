@@ -26,7 +26,7 @@ struct AdapterStack {
   struct Part {
     const gguf::TensorInfo* a = nullptr;  ///< Null: the adapter leaves the matrix alone.
     const gguf::TensorInfo* b = nullptr;
-    float factor = 1.0f;  ///< Of B, where its rank is not the adapter's.
+    float factor = 1.0f;  ///< Factor of B, if its rank differs from the adapter's.
   };
   std::string matrix;
   std::int64_t n_experts = 1, n_in = 0, n_out = 0, rank = 0;
@@ -65,7 +65,7 @@ class Adapters {
   void read(int adapter, const AdapterFile& from, const gguf::File& model);
   void add_pair(int adapter, const gguf::TensorInfo& a, const gguf::TensorInfo& b, const std::string& matrix,
                 const gguf::File& model);
-  /// Of the tensors of its type and factor.
+  /// Sets each stack's type, from the types and factors of its tensors.
   void settle_types();
   /// Row `row` of a tensor of an adapter, as floats.
   void unpack(int adapter, const gguf::TensorInfo& tensor, std::int64_t row, std::span<float> to) const;

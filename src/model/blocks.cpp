@@ -56,7 +56,7 @@ ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, cons
   const std::string& called = result.empty() ? name : result;
   if (!b.hparams().norm_weights) return b.add(op, {x}, called);
   if (kind != NormKind::kLayer) return b.add(op, {x, b.weight(name + ".weight", {n})}, called);
-  // What other layers have, this one must have as well.
+  // If other layers have the bias, this one must have it, too.
   const std::string bias = name + ".bias";
   const bool biased = b.has(bias) || (bias.starts_with("blk.") &&
                                       has_in_any_layer(b, bias.substr(bias.find('.', 4) + 1).c_str()));
@@ -89,7 +89,7 @@ void part_from_gate(Builder& b, int layer, Projections& of) {
   of.gate = part(dim, "gate_of_both");
 }
 
-/// As this layer says, or the others where it lacks both.
+/// Decided by this layer's tensors, or by other layers if it lacks both.
 bool has_fused_qkv(const Builder& b, int layer) {
   const auto has = [&](int i, const char* name) { return b.has(layer_name(i, name)); };
   if (has(layer, "attn_qkv.weight") || has(layer, "attn_q.weight")) return has(layer, "attn_qkv.weight");
@@ -366,7 +366,7 @@ ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation) {
 
 namespace {
 
-/// What the file says that rope divides frequencies by, once for all layers; kNoValue where it says nothing.
+/// The file's frequency divisors for rope, once for all layers; kNoValue if it has none.
 ValueId factors_of_file(Builder& b) {
   constexpr const char* kFactors = "rope_freqs.weight";
   if (b.has("rope_factors_short.weight") || b.has("rope_factors_long.weight")) return long_rope_factors(b);
@@ -379,7 +379,7 @@ ValueId layers(Builder& b, ValueId x, const Decoder& how) {
   const HParams& h = b.hparams();
   ValueId factors = how.attention.rope_factors;
   if (factors == kNoValue && !how.attend && how.attention.rope) factors = factors_of_file(b);
-  /// What a block made, as it is added.
+  /// The output of a block, normed and scaled for the residual sum.
   const auto added = [&](ValueId y, int layer, const char* norm_name, const char* name) {
     if (how.norms_behind) y = norm(b, how.norm, y, layer_name(layer, norm_name));
     return h.residual_scale == 1.0f ? y : b.add(ops::Scale{h.residual_scale}, {y}, layer_name(layer, name));
@@ -493,7 +493,8 @@ ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& n
     return h.logit_softcap > 0.0f ? b.add(ops::Softcap{h.logit_softcap}, {logits}, name + "_capped") : logits;
   };
   if (!b.wants_best()) return logits_of(x, "logits");
-  // Of all rows together, as the weights are read once. Rows that are not among logit_rows are never written.
+  // All rows in one product, so that the weights are read once. Rows that are not among logit_rows are never
+  // written.
   const ValueId all = logits_of(x, "logits_of_outputs");
   b.take_best(all);
   return b.add(ops::GetRows{}, {all, b.model().logit_rows}, "logits");

@@ -37,12 +37,11 @@ ValueId add_deepstack(Builder& b, int layer, ValueId x);
 /// Embeddings that each layer has of its own, n_embd_per_layer wide: rows of per_layer_token_embd and a
 /// projection of x, together. {n_tokens, n_layers * n_embd_per_layer}
 ValueId embed_for_layers(Builder& b, ValueId x);
-/// What a layer's own embedding makes of x, rows that attention left: post_norm(proj(gelu(inp_gate x) *
-/// own)).
+/// Applies a layer's own embedding to x, the rows after attention: post_norm(proj(gelu(inp_gate x) * own)).
 ValueId own_input(Builder& b, int layer, ValueId layer_inputs, ValueId x);
 
 /// RMS norm with a weight, or layer norm with a weight and, where the file has it, a bias: tensors
-/// `name`.weight and `name`.bias. What it makes is called `result`, or `name`.
+/// `name`.weight and `name`.bias. The result is named `result`, or `name` if that is empty.
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, const std::string& result = {});
 
 /// A product with `name`.weight {n_out, columns of x} and, where the file has it, `name`.bias.
@@ -55,7 +54,7 @@ ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t
 enum class QkNorm : std::uint8_t {
   kNone,
   kHeads,         ///< RMS norm of each head, with the same weights for all.
-  kTurned,        ///< The same once rope has turned them.
+  kTurned,        ///< The same after rope.
   kRow,           ///< RMS norm of all heads together.
   kOwnOfHead,     ///< Layer norm of each head, with weights and, where the file has them, biases of its own.
   kOwnRmsOfHead,  ///< RMS norm of each head, with weights of its own.
@@ -135,13 +134,13 @@ ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation, std::
 ValueId fused_gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
 /// ffn_down(activation(ffn_up x))
 ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation);
-/// What a router chose for each row, {m, k} each.
+/// The router's choice for each row, {m, k} each.
 struct ChosenExperts {
   ValueId ids, weights;
 };
-/// As HParams says, by ffn_gate_inp and, where the file has it, exp_probs_b.
+/// Chooses experts as in HParams, with ffn_gate_inp and, if the file has it, exp_probs_b.
 ChosenExperts choose_experts(Builder& b, int layer, ValueId x);
-/// What a gate's rows and the others' are together; the result is called `name`.
+/// Combines the rows of gate and up; the result is named `name`.
 using Glu = std::function<ValueId(ValueId gate, ValueId up, const std::string& name)>;
 /// activation(gate) * up
 Glu plain_glu(Builder& b, Activation activation);
@@ -183,19 +182,19 @@ enum class Ffn : std::uint8_t {
 /// A layer's feed-forward network of that kind, or, after HParams::n_dense_layers, its experts.
 ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation);
 
-/// What differs among decoders of attention and feed-forward blocks.
+/// The options of decoders with attention and feed-forward blocks.
 struct Decoder {
   NormKind norm = NormKind::kRms;
-  bool norms_before = true;    ///< Of what a block reads: attn_norm and ffn_norm.
-  bool norms_behind = false;   ///< Of what a block adds: post_attention_norm and post_ffw_norm.
-  bool norms_of_sums = false;  ///< Of what a block's sum is: attn_output_norm and layer_output_norm.
+  bool norms_before = true;    ///< Norms of a block's input: attn_norm and ffn_norm.
+  bool norms_behind = false;   ///< Norms of a block's output: post_attention_norm and post_ffw_norm.
+  bool norms_of_sums = false;  ///< Norms of a block's sum: attn_output_norm and layer_output_norm.
   bool first_norm = true;      ///< Where norms_before: whether there is an attn_norm in the first layer.
   const char* ffn_norm = "ffn_norm";
   /// Both blocks read the layer's x. The norm for attention is attn_norm_2, that for the other ffn_norm;
   /// where the file lacks one of them, it is attn_norm.
   bool parallel = false;
   AttentionBlock attention;
-  /// What differs from layer to layer, if anything does.
+  /// Changes the block for a layer, if layers differ.
   std::function<void(int layer, AttentionBlock&)> vary;
   /// In place of attention(): see there.
   std::function<ValueId(int layer, ValueId x, ValueId& residual)> attend;
@@ -227,8 +226,8 @@ ValueId selective_scan(Builder& b, int layer, const ScanInputs& in);
 ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, ValueId)>& scan);
 
 /// The head: a norm with `norm_name`'s weights, and the product with output.weight, or with the embedding
-/// where the file has none. Where GraphSizes::n_best asks for them, also the best of the logits. And what the
-/// norm makes of rows whose embeddings are wanted.
+/// where the file has none. Where GraphSizes::n_best asks for them, also the best of the logits. It also adds
+/// the normed rows whose embeddings are wanted.
 ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& norm_name = "output_norm");
 
 }  // namespace weft::model

@@ -56,7 +56,7 @@ bool is_but_for_ones_in_front(std::span<const std::int64_t> tensor, const Shape&
                      [&](std::int64_t n) { return n == shape[axis++].constant(); });
 }
 
-/// What follows "blk.3." in a name; empty for names of no layer.
+/// The rest of a name after "blk.3."; empty for names outside of layers.
 std::string_view rest_of_layer_name(std::string_view name) {
   if (!name.starts_with(kLayerPrefix)) return {};
   const std::size_t dot = name.find('.', kLayerPrefix.size());
@@ -329,7 +329,7 @@ ValueId Builder::constant(const std::string& name, const Shape& shape, std::vect
 ValueId Builder::product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                          std::int64_t begin, std::int64_t n_out, const std::string& name) {
   const std::int64_t n_in = model_.graph.value(x).shape.columns();
-  // What other layers have, this one must have as well.
+  // If other layers have the bias, this one must have it, too.
   bool biased = has(bias);
   if (const std::string rest(rest_of_layer_name(bias)); !biased && !rest.empty())
     for (int layer = 0; layer < hparams_.n_layers && !biased; ++layer)

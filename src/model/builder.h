@@ -217,24 +217,24 @@ class Builder {
                 const ops::Rope& rope, ValueId rope_factors);
   /// The positions of an axis.
   ValueId axis(std::size_t axis);
-  /// What rope divides frequencies by so that only the pairs of an axis turn (HParams::rope_sections).
+  /// Frequency divisors for rope with which only the pairs of one axis rotate (HParams::rope_sections).
   ValueId axis_factors(std::size_t axis);
   /// Where a layer with this window (0: none) finds its cells.
   const CellInputs& cells(int window);
-  /// Of an encoder: the inputs that say which rows a token of a layer with this window (0: none) sees.
+  /// For encoders: the inputs with the rows that a token sees in layers with this window (0: none).
   const TextInputs& texts(int window);
   /// The running states of a recurrent layer, {n_slots, rows, columns}; `name` distinguishes them in a layer.
   ValueId running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns);
 
   /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
   ValueId store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows);
-  /// What store() gave for a layer before this one.
+  /// The result of store() for an earlier layer.
   ValueId stored(CacheRole role, int layer) const;
 
   /// A layer's cache of sources once the rows of the step's source are stored in it.
   ValueId store_source(CacheRole role, int layer, ValueId rows, std::int64_t n_heads, std::int64_t head_dim);
 
-  /// What a layer passes on, with the control vector that is to be added.
+  /// The output of a layer, plus the control vector if there is one.
   ValueId pass_on(int layer, ValueId x);
 
   /// The embedding_rows after the last norm.
@@ -264,7 +264,7 @@ class Builder {
   AdapterWeights adapter_weights(const AdapterStack& stack, std::int64_t begin, std::int64_t n_out);
   /// y {rows, columns} with the means of what `each` use {n_uses, columns} adds.
   ValueId with_means(ValueId y, ValueId each, const AdapterInputs& inputs, const std::string& name);
-  /// Those of a matrix's rows; null where adapters know no such rows.
+  /// The adapter inputs for a matrix's rows; null if adapters do not apply to such rows.
   const AdapterInputs* adapters_of_rows(const Dim& rows);
   ValueId add_made(const std::string& name, DType dtype, const Shape& shape,
                    std::function<std::vector<std::byte>()> make);

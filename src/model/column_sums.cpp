@@ -8,7 +8,7 @@
 namespace weft::model {
 namespace {
 
-/// What is multiplied, and the choice of a matrix for each row; kNoValue where there is one matrix.
+/// The input of a product, and the index of the matrix for each row; kNoValue if there is one matrix.
 struct Multiplied {
   ValueId x = kNoValue;
   ValueId ids = kNoValue;

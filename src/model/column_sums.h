@@ -8,7 +8,7 @@
 
 namespace weft::model {
 
-/// What some tensors of the file are multiplied with, squared and added up over the rows of a step.
+/// The sum of squares of the inputs of some tensors, over the rows of a step.
 struct ColumnSum {
   ValueId x = kNoValue;              ///< {rows, columns}, or with more leading axes.
   std::vector<std::string> tensors;  ///< Of the file.

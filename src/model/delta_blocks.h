@@ -1,5 +1,5 @@
 #pragma once
-// What delta nets (arXiv 2412.06464) have in common: the rule over a layer's running state.
+// Shared by delta nets (arXiv 2412.06464): the rule over a layer's running state.
 #include "model/blocks.h"
 
 namespace weft::model {

@@ -27,7 +27,7 @@ std::int64_t expert_width(const HParams& h, int layer) {
   return of_layer(h.n_ff_expert_of, layer, "expert_feed_forward_length");
 }
 
-/// What a layer's router adds to the graph, in the order of its steps.
+/// The nodes of a layer's router, in the order of its steps.
 class Router {
  public:
   Router(Builder& b, int layer) : b_(b), layer_(layer) {}

@@ -150,7 +150,7 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
   float factor = metadata.get_float("rope.scaling.factor", 0.0, 1e6, 0.0f);
   if (factor == 0.0f) factor = metadata.get_float("rope.scale_linear", 0.0, 1e6, 0.0f);
   if (factor == 0.0f) factor = 1.0f;
-  // Of the others the factors are tensors.
+  // The other types have tensors with factors.
   if (scaling == "linear" || scaling == "yarn" || scaling == "none") {
     rope.freq_scale = 1.0f / factor;
   } else if (scaling == "dynamic") {
@@ -173,7 +173,7 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
 
 void read_sections(const Metadata& metadata, HParams& h) {
   constexpr std::string_view kKey = "rope.dimension_sections";
-  // Of three axes; files have a fourth that is 0.
+  // Three axes. Files have a fourth one, which is 0.
   const std::vector<int> sections = metadata.get_ints(kKey, 3, 4, 0, h.rope.n_rot / 2);
   std::copy_n(sections.begin(), 3, h.rope_sections.begin());
   if (std::accumulate(sections.begin(), sections.end(), 0) != h.rope.n_rot / 2 ||
@@ -278,7 +278,7 @@ void read_pooling(const Metadata& metadata, HParams& h) {
   }
   if (type >= 0) h.pooling = static_cast<PoolingType>(type);
   if (h.pooling != PoolingType::kRank) return;
-  // What a reranker's classifier reads; ModernBERT's files that do not say mean the mean.
+  // The pooling for a reranker's classifier. ModernBERT's files without the key use the mean.
   const PoolingType usual = h.architecture == "modern-bert" ? PoolingType::kMean : PoolingType::kCls;
   h.pooling = static_cast<PoolingType>(
       metadata.get_int("classifier.pooling_type", static_cast<int>(PoolingType::kMean),

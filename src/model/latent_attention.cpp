@@ -56,7 +56,7 @@ ValueId latent_attention(Builder& b, int layer, ValueId x, ValueId& residual, bo
                             heads_of_rows(b, rows, "heads_of_rows")},
                            name("q_latent"));
   q_latent = b.with_factor(q_latent, name("attn_k_b.weight"));
-  // What turns stands first, as rope has it.
+  // The rotated part comes first, as rope requires.
   q = b.add(ops::Concat{.axis = 2}, {q_turned, q_latent}, name("q_joined"));
   q = b.add(ops::Reshape{{rows, heads * h.k_head_dim}}, {q}, name("q"));
   if (rope) q = b.add(h.rope, {q, m.positions}, name("q_rope"));

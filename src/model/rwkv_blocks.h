@@ -56,7 +56,7 @@ class RwkvBlocks {
   ValueId shifted(ValueId x, float own, const std::string& result);
 };
 
-/// What a layer's tokens take from those before, of normed rows: what time_mix_output is multiplied with.
+/// Mixes the normed rows of a layer over time. The result is the input of time_mix_output.
 using TimeMix = std::function<ValueId(int layer, ValueId normed)>;
 /// The replacement of a feed-forward network, applied to normed rows. Its result is added to `x`, of which
 /// the last layer takes the wanted rows.

@@ -186,8 +186,8 @@ class Sharder {
       if (whole[v]) n_heads_[v] = 0;
   }
 
-  /// The number of groups of columns that must stay together, in values that attention reads and in the
-  /// values that they are made from column by column.
+  /// The number of groups of columns that must stay together. It is set for values that attention reads and
+  /// for the values from which they are computed column by column.
   void find_units() {
     for (std::size_t n = from_.nodes().size(); n-- > 0;) {
       const Node& node = from_.nodes()[n];
@@ -455,7 +455,7 @@ class Sharder {
     const Node& product = from_.node(from_.value(node.inputs[0]).producer);
     add_product_rows(node, product, slice.begin.constant(), slice.end.constant());
   }
-  /// What `node` gives: columns [begin, end) of a product.
+  /// Adds the output of `node`: columns [begin, end) of a product.
   void add_product_rows(const Node& node, const Node& product, std::int64_t begin, std::int64_t end) {
     Bounds bounds = cut(end - begin, units_[index(node.output)]);
     const bool whole = &node == &product;
@@ -603,7 +603,7 @@ class Sharder {
   std::vector<Made> made_;
   std::vector<ValueId> external_;  // Inputs, weights and states that are whole, there.
   std::vector<std::int64_t> units_;
-  std::vector<std::int64_t> n_heads_;  // Of states that are cut.
+  std::vector<std::int64_t> n_heads_;  // Number of heads of sharded states.
   std::vector<bool> slices_only_;
   std::vector<const WeightUse*> use_of_;
   std::set<ValueId> read_;  // Weights.

@@ -9,8 +9,8 @@
 // devices, and no sums cross devices. Each sum is computed on one device in its order, so results are
 // bit-identical.
 //
-// What cannot be cut stays whole, on one device: recurrent layers, caches of fewer than two KV heads or with
-// ALiBi, tables of embeddings.
+// Parts that cannot be sharded stay whole on one device: recurrent layers, caches of fewer than two KV heads
+// or with ALiBi, tables of embeddings.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,4 +1,4 @@
-// What attention's tables must say for kernels to go by them.
+// Checks the tables of attention before kernels rely on them.
 #include <algorithm>
 #include <cstring>
 #include <limits>

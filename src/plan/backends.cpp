@@ -1,4 +1,4 @@
-// Which backends a program finds, and their devices.
+// Finds the backends of a program and their devices.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -34,7 +34,7 @@ bool is_launched() {
                      [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
-/// How many processes the launcher started; 1 where it does not say.
+/// The number of processes that the launcher started; 1 without a launcher.
 int n_launched() {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* const text = std::getenv(name); text != nullptr) return std::atoi(text);
@@ -49,7 +49,7 @@ std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> f
   std::vector<std::filesystem::path> all;
   if (const std::filesystem::path own = own_folder(); !own.empty())
     all = {own, own / "weft", own / ".." / "lib" / "weft"};
-  // What joins processes takes long to load, and is of no use to one that is alone.
+  // Backends that join processes take long to load, and a single process does not need them.
   if (is_launched())
     for (std::size_t i = 0, n = all.size(); i < n; ++i) all.push_back(all[i] / "launched");
   all.insert(all.end(), folders.begin(), folders.end());

@@ -1,4 +1,4 @@
-// What graphs must be for any device to rely on them.
+// Checks the properties of graphs on which all devices rely.
 #include <algorithm>
 #include <limits>
 
@@ -57,7 +57,7 @@ void check_kinds(const Graph& graph, const Node& node) {
     if (table && !is_weight && value.dtype != DType::kF32) fail(i, "a weight, or f32");
     if (is_weight && value.shape.rank() > 1 && !packed && !table && value.dtype != DType::kF32)
       fail(i, "f32: its elements are read");
-    // What to attend to is looked at before a step begins.
+    // The tables of attention are checked before a step begins.
     if (get_op<ops::Attention>(node) != nullptr && value.dtype == DType::kI32 &&
         value.kind != ValueKind::kInput)
       fail(i, "an input");

@@ -1,4 +1,4 @@
-// What a plan says of itself.
+// Explanations of plans.
 #include <nlohmann/json.hpp>
 
 #include "backend/host_tensor.h"

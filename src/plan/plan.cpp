@@ -139,7 +139,7 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
   return placed;
 }
 
-/// Where a value lies, also one that no split makes or reads.
+/// The device that holds a value, also if no split computes or reads it.
 int Plan::Impl::home(const Placed& placed, ValueId id) const {
   const ValueInfo& value = placed.graph.value(id);
   if (value.kind == ValueKind::kResult) return placed.device_of[index(value.producer)];
@@ -284,7 +284,7 @@ void Plan::Impl::set_graph(Graph graph) {
   for (std::size_t s = 0; s < symbols.size(); ++s)
     for (std::size_t t = 0; t < last_symbols.size(); ++t)
       if (next.graph.symbols()[s].name == now.graph.symbols()[t].name) symbols[s] = last_symbols[t];
-  // What runs still has the tensors of the graph before, until the next step is compiled.
+  // The compiled plan keeps using the previous graph's tensors until the next step is compiled.
   for (auto& of_device : now.tensors)
     std::move(of_device.begin(), of_device.end(), std::back_inserter(replaced));
   now = std::move(next);
@@ -390,7 +390,7 @@ std::span<const std::byte> Plan::Impl::data_of(ValueId input, const Brought& bro
 void Plan::Impl::check_indices(const Brought& brought, std::span<const InputData> inputs) const {
   for (const IndexUse& use : now.indices) {
     const ValueInfo& value = now.graph.value(use.input);
-    // What is as before may be of more rows than there are now.
+    // An unchanged input may have more rows than the present step.
     const std::span<const std::byte> bytes = data_of(use.input, brought, inputs, brought.shapes);
     const std::int64_t end = use.end.value(brought.symbols);
     for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::int32_t)) {
@@ -501,7 +501,7 @@ void Plan::Impl::start(std::span<const SymbolValue> symbol_values, std::span<con
   std::vector<std::vector<std::byte>> outputs;
   std::vector<std::int64_t> symbols;
   if (had_result) {
-    check(symbol_values, inputs);  // What is refused leaves the outputs as they are.
+    check(symbol_values, inputs);  // A refused step leaves the outputs unchanged.
     finish();
     symbols = read_symbols;
     outputs.resize(now.graph.values().size());

@@ -1,5 +1,5 @@
 #pragma once
-// What a plan holds: a graph where it was placed, with its tensors, and what runs it.
+// The parts of a plan: the placed graph, its tensors, and the compiled plan that runs it.
 #include <array>
 #include <functional>
 #include <memory>
@@ -46,7 +46,7 @@ struct AttentionUse {
   }
 };
 std::vector<AttentionUse> attention_uses(const Graph& graph);
-/// What an input holds in a step.
+/// Returns the content of an input in a step.
 using TableOf = std::function<std::span<const std::byte>(ValueId)>;
 /// Refuses tables that would lead kernels out of caches, or out of the tables.
 void check_attention(const Graph& graph, const AttentionUse& use, const TableOf& table_of);
@@ -125,7 +125,7 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
   std::optional<exec::Plan> plan;  // Last: devices and tensors outlive it.
 
  private:
-  /// What a step brings, checked.
+  /// The checked arguments of a step.
   struct Brought {
     std::vector<std::int64_t> symbols;
     bool shapes = false;
@@ -143,7 +143,7 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
   std::vector<ValueId> check_inputs(std::span<const std::int64_t> symbols, bool shapes,
                                     std::span<const InputData> inputs) const;
   void check_sizes(std::span<const std::int64_t> symbols) const;
-  /// What an input will hold in this step; empty where it is as before, and `always` is false.
+  /// The content of an input in this step; empty if it is unchanged and `always` is false.
   std::span<const std::byte> data_of(ValueId input, const Brought& brought, std::span<const InputData> inputs,
                                      bool always) const;
   void check_indices(const Brought& brought, std::span<const InputData> inputs) const;

@@ -16,7 +16,7 @@ ColumnImportance::ColumnImportance(const std::filesystem::path& path) : path_(pa
     const std::size_t n_columns = of.sums.size() / of.counts.size();
     for (std::size_t i = 0; i < means.size(); ++i) {
       const double rows = of.counts[i / n_columns];
-      // An expert that no row came to: nothing is known, so all its columns are alike.
+      // An expert without rows: its importance is unknown, so all columns are equal.
       means[i] = rows > 0.0 ? static_cast<float>(of.sums[i] / rows) : 1.0f;
     }
     columns_.insert_or_assign(of.tensor, std::move(means));

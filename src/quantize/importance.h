@@ -1,6 +1,6 @@
 #pragma once
-// How much the columns of a model's matrices matter to packers: the mean squares of what they were multiplied
-// with, from a file of importances (weft/importance.h).
+// The importance of the columns of matrices for quantization: the mean squares of their inputs, from an
+// importance matrix file (weft/importance.h).
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -16,8 +16,8 @@ class ColumnImportance {
   /// Throws what read_importance throws.
   explicit ColumnImportance(const std::filesystem::path& path);
 
-  /// Of a tensor with so many matrices of so many columns, matrix after matrix; empty where nothing is known.
-  /// Throws Error kInvalidFile where the numbers are not of such a tensor.
+  /// The values of a tensor with n_matrices matrices of n_columns columns, matrix after matrix. Empty if the
+  /// file does not have it. Throws Error kInvalidFile if their number differs.
   std::span<const float> of(std::string_view tensor, std::int64_t n_matrices, std::int64_t n_columns) const;
 
   std::size_t size() const { return columns_.size(); }

@@ -64,9 +64,9 @@ Importance read_gguf(const std::filesystem::path& path) {
   return result;
 }
 
-/// Little-endian: the number of entries; for each the length of its name, the name, the number of chunks, the
-/// number of values, and the values as means times that number of chunks. Then the number of chunks, and the
-/// length and name of the text.
+/// Little-endian. First the number of entries. Then each entry: the length of its name, the name, the number
+/// of chunks, the number of values, and the values. They are means times the number of chunks. At the end the
+/// number of chunks, and the length and name of the data set.
 Importance read_older(const std::filesystem::path& path, int chunk_size) {
   const base::MappedFile file(path);
   std::span<const std::byte> left = file.bytes();
@@ -131,7 +131,7 @@ std::vector<std::byte> to_older(const Importance& importance, std::span<const Co
     const std::size_t n_columns = of->sums.size() / of->counts.size();
     for (std::size_t i = 0; i < of->sums.size(); ++i) {
       const double rows = of->counts[i / n_columns];
-      // Of a matrix that met no row: all its columns are alike.
+      // A matrix without rows: all columns are equal.
       const auto value = static_cast<float>((rows > 0.0 ? of->sums[i] / rows : 1.0) * n_chunks);
       put(&value, sizeof value);
     }

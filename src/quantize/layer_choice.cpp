@@ -23,7 +23,7 @@ LayerChoice::LayerChoice(const gguf::File& file, std::span<const int> left_out) 
       throw Error(ErrorCode::kInvalidArgument, "layer " + std::to_string(layer) +
                                                    " cannot be left out: the model has layers 0 to " +
                                                    std::to_string(n_layers_ - 1));
-  // Of a damaged file the number may be any.
+  // In a damaged file the number may have any value.
   for (const gguf::TensorInfo& tensor : file.tensors()) {
     std::int64_t layer = -1;
     const std::string& name = tensor.name;

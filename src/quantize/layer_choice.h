@@ -1,5 +1,5 @@
 #pragma once
-// A model without some of its layers: the others are numbered anew.
+// A model without some of its layers. The others are renumbered.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -14,11 +14,11 @@ namespace weft::quantize_impl {
 
 class LayerChoice {
  public:
-  /// Without `left_out`. Throws Error kInvalidArgument for layers that the model has not, and where none
-  /// would be left. `file` must outlive it.
+  /// Without `left_out`. Throws Error kInvalidArgument for layers that the model lacks, and if none would be
+  /// left. `file` must outlive it.
   LayerChoice(const gguf::File& file, std::span<const int> left_out);
 
-  /// What a tensor is called then; empty: it is left out.
+  /// The new name of a tensor; nullopt if it is left out.
   std::optional<std::string> name_of(const std::string& tensor) const;
   /// The number of layers, and lists that have an entry for each.
   void write_metadata(gguf::Writer& writer) const;

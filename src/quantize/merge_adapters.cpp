@@ -29,12 +29,12 @@ std::vector<float> floats_of(DType type, std::span<const std::byte> bytes, std::
   return values;
 }
 
-/// What adapters add to a matrix, or to those of experts, one behind another: {n_out, depth} times {depth,
-/// n_in}, the adapters' ranks side by side.
+/// The sum that adapters add to a matrix or to the stacked matrices of experts. It is {n_out, depth} times
+/// {depth, n_in}, where depth is the sum of the adapters' ranks.
 class Addition {
  public:
-  /// `scales` are those of the adapters, alpha / rank included; `factors` what products with the matrix, or
-  /// with each expert's, are multiplied by.
+  /// `scales` has each adapter's scale, including alpha / rank. `factors` has the factor of the product with
+  /// the matrix, or one factor per expert.
   Addition(const model::Adapters& adapters, const model::AdapterStack& stack, std::span<const float> scales,
            std::span<const float> factors)
       : n_in_(static_cast<std::size_t>(stack.n_in)), rank_(static_cast<std::size_t>(stack.rank)) {
@@ -77,7 +77,7 @@ std::vector<float> scales_of(const MergeAdaptersParams& params, const model::Ada
   return scales;
 }
 
-/// What the file says that products with a matrix, or with each expert's, are multiplied by.
+/// The file's factor for products with a matrix, or one factor per expert.
 std::vector<float> factors_of(const gguf::File& file, const model::AdapterStack& stack) {
   const gguf::TensorInfo* const tensor = file.find_tensor(model::factor_name(stack.matrix));
   const std::string_view architecture = file.get_string("general.architecture").value_or("");
@@ -130,7 +130,7 @@ std::vector<QuantizedTensor> merge_adapters(const std::filesystem::path& from,
     std::error_code ignored;
     if (std::filesystem::equivalent(adapter.path, to, ignored))
       refuse("the result would overwrite " + to.string() + ", an adapter; give it another name");
-    // Names tell adapters apart that are used beside each other; the same one may be merged twice.
+    // Adapters need different names here, and the same file may be merged twice.
     files.push_back({.path = adapter.path, .name = std::to_string(files.size())});
   }
   const model::Adapters adapters(files, file);

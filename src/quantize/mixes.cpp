@@ -10,7 +10,7 @@
 namespace weft::quantize_impl {
 namespace {
 
-// What a matrix does.
+// The role of a matrix.
 enum class Role : std::uint8_t { kOutput, kEmbedding, kV, kK, kQ, kQkv, kAttention, kDown, kGateUp, kOther };
 
 // The layers that a rule is for.
@@ -36,15 +36,15 @@ struct Rule {
 constexpr int kMaxRules = 8;
 struct Mix {
   QuantizeMix mix;
-  std::array<Rule, kMaxRules> rules = {};  // The first that fits wins; those of type F32 are none.
+  std::array<Rule, kMaxRules> rules = {};  // The first matching rule wins. Rules of type F32 are empty.
 };
 
 using enum DType;
 constexpr Rule kOutputQ5 = {Role::kOutput, kQ5_K};
 constexpr Rule kTableQ2 = {Role::kEmbedding, kQ2_K};
 
-// The usual mixes: values and the products that end a block get more bits, most so in the first and last
-// layers, queries and keys the fewest.
+// The usual presets. Values and the products at the end of a block get more bits, most of all in the first
+// and last layers. Queries and keys get the fewest.
 constexpr Mix kMixes[] = {
     {{"F32", "32-bit floats", kF32}},
     {{"BF16", "16-bit floats with the range of 32-bit ones", kBF16}},
@@ -168,7 +168,7 @@ Role role_of(std::string_view name, const ModelShape& shape) {
   return Role::kOther;
 }
 
-// Of "blk.3.attn_v.weight"; -1: of none.
+// The layer in names like "blk.3.attn_v.weight"; -1 if there is none.
 int layer_of(std::string_view name) {
   const auto at = name.find("blk.");
   int layer = -1;
@@ -205,7 +205,7 @@ bool equal_in_any_case(std::string_view a, std::string_view b) {
                     [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-// Where experts are most of a model, attention is so little that it may have more bits.
+// With many experts, attention is a small part of the model, so that it may have more bits.
 constexpr int kManyExperts = 8;
 
 }  // namespace
@@ -225,7 +225,7 @@ bool is_quantizable(std::string_view name, std::size_t rank) {
       "laurel",         "time_mix_lerp",    "time_mix_w",          "time_mix_a",     "time_mix_v0",
       "time_mix_v1",    "time_mix_v2",      "time_mix_g1",         "time_mix_g2",    "time_mix_decay",
       "time_mix_first", "channel_mix_lerp", "per_layer_model_proj"};
-  // Of encoders of pictures and sound, and classifiers.
+  // Image encoders, audio encoders, projectors and classifiers.
   constexpr std::string_view kPlainBeginnings[] = {"v.", "a.", "mm.", "cls."};
   if (rank < 2 || rank > 3 || !name.ends_with(".weight")) return false;
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
@@ -245,7 +245,7 @@ DType type_of(const QuantizeMix& mix, const ModelShape& shape, std::string_view 
     if (rule.type == kF32 || rule.role != role || !holds(rule.where, layer, shape)) continue;
     if (rule.when == When::kAlways || (rule.when == When::kKnown) == important) return rule.type;
   }
-  // What every word goes through is worth more than most.
+  // All tokens pass through the output matrix, so it gets more bits.
   if (role == Role::kOutput && quantised && mix.type != kQ8_0) return kQ6_K;
   return mix.type;
 }

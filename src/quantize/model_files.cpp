@@ -41,7 +41,7 @@ std::vector<std::pair<std::size_t, std::size_t>> parts_of(const gguf::File& file
     bytes += more;
   }
   if (parts.size() < 2) refuse("one part would hold all " + std::to_string(tensors.size()) + " tensors");
-  constexpr std::size_t kMostParts = 65535;  // What the key of 16 bits can say.
+  constexpr std::size_t kMostParts = 65535;  // The key has 16 bits.
   if (parts.size() > kMostParts) refuse("that would be " + std::to_string(parts.size()) + " parts");
   return parts;
 }
@@ -59,7 +59,7 @@ std::vector<FilePart> plan_of(const gguf::File& file, const std::filesystem::pat
   return plan;
 }
 
-/// Copies tensors, and tells how far it is.
+/// Copies tensors and reports the progress.
 class Copier {
  public:
   Copier(const gguf::File& file, const std::function<bool(double)>& progress)

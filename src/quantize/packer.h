@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of a file packed into other types, by all threads, a piece at a time.
+// Packs tensors of a file into other types with all threads, a piece at a time.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,18 +15,19 @@ namespace weft::quantize_impl {
 void check_threads(int n_threads);
 void check_weight_type(DType type);
 
-/// Used by one thread at a time. Holds a piece of a tensor, besides what it is given.
+/// Used by one thread at a time. Its own memory is one piece of a tensor.
 class Packer {
  public:
-  /// `n_bytes` are those of all tensors, for `progress`, which gets 0 to 1 and cancels with false. The file
-  /// and `progress` must outlive it. n_threads 0: as many as there are cores.
+  /// `n_bytes` is the size of all tensors. `progress` gets 0 to 1 and cancels by returning false. The file
+  /// and `progress` must outlive it. n_threads 0: one per core.
   Packer(const gguf::File& file, int n_threads, std::uint64_t n_bytes,
          const std::function<bool(double)>& progress);
 
-  /// What a row becomes before it is packed; called from several threads.
+  /// Changes a row before it is packed; called from several threads.
   using Change = std::function<void(std::int64_t row, std::span<float> values)>;
-  /// The tensor as `type` into `out`, which has its bytes. `importance` is of each column of each matrix, or
-  /// empty. What has the type already is copied, unless there is a change. Throws Error kIo, kCancelled.
+  /// The tensor as `type` into `out`, which has its bytes. `importance` has a value for each column of each
+  /// matrix, or is empty. A tensor that has the type already is copied, unless there is a change. Throws
+  /// Error kIo, kCancelled.
   void pack(const gguf::TensorInfo& tensor, DType type, std::span<const float> importance,
             std::span<std::byte> out, const Change& change = {});
 

@@ -23,7 +23,7 @@ namespace {
 
 using namespace quantize_impl;
 
-/// Of packed blocks' layouts, since the first; writers say it and readers know no other.
+/// The version of the block layouts. Writers state it, and readers know no other.
 constexpr std::uint32_t kQuantizationVersion = 2;
 
 constexpr std::string_view kKeptTypes = "COPY";  // In place of a mix's name.
@@ -40,7 +40,7 @@ const QuantizeMix& mix_of(const std::string& name) {
 
 ModelShape shape_of(const gguf::File& file) {
   const std::string architecture(file.get_string("general.architecture").value_or(""));
-  // Some files have a number for each layer: the greatest is told.
+  // Some files have a number for each layer: the greatest is returned.
   const auto greatest = [&](const std::string& key) -> std::int64_t {
     const gguf::Value* const value = file.find(architecture + key);
     if (value == nullptr) return 0;
@@ -59,7 +59,7 @@ ModelShape shape_of(const gguf::File& file) {
   return shape;
 }
 
-/// A tensor that goes along.
+/// A tensor that is kept.
 struct Kept {
   const gguf::TensorInfo* tensor;
   QuantizedTensor to;
@@ -97,7 +97,7 @@ class Plan {
     return importance_->of(tensor.name, n_matrices, tensor.shape.back());
   }
 
-  /// What was asked for without effect.
+  /// Notes about options without effect.
   std::vector<std::string> notes(const gguf::File& file) const {
     std::vector<std::string> notes;
     add_notes_of_rules(notes);
@@ -143,7 +143,7 @@ class Plan {
     std::vector<std::string> missing;
     for (const Kept& kept : kept_) {
       const bool is_packed = info(kept.to.to).kind == DTypeKind::kQuantised && kept.to.to != kept.to.from;
-      // Files of importances have the head and the embeddings only where that was asked for.
+      // Importance matrix files have the head and the embeddings only on request.
       const bool expected = is_packed && kept.tensor->shape.size() >= 2 &&
                             uses_importance(kept.tensor->name) && !is_output(kept.to.name, shape_) &&
                             !is_embedding(kept.to.name);
@@ -160,9 +160,9 @@ class Plan {
     return text + (names.size() > kShown ? ", ...)" : ")");
   }
 
-  /// What goes along, under which names and in which parts.
+  /// Chooses the tensors to keep, their names and their parts.
   void choose(const gguf::File& file, const std::filesystem::path& from) {
-    std::vector<std::size_t> ends;  // Of the file's parts, as numbers of tensors.
+    std::vector<std::size_t> ends;  // The index after the last tensor of each part.
     if (params_.keep_split && file.n_parts() > 1)
       for (const gguf::Part& part : gguf::open_split_set(from).parts)
         ends.push_back((ends.empty() ? 0 : ends.back()) + part.tensors.size());
@@ -172,7 +172,7 @@ class Plan {
       const gguf::TensorInfo& tensor = file.tensors()[i];
       const std::optional<std::string> name = layers_.name_of(tensor.name);
       if (!name) continue;
-      // Parts of which nothing is left are none.
+      // Parts without tensors are dropped.
       if (kept_.empty() || source_part != last_part) ++n_parts_;
       last_part = source_part;
       kept_.push_back({&tensor, of(tensor, *name), n_parts_ - 1});
@@ -304,7 +304,7 @@ void write_metadata(const gguf::File& file, const Plan& plan, const QuantizePara
     writer.set("quantize.imatrix.chunks_count", static_cast<std::uint32_t>(importance.n_chunks()));
 }
 
-/// Of one of the result's parts.
+/// The writer of one part of the result.
 gguf::Writer writer_of(const gguf::File& file, const Plan& plan, const QuantizeParams& params,
                        std::size_t part, Packer& packer) {
   gguf::Writer writer;

@@ -1,6 +1,6 @@
 #pragma once
-// What is made from a model's file, in other types or parts: what of it goes along, and what must not be
-// overwritten.
+// Shared by commands that rewrite a model's file in other types or parts: copied metadata, protection of the
+// source.
 #include <filesystem>
 #include <vector>
 
@@ -13,7 +13,7 @@ namespace weft::quantize_impl {
 void refuse_overwriting(const gguf::File& file, const std::filesystem::path& from,
                         const std::filesystem::path& to);
 
-/// Removes what was written of several files, unless all were.
+/// Removes the files that were written, unless all of them were.
 struct Written {
   std::vector<std::filesystem::path> paths = {};
   bool all = false;
@@ -24,7 +24,7 @@ struct Written {
   ~Written();
 };
 
-/// All but what says which part of a set it is.
+/// Copies all metadata except the keys that number the parts of a set.
 void copy_metadata(const gguf::File& file, gguf::Writer& writer);
 
 }  // namespace weft::quantize_impl

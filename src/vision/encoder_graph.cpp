@@ -12,8 +12,8 @@ constexpr float kBase = 10000.0f;
 
 }  // namespace
 
-/// With angles of columns in between those of lines (PixtralRotaryEmbedding of transformers; neighbours are
-/// pairs).
+/// The angles of columns are between the angles of lines; adjacent elements are pairs (PixtralRotaryEmbedding
+/// of transformers).
 Value EncoderBuilder::turned(Value x) const {
   const std::int64_t heads = hparams_.n_heads, half = hparams_.width / heads / 2;
   const Dim n = x.size(0);
@@ -30,8 +30,9 @@ Value EncoderBuilder::turned(Value x) const {
   return reshape(concat({turn(0, lines_, 1.0f), turn(1, columns_, between)}, 2), {n, hparams_.width});
 }
 
-/// Pairs are an element of each half (apply_rotary_pos_emb_vision of transformers). What comes out has the
-/// elements of a head in another order, the same for queries and keys, which products do not see.
+/// Pairs are an element of each half (apply_rotary_pos_emb_vision of transformers). The result has the
+/// elements of a head in another order. Queries and keys have the same order, so their products do not
+/// change.
 Value EncoderBuilder::turned_by_halves(Value x) const {
   const std::int64_t heads = hparams_.n_heads, quarter = hparams_.width / heads / 4;
   const Dim n = x.size(0);

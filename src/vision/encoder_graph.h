@@ -1,8 +1,8 @@
 #pragma once
-// The graph of an image encoder: a vision transformer, and a family's projector behind it.
+// The graph of an image encoder: a vision transformer, followed by a family's projector.
 //
-// Patches are rows of their pixels, and come in an order in which those that become one row of the result
-// stand one behind another (patches.h); where a patch lies in the picture is said by its position.
+// Each patch is a row of its pixels. Patches that are merged into one row of the result are adjacent
+// (patches.h). An input has the position of each patch in the image.
 #include <string>
 #include <vector>
 
@@ -11,19 +11,19 @@
 
 namespace weft::vision {
 
-/// How an encoder knows where patches lie.
+/// How an encoder represents the positions of patches.
 enum class Places : std::uint8_t {
-  kTable,         ///< A row of a table is added to each patch.
-  kTurns,         ///< Queries and keys turn: the first half of a head by lines, the second by columns.
-  kHalves,        ///< The same, of each half of a head.
-  kInterpolated,  ///< kHalves, and to each patch a row is added that lies between rows of a table.
+  kTable,         ///< Learned: a row of a table is added to each patch.
+  kTurns,         ///< Rope: the first half of a head rotates by lines, the second by columns.
+  kHalves,        ///< The same within each half of a head.
+  kInterpolated,  ///< kHalves, and a row that is interpolated from a table is added to each patch.
 };
 
 struct EncoderKind {
   Places places = Places::kTable;
   encoders::LayerKind layers = {};
   bool patch_bias = true;
-  bool two_frames = false;  ///< Patches are of two pictures, of a film; of one it is both.
+  bool two_frames = false;  ///< A patch has two frames of a video. For an image both are the same.
   bool norm_before = false;
   bool norm_behind = true;
 };
@@ -36,10 +36,10 @@ class EncoderBuilder : public encoders::TransformerBuilder {
   const HParams& hparams() const { return hparams_; }
   Dim n_rows() const { return n_rows_; }
 
-  /// Inputs "patches" {n, 3 * patch_size^2} and, where layers read them, those of `write_inputs` -> the
+  /// Inputs: "patches" {n, 3 * patch_size^2} and the inputs that inputs_of (patches.h) fills. Returns the
   /// encoder's rows. The symbol "n_rows" is n / merge^2.
   Value encode();
-  /// What layers that HParams::deepstack names have passed on, with their numbers.
+  /// The outputs of the layers in HParams::deepstack, with the layers' numbers.
   const std::vector<std::pair<int, Value>>& taps() const { return taps_; }
 
  private:
@@ -50,7 +50,7 @@ class EncoderBuilder : public encoders::TransformerBuilder {
   const HParams& hparams_;
   const EncoderKind& kind_;
   Dim n_rows_;
-  Value lines_, columns_;  // Where queries and keys turn.
+  Value lines_, columns_;  // Positions for rope.
   std::vector<std::pair<int, Value>> taps_;
 };
 

@@ -7,7 +7,7 @@
 namespace weft::vision {
 namespace {
 
-/// Numbers of bytes that may end anywhere: what is not there is 0.
+/// Reads numbers from bytes. A number beyond the end is 0.
 class Reader {
  public:
   Reader(std::span<const std::byte> bytes, bool little) : bytes_(bytes), little_(little) {}
@@ -24,7 +24,7 @@ class Reader {
   bool little_;
 };
 
-/// Of the data behind "Exif\0\0": a TIFF header and its first directory.
+/// `tiff` is the data after "Exif\0\0": a TIFF header and its first directory.
 int orientation_of_tiff(std::span<const std::byte> tiff) {
   if (tiff.size() < 8) return 1;
   const Reader reader(tiff, tiff[0] == std::byte{'I'});
@@ -45,10 +45,10 @@ int orientation_of_tiff(std::span<const std::byte> tiff) {
 int orientation_of_jpeg(std::span<const std::byte> bytes) {
   const Reader reader(bytes, false);
   constexpr std::string_view kExif("Exif\0\0", 6);
-  // Segments behind the start mark: FF, a kind, their length with its two bytes.
+  // Segments after the start mark: FF, a kind, and the length including its two bytes.
   for (std::size_t at = 2; at + 4 <= bytes.size() && reader.number(at, 1) == 0xff;) {
     const std::uint32_t kind = reader.number(at + 1, 1), length = reader.number(at + 2, 2);
-    if (kind == 0xda || length < 2) break;  // The picture itself begins.
+    if (kind == 0xda || length < 2) break;  // The image data begins.
     const auto segment = bytes.subspan(at + 4, std::min<std::size_t>(length - 2, bytes.size() - at - 4));
     if (kind == 0xe1 && segment.size() > kExif.size() &&
         std::equal(kExif.begin(), kExif.end(), segment.begin(),

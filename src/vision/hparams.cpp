@@ -14,8 +14,8 @@ constexpr std::int64_t kMaxWidth = 1 << 16;
 constexpr std::int64_t kMaxLayers = 512;
 constexpr std::int64_t kMaxPatches = 1 << 16;
 constexpr int kMaxTiles = 16;  // On a side.
-// Rows of a picture that keeps its shape: of files that do not say it, and at most. Memory is laid out for
-// them.
+// Rows of an image that keeps its shape: the default, the minimum and the maximum. Memory is planned for the
+// most rows that a model allows.
 constexpr int kUsualRows = 1280;
 constexpr int kFewestRows = 4;
 constexpr int kMostRows = 4096;
@@ -106,7 +106,7 @@ HParams read_hparams(const gguf::File& file, int merge_otherwise, bool keeps_sha
   h.merge = merge_otherwise;
   for (const std::string key : {"projector.scale_factor", "spatial_merge_size"})
     if (file.find(vision + key) != nullptr) h.merge = require_int(file, vision + key, kMaxSide);
-  // Files that do not say it are of models with four tiles on a side.
+  // Files without the key are of models with four tiles on a side.
   const std::string longest = vision + "preproc_image_size";
   h.longest_side =
       file.find(longest) == nullptr ? 4 * h.image_size : require_int(file, longest, kMaxTiles * h.image_size);

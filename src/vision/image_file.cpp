@@ -1,4 +1,4 @@
-// Files of pictures: PNG by libpng, JPEG by libjpeg-turbo.
+// Image files: PNG by libpng, JPEG by libjpeg-turbo.
 #include <png.h>
 #include <turbojpeg.h>
 
@@ -67,8 +67,8 @@ Image read_jpeg(std::span<const std::byte> bytes) {
   if (width < 1 || height < 1) damaged("JPEG", "it ends before it tells its size");
   check_size(width, height);
   Image image{width, height, std::vector<std::uint8_t>(rgb_bytes(width, height))};
-  // A file that is cut, or of which parts make no sense, is an error, though something could be shown; and
-  // one of very many passes, which costs time without end, too.
+  // Truncated and damaged files are errors, although a viewer could show a part. So are files with very many
+  // scans, which would take too long.
   if (tjDecompress2(jpeg.get(), data, bytes.size(), image.rgb.data(), width, 0, height, TJPF_RGB,
                     TJFLAG_ACCURATEDCT | TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS) != 0)
     damaged("JPEG", tjGetErrorStr2(jpeg.get()));

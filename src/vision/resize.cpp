@@ -37,7 +37,7 @@ double weight(Filter filter, double x) {
   return 0.0;
 }
 
-/// What a place of the result takes of the source.
+/// The source pixels and weights of one result pixel.
 struct Taps {
   int first = 0;
   std::vector<std::int32_t> weights;
@@ -72,7 +72,7 @@ std::uint8_t to_byte(std::int64_t sum) {
       std::clamp<std::int64_t>((sum + (1 << (kWeightBits - 1))) >> kWeightBits, 0, 255));
 }
 
-/// Weighted sums of bytes that stand `stride` apart.
+/// Weighted sums of bytes with a stride of `stride`.
 std::uint8_t take(const Taps& taps, const std::uint8_t* from, std::size_t stride) {
   std::int64_t sum = 0;
   from += static_cast<std::size_t>(taps.first) * stride;

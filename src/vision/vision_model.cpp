@@ -26,7 +26,7 @@ gguf::File open_checked(const std::filesystem::path& path) {
   return file;
 }
 
-/// The tiles, each behind its size, and how they lie: what stands between them says it.
+/// The bytes that identify an image: the tiles after their sizes, then the layout of the prompt's pieces.
 std::vector<std::byte> content_of(const vision::Layout& layout) {
   std::vector<std::byte> content;
   const auto add = [&](auto values) {
@@ -65,7 +65,7 @@ struct VisionModel::Impl {
       const Value rows = builder.encode();
       built.graph.output("embeddings", family.project(builder, rows).named("embeddings"));
     });
-    // Of Pixtral's marks the text model has its own rows.
+    // The language model has its own rows for Pixtral's marks.
     builder.check_all_used({"v.", "mm."}, {"mm.a.", "v.token_embd."});
     built.own = builder.take_own_weights();
     return built;

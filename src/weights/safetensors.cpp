@@ -18,9 +18,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::uint64_t kMaxHeader = 100'000'000;  // As other readers have it.
+constexpr std::uint64_t kMaxHeader = 100'000'000;  // The limit of other readers.
 constexpr std::size_t kMaxRank = 8;
-constexpr std::size_t kMaxShown = 120;  // Of a name in an error.
+constexpr std::size_t kMaxShown = 120;  // Characters of a name in an error.
 
 [[noreturn]] void refuse(const std::string& reason) {
   throw Error(ErrorCode::kInvalidFile, "safetensors: " + reason);
@@ -51,7 +51,7 @@ constexpr std::array<Type, 16> kTypes = {{
     {"F8_E8M0", 1, {}},
 }};
 
-/// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text"}}
+/// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "word"}}
 class Header final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Header(std::span<const std::byte> data) : data_(data) {}

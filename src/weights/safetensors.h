@@ -16,17 +16,17 @@ namespace weft {
 /// A tensor of any type.
 struct StoredTensor {
   std::string name;
-  std::string type;            ///< As the file says it: "F32", "F8_E4M3", ...
-  std::optional<DType> dtype;  ///< None where weft has not the type.
+  std::string type;            ///< The file's name: "F32", "F8_E4M3", ...
+  std::optional<DType> dtype;  ///< nullopt if weft does not have the type.
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;  ///< Within the mapped file.
 };
 
-/// The tensors of a whole file. Throws Error kInvalidFile that names the tensor. Of types that are in no
-/// version of the format's description only the place is checked.
+/// The tensors of a whole file. Throws Error kInvalidFile that names the tensor. For types that no version of
+/// the format describes, only the position is checked.
 std::vector<StoredTensor> list_safetensors(const base::MappedFile& mapped);
 
-/// Those of types that weft has.
+/// The tensors of types that weft has.
 std::vector<WeightFile::Tensor> read_safetensors(const base::MappedFile& mapped);
 
 }  // namespace weft

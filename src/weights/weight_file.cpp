@@ -44,7 +44,7 @@ struct WeightFile::Impl {
       reach[i].end = std::max(reach[i].end, reach[i - 1].end, std::less<>());
   }
 
-  /// Whether a part lies within one tensor.
+  /// Whether a part is within one tensor.
   bool holds(std::span<const std::byte> part) const {
     const auto behind =
         std::upper_bound(reach.begin(), reach.end(), part.data(),

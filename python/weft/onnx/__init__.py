@@ -253,7 +253,7 @@ class Model:
         return str(self._built.graph)
 
     def _build(self, fixed: _Fixed | None = None) -> None:
-        """The graph, which takes the place of the one before if nothing is missing."""
+        """Builds the graph and replaces the previous one if nothing is missing."""
         numbers, values = (fixed.numbers, fixed.values) if fixed else ({}, {})
         built = Builder(self._model, self._initializers, self._read, {**self._constants, **values}, {**self._bounds, **numbers}, OPERATORS,
                         CONTROLS, LEARNING, self._prepared, self._doubles)  # fmt: skip
@@ -284,14 +284,14 @@ class Model:
         return self._plan
 
     def _set_weights(self, weights: Mapping[str, Array], before: Mapping[str, Array]) -> None:
-        """Those that the graph before did not have."""
+        """Sets the weights that the previous graph did not have."""
         assert self._plan is not None
         for name, array in weights.items():
             if name not in before or not _is_same(before[name], array):
                 self._plan.set_weight(name, array)
 
     def _sizes(self, given: Mapping[str, Array]) -> dict[str, int]:
-        """What the inputs' shapes say of the symbols. Where they disagree, the plan says so."""
+        """The sizes of symbols from the inputs' shapes. The plan reports contradictions."""
         sizes: dict[str, int] = {}
         for name, array in given.items():
             shape = _describe(self._inputs[name]).shape
@@ -319,7 +319,7 @@ class Model:
             except UnsupportedModelError:
                 raise
             except Error:
-                # As where something is cut off that the least sizes do not have.
+                # For example, a slice may exceed the smallest sizes.
                 self._fixed, self._plan = _Fixed({}, {}), None
 
     def _fix(self, sizes: Mapping[str, int], given: Mapping[str, Array]) -> None:
@@ -345,7 +345,7 @@ class Model:
 
 @dataclass(eq=False)
 class _Fixed:
-    """What a graph is made for: sizes, and values of inputs."""
+    """The sizes and the values of inputs that a graph is built for."""
 
     numbers: dict[str, int]
     values: dict[str, Array]
@@ -364,7 +364,8 @@ def _is_same(a: Array, b: Array) -> bool:
 
 
 def _may_be_fixed(array: Array) -> bool:
-    """Sizes, axes, scales and switches; but not what a model works on, of which each step would make a graph."""
+    """True for sizes, axes, scales and switches. Larger inputs are data, and each step would build a new graph for
+    them."""
     return array.size <= 64
 
 

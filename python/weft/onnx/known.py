@@ -159,7 +159,7 @@ def _padded(x: Array, pads: Any = None, value: Any = None, axes: Any = None, **g
 
 
 def _resized(x: Array, *rest: Any, scales: Any = None, axes: Any = None, **_: Any) -> int:
-    """Behind x stand a region, scales and sizes, or scales alone."""
+    """The inputs after x are a region, scales and sizes, or scales alone."""
     sizes = rest[2] if len(rest) > 2 else None
     by = rest[1] if len(rest) > 1 else rest[0] if rest else scales
     shape = list(x.shape)
@@ -168,7 +168,7 @@ def _resized(x: Array, *rest: Any, scales: Any = None, axes: Any = None, **_: An
     return int(product(shape))
 
 
-# Elements of results, where values say them. Of other ops they are those that the inputs broadcast to.
+# The number of elements of results that depend on values. Results of other ops have the broadcast shape of the inputs.
 ELEMENTS: Mapping[str, Callable[..., int]] = {
     "BlackmanWindow": lambda n, **_: int(np.max(n)),
     "Concat": lambda *all, **_: sum(one.size for one in all),
@@ -189,7 +189,7 @@ ELEMENTS: Mapping[str, Callable[..., int]] = {
     "Tile": lambda x, repeats: x.size * product(repeats.tolist()),
     "Upsample": _resized,
 }
-# Of these the numbers of attributes and inputs say it, each in a way of its own: so large at most.
+# The results of these ops depend on numbers in attributes and inputs, each in its own way. _at_most bounds them.
 BY_NUMBERS = {
     "AffineGrid", "AveragePool", "CenterCropPad", "Col2Im", "Conv", "ConvInteger", "ConvTranspose", "DFT", "DeformConv", "Einsum", "GridSample",
     "ImageDecoder", "LpPool", "MaxPool", "MaxRoiPool", "MaxUnpool", "MelWeightMatrix", "QLinearConv", "RoiAlign", "STFT",
@@ -206,7 +206,7 @@ def bytes_made(node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, 
     """How large the results of a node may be whose inputs are known, before they are worked out."""
     there = [one for one in inputs if one is not None]
     if any(are_sizes(one) for one in there):
-        # What has a symbol in it is a shape, or a part of one.
+        # An array that contains a symbol is a shape or a part of one.
         n = sum(one.size for one in there)
         if n > MOST_SIZES:
             raise UnsupportedError(f"weft works with {MOST_SIZES} sizes at once at most, not with {n}")

@@ -1,4 +1,4 @@
-"""Where a model's elements are stored: in its own file, or in others beside it."""
+"""Reads a model's elements from its own file or from external files."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def _completed(model: onnx.ModelProto) -> Iterator[None]:
 
 
 def is_outside(tensor: onnx.TensorProto) -> bool:
-    """Whether its elements lie in another file."""
+    """Whether its elements are in another file."""
     return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Weights, and those of attributes, of graphs within nodes and functions, too."""
+    """All weights, also in attributes, in graphs within nodes and in functions."""
     yield from model.graph.initializer
     for body in (model.graph, *model.functions):
         for graph in graphs(body):
@@ -83,7 +83,7 @@ def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def graphs(graph: Any) -> Iterator[Any]:
-    """A graph or a function's body, and what is within its nodes."""
+    """A graph or a function's body, and the graphs within its nodes."""
     yield graph
     for node in graph.node:
         for one in node.attribute:
@@ -98,21 +98,21 @@ def of_nodes(graph: Any) -> Iterator[onnx.TensorProto]:
 
 
 def embed(model: onnx.ModelProto, folders: Sequence[Path]) -> None:
-    """Brings what attributes have elsewhere into the model."""
+    """Copies the external elements of attributes into the model."""
     for body in (model.graph, *model.functions):
         for graph in graphs(body):
             for tensor in filter(is_outside, of_nodes(graph)):
                 tensor.CopyFrom(numpy_helper.from_array(read(tensor, folders), tensor.name))
 
 
-# Types of which a byte holds several elements, by the bits of one.
+# Types with several elements per byte, with the bits of one element.
 PACKED = {getattr(onnx.TensorProto, name): bits for name, bits in
           (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2)) if hasattr(onnx.TensorProto, name)}  # fmt: skip
 
 
 def read(tensor: onnx.TensorProto, folders: Sequence[Path]) -> Array:
-    """Elements of a file beside the model are mapped, those within it are the model's own bytes. What a stranger's model names
-    lies in one of the folders; its path is that from the first."""
+    """Elements of external files are mapped; others are the model's own bytes. The model is untrusted: its files must
+    be in one of the folders. Their paths are relative to the first."""
     if not is_outside(tensor):
         try:
             return numpy_helper.to_array(tensor)

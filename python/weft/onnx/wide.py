@@ -31,18 +31,18 @@ def joined(parts: Sequence[Value], axis: int) -> Value:
 
 
 def reshaped(value: Value, shape: Sequence[Any]) -> Value:
-    """As a value of these axes, or of one where they are too many."""
+    """Reshapes a value to these axes, or to one axis if they are too many."""
     return ops.reshape(value, shape if len(shape) <= MOST else (product(shape),))
 
 
 def permuted(value: Value, shape: Sequence[Any], order: Sequence[int]) -> Value:
-    """By exchanging two neighbouring groups of axes, until each stands where it should: the elements in their new order."""
+    """Permutes the axes by swapping two adjacent groups until all are in order."""
     now = list(range(len(shape)))
     for place, axis in enumerate(order):
         at = now.index(axis)
         if at == place:
             continue
-        # Those that follow it in both orders come along.
+        # Axes that follow it in both orders move together with it.
         n = 1
         while at + n < len(now) and place + n < len(order) and now[at + n] == order[place + n]:
             n += 1
@@ -54,7 +54,7 @@ def permuted(value: Value, shape: Sequence[Any], order: Sequence[int]) -> Value:
 
 
 def along(value: Value, shape: Sequence[Any], axis: int, make: Callable[[Value, int], Value]) -> Value:
-    """What `make` does to an axis, with those before it and behind it as one each."""
+    """Applies `make` to an axis, with the axes before it merged to one, and the axes after it, too."""
     return make(ops.reshape(value, (product(shape[:axis]), shape[axis], product(shape[axis + 1 :]))), 1)
 
 
@@ -70,7 +70,7 @@ def expanded(value: Value, shape: Sequence[Any], target: Sequence[Any]) -> Value
 
 
 def aligned(a: Sequence[Any], b: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Two shapes that broadcast, with neighbouring axes as one where that says the same."""
+    """Two shapes that broadcast, with adjacent axes merged where that is equivalent."""
     rank = max(len(a), len(b))
     pairs = list(zip([1] * (rank - len(a)) + list(a), [1] * (rank - len(b)) + list(b), strict=True))
     groups: list[list[Any]] = []

@@ -59,6 +59,6 @@ class RequestFields(BaseModel):
 
     @property
     def request_options(self) -> dict[str, Any]:
-        """Those that are given, by the names that weft.Model.chat has for them."""
+        """The given options, by their names in weft.Model.chat."""
         fields = RequestFields.model_fields.keys() - {"model", "model_options", "options"}
         return {name: value for name in sorted(fields) if (value := getattr(self, name)) is not None} | self.options

@@ -119,7 +119,7 @@ class ChatWeft(RequestFields, BaseChatModel):
         return self.custom_get_token_ids(text) if self.custom_get_token_ids else self.model.tokenize(text, add_special=False)
 
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Optional[Sequence[Any]] = None) -> int:
-        """Of the prompt that the model's template makes of them."""
+        """The number of tokens of the prompt that the model's template renders from the messages."""
         made = [convert_to_openai_tool(tool) for tool in tools or ()]
         try:
             return len(self.model.apply_chat_template(convert_to_openai_messages(messages), tools=made).tokens)

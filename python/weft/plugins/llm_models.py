@@ -23,7 +23,7 @@ def _load(path: Path) -> weft.Model:
 
 
 class Options(llm.Options):
-    """Those that people set most; the others have weft's defaults."""
+    """The most common options. The others have weft's defaults."""
 
     temperature: Optional[float] = None
     top_k: Optional[int] = None
@@ -34,7 +34,7 @@ class Options(llm.Options):
 
 
 class _Shared:
-    """What a model has in common with its asynchronous form."""
+    """Shared by a model and its asynchronous form."""
 
     can_stream = True
     supports_schema = True

@@ -17,7 +17,7 @@ from weft.streams import Stream, in_turn
 
 # Requests that wait at the engine: enough for it to fill its steps.
 _AT_ONCE = 64
-# What a task says of generation that is read here; other options go to weft.Model.stream.
+# The generation options of a task that this file reads. Other options go to weft.Model.stream.
 _OWN = ("until", "max_gen_toks", "do_sample", "temperature")
 
 
@@ -45,7 +45,8 @@ class WeftLM(TemplateLM):
         return self.model.tokenize(string, add_special=bool(add_special_tokens))
 
     def _loglikelihood_tokens(self, requests: list[Any], disable_tqdm: bool = False, **_: Any) -> list[tuple[float, bool]]:
-        """Of (what it is about, context, continuation) the continuation's log-likelihood, and whether it is the greedy one."""
+        """For each (description, context, continuation): the continuation's log-likelihood, and whether it is the
+        greedy one."""
 
         def ask(request: Any) -> tuple[Stream, int]:
             _, context, continuation = request

@@ -3,9 +3,9 @@
     from ray import serve
     import weft.ray
     serve.run(weft.ray.app("model.gguf", n_replicas=(1, 8)))          # one endpoint, which speaks OpenAI's API
-    weft.ray.map_batches(dataset, "model.gguf", max_tokens=64)        # a column of prompts to a column of texts
+    weft.ray.map_batches(dataset, "model.gguf", max_tokens=64)        # a column of prompts to one of completions
 
-Needs the package ray: pip install weft[ray]. weft must be installed on each node, and the model's file lie there."""
+Needs the package ray: pip install weft[ray]. Each node needs weft and the model's file."""
 
 try:
     import ray.data

@@ -1,4 +1,4 @@
-"""Columns of prompts to columns of texts."""
+"""Columns of prompts to columns of completions."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def map_batches(
     load: Optional[ModelOptions] = None,
     **options: Unpack[RequestOptions],
 ) -> Dataset:
-    """The dataset with a column more: what the model writes behind the prompts in `column`, or answers where `chat` says that
-    they are conversations (lists of messages, or texts of a user).
+    """Returns the dataset with one more column: the completions of the prompts in `column`. With `chat` the prompts are
+    conversations: lists of messages, or strings from the user.
 
-    A pool of `n_replicas` actors (or from the fewest to the most), each with the model and `num_cpus` cores, takes batches; a
-    batch's prompts are computed in common steps. What an actor that died was at is computed again by another one; a row is in
-    the result once. `load`: the options of weft.Model; `options`: those of requests. A prompt that is refused (too long, say)
-    ends the job, unless `errors` names a column for what was said: its text is then None.
+    A pool of `n_replicas` actors (or from the fewest to the most), each with the model and `num_cpus` cores, takes
+    batches; a batch's prompts are computed in common steps. If an actor dies, another one computes its rows again; a
+    row is in the result once. `load` has options of weft.Model, `options` has options of requests. A refused prompt
+    (too long, for example) ends the job, unless `errors` names a column for the message. Its completion is then None.
 
-    Lazy, as Ray's own: it runs when its rows are read or written. A job that was stopped goes on where it was if Ray keeps
-    checkpoints (ray.data.checkpoint.CheckpointConfig) and the dataset is read from files and written to files."""
+    Lazy, as Ray's own: it runs when its rows are read or written. A stopped job continues if Ray keeps checkpoints
+    (ray.data.checkpoint.CheckpointConfig) and the dataset is read from and written to files."""
     few, most = n_replicas if isinstance(n_replicas, tuple) else (n_replicas, n_replicas)
     given: dict[str, Any] = dict(load or {})
     given.setdefault("n_threads", max(1, int(num_cpus)))

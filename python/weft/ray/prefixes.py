@@ -1,23 +1,24 @@
-"""Which replica has read which beginnings of texts."""
+"""Remembers which replica has cached which prefixes."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator, Mapping
 
-# Beginnings are known by blocks of so many characters, up to so many blocks.
+# Prefixes are remembered in blocks of _BLOCK characters, up to _MOST_BLOCKS blocks.
 _BLOCK = 64
 _MOST_BLOCKS = 256
-# A beginning that is less than this part of a text is read again by whoever has least to do: after that several have it.
+# A shorter known prefix than this part of a prompt does not bind it to a replica. The least busy one computes the
+# prefix again, and then several replicas have it.
 _LEAST_PART = 0.25
-# So many more requests may a replica have than the least busy one before its beginnings count no longer.
+# A replica with this many more requests than the least busy one is not preferred for its prefixes.
 _SLACK = 16
 
 
 class PrefixMemory:
-    """Sends texts that begin alike to the same replica, and others to the one that has least to do.
+    """Routes prompts with a common prefix to the same replica, and others to the least busy one.
 
-    What a replica has read is not asked, but remembered from what it was sent: the `most` blocks that were met last."""
+    Replicas are not queried. The router remembers the `most` blocks that it sent last."""
 
     def __init__(self, most: int = 1 << 18) -> None:
         self._most = most
@@ -43,7 +44,7 @@ class PrefixMemory:
         return chosen
 
     def forget(self, replica: Hashable) -> None:
-        """It is gone, and its cache with it."""
+        """Forgets a replica that is gone with its cache."""
         for readers in self._readers.values():
             readers.discard(replica)
         del self._n_blocks[replica]
@@ -60,7 +61,7 @@ class PrefixMemory:
 
 
 def _blocks(text: str) -> Iterator[int]:
-    """A number for each whole block, of all that stands up to its end."""
+    """A hash for each whole block, of the string up to its end."""
     key = 0
     for end in range(_BLOCK, min(len(text), _BLOCK * _MOST_BLOCKS) + 1, _BLOCK):
         key = hash((key, text[end - _BLOCK : end]))

@@ -1,4 +1,4 @@
-"""Replicas of `weft serve` behind one endpoint.
+"""Replicas of `weft serve` with one endpoint.
 
 The API exists only once, in the server: a replica is a process of the program `weft` on a Unix socket, and requests are forwarded
 unchanged. Only the request's prompt is examined, to route it to a replica that has its prefix cached."""
@@ -51,7 +51,7 @@ def app(
     arguments: Sequence[str] = (),
     program: Optional[FilePath] = None,
 ) -> serve.Application:
-    """An application for ray.serve.run: all that `weft serve` answers, at one address, by several of them.
+    """An application for ray.serve.run: the API of `weft serve` at one address, with several replicas.
 
     `n_replicas`: how many, or the fewest and the most, between which the queue decides: a replica for each 3/4 * `n_parallel`
     requests that are under way. Each computes up to `n_parallel` of them at the same time, on `num_cpus` cores, and takes no
@@ -77,7 +77,7 @@ def app(
 
 
 class Gateway:
-    """Takes requests, and hands each to a replica."""
+    """Takes requests and forwards each to a replica."""
 
     def __init__(self, replicas: DeploymentHandle) -> None:
         self._forward = replicas.options(method_name="forward", stream=True)
@@ -102,7 +102,7 @@ class Gateway:
 
 
 class Replica:
-    """A `weft serve` of its own, and what is forwarded to it. It ends with this process, however that ends."""
+    """A `weft serve` process and the requests forwarded to it. It ends with this process, however that ends."""
 
     async def __init__(self, words: list[str], program: Optional[str]) -> None:  # type: ignore[misc]
         found = shutil.which(program or "weft")
@@ -120,7 +120,7 @@ class Replica:
             await asyncio.sleep(0.05)
 
     async def forward(self, text: str, method: str, target: str, headers: dict[str, str], body: bytes) -> AsyncIterator[Any]:
-        """The answer's status and headers, then its body piece by piece. `text` is for the router."""
+        """The response's status and headers, then its body piece by piece. `text` is for the router."""
         try:
             url = URL("http://weft" + target, encoded=True)
             async with self._session.request(method, url, headers=headers, data=body or None) as answer:
@@ -148,7 +148,7 @@ class Replica:
 
 
 class PrefixRouter(RequestRouter):
-    """Sends requests whose texts begin alike to the same replica, while that is not much busier than others."""
+    """Routes requests with a common prefix to the same replica, unless it is much busier than others."""
 
     def initialize_state(self) -> None:
         self._memory = PrefixMemory()
@@ -169,7 +169,7 @@ class PrefixRouter(RequestRouter):
 
 
 def text_of(body: bytes) -> str:
-    """What a request's text begins with; empty for requests without one."""
+    """The fields of a request that make up its prompt, as one string. Empty for requests without a prompt."""
     try:
         fields = json.loads(body)
     except ValueError:

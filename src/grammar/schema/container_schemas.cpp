@@ -35,7 +35,7 @@ NodeId SchemaWriter::in_braces(NodeId inside, bool may_be_empty) {
 NodeId SchemaWriter::array(const Keywords& k) {
   std::size_t n_prefix = 0;
   for (const ArrayKeywords& a : k.arrays) n_prefix = std::max(n_prefix, a.prefix.size());
-  // What each place holds; beyond a prefix without items nothing is written.
+  // The schemas of each position. A prefix without `items` ends the array.
   std::int64_t most = k.max_items;
   const auto at_most = [&](std::size_t n) {
     const auto count = static_cast<std::int64_t>(n);
@@ -56,7 +56,8 @@ NodeId SchemaWriter::array(const Keywords& k) {
     }
     if (a.items != kNoValue && !closed) rest.push_back({a.items});
   }
-  // Where items are described those are all: either by a schema of the rest, or because there is no rest.
+  // unevaluatedItems applies only if no schema describes items: a described array either has a schema for the
+  // rest or ends after its prefix.
   if (k.arrays.empty()) {
     for (const ValueId other : k.other_items) {
       if (tree_[other].kind == JsonKind::kBool) {
@@ -98,7 +99,7 @@ NodeId SchemaWriter::array(const Keywords& k) {
       {builder_.bytes("["), space(), tail ? *tail : builder_.empty(), space(), builder_.bytes("]")});
 }
 
-/// All that are named, in the order in which they are, with what every schema says of each.
+/// All named properties in source order, with the conjunction of all schemas of each.
 std::vector<SchemaProperty> SchemaWriter::properties(const Keywords& k) {
   std::vector<SchemaProperty> result;
   std::map<std::string, std::size_t, std::less<>> places;
@@ -166,8 +167,8 @@ bool SchemaWriter::lists_none(const Keywords& k) const {
   return k.min_properties == 0 && k.others.empty() && k.names.empty() && lists_properties(k);
 }
 
-/// Whether there may be properties that are not named, and what they are. Where nothing is said, an object
-/// that names some, or lists none, has no others.
+/// Whether unnamed properties are allowed, and their schema. Without additionalProperties, an object with
+/// named properties, or with an empty list, has no others.
 SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<SchemaProperty>& named) {
   Others result;
   bool said = false;
@@ -206,7 +207,7 @@ SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<S
 NodeId SchemaWriter::key_besides(const std::vector<SchemaProperty>& named) {
   const CharSet plain = CharSet({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}).negated();
   const NodeId any = builder_.repeat(builder_.character(plain), 0, kUnlimited);
-  // A tree of the names, each node by the text that leads to it.
+  // A trie of the names.
   struct Letter {
     std::map<char32_t, std::size_t> children;
     bool is_name = false;
@@ -267,7 +268,7 @@ NodeId SchemaWriter::map(NodeId member, const Keywords& k) {
   return in_braces(builder_.sequence({member, more}), k.min_properties == 0);
 }
 
-/// Members in their order, those that are not required left out or not.
+/// Members in their order; optional ones may be left out.
 NodeId SchemaWriter::members(const std::vector<SchemaProperty>& named, const std::optional<NodeId>& other) {
   Builder& b = builder_;
   std::vector<NodeId> written;

@@ -138,7 +138,7 @@ NodeId add_number(bool integer, bool plain, Builder& b) {
   Magnitudes m(b);
   std::vector<NodeId> parts = {b.optional(b.bytes("-")), m.any_whole()};
   if (!integer) parts.push_back(m.any_fraction());
-  // Up to 299: what readers of JSON take for infinity is no number.
+  // Exponents up to 299: JSON readers would take larger numbers for infinity.
   if (!integer && !plain)
     parts.push_back(b.optional(
         b.sequence({b.character(CharSet({{'e', 'e'}, {'E', 'E'}})),
@@ -157,7 +157,7 @@ NodeId add_bounded(const Decimal& bound, bool exclusive, bool from_below, Builde
     if (bound.negative) return b.sequence({minus, far});
     return bound.is_zero() && !exclusive ? b.choice({far, b.sequence({minus, m.zero()})}) : far;
   }
-  // All of the other sign, and those of the bound's that are at most as far from zero.
+  // All numbers of the other sign, and numbers of the bound's sign that are not farther from zero.
   const NodeId near = m.below(bound, !exclusive);
   if (bound.negative) return b.choice({m.any(), b.sequence({minus, near})});
   if (bound.is_zero())

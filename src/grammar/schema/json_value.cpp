@@ -88,7 +88,7 @@ class JsonTree::Reader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  /// Of a key that stands there several times the last value counts.
+  /// If a key is repeated, its last value counts.
   static void index(JsonValue& object) {
     auto& members = object.members;
     std::vector<std::uint32_t> order(members.size());

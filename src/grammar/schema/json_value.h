@@ -1,5 +1,5 @@
 #pragma once
-// A JSON text as a tree that needs no recursion to be built or freed.
+// A JSON value as a tree that is built and freed without recursion.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,18 +18,19 @@ enum class JsonKind : std::uint8_t { kNull, kBool, kInteger, kNumber, kString, k
 struct JsonValue {
   JsonKind kind = JsonKind::kNull;
   bool flag = false;
-  std::string text;                                      ///< Of a string; of a number as it was written.
-  std::vector<std::pair<std::string, ValueId>> members;  ///< In the text's order; of a key the last value.
-  std::vector<std::uint32_t> by_name;                    ///< Positions in members, ordered by key.
+  std::string text;  ///< The content of a string, or the spelling of a number.
+  /// In source order; the last value of a repeated key.
+  std::vector<std::pair<std::string, ValueId>> members;
+  std::vector<std::uint32_t> by_name;  ///< Positions in members, ordered by key.
   std::vector<ValueId> items;
-  ValueId parent = kNoValue;  ///< Of the root: kNoValue.
+  ValueId parent = kNoValue;  ///< kNoValue for the root.
 };
 
 /// Immutable once read.
 class JsonTree {
  public:
-  /// Throws Error kInvalidArgument for what is no JSON, and for nesting beyond `depth`. `what` names the
-  /// text.
+  /// Throws Error kInvalidArgument for invalid JSON and for nesting beyond `depth`. `what` names the source
+  /// in messages.
   JsonTree(std::string_view text, int depth, const std::string& what);
 
   ValueId root() const { return root_; }
@@ -47,7 +48,7 @@ class JsonTree {
   ValueId root_ = 0;
 };
 
-/// The text as a JSON string, quotes included.
+/// The string as JSON, quotes included.
 std::string json_quoted(std::string_view text);
 
 }  // namespace weft::grammar

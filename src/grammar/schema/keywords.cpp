@@ -156,7 +156,7 @@ void KeywordReader::add_part(ValueId schema, Keywords& out) {
       fail(schema, "the schema refers to itself without anything in between: no value would ever end");
   for (const SchemaPart& part : out.parts) {
     if (part.schema != schema) continue;
-    // An alternative that is what it is an alternative of adds nothing.
+    // An alternative that refers back to its own union adds no values.
     if (part.no_any_of || part.no_one_of) out.impossible = true;
     return;
   }
@@ -190,7 +190,7 @@ void KeywordReader::read_types(ValueId value, Keywords& out) {
 
 bool KeywordReader::read_bound(std::string_view name, ValueId schema, ValueId value, Keywords& out) {
   if (name == "minimum" || name == "maximum") {
-    // Draft 4 says with a boolean whether the bound itself is left out.
+    // Draft 4 has a boolean that makes the bound exclusive.
     const ValueId flag = tree_.find(schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
     const bool exclusive = flag != kNoValue && tree_[flag].kind == JsonKind::kBool && tree_[flag].flag;
     if (number(value)) (name == "minimum" ? out.at_least : out.at_most).push_back({exclusive, value});
@@ -273,7 +273,7 @@ bool KeywordReader::read_for_objects(std::string_view name, ValueId schema, Valu
     }
     out.objects.push_back(object);
   } else if (name == "required") {
-    if (tree_[value].kind == JsonKind::kBool) return true;  // Draft 3's, beside a property.
+    if (tree_[value].kind == JsonKind::kBool) return true;  // Draft 3 has it in the schema of a property.
     for (const ValueId item : array(value)) out.required.push_back(string(item));
   } else if (name == "propertyNames") {
     out.names.push_back(value);

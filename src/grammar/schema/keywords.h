@@ -1,5 +1,5 @@
 #pragma once
-// What schemas that must all hold say together, keyword by keyword.
+// Merges schemas that must all hold, keyword by keyword.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,22 +15,22 @@
 
 namespace weft::grammar {
 
-/// A schema, and which of its keywords have been seen to already.
+/// A schema, and which of its keywords are already handled.
 struct SchemaPart {
   ValueId schema = kNoValue;
   bool no_any_of = false, no_one_of = false;  ///< An alternative was chosen.
-  bool no_references = false;                 ///< $ref and allOf stand beside it.
+  bool no_references = false;                 ///< $ref and allOf are parts of their own.
   bool operator==(const SchemaPart&) const = default;
   auto operator<=>(const SchemaPart&) const = default;
 };
-/// Schemas that must all hold. Of none: any value.
+/// Schemas that must all hold. If empty, any value is valid.
 using Conjunction = std::vector<SchemaPart>;
 
 enum TypeBit : unsigned {
   kNullBit = 1,
   kBoolBit = 2,
   kIntegerBit = 4,
-  kNumberBit = 8,  ///< That is no integer.
+  kNumberBit = 8,  ///< A number with a fraction.
   kStringBit = 16,
   kArrayBit = 32,
   kObjectBit = 64,
@@ -42,12 +42,12 @@ struct NumberBound {
   ValueId at = kNoValue;
 };
 
-/// What one schema says of arrays.
+/// One schema's keywords for arrays.
 struct ArrayKeywords {
   std::vector<ValueId> prefix;
-  ValueId items = kNoValue;  ///< Of those behind the prefix.
+  ValueId items = kNoValue;  ///< The schema of items after the prefix.
 };
-/// What one schema says of objects.
+/// One schema's keywords for objects.
 struct ObjectKeywords {
   ValueId properties = kNoValue;
   ValueId additional = kNoValue;
@@ -79,14 +79,14 @@ struct Keywords {
   std::int64_t min_properties = 0, max_properties = -1;
   ValueId properties_at = kNoValue;  ///< The keyword that limits their number.
 
-  /// The first union that no alternative was chosen of, and its owner among `parts`.
+  /// The first union without a chosen alternative, and its owner among `parts`.
   struct Union {
     std::size_t owner = 0;
     bool one_of = false;
     std::vector<ValueId> alternatives;
   };
   std::optional<Union> first_union;
-  Conjunction parts;  ///< All schemas, those that are referred to included.
+  Conjunction parts;  ///< All schemas, including referenced ones.
 };
 
 /// A property of objects that schemas describe.
@@ -143,7 +143,7 @@ class KeywordReader {
   std::unordered_set<ValueId> noted_;
   std::unordered_map<std::string, ValueId> references_;
   std::optional<std::unordered_map<std::string_view, ValueId>> anchors_;  // Read on first use.
-  // Of each of Keywords::parts: who refers to it, by place.
+  // For each of Keywords::parts the index of the part that refers to it.
   std::vector<std::size_t> parents_;
   std::size_t reading_ = 0;
 };

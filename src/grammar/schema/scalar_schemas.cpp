@@ -9,7 +9,7 @@
 namespace weft::grammar {
 namespace {
 
-constexpr std::int64_t kBlock = 256;  // Parts of a rule that long counts are made of.
+constexpr std::int64_t kBlock = 256;  // Repetitions per block of a long count.
 /// The longest string whose characters are counted in addition to a pattern: their states multiply.
 constexpr std::int64_t kMostWrittenOut = 1024;
 constexpr std::int64_t kExceptionWork = 64;
@@ -20,7 +20,7 @@ NodeId any_escape(Builder& b) {
   const CharSet short_escapes(
       {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}});
   const NodeId digit = b.character(hex);
-  // Surrogates stand in pairs only.
+  // Surrogates are allowed in pairs only.
   const NodeId d = b.character(CharSet({{'D', 'D'}, {'d', 'd'}}));
   const NodeId plain = b.choice(
       {b.sequence(
@@ -74,8 +74,8 @@ NodeId SchemaWriter::up_to(const std::string& name, NodeId one, std::int64_t mos
   });
 }
 
-/// `one`, `least` to `most` times (most < 0: any number). Long counts are made of blocks, which are rules, so
-/// the number of states grows with the logarithm. `name` identifies `one`.
+/// `one`, `least` to `most` times (most < 0: any number). Long counts consist of blocks, which are rules, so
+/// the number of states grows logarithmically. `name` identifies `one`.
 NodeId SchemaWriter::counted(const std::string& name, NodeId one, std::int64_t least, std::int64_t most) {
   std::vector<NodeId> parts;
   std::int64_t rest = least;
@@ -94,7 +94,7 @@ NodeId SchemaWriter::counted(const std::string& name, NodeId one, std::int64_t l
   return builder_.sequence(parts);
 }
 
-/// A pattern is held; or nothing where it cannot be, which is noted at `at`.
+/// The pattern's expression, or nullopt if it cannot be enforced, which is noted at `at`.
 std::optional<NodeId> SchemaWriter::pattern(ValueId at, std::string_view source, bool anywhere,
                                             bool in_json) {
   try {

@@ -7,7 +7,7 @@
 namespace weft::grammar {
 namespace {
 
-constexpr int kMaxDepth = 400;       // Whatever the limits say.
+constexpr int kMaxDepth = 400;       // Independent of GrammarLimits.
 constexpr std::int64_t kCopies = 4;  // The grammars around a schema copy each node about so often.
 
 }  // namespace

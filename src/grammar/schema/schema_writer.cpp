@@ -171,7 +171,7 @@ NodeId SchemaWriter::union_of(const Keywords& keywords) {
   return builder_.choice(choices);
 }
 
-/// Where no type is said, keywords of one type mean that type.
+/// Without "type", keywords of one type imply that type.
 unsigned SchemaWriter::types_of(const Keywords& k) const {
   if (k.types != kAllTypes) return k.types;
   unsigned types = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// JSON schemas to rules of a language. Each group of schemas that must hold together becomes a rule, made
-// when its turn comes: references may lead in circles, and nothing is recursive.
+// JSON schemas to rules of a language. Each group of schemas that must hold together becomes a rule, which is
+// built from a queue. References may be cyclic, and the writer is not recursive.
 #include <map>
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
 // Command R (Cohere, 2024): attention and feed-forward part in parallel after one norm without bias; the
 // heads of Q and K may be normed. Command R7B and A (cohere2) have three sliding layers to each full one,
-// which knows no positions.
+// which has no positions.
 #include "model/blocks.h"
 #include "model/family.h"
 

@@ -8,8 +8,8 @@ namespace {
 
 void read(const Metadata&, HParams&) {}
 
-/// What a layer has in place of attention, if anything. In the last layer `x` is reduced to the rows that
-/// something is wanted of.
+/// The replacement of attention in a layer, if there is one. In the last layer `x` is reduced to the rows
+/// that something is wanted of.
 ValueId attend(Builder& b, int layer, ValueId x, AttentionBlock block) {
   const HParams& h = b.hparams();
   const auto i = static_cast<std::size_t>(layer);

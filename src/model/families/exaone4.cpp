@@ -1,5 +1,5 @@
 // EXAONE 4 (arXiv 2507.11407): norms after the blocks and none before. The large one has three sliding layers
-// to each full one, which knows no positions.
+// to each full one, which has no positions.
 #include "model/blocks.h"
 #include "model/family.h"
 

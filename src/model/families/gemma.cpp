@@ -22,7 +22,7 @@ void read2(const Metadata& metadata, HParams& h) {
   h.logit_softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 30.0f);
   constexpr int kPattern = 2;
   read_sliding(metadata, h, kPattern);
-  // The largest model scales by the width of a head as if there were no separate head size. Files of other
+  // The largest model scales by n_embd / n_heads instead of the head size of its file. Files of other
   // converters do not say so.
   constexpr int kLayersOf27B = 46;
   if (h.n_layers == kLayersOf27B)

@@ -14,7 +14,7 @@ void read(const Metadata& metadata, HParams& h) {
   if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
   constexpr int kPattern = 6;
   read_sliding(metadata, h, kPattern);
-  // The largest model scales by the width of a head as if there were no separate head size. Files of other
+  // The largest model scales by n_embd / n_heads instead of the head size of its file. Files of other
   // converters do not say so.
   constexpr int kLayersOf27B = 62;
   if (h.n_layers == kLayersOf27B)

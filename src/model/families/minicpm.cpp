@@ -53,7 +53,7 @@ ValueId attend3(Builder& b, int layer, ValueId x, ValueId factors, ValueId& resi
   const auto slice = [&](ValueId value, std::int64_t begin, std::int64_t end, const char* called) {
     return b.add(ops::Slice{.axis = 2, .begin = begin, .end = end}, {value}, name(called));
   };
-  /// What turns stands first, as rope has it.
+  /// The rotated part comes first, as rope requires.
   const auto join = [&](ValueId first, ValueId second, const char* called) {
     const std::string full = name(called);
     const ValueId both = b.add(ops::Concat{.axis = 2}, {first, second}, full + "_joined");

@@ -130,7 +130,7 @@ class Rwkv6 : public RwkvBlocks {
                std::string("own_shares_") + part);
   }
 
-  /// What is kept of each column of a head's state: exp(-exp(x)).
+  /// The decay of each column of a head's state: exp(-exp(x)).
   ValueId decays() {
     const ValueId low = linear(b_, mixed('w'), name("time_mix_decay_w1"), h_.decay_rank);
     const ValueId active = add(ops::Unary{UnaryKind::kTanh}, {low}, "decay_low");

@@ -88,7 +88,7 @@ class Rwkv7 : public RwkvBlocks {
     const ValueId wide = linear(b_, low, name(stem + "2"), n_);
     return add(ops::Add{}, {wide, vector(stem + "0")}, stem);
   }
-  /// What is kept of each column of a head's state: from exp(-exp(-1/2)) to 1.
+  /// The decay of each column of a head's state: from exp(-exp(-1/2)) to 1.
   ValueId decays(ValueId x) {
     constexpr float kMost = -0.60653066f;
     const ValueId share = sigmoid(low_rank(x, 'w', h_.decay_rank, true), "decay_share");

@@ -1,4 +1,4 @@
-// SmolLM3 (Hugging Face, 2025): Llama in which every fourth layer knows no positions.
+// SmolLM3 (Hugging Face, 2025): Llama in which every fourth layer has no positions.
 #include "model/blocks.h"
 #include "model/family.h"
 

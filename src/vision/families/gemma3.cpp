@@ -1,4 +1,4 @@
-// Gemma 3: a SigLIP encoder over the whole picture, whose patches are averaged to 256 rows.
+// Gemma 3: a SigLIP encoder over the whole image, whose patches are averaged to 256 rows.
 #include "vision/family.h"
 #include "vision/resize.h"
 

@@ -1,5 +1,5 @@
-// Idefics 3 (arXiv 2408.12637) and SmolVLM: the picture in tiles with the whole of it behind them, each by a
-// SigLIP encoder whose patches are put side by side, a square of them in a row.
+// Idefics 3 (arXiv 2408.12637) and SmolVLM: a SigLIP encoder reads the tiles of the image, then the whole
+// image. Each square of patches is concatenated to one row.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,7 @@ struct Size {
   int height = 0;
 };
 
-/// The longer side becomes `longest`, also where it was shorter.
+/// Scales the longer side to `longest`, up or down.
 Size scaled(const Image& image, int longest) {
   const double aspect = static_cast<double>(image.width) / image.height;
   Size size;
@@ -34,7 +34,7 @@ Size scaled(const Image& image, int longest) {
 
 int whole_tiles(int pixels, int side) { return std::max((pixels + side - 1) / side, 1) * side; }
 
-/// Each side a multiple of `side`: the longer one first, the other after what that has become.
+/// Makes each side a multiple of `side`: the longer one first, then the other by the aspect ratio.
 Size in_tiles(const Size& size, int side) {
   const double aspect = static_cast<double>(size.width) / size.height;
   if (size.width >= size.height) {

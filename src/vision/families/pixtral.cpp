@@ -1,5 +1,5 @@
-// Pixtral (arXiv 2410.07073) and Mistral Small 3.1: pictures as they are, as far as they are not too large;
-// each line of rows ends with a mark. The later ones merge squares of patches.
+// Pixtral (arXiv 2410.07073) and Mistral Small 3.1: images keep their size unless they are too large. Each
+// line of rows ends with a mark. Later models merge squares of patches.
 #include <algorithm>
 #include <cmath>
 

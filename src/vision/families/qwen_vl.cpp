@@ -1,6 +1,6 @@
-// Qwen2-VL, Qwen2.5-VL (arXiv 2409.12191, 2502.13923) and Qwen3-VL (arXiv 2511.21631): pictures of any shape,
-// of which squares of 2 x 2 patches become a row. In 2.5 most layers see windows; in 3 rows of earlier layers
-// go to the text model as well.
+// Qwen2-VL, Qwen2.5-VL (arXiv 2409.12191, 2502.13923) and Qwen3-VL (arXiv 2511.21631): images of any shape.
+// Squares of 2 x 2 patches become a row. In 2.5 most layers have windowed attention. In 3 the language model
+// gets rows of earlier layers, too.
 #include <algorithm>
 #include <cmath>
 
@@ -32,7 +32,7 @@ Size wanted_size(const HParams& h, const Image& image) {
     };
     return Size{whole(width), whole(height)};
   };
-  // A picture that is less than half a square wide or high is scaled up below.
+  // An image that is less than half a square wide or high is scaled up below.
   Size size = scaled(1.0, 0.0, [](double x) { return std::nearbyint(x); });
   const auto n_pixels = [](const Size& s) { return std::int64_t{s.width} * s.height; };
   if (n_pixels(size) > h.max_pixels) {
@@ -42,7 +42,7 @@ Size wanted_size(const HParams& h, const Image& image) {
     size = scaled(std::sqrt(static_cast<double>(h.min_pixels) / (width * height)), 1.0,
                   [](double x) { return std::ceil(x); });
   }
-  // A side that would be less than a square is one: the other gives way.
+  // A side has at least one square. The longer side shrinks to keep the number of rows.
   int& longer = size.width > size.height ? size.width : size.height;
   const int shorter = std::min(size.width, size.height);
   const std::int64_t most = std::max(h.max_rows() / (shorter / h.square()), 1) * h.square();
@@ -59,7 +59,7 @@ Layout lay_out(const HParams& h, const Image& image) {
   return layout;
 }
 
-/// Rows of squares side by side, through two products.
+/// Concatenates the rows of each square and applies a two-layer perceptron.
 Value merged(EncoderBuilder& b, Value x, const std::string& first, const std::string& second) {
   const HParams& h = b.hparams();
   const std::int64_t width = std::int64_t{h.merge} * h.merge * h.width;

@@ -15,7 +15,7 @@ from .products import rows_times
 
 
 def directions(direction: str) -> list[bool]:
-    """Whether each goes backwards."""
+    """For each direction whether it is reversed."""
     return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
 
 
@@ -27,7 +27,7 @@ def gates(array: Any, order: Sequence[int]) -> Any:
 
 def recurrent(at: Node, x: Any, w: Any, r: Any, starts: Sequence[Any], direction: str, layout: int,
               cell: Callable[..., tuple[Value, ...]]) -> Any:  # fmt: skip
-    """Y {t, directions, b, h} and what is left of each state {directions, b, h}."""
+    """Y {t, directions, b, h} and the final states {directions, b, h}."""
     at.known(w), at.known(r)
     v = at.value(x)
     if layout:

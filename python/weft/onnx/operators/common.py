@@ -1,4 +1,4 @@
-"""What the functions of operators share."""
+"""Shared functions of operators."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def constant_size(x: Any, axis: int) -> int:
 
 
 def scalar(x: Any, other: Any) -> Any:
-    """A known array of one element as a number, where weft takes that beside the other operand and none of its digits is
+    """A known array of one element as a number, if weft accepts a number with the other operand and no digit is
     lost."""
     if not isinstance(x, np.ndarray) or x.size != 1 or x.ndim > len(other.shape) or x.dtype == object:
         return None
@@ -63,7 +63,7 @@ def zeros(graph: Any, shape: Sequence[Any], dtype: str = "f32") -> Value:
 
 
 def filled(graph: Any, shape: Sequence[Any], number: Any, dtype: str) -> Value:
-    """A number everywhere. Whole ones of more digits than floats have are made of two."""
+    """A value filled with a number. An integer with more digits than floats have is made from two numbers."""
     if dtype == "f32" or abs(number) <= 1 << 24:
         return ops.cast(ops.full(graph, shape, float(single(np.asarray(number), "a constant"))), dtype)
     n = int(fit(np.asarray(number), "a constant"))

@@ -24,7 +24,7 @@ def branch(at: Node, condition: Any, *, then_branch: onnx.GraphProto, else_branc
 
 
 def unmade(result: onnx.ValueInfoProto, axis: int) -> Any:
-    """What no turn makes: its shape is what the body says, 0 where that is no number."""
+    """The result of a loop without iterations. Its shape is the one in the body, with 0 for symbolic sizes."""
     tensor = result.type.tensor_type
     if not tensor.HasField("shape"):
         raise UnsupportedError(f"no turn of a loop makes '{result.name}', and the model does not say its shape")

@@ -187,7 +187,7 @@ def divide(at: Node, a: Any, b: Any) -> Any:
     v, w = at.value(a), at.value(b)
     if v.dtype == "f32":
         return operands(at, a, b)[0] / operands(at, a, b)[1]
-    # Towards 0, where floor_divide goes down.
+    # Rounds towards 0; floor_divide rounds down.
     down = ops.floor_divide(v, w)
     uneven = ops.logical_and(ops.not_equal(down * w, v), ops.less(down, 0.0))
     return Tensor(wrapped(down + uneven, at.type(a)), at.type(a))

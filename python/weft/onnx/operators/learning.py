@@ -1,4 +1,4 @@
-"""Ops of the domain ai.onnx.ml, which classifiers and tables are made of. The host computes them; here stand the types and shapes
+"""Ops of the domain ai.onnx.ml for classifiers and tables. The host computes them; this file has the types and shapes
 of their results."""
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def reshape(at: Node, x: Any, shape: Any = None, *, allowzero: int = 0) -> Any:
 
 
 def rest_of(shape: Sequence[Any], others: Sequence[Any]) -> Any:
-    """The size that is left: what stands on both sides counts for nothing."""
+    """The size that is left. Sizes on both sides cancel."""
     above, below = list(shape), []
     for one in others:
         if one in above:
@@ -93,7 +93,7 @@ def concat(at: Node, *all: Any, axis: int) -> Any:
 
 
 def of_axis(at: Node, x: Any, axis: int, make: Callable[[Value, int], Value]) -> Any:
-    """What `make` does to one axis, which keeps the others."""
+    """Applies `make` to one axis. It keeps the others."""
     if len(x.shape) <= MOST:
         return Tensor(make(at.value(x), axis), at.type(x))
     made = along(at.elements(x), x.shape, axis, make)
@@ -132,7 +132,7 @@ def slice_of(at: Node, x: Any, starts_input: Any = None, ends_input: Any = None,
 
 
 def cut(v: Value, axis: int, begin: Any, end: Any, step: int) -> Value:
-    """Of one axis, as Python's slices."""
+    """A slice of one axis, as in Python."""
     size = v.shape[axis]
     if step < 0:
         if not all(isinstance(one, int) for one in (size, begin, end)):
@@ -372,7 +372,7 @@ def dropout(at: Node, x: Any, ratio_input: Any = None, training: Any = None, *, 
 
 
 def depth_to_space(at: Node, x: Any, *, blocksize: int, mode: str = "DCR") -> Any:
-    """In two steps, for values have four axes at most: each moves one number of a channel behind its axis."""
+    """In two steps, because values have at most four axes. Each step moves one part of the channel after its axis."""
     v, b = at.value(x), blocksize
     n, c, h, w = v.shape
     deep = constant_size(v, 1) // (b * b)

@@ -1,4 +1,4 @@
-"""Norms, and what goes over whole pictures."""
+"""Norms and operations over whole images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def over_pictures(make: Callable[..., Value]) -> Callable[..., Any]:
 
 
 def by_channel(at: Node, x: Any, rank: int) -> Value:
-    """Numbers of channels {c}, beside values {n, c, ...}."""
+    """One number per channel {c}, shaped for values {n, c, ...}."""
     if isinstance(x, np.ndarray):
         return at.value(at.builder.kept(x.reshape(-1, *[1] * (rank - 2)), x))
     v = at.value(x)

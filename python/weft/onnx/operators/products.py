@@ -17,12 +17,12 @@ from .moves import padded
 
 
 def factor(at: Node, x: Any) -> Value:
-    """Of a product of two values."""
+    """A factor of a product of two values."""
     return at.builder.fixed_input(x) if isinstance(x, np.ndarray) else at.value(x)
 
 
 def rows_times(v: Value, weight: Value, bias: Value | None = None) -> Value:
-    """linear of rows that stand in any number of axes."""
+    """linear over the last axis of a value with any number of axes."""
     if v.ndim == 2:
         return ops.linear(v, weight, bias)
     rows = ops.reshape(v, (product(v.shape[:-1]), v.shape[-1]))

@@ -17,7 +17,7 @@ from .norms import by_channel
 
 
 def along_axis(at: Node, x: Any, rank: int, axis: int) -> Value:
-    """Numbers for all, or one for each place along an axis, beside a value of this rank."""
+    """One number for all elements or one per index of an axis, shaped for a value of this rank."""
     v = at.value(x, "f32")
     if v.ndim > 1:
         raise UnsupportedError("weft has no scales of blocks")
@@ -50,7 +50,8 @@ def dequantize(at: Node, x: Any, scale: Any, zero: Any = None, *, axis: int = 1,
     return Tensor(v * along_axis(at, scale, v.ndim, axis), output_dtype or at.type(scale))
 
 
-# Whole numbers of 8 bits are multiplied as floats, whose sums are exact below 2^24: so many products of at most 255 * 255.
+# 8-bit integers are multiplied as floats, whose sums are exact below 2^24. That is enough for EXACT products of at most
+# 255 * 255.
 EXACT = 256
 
 

@@ -15,7 +15,7 @@ from .common import BOOL, INT64, Value, axis_of, constant_size, zeros
 
 
 def axes_given(at: Node, x: Any, axes_input: Any, axes: Any, empty_is_none: int) -> list[int] | None:
-    """Which axes are reduced; None: none of them."""
+    """The axes to reduce; None if no axis is reduced."""
     rank = len(x.shape)
     given = at.ints(axes_input) if axes_input is not None else axes
     if not given:
@@ -46,7 +46,7 @@ def extreme(of_numbers: Callable[..., Value], of_truths: Callable[..., Value]) -
     def convert(at: Node, x: Any, *others: Any, **given: Any) -> Any:
         return reduction(of_truths if at.type(x) == BOOL else of_numbers, whole=True)(at, x, *others, **given)
 
-    # What it takes is what reductions take.
+    # It takes the inputs and attributes of reductions.
     convert.__signature__ = REDUCES  # type: ignore[attr-defined]
     return convert
 

@@ -36,7 +36,7 @@ def resize(at: Node, x: Any, roi: Any = None, scales: Any = None, wanted: Any = 
         if factor_of == 1.0:
             continue
         size = constant_size(v, axis)
-        # A scale says a length that need not be whole.
+        # A scale gives a length that need not be an integer.
         length = size * factor_of if scales is not None or keep_aspect_ratio_policy != "stretch" else float(goals[place])
         goal = math.floor(length) if scales is not None else goals[place]
         from_places = source_places(size, goal, length, factor_of, coordinate_transformation_mode)
@@ -45,7 +45,7 @@ def resize(at: Node, x: Any, roi: Any = None, scales: Any = None, wanted: Any = 
 
 
 def source_places(size: int, goal: int, length: float, scale: float, mode: str) -> Any:
-    """Where in an axis of `size` elements the elements of the result come from."""
+    """The positions in an axis of `size` elements from which the elements of the result are computed."""
     y = np.arange(goal, dtype=np.float64)
     if mode == "align_corners":
         return y * (size - 1) / (length - 1) if length != 1 else y * 0.0

@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with matrices of cosines and sines, which are worked out when a model is loaded."""
+"""Fourier transforms, as products with matrices of cosines and sines, which are computed when a model is loaded."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fourier(at: Node, x: Any, length: Any = None, axis_input: Any = None, *, axi
     real, imaginary = real[:, : shape[where_to]], imaginary[:, : shape[where_to]]
     if inverse:
         real, imaginary = real / points, -imaginary / points
-    # Of real points the imaginary part is missing; rows are points, each with its parts.
+    # Real points have no imaginary part. Rows are points, each with its parts.
     parts = [np.stack([real, imaginary], 1), np.stack([-imaginary, real], 1)][: shape[-1]]
     matrix = np.stack(parts, 3).reshape(2 * n_bins, -1).astype(np.float32)
     order = [i for i in range(rank - 1) if i != where_to] + [where_to, rank - 1]

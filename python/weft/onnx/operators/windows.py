@@ -1,4 +1,4 @@
-"""Convolutions and pools. A signal {n, c, t} is a picture of height 1."""
+"""Convolutions and pools. A signal {n, c, t} is an image of height 1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .common import Value, constant_size_of
 
 
 class Windows:
-    """How windows move over a signal or a picture: of each axis (height, width) a number."""
+    """The parameters of windows over a signal or an image: one number per axis (height, width)."""
 
     def __init__(self, x: Value, kernel: Sequence[int], strides: Any, dilations: Any, pads: Any, auto_pad: str) -> None:
         n = len(kernel)
@@ -55,7 +55,7 @@ class Windows:
         return ops.squeeze(v, 2) if self.is_signal else v
 
     def round_up(self) -> None:
-        """ceil_mode: windows that begin in the picture or before it count, too, where they reach out of it behind."""
+        """ceil_mode: windows that begin before the end of the image count, too, if they reach beyond it."""
         for i in range(2):
             size = constant_size_of(self.sizes[i])
             room = size + self.before[i] + self.after[i] - self.span[i]
@@ -89,7 +89,7 @@ def pair(list_of_two: Sequence[int]) -> tuple[int, int]:
 
 
 def four_axes(at: Node, w: Any, is_signal: bool) -> Any:
-    """A kernel over pictures."""
+    """A kernel for images."""
     if not is_signal:
         return w
     return np.expand_dims(at.known(w), 2) if isinstance(w, np.ndarray) else Tensor(ops.unsqueeze(at.value(w), 2), at.type(w))
@@ -136,7 +136,7 @@ def transposed_convolution(at: Node, x: Any, w: Any, bias: Any = None, *, auto_p
             more[i], total = more[i] - total, 0
         small, large = total // 2, total - total // 2
         before[i], after[i] = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
-    # What is cut off differs in front and behind: the whole is made, and cut.
+    # If the parts to cut off differ at the two ends, the whole result is computed and then cut.
     kernel = at.builder.kept(four_axes(at, w, windows.is_signal), w)
     even = before == after and all(m < max(s, d) for m, s, d in zip(more, windows.stride, windows.dilation, strict=True))
     made = ops.conv_transpose2d(windows.x, at.weight(kernel), None if bias is None else at.value(bias), pair(windows.stride),
@@ -180,7 +180,7 @@ def max_pool(at: Node, x: Any, *, kernel_shape: Any, auto_pad: str = "NOTSET", c
 
 
 def window_counts(at: Node, windows: Windows, count_pads: bool) -> Value:
-    """How many elements each window has, {h', w'}."""
+    """The number of elements in each window, {h', w'}."""
     counts = []
     for i in range(2):
         size = constant_size_of(windows.sizes[i])
