@@ -155,7 +155,7 @@ std::string read_effort(Fields& fields) {
     read_switch("think");
   if (const Json* value = fields.find("thinking"); value != nullptr && value->is_object()) {
     Fields inner = fields.within(*value, fields.path_of("thinking"));
-    // With "adaptive" and "auto" the server's setting counts.
+    // For "adaptive" and "auto" the server's default applies.
     const std::size_t type = inner.word("type", 0, {"enabled", "disabled", "adaptive", "auto"});
     if (type < 2) effort = of_switch(type == 0);
     inner.without_effect("budget_tokens");

@@ -44,7 +44,7 @@ void read_text_bias(const std::string& path, const std::string& text, const Json
   for (const Token id : ids) read_one_bias(path, id, value, tokenizer, biases);
 }
 
-// [15043, -1.5], ["text", false] or {"id": 15043, "bias": -1.5}
+// `[15043, -1.5]`, `["text", false]` or `{"id": 15043, "bias": -1.5}`
 void read_bias_entry(const std::string& at, const Json& entry, const Tokenizer& tokenizer,
                      std::vector<std::pair<Token, float>>& biases) {
   const bool is_object = entry.is_object() && entry.contains("id") && entry.contains("bias");
@@ -60,7 +60,7 @@ void read_bias_entry(const std::string& at, const Json& entry, const Tokenizer& 
                 biases);
 }
 
-// {"15043": -1.5, "text": -100}, [[15043, -1.5], ["text", false]] or [{"id": 15043, "bias": -1.5}]
+// `{"15043": -1.5, "text": -100}`, `[[15043, -1.5], ["text", false]]` or `[{"id": 15043, "bias": -1.5}]`
 void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pair<Token, float>>& biases) {
   const Json* value = fields.find("logit_bias");
   if (value == nullptr) return;
@@ -321,7 +321,7 @@ GrammarWish schema_wish(const Json& schema, bool strict, const std::string& fiel
     return {"schema:" + text, [grammar = std::move(grammar)] { return grammar; }, field};
   } catch (const Error& error) {
     if (strict) throw unenforceable(field, error);
-    // It is too large: nothing of it can be held.
+    // The schema is too large for any constraint.
     warnings.push_back(fmt::format("'{}': {}; any JSON object is allowed", field, error.what()));
     return object_wish();
   }
@@ -332,7 +332,7 @@ GrammarWish object_wish() { return {"object", &Grammar::json_object, "response_f
 void read_stops(Fields& fields, std::string_view name, CommonFields& common) {
   RequestParams& params = common.params;
   if (fields.has(name)) params.stop = fields.strings(name, kMaxStops);
-  // Settings of pages that are left empty.
+  // Some web pages send empty strings for settings.
   std::erase_if(params.stop, [](const std::string& stop) { return stop.empty(); });
   if (common.shows_stops) params.n_shown_stops = static_cast<int>(params.stop.size());
 }
@@ -371,7 +371,7 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
     params.stop_tokens = read_ids(*ids, fields.path_of("stop_token_ids"), tokenizer);
   }
   result.n_kept = read_n_kept(fields);
-  // Bookkeeping of clients, and caching, which needs no request.
+  // Metadata of clients, and hints for caching, which weft does not need.
   fields.ignore({"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
                  "prompt_cache_options", "client_metadata"});
   read_others(fields);

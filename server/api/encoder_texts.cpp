@@ -33,7 +33,8 @@ void submit(Job& job, EncoderTexts texts) {
   request.scores = texts.scores;
   request.pooling = texts.pooling;
   request.is_abandoned = [exchange = job.exchange] { return exchange->closed(); };
-  // What the request holds of the model is let go on the HTTP thread: the service's own cannot end it.
+  // The request's reference to the model is dropped on the HTTP thread: the service's own thread cannot join
+  // itself.
   request.done = [http = job.http, exchange = job.exchange, model = job.model, done = job.done,
                   headers = job.headers(), answer = std::move(texts.answer)](
                      std::vector<float> values, std::exception_ptr error) mutable {

@@ -12,7 +12,7 @@
 namespace weft::server {
 namespace {
 
-/// Of one request in the queue; further prompts follow as these end.
+/// Completions of one request in the queue, at most. Further prompts follow as these end.
 constexpr std::size_t kCompletionsAtOnce = 128;
 
 }  // namespace
@@ -45,7 +45,7 @@ void check_length(const ServedModel& model, std::size_t n_tokens, std::string_vi
 
 Fields Job::fields() {
   Fields fields(body, "", &ignored);
-  fields.find("model");  // Was read to find the model.
+  fields.find("model");  // Was read already, to find the model.
   return fields;
 }
 
@@ -90,7 +90,7 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
         };
   }
   job.check_wanted();
-  // The choices' numbers are known by the order of the prompts.
+  // Numbers of choices follow the order of the prompts.
   const std::size_t n_first = std::min(
       prompts.size(), std::max<std::size_t>(1, kCompletionsAtOnce / static_cast<std::size_t>(params.n)));
   for (std::size_t i = 0; i < n_first; ++i)

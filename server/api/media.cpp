@@ -15,11 +15,12 @@ namespace weft::server {
 namespace {
 
 constexpr std::size_t kMaxFiles = 64;
-// Of all pictures of a request, and of all its sounds: small files may be large, and a worker reads them.
+// Limits for all images and all audio of a request. Small files may decode to large ones, and a worker
+// decodes them.
 constexpr std::int64_t kMaxPixels = 4 * kMaxImagePixels;
 constexpr std::int64_t kMaxSamples = Sound::kMaxSamples;
 
-/// What a request has had read so far.
+/// The pixels and samples of a request so far.
 struct Spent {
   std::int64_t n_pixels = 0, n_samples = 0;
 };
@@ -47,7 +48,8 @@ std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedMo
   return sound ? model.audio->encode(*sound, is_wanted) : model.vision->encode(*image, is_wanted);
 }
 
-/// The text in the place of a part that is a picture or a sound. Other parts are left to who reads messages.
+/// Takes a part that is an image or audio, and returns its mark. Other parts are left to the reader of the
+/// message.
 std::optional<std::string> take_part(const Json& part, const std::string& path, MediaTaker& taker) {
   if (!part.is_object() || !part.contains("type")) return std::nullopt;
   const Json& type = part["type"];
@@ -103,7 +105,7 @@ std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
   const Json* const value = fields.object("input_audio");
   if (value == nullptr) throw bad_request(path, fmt::format("'{}' has no \"input_audio\"", path));
   Fields audio = fields.within(*value, fields.path_of("input_audio"));
-  // What it is, its bytes tell.
+  // The decoder finds the format in the bytes.
   constexpr std::array<std::string_view, 6> kFormats = {"wav", "mp3", "flac", "ogg", "opus", "aiff"};
   if (const std::string format = audio.string("format", "wav");
       std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
@@ -137,7 +139,8 @@ Media take_media(Json& messages, Job& job) {
       Json& part = content[i];
       const std::optional<std::string> mark =
           take_part(part, fmt::format("messages[{}].content[{}]", m, i), taker);
-      // A picture and the text beside it are one part: parts of text are lines of their own.
+      // A mark and the string parts next to it become one part, because each string part is a line of its
+      // own.
       const bool is_text = part.is_object() && part.contains("text") && part["text"].is_string();
       const bool goes_on = !parts.empty() && (mark || (was_taken && is_text)) && parts.back().is_object() &&
                            parts.back().contains("text") && parts.back()["text"].is_string();

@@ -16,7 +16,7 @@ enum class Form : std::uint8_t { kDocuments, kTexts };
 
 float probability(float score) { return 1.0f / (1.0f + std::exp(-score)); }
 
-/// "text", or {"text": "..."}.
+/// `"text"`, or `{"text": "..."}`.
 std::vector<std::string> read_documents(Fields& fields, const char* name, std::size_t at_most) {
   const Json* const array = fields.array(name);
   if (array == nullptr || array->empty())
@@ -43,7 +43,7 @@ void rerank(Job& job) {
   if (query.empty())
     throw bad_request("query", std::string("'query' is ") + (fields.has("query") ? "empty" : "missing") +
                                    ": a text to rank documents by is expected");
-  // The form of Hugging Face's text-embeddings-inference calls documents "texts".
+  // Hugging Face's TEI server names the documents `texts`.
   const Form form = fields.has("texts") ? Form::kTexts : Form::kDocuments;
   const char* const name = form == Form::kTexts ? "texts" : "documents";
   const std::vector<std::string> documents = read_documents(fields, name, job.params->n_inputs);
@@ -54,7 +54,7 @@ void rerank(Job& job) {
   if (form == Form::kTexts) {
     with_documents = fields.boolean("return_text", with_documents);
     raw = fields.boolean("raw_scores", false);
-    // Documents that are too long are cut anyway.
+    // Documents that are too long are always cut.
     fields.ignore({"truncate", "truncation_direction"});
   }
   fields.ignore({"user"});

@@ -23,7 +23,7 @@ using base::Descriptor;
 
 constexpr std::size_t kLongestName = 128;
 
-// A name and nothing else: no folder, nothing hidden, nothing that a shell or a terminal would read.
+// A plain file name: without folders, not hidden, and without characters for a shell or a terminal.
 void check_name(const std::string& name) {
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -42,13 +42,13 @@ std::string file_of(const std::string& owner, const std::string& name) {
   return owner.empty() ? name : owner + "@" + name;
 }
 
-/// Errors that the client's name causes are 4xx.
+/// Errors that are due to the client's file name are 4xx.
 int status_of(int error) {
   switch (error) {
     case ENOENT:
       return 404;
     case ELOOP:   // A symbolic link, which is never followed.
-    case EISDIR:  // No file of a session either.
+    case EISDIR:  // Not a session's file either.
     case ENOTDIR:
     case ENOTEMPTY:
     case EEXIST:
@@ -70,7 +70,7 @@ int status_of(int error) {
                                 : fmt::format("cannot {} '{}': {}", action, name, std::strerror(errno)));
 }
 
-// Whole or not at all, and never through a link.
+// Writes the file completely or not at all, and never through a link.
 void write_file(int folder, const std::string& name, std::span<const std::byte> bytes) {
   static std::atomic<unsigned> n_written{0};
   const std::string temporary = fmt::format(".{}.tmp-{}-{}", name, ::getpid(), n_written++);
@@ -164,7 +164,7 @@ void Sessions::restore(Job& job, int slot, const std::string& name) {
   RestoredText text;
   try {
     text = job.model->service->restore_text(bytes);
-  } catch (const Error& error) {  // Of the file that was named, not of the server.
+  } catch (const Error& error) {  // The client's file is at fault, not the server.
     if (error.code() != ErrorCode::kInvalidFile) throw;
     throw bad_request("filename", fmt::format("'{}': {}", name, error.what()));
   }

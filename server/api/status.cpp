@@ -1,4 +1,4 @@
-// Endpoints that tell how things stand.
+// Endpoints for the state of server and models.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -78,9 +78,9 @@ std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpReque
 
 }  // namespace
 
-// The state of the first model, unless another one can answer; and which models could not be loaded, or
-// computed values that are not numbers. One that was put
-// out comes back when a request asks for it. A probe must not end the process while a model is loaded again.
+// The state of the first model, or of another model that can serve. Also lists models that could not be
+// loaded, or computed values that are not numbers. An unloaded model counts as available, since the next
+// request loads it. A probe must not end the process while a model is loaded again.
 void Api::health(Job& job) {
   const std::vector<ModelState> states = models_->states();
   const ModelState& first = states.front();
@@ -195,7 +195,7 @@ void Api::list_adapters(Job& job) { job.send(adapters_json(*any_loaded(*models_,
 
 namespace {
 
-/// What shows the requests of all keys.
+/// The refusal of an endpoint that would show requests of all keys.
 void check_may_look(const Job& job) {
   if (job.owner.empty()) return;
   throw ApiError(403, "invalid_request_error", "not_shared", "",
@@ -269,7 +269,7 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
       std::string out;
       add_event(out, to_text(live_json(*model, uptime.count(), last_step_)));
       exchange_->write(std::move(out));
-    } catch (const std::exception&) {  // The service is going down, or memory is short: no picture.
+    } catch (const std::exception&) {  // The service is shutting down, or memory is short: no snapshot.
       end();
     }
     telling_ = false;
@@ -283,11 +283,11 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
   HttpServer* http_;
   Workers* workers_;
   const std::shared_ptr<Exchange> exchange_;
-  const std::weak_ptr<ServedModel> model_;  ///< Looking on keeps no model in memory.
+  const std::weak_ptr<ServedModel> model_;  ///< Watching keeps no model in memory.
   const std::string client_;
   const std::chrono::steady_clock::time_point start_;
   std::atomic<bool> over_{false};
-  std::atomic<bool> telling_{false};  ///< A worker is at it.
+  std::atomic<bool> telling_{false};  ///< A worker is making a snapshot.
   std::int64_t last_step_ = 0;
 };
 

@@ -15,7 +15,7 @@ constexpr std::size_t kMostForPieces = 1000000;
 void tokenize(Job& job) {
   Fields fields = job.fields();
   const Tokenizer& tokenizer = job.model->tokenizer();
-  // vLLM calls the text "prompt".
+  // In vLLM's API the field is "prompt".
   const std::string text = fields.has("prompt") ? fields.string("prompt") : fields.string("content");
   if (!fields.has("prompt") && !fields.has("content")) throw bad_request("content", "'content' is missing");
   const bool add_special =

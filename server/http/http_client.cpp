@@ -42,10 +42,10 @@ using Socket = Protocol::socket;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 16 << 10;
-/// Timeouts are looked for so often.
+/// The interval between checks for timeouts.
 constexpr auto kSweep = std::chrono::milliseconds(50);
 
-/// A body that is handed on, and not kept.
+/// A body that is passed on, and not kept.
 struct PassedBody {
   struct value_type {
     std::function<bool(std::string_view)> take;  ///< False: no more.
@@ -87,7 +87,7 @@ struct Job {
   Clock::time_point deadline;
   std::unique_ptr<Connection> connection;
   bool timed_out = false, cancelled = false;
-  bool heard = false;  ///< Anything of an answer has come.
+  bool heard = false;  ///< Bytes of a response have come.
   HttpEnd end = HttpEnd::kComplete;
   std::string reason;
 
@@ -99,7 +99,7 @@ struct Job {
     error_code ignored;
     if (connection) connection->socket.close(ignored);
   }
-  /// Once.
+  /// Called once.
   void finish() {
     if (cancelled && end == HttpEnd::kComplete) fail(HttpEnd::kCancelled, "");
     if (call.on_end) call.on_end(end, reason);
@@ -107,14 +107,14 @@ struct Job {
   }
 };
 
-/// The answer of a job, piece by piece.
+/// Parses the response of a job, piece by piece.
 class AnswerParser {
  public:
   AnswerParser(Job& job, const HttpClientParams& params) : job_(job), params_(params) { renew(); }
   AnswerParser(const AnswerParser&) = delete;
   AnswerParser& operator=(const AnswerParser&) = delete;
 
-  /// Takes what has come; false where nothing more is expected: the answer is complete, or has failed.
+  /// Takes the bytes in the buffer. False if the response is complete or has failed.
   bool take(boost::beast::flat_buffer& buffer) {
     error_code error;
     while (buffer.size() > 0 && !parser_->is_done() && !error) {
@@ -131,7 +131,7 @@ class AnswerParser {
     return !parser_->is_done();
   }
   bool may_reuse() const { return parser_->is_done() && parser_->keep_alive(); }
-  /// The connection's end is the answer's.
+  /// The end of the connection is the end of the response.
   bool ends_with_connection() {
     if (!parser_->is_header_done() || !parser_->need_eof()) return false;
     error_code error;
@@ -270,7 +270,7 @@ struct HttpClient::Impl {
 };
 
 HttpClient::Impl::~Impl() {
-  for (const auto& job : jobs) job->call.on_end = nullptr;  // Whom it would concern may be gone.
+  for (const auto& job : jobs) job->call.on_end = nullptr;  // Their owner may be gone.
   hang_up();
   io.restart();
   io.poll();
@@ -298,12 +298,12 @@ asio::awaitable<bool> HttpClient::Impl::connect(Job& job) {
   co_return false;
 }
 
-/// Sends, and reads the answer; true where it is complete and the connection may be used again.
+/// Sends the request and reads the response. True if it is complete and the connection may be used again.
 asio::awaitable<bool> HttpClient::Impl::exchange(Job& job) {
   Connection& connection = *job.connection;
   const std::string text = request_text(job.call, host);
   const auto written = co_await asio::async_write(connection.socket, asio::buffer(text), kAwait);
-  // A server may answer and close before it has read everything: what it says counts.
+  // A server may respond and close before it has read the whole request: its response counts.
   const error_code write_error = std::get<0>(written);
   AnswerParser parser(job, params);
   for (;;) {
@@ -400,7 +400,7 @@ void HttpClient::after(std::chrono::milliseconds time, std::function<void()> cal
 
 void HttpClient::run() {
   impl_->io.restart();
-  // Behind stop() only what is ready counts: timers wait in vain.
+  // After stop() only ready handlers run; timers are not waited for.
   impl_->stopped ? impl_->io.poll() : impl_->io.run();
 }
 
