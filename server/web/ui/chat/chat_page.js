@@ -66,7 +66,7 @@ export class ChatPage {
     return this.runs.get(this.conversation.id) ?? null;
   }
 
-  // Which conversation is shown.
+  // The conversation that is shown.
 
   open_new() {
     this.show(new_conversation(load_defaults()));
@@ -197,7 +197,7 @@ export class ChatPage {
   scrolled() {
     const {scrollTop, scrollHeight, clientHeight} = this.scroller;
     const left = scrollHeight - scrollTop - clientHeight;
-    // Growing content is no scrolling of the user: only a way up ends the following.
+    // Growing content scrolls too, so only scrolling up ends the following.
     if (left < kNearEnd) this.follow = true;
     else if (scrollTop < this.last_top) this.follow = false;
     this.last_top = scrollTop;
@@ -210,7 +210,7 @@ export class ChatPage {
     this.scroller.scrollTo({top: this.scroller.scrollHeight, behavior: smooth && !calm ? 'smooth' : 'instant'});
   }
 
-  // What the user does.
+  // Actions of the user.
 
   send({content, files}) {
     const last = path(this.conversation).at(-1);
