@@ -1,4 +1,4 @@
-"""Adapters as clients ask for them: by name, for one request, and for all that say nothing."""
+"""Adapters by model name, for one request, and as defaults for requests that select none."""
 import concurrent.futures
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_slots_keep_what_adapters_wrote(start_server, tmp_path):
     assert answer.status == 200, text
     answer, text = post(server.address, "/slots/7?action=save", {"filename": "again"})
     assert answer.status == 200 and json.loads(text)["n_saved"] >= len(prompt), text
-    # A file that is no session of this model is its caller's matter, who is told what it is.
+    # For a file that is not a session of this model, the client gets an error that names the file.
     saved = (tmp_path / "of-3").read_bytes()
     for name, written in (("cut", saved[:-1]), ("other", b"text"), ("none", b"")):
         (tmp_path / name).write_bytes(written)
@@ -121,7 +121,7 @@ def test_wrong_wishes_are_refused_by_name(address):
                        ([{"id": 0, "weight": 1}], "weight")):
         assert part in error_of(address, "/v1/completions", {"prompt": "x", "lora": lora})
     assert "list" in error_of(address, "/lora-adapters", {"id": 0})
-    # With what the adapter itself multiplies by: alpha / rank is 2.
+    # The limit includes the adapter's own factor: alpha / rank is 2.
     assert "adapters[0].scale" in error_of(address, "/lora-adapters", [{"id": 0, "scale": 600000}])
     assert "lora[0].scale" in error_of(address, "/v1/completions", {"prompt": "x", "lora": [{"id": 0, "scale": -1e6}]})
     assert text_of(address, model="base")
@@ -129,7 +129,7 @@ def test_wrong_wishes_are_refused_by_name(address):
 
 
 def test_texts_that_are_under_way_keep_theirs(address):
-    """Each is written with the scales of when it came, whatever is set meanwhile, and whoever is beside it."""
+    """A request keeps the scales of its start, even if the defaults change, and next to requests with other scales."""
     plain, first = text_of(address, model="base"), text_of(address, lora=[{"id": 0}])
     second = text_of(address, model="second")
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

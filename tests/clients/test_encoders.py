@@ -104,7 +104,7 @@ def test_requests_share_steps_and_get_their_own(encoder):
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         assert all(pool.map(ask, range(48)))
-    # One that leaves harms nobody.
+    # A client that leaves does not harm others.
     with socket.create_connection(encoder.address) as leaver:
         body = json.dumps({"input": texts * 10}).encode()
         leaver.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

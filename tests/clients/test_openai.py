@@ -131,7 +131,7 @@ def test_tool_call(client, choice):
     assert call.id and call.function.name == "get_weather"
     arguments = json.loads(call.function.arguments)
     assert arguments["unit"] in ("celsius", "fahrenheit") and isinstance(arguments["city"], str)
-    # The conversation goes on with the tool's result.
+    # The conversation continues with the tool's result.
     more = ask(client, tools=[WEATHER], messages=[
         {"role": "user", "content": "What is the weather in Paris?"},
         message.model_dump(exclude_none=True),
@@ -196,7 +196,7 @@ def test_responses(client):
     text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
     assert text == answer.output_text == events[-1].response.output_text
     assert events[0].type == "response.created" and events[-1].type == "response." + answer.status
-    # The client's own helper, which wants an answer that has come to its end.
+    # The client's own helper, which requires a complete response.
     with client.responses.stream(model="any", input="Say yes.", max_output_tokens=64,
                                  extra_body={"grammar": 'root ::= "yes"'}) as stream:
         assert stream.get_final_response().output_text == "yes"

@@ -85,7 +85,7 @@ def test_a_picture_may_be_what_a_tool_has_found(anthropics):
     seen = {"type": "image", "source": SOURCE}
     other = {"type": "image", "source": {**SOURCE, "media_type": "image/jpeg", "data": OTHER}}
     assert n_prompt(ask(result(seen))) > n_prompt(ask(result())) + N_ROWS
-    # Results stand in front of what the user says, whatever their order.
+    # Tool results come before the user's message, in any order of blocks.
     first, second, swapped = ask(result(seen), other), ask(other, result(seen)), ask(result(other), seen)
     assert first.content[0].text == second.content[0].text
     assert first.content[0].text != swapped.content[0].text

@@ -1,4 +1,4 @@
-// What the API decides before a model is needed: hosts, keys, limits, clients that have gone.
+// The API's decisions that need no model: hosts, keys, limits, clients that have gone.
 #include "api/api.h"
 
 #include <gmock/gmock.h>

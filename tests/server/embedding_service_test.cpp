@@ -1,4 +1,4 @@
-// An embedder behind a thread, whose devices are lost.
+// The embedding service when devices are lost.
 #include "models/embedding_service.h"
 
 #include <gtest/gtest.h>

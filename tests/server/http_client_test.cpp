@@ -1,4 +1,4 @@
-// The client against the server, and against bytes that no server should send.
+// The client with the server, and with malformed responses.
 #include "http/http_client.h"
 
 #include <fcntl.h>
@@ -207,7 +207,7 @@ TEST(HttpClient, WithoutAServerThereIsNoConnection) {
   EXPECT_THROW(HttpClient({.host = "no such host"}), Error);
 }
 
-/// A server that says just these bytes to each connection, and closes.
+/// A server that sends these bytes to each connection, and closes.
 Got answer_to(const std::string& bytes, HttpClientParams params = {}) {
   ListeningSockets sockets("127.0.0.1", 0);
   const int listening = sockets.release().front();

@@ -1,4 +1,4 @@
-// Clients that go, stall, dawdle or come in crowds.
+// Clients that vanish, stall, are slow or are many.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// How a client goes.
+/// How a client disconnects.
 enum class Going { kClose, kReset };
 
 void go(RawClient& client, Going how) { client.close(how == Going::kReset); }
@@ -43,7 +43,7 @@ class VanishedClients : public testing::TestWithParam<Going> {
     EXPECT_TRUE(eventually([&] { return n_calls > 0; }));
     EXPECT_TRUE(exchange->closed());
     EXPECT_EQ(exchange->n_unsent(), 0U);
-    // What is written now is dropped.
+    // Bytes written now are dropped.
     exchange->begin(200, "text/plain");
     exchange->write("x");
     exchange->end();
@@ -153,7 +153,7 @@ TEST(HttpClients, ClientsThatEndSendingGetTheRestOfStreams) {
   exchange->write("begin ");
   client.read_until("begin \r\n");
   client.end_sending();
-  EXPECT_EQ(client.peek(1), "0");  // Of the next chunk's size.
+  EXPECT_EQ(client.peek(1), "0");  // A digit of the next chunk's size.
   exchange->write("end");
   exchange->end();
   EXPECT_EQ(client.read_until("0\r\n\r\n"), "03\r\nend\r\n0\r\n\r\n");
@@ -208,7 +208,7 @@ TEST(HttpClients, AnswersThatHaveEndedReachWhoSentMoreThanIsReadAhead) {
   client.send(get("/") + std::string(100'000, 'x'));
   held.take()->send({.body = body});
   client.end_sending();
-  // The server looks for clients that have gone meanwhile.
+  // The server's sweep looks for clients that have gone.
   std::this_thread::sleep_for(milliseconds(600));
   EXPECT_EQ(client.read_answer().body, body);
 }

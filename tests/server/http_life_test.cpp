@@ -1,4 +1,4 @@
-// Where a server listens, how it ends, and what it bears.
+// A server's addresses, its shutdown, and load and damaged requests.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(HttpLife, UnixSocketsAreMadeAndRemoved) {
     RawClient client(path);
     client.send(get("/"));
     EXPECT_EQ(client.read_answer().body, "hello");
-    // A server that lives is not replaced.
+    // A running server is not replaced.
     EXPECT_THROW(HttpServer({.host = path}, say_hello), Error);
   }
   EXPECT_FALSE(std::filesystem::exists(path));
@@ -203,7 +203,7 @@ TEST(HttpLife, StopsAtOnce) {
   }
 }
 
-/// The limit of open files as a test needs it, and as it was.
+/// Sets the limit of open files for a test, and restores it.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(rlim_t limit) {
@@ -351,7 +351,7 @@ TEST(HttpLife, DamagedRequestsGetAnAnswerOrAnEnd) {
       ++n_answers;
       const bool is_hello = head.find("Content-Length: 5\r\n") != head.npos && status == 200;
       ++(is_hello ? n_served : n_refused);
-      // HEAD's answer has no body; what follows is then another head, or the end.
+      // HEAD's response has no body, so the next bytes are another head, or the end.
       if (client.peek(1).starts_with("h")) client.read_until("hello");
       if (!is_hello) client.read_until("\n");
     }

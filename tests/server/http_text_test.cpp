@@ -1,4 +1,4 @@
-// Targets, heads of answers, dates.
+// Targets, heads of responses, dates.
 #include "http/http_text.h"
 
 #include <gmock/gmock.h>

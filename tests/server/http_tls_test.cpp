@@ -117,7 +117,7 @@ class TlsClient {
   TlsClient& operator=(const TlsClient&) = delete;
 
   bool is_secure() const { return is_secure_; }
-  /// What the server's certificate is for.
+  /// The name in the server's certificate.
   std::string server_name() const {
     const Certificate certificate(SSL_get1_peer_certificate(tls_.get()));
     std::array<char, 64> name{};
@@ -135,7 +135,7 @@ class TlsClient {
     std::size_t n = 0;
     if (!bytes.empty()) SSL_write_ex(tls_.get(), bytes.data(), bytes.size(), &n);
   }
-  /// Until there are `bytes` of them, or the end.
+  /// Reads until `bytes` bytes have come, or the end.
   std::string read(std::size_t bytes) {
     std::string text;
     std::array<char, 4096> block{};
@@ -389,7 +389,7 @@ TEST_F(HttpTls, ReloadedCertificatesServeLaterConnections) {
   EXPECT_EQ(TlsClient(server.port()).server_name(), "two");
   before.send(close_after(get("/")));
   EXPECT_THAT(before.read_all(), HasSubstr("200 OK"));
-  // One that cannot be read leaves the former.
+  // If a file cannot be read, the old certificate stays.
   files.write("one.key", "");
   EXPECT_THROW(tls->reload(), Error);
   EXPECT_EQ(TlsClient(server.port()).server_name(), "two");

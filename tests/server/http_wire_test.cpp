@@ -1,4 +1,4 @@
-// The wire format: what the server makes of bytes, and which bytes it sends.
+// The wire format: how the server parses requests, and the bytes that it sends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Tells the client what arrived.
+/// Responds with the request as it arrived.
 void echo(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   exchange->send({.body = request.method + " " + request.path + " [" + request.query + "] " + request.body,
@@ -43,7 +43,7 @@ class HttpWire : public testing::Test {
   RunningServer server{answer, HttpParams{.header_bytes = 4096, .body_bytes = 1 << 20}};
   RawClient client{server.port()};
 
-  /// The status of the answer to these bytes, which the server must end the connection with.
+  /// The status of the response to these bytes. The server must close the connection after it.
   int refusal_of(const std::string& bytes) {
     RawClient one(server.port());
     one.send(bytes);

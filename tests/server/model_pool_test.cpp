@@ -1,4 +1,4 @@
-// What those are told who ask for a model that cannot be loaded.
+// Errors of requests for a model that cannot be loaded.
 #include "models/model_pool.h"
 
 #include <gtest/gtest.h>
@@ -123,7 +123,7 @@ class LostModel : public testing::Test {
     });
     return told.get_future().get();
   }
-  /// Before the pool loads a model it asks those that it has.
+  /// Before the pool loads a model, it asks the loaded models whether they are lost.
   void lose(const std::string& why) {
     why_lost_ = why;
     EXPECT_EQ(get("two"), nullptr);
@@ -161,7 +161,7 @@ TEST_F(LostModel, WhoseFileChangedFailsWithTheFilesName) {
   ASSERT_TRUE(gone);
   EXPECT_EQ(gone->status, 503);
   EXPECT_NE(std::string(gone->what()).find(path_.filename().string()), std::string::npos) << gone->what();
-  // Clients and the log read that it was served, and what the server does.
+  // The error and the log say that the model was served, and what the server does.
   const std::string lost =
       "the model 'one' lost its weights while it was served, and the server loads it again: ";
   EXPECT_TRUE(std::string(gone->what()).starts_with(lost)) << gone->what();

@@ -1,5 +1,5 @@
-"""The page's Markdown and formulas against other programs' truth: markdown-it's reading of the same text, and the text at once
-against the same text piece by piece."""
+"""The page's Markdown and formulas. Markdown is compared with markdown-it. Sources that are streamed piece by piece
+must give the same nodes as whole ones."""
 import random
 from html.parser import HTMLParser
 
@@ -7,7 +7,7 @@ import pytest
 
 markdown_it = pytest.importorskip("markdown_it")
 
-# DOM to the tree that Tree makes of HTML: [name, attributes, children], neighbours of text joined.
+# Converts DOM to the trees of Tree: `[name, attributes, children]`, adjacent strings joined.
 TO_TREE = """(node) => {
   const tree = (node) => {
     if (node.nodeType === 3) return node.data;
@@ -57,7 +57,7 @@ class Tree(HTMLParser):
 
 
 def plain(nodes: list, in_code: bool = False) -> list:
-    """Joins texts and drops what has no meaning: white space around blocks, the line end that closes a block of code."""
+    """Joins strings and drops insignificant parts: white space around blocks, the last line end of a block of code."""
     joined: list = []
     for node in nodes:
         if isinstance(node, str) and joined and isinstance(joined[-1], str):
