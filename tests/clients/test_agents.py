@@ -71,7 +71,7 @@ def test_items_that_are_needed_are_refused_as_references(address):
     assert answer.status == 400 and b"keeps no items" in body
 
 
-def test_the_grammar_of_a_custom_tool_is_told(address):
+def test_the_grammar_of_a_custom_tool_is_in_the_prompt(address):
     body = codex(CODEX_FIRST)
     answer, text = post(address, "/apply-template", {"messages": [{"role": "user", "content": "Hi"}], "tools": body["tools"]})
     assert answer.status == 200
@@ -139,7 +139,7 @@ def test_claude_codes_bookkeeping_does_not_split_prefixes(address):
     assert len(prompts) == 1
 
 
-def test_a_document_that_is_no_text_is_refused(address):
+def test_a_document_that_is_not_plain_text_is_refused(address):
     pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
     answer, body = post(address, "/v1/messages", {"max_tokens": 4, "messages": [{"role": "user", "content": [pdf]}]})
     assert answer.status == 400 and b"documents of text only" in body

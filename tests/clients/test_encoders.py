@@ -57,7 +57,7 @@ def test_forms(encoder):
     assert len(ids.data) == 2
 
 
-def test_what_is_wrong_is_said(encoder):
+def test_errors_name_the_field(encoder):
     for fields, word in (({"input": "word " * 500}, b"context_length_exceeded"), ({"input": [[]]}, b"input"), ({"input": []}, b"input"),
                          ({"input": "x", "dimensions": 65}, b"dimensions"), ({"input": "x", "pooling": "max"}, b"pooling"),
                          ({"input": "x", "poling": "cls"}, b"poling")):
@@ -120,7 +120,7 @@ def test_a_server_of_an_encoder_tells_of_itself_and_ends(start_server):
     assert server.stop() == 0
 
 
-def test_norms_are_not_told_as_ignored(encoder):
+def test_norms_are_not_reported_as_ignored(encoder):
     for norm in (-1, 0, 1, 3):
         answer, body = post(encoder.address, "/v1/embeddings", {"input": "a cat", "embd_normalize": norm})
         assert answer.status == 200 and answer.headers["X-Weft-Ignored"] is None, body

@@ -153,7 +153,7 @@ def test_a_call_that_a_stop_string_cuts_is_no_call(client):
     assert answer.finish_reason == "stop"
 
 
-def test_latencies_stay_sane_where_text_is_written_ahead(client, server):
+def test_latencies_stay_sane_with_forced_tokens(client, server):
     ask(client, extra_body={"grammar": 'root ::= "hello my dear friend, how are you today"'})
     lines = server.get("/metrics").splitlines()
     total = sum(float(line.split()[-1]) for line in lines if line.startswith("weft:inter_token_latency_seconds_sum"))
@@ -265,7 +265,7 @@ def test_cancelled_stream_frees_the_cache(client, server):
     raise AssertionError("the request is still there")
 
 
-def test_many_at_once_give_what_one_gives(client):
+def test_many_at_once_give_the_same_as_one(client):
     alone = [ask(client, messages=[{"role": "user", "content": f"Count from {i}."}]).choices[0].message.content
              for i in range(8)]
     together = [None] * 8

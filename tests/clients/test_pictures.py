@@ -70,7 +70,7 @@ def test_all_apis_read_the_same(open_ai, anthropics):
     assert anthropics.messages.count_tokens(model="any", messages=message(SOURCE)).input_tokens == n_prompt
 
 
-def test_a_picture_may_be_what_a_tool_has_found(anthropics):
+def test_a_tool_result_may_be_an_image(anthropics):
     def ask(*blocks):
         return anthropics.messages.create(model="any", max_tokens=8, extra_body={"temperature": 0}, messages=[
             {"role": "user", "content": "Draw."},
@@ -114,7 +114,7 @@ def png(width, height):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
-def test_small_files_that_are_large_pictures_are_refused_together(open_ai):
+def test_small_files_that_are_large_images_are_refused_together(open_ai):
     largest = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(8192, 8192)).decode()}}
     with pytest.raises(openai.BadRequestError, match=r"content\[4\].*268435456 pixels"):
         open_ai.with_options(timeout=600).chat.completions.create(

@@ -31,7 +31,7 @@ std::string socket_path() {
       .string();
 }
 
-TEST(HttpLife, ListensAtTheAddressThatItTells) {
+TEST(HttpLife, ListensAtTheAddressThatItReports) {
   RunningServer server(say_hello);
   EXPECT_EQ(server->address(), "http://127.0.0.1:" + std::to_string(server.port()));
   RawClient client(server.port());
@@ -47,7 +47,7 @@ TEST(HttpLife, PeersAreNamed) {
   EXPECT_THAT(held.take()->request().peer, StartsWith("127.0.0.1:"));
 }
 
-TEST(HttpLife, AddressesOfOthersAreErrors) {
+TEST(HttpLife, AddressesInUseAreErrors) {
   RunningServer server(say_hello);
   try {
     HttpServer second({.port = server.port()}, say_hello);
@@ -124,7 +124,7 @@ TEST(HttpLife, ServersMayEndWithoutHavingRun) {
   server.post([] { FAIL(); });
 }
 
-TEST(HttpLife, DrainsWhatIsUnderWay) {
+TEST(HttpLife, DrainsRequestsInProgress) {
   HeldExchanges held;
   RunningServer server(held.handler());
   RawClient idle(server.port()), waiting(server.port()), streaming(server.port()), reading(server.port());
@@ -155,7 +155,7 @@ TEST(HttpLife, DrainsWhatIsUnderWay) {
   EXPECT_TRUE(eventually([&] { return server->counts().n_busy == 0; }));
 }
 
-TEST(HttpLife, DrainingAnswersAllThatWereAccepted) {
+TEST(HttpLife, DrainingServesAllAcceptedConnections) {
   std::atomic<int> n_handled = 0;
   RunningServer server([&](const std::shared_ptr<Exchange>& exchange) {
     ++n_handled;
@@ -240,7 +240,7 @@ TEST(HttpLife, WithoutDescriptorsConnectionsWait) {
   EXPECT_EQ(waiting.read_answer().body, "hello");
 }
 
-TEST(HttpLife, ThousandsOfStreamsBesideThousandsOfIdleConnections) {
+TEST(HttpLife, ThousandsOfStreamsAndIdleConnections) {
   constexpr int kIdle = 4000, kStreams = 1000, kPieces = 20, kThreads = 4;
   HeldExchanges held;
   RunningServer server(held.handler(), {.n_connections_each = 0,
@@ -331,7 +331,7 @@ std::string damaged_request(std::mt19937& random) {
   return bytes;
 }
 
-TEST(HttpLife, DamagedRequestsGetAnAnswerOrAnEnd) {
+TEST(HttpLife, DamagedRequestsGetAResponseOrAnEnd) {
   constexpr int kRequests = 20'000;
   RunningServer server(say_hello, {.header_bytes = 2048, .body_bytes = 4096});
   std::mt19937 random(1);

@@ -35,7 +35,7 @@ PoolParams params_of(std::vector<std::string> names) {
   return params;
 }
 
-TEST(ModelPool, AFailedLoadIsNobodysFaultAndNotRepeatedForEach) {
+TEST(ModelPool, FailedLoadsAre503AndNotRepeatedForEachRequest) {
   PoolParams params = params_of({"one"});
   std::atomic<int> n_loads = 0;
   std::vector<std::string> warnings;
@@ -63,7 +63,7 @@ TEST(ModelPool, AFailedLoadIsNobodysFaultAndNotRepeatedForEach) {
                 "the model 'one' could not be loaded: cannot open /srv/secret/one.gguf: it is broken"});
 }
 
-TEST(ModelPool, ALoadThatIsBrokenOffByTheEndIsNoFailure) {
+TEST(ModelPool, LoadsInterruptedByStopAreNotFailures) {
   PoolParams params = params_of({"one", "two"});
   std::promise<void> began;
   std::vector<std::string> warnings;
@@ -137,7 +137,7 @@ class LostModel : public testing::Test {
   std::optional<ModelPool> pool_;
 };
 
-TEST_F(LostModel, IsLoadedAnewAndStays) {
+TEST_F(LostModel, IsReloadedAndStays) {
   const std::shared_ptr<ServedModel> model = get("one");
   ASSERT_NE(model, nullptr);
   lose("one.packed was cut");
@@ -149,7 +149,7 @@ TEST_F(LostModel, IsLoadedAnewAndStays) {
       "model 'one' has lost its weights, and requests wait while it gets them again: one.packed was cut");
 }
 
-TEST_F(LostModel, WhoseFileChangedFailsWithTheFilesName) {
+TEST_F(LostModel, WithAChangedFileFailsAndNamesTheFile) {
   const std::shared_ptr<ServedModel> model = get("one");
   ASSERT_NE(model, nullptr);
   std::filesystem::resize_file(path_, 1000);
@@ -170,7 +170,7 @@ TEST_F(LostModel, WhoseFileChangedFailsWithTheFilesName) {
   EXPECT_EQ(get("one"), nullptr);
 }
 
-TEST(ModelPool, FoldersAreNotForClients) {
+TEST(ModelPool, ClientsDoNotSeeFolders) {
   EXPECT_EQ(without_folders("cannot open '/srv/a/m.gguf': gone"), "cannot open 'm.gguf': gone");
   EXPECT_EQ(without_folders("/a/b"), "b");
   EXPECT_EQ(without_folders("../x/y.gguf and ./z.gguf  (/q/w)"), "y.gguf and z.gguf  (w)");
