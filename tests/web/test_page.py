@@ -618,7 +618,7 @@ def test_files_are_attached_as_text_and_others_refused(open_page, tmp_path):
     page.set_input_files(".composer input[type=file]", [tmp_path / name for name in ("notes.txt", "picture.png", "binary.dat", "huge.txt")])
     page.wait_for_selector(".composer .chip:has-text('notes.txt')")
     note = page.inner_text(".toast")
-    assert "picture.png: this model takes no images" in note and "--mmproj" in note and "binary.dat is not a text file" in note and "huge.txt has 586 KB" in note
+    assert "picture.png: this model cannot read images" in note and "--mmproj" in note and "binary.dat is not a text file" in note and "huge.txt has 586 KB" in note
     ask(page, "echo look")
     content = last_request(page)["messages"][0]["content"]
     assert content == "File: notes.txt\n````\nthreads ``` and looms\n````\n\necho look"
@@ -678,7 +678,7 @@ def test_images_go_when_the_model_takes_none(open_page, serve):
     page.wait_for_selector(".composer .chip >> nth=1")
     server.modalities = {"vision": False, "audio": False}
     page.select_option(".model-picker", "qwen3-4b-q4_k_m")
-    page.wait_for_selector(".toast:has-text('dot.png: this model takes no images')")
+    page.wait_for_selector(".toast:has-text('dot.png: this model cannot read images')")
     assert texts(page, ".composer .chip bdi") == ["notes.txt"]
 
 
@@ -713,9 +713,9 @@ def test_full_storage_is_reported_and_the_image_is_sent(open_page, serve):
 
 
 @pytest.mark.parametrize("name, kind, message", [
-    ("labelled.jpg", "image/jpeg", "is no image that this browser can read; convert it to PNG or JPEG"),
-    ("clip.mp4", "video/mp4", "is a video"), ("photo.heic", "", "is no image that this browser can read; convert it"),
-    ("broken.png", "image/png", "is no image that this browser can read"), ("voice.m4a", "audio/mp4", "is no audio that this browser can read")])
+    ("labelled.jpg", "image/jpeg", "is not an image that this browser can read; convert it to PNG or JPEG"),
+    ("clip.mp4", "video/mp4", "is a video"), ("photo.heic", "", "is not an image that this browser can read; convert it"),
+    ("broken.png", "image/png", "is not an image that this browser can read"), ("voice.m4a", "audio/mp4", "is not audio that this browser can read")])
 def test_media_that_cannot_be_read_say_what_to_do(open_page, serve, name, kind, message):
     page = open_page(serve(**MEDIA))
     attach(page, (name, kind, b"not what it says"))

@@ -18,7 +18,7 @@ const kDropMore = 0.75;  // Factor of that share each time the estimate was too 
 const kStorageFull = 'This browser has no room for these images and audio: they are lost when the page is closed. Delete conversations to make room.';
 
 const kStarters = [
-  ['Explain', 'how a hash map works, with a picture in text'],
+  ['Explain', 'how a hash map works, with an ASCII diagram'],
   ['Write', 'a Python script that finds duplicate files'],
   ['Compare', 'TCP and UDP in a table'],
   ['Derive', 'the quadratic formula, step by step'],

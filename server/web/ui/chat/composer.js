@@ -229,7 +229,7 @@ export class Composer {
 
 function refusal({name, kind}) {
   const flag = kFlags[kind];
-  return `${name}: this model takes no ${kind === 'image' ? 'images' : 'audio'}. Choose a model with ${flag}, or start the server with --mmproj and the model's ${flag} file.`;
+  return `${name}: this model cannot read ${kind === 'image' ? 'images' : 'audio'}. Choose a model with ${flag}, or start the server with --mmproj and the model's ${flag} file.`;
 }
 
 /** Files dropped anywhere on `target` go to the composer. */

@@ -74,7 +74,7 @@ function parameter_row({name, label, kind, min, max, step, plain, unit, hint}, s
   const take = (text) => {
     const value = text === '' ? null : kind === 'integer' ? Math.round(Number(text)) : Number(text);
     if (value !== null && !(value >= min && value <= max)) {
-      number.setCustomValidity(`${label} lies between ${min} and ${max}.`);
+      number.setCustomValidity(`${label} must be between ${min} and ${max}.`);
       number.reportValidity();
       return;
     }

@@ -57,7 +57,7 @@ export class CellsPicture {
       if (ids.length > 1) shared += n;
     }
     this.counts = {used, shared};
-    this.canvas.setAttribute('aria-label', `${count(used)} of ${count(n_cells)} cells hold tokens of ${sequences.length} sequences; ${count(shared)} are shared. The table shows the same as text.`);
+    this.canvas.setAttribute('aria-label', `${count(used)} of ${count(n_cells)} cells hold tokens of ${sequences.length} sequences; ${count(shared)} are shared. The table has the same numbers.`);
     this.draw();
   }
 
