@@ -47,7 +47,8 @@ std::vector<AdapterUse> read_adapters(const Json& list, const std::string& path,
     if (use.scale != 0.0f) uses.push_back(use);
   }
   if (uses.size() > static_cast<std::size_t>(Context::kMaxAdapters))
-    throw bad_request(path, fmt::format("'{}': a text has {} adapters at most", path, Context::kMaxAdapters));
+    throw bad_request(
+        path, fmt::format("'{}': a request may use {} adapters at most", path, Context::kMaxAdapters));
   return uses;
 }
 

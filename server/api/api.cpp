@@ -247,10 +247,10 @@ void Api::route_request(Job job) {
     if (allowed.empty())
       return fail(job, shape,
                   {404, "invalid_request_error", "not_found", "",
-                   fmt::format("there is no {} here", request.path.substr(0, 200))});
+                   fmt::format("this server has no endpoint {}", request.path.substr(0, 200))});
     return fail(job, shape,
                 {405, "invalid_request_error", "method_not_allowed", "",
-                 fmt::format("{} takes {}", request.path.substr(0, 200), allowed)},
+                 fmt::format("{} accepts {} only", request.path.substr(0, 200), allowed)},
                 {{"Allow", allowed}});
   }
   const std::optional<std::string> key = key_of(request);
@@ -264,9 +264,10 @@ void Api::route_request(Job job) {
   if (found->where == Route::Where::kHere && !found->generates) return run(*found, job);
   auto counted = counts_->add(job.client, job.exchange);
   if (counted == nullptr) {
-    ApiError error(429, "rate_limit_error", "too_many_requests", "",
-                   fmt::format("this client has {} requests under way already; wait until one has ended",
-                               setup_.n_requests_each));
+    ApiError error(
+        429, "rate_limit_error", "too_many_requests", "",
+        fmt::format("this client has {} requests in progress, which is the limit; wait until one has ended",
+                    setup_.n_requests_each));
     error.retry_after_ms = 1000.0;
     return fail(job, shape, error);
   }
@@ -356,8 +357,8 @@ void Api::tell_ignored(const Job& job) {
       if (told_.size() == kMostTold || !told_.insert(name).second) continue;
     }
     setup_.warn(
-        fmt::format("{}: '{}' is ignored: the server does not know it or has no effect for it "
-                    "(logged once; responses say so in X-Weft-Ignored)",
+        fmt::format("{}: '{}' is ignored: this server does not know it, or it has no effect here (logged "
+                    "once; responses list it in X-Weft-Ignored)",
                     job.exchange->request().path.substr(0, 64), name));
   }
 }

@@ -258,8 +258,7 @@ void chat_completions(Job& job) {
   const int n_probs = fields.integer("n_probs", 0, 0, job.params->defaults.n_logprobs);
   const bool logprobs = fields.boolean("logprobs", false) || n_probs > 0;
   const int n_top = fields.integer("top_logprobs", n_probs, 0, job.params->defaults.n_logprobs);
-  if (n_top > 0 && !logprobs)
-    throw bad_request("top_logprobs", "'top_logprobs' goes with 'logprobs': true only");
+  if (n_top > 0 && !logprobs) throw bad_request("top_logprobs", "'top_logprobs' requires 'logprobs': true");
   if (logprobs) params.n_logprobs = n_top;
   // The template writes special tokens into prompts, and the reader needs the special tokens of responses.
   fields.ignore({"skip_special_tokens"});

@@ -375,7 +375,7 @@ void completions(Job& job) {
   if (const std::string suffix = fields.string("suffix"); !suffix.empty())
     for (Prompt& prompt : prompts) {
       if (prompt.text.empty() && !prompt.tokens.empty())
-        throw bad_request("suffix", "'suffix' goes with a prompt of text, not of token ids");
+        throw bad_request("suffix", "'suffix' needs a prompt that is a string, not token ids");
       prompt = infill_prompt(*job.model, {.prefix = prompt.text, .suffix = suffix}, std::nullopt).prompt;
     }
   write(job, fields, std::move(common), std::move(prompts), std::move(style));

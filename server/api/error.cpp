@@ -89,7 +89,8 @@ ApiError to_api_error(const std::exception_ptr& error) {
   } catch (const Error& known) {
     return from_error(known);
   } catch (const std::bad_alloc&) {
-    return {503, "server_error", "out_of_memory", "", "the server has no memory for that now"};
+    return {503, "server_error", "out_of_memory", "",
+            "the server is out of memory for this request; try again later"};
   } catch (const std::exception& unknown) {
     return {500, "server_error", "internal_error", "", unknown.what()};
   }
@@ -97,7 +98,9 @@ ApiError to_api_error(const std::exception_ptr& error) {
 
 Json error_json(const ApiError& error, ErrorShape shape) {
   // Internal errors are for the log.
-  std::string message = error.code == "internal_error" ? "the server failed at that" : error.what();
+  std::string message = error.code == "internal_error"
+                            ? "internal server error; the access log has the reason (--access-log)"
+                            : error.what();
   if (shape == ErrorShape::kAnthropic) {
     // Clients search for these words and numbers.
     if (error.n_prompt > 0)

@@ -22,7 +22,7 @@ std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model) {
       return unavailable("cancelled", "the server is shutting down");
     case StopReason::kTimeout:
       if (chunk.stats.n_generated > 0) return std::nullopt;
-      return unavailable("timeout", "the request had to wait too long for its turn");
+      return unavailable("timeout", "the request timed out in the queue");
     default:
       return std::nullopt;
   }

@@ -90,10 +90,10 @@ InfillPrompt infill_prompt(const ServedModel& model, const InfillText& text, std
   const Tokenizer& tokenizer = model.tokenizer();
   const InfillTokens& marks = model.infill;
   if (!marks.can_infill())
-    throw bad_request("model",
-                      fmt::format("the model '{}' has no tokens for text between two others (infill); "
-                                  "use a model of code that was trained to fill in",
-                                  model.spec.name));
+    throw bad_request(
+        "model",
+        fmt::format("the model '{}' has no infill tokens; use a code model that was trained for infill (FIM)",
+                    model.spec.name));
   Tokens files = file_tokens(model, text.files);
   Tokens prefix = tokenizer.encode(text.prefix, {.add_special = false});
   Tokens suffix = tokenizer.encode(text.suffix, {.add_special = false});

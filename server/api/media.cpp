@@ -38,13 +38,14 @@ std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedMo
     throw bad_request(file.path, fmt::format("'{}': {}", file.path, error.what()));
   }
   if (image && (spent.n_pixels += std::int64_t{image->width} * image->height) > kMaxPixels)
-    throw bad_request(file.path, fmt::format("with '{}' the pictures of this request have more than the {} "
-                                             "pixels that are read; send smaller ones",
-                                             file.path, kMaxPixels));
+    throw bad_request(
+        file.path,
+        fmt::format("with '{}' the images of this request exceed {} pixels in total; send smaller ones",
+                    file.path, kMaxPixels));
   if (sound && (spent.n_samples += std::ssize(sound->samples)) > kMaxSamples)
-    throw bad_request(file.path, fmt::format("with '{}' the sounds of this request are longer than the {} "
-                                             "seconds that are read; cut them",
-                                             file.path, kMaxSamples / Sound::kSampleRate));
+    throw bad_request(
+        file.path, fmt::format("with '{}' the audio of this request exceeds {} seconds in total; send less",
+                               file.path, kMaxSamples / Sound::kSampleRate));
   return sound ? model.audio->encode(*sound, is_wanted) : model.vision->encode(*image, is_wanted);
 }
 
@@ -58,7 +59,7 @@ std::optional<std::string> take_part(const Json& part, const std::string& path, 
   const Json* url = part.contains("image_url") ? &part["image_url"] : nullptr;
   if (url != nullptr && url->is_object()) url = url->contains("url") ? &(*url)["url"] : nullptr;
   if (url == nullptr || !url->is_string())
-    throw bad_request(path, fmt::format("'{}' has no text \"url\" in its \"image_url\"", path));
+    throw bad_request(path, fmt::format("'{}' has no string \"url\" in its \"image_url\"", path));
   return taker.take_url(url->get_ref<const std::string&>(), path);
 }
 
@@ -70,9 +71,9 @@ MediaTaker::MediaTaker(Job& job) : model_(*job.model), ignored_(&job.ignored) {
 
 std::string MediaTaker::add(std::string_view base64, const std::string& path, bool is_sound) {
   if (media_.files.size() == kMaxFiles)
-    throw bad_request(path, fmt::format("at most {} pictures and sounds are taken in a request", kMaxFiles));
+    throw bad_request(path, fmt::format("a request may have {} images and audio files at most", kMaxFiles));
   auto bytes = base::from_base64(base64);
-  if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are no base64", path));
+  if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are not base64", path));
   if (media_.mark.empty()) media_.mark = make_media_mark();
   media_.files.push_back({path, std::move(*bytes), is_sound});
   return media_.mark;
@@ -80,8 +81,8 @@ std::string MediaTaker::add(std::string_view base64, const std::string& path, bo
 
 std::string MediaTaker::take_picture(std::string_view base64, const std::string& path) {
   if (model_.vision == nullptr)
-    throw bad_request(path, fmt::format("'{}' is a picture, and the model '{}' reads none: start the server "
-                                        "with --mmproj FILE, the model's vision file",
+    throw bad_request(path, fmt::format("'{}' is an image, but the model '{}' cannot read images: start the "
+                                        "server with --mmproj FILE, the model's vision file",
                                         path, model_.spec.name));
   return add(base64, path, false);
 }
@@ -98,8 +99,8 @@ std::string MediaTaker::take_url(std::string_view url, const std::string& path) 
 
 std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
   if (model_.audio == nullptr)
-    throw bad_request(path, fmt::format("'{}' is a sound, and the model '{}' reads none: start the server "
-                                        "with --mmproj FILE, the model's audio file",
+    throw bad_request(path, fmt::format("'{}' is audio, but the model '{}' cannot read audio: start the "
+                                        "server with --mmproj FILE, the model's audio file",
                                         path, model_.spec.name));
   Fields fields(part, path, ignored_);
   const Json* const value = fields.object("input_audio");

@@ -94,8 +94,8 @@ class TextBlocks {
     const std::string kind = source.string("type");
     if (kind != "text" && kind != "content")
       throw bad_request(source.path_of("type"),
-                        fmt::format("'{}' is '{}': the server reads documents of text only; send the "
-                                    "document's text",
+                        fmt::format("'{}' is '{}': the server reads plain-text documents only; send the "
+                                    "document's contents as text",
                                     source.path_of("type"), kind.substr(0, 64)));
     return with_title(block, "", kind == "text" ? source.string("data") : nested(source, "content"));
   }

@@ -61,7 +61,8 @@ std::optional<ApiError> refuse_stranger(const HttpRequest& request, const Origin
   if (const std::string_view text = request.header("Host"); !text.empty()) {
     const std::optional<Host> host = parse_host(text);
     if (!host)
-      return stranger("unknown_host", fmt::format("the Host header '{}' is no host", text.substr(0, 200)));
+      return stranger("unknown_host",
+                      fmt::format("the Host header '{}' is not a host name or address", text.substr(0, 200)));
     if (!is_trusted_host(*host, rules))
       return stranger("unknown_host",
                       fmt::format("the Host header names '{}', which this server does not know; start the "

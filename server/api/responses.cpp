@@ -24,7 +24,7 @@ std::string text_of(const Json& content, const std::string& path, const Fields& 
     if (type == "input_audio") {
       text += media.take_sound(content[i], element(path, i));
     } else if (type == "input_image") {
-      part.refuse("file_id", "the server keeps no files; send the picture as 'image_url'");
+      part.refuse("file_id", "the server stores no files; send the image as 'image_url'");
       text += media.take_url(part.string("image_url"), part.path_of("image_url"));
     } else if (type == "input_file") {
       throw bad_request(part.path_of("type"),
@@ -128,10 +128,10 @@ class ItemReader {
   static void read_reference(Fields& item) {
     const std::string id = item.string("id");
     if (!id.starts_with("rs_"))
-      throw bad_request(item.path_of("id"),
-                        fmt::format("the server keeps no items: send '{}' itself (clients "
-                                    "do so with \"store\": false)",
-                                    id.substr(0, 64)));
+      throw bad_request(
+          item.path_of("id"),
+          fmt::format("the server stores no items: send '{}' itself (clients do so with \"store\": false)",
+                      id.substr(0, 64)));
     item.note("item_reference");
   }
 
@@ -471,9 +471,9 @@ void responses(Job& job) {
   if (style.logprobs) params.n_logprobs = n_top;
   check_logprobs(params, 1, common.stream, *job.model);
   fields.refuse("previous_response_id",
-                "the server keeps no answers; send the whole conversation as 'input'");
-  fields.refuse("conversation", "the server keeps no conversations; send the whole one as 'input'");
-  fields.refuse("prompt", "the server keeps no prompts");
+                "the server stores no responses; send the whole conversation as 'input'");
+  fields.refuse("conversation", "the server stores no conversations; send the whole one as 'input'");
+  fields.refuse("prompt", "the server stores no prompts; send 'instructions' and 'input'");
   fields.without_effect("background");  // The request always waits for its response.
   fields.without_effect("truncation", "disabled");
   for (const char* name : {"max_tool_calls", "context_management"}) fields.without_effect(name);

@@ -111,7 +111,7 @@ void Api::ready(Job& job) {
   if (can_answer(states) || first.stage == ModelState::Stage::kIdle) return job.send({{"status", "ok"}});
   if (first.stage == ModelState::Stage::kLoading) throw unavailable("loading", "the model is being loaded");
   throw unavailable("model_unavailable",
-                    "the model could not be loaded; the log says why, and GET /v1/models");
+                    "the model could not be loaded; the log and GET /v1/models have the reason");
 }
 
 Json Api::models_json() const {
@@ -139,7 +139,7 @@ void Api::show_model(Job& job) {
   for (Json& model : models_json())
     if (model["id"] == name) return job.send(std::move(model));
   throw ApiError(404, "invalid_request_error", "model_not_found", "model",
-                 fmt::format("there is no model '{}'; GET /v1/models lists them", name.substr(0, 200)));
+                 fmt::format("unknown model '{}'; GET /v1/models lists the models", name.substr(0, 200)));
 }
 
 namespace {
@@ -207,7 +207,8 @@ void check_may_look(const Job& job) {
 
 void Api::slots(Job& job) {
   if (!setup_.slots)
-    throw ApiError(501, "not_supported_error", "", "", "the server was started with --no-slots");
+    throw ApiError(501, "not_supported_error", "", "",
+                   "/slots is disabled: the server was started with --no-slots");
   check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
   Json slots = slots_json(*model->picture(), model->n_slots, model->n_ctx, setup_.params.defaults.params);
@@ -230,7 +231,8 @@ void Api::act_on_slot(Job& job) {
 
 void Api::metrics(Job& job) {
   if (!setup_.metrics)
-    throw ApiError(501, "not_supported_error", "", "", "the server was started without --metrics");
+    throw ApiError(501, "not_supported_error", "", "",
+                   "/metrics is disabled; start the server with --metrics");
   job.exchange->send({.body = metrics_text(models_->states(), http_->counts()),
                       .content_type = "text/plain; version=0.0.4; charset=utf-8",
                       .headers = job.headers()});

@@ -24,7 +24,7 @@ void tokenize(Job& job) {
   const bool with_pieces = fields.boolean("with_pieces", false);
   fields.ignore({"content"});
   if (with_pieces && text.size() > kMostForPieces)
-    throw bad_request("with_pieces", "'with_pieces' is for texts of at most a million bytes");
+    throw bad_request("with_pieces", "'with_pieces' accepts at most a million bytes of content");
   fields.done();
   const std::vector<Token> tokens =
       tokenizer.encode(text, {.add_special = add_special, .parse_special = parse_special});

@@ -62,7 +62,7 @@ asio::awaitable<bool> Connection::shake_hands() {
     const Channel::Handshake state = channel_.handshake(reason);
     if (state == Channel::Handshake::kDone) co_return true;
     if (state == Channel::Handshake::kPlain) {
-      Refusal refusal{400, "this port speaks TLS: use https:// in place of http://"};
+      Refusal refusal{400, "this port speaks TLS: use https:// instead of http://"};
       co_await refuse(std::move(refusal));
       co_return false;
     }
@@ -363,7 +363,7 @@ bool Connection::send_written() {
     n_sent_ = 0;
     next_ = answer_->take(sending_);
     if (next_ == Answer::Next::kUnasked) {
-      answer_->send(shared_.error_answer(500, "the request was not answered"));
+      answer_->send(shared_.error_answer(500, "the server failed to respond"));
       next_ = answer_->take(sending_);
     }
   }

@@ -93,7 +93,7 @@ struct Job {
 
   void fail(HttpEnd how, std::string why) {
     end = timed_out ? HttpEnd::kTimeout : cancelled ? HttpEnd::kCancelled : how;
-    reason = timed_out ? "no answer in time" : cancelled ? "cancelled" : std::move(why);
+    reason = timed_out ? "no response in time" : cancelled ? "cancelled" : std::move(why);
   }
   void hang_up() {
     error_code ignored;
@@ -124,7 +124,7 @@ class AnswerParser {
     }
     if (error && error != http::error::need_more) {
       if (error == boost::system::errc::operation_canceled) job_.cancelled = true;
-      job_.fail(HttpEnd::kMalformed, "the answer is malformed or too large: " + error.message());
+      job_.fail(HttpEnd::kMalformed, "the response is malformed or too large: " + error.message());
       return false;
     }
     if (parser_->is_header_done()) tell_head();
@@ -204,16 +204,15 @@ HttpUrl parse_url(std::string_view url) {
   const std::string text(url);
   const auto wrong = [&](const std::string& why) {
     return Error(ErrorCode::kInvalidArgument,
-                 "'" + text + "' is no address of a server: " + why + "; http://127.0.0.1:8080 is one");
+                 "'" + text + "' is not a server address: " + why + "; an example is http://127.0.0.1:8080");
   };
   if (url.starts_with("unix:")) {
     out.host = url.substr(5);
-    if (!out.host.starts_with('/')) throw wrong("behind unix: a path from / on is expected");
+    if (!out.host.starts_with('/')) throw wrong("unix: must be followed by an absolute path");
     return out;
   }
   if (url.starts_with("https:"))
-    throw Error(ErrorCode::kUnsupported,
-                "https is not spoken here; a proxy in between that speaks it can be used");
+    throw Error(ErrorCode::kUnsupported, "https is not supported; use http, or a proxy that adds TLS");
   if (const std::size_t scheme = url.find("://"); scheme != url.npos) {
     if (!same_word(url.substr(0, scheme), "http")) throw wrong("it must begin with http://");
     url.remove_prefix(scheme + 3);
@@ -315,8 +314,8 @@ asio::awaitable<bool> HttpClient::Impl::exchange(Job& job) {
     connection.buffer.commit(std::get<1>(read));
     if (!read_error) continue;
     if (read_error == asio::error::eof && parser.ends_with_connection()) co_return false;
-    job.fail(HttpEnd::kClosed,
-             "the connection ended before the answer: " + (write_error ? write_error : read_error).message());
+    job.fail(HttpEnd::kClosed, "the connection closed before the end of the response: " +
+                                   (write_error ? write_error : read_error).message());
     co_return false;
   }
 }

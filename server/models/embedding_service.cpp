@@ -39,8 +39,8 @@ EmbeddingService::EmbeddingService(Embedder embedder, int n_waiting, std::functi
       n_scores_(embedder_.n_scores()),
       n_waiting_most_(n_waiting),
       devices_lost_(std::move(devices_lost)),
-      cancelled_(made(ErrorCode::kCancelled, "nobody waits for it")),
-      why_stopped_(made(ErrorCode::kUnavailable, "the server is going down")),
+      cancelled_(made(ErrorCode::kCancelled, "the client has gone")),
+      why_stopped_(made(ErrorCode::kUnavailable, "the server is shutting down")),
       thread_([this] { work(); }) {}
 
 EmbeddingService::~EmbeddingService() { shutdown(); }
@@ -52,7 +52,7 @@ void EmbeddingService::submit(EmbeddingRequest request) {
     const std::size_t n_waiting = waiting_.size() + n_in_step_;
     if (n_waiting_most_ > 0 && n_waiting >= static_cast<std::size_t>(n_waiting_most_))
       throw OverloadedError(
-          std::to_string(n_waiting) + " requests wait already, which is as many as may; come back later",
+          std::to_string(n_waiting) + " requests are waiting already, which is the limit; try again later",
           kRetryMs);
     waiting_.push_back({.request = std::move(request), .values = {}, .error = nullptr});
   }

@@ -129,9 +129,9 @@ void ModelPool::get(std::string_view name, Ready ready) {
     const std::lock_guard lock(mutex_);
     Slot* const slot = find(name).slot;
     if (slot == nullptr) {
-      error =
-          as_pointer({404, "invalid_request_error", "model_not_found", "model",
-                      fmt::format("there is no model '{}', but: {}", name.substr(0, 200), known_names())});
+      error = as_pointer(
+          {404, "invalid_request_error", "model_not_found", "model",
+           fmt::format("unknown model '{}'; the server has: {}", name.substr(0, 200), known_names())});
     } else if (stopped_) {
       error = as_pointer(shutting_down());
     } else if (slot->model != nullptr) {
@@ -141,7 +141,8 @@ void ModelPool::get(std::string_view name, Ready ready) {
                std::chrono::steady_clock::now() < slot->try_again_at) {
       error = as_pointer(slot->not_loaded());
     } else if (waiting_.size() >= kMaxWaiting) {
-      error = as_pointer(no_model("too many requests wait for a model to be loaded", 5000.0));
+      error =
+          as_pointer(no_model("too many requests wait for a model to be loaded; try again later", 5000.0));
     } else {
       const auto at =
           std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s.get() == slot; });
@@ -217,10 +218,10 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
       const std::string name = oldest->spec.name;
       lock.unlock();
       leaving.reset();
-      if (params_.log) params_.log(fmt::format("model '{}' was put out to make room", name));
+      if (params_.log) params_.log(fmt::format("model '{}' was unloaded to make room", name));
       lock.lock();
     } else if (std::chrono::steady_clock::now() > deadline) {
-      throw no_model("other models use the memory; try again later", 5000.0);
+      throw no_model("models in use leave no room for this one; try again later", 5000.0);
     } else {
       changed_.wait_for(lock, kLookAgain);
     }
@@ -297,7 +298,7 @@ void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::
   std::shared_ptr<ServedModel> model = slot.model;
   slot.progress = 0.0f;
   lock.unlock();
-  warn(fmt::format("model '{}' has lost its weights, and requests wait while it gets them again: {}",
+  warn(fmt::format("model '{}' has lost its weights; requests wait while they are loaded again: {}",
                    slot.spec.name, why));
   std::string error;
   try {
@@ -309,7 +310,8 @@ void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::
   if (error.empty()) {
     slot.stage = ModelState::Stage::kLoaded;
     lock.unlock();
-    if (params_.log) params_.log(fmt::format("model '{}' goes on", slot.spec.name));
+    if (params_.log)
+      params_.log(fmt::format("model '{}' continues: its weights are loaded again", slot.spec.name));
     lock.lock();
     return;
   }

@@ -68,9 +68,9 @@ def test_errors_name_the_field(encoder):
         answer, body = post(encoder.address, path, fields)
         assert answer.status == 400 and (b"encoder" in body or b"reranker" in body), body
     status, body = embed(encoder, input=["x", "y", "word " * 500])
-    assert status == 400 and b"text 2 (of 0 to 2)" in body
+    assert status == 400 and b"input 2 (of 0 to 2)" in body
     status, body = embed(encoder, input=[[5], []])
-    assert status == 400 and b"text 1 (of 0 to 1) is empty" in body
+    assert status == 400 and b"input 1 (of 0 to 1) is empty" in body
 
 
 def test_rerank(reranker):
@@ -86,7 +86,7 @@ def test_rerank(reranker):
         best = json.loads(post(reranker.address, path, fields | {"top_n": 1, "return_documents": True})[1])["results"]
         assert len(best) == 1 and best[0]["index"] == results[0]["index"] and best[0]["document"]["text"]
     for bad, word in (({"documents": []}, "'documents' is empty"), ({"documents": None}, "'documents' is missing"),
-                      ({"documents": [1]}, "must be a text"), ({"query": ""}, "'query' is empty"), ({"query": None}, "'query' is missing"),
+                      ({"documents": [1]}, "must be a string"), ({"query": ""}, "'query' is empty"), ({"query": None}, "'query' is missing"),
                       ({"top_n": 0}, "top_n")):
         answer, body = post(reranker.address, "/v1/rerank", fields | bad)
         assert answer.status == 400 and word in json.loads(body)["error"]["message"], body

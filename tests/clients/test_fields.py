@@ -168,7 +168,7 @@ def test_biases_of_strings(address):
     word = complete(address)["choices"][0]["text"].split()[0]
     assert not complete(address, logit_bias={" " + word: -100})["choices"][0]["text"].startswith(" " + word)
     answer, body = post(address, "/v1/completions", {"prompt": "x", "logit_bias": {"": 1}})
-    assert answer.status == 400 and b"the text \\\"\\\"" in body
+    assert answer.status == 400 and b"the string \\\"\\\"" in body
 
 
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {

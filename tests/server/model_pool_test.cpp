@@ -146,7 +146,7 @@ TEST_F(LostModel, IsReloadedAndStays) {
   ASSERT_FALSE(warnings_.empty());
   EXPECT_EQ(
       warnings_.front(),
-      "model 'one' has lost its weights, and requests wait while it gets them again: one.packed was cut");
+      "model 'one' has lost its weights; requests wait while they are loaded again: one.packed was cut");
 }
 
 TEST_F(LostModel, WithAChangedFileFailsAndNamesTheFile) {
