@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""picture.py PAGE.md -o FILE.svg: plots the page's first table, of works and models with ratios ("2043 / 291, 7.0x").
+"""picture.py PAGE.md -o FILE.svg: plots the page's first table, whose cells have ratios ("2043 / 291, 7.0x").
 
-A group of bars for each work, a bar for each model: how many times as fast as llama.cpp weft is. The file is for light
-and dark pages.
+A group of bars is a row of the table, a bar is a model: the speed of weft relative to llama.cpp. The plot adapts to
+light and dark pages.
 """
 import argparse
 import re

@@ -2,7 +2,7 @@
 
 Runs in the peer's Python (numpy and the gguf package): random_model.py NAME FILE [LAYERS]. NAME is one of:
 
-- q4_k_m or a type of TYPES; the prefix "8b-" selects the shape of an 8B Llama;
+- q4_k_m or a type of TYPES; the prefix "8b-" selects the shape of an 8B Llama.
 - one of SHAPES: a few layers of a larger model, in Q4_0.
 
 LAYERS reduces the number of layers of a type. Blocks of the quantised types are drawn directly. Their scales give

@@ -2,11 +2,11 @@
 """versus_embed.py: sentence vectors of weft, sentence-transformers, onnxruntime, ctranslate2 and llama.cpp.
 
 all-MiniLM-L6-v2 is converted to GGUF by `weft convert`, in F32 and Q8_0. All vectors are compared with those vectors
-that sentence-transformers computes in float32. Sentences a second are measured in alternating rounds, each peer with
-the same number of threads: one sentence at a time, and 64 together, of mixed lengths. For weft it is `weft embed`, from
-strings to vectors. For llama.cpp it is its server with --embedding and the same GGUF file, over one connection. `weft
-serve` is measured in the same way, which shows the cost of HTTP. Peers that pad a batch to its longest sentence get the
-sentences sorted by length, as sentence-transformers sorts them.
+that sentence-transformers computes in float32. Sentences a second are measured in alternating rounds, with equal
+numbers of threads. A request has one sentence, or 64 of mixed lengths. For weft it is `weft embed`, from strings to
+vectors. For llama.cpp it is its server with --embedding and the same GGUF file, over one connection. `weft serve` is
+measured in the same way, which shows the cost of HTTP. Peers that pad a batch to its longest sentence get the sentences
+sorted by length, as sentence-transformers sorts them.
 
 Needs Python with what examples/minilm/versus.py needs; --peer-server names a llama-server, and
 --peer-python a Python with llama-cpp-python, which computes the vectors without one (bench/peer_embed.py).

@@ -18,8 +18,8 @@ def parallel_round(model: Path, args: argparse.Namespace, streams: int, sequence
 
 
 def cells(args: argparse.Namespace) -> int:
-    """Cells that all streams need at the same time, the same number for both. Pages of 64 cells are shared as a whole
-    in weft, so each stream has its own copy of the page in which the shared prompt ends."""
+    """Cells that all streams need at the same time, the same number for both. Weft shares whole pages of 64 cells, so
+    each stream has its own copy of the page in which the shared prompt ends."""
     need = args.system + args.streams * (args.prompt + args.tokens + 64)
     return (need + 255) // 256 * 256
 

@@ -1,7 +1,7 @@
-# cmake --install: the program with its manual, completions and units of systemd (component `program`), the graph
-# library (component `graph`) and the whole library (component `library`), each with headers, a target of the CMake
-# package (weft::graph, weft::weft) and a pkg-config file; the C library (weft::c) comes with the whole one. All of it
-# may be moved afterwards: nothing in it names the prefix. WeftPackage.cmake makes packages of the components.
+# cmake --install has three components. `program` is the program with its manual, completions and units of systemd.
+# `graph` is the graph library, and `library` the whole library with the C library (weft::c). Both have headers, a
+# target of the CMake package (weft::graph, weft::weft) and a pkg-config file. The installation is relocatable.
+# WeftPackage.cmake makes packages of the components.
 include(CMakePackageConfigHelpers)
 
 # weft_shared_library(NAME EXPORTED LAYERS layer... LIBS target...): libNAME.so, which users link as weft::EXPORTED. Only
@@ -21,9 +21,9 @@ function(weft_shared_library NAME EXPORTED)
     VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
 endfunction()
 
-# The graph library ends with the layer `plan`; libweft has all layers, those too. It does not link the graph library:
-# the engine uses the inside of lower layers, which the graph library would have to export to everybody for that. A
-# program links one of the two. Where a process gets both, with a module, they are of one version.
+# The graph library has the layers up to `plan`; libweft has all layers. It does not link the graph library: the engine
+# uses internals of lower layers, which the graph library would then have to export. A program links one of the two. If
+# a module brings the other one into the process, both have the same version.
 get_property(weft_layers GLOBAL PROPERTY WEFT_LAYERS)
 get_property(weft_graph_layers GLOBAL PROPERTY WEFT_BELOW_plan)
 weft_shared_library(weft weft LAYERS ${weft_layers} LIBS PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::PNG PkgConfig::TURBOJPEG PkgConfig::SNDFILE PkgConfig::SAMPLERATE)
@@ -37,7 +37,7 @@ endif()
 set(weft_graph_headers backend.h conformance.h device.h dtype.h error.h gguf.h graph.h hash.h plan.h profile.h weights.h)
 set(weft_graph_header_folders backend graph)
 
-# What is installed, and so what must be built before: `make build` does.
+# The installed targets. `make build` builds them.
 add_custom_target(product DEPENDS weft weft_manual weft_shared weft_graph_shared weft_c)
 if(TARGET weft_backend_mpi_module)
   add_dependencies(product weft_backend_mpi_module)

@@ -1,9 +1,9 @@
 # weft_layer(NAME [FOLDERS folder...] [DEPS layer...] [LIBS target...])
 #
-# A layer is the static library weft_NAME of all sources of the current folder and of its FOLDERS. DEPS are the layers that it may
-# use, LIBS what it links from outside. Tests of a layer lie in tests/NAME (weft_layer_tests).
-# tests/layers checks that no #include goes against DEPS. A SEPARATE layer is no part of libweft. The global property
-# WEFT_BELOW_NAME has all layers that NAME uses.
+# A layer is the static library weft_NAME of all sources of the current folder and of its FOLDERS. DEPS are the layers
+# that it may use, LIBS the external targets that it links. Its tests are in tests/NAME (weft_layer_tests). tests/layers
+# checks #include lines against DEPS. libweft does not contain a SEPARATE layer. The global property WEFT_BELOW_NAME
+# lists all layers that NAME uses.
 function(weft_layer NAME)
   cmake_parse_arguments(ARG "SEPARATE" "" "FOLDERS;DEPS;LIBS;SOURCES" ${ARGN})
   set(patterns "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
@@ -30,7 +30,7 @@ function(weft_layer NAME)
 endfunction()
 
 # weft_layer_tests(NAME [LIBS target...]): test_NAME from the sources of the current folder, linked with that
-# layer. Test data lies in tests/data (compile definition WEFT_TEST_DATA).
+# layer. Test data is in tests/data (compile definition WEFT_TEST_DATA).
 function(weft_layer_tests NAME)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
@@ -46,18 +46,18 @@ function(weft_layer_tests NAME)
   gtest_discover_tests(test_${NAME} TEST_PREFIX "${NAME}." DISCOVERY_MODE PRE_TEST)
 endfunction()
 
-# weft_optimise_less(TARGET): for what computes little. GCC 12 warns of what is not there then.
+# weft_optimise_less(TARGET): for code without much arithmetic. With -O1, GCC 12 gives false warnings.
 function(weft_optimise_less TARGET)
   target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release>:-O1>
     $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-pointer;-Wno-array-bounds;-Wno-stringop-overflow>)
 endfunction()
 
-# weft_compile_briefly(TARGET): tests are compiled more often than run, so what they all include is compiled once for all
-# of them, and they are not optimised to the last.
+# weft_compile_briefly(TARGET): tests are compiled more often than run. So their common headers are precompiled once,
+# and they are compiled with -O1.
 function(weft_compile_briefly TARGET)
   if(NOT TARGET weft_precompiled_for_tests)
     file(WRITE "${PROJECT_BINARY_DIR}/precompiled_for_tests.cpp" "")
-    # A program, not a library of objects: what is to be a part of a program is compiled otherwise (-fPIE).
+    # An executable, because an object library would be compiled with other flags (no -fPIE).
     add_executable(weft_precompiled_for_tests "${PROJECT_BINARY_DIR}/precompiled_for_tests.cpp")
     target_link_libraries(weft_precompiled_for_tests PRIVATE GTest::gtest_main GTest::gmock)
     weft_optimise_less(weft_precompiled_for_tests)

@@ -1,5 +1,6 @@
-# cpack: Debian packages of what cmake --install installs. weft is the program; libweft-graph-dev and libweft-dev are the
-# libraries, each with its headers in one package, as programs are built anew with each minor version (WeftInstall.cmake).
+# cpack: Debian packages of the components of cmake --install. weft is the program; libweft-graph-dev and libweft-dev
+# are the libraries. A library and its headers are one package, because programs are rebuilt for each minor version
+# (WeftInstall.cmake).
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME weft)
 set(CPACK_PACKAGE_VENDOR "weft")

@@ -2,9 +2,10 @@
 """Makes tests/data/audio: tiny audio models (mmproj files as llama.cpp's converter writes them) with random weights,
 and the outputs of transformers for an audio file.
 
-sound.wav is the audio, longer than one part. FAMILY/mmproj.gguf is a model, and rows.f32 its rows for the language
-model. mels.f32 is the spectrogram of the first part (frames by mels). The file text.gguf is a Llama of one layer that
-takes voxtral's rows, with the vocabulary of the golden one. Needs the packages gguf, numpy, torch and transformers.
+The audio file `sound.wav` is longer than one part. FAMILY/mmproj.gguf is a model, and rows.f32 its rows for the
+language model. mels.f32 is the spectrogram of the first part (frames by mels). The language model `text.gguf` is a
+Llama of one layer with the golden model's vocabulary; it reads voxtral's rows. Needs the packages gguf, numpy, torch
+and transformers.
 """
 import re
 import wave

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Renders the chat templates of tests/data/chat/templates with Jinja2 from messages that were prepared by hand, and
-writes prompts.json: the prompts that weft must make from the request below. Needs jinja2 3.1 (pip install jinja2). Run
+"""Renders the chat templates of tests/data/chat/templates with Jinja2, from messages that were prepared by hand. Writes
+prompts.json: the prompts that weft must make from the request below. Needs jinja2 3.1 (pip install jinja2). Run
 it after changing a template or a case. --check only says whether the file is current."""
 import argparse
 import json

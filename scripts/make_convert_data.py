@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes tests/data/convert/NAME from golden models: usage make_convert_data.py [--check WEFT] [--out FOLDER] [NAME...]
 
-Each is the folder that transformers saves for the model of make_golden_families.py, with the weights in F16, and the
-vocabulary of the golden models as a tokenizer.json. The conversion by weft must give the golden model. Without names it
-makes the folders that are kept. Needs the packages of make_golden_families.py, and that script next to it.
+Each is the folder that transformers saves for the model of make_golden_families.py. The weights are F16, and
+tokenizer.json has the vocabulary of the golden models. The conversion by weft must give the golden model. Without names
+it makes the folders that are kept. Needs the packages of make_golden_families.py, and that script next to it.
 
 --check makes the folders of all golden models whose class the program WEFT converts, in a temporary folder. These are
 decoders, encoders with the modules of sentence-transformers, and models with an encoder and a decoder. It converts the

@@ -2,10 +2,10 @@
 """Makes tests/data/golden_encoders/NAME for families of encoders: usage make_golden_encoders.py [NAME...]
 
 Each has a tiny model with seeded random weights (every value fits F16; vectors are stored as F32) and strings of
-several lengths. The library transformers computes each string alone in float32: the hidden states of all tokens, the
-vectors pooled as the model's file says, and the scores of models with a classifier. Tensors and metadata have the names
-that GGUF files of the family have. The vocabulary is the one of tests/data/golden/mamba. Needs the packages gguf,
-numpy, torch and transformers. Without names all are made.
+several lengths. The library transformers computes each string alone in float32. The outputs are the hidden states of
+all tokens, the vectors pooled as the model's file says, and the scores of models with a classifier. Tensors and
+metadata have the names that GGUF files of the family have. The vocabulary is the one of tests/data/golden/mamba. Needs
+the packages gguf, numpy, torch and transformers. Without names all are made.
 """
 import json
 import re

@@ -1,6 +1,6 @@
 #pragma once
-// JSON as the API reads and writes it: objects keep their order, and no text of a client or a model can end
-// the process (depth, number of values, half a character).
+// JSON as the API reads and writes it. Objects keep their order. No input of a client or a model can end the
+// process (depth, number of values, half a character).
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>

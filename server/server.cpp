@@ -15,7 +15,7 @@
 namespace weft::server {
 namespace {
 
-/// What remains of answers when the services have ended: their last bytes.
+/// The time for the last bytes of responses after the services have ended.
 constexpr std::chrono::milliseconds kLastBytes{2000};
 constexpr std::chrono::milliseconds kLookAgain{10};
 constexpr std::chrono::milliseconds kTrimPeriod{5000};
@@ -64,7 +64,7 @@ struct Server::Impl {
     http.after(kTrimPeriod, [this] { trim(); });
   }
 
-  // On a thread of its own: HTTP goes on meanwhile.
+  // On a thread of its own, so that HTTP continues.
   void shut_down() {
     api.leave();
     {
@@ -101,11 +101,11 @@ struct Server::Impl {
 
   const std::chrono::milliseconds shutdown_timeout;
   const std::chrono::milliseconds drain_delay;
-  // In the order in which they need each other. The API's handlers end with the HTTP server's thread.
+  // In the order of their dependencies. The API's handlers end with the HTTP server's thread.
   ModelPool pool;
   Api api;
   HttpServer http;
-  std::int64_t n_trimmed = 0;  ///< Requests that there had been when memory was given back last.
+  std::int64_t n_trimmed = 0;  ///< The number of requests when memory was last returned.
 
   std::mutex mutex;
   std::condition_variable hurry;
@@ -116,7 +116,7 @@ struct Server::Impl {
 Server::Server(ServerParams params) : impl_(std::make_unique<Impl>(std::move(params))) {}
 
 Server::~Server() {
-  // First those who call others: the thread of stop(), the pool's, the workers.
+  // Callers end first: the thread of stop(), the pool's, the workers.
   const auto join_stopping = [&] {
     std::unique_lock lock(impl_->mutex);
     if (!impl_->stopping.joinable()) return;

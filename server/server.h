@@ -1,5 +1,5 @@
 #pragma once
-// weft serve: models behind HTTP. Puts together the HTTP server, the API and the models, and ends them in
+// weft serve: an HTTP server for models. Combines the HTTP server, the API and the models, and ends them in
 // order.
 #include <chrono>
 #include <functional>
@@ -17,9 +17,10 @@ struct ServerParams {
   HttpParams http = {};
   PoolParams pool = {};
   ApiSetup api = {};
-  /// How long streams may go on once the server is told to stop; then they are cancelled.
+  /// How long streams may continue after stop(); then they are cancelled.
   std::chrono::milliseconds shutdown_timeout{30000};
-  /// Goes on taking requests for so long, while /ready says no: for load balancers that look at it.
+  /// How long the server still takes requests after stop(), while /ready reports that it leaves: for load
+  /// balancers.
   std::chrono::milliseconds drain_delay{0};
 };
 
@@ -40,12 +41,12 @@ class Server {
   void on_ready(std::function<void(const std::string& error)> call);
   /// The access log's file may have been moved away. Any thread.
   bool reopen_log();
-  /// In place of those that there were. Any thread.
+  /// Replaces all keys. Any thread.
   void set_keys(std::vector<ApiKey> keys);
   /// Serves until stop().
   void run();
-  /// From any thread: no more connections; requests that are under way end by themselves within the time
-  /// limit, and are cancelled then. A second call cancels them at once.
+  /// From any thread. Accepts no more connections. Requests in progress may end within the time limit, and
+  /// are cancelled then. A second call cancels them at once.
   void stop();
 
  private:

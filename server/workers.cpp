@@ -40,7 +40,7 @@ struct Workers::Impl {
       lock.unlock();
       try {
         work();
-      } catch (...) {  // No memory even for an error: the exchange says 500 when it is let go.
+      } catch (...) {  // No memory even for an error: the exchange responds with 500 when it is dropped.
       }
       work = nullptr;
       lock.lock();

@@ -1,5 +1,5 @@
 #pragma once
-// A few threads for what would hold up the HTTP thread: parsing JSON, rendering templates, tokenizing,
+// A few threads for work that would block the HTTP thread: parsing JSON, rendering templates, tokenizing,
 // compiling grammars. Clients take turns, so a client with much work delays others by one piece at most.
 #include <cstddef>
 #include <functional>
@@ -15,9 +15,9 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// From any thread. False where too much waits already.
+  /// From any thread. False if too much work waits.
   bool run(const std::string& client, std::function<void()> work);
-  /// Waits for what has begun; what waits is dropped, and nothing runs from then on.
+  /// Waits for running work, and drops queued work. Nothing runs after that.
   void stop();
 
  private:

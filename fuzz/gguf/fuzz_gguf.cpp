@@ -1,5 +1,5 @@
-// Any bytes as a GGUF file: they are refused, or everything in them can be touched, and what was read can be
-// written and read again.
+// Reads any bytes as a GGUF file. Either they are refused, or all contents are accessible and survive writing
+// and reading.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// Calls f, which may refuse the type of what it asks for, but nothing else.
+// Calls f. It may throw that a value has another type, and nothing else.
 template <typename F>
 void ask(F f) {
   try {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kMostScale = 1e6;
 
-/// What the scale of a use is multiplied by.
+/// The factor of the scale in a use.
 double factor_of(const AdapterInfo& adapter) {
   return adapter.alpha == 0.0f ? 1.0 : static_cast<double>(adapter.alpha) / adapter.rank;
 }
@@ -35,7 +35,7 @@ std::vector<AdapterUse> read_adapters(const Json& list, const std::string& path,
     if (use.adapter < 0)
       throw bad_request(fields.path_of("id"), fmt::format("'{}' is missing", fields.path_of("id")));
     fields.done();
-    // Refused here: as the scale of all that name none, it would be an error of each of them.
+    // Refused here: as a default scale it would fail each request that names no adapters.
     const double factor = factor_of(model.adapters()[static_cast<std::size_t>(use.adapter)]);
     if (std::abs(use.scale * factor) > kMostScale)
       throw bad_request(fields.path_of("scale"),
@@ -47,7 +47,8 @@ std::vector<AdapterUse> read_adapters(const Json& list, const std::string& path,
     if (use.scale != 0.0f) uses.push_back(use);
   }
   if (uses.size() > static_cast<std::size_t>(Context::kMaxAdapters))
-    throw bad_request(path, fmt::format("'{}': a text has {} adapters at most", path, Context::kMaxAdapters));
+    throw bad_request(
+        path, fmt::format("'{}': a request may use {} adapters at most", path, Context::kMaxAdapters));
   return uses;
 }
 

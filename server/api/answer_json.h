@@ -1,5 +1,5 @@
 #pragma once
-// Pieces of answers that several endpoints write alike.
+// JSON that the responses of several endpoints share.
 #include <string_view>
 #include <vector>
 
@@ -33,7 +33,7 @@ Json settings_json(const RequestParams& params);
 /// One token with its logprob, as the chat API has it.
 Json logprob_json(const OutputToken& token, const Tokenizer& tokenizer);
 
-/// "stop", "length", ...; `called`: tools were called.
+/// "stop", "length", ...; `called`: the model called tools.
 std::string_view finish_reason(StopReason stop, bool called = false);
 
 }  // namespace weft::server

@@ -26,7 +26,7 @@ constexpr std::size_t kMostTold = 256;
 /// Bodies from this size on are parsed by a thread of their own.
 constexpr std::size_t kLargeBody = 256 << 10;
 
-// In a time that depends on the lengths alone.
+// Constant-time: depends on the lengths alone.
 bool equal(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0U : 1U;
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -43,7 +43,7 @@ bool is_bearer(std::string_view header) {
          });
 }
 
-// The client's own id, where it is one that logs can hold.
+// The client's own id, if logs can hold it.
 std::string request_id(const HttpRequest& request) {
   const std::string_view given = request.header("X-Request-Id");
   const bool fits =
@@ -65,15 +65,15 @@ std::string model_of(const Json& body, const HttpRequest& request) {
 
 struct Api::Route {
   std::string_view method;
-  std::string_view path;  ///< One that ends with "/" stands for all below it.
+  std::string_view path;  ///< A path that ends with "/" matches all paths below it.
   enum class Where : std::uint8_t {
-    kHere,  ///< On the HTTP thread: nothing that takes time.
+    kHere,  ///< On the HTTP thread: quick endpoints only.
     kWorker,
     kModel,  ///< On a worker, once the model that the body names is loaded.
   };
   Where where = Where::kHere;
   bool open = false;       ///< Needs no key.
-  bool generates = false;  ///< Its end is told by the generation.
+  bool generates = false;  ///< The generation calls Job::done at its end.
   void (*run)(Api&, Job&) = nullptr;
   ErrorShape shape = ErrorShape::kOpenAi;
 };
@@ -174,7 +174,7 @@ void Api::set_keys(std::vector<ApiKey> keys) {
 std::optional<std::string> Api::key_of(const HttpRequest& request) const {
   const std::lock_guard lock(keys_mutex_);
   if (setup_.keys.empty()) return "";
-  // Anthropic's clients send one, OpenAI's the other; some send both.
+  // Anthropic's clients send x-api-key, OpenAI's Authorization; some send both.
   const std::string_view key = request.header("X-Api-Key");
   std::string_view token = request.header("Authorization");
   token = is_bearer(token) ? token.substr(7) : std::string_view();
@@ -247,10 +247,10 @@ void Api::route_request(Job job) {
     if (allowed.empty())
       return fail(job, shape,
                   {404, "invalid_request_error", "not_found", "",
-                   fmt::format("there is no {} here", request.path.substr(0, 200))});
+                   fmt::format("this server has no endpoint {}", request.path.substr(0, 200))});
     return fail(job, shape,
                 {405, "invalid_request_error", "method_not_allowed", "",
-                 fmt::format("{} takes {}", request.path.substr(0, 200), allowed)},
+                 fmt::format("{} accepts {} only", request.path.substr(0, 200), allowed)},
                 {{"Allow", allowed}});
   }
   const std::optional<std::string> key = key_of(request);
@@ -264,9 +264,10 @@ void Api::route_request(Job job) {
   if (found->where == Route::Where::kHere && !found->generates) return run(*found, job);
   auto counted = counts_->add(job.client, job.exchange);
   if (counted == nullptr) {
-    ApiError error(429, "rate_limit_error", "too_many_requests", "",
-                   fmt::format("this client has {} requests under way already; wait until one has ended",
-                               setup_.n_requests_each));
+    ApiError error(
+        429, "rate_limit_error", "too_many_requests", "",
+        fmt::format("this client has {} requests in progress, which is the limit; wait until one has ended",
+                    setup_.n_requests_each));
     error.retry_after_ms = 1000.0;
     return fail(job, shape, error);
   }
@@ -309,7 +310,7 @@ void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
     return fail(*job, route.shape, to_api_error(std::current_exception()));
   }
   job->model_name = models_->whole_name(name);
-  // Loaded models answer at once, on this thread; others when they are there.
+  // With a loaded model the request continues at once, on this thread; otherwise once it is loaded.
   if (auto model = models_->use(name)) {
     job->model = std::move(model);
     return run_with_model(route, job);
@@ -356,8 +357,8 @@ void Api::tell_ignored(const Job& job) {
       if (told_.size() == kMostTold || !told_.insert(name).second) continue;
     }
     setup_.warn(
-        fmt::format("{}: '{}' is ignored: the server does not know it or has no effect for it "
-                    "(logged once; responses say so in X-Weft-Ignored)",
+        fmt::format("{}: '{}' is ignored: this server does not know it, or it has no effect here (logged "
+                    "once; responses list it in X-Weft-Ignored)",
                     job.exchange->request().path.substr(0, 64), name));
   }
 }
@@ -391,7 +392,7 @@ void Api::fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHead
     for (auto& header : job.headers()) answer.headers.push_back(std::move(header));
     job.exchange->send(std::move(answer));
     finish(job, {.status = error.status, .error = error.what()});
-  } catch (...) {  // No memory for an answer: the exchange says 500 by itself when it is let go.
+  } catch (...) {  // No memory for a response: the exchange responds with 500 when it is dropped.
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Which path leads where. Keys are checked, bodies read and models found here; what an endpoint throws
-// becomes the API's own error.
+// The table of routes. Checks keys, reads bodies and finds models. Exceptions of an endpoint become errors in
+// its API's format.
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -30,20 +30,20 @@ struct ApiKey {
 
 struct ApiSetup {
   ApiParams params = {};
-  std::vector<ApiKey> keys = {};  ///< Any of them opens everything; none: everything is open.
+  std::vector<ApiKey> keys = {};  ///< Each key opens all endpoints. Empty: no key is needed.
   OriginRules origins = {};
-  /// Requests of one key (of one address where there are no keys) under way, at most; 0: no limit.
+  /// Requests under way of one key (of one address if there are no keys), at most; 0: no limit.
   int n_requests_each = 0;
   /// Keys see each other's requests at /slots and /live and share saved sessions.
   bool share_slots = false;
   bool metrics = false;
-  bool slots = true;  ///< GET /slots answers.
+  bool slots = true;  ///< Enables GET /slots.
   bool web_page = true;
-  std::string version = {};  ///< Of the program, for /props.
+  std::string version = {};  ///< The program's version, for /props.
   std::filesystem::path save_folder = {};
   std::string access_log = {};  ///< A file, "-" for standard error, empty for none.
   Trace* trace = nullptr;       ///< May be null; must outlive the API.
-  std::function<void(const std::string&)> warn = nullptr;  ///< A file that cannot be written. Any thread.
+  std::function<void(const std::string&)> warn = nullptr;  ///< For files that cannot be written. Any thread.
   int n_workers = 2;
 };
 
@@ -51,7 +51,7 @@ struct ApiSetup {
 class RequestCounts : public std::enable_shared_from_this<RequestCounts> {
  public:
   explicit RequestCounts(int most) : most_(most) {}
-  /// Counts the exchange until all that hold it let it go. Null where the client has too many.
+  /// Counts the exchange until its last reference is dropped. Null if the client has too many requests.
   std::shared_ptr<Exchange> add(const std::string& client, std::shared_ptr<Exchange> exchange);
 
  private:
@@ -73,15 +73,15 @@ class Api {
   /// The handler of the HTTP server.
   void handle(const std::shared_ptr<Exchange>& exchange);
   const OriginRules& origins() const { return setup_.origins; }
-  /// As AccessLog has it; true where there is none. Any thread.
+  /// As AccessLog::reopen; true without an access log. Any thread.
   bool reopen_log() { return access_log_ == nullptr || access_log_->reopen(); }
-  /// In place of those that there were. Any thread.
+  /// Replaces all keys. Any thread.
   void set_keys(std::vector<ApiKey> keys);
-  /// Logs what the HTTP server answered itself.
+  /// Logs a request that the HTTP server refused.
   void log_refused(const RefusedRequest& refused);
-  /// From now on /ready and /health say that the server is leaving.
+  /// From now on /ready and /health report that the server is shutting down.
   void leave() { leaving_ = true; }
-  /// Waits for the workers: nothing is submitted any more.
+  /// Waits for the workers: no request is submitted after that.
   void stop();
 
  private:
@@ -91,24 +91,24 @@ class Api {
 
   void route_request(Job job);
   void start(const Route& route, Job job);
-  /// On a worker; the job fails where too much waits for them.
+  /// Runs `work` on a worker. The job fails if too much work waits.
   void work_on(Workers& workers, const Route& route, const std::shared_ptr<Job>& job,
                std::function<void()> work);
   void run(const Route& route, Job& job) noexcept;
-  /// On this worker, or on that of pictures and sounds, once the job has its model.
+  /// Once the job has its model: runs it on this worker, or on the workers for images and audio.
   void run_with_model(const Route& route, const std::shared_ptr<Job>& job);
   void with_model(const Route& route, std::shared_ptr<Job> job);
-  /// The name of the request's key, empty where the server has none; nothing for a wrong key.
+  /// The name of the request's key, empty if the server has no keys. Nullopt for a wrong key.
   std::optional<std::string> key_of(const HttpRequest& request) const;
   /// Whether each key has slots and sessions of its own.
   bool keeps_apart() const;
   void finish(const Job& job, const Outcome& outcome);
-  /// Warns of names that the server ignored, once of each.
+  /// Logs the ignored fields of a request, each name once.
   void tell_ignored(const Job& job);
   void fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHeaders& headers = {}) noexcept;
   bool serve_page(const std::shared_ptr<Exchange>& exchange) const;
 
-  // Endpoints that tell how things stand.
+  // Endpoints for the state of server and models.
   void health(Job& job);
   void ready(Job& job);
   Json models_json() const;
@@ -128,14 +128,14 @@ class Api {
   std::unique_ptr<AccessLog> access_log_;
   std::shared_ptr<RequestCounts> counts_;
   std::mutex told_mutex_;
-  std::unordered_set<std::string> told_;  ///< Names of ignored fields that the log has.
+  std::unordered_set<std::string> told_;  ///< Names of ignored fields that were logged.
   mutable std::mutex keys_mutex_;
   std::atomic<bool> leaving_{false};
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<Workers> workers_;
   /// Parses large bodies, so that small requests do not wait for them.
   std::unique_ptr<Workers> large_workers_;
-  /// Of requests with pictures or sounds: encoders take seconds, and texts are not to wait behind them.
+  /// For requests with images or audio: encoders take seconds, and other requests must not wait for them.
   std::unique_ptr<Workers> media_workers_;
 };
 

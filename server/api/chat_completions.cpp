@@ -23,7 +23,7 @@ struct Style {
 
 class ChatWriter : public AnswerWriter {
  public:
-  /// `answer`: each completion's, at its beginning.
+  /// `answer`: the initial state of each completion.
   ChatWriter(Style style, std::shared_ptr<ServedModel> model, const ReadAnswer& answer, int n, int n_prompt)
       : style_(std::move(style)),
         model_(std::move(model)),
@@ -57,7 +57,7 @@ class ChatWriter : public AnswerWriter {
       for (Json& entry : logprobs) answer.logprobs.push_back(std::move(entry));
       answer.tokens.insert(answer.tokens.end(), tokens.begin(), tokens.end());
     } else {
-      // Logprobs and ids go with the first piece; text that is held back must not hold them back.
+      // Logprobs and ids go with the first piece. They are sent even if the reader holds back characters.
       if (deltas.empty() && (!logprobs.empty() || !tokens.empty()))
         deltas.emplace_back(Json{{"content", ""}});
       for (std::size_t i = 0; i < deltas.size(); ++i) {
@@ -193,7 +193,7 @@ class ChatWriter : public AnswerWriter {
   Usage usage_;
 };
 
-// Fields of OpenAI's API and of other servers that ask for what weft does not do.
+// Fields of OpenAI's API and of other servers for features that weft lacks.
 void read_the_rest(Fields& fields) {
   for (const char* name : {"audio", "web_search_options"}) fields.without_effect(name);
   if (const Json* functions = fields.array("functions"); functions != nullptr && !functions->empty())
@@ -202,7 +202,7 @@ void read_the_rest(Fields& fields) {
   if (const Json* modalities = fields.array("modalities"))
     for (const Json& modality : *modalities)
       if (modality != "text") fields.note("modalities");
-  // What the answer will probably be: a hint for speed only, drafts are found in the text itself.
+  // "prediction" is only a hint for speed. Weft finds drafts in the prompt itself.
   fields.ignore({"prediction"});
   fields.without_effect("best_of", 1);
   fields.done();
@@ -214,7 +214,7 @@ ReasoningPlace read_reasoning_place(Fields& fields) {
   return kPlaces[fields.word("reasoning_format", 0, {"auto", "deepseek", "none", "deepseek-legacy"})];
 }
 
-/// What the model is asked. Its images and audio become `media`.
+/// The conversation of the request. Its images and audio become `media`.
 RequestTurn read_turn(Fields& fields, Job& job, Media& media) {
   RequestTurn turn;
   const Json* messages = read_conversation(fields, "messages");
@@ -258,10 +258,9 @@ void chat_completions(Job& job) {
   const int n_probs = fields.integer("n_probs", 0, 0, job.params->defaults.n_logprobs);
   const bool logprobs = fields.boolean("logprobs", false) || n_probs > 0;
   const int n_top = fields.integer("top_logprobs", n_probs, 0, job.params->defaults.n_logprobs);
-  if (n_top > 0 && !logprobs)
-    throw bad_request("top_logprobs", "'top_logprobs' goes with 'logprobs': true only");
+  if (n_top > 0 && !logprobs) throw bad_request("top_logprobs", "'top_logprobs' requires 'logprobs': true");
   if (logprobs) params.n_logprobs = n_top;
-  // The template writes special tokens into prompts, and the reader needs those of responses.
+  // The template writes special tokens into prompts, and the reader needs the special tokens of responses.
   fields.ignore({"skip_special_tokens"});
   fields.without_effect("add_special_tokens");
   answer.reasoning_place = read_reasoning_place(fields);

@@ -98,7 +98,7 @@ void read_tool_choice(Fields& fields, RequestTools& tools, RequestTurn& turn) {
     turn.tool_choice = ToolChoice::kNamed;
     turn.tool_name = chosen_name(choice, type);
     if (turn.tool_name.empty())
-      throw bad_request(choice.path_of("function.name"), "'tool_choice' names no function");
+      throw bad_request(choice.path_of("function.name"), "'tool_choice' must name a function");
   } else {
     return choice.note(type);
   }
@@ -115,7 +115,7 @@ void read_tools(Fields& fields, RequestTurn& turn) {
   turn.tools_json = tools->json();
   turn.tools = tools;
   if (tools->empty() && (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))
-    throw bad_request("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
+    throw bad_request("tool_choice", "'tool_choice' requires a call, but 'tools' is missing or empty");
 }
 
 void read_continuation(Fields& fields, ChatTurn& turn) {
@@ -155,7 +155,7 @@ std::string read_effort(Fields& fields) {
     read_switch("think");
   if (const Json* value = fields.find("thinking"); value != nullptr && value->is_object()) {
     Fields inner = fields.within(*value, fields.path_of("thinking"));
-    // With "adaptive" and "auto" the server's setting counts.
+    // For "adaptive" and "auto" the server's default applies.
     const std::size_t type = inner.word("type", 0, {"enabled", "disabled", "adaptive", "auto"});
     if (type < 2) effort = of_switch(type == 0);
     inner.without_effect("budget_tokens");
@@ -267,7 +267,8 @@ ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Medi
   order.params.parts = std::move(prompt.parts);
   check_length(model, order.prompt.size(), "messages");
   if (common.grammar && !opening.grammar)
-    throw bad_request("response_format", "an answer that is continued cannot be held to a form");
+    throw bad_request("response_format",
+                      "a response that continues a message cannot be constrained by a grammar or schema");
   if (opening.grammar) {
     job.check_wanted();
     hold_answer(order.params, job, turn, common, opening);

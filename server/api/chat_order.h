@@ -1,5 +1,5 @@
 #pragma once
-// A conversation to a prompt and a reader of its answer: what the endpoints that chat have in common.
+// From a conversation to a prompt and a reader of the response. All chat endpoints use it.
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,9 +13,9 @@
 
 namespace weft::server {
 
-/// A turn as a request has it.
+/// The turn of a request.
 struct RequestTurn : ChatTurn {
-  std::shared_ptr<const RequestTools> tools = nullptr;  ///< Those of tools_json; null: none were read.
+  std::shared_ptr<const RequestTools> tools = nullptr;  ///< The tools of tools_json; null: none were read.
 };
 
 struct ChatOrder {
@@ -24,11 +24,10 @@ struct ChatOrder {
   AnswerReader reader;
 };
 
-/// The turn as the model's template writes it, with the server's defaults. Throws ApiError for an encoder.
+/// Opens the turn with the model's template and the server's defaults. Throws ApiError for an encoder.
 ChatOpening open_chat(const ServedModel& model, RequestTurn turn);
-/// Renders the turn, cuts it into tokens, and holds the answer to what it must be. Throws ApiError where the
-/// conversation does not fit. `media` were taken out of the turn's messages. Warnings become those of the
-/// job.
+/// Renders and tokenizes the turn, and constrains the response. Throws ApiError if the conversation does not
+/// fit. `media` were taken out of the turn's messages. Warnings are added to the job.
 ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Media& media = {});
 /// Tokens of the prompt that the turn becomes. Throws as open_chat does.
 std::size_t count_tokens(const ServedModel& model, RequestTurn turn, const Media& media);
@@ -55,18 +54,18 @@ void read_template_variables(Fields& fields, ChatTurn& turn);
 
 using ToolCall = ChatAnswer::Call;
 
-/// Where reasoning is told.
+/// The place of reasoning in a response.
 enum class ReasoningPlace : std::uint8_t {
   kApart,
   kContent,  ///< In the content, in <think> tags.
   kBoth,
 };
 
-/// What one completion has written so far.
+/// What the reader has parsed of one completion so far.
 struct ReadAnswer : ChatAnswer {
   AnswerReader reader;
   ReasoningPlace reasoning_place = ReasoningPlace::kApart;
-  std::shared_ptr<const RequestTools> tools = nullptr;  ///< Of the request; null: none.
+  std::shared_ptr<const RequestTools> tools = nullptr;  ///< The tools of the request; null: none.
   Json logprobs = Json::array();
   std::vector<Token> tokens;
   bool done = false;

@@ -39,28 +39,28 @@ void read_text_bias(const std::string& path, const std::string& text, const Json
                     const Tokenizer& tokenizer, std::vector<std::pair<Token, float>>& biases) {
   const std::vector<Token> ids = tokenizer.encode(text, {.add_special = false});
   if (ids.empty())
-    throw bad_request(path, fmt::format("'{}': the model's vocabulary has no token for the text {}", path,
+    throw bad_request(path, fmt::format("'{}': the model's vocabulary has no token for the string {}", path,
                                         json_text(text.substr(0, 64))));
   for (const Token id : ids) read_one_bias(path, id, value, tokenizer, biases);
 }
 
-// [15043, -1.5], ["text", false] or {"id": 15043, "bias": -1.5}
+// `[15043, -1.5]`, `["text", false]` or `{"id": 15043, "bias": -1.5}`
 void read_bias_entry(const std::string& at, const Json& entry, const Tokenizer& tokenizer,
                      std::vector<std::pair<Token, float>>& biases) {
   const bool is_object = entry.is_object() && entry.contains("id") && entry.contains("bias");
   if (!is_object && (!entry.is_array() || entry.size() != 2))
-    throw bad_request(at, fmt::format("'{}' must be a pair of a token id, or a text, and a number", at));
+    throw bad_request(at, fmt::format("'{}' must be a pair: a token id or a string, and a number", at));
   const Json& key = is_object ? entry["id"] : entry[0];
   const Json& bias = is_object ? entry["bias"] : entry[1];
   if (key.is_string()) return read_text_bias(at, key.get_ref<const std::string&>(), bias, tokenizer, biases);
   if (!key.is_number_integer())
-    throw bad_request(at, fmt::format("'{}' must begin with a token id or a text", at));
+    throw bad_request(at, fmt::format("'{}' must begin with a token id or a string", at));
   const auto id = key.get<std::int64_t>();
   read_one_bias(at, id < 0 || id > tokenizer.n_vocab() ? Token{-1} : static_cast<Token>(id), bias, tokenizer,
                 biases);
 }
 
-// {"15043": -1.5, "text": -100}, [[15043, -1.5], ["text", false]] or [{"id": 15043, "bias": -1.5}]
+// `{"15043": -1.5, "text": -100}`, `[[15043, -1.5], ["text", false]]` or `[{"id": 15043, "bias": -1.5}]`
 void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pair<Token, float>>& biases) {
   const Json* value = fields.find("logit_bias");
   if (value == nullptr) return;
@@ -83,7 +83,8 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
     return;
   }
   if (!value->is_array())
-    throw bad_request(path, fmt::format("'{}' must be an object from token ids or texts to numbers", path));
+    throw bad_request(path,
+                      fmt::format("'{}' must be an object that maps token ids or strings to numbers", path));
   for (std::size_t i = 0; i < value->size(); ++i) {
     read_bias_entry(element(path, i), (*value)[i], tokenizer, biases);
     check_count(biases.size());
@@ -259,10 +260,9 @@ std::optional<GrammarWish> read_grammar(Fields& fields, std::vector<std::string>
     inner.done();
   }
   if (wishes.size() > 1)
-    throw bad_request(
-        "response_format",
-        "response_format, grammar, json_schema, structured_outputs and guided_* each say what the "
-        "answer must be; send one of them");
+    throw bad_request("response_format",
+                      "response_format, grammar, json_schema, structured_outputs and guided_* each constrain "
+                      "the response; send one of them");
   if (wishes.empty()) return std::nullopt;
   return std::move(wishes.front());
 }
@@ -321,7 +321,7 @@ GrammarWish schema_wish(const Json& schema, bool strict, const std::string& fiel
     return {"schema:" + text, [grammar = std::move(grammar)] { return grammar; }, field};
   } catch (const Error& error) {
     if (strict) throw unenforceable(field, error);
-    // It is too large: nothing of it can be held.
+    // The schema is too large for any constraint.
     warnings.push_back(fmt::format("'{}': {}; any JSON object is allowed", field, error.what()));
     return object_wish();
   }
@@ -332,7 +332,7 @@ GrammarWish object_wish() { return {"object", &Grammar::json_object, "response_f
 void read_stops(Fields& fields, std::string_view name, CommonFields& common) {
   RequestParams& params = common.params;
   if (fields.has(name)) params.stop = fields.strings(name, kMaxStops);
-  // Settings of pages that are left empty.
+  // Some web pages send empty strings for settings.
   std::erase_if(params.stop, [](const std::string& stop) { return stop.empty(); });
   if (common.shows_stops) params.n_shown_stops = static_cast<int>(params.stop.size());
 }
@@ -371,7 +371,7 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
     params.stop_tokens = read_ids(*ids, fields.path_of("stop_token_ids"), tokenizer);
   }
   result.n_kept = read_n_kept(fields);
-  // Bookkeeping of clients, and caching, which needs no request.
+  // Metadata of clients, and hints for caching, which weft does not need.
   fields.ignore({"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
                  "prompt_cache_options", "client_metadata"});
   read_others(fields);
@@ -398,17 +398,17 @@ void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool str
                             : model.n_ctx;
   const double n_all = n_each * static_cast<double>(n_prompts) * params.n * (params.n_logprobs + 1);
   if (n_all > kMaxLogprobs)
-    throw bad_request("logprobs",
-                      fmt::format("these may be {:.0f} logprobs, of which one answer holds {} at most: ask "
-                                  "for fewer tokens, or for a stream",
-                                  n_all, kMaxLogprobs));
+    throw bad_request(
+        "logprobs",
+        fmt::format(
+            "the response could have {:.0f} logprobs, but {} is the limit: request fewer tokens, or a stream",
+            n_all, kMaxLogprobs));
 }
 
 void set_grammar(CommonFields& common, GrammarWish wish) {
   if (common.grammar)
-    throw bad_request(wish.field,
-                      fmt::format("'{}' and '{}' each say what the response must be; send one of them",
-                                  common.grammar->field, wish.field));
+    throw bad_request(wish.field, fmt::format("'{}' and '{}' each constrain the response; send one of them",
+                                              common.grammar->field, wish.field));
   common.grammar = std::move(wish);
 }
 

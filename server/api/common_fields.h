@@ -1,6 +1,6 @@
 #pragma once
-// Fields that all endpoints that generate have in common: OpenAI's names, and the local extras as llama.cpp's
-// server and vLLM name them.
+// Fields that all generating endpoints share: OpenAI's names, and further fields of llama.cpp's server and
+// vLLM.
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,20 +11,20 @@
 
 namespace weft::server {
 
-/// Slots are names for texts only, so their number costs nothing.
+/// A slot is only a number for a cached sequence, so their number costs nothing.
 inline constexpr int kMostSlots = 1024;
 
-/// What a server lets a request ask for, and what it gets where it asks for nothing.
+/// The server's limits and defaults for requests.
 struct RequestDefaults {
   RequestParams params = {};
   int n_completions = 128;                        ///< `n` and `best_of`, at most.
   int n_logprobs = 20;                            ///< At most, as OpenAI has it.
   double timeout_ms = 0.0;                        ///< 0: none. Requests may ask for less.
-  std::optional<Pooling> pooling = std::nullopt;  ///< Of embeddings; nothing: as the model's file says.
+  std::optional<Pooling> pooling = std::nullopt;  ///< For embeddings. Nullopt: from the model's file.
   int embedding_norm = 2;                         ///< As embd_normalize.
 };
 
-/// A grammar that was asked for, and a key that says all that it depends on.
+/// A requested grammar, and a key for everything that it depends on.
 struct GrammarWish {
   std::string key = {};
   std::function<Grammar()> make = nullptr;
@@ -41,8 +41,8 @@ struct CommonFields {
   bool shows_stops = false;  ///< Stop strings stay in the response.
   std::optional<GrammarWish> grammar = std::nullopt;
   std::vector<std::string> warnings = {};  ///< Keywords of schemas that are not enforced.
-  int n_kept = -1;                         ///< Tokens of the prompt's end that are read; < 0: all.
-  int slot = -1;                           ///< Whose text it becomes, for sessions; -1: none's.
+  int n_kept = -1;                         ///< Tokens kept at the prompt's end; < 0: all.
+  int slot = -1;                           ///< The slot that gets the sequence, for sessions; -1: none.
 };
 
 /// Reads them. Throws ApiError.
@@ -52,11 +52,11 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
 GrammarWish schema_wish(const Json& schema, bool strict, const std::string& field,
                         std::vector<std::string>& warnings);
 GrammarWish object_wish();  ///< Any JSON object.
-/// Sets the request's grammar. Throws ApiError where it has one already.
+/// Sets the request's grammar. Throws ApiError if it has one already.
 void set_grammar(CommonFields& common, GrammarWish wish);
 /// Throws ApiError that names the field for a grammar that is wrong.
 Grammar make_grammar(const GrammarWish& wish);
-/// Strings that end an answer. Those that `common` has stay where the field is absent.
+/// Stop strings. If the field is absent, `common` keeps its own.
 void read_stops(Fields& fields, std::string_view name, CommonFields& common);
 /// The most tokens to generate. The last of the fields that is present counts.
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params);
@@ -66,7 +66,7 @@ int read_n_kept(Fields& fields);
 /// Drops the beginning of a prompt that is longer than CommonFields::n_kept. BOS at the front stays.
 void keep_end(std::vector<Token>& prompt, int n_kept, const Tokenizer& tokenizer);
 
-/// Throws ApiError where all logprobs of an answer that is not streamed would be too much to keep.
+/// Throws ApiError if the logprobs of a response that is not streamed would take too much memory.
 void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,
                     const ServedModel& model);
 

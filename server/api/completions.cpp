@@ -14,15 +14,15 @@
 namespace weft::server {
 namespace {
 
-/// Fields of llama.cpp's own API beside OpenAI's, of which editors read `content`.
+/// Fields of llama.cpp's own API that are added to OpenAI's. Editors read `content`.
 struct NativeStyle {
   Json settings = Json::object();
   std::string prompt;
-  bool truncated = false;  ///< Parts of the text before and after were left out.
+  bool truncated = false;  ///< Parts of the prefix or suffix were left out.
   int slot = -1;
   LineLimits limits = {};
   std::vector<std::string> stops = {};
-  std::vector<std::string> fields = {};  ///< Only these of the answer, as response_fields; empty: all.
+  std::vector<std::string> fields = {};  ///< The fields of the response, from response_fields; empty: all.
 };
 
 struct Style {
@@ -39,7 +39,7 @@ struct Style {
   std::optional<NativeStyle> native = std::nullopt;
 };
 
-// The legacy shape of logprobs: lists that run beside each other.
+// The legacy form of logprobs: parallel lists.
 struct Logprobs {
   Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(), offsets = Json::array();
 
@@ -68,7 +68,7 @@ struct Logprobs {
     // In characters, as Python counts.
     for (const char c : text) offset += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
   }
-  // Keys must be text: bytes of half a character are written as OpenAI's API does.
+  // Keys must be UTF-8. Bytes of half a character are escaped as in OpenAI's API.
   static std::string printable(const std::string& text) {
     try {
       static_cast<void>(Json(text).dump());
@@ -194,7 +194,7 @@ class CompletionWriter : public AnswerWriter {
     bool began = false;
     StopReason stop = StopReason::kEnd;
     int stop_string = -1;
-    bool is_cut_short = false;  ///< It ended here, and the service has not ended it.
+    bool is_cut_short = false;  ///< It ended here, not yet in the service.
     CompletionStats stats;
   };
 
@@ -250,7 +250,7 @@ class CompletionWriter : public AnswerWriter {
     add_event(out, to_text(picked(std::move(json))));
   }
 
-  /// At an answer's end.
+  /// For the end of a response.
   void add_native(Json& json, std::size_t at, const std::string& text) const {
     if (!style_.native) return;
     const NativeStyle& native = *style_.native;
@@ -272,7 +272,7 @@ class CompletionWriter : public AnswerWriter {
     json["tokens_cached"] = choice.stats.n_prompt + choice.stats.n_generated;
   }
 
-  /// The fields that the client wants. One of an inner object has its path for a name.
+  /// The fields that the client wants. A field of an inner object is named by its path.
   Json picked(Json json) const {
     if (!style_.native || style_.native->fields.empty()) return json;
     Json result = Json::object();
@@ -367,7 +367,7 @@ void completions(Job& job) {
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   read_length(fields, common.params);
   Style style;
-  // The client writes the whole prompt, control tokens too.
+  // The client sends the whole prompt, with its control tokens.
   const Tokenizer::EncodeOptions options{.add_special = fields.boolean("add_special_tokens", true),
                                          .parse_special = fields.boolean("parse_special", true)};
   std::vector<Prompt> prompts =
@@ -375,7 +375,7 @@ void completions(Job& job) {
   if (const std::string suffix = fields.string("suffix"); !suffix.empty())
     for (Prompt& prompt : prompts) {
       if (prompt.text.empty() && !prompt.tokens.empty())
-        throw bad_request("suffix", "'suffix' goes with a prompt of text, not of token ids");
+        throw bad_request("suffix", "'suffix' needs a prompt that is a string, not token ids");
       prompt = infill_prompt(*job.model, {.prefix = prompt.text, .suffix = suffix}, std::nullopt).prompt;
     }
   write(job, fields, std::move(common), std::move(prompts), std::move(style));
@@ -392,7 +392,7 @@ void infill(Job& job) {
   native.limits.n_indent = fields.integer("n_indent", 0, 0);
   native.limits.max_ms = fields.number("t_max_predict_ms", 0.0, 0.0, 1e9);
   native.fields = fields.strings("response_fields", 256);
-  // llama.cpp's server reads it and does nothing, too.
+  // llama.cpp's server ignores it as well.
   fields.ignore({"t_max_prompt_ms"});
   native.truncated = made.truncated;
   native.slot = common.slot;

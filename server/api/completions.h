@@ -1,5 +1,5 @@
 #pragma once
-// POST /v1/completions, and /infill for code between what stands before and behind it.
+// POST /v1/completions, and /infill for code between a prefix and a suffix.
 #include "api/job.h"
 
 namespace weft::server {

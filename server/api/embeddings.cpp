@@ -21,7 +21,7 @@ double largest(std::span<const float> vector) {
 }
 
 double norm_of(std::span<const float> vector, int degree) {
-  // Of numbers up to 1, so that powers stay finite.
+  // The numbers are scaled to at most 1, so that powers stay finite.
   const double scale = largest(vector);
   if (scale == 0.0) return 0.0;
   double sum = 0.0;
@@ -29,11 +29,11 @@ double norm_of(std::span<const float> vector, int degree) {
   return scale * std::pow(sum, 1.0 / degree);
 }
 
-/// What becomes of a pooled vector on its way to the client.
+/// The options for a pooled vector in the response.
 struct VectorForm {
   std::size_t n_dimensions = 0;  ///< The first ones are kept; 0: all.
-  /// As llama.cpp's embd_normalize: -1 nothing, 0 the largest number becomes 32760, else the norm of this
-  /// degree becomes 1.
+  /// As llama.cpp's embd_normalize: -1 none, 0 scales the largest number to 32760, p > 0 scales the p-norm to
+  /// 1.
   int norm = 2;
   bool as_base64 = false;
 
@@ -70,7 +70,7 @@ Json list_of(Json data, const std::string& model, std::size_t n_tokens) {
           {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
 }
 
-/// Of a decoder, whose service pools prompts.
+/// For a decoder, whose service pools prompts.
 class EmbeddingWriter : public AnswerWriter {
  public:
   EmbeddingWriter(std::string model, std::size_t n, VectorForm form)

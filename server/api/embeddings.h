@@ -1,5 +1,5 @@
 #pragma once
-// POST /v1/embeddings: a vector for each text, from any model, by pooling its hidden states.
+// POST /v1/embeddings: a vector for each input, from any model, by pooling hidden states.
 #include "api/job.h"
 
 namespace weft::server {

@@ -14,11 +14,11 @@ std::size_t check_texts(const ServedModel& model, const std::vector<TokenPair>& 
     const std::size_t n = texts[i].tokens.size();
     if (n == 0)
       throw bad_request(std::string(param),
-                        fmt::format("text {} (of 0 to {}) is empty", i, texts.size() - 1));
+                        fmt::format("input {} (of 0 to {}) is empty", i, texts.size() - 1));
     if (n > most) {
       throw prompt_too_long(std::string(param),
-                            fmt::format("text {} (of 0 to {}) has {} tokens, the model reads {} at most", i,
-                                        texts.size() - 1, n, most),
+                            fmt::format("input {} (of 0 to {}) has {} tokens, but the model reads {} at most",
+                                        i, texts.size() - 1, n, most),
                             n, most, most);
     }
     n_tokens += n;
@@ -33,7 +33,8 @@ void submit(Job& job, EncoderTexts texts) {
   request.scores = texts.scores;
   request.pooling = texts.pooling;
   request.is_abandoned = [exchange = job.exchange] { return exchange->closed(); };
-  // What the request holds of the model is let go on the HTTP thread: the service's own cannot end it.
+  // The request's reference to the model is dropped on the HTTP thread: the service's own thread cannot join
+  // itself.
   request.done = [http = job.http, exchange = job.exchange, model = job.model, done = job.done,
                   headers = job.headers(), answer = std::move(texts.answer)](
                      std::vector<float> values, std::exception_ptr error) mutable {

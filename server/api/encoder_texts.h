@@ -1,5 +1,5 @@
 #pragma once
-// Requests to an encoder: texts to its service, and one JSON answer when all of them are read.
+// Requests to an encoder: passes inputs to its service, and sends one JSON response when all are computed.
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -13,12 +13,12 @@ struct EncoderTexts {
   std::vector<TokenPair> texts;
   bool scores = false;
   Pooling pooling = Pooling::kMean;
-  /// The answer, of what EmbeddingRequest::done is told. On the service's thread.
+  /// Makes the response from the values of EmbeddingRequest::done. On the service's thread.
   std::function<Json(std::vector<float>)> answer;
 };
 
-/// The tokens of all of them. Throws ApiError (context_length_exceeded) for a text that is longer than the
-/// model reads, and for one without tokens.
+/// Counts the tokens of all inputs. Throws ApiError for an input without tokens, and
+/// (context_length_exceeded) for an input that exceeds the model's length.
 std::size_t check_texts(const ServedModel& model, const std::vector<TokenPair>& texts,
                         std::string_view param);
 

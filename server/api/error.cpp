@@ -15,7 +15,7 @@ namespace {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-// Anthropic's word for a status.
+// Anthropic's error type for a status.
 std::string_view anthropic_type(int status) {
   switch (status) {
     case 401:
@@ -89,17 +89,20 @@ ApiError to_api_error(const std::exception_ptr& error) {
   } catch (const Error& known) {
     return from_error(known);
   } catch (const std::bad_alloc&) {
-    return {503, "server_error", "out_of_memory", "", "the server has no memory for that now"};
+    return {503, "server_error", "out_of_memory", "",
+            "the server is out of memory for this request; try again later"};
   } catch (const std::exception& unknown) {
     return {500, "server_error", "internal_error", "", unknown.what()};
   }
 }
 
 Json error_json(const ApiError& error, ErrorShape shape) {
-  // What went wrong inside is for the log.
-  std::string message = error.code == "internal_error" ? "the server failed at that" : error.what();
+  // Internal errors are for the log.
+  std::string message = error.code == "internal_error"
+                            ? "internal server error; the access log has the reason (--access-log)"
+                            : error.what();
   if (shape == ErrorShape::kAnthropic) {
-    // Clients look for these words, and for the numbers.
+    // Clients search for these words and numbers.
     if (error.n_prompt > 0)
       message = fmt::format("prompt is too long: {} tokens > {} maximum", error.n_prompt, error.n_most);
     return {{"type", "error"}, {"error", {{"type", anthropic_type(error.status)}, {"message", message}}}};
@@ -120,7 +123,7 @@ HttpAnswer error_answer(const ApiError& error, ErrorShape shape) {
   answer.status = error.status;
   answer.body = to_text(error_json(error, shape));
   if (error.retry_after_ms > 0.0) {
-    // Seconds for everybody, milliseconds for OpenAI's and Anthropic's clients.
+    // The standard header has seconds; OpenAI's and Anthropic's clients also read milliseconds.
     answer.headers.emplace_back("Retry-After",
                                 fmt::format("{:.0f}", std::ceil(error.retry_after_ms / 1000.0)));
     answer.headers.emplace_back("Retry-After-Ms", fmt::format("{:.0f}", std::ceil(error.retry_after_ms)));

@@ -1,5 +1,5 @@
 #pragma once
-// What a client did wrong, or what went wrong for it: a status and the API's own error object.
+// An error for a client: a status and the API's error object.
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -35,20 +35,20 @@ ApiError bad_request(std::string param, const std::string& message);
 ApiError prompt_too_long(std::string param, const std::string& message, std::size_t n_prompt,
                          std::size_t n_most, std::size_t n_ctx);
 
-/// 503, with when to come back.
+/// 503, with a time to retry.
 ApiError unavailable(std::string code, const std::string& message, double retry_after_ms = 1000.0);
 
 /// 500: the model computed values that are not numbers. `message` names it.
 ApiError not_numbers(const std::string& message);
 
-/// What a request's work threw, for its client. Errors that are none of the client's business tell no more
-/// than that the server failed; `what` has their text for the log.
+/// The error of a failed request. If it is internal, the client learns only that the server failed; `what`
+/// has the message for the log.
 ApiError to_api_error(const std::exception_ptr& error);
 
-/// Whose error objects a client expects.
+/// The API whose error objects a client expects.
 enum class ErrorShape : std::uint8_t { kOpenAi, kAnthropic };
 Json error_json(const ApiError& error, ErrorShape shape);
-/// With the headers that say when to come back.
+/// With headers for the time to retry.
 HttpAnswer error_answer(const ApiError& error, ErrorShape shape);
 
 }  // namespace weft::server

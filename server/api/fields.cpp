@@ -29,7 +29,7 @@ void check_range(const std::string& path, T value, T least, T most) {
   throw error;
 }
 
-// How alike two names are: what they share at both ends.
+// How similar two names are: the characters that they share at both ends.
 bool alike(std::string_view a, std::string_view b) {
   const std::size_t n = std::min(a.size(), b.size());
   std::size_t front = 0, back = 0;

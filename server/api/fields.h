@@ -35,7 +35,7 @@ class Fields {
   double number(std::string_view name, double fallback, double least, double most);
   float number(std::string_view name, float fallback, double least, double most);
   std::string string(std::string_view name, std::string_view fallback = {});
-  /// One of the words, by its index.
+  /// The index of one of the words.
   std::size_t word(std::string_view name, std::size_t fallback,
                    std::initializer_list<std::string_view> words);
   /// A string, or an array of them.
@@ -51,7 +51,7 @@ class Fields {
   /// Notes that something of this object is ignored.
   void note(std::string_view name) const;
   void refuse(std::string_view name, std::string_view why);
-  /// Nothing else is known.
+  /// Ends the reading: all other fields are unknown.
   void done() const;
 
   const std::string& path() const { return path_; }
@@ -61,8 +61,8 @@ class Fields {
   const Json* object_;
   std::string path_;
   Ignored* ignored_;
-  std::vector<std::string> known_;   ///< That were asked for.
-  std::vector<std::string> others_;  ///< Known, too, but no name that a mistyped one may mean.
+  std::vector<std::string> known_;   ///< Names that were looked up.
+  std::vector<std::string> others_;  ///< Also known, but not suggested for unknown names.
 };
 
 /// "messages[3]" for elements of arrays.

@@ -6,10 +6,10 @@
 namespace weft::server {
 namespace {
 
-/// A stream that has nothing to say says so this often, so that nobody between takes it for dead.
+/// The interval of pings in an idle stream, so that proxies do not close it.
 constexpr std::chrono::seconds kPing{10};
 
-/// A completion that ended without having served its client.
+/// The error of a completion that ended without a result for its client.
 std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model) {
   switch (chunk.stop) {
     case StopReason::kError:
@@ -22,7 +22,7 @@ std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model) {
       return unavailable("cancelled", "the server is shutting down");
     case StopReason::kTimeout:
       if (chunk.stats.n_generated > 0) return std::nullopt;
-      return unavailable("timeout", "the request had to wait too long for its turn");
+      return unavailable("timeout", "the request timed out in the queue");
     default:
       return std::nullopt;
   }
@@ -51,7 +51,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       if (!out.empty()) parts_.exchange->write(std::move(out));
       ping_later();
     }
-    // Who holds the generation: its responses' wake, until it has ended.
+    // The on_ready callbacks of the responses hold the generation until it ends.
     for (Response& response : parts_.responses) listen(response);
     pump();
   }
@@ -61,7 +61,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     response.on_ready([self = shared_from_this()] { self->wake(); });
   }
 
-  // One prompt has been answered: the next one's turn.
+  // One prompt has ended: submits the next one.
   void submit_next() {
     if (n_submitted_ == parts_.rest.size()) return;
     parts_.responses.push_back(
@@ -101,7 +101,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void read(std::size_t i, std::string& out) {
     if (ended_[i]) return;
     Chunk chunk;
-    // A client that does not keep up leaves the rest with the service, which pauses it then.
+    // For a slow client the rest stays in the service, which then pauses the stream.
     while (parts_.exchange->n_unsent() + out.size() < kMaxUnsent) {
       const Response::Poll poll = parts_.responses[i].poll(chunk);
       if (poll == Response::Poll::kNothingYet) return;
@@ -110,7 +110,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
         ++n_ended_;
         return submit_next();
       }
-      if (parts_.keep_text && !parts_.model->model->info().reads_source)  // There a source is what is kept.
+      if (parts_.keep_text && !parts_.model->model->info().reads_source)  // T5 keeps the encoder input.
         for (const OutputToken& token : chunk.tokens) parts_.text.push_back(token.id);
       if (chunk.done) {
         outcome_.completions.push_back(chunk.stats);
@@ -158,7 +158,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void release() {
     for (Response& response : parts_.responses) response.on_ready(nullptr);
-    parts_.responses.clear();  // Cancels what has not ended.
+    parts_.responses.clear();  // Cancels unfinished ones.
     if (parts_.done) std::exchange(parts_.done, nullptr)(outcome_);
     parts_.model.reset();
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What a request asked for and the server did not do: fields, and entries of lists, by their names.
+// The parts of a request that the server ignored: names of fields and of entries in lists.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +11,8 @@ class Ignored {
  public:
   static constexpr std::size_t kMostNames = 32, kMostBytes = 64;
 
-  /// `path` is "tools[3].type"; the name is "tools.type". Bytes that are no characters of an HTTP token
-  /// become
-  /// '_', and long names are cut.
+  /// `path` is "tools[3].type"; the name is "tools.type". Bytes outside HTTP's token characters become '_',
+  /// and long names are cut.
   void add(std::string_view path);
   const std::vector<std::string>& names() const { return names_; }
   /// The header X-Weft-Ignored: "a, b"; "..." at its end says that there are more. Empty: nothing was

@@ -11,7 +11,7 @@ namespace weft::server {
 namespace {
 
 constexpr std::size_t kMostFiles = 4096;
-/// What stands before a file where the model has no mark for files.
+/// The separator before a file if the model has no token for files.
 constexpr std::string_view kSnippet = "\n\n--- snippet ---\n\n";
 
 using Tokens = std::vector<Token>;
@@ -24,7 +24,7 @@ void keep_end(Tokens& tokens, std::size_t n) {
 
 void keep_beginning(Tokens& tokens, std::size_t n) { tokens.resize(std::min(tokens.size(), n)); }
 
-/// The files as the model reads them before the text: with marks of a repository, where it has those.
+/// The other files, in front of the prefix and suffix. Uses the model's repository tokens if it has them.
 Tokens file_tokens(const ServedModel& model, const std::vector<InfillText::File>& files) {
   const InfillTokens& marks = model.infill;
   const auto encode = [&](std::string_view text) {
@@ -53,7 +53,7 @@ Tokens file_tokens(const ServedModel& model, const std::vector<InfillText::File>
   return tokens;
 }
 
-/// Leaves out what is more than `room` tokens. Returns whether there was any.
+/// Cuts the tokens beyond `room`. Returns whether there were any.
 bool cut_to(std::size_t room, Tokens& files, Tokens& prefix, Tokens& suffix) {
   if (files.size() + prefix.size() + suffix.size() <= room) return false;
   if (prefix.size() + suffix.size() > room) {
@@ -77,7 +77,7 @@ InfillText read_infill_text(Fields& fields) {
     for (std::size_t i = 0; i < extra->size(); ++i) {
       Fields file = fields.within((*extra)[i], element("input_extra", i));
       text.files.push_back({file.string("filename", "tmp"), file.string("text")});
-      file.ignore({"time"});  // When the editor saw it.
+      file.ignore({"time"});  // The time when the editor saw it.
       file.done();
     }
   }
@@ -90,10 +90,10 @@ InfillPrompt infill_prompt(const ServedModel& model, const InfillText& text, std
   const Tokenizer& tokenizer = model.tokenizer();
   const InfillTokens& marks = model.infill;
   if (!marks.can_infill())
-    throw bad_request("model",
-                      fmt::format("the model '{}' has no tokens for text between two others (infill); "
-                                  "use a model of code that was trained to fill in",
-                                  model.spec.name));
+    throw bad_request(
+        "model",
+        fmt::format("the model '{}' has no infill tokens; use a code model that was trained for infill (FIM)",
+                    model.spec.name));
   Tokens files = file_tokens(model, text.files);
   Tokens prefix = tokenizer.encode(text.prefix, {.add_special = false});
   Tokens suffix = tokenizer.encode(text.suffix, {.add_special = false});
@@ -101,7 +101,7 @@ InfillPrompt infill_prompt(const ServedModel& model, const InfillText& text, std
 
   InfillPrompt made;
   if (n_predict) {
-    // Beside the answer and the marks.
+    // The room that the response and the infill tokens leave.
     const int n_ctx = model.n_ctx;
     const int n_answer = std::clamp(*n_predict < 0 ? n_ctx / 4 : *n_predict, 1, std::max(1, n_ctx / 2));
     made.truncated =

@@ -1,5 +1,5 @@
 #pragma once
-// Prompts whose middle the model fills in: the text before and after it, and pieces of other files.
+// Infill prompts: the prefix and suffix of the missing middle, and pieces of other files.
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ InfillText read_infill_text(Fields& fields);
 
 struct InfillPrompt {
   Prompt prompt;
-  bool truncated = false;  ///< The context has no room for all of the text.
+  bool truncated = false;  ///< The context has no room for all parts.
 };
 
 /// With `n_predict` the prompt is cut so that the context has room for this many tokens (< 0: a quarter of

@@ -12,7 +12,7 @@
 namespace weft::server {
 namespace {
 
-/// Of one request in the queue; further prompts follow as these end.
+/// Completions of one request in the queue, at most. Further prompts follow as these end.
 constexpr std::size_t kCompletionsAtOnce = 128;
 
 }  // namespace
@@ -20,8 +20,7 @@ constexpr std::size_t kCompletionsAtOnce = 128;
 void check_writes(const ServedModel& model) {
   if (!model.service)
     throw bad_request("model",
-                      fmt::format("the model '{}' is an encoder, which writes no text: ask it for "
-                                  "/v1/embeddings{}",
+                      fmt::format("the model '{}' is an encoder and cannot generate; use /v1/embeddings{}",
                                   model.spec.name, model.model->info().ranks ? " or /v1/rerank" : ""));
 }
 
@@ -30,22 +29,21 @@ void check_length(const ServedModel& model, std::size_t n_tokens, std::string_vi
   const auto most = static_cast<std::size_t>(is_source ? model.context.n_source + 1 : model.n_ctx);
   if (n_tokens == 0) throw bad_request(std::string(param), "the prompt is empty");
   if (n_tokens < most) return;
-  const std::string message =
-      is_source ? fmt::format(
-                      "the prompt has {} tokens, and the model reads {} at most, as the source of the "
-                      "answer (--source-size of the server)",
-                      n_tokens, model.context.n_source)
-                : fmt::format(
-                      "the prompt has {} tokens, but the context of {} tokens must hold it and at "
-                      "least one token of the answer",
-                      n_tokens, most);
+  const std::string message = is_source ? fmt::format(
+                                              "the prompt has {} tokens, but the model's encoder reads {} at "
+                                              "most (--source-size of the server)",
+                                              n_tokens, model.context.n_source)
+                                        : fmt::format(
+                                              "the prompt has {} tokens, but the context of {} tokens must "
+                                              "hold it and at least one token of the response",
+                                              n_tokens, most);
   throw prompt_too_long(std::string(param), message, n_tokens, most - 1,
                         is_source ? static_cast<std::size_t>(model.context.n_source) : most);
 }
 
 Fields Job::fields() {
   Fields fields(body, "", &ignored);
-  fields.find("model");  // Was read to find the model.
+  fields.find("model");  // Was read already, to find the model.
   return fields;
 }
 
@@ -90,7 +88,7 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
         };
   }
   job.check_wanted();
-  // The choices' numbers are known by the order of the prompts.
+  // Numbers of choices follow the order of the prompts.
   const std::size_t n_first = std::min(
       prompts.size(), std::max<std::size_t>(1, kCompletionsAtOnce / static_cast<std::size_t>(params.n)));
   for (std::size_t i = 0; i < n_first; ++i)

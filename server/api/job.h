@@ -1,5 +1,5 @@
 #pragma once
-// A request on its way from the HTTP thread through the workers: what every endpoint is handed.
+// A request on its way from the HTTP thread through the workers. Each endpoint gets one.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -13,10 +13,10 @@
 
 namespace weft::server {
 
-/// What is common to all requests of a server.
+/// Parameters of all requests of a server.
 struct ApiParams {
   RequestDefaults defaults = {};
-  std::size_t n_inputs = 2048;  ///< Prompts or texts of one request, at most.
+  std::size_t n_inputs = 2048;  ///< Prompts or inputs of one request, at most.
 };
 
 class Sessions;
@@ -24,19 +24,19 @@ class Sessions;
 struct Job {
   std::shared_ptr<Exchange> exchange;
   std::string key;     ///< The name of the client's key; empty where there are none.
-  std::string owner;   ///< Of saved sessions and slots: a key's name; empty where all clients share them.
-  std::string client;  ///< Whose request it is, for limits: of the key, else of the address.
-  std::string id;      ///< Told to the client as X-Request-Id.
+  std::string owner;   ///< Of saved sessions and slots: the key's name; empty if all clients share them.
+  std::string client;  ///< The client for limits: the key, or else the address.
+  std::string id;      ///< Sent to the client as X-Request-Id.
   Json body;
   Ignored ignored = {};
-  std::string model_name = {};  ///< That the client asks for: a model's, or that of an adapter of it.
+  std::string model_name = {};  ///< The requested name: of a model, or of one of its adapters.
   std::shared_ptr<ServedModel> model;
   const ApiParams* params = nullptr;
   HttpServer* http = nullptr;
   Sessions* sessions = nullptr;
   std::chrono::steady_clock::time_point start;
   std::function<void(const Outcome&)> done;
-  /// What the response does not do although the request asks for it: the header X-Weft-Warnings.
+  /// Requested features that the response lacks: the header X-Weft-Warnings.
   std::vector<std::string> warnings = {};
 
   /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
@@ -47,14 +47,14 @@ struct Job {
   void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }
 };
 
-/// Submits `prompts` with the same parameters, and has `writer` write what comes. Throws ApiError, with
-/// nothing submitted. What is read and written becomes the text of `slot`, where one is given.
+/// Submits `prompts` with the same parameters; `writer` writes the response. If it throws ApiError, nothing
+/// was submitted. `slot` gets the prompt and completion, if it is given.
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
             std::unique_ptr<AnswerWriter> writer, int slot = -1);
 /// Throws ApiError for an encoder.
 void check_writes(const ServedModel& model);
-/// Throws ApiError (context_length_exceeded, with both numbers) for a prompt that leaves no room for an
-/// answer.
+/// Throws ApiError (context_length_exceeded, with both numbers) for a prompt that leaves no room for a
+/// response.
 void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param);
 
 /// "chatcmpl-" and random letters.

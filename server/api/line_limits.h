@@ -1,5 +1,5 @@
 #pragma once
-// Where the answer of an editor's request ends before the model ends it, as llama.cpp's server cuts it.
+// Limits of llama.cpp's server for editors: they end a completion before the model does.
 #include <chrono>
 #include <optional>
 #include <string_view>
@@ -7,14 +7,14 @@
 namespace weft::server {
 
 struct LineLimits {
-  int n_indent = 0;     ///< A later line that begins with less white space ends the answer. 0: none does.
-  double max_ms = 0.0;  ///< Since the first piece, once there was a line break; 0: no limit.
+  int n_indent = 0;     ///< A later line with less indentation ends the completion. 0: no limit.
+  double max_ms = 0.0;  ///< Time since the first piece, checked after the first line break; 0: no limit.
 };
 
-/// Reads one answer's pieces.
+/// Reads the pieces of one completion.
 class LineCut {
  public:
-  /// The part of the piece that belongs to the answer.
+  /// The part of the piece that belongs to the completion.
   std::string_view take(std::string_view text, const LineLimits& limits);
   bool is_over() const { return over_; }
   bool has_new_line() const { return has_new_line_; }

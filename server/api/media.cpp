@@ -15,11 +15,12 @@ namespace weft::server {
 namespace {
 
 constexpr std::size_t kMaxFiles = 64;
-// Of all pictures of a request, and of all its sounds: small files may be large, and a worker reads them.
+// Limits for all images and all audio of a request. Small files may decode to large ones, and a worker
+// decodes them.
 constexpr std::int64_t kMaxPixels = 4 * kMaxImagePixels;
 constexpr std::int64_t kMaxSamples = Sound::kMaxSamples;
 
-/// What a request has had read so far.
+/// The pixels and samples of a request so far.
 struct Spent {
   std::int64_t n_pixels = 0, n_samples = 0;
 };
@@ -37,17 +38,19 @@ std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedMo
     throw bad_request(file.path, fmt::format("'{}': {}", file.path, error.what()));
   }
   if (image && (spent.n_pixels += std::int64_t{image->width} * image->height) > kMaxPixels)
-    throw bad_request(file.path, fmt::format("with '{}' the pictures of this request have more than the {} "
-                                             "pixels that are read; send smaller ones",
-                                             file.path, kMaxPixels));
+    throw bad_request(
+        file.path,
+        fmt::format("with '{}' the images of this request exceed {} pixels in total; send smaller ones",
+                    file.path, kMaxPixels));
   if (sound && (spent.n_samples += std::ssize(sound->samples)) > kMaxSamples)
-    throw bad_request(file.path, fmt::format("with '{}' the sounds of this request are longer than the {} "
-                                             "seconds that are read; cut them",
-                                             file.path, kMaxSamples / Sound::kSampleRate));
+    throw bad_request(
+        file.path, fmt::format("with '{}' the audio of this request exceeds {} seconds in total; send less",
+                               file.path, kMaxSamples / Sound::kSampleRate));
   return sound ? model.audio->encode(*sound, is_wanted) : model.vision->encode(*image, is_wanted);
 }
 
-/// The text in the place of a part that is a picture or a sound. Other parts are left to who reads messages.
+/// Takes a part that is an image or audio, and returns its mark. Other parts are left to the reader of the
+/// message.
 std::optional<std::string> take_part(const Json& part, const std::string& path, MediaTaker& taker) {
   if (!part.is_object() || !part.contains("type")) return std::nullopt;
   const Json& type = part["type"];
@@ -56,7 +59,7 @@ std::optional<std::string> take_part(const Json& part, const std::string& path, 
   const Json* url = part.contains("image_url") ? &part["image_url"] : nullptr;
   if (url != nullptr && url->is_object()) url = url->contains("url") ? &(*url)["url"] : nullptr;
   if (url == nullptr || !url->is_string())
-    throw bad_request(path, fmt::format("'{}' has no text \"url\" in its \"image_url\"", path));
+    throw bad_request(path, fmt::format("'{}' has no string \"url\" in its \"image_url\"", path));
   return taker.take_url(url->get_ref<const std::string&>(), path);
 }
 
@@ -68,9 +71,9 @@ MediaTaker::MediaTaker(Job& job) : model_(*job.model), ignored_(&job.ignored) {
 
 std::string MediaTaker::add(std::string_view base64, const std::string& path, bool is_sound) {
   if (media_.files.size() == kMaxFiles)
-    throw bad_request(path, fmt::format("at most {} pictures and sounds are taken in a request", kMaxFiles));
+    throw bad_request(path, fmt::format("a request may have {} images and audio files at most", kMaxFiles));
   auto bytes = base::from_base64(base64);
-  if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are no base64", path));
+  if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are not base64", path));
   if (media_.mark.empty()) media_.mark = make_media_mark();
   media_.files.push_back({path, std::move(*bytes), is_sound});
   return media_.mark;
@@ -78,8 +81,8 @@ std::string MediaTaker::add(std::string_view base64, const std::string& path, bo
 
 std::string MediaTaker::take_picture(std::string_view base64, const std::string& path) {
   if (model_.vision == nullptr)
-    throw bad_request(path, fmt::format("'{}' is a picture, and the model '{}' reads none: start the server "
-                                        "with --mmproj FILE, the model's vision file",
+    throw bad_request(path, fmt::format("'{}' is an image, but the model '{}' cannot read images: start the "
+                                        "server with --mmproj FILE, the model's vision file",
                                         path, model_.spec.name));
   return add(base64, path, false);
 }
@@ -96,14 +99,14 @@ std::string MediaTaker::take_url(std::string_view url, const std::string& path) 
 
 std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
   if (model_.audio == nullptr)
-    throw bad_request(path, fmt::format("'{}' is a sound, and the model '{}' reads none: start the server "
-                                        "with --mmproj FILE, the model's audio file",
+    throw bad_request(path, fmt::format("'{}' is audio, but the model '{}' cannot read audio: start the "
+                                        "server with --mmproj FILE, the model's audio file",
                                         path, model_.spec.name));
   Fields fields(part, path, ignored_);
   const Json* const value = fields.object("input_audio");
   if (value == nullptr) throw bad_request(path, fmt::format("'{}' has no \"input_audio\"", path));
   Fields audio = fields.within(*value, fields.path_of("input_audio"));
-  // What it is, its bytes tell.
+  // The decoder finds the format in the bytes.
   constexpr std::array<std::string_view, 6> kFormats = {"wav", "mp3", "flac", "ogg", "opus", "aiff"};
   if (const std::string format = audio.string("format", "wav");
       std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
@@ -137,7 +140,8 @@ Media take_media(Json& messages, Job& job) {
       Json& part = content[i];
       const std::optional<std::string> mark =
           take_part(part, fmt::format("messages[{}].content[{}]", m, i), taker);
-      // A picture and the text beside it are one part: parts of text are lines of their own.
+      // A mark and the string parts next to it become one part, because each string part is a line of its
+      // own.
       const bool is_text = part.is_object() && part.contains("text") && part["text"].is_string();
       const bool goes_on = !parts.empty() && (mark || (was_taken && is_text)) && parts.back().is_object() &&
                            parts.back().contains("text") && parts.back()["text"].is_string();

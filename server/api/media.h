@@ -1,6 +1,6 @@
 #pragma once
-// Pictures and sounds in conversations: files in base64, or data: URLs. Nothing is fetched: other URLs are
-// refused.
+// Images and audio in conversations: files in base64, or data: URLs. Other URLs are refused: the server
+// fetches nothing.
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -13,27 +13,27 @@
 
 namespace weft::server {
 
-/// A file as it was sent. It is decoded when its turn comes: a small file may be a large picture.
+/// A file as it was sent. It is decoded when its turn comes: a small file may be a large image.
 struct MediaFile {
-  std::string path;  ///< Of its part, for errors.
+  std::string path;  ///< The path of its part, for errors.
   std::vector<std::byte> bytes;
   bool is_sound = false;
 };
 
 struct Media {
-  std::string mark;  ///< What stands in their places in the messages.
+  std::string mark;  ///< Replaces each file in the messages.
   std::vector<MediaFile> files;
-  std::function<bool()> is_wanted;  ///< Whether the client is there still.
+  std::function<bool()> is_wanted;  ///< Whether the client is still there.
 };
 
-/// Takes pictures and sounds out of a conversation, in their order. Throws ApiError that names `path` for a
-/// model that reads none, for too many, and for what is no data: URL and no base64.
+/// Takes images and audio out of a conversation, in order. Throws ApiError that names `path` if the model
+/// cannot read them, if there are too many files, or if the data are neither a data: URL nor base64.
 class MediaTaker {
  public:
   /// The job must outlive it.
   explicit MediaTaker(Job& job);
 
-  /// What stands in the picture's place.
+  /// These return the mark that replaces the file.
   std::string take_url(std::string_view url, const std::string& path);
   std::string take_picture(std::string_view base64, const std::string& path);
   /// A part {"type": "input_audio", "input_audio": {"data": base64, "format": "wav"}} of OpenAI's APIs.
@@ -48,16 +48,16 @@ class MediaTaker {
   Media media_;
 };
 
-/// Whether a request's body has a picture or a sound, in any of the APIs' forms.
+/// Whether a request's body has an image or audio, in the format of any API.
 bool has_media(const Json& body);
 
-/// Those of an array of messages of OpenAI's chat API: also parts {"type": "image_url", "image_url": {"url":
-/// "data:image/png;base64,..."}}.
+/// Takes the files of an array of messages of OpenAI's chat API, also from parts `{"type": "image_url",
+/// "image_url": {"url": "data:image/png;base64,..."}}`.
 Media take_media(Json& messages, Job& job);
 
-/// The prompt with the pictures and sounds, if there are any, in their places, computed now unless they came
-/// before. Throws ApiError for those that cannot be read, and for too many pixels or seconds in all, and
-/// Error kCancelled where nobody waits for it any more.
+/// Tokenizes the prompt, and puts the embeddings of its files in place of the marks. Embeddings of files that
+/// the model has seen come from its cache. Throws ApiError for unreadable files, and for too many pixels or
+/// seconds in total. Throws Error kCancelled if the client has gone.
 PromptWithMedia with_media(const std::vector<PromptPiece>& prompt, const Media& media,
                            const ServedModel& model);
 

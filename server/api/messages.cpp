@@ -9,7 +9,7 @@
 namespace weft::server {
 namespace {
 
-// The picture of a block of type "image".
+// The image of a block of type "image".
 std::string take_picture(Fields& block, MediaTaker& media) {
   const std::string path = block.path_of("source");
   const Json* const value = block.object("source");
@@ -94,8 +94,8 @@ class TextBlocks {
     const std::string kind = source.string("type");
     if (kind != "text" && kind != "content")
       throw bad_request(source.path_of("type"),
-                        fmt::format("'{}' is '{}': the server reads documents of text only; send the "
-                                    "document's text",
+                        fmt::format("'{}' is '{}': the server reads plain-text documents only; send the "
+                                    "document's contents as text",
                                     source.path_of("type"), kind.substr(0, 64)));
     return with_title(block, "", kind == "text" ? source.string("data") : nested(source, "content"));
   }
@@ -131,7 +131,7 @@ bool is_tool_result(const Json& block) {
   return block.is_object() && block.contains("type") && block["type"] == "tool_result";
 }
 
-// What one message of Anthropic's is in OpenAI's: tool results become messages of their own, in front.
+// Converts one message of Anthropic's API to OpenAI's: tool results become messages of their own, in front.
 class MessageReader {
  public:
   MessageReader(Json& out, MediaTaker& media) : out_(&out), media_(&media) {}
@@ -146,7 +146,7 @@ class MessageReader {
     thinking_.clear();
     calls_ = Json::array();
     if (content->is_array()) {
-      // Tool results first, as they stand in the conversation: pictures are taken in that order.
+      // Tool results come first in the converted conversation, and images must be taken in its order.
       for (const bool results : {true, false})
         for (std::size_t i = 0; i < content->size(); ++i)
           if (is_tool_result((*content)[i]) == results)
@@ -204,7 +204,7 @@ RequestTurn read_turn(Fields& fields, MediaTaker& media) {
   MessageReader reader(list, media);
   for (std::size_t i = 0; i < given->size(); ++i)
     reader.read(fields.within((*given)[i], element("messages", i)));
-  // An answer that is begun is continued.
+  // A last message of the assistant is continued.
   turn.add_generation_prompt = list.empty() || list.back()["role"] != "assistant";
   turn.messages_json = to_text(list);
   read_tools(fields, turn);
@@ -213,7 +213,7 @@ RequestTurn read_turn(Fields& fields, MediaTaker& media) {
   return turn;
 }
 
-// An answer's form, as newer clients ask for it.
+// The format of the response, as newer clients request it.
 void read_output_config(Fields& fields, CommonFields& common, RequestTurn& turn) {
   const auto read_format = [&](Fields& holder, std::string_view name) {
     const Json* value = holder.object(name);
@@ -369,7 +369,7 @@ class MessageWriter : public AnswerWriter {
         return "max_tokens";
     }
   }
-  // Formats have stop strings of their own, behind the client's.
+  // The chat format adds stop strings after the client's.
   bool is_clients(int stop) const { return stop >= 0 && stop < static_cast<int>(stops_.size()); }
   Json stop_sequence() const {
     const bool is_one = answer_.stop == StopReason::kStopString && is_clients(stop_string_);

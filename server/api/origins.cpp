@@ -29,8 +29,7 @@ bool is_trusted_host(const Host& host, const OriginRules& rules) {
 }
 
 /// Pages of the web have http or https, or the origin "null". Programs on the user's machine have other
-/// schemes (app, tauri, vscode-webview, file). Extensions of browsers are code of others, and are not
-/// trusted.
+/// schemes (app, tauri, vscode-webview, file). Browser extensions are foreign code, and are not trusted.
 bool is_program(std::string_view origin) {
   const std::size_t end = origin.find("://");
   if (end == origin.npos || end == 0) return false;
@@ -41,7 +40,7 @@ bool is_program(std::string_view origin) {
           !same_word(scheme.substr(scheme.size() - kExtension.size()), kExtension));
 }
 
-/// Unlike a host, an address may be a stranger's page. Ports are not compared: proxies drop them.
+/// Unlike a host, an address may be a foreign page. Ports are not compared: proxies drop them.
 bool is_trusted_origin(const HttpRequest& request, const OriginRules& rules) {
   const std::string_view text = request.header("Origin");
   if (is_program(text)) return true;
@@ -62,7 +61,8 @@ std::optional<ApiError> refuse_stranger(const HttpRequest& request, const Origin
   if (const std::string_view text = request.header("Host"); !text.empty()) {
     const std::optional<Host> host = parse_host(text);
     if (!host)
-      return stranger("unknown_host", fmt::format("the Host header '{}' is no host", text.substr(0, 200)));
+      return stranger("unknown_host",
+                      fmt::format("the Host header '{}' is not a host name or address", text.substr(0, 200)));
     if (!is_trusted_host(*host, rules))
       return stranger("unknown_host",
                       fmt::format("the Host header names '{}', which this server does not know; start the "

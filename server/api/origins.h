@@ -1,6 +1,6 @@
 #pragma once
-// Which hosts and pages may use a server that has no keys. A page of a stranger reaches it by DNS rebinding,
-// where the Host header names the stranger's host, or across origins, where the Origin header does.
+// Which hosts and pages may use a server that has no keys. A foreign page reaches it by DNS rebinding, where
+// the Host header names the foreign host, or across origins, where the Origin header does.
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace weft::server {
 
 struct OriginRules {
-  /// Any host and any page: --cors, or a key protects what matters.
+  /// Any host and any page: with --cors, or if keys protect the endpoints.
   bool all = false;
   /// Further trusted names. Addresses, localhost and names without a dot are trusted anyway: no public DNS
   /// serves them. ".example.com" includes all names below it.

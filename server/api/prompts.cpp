@@ -33,7 +33,7 @@ Prompt from_text(std::string text, const Tokenizer& tokenizer, const EncodeOptio
   return prompt;
 }
 
-// Texts and ids in one prompt.
+// Strings and ids in one prompt.
 Prompt from_mixed(const Json& array, const std::string& path, const Tokenizer& tokenizer,
                   const EncodeOptions& options) {
   Prompt prompt;

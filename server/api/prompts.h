@@ -1,5 +1,5 @@
 #pragma once
-// Prompts and texts as clients send them: strings, token ids, and arrays of either.
+// Prompts and inputs as clients send them: strings, token ids, and arrays of either.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,9 +14,9 @@ struct Prompt {
   std::vector<Token> tokens;
 };
 
-/// "text", [1, 2, 3], ["a", "b"], [[1, 2], [3]]; llama.cpp's mixed ["text", 5, "more"] is one prompt.
-/// `options` apply to strings. A string that begins with BOS gets no second one. Throws ApiError for missing
-/// prompts, too many of them, and ids outside the vocabulary.
+/// `"text"`, `[1, 2, 3]`, `["a", "b"]`, `[[1, 2], [3]]`; llama.cpp's mixed `["text", 5, "more"]` is one
+/// prompt. `options` apply to strings. A string that begins with BOS gets no second one. Throws ApiError for
+/// missing prompts, too many of them, and ids outside the vocabulary.
 std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const Tokenizer& tokenizer,
                                  std::size_t at_most, const Tokenizer::EncodeOptions& options);
 /// One array of ids.

@@ -16,11 +16,11 @@ enum class Form : std::uint8_t { kDocuments, kTexts };
 
 float probability(float score) { return 1.0f / (1.0f + std::exp(-score)); }
 
-/// "text", or {"text": "..."}.
+/// `"text"`, or `{"text": "..."}`.
 std::vector<std::string> read_documents(Fields& fields, const char* name, std::size_t at_most) {
   const Json* const array = fields.array(name);
   if (array == nullptr || array->empty())
-    throw bad_request(name, fmt::format("'{}' is {}: an array of texts is expected", name,
+    throw bad_request(name, fmt::format("'{}' is {}: an array of documents is expected", name,
                                         array == nullptr ? "missing" : "empty"));
   if (array->size() > at_most)
     throw bad_request(name, fmt::format("at most {} documents can be ranked at once", at_most));
@@ -29,7 +29,7 @@ std::vector<std::string> read_documents(Fields& fields, const char* name, std::s
     const Json& one = (*array)[i];
     const Json* const text = one.is_object() && one.contains("text") ? &one["text"] : &one;
     if (!text->is_string())
-      throw bad_request(element(name, i), "a document must be a text, or an object with a \"text\"");
+      throw bad_request(element(name, i), "a document must be a string, or an object with a string \"text\"");
     documents.push_back(text->get<std::string>());
   }
   return documents;
@@ -42,8 +42,8 @@ void rerank(Job& job) {
   const std::string query = fields.string("query");
   if (query.empty())
     throw bad_request("query", std::string("'query' is ") + (fields.has("query") ? "empty" : "missing") +
-                                   ": a text to rank documents by is expected");
-  // The form of Hugging Face's text-embeddings-inference calls documents "texts".
+                                   "; it must be a string");
+  // Hugging Face's TEI server names the documents `texts`.
   const Form form = fields.has("texts") ? Form::kTexts : Form::kDocuments;
   const char* const name = form == Form::kTexts ? "texts" : "documents";
   const std::vector<std::string> documents = read_documents(fields, name, job.params->n_inputs);
@@ -54,14 +54,14 @@ void rerank(Job& job) {
   if (form == Form::kTexts) {
     with_documents = fields.boolean("return_text", with_documents);
     raw = fields.boolean("raw_scores", false);
-    // Documents that are too long are cut anyway.
+    // Documents that are too long are always cut.
     fields.ignore({"truncate", "truncation_direction"});
   }
   fields.ignore({"user"});
   fields.done();
   if (job.model->embedding == nullptr || job.model->embedding->n_scores() != 1)
-    throw bad_request("model", "the model '" + job.model->spec.name +
-                                   "' is no reranker: it has no classifier that scores texts");
+    throw bad_request("model",
+                      "the model '" + job.model->spec.name + "' is not a reranker: it has no classifier");
   EncoderTexts texts;
   texts.scores = true;
   const PairTokens pair(job.model->tokenizer(), query, job.model->embedding->max_tokens());

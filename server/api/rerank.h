@@ -1,5 +1,5 @@
 #pragma once
-// POST /v1/rerank: documents by how well they answer a query, as Jina's and Cohere's API have it.
+// POST /v1/rerank: ranks documents by their relevance to a query, as in the APIs of Jina and Cohere.
 #include "api/job.h"
 
 namespace weft::server {

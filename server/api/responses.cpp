@@ -16,7 +16,7 @@ namespace {
 std::string text_of(const Json& content, const std::string& path, const Fields& parent, MediaTaker& media) {
   if (content.is_null()) return {};
   if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) return to_text(content);  // What a tool gave.
+  if (!content.is_array()) return to_text(content);  // The output of a tool.
   std::string text;
   for (std::size_t i = 0; i < content.size(); ++i) {
     Fields part = parent.within(content[i], element(path, i));
@@ -24,7 +24,7 @@ std::string text_of(const Json& content, const std::string& path, const Fields& 
     if (type == "input_audio") {
       text += media.take_sound(content[i], element(path, i));
     } else if (type == "input_image") {
-      part.refuse("file_id", "the server keeps no files; send the picture as 'image_url'");
+      part.refuse("file_id", "the server stores no files; send the image as 'image_url'");
       text += media.take_url(part.string("image_url"), part.path_of("image_url"));
     } else if (type == "input_file") {
       throw bad_request(part.path_of("type"),
@@ -85,7 +85,7 @@ class ItemReader {
     return content == nullptr ? std::string() : text_of(*content, item.path_of(name), item, media_);
   }
 
-  // Items have many members that say nothing to the model: no notes of those.
+  // Items have many members that do not concern the model: these get no notes.
   void read_item(Fields item) {
     const std::string type = item.string("type", "message");
     if (type == "message") return read_message(item);
@@ -124,14 +124,14 @@ class ItemReader {
       item.note("encrypted_content");  // Of another server.
   }
 
-  // Reasoning may be missed; of other items the conversation would have gaps.
+  // Reasoning may be left out. Without other items the conversation would have gaps.
   static void read_reference(Fields& item) {
     const std::string id = item.string("id");
     if (!id.starts_with("rs_"))
-      throw bad_request(item.path_of("id"),
-                        fmt::format("the server keeps no items: send '{}' itself (clients "
-                                    "do so with \"store\": false)",
-                                    id.substr(0, 64)));
+      throw bad_request(
+          item.path_of("id"),
+          fmt::format("the server stores no items: send '{}' itself (clients do so with \"store\": false)",
+                      id.substr(0, 64)));
     item.note("item_reference");
   }
 
@@ -193,7 +193,7 @@ class ResponseWriter : public AnswerWriter {
   struct Style {
     bool stream = false;
     bool logprobs = false;
-    bool seals_reasoning = false;  ///< Reasoning is given as "encrypted" content, too.
+    bool seals_reasoning = false;  ///< Reasoning is also sent as "encrypted" content.
   };
   ResponseWriter(Json frame, std::shared_ptr<ServedModel> model, Style style, ReadAnswer answer)
       : frame_(std::move(frame)), model_(std::move(model)), style_(style), answer_(std::move(answer)) {}
@@ -210,7 +210,7 @@ class ResponseWriter : public AnswerWriter {
       for (const OutputToken& token : chunk.tokens)
         if (!model_->tokenizer().is_end(token.id))
           pending_logprobs_.push_back(logprob_json(token, model_->tokenizer()));
-    // Those of text that is held back wait for it.
+    // Logprobs wait with the characters that the reader holds back.
     for (const AnswerEvent& event : answer_.read(chunk, "call_")) {
       const bool is_content = event.kind == Kind::kContent;
       add_event_of(event, is_content ? std::exchange(pending_logprobs_, Json::array()) : Json::array(), out);
@@ -272,7 +272,7 @@ class ResponseWriter : public AnswerWriter {
     tell(out, "response.content_part.added", std::move(event));
   }
 
-  // The item that is written is whole.
+  // The current item is complete.
   void close(std::string& out, std::string_view status = "completed") {
     if (!open_) return;
     const Kind kind = *std::exchange(open_, std::nullopt);
@@ -377,7 +377,7 @@ class ResponseWriter : public AnswerWriter {
     }
   }
 
-  Json frame_;  ///< The response, as far as it is written.
+  Json frame_;  ///< The response so far.
   const std::shared_ptr<ServedModel> model_;
   const Style style_;
   Json pending_logprobs_ = Json::array();
@@ -386,7 +386,7 @@ class ResponseWriter : public AnswerWriter {
   int n_events_ = 0;
 };
 
-// The response without what the model writes: the request said back, as clients expect it.
+// The response without the model's output. It repeats the request's settings, as clients expect.
 Json frame_of(const Json& body, const std::string& model, const SamplerParams& sampler) {
   const auto said = [&](const char* name, Json fallback) {
     const auto found = body.find(name);
@@ -418,7 +418,7 @@ Json frame_of(const Json& body, const std::string& model, const SamplerParams& s
           {"metadata", said("metadata", Json::object())}};
 }
 
-/// What the model is asked.
+/// The conversation of the request.
 RequestTurn read_turn(Fields& fields, MediaTaker& taker) {
   RequestTurn turn;
   const Json* input = read_conversation(fields, "input");
@@ -446,7 +446,7 @@ void count_response_tokens(Job& job) {
 }
 
 void responses(Job& job) {
-  // Clients ask for responses to be kept by default. The response says that it is not.
+  // Clients ask by default that responses are stored. The response says "store": false.
   job.body.erase("store");
   Fields fields = job.fields();
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
@@ -471,10 +471,10 @@ void responses(Job& job) {
   if (style.logprobs) params.n_logprobs = n_top;
   check_logprobs(params, 1, common.stream, *job.model);
   fields.refuse("previous_response_id",
-                "the server keeps no answers; send the whole conversation as 'input'");
-  fields.refuse("conversation", "the server keeps no conversations; send the whole one as 'input'");
-  fields.refuse("prompt", "the server keeps no prompts");
-  fields.without_effect("background");  // The request itself waits.
+                "the server stores no responses; send the whole conversation as 'input'");
+  fields.refuse("conversation", "the server stores no conversations; send the whole one as 'input'");
+  fields.refuse("prompt", "the server stores no prompts; send 'instructions' and 'input'");
+  fields.without_effect("background");  // The request always waits for its response.
   fields.without_effect("truncation", "disabled");
   for (const char* name : {"max_tool_calls", "context_management"}) fields.without_effect(name);
   fields.done();

@@ -1,5 +1,5 @@
 #pragma once
-// POST /v1/responses. The server keeps no answers: conversations are sent whole.
+// POST /v1/responses. The server stores no responses, so clients send whole conversations.
 #include "api/job.h"
 
 namespace weft::server {

@@ -23,7 +23,7 @@ using base::Descriptor;
 
 constexpr std::size_t kLongestName = 128;
 
-// A name and nothing else: no folder, nothing hidden, nothing that a shell or a terminal would read.
+// A plain file name: without folders, not hidden, and without characters for a shell or a terminal.
 void check_name(const std::string& name) {
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -32,9 +32,9 @@ void check_name(const std::string& name) {
   if (!name.empty() && name.size() <= kLongestName && name.front() != '.' &&
       std::all_of(name.begin(), name.end(), fits))
     return;
-  throw bad_request("filename",
-                    "'filename' must be of letters, digits, '-', '_' and '.', and begin with none of "
-                    "the last");
+  throw bad_request(
+      "filename",
+      "'filename' must consist of letters, digits, '-', '_' and '.', and must not begin with '.'");
 }
 
 /// A name of a client has no "@".
@@ -42,13 +42,13 @@ std::string file_of(const std::string& owner, const std::string& name) {
   return owner.empty() ? name : owner + "@" + name;
 }
 
-/// Errors that the client's name causes are 4xx.
+/// Errors that are due to the client's file name are 4xx.
 int status_of(int error) {
   switch (error) {
     case ENOENT:
       return 404;
     case ELOOP:   // A symbolic link, which is never followed.
-    case EISDIR:  // No file of a session either.
+    case EISDIR:  // Not a session's file either.
     case ENOTDIR:
     case ENOTEMPTY:
     case EEXIST:
@@ -70,7 +70,7 @@ int status_of(int error) {
                                 : fmt::format("cannot {} '{}': {}", action, name, std::strerror(errno)));
 }
 
-// Whole or not at all, and never through a link.
+// Writes the file completely or not at all, and never through a link.
 void write_file(int folder, const std::string& name, std::span<const std::byte> bytes) {
   static std::atomic<unsigned> n_written{0};
   const std::string temporary = fmt::format(".{}.tmp-{}-{}", name, ::getpid(), n_written++);
@@ -103,7 +103,8 @@ std::vector<std::byte> read_file(int folder, const std::string& name) {
   const Descriptor file(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   struct stat status{};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail(name, "read");
-  if (!S_ISREG(status.st_mode)) throw bad_request("filename", fmt::format("'{}' is no regular file", name));
+  if (!S_ISREG(status.st_mode))
+    throw bad_request("filename", fmt::format("'{}' is not a regular file", name));
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
   std::size_t n_read = 0;
   while (n_read < bytes.size()) {
@@ -123,7 +124,7 @@ Sessions::Sessions(const std::filesystem::path& folder) {
   if (folder.empty()) return;
   folder_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_ < 0)
-    throw Error(ErrorCode::kIo, fmt::format("--slot-save-path: '{}' is no folder that can be read: {}",
+    throw Error(ErrorCode::kIo, fmt::format("--slot-save-path: cannot open the folder '{}': {}",
                                             folder.string(), std::strerror(errno)));
 }
 
@@ -140,9 +141,8 @@ Sessions::Text Sessions::text_of(const std::string& owner, const std::string& mo
   const std::lock_guard lock(mutex_);
   const auto found = texts_.find({owner, model, slot});
   if (found == texts_.end())
-    throw bad_request(
-        "id_slot",
-        fmt::format("slot {} holds no text yet: send a request with \"id_slot\": {} first", slot, slot));
+    throw bad_request("id_slot",
+                      fmt::format("slot {} is empty: send a request with \"id_slot\": {} first", slot, slot));
   return found->second;
 }
 
@@ -150,8 +150,9 @@ void Sessions::save(Job& job, int slot, const std::string& name) {
   const Text text = text_of(job.owner, job.model->spec.name, slot);
   const SavedText saved = job.model->service->save_text(text.tokens, text.adapters);
   if (saved.n_tokens == 0)
-    throw ApiError(409, "invalid_request_error", "not_cached", "id_slot",
-                   fmt::format("the cache holds nothing of slot {}'s text any more", slot));
+    throw ApiError(
+        409, "invalid_request_error", "not_cached", "id_slot",
+        fmt::format("the sequence of slot {} is no longer in the cache; send its request again", slot));
   write_file(folder_, file_of(job.owner, name), saved.state);
   job.send({{"id_slot", slot},
             {"filename", name},
@@ -164,7 +165,7 @@ void Sessions::restore(Job& job, int slot, const std::string& name) {
   RestoredText text;
   try {
     text = job.model->service->restore_text(bytes);
-  } catch (const Error& error) {  // Of the file that was named, not of the server.
+  } catch (const Error& error) {  // The client's file is at fault, not the server.
     if (error.code() != ErrorCode::kInvalidFile) throw;
     throw bad_request("filename", fmt::format("'{}': {}", name, error.what()));
   }
@@ -175,7 +176,8 @@ void Sessions::restore(Job& job, int slot, const std::string& name) {
 
 void Sessions::act(Job& job, int slot, const std::string& action) {
   if (!enabled())
-    throw ApiError(501, "not_supported_error", "", "", "the server was started without --slot-save-path");
+    throw ApiError(501, "not_supported_error", "", "",
+                   "sessions are disabled; start the server with --slot-save-path FOLDER");
   check_writes(*job.model);
   if (action == "erase") {
     const std::vector<Token> text = text_of(job.owner, job.model->spec.name, slot).tokens;

@@ -1,6 +1,6 @@
 #pragma once
-// Texts of slots, kept in files: llama.cpp's /slots/N?action=save, restore, erase. Weft has no slots; what a
-// request with "id_slot": N has read and written last is what slot N holds.
+// Sequences of slots in files: llama.cpp's /slots/N?action=save, restore, erase. Weft has no slots: slot N is
+// the prompt and completion of the last request with "id_slot": N.
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -15,13 +15,13 @@ namespace weft::server {
 /// Any number of threads.
 class Sessions {
  public:
-  /// An empty folder: sessions are refused. Throws Error kIo where it is none.
+  /// With an empty path, sessions are refused. Throws Error kIo if it is not a folder.
   explicit Sessions(const std::filesystem::path& folder);
   ~Sessions();
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
-  /// What a slot holds, and what it was written with.
+  /// The sequence of a slot, and the adapters that it was computed with.
   struct Text {
     std::vector<Token> tokens;
     std::vector<AdapterUse> adapters;
@@ -30,7 +30,7 @@ class Sessions {
   bool enabled() const { return folder_ >= 0; }
   /// `owner`: as Job has it. Owners have slots and files of their own.
   void remember(const std::string& owner, const std::string& model, int slot, Text text);
-  /// Answers POST /slots/`slot`?action=...
+  /// Handles POST /slots/`slot`?action=...
   void act(Job& job, int slot, const std::string& action);
 
  private:

@@ -1,4 +1,4 @@
-// Endpoints that tell how things stand.
+// Endpoints for the state of server and models.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -78,9 +78,9 @@ std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpReque
 
 }  // namespace
 
-// The state of the first model, unless another one can answer; and which models could not be loaded, or
-// computed values that are not numbers. One that was put
-// out comes back when a request asks for it. A probe must not end the process while a model is loaded again.
+// The state of the first model, or of another model that can serve. Also lists models that could not be
+// loaded, or computed values that are not numbers. An unloaded model counts as available, since the next
+// request loads it. A probe must not end the process while a model is loaded again.
 void Api::health(Job& job) {
   const std::vector<ModelState> states = models_->states();
   const ModelState& first = states.front();
@@ -111,7 +111,7 @@ void Api::ready(Job& job) {
   if (can_answer(states) || first.stage == ModelState::Stage::kIdle) return job.send({{"status", "ok"}});
   if (first.stage == ModelState::Stage::kLoading) throw unavailable("loading", "the model is being loaded");
   throw unavailable("model_unavailable",
-                    "the model could not be loaded; the log says why, and GET /v1/models");
+                    "the model could not be loaded; the log and GET /v1/models have the reason");
 }
 
 Json Api::models_json() const {
@@ -139,7 +139,7 @@ void Api::show_model(Job& job) {
   for (Json& model : models_json())
     if (model["id"] == name) return job.send(std::move(model));
   throw ApiError(404, "invalid_request_error", "model_not_found", "model",
-                 fmt::format("there is no model '{}'; GET /v1/models lists them", name.substr(0, 200)));
+                 fmt::format("unknown model '{}'; GET /v1/models lists the models", name.substr(0, 200)));
 }
 
 namespace {
@@ -195,7 +195,7 @@ void Api::list_adapters(Job& job) { job.send(adapters_json(*any_loaded(*models_,
 
 namespace {
 
-/// What shows the requests of all keys.
+/// The refusal of an endpoint that would show requests of all keys.
 void check_may_look(const Job& job) {
   if (job.owner.empty()) return;
   throw ApiError(403, "invalid_request_error", "not_shared", "",
@@ -207,7 +207,8 @@ void check_may_look(const Job& job) {
 
 void Api::slots(Job& job) {
   if (!setup_.slots)
-    throw ApiError(501, "not_supported_error", "", "", "the server was started with --no-slots");
+    throw ApiError(501, "not_supported_error", "", "",
+                   "/slots is disabled: the server was started with --no-slots");
   check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
   Json slots = slots_json(*model->picture(), model->n_slots, model->n_ctx, setup_.params.defaults.params);
@@ -230,7 +231,8 @@ void Api::act_on_slot(Job& job) {
 
 void Api::metrics(Job& job) {
   if (!setup_.metrics)
-    throw ApiError(501, "not_supported_error", "", "", "the server was started without --metrics");
+    throw ApiError(501, "not_supported_error", "", "",
+                   "/metrics is disabled; start the server with --metrics");
   job.exchange->send({.body = metrics_text(models_->states(), http_->counts()),
                       .content_type = "text/plain; version=0.0.4; charset=utf-8",
                       .headers = job.headers()});
@@ -269,7 +271,7 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
       std::string out;
       add_event(out, to_text(live_json(*model, uptime.count(), last_step_)));
       exchange_->write(std::move(out));
-    } catch (const std::exception&) {  // The service is going down, or memory is short: no picture.
+    } catch (const std::exception&) {  // The service is shutting down, or memory is short: no snapshot.
       end();
     }
     telling_ = false;
@@ -283,11 +285,11 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
   HttpServer* http_;
   Workers* workers_;
   const std::shared_ptr<Exchange> exchange_;
-  const std::weak_ptr<ServedModel> model_;  ///< Looking on keeps no model in memory.
+  const std::weak_ptr<ServedModel> model_;  ///< Watching keeps no model in memory.
   const std::string client_;
   const std::chrono::steady_clock::time_point start_;
   std::atomic<bool> over_{false};
-  std::atomic<bool> telling_{false};  ///< A worker is at it.
+  std::atomic<bool> telling_{false};  ///< A worker is making a snapshot.
   std::int64_t last_step_ = 0;
 };
 

@@ -15,7 +15,7 @@ constexpr std::size_t kMostForPieces = 1000000;
 void tokenize(Job& job) {
   Fields fields = job.fields();
   const Tokenizer& tokenizer = job.model->tokenizer();
-  // vLLM calls the text "prompt".
+  // In vLLM's API the field is "prompt".
   const std::string text = fields.has("prompt") ? fields.string("prompt") : fields.string("content");
   if (!fields.has("prompt") && !fields.has("content")) throw bad_request("content", "'content' is missing");
   const bool add_special =
@@ -24,7 +24,7 @@ void tokenize(Job& job) {
   const bool with_pieces = fields.boolean("with_pieces", false);
   fields.ignore({"content"});
   if (with_pieces && text.size() > kMostForPieces)
-    throw bad_request("with_pieces", "'with_pieces' is for texts of at most a million bytes");
+    throw bad_request("with_pieces", "'with_pieces' accepts at most a million bytes of content");
   fields.done();
   const std::vector<Token> tokens =
       tokenizer.encode(text, {.add_special = add_special, .parse_special = parse_special});

@@ -1,5 +1,5 @@
 #pragma once
-// POST /tokenize, /detokenize, /apply-template: what a text is before a model reads it.
+// POST /tokenize, /detokenize, /apply-template: the tokens and prompts that a model would get.
 #include "api/job.h"
 
 namespace weft::server {

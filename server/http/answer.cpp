@@ -266,7 +266,7 @@ void call_guarded(const std::function<void()>& call) {
   try {
     call();
   } catch (const std::exception&) {
-    // There is nobody to tell.
+    // No caller could handle it.
   }
 }
 

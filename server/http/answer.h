@@ -1,6 +1,6 @@
 #pragma once
-// An answer between the threads that write it and the connection that sends it. Knows no sockets: a
-// connection takes what has been written, and says what became of it.
+// A response between the threads that write it and the connection that sends it. It knows no sockets. The
+// connection takes the written bytes, and reports how many it sent or that the client has gone.
 //
 // Members say which side calls them: the writers' may be called by any thread, the connection's by the
 // server's thread alone.
@@ -15,14 +15,14 @@ namespace weft::server {
 
 class Answer;
 
-/// What waits for the server's thread: answers that have something to send, and calls. The thread is woken
-/// once for everything that came since it last looked.
+/// The queue of the server's thread: responses with bytes to send, and calls. The thread is woken once for
+/// all entries since its last take().
 class Mailbox {
  public:
   Mailbox(std::function<void()> wake, HttpHeaders headers_in)
       : headers(std::move(headers_in)), wake_(std::move(wake)) {}
 
-  const HttpHeaders headers;  ///< Of every answer.
+  const HttpHeaders headers;  ///< Of every response.
 
   void add(std::shared_ptr<Answer> answer);
   void add(std::function<void()> call);
@@ -31,10 +31,10 @@ class Mailbox {
     std::vector<std::function<void()>> calls;
   };
   Mail take();
-  /// The server ends: what comes from now on is dropped.
+  /// The server ends: later entries are dropped.
   void close();
 
-  std::atomic<bool> draining = false;  ///< Answers that begin now are their connection's last.
+  std::atomic<bool> draining = false;  ///< A response that begins now is its connection's last.
 
  private:
   void wake();
@@ -45,7 +45,7 @@ class Mailbox {
   bool awake_ = false;
 };
 
-/// Bodies of requests that are held, all connections together, and their bound.
+/// Bytes of request bodies in memory, of all connections together, and their limit.
 struct BodyBudget {
   explicit BodyBudget(std::size_t bytes) : most(bytes) {}
   const std::size_t most;
@@ -61,7 +61,7 @@ class BodyShare {
   BodyShare& operator=(BodyShare&& other) noexcept;
   ~BodyShare();
 
-  /// False, and nothing is taken, where that is more than there is.
+  /// False if the budget has fewer bytes left; nothing is taken then.
   bool grow(std::size_t bytes);
 
  private:
@@ -69,7 +69,7 @@ class BodyShare {
   std::size_t held_ = 0;
 };
 
-/// What the answer must know of its request and its server.
+/// The facts about request and server that a response depends on.
 struct AnswerTerms {
   bool head_only = false;   ///< HEAD
   bool old_client = false;  ///< HTTP/1.0: no chunks.
@@ -79,11 +79,11 @@ struct AnswerTerms {
   HttpHeaders headers = {};  ///< HttpParams::headers_for.
 };
 
-/// The connection, as its answer sees it.
+/// The connection, as its response sees it.
 class AnswerSender {
  public:
   virtual ~AnswerSender() = default;
-  /// The answer has more to send, or has ended.
+  /// The response has more to send, or has ended.
   virtual void flush() = 0;
 };
 
@@ -98,7 +98,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void write(std::string_view piece);
   void end();
   void abort();
-  /// Nobody holds the exchange any more: what is unanswered gets a 500, what has begun is aborted.
+  /// The last reference to the exchange is gone. Without a response the client gets a 500; a response in
+  /// progress is aborted.
   void let_go();
   std::size_t n_unsent() const { return n_unsent_.load(); }
   std::size_t n_written() const { return n_written_.load(); }
@@ -107,25 +108,25 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void on_drained(std::function<void()> call);
 
   // The connection's side.
-  /// Who sends it; nullptr once all has been sent, or the client has gone.
+  /// The connection that sends it; nullptr once all bytes are sent, or the client has gone.
   AnswerSender* sender() const { return sender_; }
   void set_sender(AnswerSender* sender) { sender_ = sender; }
   enum class Next {
-    kMore,     ///< The answer goes on.
-    kEnd,      ///< What was taken is its end.
+    kMore,     ///< The response continues.
+    kEnd,      ///< These bytes are its end.
     kClose,    ///< The same, and the connection ends with it.
-    kUnasked,  ///< It was let go without an answer: send() one.
+    kUnasked,  ///< let_go() came first: send() a response.
   };
-  /// Puts what has been written since the last call into `bytes`, which is empty.
+  /// Puts the bytes written since the last call into `bytes`, which is empty.
   Next take(std::string& bytes);
-  /// So many bytes have been sent. Calls on_drained where that is due.
+  /// This number of bytes has been sent. Calls on_drained if that is due.
   void sent(std::size_t bytes);
   /// end() or send() was called.
   bool ended() const;
-  /// Sends what changes nothing: the system then finds out whether the client still listens. False where
-  /// there is no such thing.
+  /// Sends bytes without a meaning, so that the system finds out whether the client still listens. False if
+  /// the protocol has no such bytes at this point.
   bool probe();
-  /// The client has gone. Calls on_closed where the answer has not ended.
+  /// The client has gone. Calls on_closed unless the response has ended.
   void gone();
   /// All has been sent.
   void finish();
@@ -157,7 +158,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   AnswerSender* sender_ = nullptr;
 };
 
-/// Runs a call of the server's user: what it throws must not reach connections of others.
+/// Runs a callback and drops its exceptions: they must not reach connections of other clients.
 void call_guarded(const std::function<void()>& call);
 
 /// The Exchange that a handler holds.

@@ -29,8 +29,8 @@ class Channel {
 
   enum class Handshake {
     kDone,
-    kReads,   ///< Goes on once the socket can be read.
-    kWrites,  ///< Goes on once the socket can be written.
+    kReads,   ///< Continues once the socket can be read.
+    kWrites,  ///< Continues once the socket can be written.
     kPlain,   ///< The client speaks no TLS. The channel is plain from now on.
     kFailed,
   };

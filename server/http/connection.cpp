@@ -12,10 +12,10 @@ namespace weft::server {
 namespace {
 
 constexpr std::size_t kReadBytes = 64 << 10;
-/// How long a connection that the server ends is read on, so that what the client still sends does not make
-/// its side drop the answer.
+/// How long the server reads from a connection that it ends. Unread bytes would reset the connection, and the
+/// client would lose the response.
 constexpr auto kLinger = std::chrono::seconds(2);
-/// What is written at once. Between pieces other connections have their turn.
+/// Bytes of one write. Other connections have their turn between writes.
 constexpr std::size_t kWriteBytes = 256 << 10;
 
 /// Not an error: the operation continues once the socket is ready.
@@ -62,7 +62,7 @@ asio::awaitable<bool> Connection::shake_hands() {
     const Channel::Handshake state = channel_.handshake(reason);
     if (state == Channel::Handshake::kDone) co_return true;
     if (state == Channel::Handshake::kPlain) {
-      Refusal refusal{400, "this port speaks TLS: use https:// in place of http://"};
+      Refusal refusal{400, "this port speaks TLS: use https:// instead of http://"};
       co_await refuse(std::move(refusal));
       co_return false;
     }
@@ -153,7 +153,7 @@ asio::awaitable<bool> Connection::read_request() {
   co_return true;
 }
 
-/// Some clients send one behind a body.
+/// Some clients send an empty line after a body.
 void Connection::skip_empty_lines() {
   while (buffer_.size() > 0) {
     const char first = *static_cast<const char*>(buffer_.data().data());
@@ -236,7 +236,7 @@ asio::awaitable<bool> Connection::write_all(std::string_view text) {
   co_return true;
 }
 
-/// Answers what is no request; the connection ends with it.
+/// Responds to a malformed or refused request, and ends the connection.
 asio::awaitable<void> Connection::refuse(Refusal refusal) {
   closing_ = true;
   set_deadline(kLinger);
@@ -283,7 +283,8 @@ void Connection::note_head(Target target) {
   request_.client = forwarded.client->client();
 }
 
-/// Behind the body the message holds the fields of its trailer too, which are no headers.
+/// Called before the body is read: later the message also holds the fields of its trailer, which are not
+/// headers.
 void Connection::take_head() {
   const auto& message = parser_->get();
   terms_ = {.head_only = message.method() == http::verb::head,
@@ -318,8 +319,7 @@ void Connection::end_input() {
   if (!answer_->ended() && !answer_->probe()) lost();
 }
 
-/// Reads on while the answer is under way: that is how a client that goes is noticed, whatever the answer
-/// waits for.
+/// Reads while the response is under way, to notice that the client goes, even if the response waits.
 asio::awaitable<void> Connection::watch_client() {
   input_ended_ = false;
   while (answer_) {
@@ -363,7 +363,7 @@ bool Connection::send_written() {
     n_sent_ = 0;
     next_ = answer_->take(sending_);
     if (next_ == Answer::Next::kUnasked) {
-      answer_->send(shared_.error_answer(500, "the request was not answered"));
+      answer_->send(shared_.error_answer(500, "the server failed to respond"));
       next_ = answer_->take(sending_);
     }
   }
@@ -400,7 +400,7 @@ void Connection::finish_answer() {
   n_sent_ = 0;
   set_busy(false);
   if (next_ == Answer::Next::kClose) closing_ = true;
-  cancel();  // The reader looks whether there is an answer.
+  cancel();  // Wakes the reader, which then sees that the response is done.
 }
 
 asio::awaitable<void> Connection::linger() {

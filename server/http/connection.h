@@ -18,11 +18,11 @@ namespace weft::server {
 
 using Clock = std::chrono::steady_clock;
 
-/// An operation gives its error as a value. GCC 12 frees captures twice in lambdas within co_await, and later
-/// ones forget destructors of what is bound there: results of co_await are named first.
+/// An operation gives its error as a value. Results of co_await get a name first: GCC 12 frees captures twice
+/// in lambdas within co_await, and later versions forget destructors of values bound there.
 inline constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
-/// What the connections of a server have in common. It outlives them.
+/// The state that all connections of a server share. It outlives them.
 struct Shared {
   const HttpParams params;
   const HttpServer::Handler handler;
@@ -34,8 +34,8 @@ struct Shared {
   HttpAnswer error_answer(int status, std::string_view reason) const;
 };
 
-/// One client. A coroutine (serve) reads: requests, and while an answer is under way whether the client is
-/// still there. Answers are written by calls (flush) as they come.
+/// One client. A coroutine (serve) reads requests. While a response is under way, it watches whether the
+/// client is still there. Calls (flush) write responses as their bytes come.
 class Connection final : public std::enable_shared_from_this<Connection>, public AnswerSender {
  public:
   /// With a `refusal` the connection sends it with status 503 and closes.
@@ -44,7 +44,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   asio::awaitable<void> serve();
   void flush() override;
   void sweep(Clock::time_point now);
-  /// The server drains: who waits for a request waits no longer.
+  /// The server drains: a connection without a request stops waiting for one.
   void wake_if_idle();
   /// The client has gone, or must go.
   void lost();
@@ -91,10 +91,10 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   bool is_first_ = true;    ///< No request has come yet.
   bool redirects_ = false;  ///< The path is the prefix without its slash.
   bool busy_ = false, writing_ = false, closing_ = false, timed_out_ = false;
-  bool input_ended_ = false;  ///< The client has closed its side while an answer is under way.
-  bool input_full_ = false;   ///< Nothing is read before the answer has ended.
-  Clock::time_point deadline_ = Clock::time_point::max();        ///< Of the reader, without an answer.
-  Clock::time_point write_deadline_ = Clock::time_point::max();  ///< Of the answer, while writing.
+  bool input_ended_ = false;  ///< The client has closed its side while a response is under way.
+  bool input_full_ = false;   ///< Nothing is read before the response has ended.
+  Clock::time_point deadline_ = Clock::time_point::max();        ///< For reading, without a response.
+  Clock::time_point write_deadline_ = Clock::time_point::max();  ///< For writing a response.
 };
 
 }  // namespace weft::server

@@ -42,10 +42,10 @@ using Socket = Protocol::socket;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 16 << 10;
-/// Timeouts are looked for so often.
+/// The interval between checks for timeouts.
 constexpr auto kSweep = std::chrono::milliseconds(50);
 
-/// A body that is handed on, and not kept.
+/// A body that is passed on, and not kept.
 struct PassedBody {
   struct value_type {
     std::function<bool(std::string_view)> take;  ///< False: no more.
@@ -87,19 +87,19 @@ struct Job {
   Clock::time_point deadline;
   std::unique_ptr<Connection> connection;
   bool timed_out = false, cancelled = false;
-  bool heard = false;  ///< Anything of an answer has come.
+  bool heard = false;  ///< Bytes of a response have come.
   HttpEnd end = HttpEnd::kComplete;
   std::string reason;
 
   void fail(HttpEnd how, std::string why) {
     end = timed_out ? HttpEnd::kTimeout : cancelled ? HttpEnd::kCancelled : how;
-    reason = timed_out ? "no answer in time" : cancelled ? "cancelled" : std::move(why);
+    reason = timed_out ? "no response in time" : cancelled ? "cancelled" : std::move(why);
   }
   void hang_up() {
     error_code ignored;
     if (connection) connection->socket.close(ignored);
   }
-  /// Once.
+  /// Called once.
   void finish() {
     if (cancelled && end == HttpEnd::kComplete) fail(HttpEnd::kCancelled, "");
     if (call.on_end) call.on_end(end, reason);
@@ -107,14 +107,14 @@ struct Job {
   }
 };
 
-/// The answer of a job, piece by piece.
+/// Parses the response of a job, piece by piece.
 class AnswerParser {
  public:
   AnswerParser(Job& job, const HttpClientParams& params) : job_(job), params_(params) { renew(); }
   AnswerParser(const AnswerParser&) = delete;
   AnswerParser& operator=(const AnswerParser&) = delete;
 
-  /// Takes what has come; false where nothing more is expected: the answer is complete, or has failed.
+  /// Takes the bytes in the buffer. False if the response is complete or has failed.
   bool take(boost::beast::flat_buffer& buffer) {
     error_code error;
     while (buffer.size() > 0 && !parser_->is_done() && !error) {
@@ -124,14 +124,14 @@ class AnswerParser {
     }
     if (error && error != http::error::need_more) {
       if (error == boost::system::errc::operation_canceled) job_.cancelled = true;
-      job_.fail(HttpEnd::kMalformed, "the answer is malformed or too large: " + error.message());
+      job_.fail(HttpEnd::kMalformed, "the response is malformed or too large: " + error.message());
       return false;
     }
     if (parser_->is_header_done()) tell_head();
     return !parser_->is_done();
   }
   bool may_reuse() const { return parser_->is_done() && parser_->keep_alive(); }
-  /// The connection's end is the answer's.
+  /// The end of the connection is the end of the response.
   bool ends_with_connection() {
     if (!parser_->is_header_done() || !parser_->need_eof()) return false;
     error_code error;
@@ -204,16 +204,15 @@ HttpUrl parse_url(std::string_view url) {
   const std::string text(url);
   const auto wrong = [&](const std::string& why) {
     return Error(ErrorCode::kInvalidArgument,
-                 "'" + text + "' is no address of a server: " + why + "; http://127.0.0.1:8080 is one");
+                 "'" + text + "' is not a server address: " + why + "; an example is http://127.0.0.1:8080");
   };
   if (url.starts_with("unix:")) {
     out.host = url.substr(5);
-    if (!out.host.starts_with('/')) throw wrong("behind unix: a path from / on is expected");
+    if (!out.host.starts_with('/')) throw wrong("unix: must be followed by an absolute path");
     return out;
   }
   if (url.starts_with("https:"))
-    throw Error(ErrorCode::kUnsupported,
-                "https is not spoken here; a proxy in between that speaks it can be used");
+    throw Error(ErrorCode::kUnsupported, "https is not supported; use http, or a proxy that adds TLS");
   if (const std::size_t scheme = url.find("://"); scheme != url.npos) {
     if (!same_word(url.substr(0, scheme), "http")) throw wrong("it must begin with http://");
     url.remove_prefix(scheme + 3);
@@ -270,7 +269,7 @@ struct HttpClient::Impl {
 };
 
 HttpClient::Impl::~Impl() {
-  for (const auto& job : jobs) job->call.on_end = nullptr;  // Whom it would concern may be gone.
+  for (const auto& job : jobs) job->call.on_end = nullptr;  // Their owner may be gone.
   hang_up();
   io.restart();
   io.poll();
@@ -298,12 +297,12 @@ asio::awaitable<bool> HttpClient::Impl::connect(Job& job) {
   co_return false;
 }
 
-/// Sends, and reads the answer; true where it is complete and the connection may be used again.
+/// Sends the request and reads the response. True if it is complete and the connection may be used again.
 asio::awaitable<bool> HttpClient::Impl::exchange(Job& job) {
   Connection& connection = *job.connection;
   const std::string text = request_text(job.call, host);
   const auto written = co_await asio::async_write(connection.socket, asio::buffer(text), kAwait);
-  // A server may answer and close before it has read everything: what it says counts.
+  // A server may respond and close before it has read the whole request: its response counts.
   const error_code write_error = std::get<0>(written);
   AnswerParser parser(job, params);
   for (;;) {
@@ -315,8 +314,8 @@ asio::awaitable<bool> HttpClient::Impl::exchange(Job& job) {
     connection.buffer.commit(std::get<1>(read));
     if (!read_error) continue;
     if (read_error == asio::error::eof && parser.ends_with_connection()) co_return false;
-    job.fail(HttpEnd::kClosed,
-             "the connection ended before the answer: " + (write_error ? write_error : read_error).message());
+    job.fail(HttpEnd::kClosed, "the connection closed before the end of the response: " +
+                                   (write_error ? write_error : read_error).message());
     co_return false;
   }
 }
@@ -400,7 +399,7 @@ void HttpClient::after(std::chrono::milliseconds time, std::function<void()> cal
 
 void HttpClient::run() {
   impl_->io.restart();
-  // Behind stop() only what is ready counts: timers wait in vain.
+  // After stop() only ready handlers run; timers are not waited for.
   impl_->stopped ? impl_->io.poll() : impl_->io.run();
 }
 

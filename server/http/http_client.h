@@ -1,5 +1,5 @@
 #pragma once
-// A client of HTTP/1.1 for many requests at the same time, on one thread: answers are handed on piece by
+// A client of HTTP/1.1 for many requests at the same time, on one thread: responses are passed on piece by
 // piece as they come. For load tools and tests.
 //
 // All members but stop() belong to the thread that calls run(); callbacks run on it too, and may start more
@@ -23,14 +23,14 @@ struct HttpUrl {
 /// "http://host:port/path" or "unix:/path/of/socket". Throws Error kInvalidArgument, kUnsupported for https.
 HttpUrl parse_url(std::string_view url);
 
-/// How an exchange of the client's ended.
+/// How a request of the client ended.
 enum class HttpEnd {
-  kComplete,   ///< The whole answer came, whatever its status.
-  kConnect,    ///< There was no connection to be had.
-  kClosed,     ///< The server closed before the answer's end.
-  kMalformed,  ///< What came is no HTTP, or more than HttpClientParams::head_bytes or body_bytes.
+  kComplete,   ///< The whole response came, with any status.
+  kConnect,    ///< The client could not connect.
+  kClosed,     ///< The server closed before the response's end.
+  kMalformed,  ///< The response is not HTTP, or exceeds HttpClientParams::head_bytes or body_bytes.
   kTimeout,
-  kCancelled,  ///< on_body said so, or stop().
+  kCancelled,  ///< By on_body or stop().
 };
 
 struct HttpCall {
@@ -42,7 +42,7 @@ struct HttpCall {
   std::function<void(int status, const HttpHeaders& headers)> on_head = nullptr;
   /// False: the client hangs up.
   std::function<bool(std::string_view piece)> on_body = nullptr;
-  /// Called once, whatever happens. `reason` says why where the answer is not complete.
+  /// Always called once. `reason` says why a response is not complete.
   std::function<void(HttpEnd end, const std::string& reason)> on_end = nullptr;
 };
 
@@ -58,13 +58,13 @@ class HttpClient {
   explicit HttpClient(const HttpUrl& url, HttpClientParams params = {});
   ~HttpClient();
 
-  /// Sends a request on a connection that is idle, or on a new one. A connection that the server has closed
-  /// meanwhile is replaced. on_end comes later, never from within start().
+  /// Sends a request on a connection that is idle, or on a new one. If the server has closed an idle
+  /// connection, a new one replaces it. on_end comes later, never from within start().
   void start(HttpCall call);
   void after(std::chrono::milliseconds time, std::function<void()> call);
-  /// Until there is nothing left to do, or stop(). May be called again behind the former.
+  /// Runs until nothing is left to do, or stop(). In the first case it may be called again.
   void run();
-  /// From any thread: hangs up everywhere; run() returns behind the last on_end, and calls of after() are
+  /// From any thread: closes all connections. run() returns after the last on_end, and calls of after() are
   /// dropped.
   void stop();
 

@@ -25,17 +25,17 @@ namespace {
 
 using Acceptor = asio::basic_socket_acceptor<Protocol>;
 
-/// Where the kernel takes more, a client that reads nothing is noticed late.
+/// With a larger buffer a client that reads nothing would be noticed late.
 constexpr int kSendBufferBytes = 128 << 10;
-/// Timeouts are looked for so often; a client that goes is noticed by then even where nothing is read from
-/// it.
+/// The interval between checks for timeouts. They also notice that a client has gone while nothing is read
+/// from it.
 constexpr auto kSweep = std::chrono::milliseconds(250);
 /// Connections beyond a limit that may wait for their 503.
 constexpr int kRefusedConnections = 256;
 /// Between attempts to accept where descriptors are used up.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
-/// Everything but the contract's face.
+/// The implementation of HttpServer.
 class Server {
  public:
   Server(HttpParams params, HttpServer::Handler handler);
@@ -170,7 +170,7 @@ void Server::admit(Socket socket) {
   set(SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
   // On a Unix socket these fail, and are not needed.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // A machine that vanished without a word.
+  // Notices a machine that vanished without closing.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT,
       static_cast<int>(

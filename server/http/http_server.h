@@ -1,15 +1,16 @@
 #pragma once
-// HTTP/1.1 with answers that are written piece by piece, for thousands of connections, on one thread. Knows
-// nothing of models. Boost is seen by the files of this folder only.
+// HTTP/1.1 with responses that are written piece by piece, for thousands of connections, on one thread. Knows
+// nothing of models. Only the files of this folder include Boost.
 //
-// The handler is called on the server's thread and must not block: it answers, or hands the exchange to
-// another thread. What a handler or a call throws is caught: the exchange gets a 500, the server goes on.
+// The handler is called on the server's thread and must not block: it responds, or passes the exchange to
+// another thread. Exceptions of handlers and calls are caught: the client gets a 500, and the server
+// continues.
 //
-// The server answers itself what never becomes a request: syntax that is wrong or ambiguous (both lengths of
-// a body, escapes that are not complete, no Host), what is too large (413, 431) or too slow (408). Requests
-// that a client sends ahead wait, and are answered in order. A client that closes its side of the connection
-// may still listen. The server finds out by an interim response (100) or a part of the next chunk, and drops
-// the response where the connection proves closed. Clients of HTTP/1.0, which know neither, count as gone.
+// The server itself refuses requests that are malformed or ambiguous (both lengths of a body, incomplete
+// escapes, no Host), too large (413, 431) or too slow (408). Pipelined requests wait; their responses come in
+// order. A client that closes its side of the connection may still listen. The server finds out by an interim
+// response (100) or a part of the next chunk, and drops the response where the connection proves closed.
+// Clients of HTTP/1.0, which know neither, count as gone.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -50,17 +51,17 @@ struct HttpAnswer {
   HttpHeaders headers = {};
 };
 
-/// A request and its answer. All members may be called from any thread. Answered once, by send() or by
-/// begin()
-/// ... end(); one that is let go unanswered gets a 500. What is written after the client has gone is dropped.
+/// A request and its response. All members may be called from any thread. The response is one send(), or
+/// begin(), write() and end(). An exchange whose last reference goes without a response gets a 500. Bytes
+/// written after the client has gone are dropped.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual const HttpRequest& request() const = 0;
 
   virtual void send(HttpAnswer answer) = 0;
-  /// A streamed answer: head first, then pieces, then the end. abort() instead of end() closes the connection
-  /// without the end of the body.
+  /// A streamed response: head first, then pieces, then the end. abort() instead of end() closes the
+  /// connection without the end of the body.
   virtual void begin(int status, std::string content_type, HttpHeaders headers = {}) = 0;
   virtual void write(std::string piece) = 0;
   virtual void end() = 0;
@@ -72,15 +73,15 @@ class Exchange {
   virtual std::size_t n_written() const = 0;
   /// The client has gone, or took nothing for HttpParams::write_timeout.
   virtual bool closed() const = 0;
-  /// Called once when the client goes before the answer has ended (at once, if it has gone), on the server's
-  /// thread.
+  /// Called once on the server's thread if the client goes before the response has ended. Called at once if
+  /// it has gone already.
   virtual void on_closed(std::function<void()> call) = 0;
   /// Called on the server's thread each time n_unsent() has fallen below HttpParams::low_water after it was
   /// above high_water.
   virtual void on_drained(std::function<void()> call) = 0;
 };
 
-/// A request that the server answered itself. What was not read is empty.
+/// A request that the server refused itself. Parts that were not read are empty.
 struct RefusedRequest {
   const HttpRequest& request;
   int status;
@@ -108,32 +109,32 @@ struct HttpParams {
   /// Their headers say where requests come from, and they may open any number of connections.
   TrustedProxies trusted_proxies = {};
   std::string prefix = {};   ///< "/llm". Removed from paths that begin with it.
-  HttpHeaders headers = {};  ///< Of every answer.
+  HttpHeaders headers = {};  ///< Of every response.
   /// Further headers of the response to a request. Called on the server's thread.
   std::function<HttpHeaders(const HttpRequest&)> headers_for = nullptr;
   /// Called on the server's thread, for logs.
   std::function<void(const RefusedRequest&)> on_refused = nullptr;
-  /// The body of an answer of the server's own, as JSON. Called on the server's thread. Without it: plain
-  /// text.
+  /// The JSON body of an error that the server itself sends. Called on the server's thread. Null: a plain
+  /// string.
   std::function<std::string(int status, std::string_view reason)> error_body = nullptr;
 };
 
 struct HttpCounts {
   int n_open = 0;  ///< Connections ...
-  int n_busy = 0;  ///< ... that have a request under way: from its first byte to the end of its answer.
+  int n_busy = 0;  ///< ... with a request under way: from its first byte to the end of its response.
   std::int64_t n_accepted = 0;
   std::int64_t n_requests = 0;
-  std::int64_t n_malformed = 0;  ///< Answered by the server itself.
+  std::int64_t n_malformed = 0;  ///< Refused by the server itself.
   std::int64_t n_refused = 0;    ///< Connections beyond a limit.
 };
 
 class HttpServer {
  public:
   using Handler = std::function<void(std::shared_ptr<Exchange>)>;
-  /// Listens: requests wait until run(). Raises the process's limit of open files as far as it may.
-  /// Throws Error kIo where the address cannot be had.
+  /// Listens: requests wait until run(). Raises the process's limit of open files as far as it may. Throws
+  /// Error kIo if it cannot listen at the address.
   HttpServer(HttpParams params, Handler handler);
-  /// run() must not be running. Exchanges may live longer: what is written to them is dropped.
+  /// run() must not be running. Exchanges may outlive it: bytes written to them are dropped.
   ~HttpServer();
 
   std::uint16_t port() const;
@@ -142,12 +143,12 @@ class HttpServer {
   void run();
 
   // From any thread:
-  /// Runs `call` on the server's thread, soon or after a time; not behind stop().
+  /// Runs `call` on the server's thread, soon or after a time, but not after stop().
   void post(std::function<void()> call);
   void after(std::chrono::milliseconds time, std::function<void()> call);
-  /// No more connections; idle ones are closed, busy ones with the end of their answer.
+  /// Accepts no more connections. Closes idle ones at once, and busy ones at the end of their response.
   void stop_accepting();
-  /// Closes what is left and ends run().
+  /// Closes all connections and ends run().
   void stop();
   HttpCounts counts() const;
 

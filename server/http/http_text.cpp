@@ -131,7 +131,7 @@ std::optional<Target> parse_target(std::string_view target) {
 }
 
 std::string http_date(std::time_t time) {
-  // Not strftime: its words are those of the locale.
+  // Not strftime: its names of days and months depend on the locale.
   constexpr std::array kDays = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   constexpr std::array kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                   "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};

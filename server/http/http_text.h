@@ -1,5 +1,5 @@
 #pragma once
-// The texts of HTTP that are no stream of bytes: targets, heads of answers, dates.
+// Parsing and formatting of HTTP's strings: targets, heads of responses, dates.
 #include <ctime>
 #include <optional>
 #include <string>
@@ -11,40 +11,41 @@ namespace weft::server {
 
 bool same_word(std::string_view a, std::string_view b);  ///< In any case, as names in HTTP are.
 
-/// "%41" as "A"; with `plus`, "+" as a space. Nothing where an escape is not complete.
+/// "%41" as "A"; with `plus`, "+" as a space. Nullopt if an escape is not complete.
 std::optional<std::string> percent_decode(std::string_view text, bool plus = false);
 
 struct Target {
   std::string path;   ///< Decoded.
   std::string query;  ///< As sent.
 };
-/// The target of a request: "/path?query", or with "http://host" before it. Nothing where it is neither,
-/// holds an escape that is not complete, or names a control character.
+/// The target of a request: "/path?query", or with "http://host" before it. Nullopt if it is neither, or has
+/// an incomplete escape or a control character.
 std::optional<Target> parse_target(std::string_view target);
 
 /// "Sun, 06 Nov 1994 08:49:37 GMT"
 std::string http_date(std::time_t time);
 
-/// How the end of an answer's body is told.
+/// How the end of a response's body is marked.
 enum class Framing {
   kLength,  ///< Content-Length
   kChunks,  ///< Transfer-Encoding: chunked
   kClose,   ///< The end of the connection.
-  kNone,    ///< There is no body and no word about it (204, 304).
+  kNone,    ///< Without a body and its headers (204, 304).
 };
 struct AnswerHead {
   int status = 200;
   std::string_view content_type;
   const HttpHeaders* headers = nullptr;
-  const HttpHeaders* common = nullptr;  ///< Of every answer.
+  const HttpHeaders* common = nullptr;  ///< Of every response.
   const HttpHeaders* own = nullptr;     ///< From HttpParams::headers_for.
   Framing framing = Framing::kLength;
   std::size_t length = 0;  ///< With kLength.
   bool keep_alive = true;
-  bool old_client = false;  ///< HTTP/1.0: keeping the connection must be said.
+  bool old_client = false;  ///< HTTP/1.0: keep-alive needs a header.
 };
-/// The status line and the headers with the empty line. Headers that say how the body is framed are the
-/// server's: they, and those whose name is none, are left out; control characters in values become spaces.
+/// The status line and the headers with the empty line. The server itself writes the headers that frame the
+/// body. Such headers, and headers with invalid names, are left out of `headers`. Control characters in
+/// values become spaces.
 std::string head_text(const AnswerHead& head);
 
 /// "Not Found", or "" for a status that has no name.

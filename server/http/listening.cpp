@@ -76,7 +76,7 @@ void set_option(int socket, int level, int name) {
   ::setsockopt(socket, level, name, &on, sizeof(on));
 }
 
-/// Whether a socket lies at that path whose program has ended.
+/// Whether the path is a socket whose program has ended.
 bool is_left_over(const sockaddr_un& address) {
   struct stat found{};
   if (::lstat(address.sun_path, &found) != 0 || !S_ISSOCK(found.st_mode)) return false;
@@ -101,7 +101,7 @@ ListeningSockets::ListeningSockets(const std::vector<int>& inherited) {
     socklen_t size = sizeof(listens);
     if (::getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0)
       throw Error(ErrorCode::kInvalidArgument, "descriptor " + std::to_string(socket) +
-                                                   " was given to listen on, but is no socket that listens");
+                                                   " was passed as a listening socket, but does not listen");
   }
   for (const int socket : inherited) {
     ::fcntl(socket, F_SETFD, ::fcntl(socket, F_GETFD) | FD_CLOEXEC);
@@ -164,7 +164,7 @@ void ListeningSockets::listen_at_name(const std::string& host, std::uint16_t por
   addrinfo* list = nullptr;
   if (const int failed = ::getaddrinfo(host.c_str(), nullptr, &wanted, &list); failed != 0)
     throw Error(ErrorCode::kIo, "cannot listen at '" + host + "': " + ::gai_strerror(failed) +
-                                    "; an address of this machine is expected, such as 127.0.0.1 or 0.0.0.0");
+                                    "; use an address of this machine, such as 127.0.0.1 or 0.0.0.0");
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
   std::vector<Descriptor> made;
   port_ = port;
@@ -185,8 +185,8 @@ void ListeningSockets::listen_at_name(const std::string& host, std::uint16_t por
       continue;
     }
     const int problem = errno;
-    // Of a name's addresses those may be missing that this machine lacks; one that another program has may
-    // not, unless the port was of our own choice.
+    // Addresses of the name that this machine lacks are skipped. A port that another program uses is an
+    // error, unless port 0 was asked for: then this address is skipped.
     const bool lacking = problem == EADDRNOTAVAIL || problem == EAFNOSUPPORT;
     const bool own_choice = port == 0 && problem == EADDRINUSE && !made.empty();
     if (own_choice || (lacking && (one->ai_next != nullptr || !made.empty()))) continue;

@@ -1,6 +1,6 @@
 #pragma once
-// Sockets that listen: addresses, names, paths of Unix sockets, and sockets inherited from who started the
-// program.
+// Sockets that listen: addresses, names, paths of Unix sockets, and sockets inherited from the parent
+// process.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace weft::server {
 
-/// Descriptors that listen, non-blocking and closed on exec. Closes what it holds, and removes the Unix
-/// socket that it made, unless that has been replaced.
+/// Descriptors that listen, non-blocking and closed on exec. The destructor closes them. It removes the Unix
+/// socket that this object made, unless that has been replaced.
 class ListeningSockets {
  public:
-  /// A name stands for all its addresses; port 0 becomes the same free one for all of them. `host` with a "/"
-  /// is the path of a Unix socket; one that is left there by a program that has ended is replaced. Throws
-  /// Error kIo where nothing can listen there.
+  /// Listens at all addresses of a name. Port 0 becomes the same free port for all of them. A `host` with a
+  /// "/" is the path of a Unix socket; a socket of a program that has ended is replaced. Throws Error kIo if
+  /// it cannot listen.
   ListeningSockets(const std::string& host, std::uint16_t port);
-  /// Takes over sockets that listen already. Throws Error kInvalidArgument where one does not.
+  /// Takes over listening sockets. Throws Error kInvalidArgument if one does not listen.
   explicit ListeningSockets(const std::vector<int>& inherited);
   ~ListeningSockets();
   ListeningSockets(const ListeningSockets&) = delete;
@@ -36,7 +36,7 @@ class ListeningSockets {
   std::vector<int> sockets_;
   std::uint16_t port_ = 0;
   std::string address_;
-  std::string path_;  ///< Of a Unix socket that was made here, with its device and number.
+  std::string path_;  ///< The Unix socket that this object made, with its device and inode.
   std::uint64_t device_ = 0, number_ = 0;
 };
 

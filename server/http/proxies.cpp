@@ -129,8 +129,9 @@ TrustedProxies::TrustedProxies(const std::vector<std::string>& networks) {
       fits = error == std::errc{} && end == last && n_bits <= kBits - begin;
     }
     if (!fits)
-      throw Error(ErrorCode::kInvalidArgument,
-                  "'" + text + "' is no address of proxies; 127.0.0.1, 10.0.0.0/8, fd00::/8 and unix are");
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "'" + text + "' is not a proxy address; examples are 127.0.0.1, 10.0.0.0/8, fd00::/8 and unix");
     networks_.push_back({*address, begin + n_bits});
   }
 }

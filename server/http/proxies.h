@@ -42,7 +42,7 @@ class TrustedProxies {
   bool trusts_unix_ = false;
 };
 
-/// What the headers of a request say of its way.
+/// The client and scheme that the headers of a request name.
 struct Forwarded {
   std::optional<Address> client;
   std::string scheme;  ///< "https"; empty where no trusted proxy says.

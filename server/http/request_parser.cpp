@@ -14,17 +14,17 @@ Refusal refusal_of(const error_code& error, const HttpParams& params) {
     return {413, "the body of the request has more than " + bytes_text(params.body_bytes)};
   if (error == boost::system::errc::not_enough_memory)
     return {503, "too many large requests at the same time; try again later"};
-  if (error == http::error::bad_version) return {505, "malformed request: HTTP/1.1 or HTTP/1.0 is expected"};
+  if (error == http::error::bad_version)
+    return {505, "malformed request: the version must be HTTP/1.1 or HTTP/1.0"};
   return {400, "malformed request: " + error.message()};
 }
 
 std::optional<Refusal> check_head(const http::request_header<>& head, const std::optional<Target>& target) {
   const bool old_client = head.version() < 11;
-  if (!target)
-    return Refusal{400, "malformed request: the target is no path, or holds an escape that is wrong"};
+  if (!target) return Refusal{400, "malformed request: the target is not a path, or has an invalid escape"};
   const std::size_t n_hosts = head.count(http::field::host);
   if (n_hosts > 1 || (n_hosts == 0 && !old_client))
-    return Refusal{400, "malformed request: one Host header is expected"};
+    return Refusal{400, "malformed request: there must be one Host header"};
   if (head.count(http::field::origin) > 1)
     return Refusal{400, "malformed request: more than one Origin header"};
   const std::string_view length(head[http::field::content_length].data(),
@@ -33,16 +33,17 @@ std::optional<Refusal> check_head(const http::request_header<>& head, const std:
     return Refusal{400, "malformed request: more than one Content-Length"};
   if (head.count(http::field::transfer_encoding) > 0) {
     if (old_client || head.count(http::field::content_length) > 0)
-      return Refusal{400, "malformed request: Transfer-Encoding with HTTP/1.0, or beside Content-Length"};
+      return Refusal{400,
+                     "malformed request: Transfer-Encoding with HTTP/1.0, or together with Content-Length"};
     if (head.count(http::field::transfer_encoding) > 1 ||
         !same_word(head[http::field::transfer_encoding], "chunked"))
-      return Refusal{501, "the only Transfer-Encoding that is understood is chunked"};
+      return Refusal{501, "the only supported Transfer-Encoding is chunked"};
   }
   if (head.count(http::field::content_encoding) > 0 &&
       !same_word(head[http::field::content_encoding], "identity"))
-    return Refusal{415, "a body with Content-Encoding is not understood; send it as it is"};
+    return Refusal{415, "Content-Encoding is not supported; send the body without it"};
   if (head.count(http::field::expect) > 0 && !same_word(head[http::field::expect], "100-continue"))
-    return Refusal{417, "the only Expect that is understood is 100-continue"};
+    return Refusal{417, "the only supported Expect is 100-continue"};
   return std::nullopt;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Beast's parser as the server uses it: how a body is held, and what is refused. Boost: for the server's own
-// files.
+// Beast's parser as the server uses it: the storage of bodies, and the requests that are refused. Boost: for
+// the server's own files.
 #include <boost/beast/http/fields.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <optional>
@@ -14,7 +14,7 @@ namespace weft::server {
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-/// A body that grows as bytes come, not as its length is promised, within the bound of all bodies.
+/// A body that grows as its bytes arrive, not to the announced length, within the limit of all bodies.
 struct HeldBody {
   struct value_type {
     std::string text;
@@ -45,7 +45,7 @@ struct HeldBody {
 };
 using Parser = http::request_parser<HeldBody>;
 
-/// Why a request never becomes one.
+/// Why a request is refused.
 struct Refusal {
   int status;
   std::string reason;
@@ -53,7 +53,8 @@ struct Refusal {
 
 Refusal refusal_of(const error_code& error, const HttpParams& params);
 
-/// What Beast leaves to its user, above all where the body ends: two readings of that are two requests.
+/// The checks that Beast leaves to its user, above all of the body's end: a proxy that reads it differently
+/// sees another request (request smuggling).
 std::optional<Refusal> check_head(const http::request_header<>& head, const std::optional<Target>& target);
 
 }  // namespace weft::server

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kRetryMs = 1000.0;
 
-/// What goes wrong in telling one client must not end the others' thread.
+/// An exception of one request's callback must not end the thread of all requests.
 void tell(const EmbeddingRequest& request, std::vector<float> values,
           const std::exception_ptr& error) noexcept try {
   request.done(std::move(values), error);
@@ -25,7 +25,7 @@ bool is_abandoned(const EmbeddingRequest& request) noexcept try {
   return false;
 }
 
-/// For when there is no memory to make one: made at the start.
+/// Errors are made at the start, as memory may be short when they are needed.
 std::exception_ptr made(ErrorCode code, const char* message) {
   return std::make_exception_ptr(Error(code, message));
 }
@@ -39,8 +39,8 @@ EmbeddingService::EmbeddingService(Embedder embedder, int n_waiting, std::functi
       n_scores_(embedder_.n_scores()),
       n_waiting_most_(n_waiting),
       devices_lost_(std::move(devices_lost)),
-      cancelled_(made(ErrorCode::kCancelled, "nobody waits for it")),
-      why_stopped_(made(ErrorCode::kUnavailable, "the server is going down")),
+      cancelled_(made(ErrorCode::kCancelled, "the client has gone")),
+      why_stopped_(made(ErrorCode::kUnavailable, "the server is shutting down")),
       thread_([this] { work(); }) {}
 
 EmbeddingService::~EmbeddingService() { shutdown(); }
@@ -52,7 +52,7 @@ void EmbeddingService::submit(EmbeddingRequest request) {
     const std::size_t n_waiting = waiting_.size() + n_in_step_;
     if (n_waiting_most_ > 0 && n_waiting >= static_cast<std::size_t>(n_waiting_most_))
       throw OverloadedError(
-          std::to_string(n_waiting) + " requests wait already, which is as many as may; come back later",
+          std::to_string(n_waiting) + " requests are waiting already, which is the limit; try again later",
           kRetryMs);
     waiting_.push_back({.request = std::move(request), .values = {}, .error = nullptr});
   }
@@ -77,7 +77,7 @@ void EmbeddingService::renew(const std::function<Embedder()>& make) {
   {
     const std::lock_guard lock(mutex_);
     lost_ = false;
-    // Those that wait keep the model alive, and with it this service: nobody else would end it.
+    // Waiting requests keep the model alive, and with it this service, so its destructor cannot stop it.
     if (error != nullptr && !std::exchange(stopped_, true)) why_stopped_ = error;
   }
   changed_.notify_all();
@@ -98,7 +98,8 @@ void EmbeddingService::shutdown() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Each request gets the same number of tokens, in turns: the ones in front get what others leave.
+// Each request gets the same number of tokens, in turns. Tokens that some do not need go to the requests in
+// front.
 EmbeddingService::Requests EmbeddingService::next_step() noexcept {
   const EmbeddingRequest& first = waiting_.front().request;
   const auto fits = [&](const Waiting& waiting) {
@@ -168,7 +169,7 @@ void EmbeddingService::end_step(const std::exception_ptr& error, Requests step) 
   Requests ended, abandoned;
   {
     const std::lock_guard lock(mutex_);
-    // Who was in it goes behind those that were not.
+    // Requests of this step queue after all others.
     for (auto it = step.begin(); it != step.end();) {
       const auto one = it++;
       if (one->error == nullptr) one->error = error;
@@ -207,7 +208,7 @@ void EmbeddingService::work() {
     } catch (...) {
       error = std::current_exception();
       if (devices_lost_ && devices_lost_()) {
-        error = nullptr;  // All of it is still to be read.
+        error = nullptr;  // The requests stay, and are computed after renew().
         const std::lock_guard lock(mutex_);
         lost_ = true;
       }

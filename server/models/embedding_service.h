@@ -1,6 +1,6 @@
 #pragma once
-// An embedder on a thread of its own, for requests of any threads. A step takes texts of all requests that
-// wait, so that a long one holds up no short one, and many short ones share steps.
+// An embedder on a thread of its own, for requests of any threads. Each step takes inputs of all waiting
+// requests: a long request delays no short one, and many short ones share steps.
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -17,18 +17,19 @@ namespace weft::server {
 
 struct EmbeddingRequest {
   std::vector<TokenPair> texts;  ///< At least one.
-  bool scores = false;           ///< In place of vectors.
+  bool scores = false;           ///< Instead of vectors.
   Pooling pooling = Pooling::kMean;
-  /// Asked between steps: whether nobody waits for the answer any more. Then it ends with Error kCancelled.
+  /// Asked between steps. True if no client waits for the result: the request ends with Error kCancelled.
   std::function<bool()> is_abandoned;
-  /// Called once, on the service's thread: what Embedder::embed or score gives for the texts, or an error.
+  /// Called once, on the service's thread, with the result of Embedder::embed or score for `texts`, or an
+  /// error.
   std::function<void(std::vector<float>, std::exception_ptr)> done;
 };
 
 /// All members may be called from any thread but the service's own.
 class EmbeddingService {
  public:
-  /// At most so many requests wait; 0: any number. `devices_lost` as ServiceParams has it.
+  /// `n_waiting`: requests that may wait, at most; 0: no limit. `devices_lost` as ServiceParams has it.
   EmbeddingService(Embedder embedder, int n_waiting, std::function<bool()> devices_lost = nullptr);
   /// As shutdown().
   ~EmbeddingService();
@@ -39,41 +40,41 @@ class EmbeddingService {
   int dimensions() const { return dimensions_; }
   int n_scores() const { return n_scores_; }
 
-  /// Throws OverloadedError, and once nothing runs any more what requests were told then.
+  /// Throws OverloadedError, or, once the service has stopped, the error that waiting requests got then.
   void submit(EmbeddingRequest request);
-  /// Devices or weights of the embedder are lost: `make` makes another one of the same model, once the old
-  /// one is gone; requests go on there. Throws what `make` throws: requests that wait are told that, too, and
-  /// nothing runs from then on.
+  /// For lost devices or weights. Destroys the embedder, then calls `make` for another one of the same model,
+  /// and requests continue there. If `make` throws, waiting requests get its error, the service stops, and
+  /// the error is thrown here as well.
   void renew(const std::function<Embedder()>& make);
-  /// Waits until nothing waits, at most so long.
+  /// Waits until all requests have ended, at most this long.
   void drain(std::chrono::milliseconds at_most);
-  /// Requests that wait are told Error kUnavailable, and nothing runs from then on.
+  /// Stops the service. Waiting requests get Error kUnavailable.
   void shutdown();
 
  private:
   struct Waiting {
     EmbeddingRequest request;
-    std::size_t n_read = 0;  // Of its texts ...
-    std::size_t n_next = 0;  // ... and those of the step.
+    std::size_t n_read = 0;  // Inputs that are computed ...
+    std::size_t n_next = 0;  // ... and inputs of this step.
     std::vector<float> values;
-    std::exception_ptr error;  // It ends with this one; others of its step do not.
+    std::exception_ptr error;  // Ends this request, but no others of its step.
   };
-  using Requests = std::list<Waiting>;  // Moved from one to another without memory.
+  using Requests = std::list<Waiting>;  // Moved between lists without allocations.
 
   void work();
-  /// What happens between steps cannot fail: whatever a step throws ends those that are in it, and no others.
+  /// The work between steps cannot fail. An exception of a step ends the requests in it, and no others.
   Requests next_step() noexcept;
   void compute(Requests& step);
-  /// Each request in a step of its own. Those whose values are not numbers get their error.
+  /// Each request in a step of its own. Requests whose values are not numbers get their error.
   void compute_alone(Requests& step);
   void end_step(const std::exception_ptr& error, Requests step) noexcept;
 
-  Embedder embedder_;  // The thread's, within a step.
+  Embedder embedder_;  // Used by the thread, within a step.
   const int max_tokens_, dimensions_, n_scores_;
   const int n_waiting_most_;
   const std::function<bool()> devices_lost_;
-  const std::exception_ptr cancelled_;  // Made while there is memory, as is:
-  std::exception_ptr why_stopped_;      // What those are told that come too late.
+  const std::exception_ptr cancelled_;  // Made at the start, like the next one.
+  std::exception_ptr why_stopped_;      // The error of requests that come too late.
   std::mutex mutex_;
   std::condition_variable changed_;
   Requests waiting_;

@@ -18,21 +18,21 @@ constexpr std::size_t kMaxWaiting = 1024;
 constexpr std::chrono::milliseconds kLookAgain{50};
 /// How often models are asked whether they are lost.
 constexpr std::chrono::seconds kLookForLost{1};
-/// A model that could not be loaded is not tried again earlier, lest each request reads its file anew, and
-/// longer each time.
+/// The pause after a failed load, so that not every request reads the file again. It doubles with each
+/// failure, up to the maximum.
 constexpr std::chrono::seconds kTryAgain{2}, kTryAgainAtMost{60};
-/// Who waits so long for a model that others use up is told to come back.
+/// A request that waits this long for memory that other models use gets an error.
 constexpr std::chrono::seconds kMaxWait{60};
 
 std::exception_ptr as_pointer(const ApiError& error) { return std::make_exception_ptr(error); }
 
-// In place of a model.
+// The error of a request that gets no model.
 ApiError no_model(const std::string& message, double retry_after_ms = 1000.0) {
   return unavailable("unavailable", message, retry_after_ms);
 }
 ApiError shutting_down() { return no_model("the server is shutting down"); }
 
-// Without the end that names of files have.
+// Without the suffix of file names.
 std::string lower_case(std::string_view name) {
   if (name.ends_with(".gguf")) name.remove_suffix(5);
   std::string lower(name.substr(0, 256));
@@ -50,12 +50,12 @@ struct ModelPool::Slot {
   std::shared_ptr<ServedModel> model;
   std::uint64_t bytes = 0;
   std::uint64_t last_used = 0;
-  // Of tries one behind another that failed:
+  // Failed loads since the last success:
   int n_failures = 0;
   std::chrono::steady_clock::time_point try_again_at = {};
   bool was_loaded = false;
-  bool was_lost = false;   ///< With kFailed: while it was served. Loading it again was not tried yet.
-  bool is_wanted = false;  ///< Also without a request: it was there, and was lost.
+  bool was_lost = false;   ///< With kFailed: while it was served. No request has tried to load it again yet.
+  bool is_wanted = false;  ///< To be loaded again without a request: it was loaded, and lost.
 
   /// With kFailed.
   ApiError not_loaded() const {
@@ -84,7 +84,7 @@ ModelPool::Found ModelPool::find(std::string_view name) const {
   if (slots_.empty()) return {};
   if (name.empty()) return {slots_.front().get(), slots_.front()->spec.name};
   const std::string lower = lower_case(name);
-  // Whole; in any case; a part that only one has, as on the command line.
+  // As it is; ignoring case; as a part of only one name, as on the command line.
   const std::function<bool(std::string_view)> fits[] = {
       [&](std::string_view known) { return known == name; },
       [&](std::string_view known) { return lower_case(known) == lower; },
@@ -109,7 +109,7 @@ std::string ModelPool::whole_name(std::string_view name) const {
   return std::string(found.slot != nullptr ? found.name : name);
 }
 
-/// The first few, for an error.
+/// The first few names, for an error.
 std::string ModelPool::known_names() const {
   constexpr std::size_t kMost = 20;
   std::vector<std::string_view> names;
@@ -129,9 +129,9 @@ void ModelPool::get(std::string_view name, Ready ready) {
     const std::lock_guard lock(mutex_);
     Slot* const slot = find(name).slot;
     if (slot == nullptr) {
-      error =
-          as_pointer({404, "invalid_request_error", "model_not_found", "model",
-                      fmt::format("there is no model '{}', but: {}", name.substr(0, 200), known_names())});
+      error = as_pointer(
+          {404, "invalid_request_error", "model_not_found", "model",
+           fmt::format("unknown model '{}'; the server has: {}", name.substr(0, 200), known_names())});
     } else if (stopped_) {
       error = as_pointer(shutting_down());
     } else if (slot->model != nullptr) {
@@ -141,7 +141,8 @@ void ModelPool::get(std::string_view name, Ready ready) {
                std::chrono::steady_clock::now() < slot->try_again_at) {
       error = as_pointer(slot->not_loaded());
     } else if (waiting_.size() >= kMaxWaiting) {
-      error = as_pointer(no_model("too many requests wait for a model to be loaded", 5000.0));
+      error =
+          as_pointer(no_model("too many requests wait for a model to be loaded; try again later", 5000.0));
     } else {
       const auto at =
           std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s.get() == slot; });
@@ -193,7 +194,7 @@ void ModelPool::end() {
   changed_.notify_all();
 }
 
-// Frees models that nobody uses until there is room, waiting for those that somebody does.
+// Unloads unused models until there is room, and waits for models in use.
 void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) {
   const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
   while (!stopped_) {
@@ -209,7 +210,7 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
     }
     const bool fits = (params_.n_loaded == 0 || n_loaded < params_.n_loaded) &&
                       (params_.bytes == 0 || bytes <= params_.bytes);
-    if (fits || n_loaded == 0) return;  // Alone it is tried, whatever was estimated.
+    if (fits || n_loaded == 0) return;  // A model that is alone is tried despite its estimate.
     if (!is_asked_for(slot)) throw Error(ErrorCode::kUnavailable, "other models use the memory");
     if (oldest != nullptr) {
       std::shared_ptr<ServedModel> leaving = std::exchange(oldest->model, nullptr);
@@ -217,10 +218,10 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
       const std::string name = oldest->spec.name;
       lock.unlock();
       leaving.reset();
-      if (params_.log) params_.log(fmt::format("model '{}' was put out to make room", name));
+      if (params_.log) params_.log(fmt::format("model '{}' was unloaded to make room", name));
       lock.lock();
     } else if (std::chrono::steady_clock::now() > deadline) {
-      throw no_model("other models use the memory; try again later", 5000.0);
+      throw no_model("models in use leave no room for this one; try again later", 5000.0);
     } else {
       changed_.wait_for(lock, kLookAgain);
     }
@@ -264,7 +265,7 @@ void ModelPool::fail(Slot& slot, const std::string& why) {
   slot.try_again_at = std::chrono::steady_clock::now() + pause;
 }
 
-/// With mutex_ held: one that is to be tried again though nobody asks for it.
+/// With mutex_ held: a model to be loaded again without a request.
 ModelPool::Slot* ModelPool::wanted_back() {
   const auto now = std::chrono::steady_clock::now();
   const auto at = std::find_if(slots_.begin(), slots_.end(), [&](const auto& slot) {
@@ -283,11 +284,11 @@ void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
   std::vector<Loaded> all;
   for (const auto& slot : slots_)
     if (slot->model != nullptr) all.push_back({slot.get(), slot->model});
-  lock.unlock();  // An answer may take reading a file.
+  lock.unlock();  // lost() may read a file.
   for (Loaded& one : all) one.why_lost = std::exchange(one.model, nullptr)->lost();
   lock.lock();
   std::erase_if(all, [](const Loaded& one) { return one.why_lost.empty(); });
-  for (const Loaded& one : all) one.slot->stage = ModelState::Stage::kLoading;  // All are told of at once.
+  for (const Loaded& one : all) one.slot->stage = ModelState::Stage::kLoading;  // All before the first one.
   for (const Loaded& one : all)
     if (!ended_) renew(*one.slot, one.why_lost, lock);
 }
@@ -297,7 +298,7 @@ void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::
   std::shared_ptr<ServedModel> model = slot.model;
   slot.progress = 0.0f;
   lock.unlock();
-  warn(fmt::format("model '{}' has lost its weights, and requests wait while it gets them again: {}",
+  warn(fmt::format("model '{}' has lost its weights; requests wait while they are loaded again: {}",
                    slot.spec.name, why));
   std::string error;
   try {
@@ -309,7 +310,8 @@ void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::
   if (error.empty()) {
     slot.stage = ModelState::Stage::kLoaded;
     lock.unlock();
-    if (params_.log) params_.log(fmt::format("model '{}' goes on", slot.spec.name));
+    if (params_.log)
+      params_.log(fmt::format("model '{}' continues: its weights are loaded again", slot.spec.name));
     lock.lock();
     return;
   }
@@ -320,7 +322,7 @@ void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::
   const bool is_end = ended_;
   lock.unlock();
   if (!is_end) warn(weights_lost(slot.spec, error));
-  model.reset();  // To end it takes its time.
+  model.reset();  // Its destructor takes time.
   lock.lock();
 }
 
@@ -328,7 +330,7 @@ void ModelPool::warn(const std::string& line) const {
   if (params_.warn) params_.warn(line);
 }
 
-/// Waits for a slot that a request asks for, or that is to be tried again; null: that was all.
+/// Waits for a slot that a request asks for, or that is to be loaded again. Null: the pool has ended.
 ModelPool::Slot* ModelPool::next() {
   std::unique_lock lock(mutex_);
   const auto wanted = [&] { return ended_ || !waiting_.empty(); };
@@ -351,7 +353,7 @@ ModelPool::Outcome ModelPool::model_of(Slot& slot) {
   if (of.error != nullptr || of.model != nullptr) return of;
   try {
     of.model = load(slot);
-  } catch (const ApiError&) {  // There is no room for it now.
+  } catch (const ApiError&) {  // There is not enough memory now.
     of.error = std::current_exception();
   } catch (...) {
     of.failure = to_api_error(std::current_exception()).what();
@@ -359,14 +361,15 @@ ModelPool::Outcome ModelPool::model_of(Slot& slot) {
   return of;
 }
 
-/// The slot becomes what came of it. Returns those who waited for it.
+/// Sets the slot to the outcome. Returns the callbacks that waited for it.
 std::vector<ModelPool::Ready> ModelPool::settle(Slot& slot, Outcome& of) {
   std::vector<Ready> those;
   std::string warning;
   bool is_back = false;
   {
     const std::lock_guard lock(mutex_);
-    // A load that was broken off is no failure of the model's, and what comes now nobody would end.
+    // A load that stop() broke off is not a failure of the model. A model that arrives now is dropped, as the
+    // shutdown would miss it.
     if (stopped_) {
       of.failure.clear();
       of.error = as_pointer(shutting_down());
@@ -408,7 +411,7 @@ void ModelPool::work() {
     for (const Ready& ready : settle(*slot, of)) {
       try {
         ready(of.model, of.error);
-      } catch (...) {  // No memory to tell it: its exchange says 500 when it is let go.
+      } catch (...) {  // Out of memory: the exchange responds with 500 when it is dropped.
       }
     }
   }

@@ -1,8 +1,8 @@
 #pragma once
-// The models that a server has, by name: loaded when asked for, the least recently used one put out when
-// memory is short. A thread of the pool's own loads. About once a second it asks models whether they are lost
-// (ServedModel::lost), and loads those again: requests in progress wait, then continue. Where that fails they
-// end with the error, and the pool tries again later, and when a request asks for the model.
+// The models of a server, by name. They are loaded on request; when memory is short, the least recently used
+// one is unloaded. A thread of the pool's own loads. About once a second it asks models whether they are lost
+// (ServedModel::lost), and loads those again: requests in progress wait, then continue. If that fails, they
+// end with the error. The pool tries again later, and when a request asks for the model.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -20,18 +20,18 @@
 namespace weft::server {
 
 struct PoolParams {
-  std::vector<ModelSpec> models = {};  ///< The first one is that of requests that name none.
-  /// Names of models and adapters are found whole, or by a part that only one has, in any case.
-  bool any_name = true;     ///< Names that nothing has mean the first one, so that tools need not know ours.
-  int n_loaded = 0;         ///< At the same time, at most; 0: as many as there is memory for.
+  std::vector<ModelSpec> models = {};  ///< The first is the default, for requests without a name.
+  /// Names of models and adapters match as a whole, or by a part that only one of them has. Case is ignored.
+  bool any_name = true;     ///< Unknown names mean the first model, so that tools need no configuration.
+  int n_loaded = 0;         ///< Loaded models, at most; 0: limited by memory only.
   std::uint64_t bytes = 0;  ///< Of weights and caches together; 0: no limit.
-  /// Loads a model; tells progress from 0 to 1, and stops where that returns false.
+  /// Loads a model. Reports progress from 0 to 1, and stops if that callback returns false.
   std::function<std::shared_ptr<ServedModel>(const ModelSpec&, const std::function<bool(float)>&)> load;
-  /// What one will take. Asked right before each load, on the same thread. Throws where the file cannot be
-  /// read.
+  /// Estimates the bytes of a model. Called right before each load, on the same thread. Throws if the file
+  /// cannot be read.
   std::function<std::uint64_t(const ModelSpec&)> bytes_of;
   std::function<void(const std::string&)> log;
-  std::function<void(const std::string&)> warn;  ///< The same, of what somebody should look after.
+  std::function<void(const std::string&)> warn;  ///< For lines that need attention.
 };
 
 struct ModelState {
@@ -39,7 +39,7 @@ struct ModelState {
   std::string name;
   std::vector<std::string> aliases;
   std::vector<std::string> tags;
-  std::vector<std::string> adapters;  ///< Names that mean it with an adapter.
+  std::vector<std::string> adapters;  ///< Names that mean the model with an adapter.
   std::filesystem::path path;
   Stage stage = Stage::kIdle;
   float progress = 0.0f;  ///< With kLoading.
@@ -52,31 +52,30 @@ struct ModelState {
 class ModelPool {
  public:
   explicit ModelPool(PoolParams params);
-  /// Requests that wait for a model are told that there is none.
+  /// Requests that wait for a model get an error.
   ~ModelPool();
   ModelPool(const ModelPool&) = delete;
   ModelPool& operator=(const ModelPool&) = delete;
 
-  /// Is called once, with a model or an error: at once where it is loaded, unknown or could not be loaded a
-  /// moment ago, else from the pool's thread. Who keeps the pointer keeps the model loaded.
+  /// Called once, with a model or an error. Called at once if the model is loaded, unknown, or failed to load
+  /// a moment ago; otherwise from the pool's thread. The pointer keeps the model loaded.
   using Ready = std::function<void(std::shared_ptr<ServedModel>, std::exception_ptr)>;
-  /// `name` empty: the first one. Where the name is none, the error says which there are.
+  /// `name` empty: the first one. For an unknown name, the error lists the known ones.
   void get(std::string_view name, Ready ready);
   std::vector<ModelState> states() const;
-  /// Of a name as clients may say it: the model's own, or that of the adapter that is meant. Itself where
-  /// there is none.
+  /// The full name of the model or adapter that a client's `name` means. Returns `name` if it is unknown.
   std::string whole_name(std::string_view name) const;
-  /// That of the name, null where it is unknown or not loaded.
+  /// The model of the name; null if it is unknown or not loaded.
   std::shared_ptr<ServedModel> loaded(std::string_view name) const;
-  /// The same, for a request: it is now the one that was used last.
+  /// The same, for a request: marks the model as used last.
   std::shared_ptr<ServedModel> use(std::string_view name);
 
-  /// No model is loaded any more that is not there. Those that wait are told. What is lost is still loaded
-  /// anew, for the sake of requests under way.
+  /// Loads no more models; waiting requests get an error. Lost models are still loaded again, for requests in
+  /// progress.
   void stop();
-  /// Nor is that, from now on.
+  /// As stop(), and loads no lost models either.
   void end();
-  /// The same, and waits until nobody is called any more.
+  /// As end(), and waits for the pool's thread: no callback runs after that.
   void join();
 
  private:
@@ -92,12 +91,12 @@ class ModelPool {
   };
   Found find(std::string_view name) const;
   std::string known_names() const;
-  /// What came of a slot that somebody waits for: a model, or an error for them.
+  /// The result for requests that wait for a slot: a model or an error.
   struct Outcome {
     std::shared_ptr<ServedModel> model;
     std::exception_ptr error;
-    std::string failure;  ///< Why it could not be loaded; not set where there is only no room for it now.
-    std::shared_ptr<ServedModel> too_late;  ///< To end it takes its time: those who wait are told before.
+    std::string failure;  ///< Why it could not be loaded; not set if only memory is short now.
+    std::shared_ptr<ServedModel> too_late;  ///< Its destructor takes time: it runs after the callbacks.
   };
   void work();
   Slot* next();
@@ -107,7 +106,7 @@ class ModelPool {
   std::shared_ptr<ServedModel> load(Slot& slot);
   void make_room(const Slot& slot, std::unique_lock<std::mutex>& lock);
   bool is_asked_for(const Slot& slot) const;
-  /// Whose loading goes on as long as `flag` is not set.
+  /// A progress callback for loading the slot, which stops once `flag` is set.
   std::function<bool(float)> progress_of(Slot& slot, const bool& flag);
   void renew_lost(std::unique_lock<std::mutex>& lock);
   void renew(Slot& slot, const std::string& why, std::unique_lock<std::mutex>& lock);

@@ -159,7 +159,7 @@ void ServedModel::renew(const std::function<bool(float)>& progress) {
         reload_(progress);
         return make();
       } catch (...) {
-        if (!lost().empty()) continue;  // More of it, meanwhile.
+        if (!lost().empty()) continue;  // More was lost during the reload.
         const ApiError error = to_api_error(std::current_exception());
         const std::lock_guard lock(gone_mutex_);
         gone_ = error.code == "cancelled" ? error : model_unavailable(weights_lost(spec, error.what()));

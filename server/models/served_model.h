@@ -1,5 +1,5 @@
 #pragma once
-// A model that is loaded and served: its service, and what requests of it share.
+// A model that is loaded and served: its service, and the state that its requests share.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -27,12 +27,12 @@
 
 namespace weft::server {
 
-/// A model that can be asked for.
+/// A model that requests can name.
 struct ModelSpec {
-  std::string name;                  ///< As clients are told it.
-  std::vector<std::string> aliases;  ///< Further names that it answers to.
+  std::string name;                  ///< The name that clients see.
+  std::vector<std::string> aliases;  ///< Further names for requests.
   std::filesystem::path path;
-  std::vector<std::string> adapters = {};  ///< Names that mean the model with that adapter.
+  std::vector<std::string> adapters = {};  ///< Each name means the model with that adapter.
   std::vector<std::string> tags = {};      ///< For people: clients only show them.
   bool is_adapted = false;                 ///< Adapters and control vectors are loaded with it.
 };
@@ -43,7 +43,8 @@ class GrammarCache {
  public:
   explicit GrammarCache(const Tokenizer& tokenizer, std::size_t max_bytes = std::size_t{256} << 20)
       : compiler_(tokenizer), max_bytes_(max_bytes) {}
-  /// `key` says all that `make` depends on. What make or the compiler throws is not kept.
+  /// `key` identifies everything that `make` depends on. Errors of make and the compiler are thrown, not
+  /// cached.
   std::shared_ptr<const CompiledGrammar> get(const std::string& key, const std::function<Grammar()>& make);
   std::size_t size();
 
@@ -62,34 +63,34 @@ class GrammarCache {
   std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;
 };
 
-/// What chats say to the template where a request leaves it open.
+/// Defaults of the template's variables for chat requests.
 struct ChatDefaults {
-  /// Whether models reason before they answer, for templates with a switch. Nothing: the template decides.
+  /// Whether models reason before they respond, for templates with a switch. Nullopt: the template decides.
   std::optional<bool> reasoning = true;
   std::string variables_json = {};  ///< Empty, or an object of variables of the template.
 };
 
-/// What stands first in a prompt whose middle the model fills in.
+/// The order of prefix and suffix in infill prompts.
 enum class InfillOrder : std::uint8_t { kPrefixFirst, kSuffixFirst };
 
 struct ServedModelParams {
   ContextParams context = {};
   ServiceParams service = {};
-  std::shared_ptr<const VisionModel> vision = nullptr;  ///< Null: it reads no pictures.
-  std::shared_ptr<const AudioModel> audio = nullptr;    ///< Null: it reads no sounds.
-  int n_ctx = 0;                 ///< Cells that each completion may hold at most. 0: the whole cache.
+  std::shared_ptr<const VisionModel> vision = nullptr;  ///< Null: it reads no images.
+  std::shared_ptr<const AudioModel> audio = nullptr;    ///< Null: it reads no audio.
+  int n_ctx = 0;  ///< Cells that each completion may hold at most. 0: the whole cache.
   ChatDefaults chat = {};
   InfillOrder infill_order = InfillOrder::kPrefixFirst;
   std::function<void(const StepRecord&)> on_step = nullptr;
-  /// Why the model is of no use until it is loaded again: devices have gone, or a file of its weights
-  /// (Model::check_weights). Empty: it is of use. Any thread; takes long where a file was touched. Null:
-  /// nothing can be lost.
+  /// Why the model must be loaded again: devices are lost, or a file of its weights has changed
+  /// (Model::check_weights). Empty: it works. Any thread; takes long if a file was touched. Null: nothing can
+  /// be lost.
   std::function<std::string()> lost = nullptr;
-  /// Loads the weights anew onto what is left (Model::reload), where that is so.
+  /// Loads the weights again onto the remaining devices (Model::reload).
   std::function<void(const std::function<bool(float)>& progress)> reload = nullptr;
 };
 
-/// For clients, whom it does not concern in which folders files lie.
+/// Reduces paths to file names: clients should not see the server's folders.
 std::string without_folders(std::string_view text);
 /// "the model 'x' could not be loaded: ..."
 std::string load_failure(const ModelSpec& spec, std::string_view why);
@@ -108,47 +109,47 @@ class ServedModel {
 
   const ModelSpec spec;
   const std::shared_ptr<const Model> model;
-  const std::shared_ptr<const VisionModel> vision;  ///< Null: it reads no pictures.
-  const std::shared_ptr<const AudioModel> audio;    ///< Null: it reads no sounds.
-  const std::int64_t created;                       ///< Of its file, in seconds since 1970.
-  /// By the model's template, or ChatML where its file has none. Nothing for an encoder.
+  const std::shared_ptr<const VisionModel> vision;  ///< Null: it reads no images.
+  const std::shared_ptr<const AudioModel> audio;    ///< Null: it reads no audio.
+  const std::int64_t created;                       ///< The time of its file, in seconds since 1970.
+  /// By the model's template, or ChatML if its file has none. Nullopt for an encoder.
   const std::optional<Chat> chat;
   const ChatDefaults chat_defaults;
   const InfillTokens infill;
   const InfillOrder infill_order;
   GrammarCache grammars;
-  const ContextParams context;                        ///< With the defaults filled in, of a decoder.
-  const std::unique_ptr<EmbeddingService> embedding;  ///< Null of a decoder.
-  const int n_ctx;    ///< Tokens of a prompt and its answer, or of a text, at most.
+  const ContextParams context;                        ///< For a decoder: with the defaults filled in.
+  const std::unique_ptr<EmbeddingService> embedding;  ///< Null for a decoder.
+  const int n_ctx;    ///< Tokens of a prompt and its response, at most; for an encoder, of an input.
   const int n_slots;  ///< Completions computed at the same time, at most.
   StepLog steps;
-  std::optional<Service> service;  ///< Of a decoder; an encoder has `embedding` in its place.
+  std::optional<Service> service;  ///< For a decoder; an encoder has `embedding` instead.
 
   /// As ServedModelParams has it.
   std::string lost() const { return lost_ ? lost_() : std::string(); }
-  /// Then its weights and its cache are made again, and requests in progress continue. Throws where that
-  /// cannot be, for want of room or since the model's file has changed: requests have ended then, and it is
-  /// of no more use.
+  /// For a lost model. Loads its weights and makes its cache again; requests in progress continue. Throws if
+  /// that fails, for lack of memory or because the model's file has changed. Then requests have ended, and
+  /// this model can no longer be used.
   void renew(const std::function<bool(float)>& progress);
-  /// What those requests are to be told, and all that come still; nothing while it is of use.
+  /// The error for these and all later requests; nullopt while the model can be used.
   std::optional<ApiError> gone() const;
 
-  /// Why the last request that computed something failed, where the model computed values that are not
-  /// numbers; empty: it did not. The model stays loaded, as other texts may still be computed.
+  /// Notes that a request failed because the model computed values that are not numbers; empty: a request
+  /// succeeded. The model stays loaded, as other prompts may work.
   void note_failure(std::string why);
   std::string failure() const;
 
-  /// Lets requests that were taken end, at most so long.
+  /// Waits for submitted requests to end, at most this long.
   void drain(std::chrono::milliseconds at_most);
-  /// Requests that are there end now, with an error.
+  /// Ends all requests now, with an error.
   void shutdown();
   const Tokenizer& tokenizer() const { return model->tokenizer(); }
-  /// What requests are written with that ask for the model by this name, and for no adapters.
+  /// The adapters of requests that use this name for the model and select no adapters themselves.
   std::vector<AdapterUse> adapters_for(std::string_view name) const;
-  /// Those of requests that name none of them.
+  /// The adapters of requests that use the model's own name and select none.
   void set_usual_adapters(std::vector<AdapterUse> adapters);
-  /// How things stood at most a moment ago. One caller waits for the computing thread, others get the last
-  /// one.
+  /// A recent snapshot of the batcher. If it is older than 200 ms, one caller waits for a new one from the
+  /// computing thread; other callers get the old one.
   std::shared_ptr<const BatcherPicture> picture();
 
  private:

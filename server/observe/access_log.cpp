@@ -82,7 +82,7 @@ void AccessLog::add(const AccessRecord& record) {
   bool begins_to_lose = false;
   {
     const std::lock_guard lock(mutex_);
-    if (loses_lines_) line.insert(0, "\n");  // Behind what there was room for.
+    if (loses_lines_) line.insert(0, "\n");  // Ends the line that was cut.
     const bool lost = std::fwrite(line.data(), 1, line.size(), file_) != line.size();
     if (lost) std::clearerr(file_);
     begins_to_lose = lost && !loses_lines_;

@@ -1,5 +1,5 @@
 #pragma once
-// One line of JSON a request: who, what, how long. Never what was asked or answered.
+// One line of JSON for each request: client, path, model, times. Never prompts or responses.
 #include <cstdio>
 #include <functional>
 #include <memory>

@@ -69,10 +69,11 @@ void add_model(Families& families, const std::string& model, const BatcherStats&
   };
   gauge("num_requests_running", "Completions that are computed.", s.n_running);
   gauge("num_requests_waiting", "Completions in the queue.", s.n_waiting);
-  gauge("num_requests_paused", "Completions whose readers are slow.", s.n_paused);
-  gauge("num_requests_prefilling", "Running completions that still read their prompts.", s.n_prefilling);
-  gauge("waiting_tokens", "Tokens of the texts in the queue.", static_cast<double>(s.n_waiting_tokens));
-  gauge("longest_wait_seconds", "How long the oldest one has been in the queue.", s.longest_wait_ms / 1000.0);
+  gauge("num_requests_paused", "Completions paused because their clients read slowly.", s.n_paused);
+  gauge("num_requests_prefilling", "Running completions in prefill.", s.n_prefilling);
+  gauge("waiting_tokens", "Tokens of the sequences in the queue.", static_cast<double>(s.n_waiting_tokens));
+  gauge("longest_wait_seconds", "Time in the queue of the oldest completion there.",
+        s.longest_wait_ms / 1000.0);
   gauge("kv_cache_usage_perc", "Share of the cache's cells in use, 0 to 1.",
         s.cells_total > 0 ? static_cast<double>(s.cells_used) / s.cells_total : 0.0);
   for (const auto& [state, n] :
@@ -96,11 +97,11 @@ void add_model(Families& families, const std::string& model, const BatcherStats&
         s.n_recomputed_tokens);
   count("generation_tokens_total", "Tokens generated.", s.n_generated_tokens);
   count("spec_decode_num_draft_tokens_total", "Tokens drafted.", s.n_drafted_tokens);
-  count("spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.", s.n_accepted_tokens);
-  count("num_preemptions_total", "Running completions that lost their cells.", s.n_preempted);
-  count("evictions_total", "Finished texts that had to leave the cache.", s.n_evicted);
+  count("spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.", s.n_accepted_tokens);
+  count("num_preemptions_total", "Preemptions of running completions.", s.n_preempted);
+  count("evictions_total", "Finished sequences evicted from the cache.", s.n_evicted);
   count("steps_total", "Steps.", s.n_steps);
-  count("failed_steps_total", "Steps that a device or memory failed.", s.n_failed_steps);
+  count("failed_steps_total", "Steps that failed in a device or for lack of memory.", s.n_failed_steps);
   families.counter("host_seconds_total", "Time of steps outside the model.", model, s.host_seconds);
   families.counter("decode_seconds_total", "Time of steps in the model.", model, s.decode_seconds);
   families.histogram("request_queue_time_seconds", "From the request until it ran first.", model, s.queue);
@@ -108,7 +109,7 @@ void add_model(Families& families, const std::string& model, const BatcherStats&
                      s.first_token);
   families.histogram("inter_token_latency_seconds", "Between two tokens of a completion.", model,
                      s.between_tokens);
-  families.histogram("step_seconds", "Of one step for everybody.", model, s.step);
+  families.histogram("step_seconds", "Of one step of the batch.", model, s.step);
 }
 
 /// The numbers that dashboards of llama.cpp's server read, as far as weft counts the same.
@@ -140,11 +141,11 @@ std::string metrics_text(const std::vector<ModelState>& models, const HttpCounts
     add_for_llama_cpp(for_llama_cpp, state.name, stats);
   }
   families.gauge("http_connections", "Open connections.", "", http.n_open);
-  families.gauge("http_requests_in_flight", "Requests that are being answered.", "", http.n_busy);
+  families.gauge("http_requests_in_flight", "Requests in progress.", "", http.n_busy);
   families.counter("http_connections_total", "Connections accepted.", "",
                    static_cast<double>(http.n_accepted));
   families.counter("http_requests_total", "Requests read.", "", static_cast<double>(http.n_requests));
-  families.counter("http_malformed_total", "What never became a request.", "",
+  families.counter("http_malformed_total", "Malformed requests, refused by the HTTP server.", "",
                    static_cast<double>(http.n_malformed));
   return families.text() + for_llama_cpp.text();
 }

@@ -1,5 +1,5 @@
 #pragma once
-// GET /metrics: what the services count, in Prometheus' text format. Names follow vLLM's, with the prefix
+// GET /metrics: the counters of the services in Prometheus' format. Names follow vLLM's, with the prefix
 // "weft:".
 #include <string>
 

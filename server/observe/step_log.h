@@ -14,7 +14,7 @@ namespace weft::server {
 /// Any number of threads.
 class StepLog {
  public:
-  /// `also` is told every step too, from the batcher's thread; may be null.
+  /// `also` gets every step too, on the batcher's thread. It may be null.
   explicit StepLog(std::function<void(const StepRecord&)> also) : also_(std::move(also)) {}
 
   void add(const StepRecord& record);
@@ -22,7 +22,7 @@ class StepLog {
     std::int64_t number = 0;
     StepRecord record;
   };
-  /// Those behind the one of this number, as far as they are kept.
+  /// The steps after this number, as far as they are kept.
   std::vector<Numbered> since(std::int64_t number) const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 constexpr int kSteps = 1;  // "processes" of the drawing
 constexpr int kRequests = 2;
 constexpr std::string_view kEnd = "\n]\n";  ///< Of the file.
-/// Requests are drawn in so many rows.
+/// Rows in which requests are drawn.
 constexpr int kRows = 64;
 
 Json span(std::string_view name, int process, int row, double at_us, double us) {
@@ -42,7 +42,7 @@ void Trace::begin() {
   if (!append(names)) throw Error(ErrorCode::kIo, fmt::format("cannot write the trace '{}'", path_));
 }
 
-/// In one call, with the end of the array. What a full disk cuts off is taken back.
+/// Writes the event and the end of the array in one call. If a full disk cuts it off, the file is restored.
 bool Trace::append(std::string_view text) {
   const std::string whole = std::string(text).append(kEnd);
   if (::pwrite(file_->get(), whole.data(), whole.size(), end_) == static_cast<ssize_t>(whole.size())) {
@@ -108,7 +108,7 @@ void Trace::request(const std::string& id, const std::string& path, const std::s
   write(to_text(json));
   if (outcome.completions.empty()) return;
   const CompletionStats& stats = outcome.completions.front();
-  // The request's own times begin when it was submitted, shortly behind `begin`.
+  // The request's own times begin with its submission, shortly after `begin`.
   write(to_text(span("queue", kRequests, row, at, stats.queue_ms * 1000.0)));
   if (stats.first_token_ms <= 0.0) return;
   write(to_text(span("prompt", kRequests, row, at + stats.queue_ms * 1000.0,

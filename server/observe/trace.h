@@ -26,8 +26,8 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
 
   void step(const std::string& model, const StepRecord& record);
-  /// A request and, within it, its queue, its prompt and its answer. Names as OpenTelemetry's conventions for
-  /// generative AI have them.
+  /// A request and, within it, its times in the queue, in prefill and in decoding. Names follow
+  /// OpenTelemetry's conventions for generative AI.
   void request(const std::string& id, const std::string& path, const std::string& model,
                std::chrono::steady_clock::time_point begin, const Outcome& outcome);
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""malformed.py URL [N] [SEED]: N requests that are wrong in some way, against a server that must live through them.
+"""malformed.py URL [N] [SEED]: sends N malformed requests to a server, which must survive them.
 
-Each gets an answer; one that is refused has the API's error object. Requests that turn out to be right are answered
-too. Prints how many got which status, and exits with 1 where anything else happened.
+Each must get a response; a refusal has the API's error object. Requests that happen to be valid are served. Prints the
+number of responses by status. Exits with 1 if anything else happened.
 """
 import collections
 import copy

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""schemas.py PROGRAM [--prompts N] [--temperature F] [--cost]: answers that are held to 100 schemas.
+"""schemas.py PROGRAM [--prompts N] [--temperature F] [--cost]: tests responses that 100 schemas constrain.
 
-Each schema is asked for with N prompts (3), 16 at a time, 20 of them as parameters of a tool that must be called, too.
-The package jsonschema says whether the answers are valid: pip install 'jsonschema[format]', without which formats are
-not checked. An answer that is cut is asked for once more with more room; one that is cut again must be the beginning of
-a JSON text. Exits with 1 where something of that does not hold.
+Sends N prompts (default 3) with each schema, 16 at a time. 20 schemas are also sent as parameters of a required tool.
+The package jsonschema validates the responses: pip install 'jsonschema[format]' (without it, formats are not checked).
+A response that was cut is requested again with more tokens. If it is cut again, it must be a prefix of JSON. Exits with
+1 if a check fails.
 
---cost measures instead what a constrained stream costs itself and 31 free ones beside it. Loopback only.
+--cost measures instead how much slower a constrained stream is, and 31 free ones next to it. Loopback only.
 """
 import argparse
 import collections
@@ -170,7 +170,7 @@ class Checker:
 
 
 def begins_json(source):
-    """Whether a JSON text may begin so."""
+    """Whether `source` is a prefix of JSON."""
     closing, in_string = [], False
     for c in re.sub(r"\\.", "", source):
         if c == '"':
@@ -215,7 +215,7 @@ class Server(weft_server.Server):
 
 
 def ask(server, checker, schema, prompt, as_tool, options):
-    """What came of it, one word, and what is wrong. The penalty leads small models out of recursion."""
+    """Returns the result in one word, and the problem. The penalty leads small models out of recursion."""
     body = {"messages": [{"role": "user", "content": prompt.format(schema=json.dumps(schema))}], "seed": 7,
             "temperature": options.temperature, "max_tokens": ROOM, "frequency_penalty": 0.2, "repeat_last_n": -1}
     if options.temperature > 1:
@@ -320,7 +320,7 @@ class Beside:
 
 
 def measure(server, schema, n_tokens):
-    """Milliseconds for a token of a free stream, and for one of the stream beside them."""
+    """Milliseconds per token of the free streams, and of the constrained stream that runs with them."""
     beside = Beside(server, schema)
     beside.first.wait()
     verbs, things = ("Describe", "Count", "Praise", "Explain"), ("a loom", "the sea", "horses", "winter", "bread", "the moon", "a river", "glass")

@@ -84,7 +84,7 @@ class Day:
             self.problem("embeddings", answer.status, data[:200])
 
     def leave(self, rng, question):
-        """Goes away at some moment: before the head, in the prompt, in the answer."""
+        """Disconnects at some moment: before the head, during prefill, during the response."""
         text = self.body(question * rng.choice([1, 1, 30]), True, max_tokens=200, ignore_eos=True).encode()
         with socket.create_connection(self.address, timeout=60) as s:
             head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(text)}\r\n\r\n".encode()

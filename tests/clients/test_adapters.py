@@ -1,4 +1,4 @@
-"""Adapters as clients ask for them: by name, for one request, and for all that say nothing."""
+"""Adapters by model name, for one request, and as defaults for requests that select none."""
 import concurrent.futures
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_they_are_listed(address):
     assert [(m["id"], m.get("parent")) for m in models] == [("base", None), ("first", "base"), ("second", "base")]
 
 
-def test_answers_name_the_model_or_the_adapter(address):
+def test_responses_name_the_model_or_the_adapter(address):
     ask = {"prompt": [1, 2, 3], "max_tokens": 1}
     chat = {"messages": [{"role": "user", "content": "w1"}], "max_tokens": 1}
     for asked, told in (("base", "base"), ("first", "first"), ("SECOND", "second"), ("", "base")):
@@ -48,7 +48,7 @@ def test_answers_name_the_model_or_the_adapter(address):
             assert json.loads(text)["model"] == told
 
 
-def test_a_request_gets_what_it_asks_for(address):
+def test_a_request_gets_its_adapters(address):
     plain, first, second = (text_of(address, model=name) for name in ("base", "first", "second"))
     assert len({plain, first, second}) == 3
     assert text_of(address, lora=[{"id": 0, "scale": 1.0}]) == first
@@ -58,7 +58,7 @@ def test_a_request_gets_what_it_asks_for(address):
     assert text_of(address, lora=[{"id": 0, "scale": 0.5}, {"id": 1, "scale": -1.5}]) not in (plain, first, second)
 
 
-def test_names_that_are_none_are_refused(address):
+def test_unknown_names_are_refused(address):
     plain, first, second = (text_of(address, model=name) for name in ("base", "first", "second"))
     assert text_of(address) == plain
     assert text_of(address, model="FIRST.gguf") == text_of(address, model="fir") == first
@@ -84,7 +84,7 @@ def test_slots_keep_what_adapters_wrote(start_server, tmp_path):
     assert answer.status == 200, text
     answer, text = post(server.address, "/slots/7?action=save", {"filename": "again"})
     assert answer.status == 200 and json.loads(text)["n_saved"] >= len(prompt), text
-    # A file that is no session of this model is its caller's matter, who is told what it is.
+    # For a file that is not a session of this model, the client gets an error that names the file.
     saved = (tmp_path / "of-3").read_bytes()
     for name, written in (("cut", saved[:-1]), ("other", b"text"), ("none", b"")):
         (tmp_path / name).write_bytes(written)
@@ -93,7 +93,7 @@ def test_slots_keep_what_adapters_wrote(start_server, tmp_path):
         assert answer.status == 400 and error["param"] == "filename" and f"'{name}'" in error["message"], text
 
 
-def test_two_files_of_one_name_have_names_of_their_own(start_server):
+def test_two_files_of_one_name_get_different_names(start_server):
     server = start_server("-m", DATA / "golden/llama/model.gguf", "-m", DATA / "golden/gemma3/model.gguf")
     listed = [model["id"] for model in json.loads(get(server.address, "/v1/models")[1])["data"]]
     assert listed == ["model", "model-2"]
@@ -101,7 +101,7 @@ def test_two_files_of_one_name_have_names_of_their_own(start_server):
     assert post(server.address, "/v1/completions", {"model": "other", "prompt": "x"})[0].status == 404
 
 
-def test_scales_of_those_that_say_nothing_can_be_changed(address):
+def test_default_scales_can_be_changed(address):
     plain, first = text_of(address, model="base"), text_of(address, model="first")
     try:
         answer, text = post(address, "/lora-adapters", [{"id": 0, "scale": 1.0}])
@@ -121,15 +121,15 @@ def test_wrong_wishes_are_refused_by_name(address):
                        ([{"id": 0, "weight": 1}], "weight")):
         assert part in error_of(address, "/v1/completions", {"prompt": "x", "lora": lora})
     assert "list" in error_of(address, "/lora-adapters", {"id": 0})
-    # With what the adapter itself multiplies by: alpha / rank is 2.
+    # The limit includes the adapter's own factor: alpha / rank is 2.
     assert "adapters[0].scale" in error_of(address, "/lora-adapters", [{"id": 0, "scale": 600000}])
     assert "lora[0].scale" in error_of(address, "/v1/completions", {"prompt": "x", "lora": [{"id": 0, "scale": -1e6}]})
     assert text_of(address, model="base")
     assert "adapters[0].id" in error_of(address, "/lora-adapters", [{"id": 9}])
 
 
-def test_texts_that_are_under_way_keep_theirs(address):
-    """Each is written with the scales of when it came, whatever is set meanwhile, and whoever is beside it."""
+def test_requests_in_progress_keep_their_scales(address):
+    """A request keeps the scales of its start, even if the defaults change, and next to requests with other scales."""
     plain, first = text_of(address, model="base"), text_of(address, lora=[{"id": 0}])
     second = text_of(address, model="second")
     with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -68,10 +68,10 @@ def test_sealed_reasoning_comes_back(address):
 
 def test_items_that_are_needed_are_refused_as_references(address):
     answer, body = post(address, "/v1/responses", codex(CODEX_FIRST + [{"type": "item_reference", "id": "msg_1"}]))
-    assert answer.status == 400 and b"keeps no items" in body
+    assert answer.status == 400 and b"stores no items" in body
 
 
-def test_the_grammar_of_a_custom_tool_is_told(address):
+def test_the_grammar_of_a_custom_tool_is_in_the_prompt(address):
     body = codex(CODEX_FIRST)
     answer, text = post(address, "/apply-template", {"messages": [{"role": "user", "content": "Hi"}], "tools": body["tools"]})
     assert answer.status == 200
@@ -139,10 +139,10 @@ def test_claude_codes_bookkeeping_does_not_split_prefixes(address):
     assert len(prompts) == 1
 
 
-def test_a_document_that_is_no_text_is_refused(address):
+def test_a_document_that_is_not_plain_text_is_refused(address):
     pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
     answer, body = post(address, "/v1/messages", {"max_tokens": 4, "messages": [{"role": "user", "content": [pdf]}]})
-    assert answer.status == 400 and b"documents of text only" in body
+    assert answer.status == 400 and b"plain-text documents only" in body
 
 
 def test_prompts_that_are_too_long(address):

@@ -57,7 +57,7 @@ def test_forms(encoder):
     assert len(ids.data) == 2
 
 
-def test_what_is_wrong_is_said(encoder):
+def test_errors_name_the_field(encoder):
     for fields, word in (({"input": "word " * 500}, b"context_length_exceeded"), ({"input": [[]]}, b"input"), ({"input": []}, b"input"),
                          ({"input": "x", "dimensions": 65}, b"dimensions"), ({"input": "x", "pooling": "max"}, b"pooling"),
                          ({"input": "x", "poling": "cls"}, b"poling")):
@@ -68,9 +68,9 @@ def test_what_is_wrong_is_said(encoder):
         answer, body = post(encoder.address, path, fields)
         assert answer.status == 400 and (b"encoder" in body or b"reranker" in body), body
     status, body = embed(encoder, input=["x", "y", "word " * 500])
-    assert status == 400 and b"text 2 (of 0 to 2)" in body
+    assert status == 400 and b"input 2 (of 0 to 2)" in body
     status, body = embed(encoder, input=[[5], []])
-    assert status == 400 and b"text 1 (of 0 to 1) is empty" in body
+    assert status == 400 and b"input 1 (of 0 to 1) is empty" in body
 
 
 def test_rerank(reranker):
@@ -86,7 +86,7 @@ def test_rerank(reranker):
         best = json.loads(post(reranker.address, path, fields | {"top_n": 1, "return_documents": True})[1])["results"]
         assert len(best) == 1 and best[0]["index"] == results[0]["index"] and best[0]["document"]["text"]
     for bad, word in (({"documents": []}, "'documents' is empty"), ({"documents": None}, "'documents' is missing"),
-                      ({"documents": [1]}, "must be a text"), ({"query": ""}, "'query' is empty"), ({"query": None}, "'query' is missing"),
+                      ({"documents": [1]}, "must be a string"), ({"query": ""}, "'query' is empty"), ({"query": None}, "'query' is missing"),
                       ({"top_n": 0}, "top_n")):
         answer, body = post(reranker.address, "/v1/rerank", fields | bad)
         assert answer.status == 400 and word in json.loads(body)["error"]["message"], body
@@ -104,7 +104,7 @@ def test_requests_share_steps_and_get_their_own(encoder):
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         assert all(pool.map(ask, range(48)))
-    # One that leaves harms nobody.
+    # A client that leaves does not harm others.
     with socket.create_connection(encoder.address) as leaver:
         body = json.dumps({"input": texts * 10}).encode()
         leaver.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -120,7 +120,7 @@ def test_a_server_of_an_encoder_tells_of_itself_and_ends(start_server):
     assert server.stop() == 0
 
 
-def test_norms_are_not_told_as_ignored(encoder):
+def test_norms_are_not_reported_as_ignored(encoder):
     for norm in (-1, 0, 1, 3):
         answer, body = post(encoder.address, "/v1/embeddings", {"input": "a cat", "embd_normalize": norm})
         assert answer.status == 200 and answer.headers["X-Weft-Ignored"] is None, body

@@ -36,13 +36,13 @@ def ignored(answer):
     return [name for name in (answer.headers["X-Weft-Ignored"] or "").split(", ") if name]
 
 
-def test_foreign_fields_are_told(address):
+def test_foreign_fields_are_reported(address):
     for name, value in FOREIGN.items():
         answer, body = chat(address, max_tokens=1, **{name: value})
         assert (answer.status, ignored(answer)) == (200, [name]), body
 
 
-def test_values_that_ask_for_nothing_are_not_told(address):
+def test_values_without_effect_are_not_reported(address):
     nothing = dict.fromkeys(FOREIGN) | {"echo": False, "best_of": 1, "min_keep": 0, "n_cache_reuse": 0, "tfs_z": 1, "top_a": 0,
                                         "return_progress": False, "store": False, "service_tier": "auto"}
     answer, body = chat(address, **nothing)
@@ -164,11 +164,11 @@ def test_usage_in_each_chunk(address, path, body):
     assert len({chunk["usage"]["prompt_tokens"] for chunk in chunks}) == 1
 
 
-def test_biases_of_texts(address):
+def test_biases_of_strings(address):
     word = complete(address)["choices"][0]["text"].split()[0]
     assert not complete(address, logit_bias={" " + word: -100})["choices"][0]["text"].startswith(" " + word)
     answer, body = post(address, "/v1/completions", {"prompt": "x", "logit_bias": {"": 1}})
-    assert answer.status == 400 and b"the text \\\"\\\"" in body
+    assert answer.status == 400 and b"the string \\\"\\\"" in body
 
 
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
@@ -215,7 +215,7 @@ def test_efforts_of_other_apis(address, fields):
     assert answer.status == 200 and ignored(answer) == [], body
 
 
-def test_budgets_are_told(address):
+def test_budgets_are_reported(address):
     assert ignored(chat(address, reasoning={"max_tokens": 100}, thinking={"type": "enabled", "budget_tokens": 9})[0]) == [
         "thinking.budget_tokens", "reasoning.max_tokens"]
 

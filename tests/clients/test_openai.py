@@ -131,7 +131,7 @@ def test_tool_call(client, choice):
     assert call.id and call.function.name == "get_weather"
     arguments = json.loads(call.function.arguments)
     assert arguments["unit"] in ("celsius", "fahrenheit") and isinstance(arguments["city"], str)
-    # The conversation goes on with the tool's result.
+    # The conversation continues with the tool's result.
     more = ask(client, tools=[WEATHER], messages=[
         {"role": "user", "content": "What is the weather in Paris?"},
         message.model_dump(exclude_none=True),
@@ -153,7 +153,7 @@ def test_a_call_that_a_stop_string_cuts_is_no_call(client):
     assert answer.finish_reason == "stop"
 
 
-def test_latencies_stay_sane_where_text_is_written_ahead(client, server):
+def test_latencies_stay_sane_with_forced_tokens(client, server):
     ask(client, extra_body={"grammar": 'root ::= "hello my dear friend, how are you today"'})
     lines = server.get("/metrics").splitlines()
     total = sum(float(line.split()[-1]) for line in lines if line.startswith("weft:inter_token_latency_seconds_sum"))
@@ -196,7 +196,7 @@ def test_responses(client):
     text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
     assert text == answer.output_text == events[-1].response.output_text
     assert events[0].type == "response.created" and events[-1].type == "response." + answer.status
-    # The client's own helper, which wants an answer that has come to its end.
+    # The client's own helper, which requires a complete response.
     with client.responses.stream(model="any", input="Say yes.", max_output_tokens=64,
                                  extra_body={"grammar": 'root ::= "yes"'}) as stream:
         assert stream.get_final_response().output_text == "yes"
@@ -265,7 +265,7 @@ def test_cancelled_stream_frees_the_cache(client, server):
     raise AssertionError("the request is still there")
 
 
-def test_many_at_once_give_what_one_gives(client):
+def test_many_at_once_give_the_same_as_one(client):
     alone = [ask(client, messages=[{"role": "user", "content": f"Count from {i}."}]).choices[0].message.content
              for i in range(8)]
     together = [None] * 8

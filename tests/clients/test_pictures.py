@@ -70,7 +70,7 @@ def test_all_apis_read_the_same(open_ai, anthropics):
     assert anthropics.messages.count_tokens(model="any", messages=message(SOURCE)).input_tokens == n_prompt
 
 
-def test_a_picture_may_be_what_a_tool_has_found(anthropics):
+def test_a_tool_result_may_be_an_image(anthropics):
     def ask(*blocks):
         return anthropics.messages.create(model="any", max_tokens=8, extra_body={"temperature": 0}, messages=[
             {"role": "user", "content": "Draw."},
@@ -85,7 +85,7 @@ def test_a_picture_may_be_what_a_tool_has_found(anthropics):
     seen = {"type": "image", "source": SOURCE}
     other = {"type": "image", "source": {**SOURCE, "media_type": "image/jpeg", "data": OTHER}}
     assert n_prompt(ask(result(seen))) > n_prompt(ask(result())) + N_ROWS
-    # Results stand in front of what the user says, whatever their order.
+    # Tool results come before the user's message, in any order of blocks.
     first, second, swapped = ask(result(seen), other), ask(other, result(seen)), ask(result(other), seen)
     assert first.content[0].text == second.content[0].text
     assert first.content[0].text != swapped.content[0].text
@@ -114,7 +114,7 @@ def png(width, height):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
-def test_small_files_that_are_large_pictures_are_refused_together(open_ai):
+def test_small_files_that_are_large_images_are_refused_together(open_ai):
     largest = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(8192, 8192)).decode()}}
     with pytest.raises(openai.BadRequestError, match=r"content\[4\].*268435456 pixels"):
         open_ai.with_options(timeout=600).chat.completions.create(

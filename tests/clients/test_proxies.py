@@ -34,7 +34,7 @@ def test_allowed_hosts_are_served_and_others_are_not(proxied):
     assert b"--allowed-host weft.example.org" in body
 
 
-def test_trusted_pages_may_read_answers(proxied):
+def test_trusted_pages_may_read_responses(proxied):
     answer, _ = get(proxied.address, "/v1/models", {"Origin": "https://chat.example.com"})
     assert answer.status == 200 and answer.headers["Access-Control-Allow-Origin"] == "https://chat.example.com"
     answer, _ = get(proxied.address, "/v1/models", {"Origin": "https://evil.com"})

@@ -59,7 +59,7 @@ def test_a_chat_is_about_the_last_question(writer):
     assert status == 400 and "user" in body["error"]["message"]
 
 
-def test_what_a_source_has_not_is_refused(writer):
+def test_unsupported_requests_are_refused(writer):
     for path, fields, word in (
         ("/v1/completions", {"prompt": "hello " * 100}, "--source-size"),
         ("/v1/completions", {"prompt": "hello", "echo": True, "logprobs": 1}, "source"),
@@ -70,7 +70,7 @@ def test_what_a_source_has_not_is_refused(writer):
         assert word in json.loads(body)["error"]["message"]
 
 
-def test_answers_keep_to_their_form(writer):
+def test_responses_keep_to_their_form(writer):
     answer = complete(writer, "hello", max_tokens=40, grammar='root ::= "yes" | "no"', ignore_eos=False)
     assert answer["choices"][0]["text"] in ("yes", "no")
     assert get(writer.address, "/health")[0].status == 200

@@ -13,8 +13,8 @@ sys.path.insert(0, str(HERE.parents[1] / "scripts"))
 
 from make_wheel import make_environment, make_wheel, run  # noqa: E402
 
-# Groups of tests by option: the files, the packages that they need besides weft's own, and packages of which only the
-# files are needed.
+# Groups of tests by option: the files, further packages that they need, and packages of which only the files are
+# needed.
 PLUGINS = {
     "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"], []),
     "--lm-eval": ("test_lm_eval.py", ["lm-eval"], []),

@@ -105,7 +105,7 @@ def test_loops_leave_nothing_open(model):
     assert descriptors() <= before
 
 
-def test_a_slow_reader_holds_up_nobody(model):
+def test_a_slow_reader_delays_no_other_stream(model):
     async def main():
         slow = model.stream("hello", max_tokens=400, ignore_end=True)
         first = await anext(slow)
@@ -133,7 +133,7 @@ def test_a_stream_stays_with_its_event_loop(model, tokens):
     stream.close()
 
 
-def test_an_event_loop_does_not_end_what_a_thread_reads(model):
+def test_an_event_loop_does_not_end_a_thread_s_stream(model):
     stream = model.stream("hello", max_tokens=400, ignore_end=True)
     begun, read = threading.Event(), []
 
@@ -158,7 +158,7 @@ def test_an_event_loop_does_not_end_what_a_thread_reads(model):
     assert read[0].stop == "length"
 
 
-def test_a_second_thread_does_not_end_what_the_first_reads(model):
+def test_a_second_thread_does_not_end_the_first_one_s_stream(model):
     stream = model.stream("hello", max_tokens=60, ignore_end=True)
     refused, read = [], threading.Event()
 

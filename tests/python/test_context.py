@@ -20,7 +20,7 @@ def decode(context, tokens, seq=0, logits=True):
     return context.logits(item).copy() if logits else None
 
 
-def test_a_loop_of_ones_own_writes_the_same_text(model, context):
+def test_a_loop_over_decode_generates_the_same_tokens(model, context):
     expected = model.generate("hello", max_tokens=16, temperature=0, ignore_end=True).tokens
     sampler = model.sampler(temperature=0)
     tokens, written = model.tokenize("hello"), []
@@ -51,7 +51,7 @@ def test_no_tokens_have_no_number():
     assert len(batch) == 2
 
 
-def test_logits_outlive_what_they_are_of(model):
+def test_logits_outlive_their_context(model):
     """An array keeps its memory, whatever happens to the context and to the batches after it."""
     context = model.context(n_ctx=256, n_sequences=1, n_ubatch=16)
     batch = weft.Batch()
@@ -119,7 +119,7 @@ def test_states(model, context):
         other.restore(state[:-4], 0)
 
 
-def test_what_else_is_asked_of_an_item(model, context):
+def test_other_operations_on_an_item(model, context):
     batch = weft.Batch()
     tokens = model.tokenize("hello")
     item = batch.add(tokens, logits=True)
@@ -225,7 +225,7 @@ def test_a_closed_context_is_an_error_and_its_logits_stay(model):
             use()
 
 
-def test_a_loop_of_ones_own_is_held_to_a_grammar(model):
+def test_a_loop_over_decode_follows_a_grammar(model):
     for asked in ({"regex": "[ab]{3}"}, {"json_schema": {"enum": [12, "x"]}}, {"grammar": 'root ::= "yes" | "no"'}):
         grammar = model.grammar(**asked)
         context, sampler, constraint = model.context(n_ctx=64), model.sampler(seed=1), grammar.constraint()

@@ -139,7 +139,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("name", sorted(BESIDE))
-def test_arrays_and_numbers_stand_on_either_side(name):
+def test_arrays_and_numbers_may_be_either_operand(name):
     make, x = BESIDE[name], np.round(np.abs(numbers(2, 3)) + 1)
     for other in (np.ones((2, 3), np.float32), np.float64([1, 2, 3]), np.array([[1], [2]]), np.array([True, False, True]), np.float32(2),
                   np.int64(2), np.array(1.5), 2, 0.5, True):  # fmt: skip
@@ -148,7 +148,7 @@ def test_arrays_and_numbers_stand_on_either_side(name):
             assert compute(lambda v, other=other: make(other, v), x) == pytest.approx(1.0 * make(other, x), rel=1e-5)
 
 
-def test_whole_numbers_stay_exact_beside_numbers_and_arrays():
+def test_whole_numbers_stay_exact_with_numbers_and_arrays():
     x = np.array([1, 16777217, -3], np.int32)
     large = np.array([16777219, 5, -16777221], np.int32)
     for make in (lambda v: v + 16777217, lambda v: 16777219 - v, lambda v: v * 3, lambda v: v + large, lambda v: large - v,
@@ -266,7 +266,7 @@ def test_another_graph_keeps_weights_wherever_they_move(device):
         plan.run({"x": x})
 
 
-def test_plans_show_what_they_take_and_give():
+def test_plans_show_their_inputs_and_outputs():
     graph = weft.Graph()
     n = graph.symbol("n", 1, 8)
     ids, x = graph.input("ids", (n,), "i32"), graph.input("x", (n, 4))

@@ -155,7 +155,7 @@ def test_processes_end_clean(name, chat_file):
     assert result.returncode == 0 and result.stderr == "", result.stderr
 
 
-def test_threads_that_nobody_waits_for_end_with_the_process(chat_file):
+def test_unjoined_threads_end_with_the_process(chat_file):
     program = f"PATH = {str(chat_file)!r}" + """
 import threading, time, weft
 model = weft.Model(PATH, pack_cache="", n_ctx=8192)

@@ -273,7 +273,7 @@ def test_constants():
         weft.onnx.load(made, constants={"shape": [-1, -1]}, devices=["cpu"])
 
 
-def test_what_is_given_is_checked():
+def test_arguments_are_checked():
     model = weft.onnx.load(linear()[0], devices=["cpu"])
     with pytest.raises(FileNotFoundError, match="no input 'z'; it has x"):
         model.run({"z": np.ones((2, 4), np.float32)})
@@ -326,7 +326,7 @@ def test_constants_without_elements():
         assert np.array_equal(model.run({"x": x})["y"], x + x)
 
 
-def test_weights_beside_the_model(tmp_path):
+def test_weights_in_separate_files(tmp_path):
     made, weight = linear(2)
     onnx.save_model(linear(2)[0], tmp_path / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
     x = np.ones((2, 4), np.float32)
@@ -446,7 +446,7 @@ def test_unknown_sizes_have_no_name_that_says_so():
     assert model.run({"x": np.full((2, 3, 4), -1, np.float32)})["y"].shape == (2, 3, 4)
 
 
-def test_what_follows_a_convolution_joins_it():
+def test_nodes_after_a_convolution_are_fused():
     rng = np.random.default_rng(7)
     arrays = {name: rng.standard_normal(shape).astype(np.float32)
               for name, shape in {"w": (6, 3, 3, 3), "s": (6,), "b": (6,), "m": (6,), "a": (1, 6, 1, 1), "c": (6, 1, 1)}.items()}  # fmt: skip
@@ -680,7 +680,7 @@ def test_whole_numbers_of_devices_are_refused_where_they_do_not_fit():
         mixed.run({"x": [1.0], "i": [1 << 12]})
 
 
-def test_doubles_of_devices_are_told_refused_or_allowed():
+def test_doubles_of_devices_are_reported_refused_or_allowed():
     nodes = [NODE("Exp", ["x"], ["e"]), NODE("Cast", ["e"], ["d"], to=TensorProto.DOUBLE), NODE("Mul", ["d", "k"], ["m"], name="times"),
              NODE("Cast", ["m"], ["y"], to=TensorProto.FLOAT)]  # fmt: skip
     made, x = model_of(nodes, [floats("x", 1)], [floats("y", 1)], [("k", np.array(0.1))]), np.array([3.0], np.float32)
@@ -928,7 +928,7 @@ def test_shapes_have_few_sizes():
         weft.onnx.load(made, devices=["cpu"])
 
 
-def test_functions_are_told_apart_and_may_make_nothing():
+def test_functions_are_distinguished_and_may_have_no_outputs():
     node, x, y = helper.make_node, floats("x", 2), floats("y", 2)
     functions = [("f", "", ["a"], ["b"], [node("Neg", ["a"], ["b"])]), ("f", "other", ["a"], ["b"], [node("Relu", ["a"], ["b"])]),
                  ("nothing", "", ["a"], [], [node("Relu", ["a"], ["b"])])]  # fmt: skip
@@ -985,7 +985,7 @@ def test_weights_within_bodies_and_attributes_may_be_in_files(tmp_path, monkeypa
                 weft.onnx.load(tmp_path / "model.onnx", devices=["cpu"])
 
 
-def test_files_of_weights_are_what_the_model_says(tmp_path):
+def test_files_of_weights_must_match_the_model(tmp_path):
     def load(weight, *nodes):
         made = model_of(nodes or [helper.make_node("Add", ["x", "w"], ["y"])], [floats("x", *weight.dims)], [floats("y", "k")])
         made.graph.initializer.append(weight)
@@ -1020,7 +1020,7 @@ def test_files_of_weights_are_what_the_model_says(tmp_path):
         weft.onnx.load(tmp_path / "shown/model.onnx")
 
 
-def test_constants_and_inputs_are_what_the_model_declares():
+def test_constants_and_inputs_must_match_the_declarations():
     made = model_of([helper.make_node("Add", ["x", "c"], ["y"])], [floats("x", 2), floats("c", 2)], [floats("y", 2)])
     with pytest.raises(weft.InvalidArgumentError, match=r"shape \(3, 2\), not \(2\)"):
         weft.onnx.load(made, constants={"c": np.ones((3, 2))})

@@ -28,7 +28,7 @@ def test_tokens_are_those_of_the_reference(model):
     assert model.find_token("no such token") is None
 
 
-def test_a_text_is_the_same_in_one_go_and_in_pieces(model):
+def test_a_completion_is_the_same_whole_and_in_pieces(model):
     whole = model.generate("hello", max_tokens=24, temperature=0)
     assert whole.stop == "length" and len(whole.tokens) == 24 and str(whole) == whole.text
     assert whole.stats["n_generated"] == 24
@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_text(model):
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_a_greedy_text_follows_the_reference_logits():
+def test_greedy_tokens_follow_the_reference_logits():
     logits = np.fromfile(GOLDEN / "llama/logits.f32", dtype=np.float32)
     tokens = json.loads((GOLDEN / "llama/tokens.json").read_text())
     with weft.Model(GOLDEN / "llama/model.gguf", pack_cache="", k_type="f32", v_type="f32") as model:
@@ -78,7 +78,7 @@ def test_logprobs_of_the_prompt(model):
     assert all(one.logprob < 0 for one in result.prompt_logprobs)
 
 
-def test_what_would_be_taken_for_something_else_is_refused(model):
+def test_bytes_and_negative_logprobs_are_refused(model):
     for prompt in (b"hello", bytearray(b"hello")):
         with pytest.raises(TypeError, match="decode"):
             model.generate(prompt, max_tokens=1)
@@ -94,7 +94,7 @@ def test_stops(model):
         assert cut.stop == "stop" and cut.text == text[: text.index(stop)]
 
 
-def test_texts_are_held_to_what_they_must_be(model):
+def test_completions_follow_their_constraints(model):
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["n"]}
     for given in (schema, json.dumps(schema)):
         assert 0 <= json.loads(model.generate("hello", json_schema=given, seed=1).text)["n"] <= 9
@@ -274,7 +274,7 @@ def test_threads_share_an_engine(model):
     assert together == alone
 
 
-def test_other_threads_run_meanwhile(model):
+def test_other_threads_run_during_calls(model):
     """A loop in Python makes progress during a generation: the interpreter's lock is free."""
     count, done = [0], threading.Event()
 
@@ -293,7 +293,7 @@ def test_other_threads_run_meanwhile(model):
     assert during > 3
 
 
-def test_ctrl_c_ends_a_text(chat_file):
+def test_ctrl_c_ends_a_generation(chat_file):
     program = f"""
 import os, signal, threading, time, weft
 model = weft.Model({str(chat_file)!r}, pack_cache="")
@@ -399,7 +399,7 @@ def test_devices():
     assert weft.devices()[0]["name"] == "cpu"
 
 
-def test_what_weft_ray_needs_is_named(monkeypatch):
+def test_missing_dependencies_of_weft_ray_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "weft.ray", raising=False)
     with pytest.raises(ImportError, match=r"pip install weft\[ray\]"):

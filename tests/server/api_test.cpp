@@ -1,4 +1,4 @@
-// What the API decides before a model is needed: hosts, keys, limits, clients that have gone.
+// The API's decisions that need no model: hosts, keys, limits, clients that have gone.
 #include "api/api.h"
 
 #include <gmock/gmock.h>
@@ -87,7 +87,7 @@ TEST_F(ApiTest, RightKeyMakesTheHostIrrelevant) {
   EXPECT_EQ(status(api, exchange("/v1/models", "", {{"Authorization", "Bearer wrong"}})), 401);
 }
 
-TEST_F(ApiTest, StrangersReachNoRoute) {
+TEST_F(ApiTest, ForeignHostsReachNoRoute) {
   Api& api = start();
   for (const char* path : {"/", "/health", "/v1/models", "/props", "/v1/chat/completions", "/nothing"})
     EXPECT_EQ(status(api, exchange(path, "", {{"Host", "127.evil.com"}})), 403) << path;

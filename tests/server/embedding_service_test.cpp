@@ -1,4 +1,4 @@
-// An embedder behind a thread, whose devices are lost.
+// The embedding service when devices are lost.
 #include "models/embedding_service.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class Renewal : public testing::Test {
   std::optional<EmbeddingService> service_{std::in_place, made(), 0};
 };
 
-TEST_F(Renewal, WhatComesMeanwhileGoesOnInTheNewOne) {
+TEST_F(Renewal, RequestsDuringRenewalRunInTheNewEmbedder) {
   const std::vector<float> expected = ask().get();
   std::future<std::vector<float>> answer;
   service_->renew([&] {
@@ -47,7 +47,7 @@ TEST_F(Renewal, WhatComesMeanwhileGoesOnInTheNewOne) {
   EXPECT_EQ(ask().get(), expected);
 }
 
-TEST_F(Renewal, WhereItFailsThoseThatWaitAreToldWhy) {
+TEST_F(Renewal, FailureReachesWaitingRequests) {
   std::future<std::vector<float>> answer;
   const auto fail = [&]() -> Embedder {
     answer = ask();
@@ -58,7 +58,7 @@ TEST_F(Renewal, WhereItFailsThoseThatWaitAreToldWhy) {
   service_.reset();
   try {
     answer.get();
-    FAIL() << "answered by nobody";
+    FAIL() << "no error came";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory) << error.what();
   }

@@ -113,7 +113,7 @@ TEST(RequestTools, AreFunctionsInAllForms) {
   EXPECT_THAT(read.tools.json(), HasSubstr("start: x"));
 }
 
-TEST(RequestTools, ThoseThatTheServerDoesNotRunAreNoted) {
+TEST(RequestTools, ServerSideToolsAreNoted) {
   const ReadTools read(R"([{"type": "web_search"}, {"type": "local_shell"}, {"type": "image_generation"},
     {"type": "web_search_20250305", "name": "web_search"}, {"type": "tool_search", "execution": "client"},
     {"type": "mcp", "server_label": "x"}])");
@@ -137,7 +137,7 @@ TEST(RequestTools, FunctionsKnowTheirPlacesInTheRequest) {
   EXPECT_FALSE(tools.has("c"));
 }
 
-TEST(RequestTools, WrongOnesAreRefused) {
+TEST(RequestTools, MalformedToolsAreRefused) {
   EXPECT_THAT(refusal([] { ReadTools("[1]"); }), HasSubstr("'tools[0]' must be an object"));
   EXPECT_THAT(refusal([] { ReadTools("{}"); }), HasSubstr("'tools' must be an array"));
   EXPECT_THAT(refusal([] { ReadTools(R"([{"type": "function", "name": "f", "parmeters": {}}])"); }),

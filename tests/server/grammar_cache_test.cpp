@@ -31,7 +31,7 @@ TEST_F(GrammarCacheTest, KeepsWhatFits) {
   EXPECT_EQ(cache.size(), 2U);
 }
 
-TEST_F(GrammarCacheTest, CountsWhatGrammarsHoldNow) {
+TEST_F(GrammarCacheTest, CountsCurrentSizesOfGrammars) {
   GrammarCache all(model_->tokenizer());
   const auto a = get(all, "[a-z]+");
   const auto b = get(all, "[0-9]+");

@@ -1,5 +1,5 @@
 #pragma once
-// A handler that keeps what it gets, so that a test answers when and from where it likes.
+// A handler that keeps its exchanges, so that a test can respond at any time from any thread.
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -20,7 +20,7 @@ class HeldExchanges {
       came_.notify_all();
     };
   }
-  /// The oldest, once there is one. The caller holds it alone.
+  /// Waits for the oldest exchange. The caller then has its only reference.
   std::shared_ptr<Exchange> take() {
     std::unique_lock lock(mutex_);
     came_.wait(lock, [&] { return !exchanges_.empty(); });

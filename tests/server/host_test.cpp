@@ -52,7 +52,7 @@ TEST(Host, ParsesNamesAndAddresses) {
   }
 }
 
-TEST(Host, RefusesWhatIsNoHost) {
+TEST(Host, RefusesInvalidHosts) {
   for (const char* text : {"",
                            ".",
                            "a..b",

@@ -1,4 +1,4 @@
-// The client against the server, and against bytes that no server should send.
+// The client with the server, and with malformed responses.
 #include "http/http_client.h"
 
 #include <fcntl.h>
@@ -77,7 +77,7 @@ TEST(HttpClient, UrlsAreRead) {
     EXPECT_THROW(parse_url(url), Error) << url;
 }
 
-TEST(HttpClient, AnswersComeWholeAndInPieces) {
+TEST(HttpClient, ResponsesComeWholeAndInPieces) {
   RunningServer server(echo);
   HttpClient client(url_of(server));
   Got whole, streamed;
@@ -137,7 +137,7 @@ TEST(HttpClient, ManyRequestsAtTheSameTime) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].body, "/" + std::to_string(i));
 }
 
-TEST(HttpClient, WhoHangsUpIsNoticedByTheServer) {
+TEST(HttpClient, ServerNoticesHangUps) {
   HeldExchanges held;
   RunningServer server(held.handler());
   std::thread writer([&] {
@@ -207,7 +207,7 @@ TEST(HttpClient, WithoutAServerThereIsNoConnection) {
   EXPECT_THROW(HttpClient({.host = "no such host"}), Error);
 }
 
-/// A server that says just these bytes to each connection, and closes.
+/// A server that sends these bytes to each connection, and closes.
 Got answer_to(const std::string& bytes, HttpClientParams params = {}) {
   ListeningSockets sockets("127.0.0.1", 0);
   const int listening = sockets.release().front();
@@ -233,26 +233,26 @@ Got answer_to(const std::string& bytes, HttpClientParams params = {}) {
   return got;
 }
 
-TEST(HttpClient, AnswersMayEndWithTheirConnection) {
+TEST(HttpClient, ResponsesMayEndWithTheirConnection) {
   const Got got = answer_to("HTTP/1.0 200 OK\r\n\r\nall of it");
   EXPECT_EQ(got.end, HttpEnd::kComplete);
   EXPECT_EQ(got.body, "all of it");
 }
 
-TEST(HttpClient, AnswersThatComeBeforeTheAnswerAreSkipped) {
+TEST(HttpClient, InterimResponsesAreSkipped) {
   const Got got =
       answer_to("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok");
   EXPECT_EQ(got.status, 201);
   EXPECT_EQ(got.body, "ok");
 }
 
-TEST(HttpClient, AnswersWithoutABodyAreComplete) {
+TEST(HttpClient, ResponsesWithoutABodyAreComplete) {
   const Got got = answer_to("HTTP/1.1 204 No Content\r\n\r\n");
   EXPECT_EQ(got.end, HttpEnd::kComplete);
   EXPECT_EQ(got.status, 204);
 }
 
-TEST(HttpClient, WhatIsCutShortOrMalformedIsToldApart) {
+TEST(HttpClient, TruncatedAndMalformedResponsesAreDistinguished) {
   EXPECT_EQ(answer_to("").end, HttpEnd::kClosed);
   EXPECT_EQ(answer_to("HTTP/1.1 200 OK\r\n").end, HttpEnd::kClosed);
   EXPECT_EQ(answer_to("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc").end, HttpEnd::kClosed);

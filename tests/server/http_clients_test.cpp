@@ -1,4 +1,4 @@
-// Clients that go, stall, dawdle or come in crowds.
+// Clients that vanish, stall, are slow or are many.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// How a client goes.
+/// How a client disconnects.
 enum class Going { kClose, kReset };
 
 void go(RawClient& client, Going how) { client.close(how == Going::kReset); }
@@ -43,7 +43,7 @@ class VanishedClients : public testing::TestWithParam<Going> {
     EXPECT_TRUE(eventually([&] { return n_calls > 0; }));
     EXPECT_TRUE(exchange->closed());
     EXPECT_EQ(exchange->n_unsent(), 0U);
-    // What is written now is dropped.
+    // Bytes written now are dropped.
     exchange->begin(200, "text/plain");
     exchange->write("x");
     exchange->end();
@@ -54,7 +54,7 @@ class VanishedClients : public testing::TestWithParam<Going> {
   }
 };
 
-TEST_P(VanishedClients, AreNoticedBeforeTheAnswer) {
+TEST_P(VanishedClients, AreNoticedBeforeTheResponse) {
   RawClient client(server.port());
   client.send(get("/"));
   const auto exchange = watched();
@@ -73,7 +73,7 @@ TEST_P(VanishedClients, AreNoticedDuringAStream) {
   expect_gone(exchange);
 }
 
-TEST_P(VanishedClients, AreNoticedBehindRequestsThatTheySentAhead) {
+TEST_P(VanishedClients, AreNoticedAfterPipelinedRequests) {
   RawClient client(server.port());
   client.send(get("/") + get("/second"));
   const auto exchange = watched();
@@ -82,7 +82,7 @@ TEST_P(VanishedClients, AreNoticedBehindRequestsThatTheySentAhead) {
   EXPECT_EQ(held.size(), 0U);
 }
 
-TEST_P(VanishedClients, AreNoticedBehindMoreThanIsReadAhead) {
+TEST_P(VanishedClients, AreNoticedAfterMoreThanTheReadAhead) {
   RawClient client(server.port());
   client.send(get("/") + std::string(100'000, 'x'));
   const auto exchange = watched();
@@ -101,7 +101,7 @@ TEST_P(VanishedClients, AreNoticedWhileTheyReadNothing) {
   expect_gone(exchange);
 }
 
-TEST_P(VanishedClients, AreToldToWhoAsksLate) {
+TEST_P(VanishedClients, AreReportedToLateCallbacks) {
   RawClient client(server.port());
   client.send(get("/"));
   const auto exchange = held.take();
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Each, VanishedClients, testing::Values(Going::kClose, G
 
 constexpr const char* kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
 
-TEST(HttpClients, ClientsThatEndSendingGetTheirAnswers) {
+TEST(HttpClients, HalfClosedClientsGetTheirResponses) {
   HeldExchanges held;
   RunningServer server(held.handler());
   RawClient client(server.port());
@@ -143,7 +143,7 @@ TEST(HttpClients, ClientsThatEndSendingGetTheirAnswers) {
   EXPECT_TRUE(client.at_end());
 }
 
-TEST(HttpClients, ClientsThatEndSendingGetTheRestOfStreams) {
+TEST(HttpClients, HalfClosedClientsGetTheRestOfStreams) {
   HeldExchanges held;
   RunningServer server(held.handler());
   RawClient client(server.port());
@@ -153,14 +153,14 @@ TEST(HttpClients, ClientsThatEndSendingGetTheRestOfStreams) {
   exchange->write("begin ");
   client.read_until("begin \r\n");
   client.end_sending();
-  EXPECT_EQ(client.peek(1), "0");  // Of the next chunk's size.
+  EXPECT_EQ(client.peek(1), "0");  // A digit of the next chunk's size.
   exchange->write("end");
   exchange->end();
   EXPECT_EQ(client.read_until("0\r\n\r\n"), "03\r\nend\r\n0\r\n\r\n");
   EXPECT_TRUE(client.at_end());
 }
 
-TEST(HttpClients, OldClientsThatEndSendingHaveGone) {
+TEST(HttpClients, HalfClosedHttp10ClientsHaveGone) {
   HeldExchanges held;
   RunningServer server(held.handler());
   RawClient client(server.port());
@@ -170,7 +170,7 @@ TEST(HttpClients, OldClientsThatEndSendingHaveGone) {
   EXPECT_TRUE(eventually([&] { return exchange->closed(); }));
 }
 
-TEST(HttpClients, WhoStaysIsNotSaidToHaveGone) {
+TEST(HttpClients, ConnectedClientsAreNotReportedGone) {
   HeldExchanges held;
   RunningServer server(held.handler());
   std::atomic<int> n_calls = 0;
@@ -188,7 +188,7 @@ TEST(HttpClients, WhoStaysIsNotSaidToHaveGone) {
   EXPECT_EQ(n_calls, 0);
 }
 
-TEST(HttpClients, AnswersThatHaveEndedReachWhoHasEndedSending) {
+TEST(HttpClients, EndedResponsesReachHalfClosedClients) {
   HeldExchanges held;
   RunningServer server(held.handler());
   RawClient client(server.port(), 4096);
@@ -200,7 +200,7 @@ TEST(HttpClients, AnswersThatHaveEndedReachWhoHasEndedSending) {
   EXPECT_TRUE(client.at_end());
 }
 
-TEST(HttpClients, AnswersThatHaveEndedReachWhoSentMoreThanIsReadAhead) {
+TEST(HttpClients, EndedResponsesReachClientsBeyondTheReadAhead) {
   HeldExchanges held;
   RunningServer server(held.handler(), {.header_bytes = 4096});
   RawClient client(server.port(), 4096);
@@ -208,12 +208,12 @@ TEST(HttpClients, AnswersThatHaveEndedReachWhoSentMoreThanIsReadAhead) {
   client.send(get("/") + std::string(100'000, 'x'));
   held.take()->send({.body = body});
   client.end_sending();
-  // The server looks for clients that have gone meanwhile.
+  // The server's sweep looks for clients that have gone.
   std::this_thread::sleep_for(milliseconds(600));
   EXPECT_EQ(client.read_answer().body, body);
 }
 
-TEST(HttpClients, ExchangesThatAreLetGoGetAnError) {
+TEST(HttpClients, DroppedExchangesGetAnError) {
   HeldExchanges held;
   RunningServer server(held.handler());
   RawClient client(server.port());
@@ -227,7 +227,7 @@ TEST(HttpClients, ExchangesThatAreLetGoGetAnError) {
   EXPECT_TRUE(client.at_end());
 }
 
-TEST(HttpClients, HandlersThatThrowAnswerWithAnError) {
+TEST(HttpClients, HandlersThatThrowGiveAnError) {
   std::vector<std::shared_ptr<Exchange>> kept;
   RunningServer server([&](std::shared_ptr<Exchange> exchange) {
     kept.push_back(exchange);
@@ -266,7 +266,7 @@ TEST(HttpClients, ExchangesOutliveTheServer) {
   EXPECT_TRUE(second->closed());
 }
 
-TEST(HttpClients, ManyThreadsWriteOneAnswerWithoutLoss) {
+TEST(HttpClients, ManyThreadsWriteOneResponseWithoutLoss) {
   HeldExchanges held;
   RunningServer server(held.handler());
   RawClient client(server.port());
@@ -295,7 +295,7 @@ TEST(HttpClients, ManyThreadsWriteOneAnswerWithoutLoss) {
   EXPECT_TRUE(eventually([&] { return exchange->n_unsent() == 0; }));
 }
 
-TEST(HttpClients, SlowReadersHoldUpTheirOwnAnswerOnly) {
+TEST(HttpClients, SlowReadersDelayOnlyTheirOwnResponse) {
   HeldExchanges held;
   RunningServer server(held.handler(), {.low_water = 10'000, .high_water = 100'000});
   RawClient slow(server.port(), 4096);
@@ -326,7 +326,7 @@ TEST(HttpClients, SlowReadersHoldUpTheirOwnAnswerOnly) {
   EXPECT_EQ(n_drained, 1);
 }
 
-TEST(HttpClients, WhoTakesNothingForTooLongHasGone) {
+TEST(HttpClients, ClientsThatReadNothingForTooLongHaveGone) {
   HeldExchanges held;
   RunningServer server(held.handler(), {.write_timeout = seconds(1)});
   RawClient client(server.port(), 4096);
@@ -341,7 +341,7 @@ TEST(HttpClients, WhoTakesNothingForTooLongHasGone) {
   EXPECT_TRUE(eventually([&] { return server->counts().n_open == 0; }));
 }
 
-TEST(HttpClients, AnswersMayTakeLongerThanAnyTimeout) {
+TEST(HttpClients, ResponsesMayTakeLongerThanAnyTimeout) {
   HeldExchanges held;
   RunningServer server(held.handler(), {.header_timeout = seconds(1),
                                         .body_timeout = seconds(1),

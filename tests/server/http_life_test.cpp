@@ -1,4 +1,4 @@
-// Where a server listens, how it ends, and what it bears.
+// A server's addresses, its shutdown, and load and damaged requests.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::string socket_path() {
       .string();
 }
 
-TEST(HttpLife, ListensAtTheAddressThatItTells) {
+TEST(HttpLife, ListensAtTheAddressThatItReports) {
   RunningServer server(say_hello);
   EXPECT_EQ(server->address(), "http://127.0.0.1:" + std::to_string(server.port()));
   RawClient client(server.port());
@@ -47,7 +47,7 @@ TEST(HttpLife, PeersAreNamed) {
   EXPECT_THAT(held.take()->request().peer, StartsWith("127.0.0.1:"));
 }
 
-TEST(HttpLife, AddressesOfOthersAreErrors) {
+TEST(HttpLife, AddressesInUseAreErrors) {
   RunningServer server(say_hello);
   try {
     HttpServer second({.port = server.port()}, say_hello);
@@ -71,7 +71,7 @@ TEST(HttpLife, UnixSocketsAreMadeAndRemoved) {
     RawClient client(path);
     client.send(get("/"));
     EXPECT_EQ(client.read_answer().body, "hello");
-    // A server that lives is not replaced.
+    // A running server is not replaced.
     EXPECT_THROW(HttpServer({.host = path}, say_hello), Error);
   }
   EXPECT_FALSE(std::filesystem::exists(path));
@@ -124,7 +124,7 @@ TEST(HttpLife, ServersMayEndWithoutHavingRun) {
   server.post([] { FAIL(); });
 }
 
-TEST(HttpLife, DrainsWhatIsUnderWay) {
+TEST(HttpLife, DrainsRequestsInProgress) {
   HeldExchanges held;
   RunningServer server(held.handler());
   RawClient idle(server.port()), waiting(server.port()), streaming(server.port()), reading(server.port());
@@ -155,7 +155,7 @@ TEST(HttpLife, DrainsWhatIsUnderWay) {
   EXPECT_TRUE(eventually([&] { return server->counts().n_busy == 0; }));
 }
 
-TEST(HttpLife, DrainingAnswersAllThatWereAccepted) {
+TEST(HttpLife, DrainingServesAllAcceptedConnections) {
   std::atomic<int> n_handled = 0;
   RunningServer server([&](const std::shared_ptr<Exchange>& exchange) {
     ++n_handled;
@@ -203,7 +203,7 @@ TEST(HttpLife, StopsAtOnce) {
   }
 }
 
-/// The limit of open files as a test needs it, and as it was.
+/// Sets the limit of open files for a test, and restores it.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(rlim_t limit) {
@@ -240,7 +240,7 @@ TEST(HttpLife, WithoutDescriptorsConnectionsWait) {
   EXPECT_EQ(waiting.read_answer().body, "hello");
 }
 
-TEST(HttpLife, ThousandsOfStreamsBesideThousandsOfIdleConnections) {
+TEST(HttpLife, ThousandsOfStreamsAndIdleConnections) {
   constexpr int kIdle = 4000, kStreams = 1000, kPieces = 20, kThreads = 4;
   HeldExchanges held;
   RunningServer server(held.handler(), {.n_connections_each = 0,
@@ -331,7 +331,7 @@ std::string damaged_request(std::mt19937& random) {
   return bytes;
 }
 
-TEST(HttpLife, DamagedRequestsGetAnAnswerOrAnEnd) {
+TEST(HttpLife, DamagedRequestsGetAResponseOrAnEnd) {
   constexpr int kRequests = 20'000;
   RunningServer server(say_hello, {.header_bytes = 2048, .body_bytes = 4096});
   std::mt19937 random(1);
@@ -351,7 +351,7 @@ TEST(HttpLife, DamagedRequestsGetAnAnswerOrAnEnd) {
       ++n_answers;
       const bool is_hello = head.find("Content-Length: 5\r\n") != head.npos && status == 200;
       ++(is_hello ? n_served : n_refused);
-      // HEAD's answer has no body; what follows is then another head, or the end.
+      // HEAD's response has no body, so the next bytes are another head, or the end.
       if (client.peek(1).starts_with("h")) client.read_until("hello");
       if (!is_hello) client.read_until("\n");
     }

@@ -1,4 +1,4 @@
-// Targets, heads of answers, dates.
+// Targets, heads of responses, dates.
 #include "http/http_text.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ TEST(HttpText, AbsoluteTargetsLoseTheirHost) {
   EXPECT_EQ(parse_target("http://host?q=1")->query, "q=1");
 }
 
-TEST(HttpText, MalformedTargetsAreNone) {
+TEST(HttpText, MalformedTargetsAreRefused) {
   for (const char* target : {"", "*", "host:443", "a/b", "ftp://host/", "http://", "http:///x", "/%", "/%4",
                              "/%4g", "/%00", "/%0a", "/x%7f", "/a#b", "/a?b=%zz"})
     EXPECT_FALSE(parse_target(target)) << target;

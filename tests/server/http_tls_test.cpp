@@ -117,7 +117,7 @@ class TlsClient {
   TlsClient& operator=(const TlsClient&) = delete;
 
   bool is_secure() const { return is_secure_; }
-  /// What the server's certificate is for.
+  /// The name in the server's certificate.
   std::string server_name() const {
     const Certificate certificate(SSL_get1_peer_certificate(tls_.get()));
     std::array<char, 64> name{};
@@ -135,7 +135,7 @@ class TlsClient {
     std::size_t n = 0;
     if (!bytes.empty()) SSL_write_ex(tls_.get(), bytes.data(), bytes.size(), &n);
   }
-  /// Until there are `bytes` of them, or the end.
+  /// Reads until `bytes` bytes have come, or the end.
   std::string read(std::size_t bytes) {
     std::string text;
     std::array<char, 4096> block{};
@@ -283,7 +283,7 @@ TEST_F(HttpTls, ReadsLargeBodiesAndStreams) {
   EXPECT_TRUE(text.ends_with("0\r\n\r\n"));
 }
 
-TEST_F(HttpTls, PlainRequestsGetASentence) {
+TEST_F(HttpTls, PlainHttpRequestsGetAnExplanation) {
   RunningServer server(echo, params());
   for (const std::string& text : {get("/"), post("/x", "{}"), std::string("hello\r\n")}) {
     RawClient client(server.port());
@@ -321,7 +321,7 @@ TEST_F(HttpTls, HandshakesAreBoundedInTimeAndNumber) {
   EXPECT_TRUE(eventually([&] { return server->counts().n_open == 0; }));
 }
 
-TEST_F(HttpTls, RefusedConnectionsAreToldWithinTls) {
+TEST_F(HttpTls, RefusalsAreSentWithinTls) {
   HttpParams few = params();
   few.n_connections = 1;
   RunningServer server(echo, few);
@@ -331,7 +331,7 @@ TEST_F(HttpTls, RefusedConnectionsAreToldWithinTls) {
   EXPECT_THAT(second.read_all(), StartsWith("HTTP/1.1 503"));
 }
 
-TEST_F(HttpTls, ClientsThatEndSendingGetTheirAnswer) {
+TEST_F(HttpTls, HalfClosedClientsGetTheirResponse) {
   HeldExchanges held;
   RunningServer server(held.handler(), params());
   TlsClient client(server.port());
@@ -359,7 +359,7 @@ TEST_F(HttpTls, ConnectionsThatAreCutAreNoticed) {
   }
 }
 
-TEST_F(HttpTls, SlowReadersHoldUpTheirOwnAnswerOnly) {
+TEST_F(HttpTls, SlowReadersDelayOnlyTheirOwnResponse) {
   HeldExchanges held;
   RunningServer server(held.handler(), params());
   TlsClient slow(server.port());
@@ -389,7 +389,7 @@ TEST_F(HttpTls, ReloadedCertificatesServeLaterConnections) {
   EXPECT_EQ(TlsClient(server.port()).server_name(), "two");
   before.send(close_after(get("/")));
   EXPECT_THAT(before.read_all(), HasSubstr("200 OK"));
-  // One that cannot be read leaves the former.
+  // If a file cannot be read, the old certificate stays.
   files.write("one.key", "");
   EXPECT_THROW(tls->reload(), Error);
   EXPECT_EQ(TlsClient(server.port()).server_name(), "two");
@@ -526,7 +526,7 @@ TEST_F(HttpTls, FilesThatCannotServeAreNamed) {
     EXPECT_THAT(problem("one.pem", name), HasSubstr("no private key in PEM form")) << name;
 }
 
-TEST_F(HttpTls, DatesThatClientsRejectAreTold) {
+TEST_F(HttpTls, DatesThatClientsRejectAreReported) {
   EXPECT_EQ(identity()->date_problem(), "");
   files.make("old", -1);
   EXPECT_THAT(identity("old")->date_problem(), HasSubstr("old.pem' has expired"));

@@ -1,4 +1,4 @@
-// The wire format: what the server makes of bytes, and which bytes it sends.
+// The wire format: how the server parses requests, and the bytes that it sends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Tells the client what arrived.
+/// Responds with the request as it arrived.
 void echo(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   exchange->send({.body = request.method + " " + request.path + " [" + request.query + "] " + request.body,
@@ -43,7 +43,7 @@ class HttpWire : public testing::Test {
   RunningServer server{answer, HttpParams{.header_bytes = 4096, .body_bytes = 1 << 20}};
   RawClient client{server.port()};
 
-  /// The status of the answer to these bytes, which the server must end the connection with.
+  /// The status of the response to these bytes. The server must close the connection after it.
   int refusal_of(const std::string& bytes) {
     RawClient one(server.port());
     one.send(bytes);
@@ -56,7 +56,7 @@ class HttpWire : public testing::Test {
   }
 };
 
-TEST_F(HttpWire, AnswersHaveALength) {
+TEST_F(HttpWire, ResponsesHaveALength) {
   client.send(get("/a%20b?c=d"));
   const auto got = client.read_answer();
   EXPECT_EQ(got.status, 200);
@@ -87,7 +87,7 @@ TEST_F(HttpWire, BytesMayComeOneByOne) {
   EXPECT_EQ(client.read_answer().body, "GET /y [] ");
 }
 
-TEST_F(HttpWire, RequestsSentAheadAreAnsweredInOrder) {
+TEST_F(HttpWire, PipelinedRequestsGetResponsesInOrder) {
   std::string bytes;
   for (int i = 0; i < 100; ++i) bytes += i % 3 == 0 ? get("/stream") : post("/x", std::to_string(i));
   client.send(bytes);
@@ -141,7 +141,7 @@ TEST_F(HttpWire, ChunkedBodiesAreRead) {
   EXPECT_EQ(client.read_answer().body, "GET /next [] ");
 }
 
-TEST_F(HttpWire, FieldsOfATrailerAreNoHeaders) {
+TEST_F(HttpWire, TrailerFieldsAreNotHeaders) {
   std::mutex mutex;
   std::vector<std::string> seen;
   RunningServer other([&](const std::shared_ptr<Exchange>& exchange) {
@@ -156,14 +156,14 @@ TEST_F(HttpWire, FieldsOfATrailerAreNoHeaders) {
   EXPECT_THAT(seen, ElementsAre("Host", "Transfer-Encoding"));
 }
 
-TEST_F(HttpWire, BodiesAreAskedFor) {
+TEST_F(HttpWire, ContinueIsSentBeforeBodies) {
   client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.send("body");
   EXPECT_EQ(client.read_answer().body, "POST /x [] body");
 }
 
-TEST_F(HttpWire, BodiesThatAreTooLargeAreNotAskedFor) {
+TEST_F(HttpWire, NoContinueForBodiesThatAreTooLarge) {
   client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.read_answer().status, 413);
 }
@@ -180,7 +180,7 @@ TEST_F(HttpWire, BodiesMayBeAsLargeAsTheBound) {
   EXPECT_EQ(client.read_answer().body, "POST /x [] " + body);
 }
 
-TEST_F(HttpWire, WhatIsTooLargeIsRefused) {
+TEST_F(HttpWire, TooLargeRequestsAreRefused) {
   EXPECT_EQ(refusal_of(get("/" + std::string(5000, 'a'))), 431);
   EXPECT_EQ(refusal_of(get("/", "X: " + std::string(5000, 'a') + "\r\n")), 431);
   EXPECT_EQ(refusal_of(post("/", std::string((1 << 20) + 1, 'b'))), 413);
@@ -292,7 +292,7 @@ TEST_F(HttpWire, RefusalsHaveTheUsersBody) {
   EXPECT_THAT(got.body, StartsWith("{\"400\":\"malformed request"));
 }
 
-TEST_F(HttpWire, AnswersWithoutABodyHaveNone) {
+TEST_F(HttpWire, StatusesWithoutABodyHaveNone) {
   RunningServer other([](const std::shared_ptr<Exchange>& exchange) {
     exchange->send({.status = 204, .body = "none", .content_type = ""});
   });
@@ -305,7 +305,7 @@ TEST_F(HttpWire, AnswersWithoutABodyHaveNone) {
   }
 }
 
-TEST_F(HttpWire, AbortedAnswersHaveNoEnd) {
+TEST_F(HttpWire, AbortedResponsesHaveNoEnd) {
   RunningServer other([](const std::shared_ptr<Exchange>& exchange) {
     exchange->begin(200, "text/plain");
     exchange->write("some");

@@ -1,4 +1,4 @@
-// What those are told who ask for a model that cannot be loaded.
+// Errors of requests for a model that cannot be loaded.
 #include "models/model_pool.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ PoolParams params_of(std::vector<std::string> names) {
   return params;
 }
 
-TEST(ModelPool, AFailedLoadIsNobodysFaultAndNotRepeatedForEach) {
+TEST(ModelPool, FailedLoadsAre503AndNotRepeatedForEachRequest) {
   PoolParams params = params_of({"one"});
   std::atomic<int> n_loads = 0;
   std::vector<std::string> warnings;
@@ -63,7 +63,7 @@ TEST(ModelPool, AFailedLoadIsNobodysFaultAndNotRepeatedForEach) {
                 "the model 'one' could not be loaded: cannot open /srv/secret/one.gguf: it is broken"});
 }
 
-TEST(ModelPool, ALoadThatIsBrokenOffByTheEndIsNoFailure) {
+TEST(ModelPool, LoadsInterruptedByStopAreNotFailures) {
   PoolParams params = params_of({"one", "two"});
   std::promise<void> began;
   std::vector<std::string> warnings;
@@ -123,7 +123,7 @@ class LostModel : public testing::Test {
     });
     return told.get_future().get();
   }
-  /// Before the pool loads a model it asks those that it has.
+  /// Before the pool loads a model, it asks the loaded models whether they are lost.
   void lose(const std::string& why) {
     why_lost_ = why;
     EXPECT_EQ(get("two"), nullptr);
@@ -137,7 +137,7 @@ class LostModel : public testing::Test {
   std::optional<ModelPool> pool_;
 };
 
-TEST_F(LostModel, IsLoadedAnewAndStays) {
+TEST_F(LostModel, IsReloadedAndStays) {
   const std::shared_ptr<ServedModel> model = get("one");
   ASSERT_NE(model, nullptr);
   lose("one.packed was cut");
@@ -146,10 +146,10 @@ TEST_F(LostModel, IsLoadedAnewAndStays) {
   ASSERT_FALSE(warnings_.empty());
   EXPECT_EQ(
       warnings_.front(),
-      "model 'one' has lost its weights, and requests wait while it gets them again: one.packed was cut");
+      "model 'one' has lost its weights; requests wait while they are loaded again: one.packed was cut");
 }
 
-TEST_F(LostModel, WhoseFileChangedFailsWithTheFilesName) {
+TEST_F(LostModel, WithAChangedFileFailsAndNamesTheFile) {
   const std::shared_ptr<ServedModel> model = get("one");
   ASSERT_NE(model, nullptr);
   std::filesystem::resize_file(path_, 1000);
@@ -161,7 +161,7 @@ TEST_F(LostModel, WhoseFileChangedFailsWithTheFilesName) {
   ASSERT_TRUE(gone);
   EXPECT_EQ(gone->status, 503);
   EXPECT_NE(std::string(gone->what()).find(path_.filename().string()), std::string::npos) << gone->what();
-  // Clients and the log read that it was served, and what the server does.
+  // The error and the log say that the model was served, and what the server does.
   const std::string lost =
       "the model 'one' lost its weights while it was served, and the server loads it again: ";
   EXPECT_TRUE(std::string(gone->what()).starts_with(lost)) << gone->what();
@@ -170,7 +170,7 @@ TEST_F(LostModel, WhoseFileChangedFailsWithTheFilesName) {
   EXPECT_EQ(get("one"), nullptr);
 }
 
-TEST(ModelPool, FoldersAreNotForClients) {
+TEST(ModelPool, ClientsDoNotSeeFolders) {
   EXPECT_EQ(without_folders("cannot open '/srv/a/m.gguf': gone"), "cannot open 'm.gguf': gone");
   EXPECT_EQ(without_folders("/a/b"), "b");
   EXPECT_EQ(without_folders("../x/y.gguf and ./z.gguf  (/q/w)"), "y.gguf and z.gguf  (w)");

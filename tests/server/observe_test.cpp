@@ -31,7 +31,7 @@ class Observe : public testing::Test {
                                          testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
-TEST_F(Observe, AccessLogTellsClientsApart) {
+TEST_F(Observe, AccessLogDistinguishesClients) {
   const HttpRequest request{.method = "POST",
                             .path = "/v1/completions",
                             .body = "12345",

@@ -27,7 +27,7 @@ std::string header(const HttpHeaders& headers, const std::string& name) {
   return "";
 }
 
-TEST(Origins, NamesOfStrangersAreRefused) {
+TEST(Origins, ForeignHostsAreRefused) {
   for (const char* host :
        {"127.evil.com:18401", "127.0.0.1.nip.io", "127.0.0.1@evil.com", "rebound.evil.com:8080",
         "localhost.evil.com", "evil.com.", "EVIL.com", "example.com", "bad host"})
@@ -40,7 +40,7 @@ TEST(Origins, AddressesAndLocalNamesAreServed) {
     EXPECT_EQ(refusal(host), "") << host;
 }
 
-TEST(Origins, PagesOfStrangersAreRefused) {
+TEST(Origins, ForeignPagesAreRefused) {
   for (const char* origin : {"http://127.evil.com", "https://evil.com", "null", "abc", "http://6.6.6.6",
                              "ollama.example.com", "chrome-extension://abcdefgh", "moz-extension://0-1",
                              "HTTPS://evil.com", "://", "http://localhost@evil.com"})
@@ -82,7 +82,7 @@ TEST(Origins, MessagesSayWhichHostAndWhatToDo) {
   EXPECT_THAT(origin->what(), HasSubstr("'https://chat.example.com'"));
 }
 
-TEST(Origins, TrustedPagesMayReadTheAnswer) {
+TEST(Origins, TrustedPagesMayReadTheResponse) {
   const HttpHeaders trusted = cors_headers(request_to("127.0.0.1:8080", "http://localhost:3000"), {});
   EXPECT_EQ(header(trusted, "Access-Control-Allow-Origin"), "http://localhost:3000");
   EXPECT_EQ(header(trusted, "Vary"), "Origin");

@@ -52,7 +52,7 @@ TEST(Proxies, OnlyTrustedPeersNameTheClient) {
 TEST(Proxies, TheNearestUntrustedAddressIsTheClient) {
   const std::vector<std::string> trusted = {"127.0.0.1", "10.0.0.0/8", "fd00::/8"};
   const auto of = [&](const char* list) { return way("127.0.0.1", {{"x-forwarded-for", list}}, trusted); };
-  EXPECT_EQ(of("6.6.6.6, 203.0.113.7"), "203.0.113.7");  // The first is the client's invention.
+  EXPECT_EQ(of("6.6.6.6, 203.0.113.7"), "203.0.113.7");  // The client invented the first one.
   EXPECT_EQ(of("6.6.6.6, 203.0.113.7, 10.1.2.3, fd00::5"), "203.0.113.7");
   EXPECT_EQ(of("10.1.1.1, 10.2.2.2"), "10.1.1.1");  // All are trusted: the client is in the network.
   EXPECT_EQ(of("203.0.113.7:1234"), "203.0.113.7");

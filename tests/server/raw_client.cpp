@@ -110,7 +110,7 @@ std::string RawClient::read_until(std::string_view end) {
 }
 
 bool RawClient::at_end() {
-  errno = 0;  // An end leaves what was there.
+  errno = 0;  // An end of file does not set errno.
   return received_.empty() && !fill() && errno != EAGAIN;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A client that sends bytes as a test has them, and reads what comes back.
+// A client that sends the bytes of a test, and reads responses.
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -10,8 +10,8 @@ namespace weft::server {
 
 class RawClient {
  public:
-  /// To 127.0.0.1, from the address `from` of this machine. With `receive_bytes` the kernel holds little for
-  /// a client that does not read.
+  /// Connects to 127.0.0.1, from the address `from` of this machine. `receive_bytes` limits the
+  /// kernel's receive buffer, for clients that do not read.
   explicit RawClient(std::uint16_t port, int receive_bytes = 0, const char* from = nullptr);
   explicit RawClient(const std::string& unix_path);
   /// A socket that is not connected yet.
@@ -23,24 +23,24 @@ class RawClient {
 
   bool connect(std::uint16_t port);
   bool connected() const { return socket_ >= 0; }
-  /// False where the server has closed.
+  /// False if the server has closed.
   bool send(std::string_view bytes);
   void end_sending();
-  /// Closes; with `reset` so that the server's side sees an error instead of an end.
+  /// Closes the socket. With `reset` the server sees an error instead of an end.
   void close(bool reset = false);
 
   struct Answer {
-    int status = 0;                              ///< 0: none came.
+    int status = 0;                              ///< 0: no response came.
     std::map<std::string, std::string> headers;  ///< Names in lower case.
     std::string body;
-    bool complete = false;  ///< Its end came as its head had promised.
+    bool complete = false;  ///< The body ended as its head announced.
   };
   Answer read_answer(bool head_only = false);
-  /// Reads until there are so many bytes, or the end; they stay for read_answer().
+  /// Reads until `bytes` bytes have come, or the end; they stay for read_answer().
   std::string_view peek(std::size_t bytes);
-  /// What comes until the text `end`, or the end.
+  /// The bytes up to the string `end`, or to the end of the connection.
   std::string read_until(std::string_view end);
-  /// Whether the server has closed and sent nothing more.
+  /// Whether the server has closed without further bytes.
   bool at_end();
 
  private:

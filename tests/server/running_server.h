@@ -36,7 +36,7 @@ class RunningServer {
   std::thread thread_;
 };
 
-/// Waits until it holds; false where it does not within a time that only a broken server needs.
+/// Waits until `holds` is true; false after a time that only a broken server needs.
 inline bool eventually(const std::function<bool()>& holds) {
   for (int i = 0; i < 30000; ++i) {
     if (holds()) return true;

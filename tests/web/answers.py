@@ -1,4 +1,4 @@
-"""The canned answers of the mock server: what a page must be able to show."""
+"""The canned responses of the mock server, with everything that a page must be able to show."""
 
 SHOWCASE = r"""Here is a **breadth-first search** that returns the shortest path, and what it costs.
 

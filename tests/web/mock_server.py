@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A server with weft's API and canned answers, to develop and test the page with. Loopback only.
+"""A server with weft's API and canned responses, to develop and test the page with. Loopback only.
 
     python3 tests/web/mock_server.py [--port 8090] [--key KEY] [--loading SECONDS] [--rate TOKENS_PER_SECOND]
 
@@ -24,7 +24,7 @@ MODELS = ["smollm2-1.7b-instruct-q4_k_m", "qwen3-4b-q4_k_m"]
 
 
 class Cache:
-    """A cache of cells that looks alive: sequences come, share a beginning, grow, end and are put out."""
+    """A simulated cache: sequences begin, share prefixes, grow, end and are evicted."""
 
     def __init__(self, n_pages: int = 128):
         self.page = 64
@@ -292,7 +292,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.fail(429, "The queue is full: 32 requests wait already.", "rate_limit_error", [("Retry-After", self.server.retry_after)])
         n_prompt = prompt_tokens(body)
         if n_prompt >= self.server.n_ctx:
-            message = f"the prompt has {n_prompt} tokens, but the context of {self.server.n_ctx} tokens must hold it and at least one token of the answer"
+            message = f"the prompt has {n_prompt} tokens, but the context of {self.server.n_ctx} tokens must hold it and at least one token of the response"
             return self.answer(400, {"error": {"message": message, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}})
         reasoning, text, tool = "", answers.SHOWCASE, None
         if body.get("response_format"):

@@ -1,5 +1,5 @@
-"""The page's Markdown and formulas against other programs' truth: markdown-it's reading of the same text, and the text at once
-against the same text piece by piece."""
+"""The page's Markdown and formulas. Markdown is compared with markdown-it. Sources that are streamed piece by piece
+must give the same nodes as whole ones."""
 import random
 from html.parser import HTMLParser
 
@@ -7,7 +7,7 @@ import pytest
 
 markdown_it = pytest.importorskip("markdown_it")
 
-# DOM to the tree that Tree makes of HTML: [name, attributes, children], neighbours of text joined.
+# Converts DOM to the trees of Tree: `[name, attributes, children]`, adjacent strings joined.
 TO_TREE = """(node) => {
   const tree = (node) => {
     if (node.nodeType === 3) return node.data;
@@ -57,7 +57,7 @@ class Tree(HTMLParser):
 
 
 def plain(nodes: list, in_code: bool = False) -> list:
-    """Joins texts and drops what has no meaning: white space around blocks, the line end that closes a block of code."""
+    """Joins strings and drops insignificant parts: white space around blocks, the last line end of a block of code."""
     joined: list = []
     for node in nodes:
         if isinstance(node, str) and joined and isinstance(joined[-1], str):
@@ -189,7 +189,7 @@ STREAMED = """([text, sizes]) => {
 }"""
 
 
-def test_text_in_pieces_becomes_what_it_is_at_once(render):
+def test_streamed_markdown_equals_the_whole(render):
     import answers
     for seed in range(80):
         rng = random.Random(seed)
@@ -199,7 +199,7 @@ def test_text_in_pieces_becomes_what_it_is_at_once(render):
 
 
 @pytest.mark.parametrize("unit", ["*", "_", "[", "](", "`", "``a", "> ", "- ", "  - a\n", "<", "$", "$$", "\\(", "~", "|", "a|", "#", "**a ", "*a_ ", "[a](", "![", "&", "http://", "\\[\n", "1. ", "```\n", "\t", " ", "-|", "<b>", "{", "<https://"])
-def test_hostile_texts_end(render, unit):
+def test_hostile_sources_end(render, unit):
     text = unit * (60_000 // len(unit))
     assert isinstance(render.page.evaluate("(text) => { const box = document.createElement('div'); box.append(md.render_markdown(text)); return box.textContent.length; }", text), int)
 
@@ -223,7 +223,7 @@ def test_formulas(render, text, letters, name):
 
 
 @pytest.mark.parametrize("text", [r"\frac{a}{b", r"}", r"\left( x", r"\begin{matrix} a", r"\end{matrix}", r"\right)", r"x^", r"\sqrt", "{" * 500, r"\frac" * 500, "x^{" * 300 + "}" * 300, "x" * 20000, r"\begin{nosuch} x \end{nosuch}"])
-def test_what_is_no_formula_is_shown_as_it_stands(render, text):
+def test_invalid_formulas_are_shown_as_source(render, text):
     kind = render.page.evaluate(FORMULA, [text, True])[0]
     assert kind == "formula-source"
 
@@ -234,5 +234,5 @@ def test_unknown_commands_are_shown_by_name(render):
 
 
 @pytest.mark.parametrize("text, n", [("costs $5 or $10", 0), ("$x$ and $y$", 2), ("$ x $", 0), ("a $$x$$ b", 1), (r"\(x\) \[y\]", 2), ("`$x$`", 0), (r"\$x\$", 0), ("US$ and A$", 0), ("```\n$x$\n```", 0), ("$$\nx\n$$", 1), ("$$x$$", 1)])
-def test_what_is_taken_for_a_formula(render, text, n):
+def test_formulas_are_recognised(render, text, n):
     assert render.page.evaluate("(text) => { const box = document.createElement('div'); box.append(md.render_markdown(text)); return box.querySelectorAll('math').length; }", text) == n

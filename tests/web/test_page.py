@@ -36,7 +36,7 @@ def last_request(page):
 # Chat.
 
 
-def test_answers_with_markdown_code_tables_formulas_and_reasoning(open_page):
+def test_responses_with_markdown_code_tables_formulas_and_reasoning(open_page):
     page = open_page()
     ask(page, "Write a breadth-first search")
     assert texts(page, f"{ANSWER} .prose h3") == ["The code", "How it compares"]
@@ -58,7 +58,7 @@ def test_answers_with_markdown_code_tables_formulas_and_reasoning(open_page):
     assert not {"temperature", "top_p", "max_tokens"} & set(request)
 
 
-def test_conversation_goes_on_with_what_was_said(open_page):
+def test_conversation_continues_with_its_history(open_page):
     page = open_page()
     ask(page, "echo one")
     ask(page, "echo two")
@@ -73,7 +73,7 @@ def test_code_is_copied(open_page):
     assert page.evaluate("navigator.clipboard.readText()").startswith("from collections import deque\n")
 
 
-def test_stop_keeps_what_was_written(open_page):
+def test_stop_keeps_the_partial_response(open_page):
     page = open_page()
     ask(page, "slow please", wait=False)
     page.wait_for_selector(f"{ANSWER} .reasoning")
@@ -96,7 +96,7 @@ def test_regenerate_makes_a_branch(open_page):
     assert page.is_disabled(f"{ANSWER} [aria-label='Previous version']")
 
 
-def test_edit_makes_a_branch_with_its_own_answers(open_page):
+def test_edit_makes_a_branch_with_its_own_responses(open_page):
     page = open_page()
     ask(page, "echo first")
     ask(page, "echo more")
@@ -124,7 +124,7 @@ def test_edit_can_be_given_up(open_page):
     assert len(page.server.requests) == 1
 
 
-def test_continue_goes_on_with_the_same_answer(open_page):
+def test_continue_extends_the_same_response(open_page):
     page = open_page()
     ask(page, "echo begun")
     page.click(f"{ANSWER} [aria-label='Continue']")
@@ -199,7 +199,7 @@ def test_failure_in_the_middle_keeps_the_text(open_page, word, message):
     assert page.inner_text(f"{ANSWER} .prose").strip() != ""
 
 
-def test_what_follows_a_failed_question_goes_with_it(open_page, serve):
+def test_a_failed_question_is_sent_with_the_next_one(open_page, serve):
     page = open_page(serve(retry_after=""))
     ask(page, "refuse me")
     page.problems.expect("429")
@@ -433,7 +433,7 @@ def test_conversations_are_kept_searched_renamed_and_deleted(open_page):
     assert page.is_visible(".empty")
 
 
-def test_an_answer_goes_on_while_another_conversation_is_read(open_page):
+def test_a_response_continues_while_another_conversation_is_shown(open_page):
     page = open_page()
     ask(page, "slow mixed", wait=False)
     page.wait_for_selector(f"{ANSWER} .prose:has-text('العربية')")
@@ -536,7 +536,7 @@ def test_media_go_with_their_message_and_come_back(open_page, serve):
     page.wait_for_selector(".media img")
 
 
-def test_deleting_a_version_shows_the_other_one_with_what_follows(open_page):
+def test_deleting_a_version_shows_the_other_one_with_its_successors(open_page):
     page = open_page()
     ask(page, "echo x")
     page.click(f"{ANSWER} [aria-label='Regenerate']")
@@ -548,7 +548,7 @@ def test_deleting_a_version_shows_the_other_one_with_what_follows(open_page):
     assert page.query_selector(".branches") is None
 
 
-def test_title_stands_in_the_header(open_page):
+def test_title_is_in_the_header(open_page):
     page = open_page()
     assert texts(page, "h1") == ["What are you working on?"] or page.is_visible(".empty h1")
     ask(page, "echo <img src=x onerror=alert(1)>")
@@ -565,7 +565,7 @@ def test_share_menu_exports_the_conversation(open_page):
     assert page.evaluate("navigator.clipboard.readText()").startswith("# echo shared\n")
 
 
-def test_import_restores_settings_and_keeps_out_what_is_invalid(open_page, tmp_path):
+def test_import_restores_settings_and_drops_invalid_ones(open_page, tmp_path):
     page = open_page()
     image = "data:image/png;base64,iVBORw0KGgo="
     settings = {"temperature": 0.4, "top_p": 7, "seed": 5, "stop": ["END", 3], "reasoning_effort": "low", "schema": "{}", "onclick": "alert(1)"}
@@ -618,7 +618,7 @@ def test_files_are_attached_as_text_and_others_refused(open_page, tmp_path):
     page.set_input_files(".composer input[type=file]", [tmp_path / name for name in ("notes.txt", "picture.png", "binary.dat", "huge.txt")])
     page.wait_for_selector(".composer .chip:has-text('notes.txt')")
     note = page.inner_text(".toast")
-    assert "picture.png: this model takes no images" in note and "--mmproj" in note and "binary.dat is not a text file" in note and "huge.txt has 586 KB" in note
+    assert "picture.png: this model cannot read images" in note and "--mmproj" in note and "binary.dat is not a text file" in note and "huge.txt has 586 KB" in note
     ask(page, "echo look")
     content = last_request(page)["messages"][0]["content"]
     assert content == "File: notes.txt\n````\nthreads ``` and looms\n````\n\necho look"
@@ -678,11 +678,11 @@ def test_images_go_when_the_model_takes_none(open_page, serve):
     page.wait_for_selector(".composer .chip >> nth=1")
     server.modalities = {"vision": False, "audio": False}
     page.select_option(".model-picker", "qwen3-4b-q4_k_m")
-    page.wait_for_selector(".toast:has-text('dot.png: this model takes no images')")
+    page.wait_for_selector(".toast:has-text('dot.png: this model cannot read images')")
     assert texts(page, ".composer .chip bdi") == ["notes.txt"]
 
 
-def test_images_are_converted_and_scaled_to_what_the_server_reads(open_page, serve):
+def test_images_are_converted_and_scaled_for_the_server(open_page, serve):
     page = open_page(serve(**MEDIA))
     sizes = page.evaluate("""async () => {
       const {read_media} = await import('/ui/chat/media.js');
@@ -701,7 +701,7 @@ def test_images_are_converted_and_scaled_to_what_the_server_reads(open_page, ser
     assert sizes == [["image/webp", "png", 2048, 512], ["image/jpeg", "jpeg", 2048, 512], ["image/png", "png", 2048, 512]]
 
 
-def test_full_storage_is_told_and_the_image_is_sent(open_page, serve):
+def test_full_storage_is_reported_and_the_image_is_sent(open_page, serve):
     page = open_page(serve(**MEDIA))
     page.evaluate("""() => { const put = IDBObjectStore.prototype.put;
       IDBObjectStore.prototype.put = function (value) { if (value.url) throw new DOMException('full', 'QuotaExceededError'); return put.call(this, value); }; }""")
@@ -713,9 +713,9 @@ def test_full_storage_is_told_and_the_image_is_sent(open_page, serve):
 
 
 @pytest.mark.parametrize("name, kind, message", [
-    ("labelled.jpg", "image/jpeg", "is no image that this browser can read; convert it to PNG or JPEG"),
-    ("clip.mp4", "video/mp4", "is a video"), ("photo.heic", "", "is no image that this browser can read; convert it"),
-    ("broken.png", "image/png", "is no image that this browser can read"), ("voice.m4a", "audio/mp4", "is no audio that this browser can read")])
+    ("labelled.jpg", "image/jpeg", "is not an image that this browser can read; convert it to PNG or JPEG"),
+    ("clip.mp4", "video/mp4", "is a video"), ("photo.heic", "", "is not an image that this browser can read; convert it"),
+    ("broken.png", "image/png", "is not an image that this browser can read"), ("voice.m4a", "audio/mp4", "is not audio that this browser can read")])
 def test_media_that_cannot_be_read_say_what_to_do(open_page, serve, name, kind, message):
     page = open_page(serve(**MEDIA))
     attach(page, (name, kind, b"not what it says"))
@@ -855,7 +855,7 @@ def test_phone(open_page):
     wait_until(page, "document.querySelector('.sidebar').inert")
 
 
-def test_right_to_left_texts_have_their_direction(open_page):
+def test_right_to_left_messages_have_their_direction(open_page):
     page = open_page()
     ask(page, "mixed")
     directions = page.eval_on_selector_all(f"{ANSWER} .prose > p", "nodes => nodes.map((node) => getComputedStyle(node).direction)")
@@ -976,7 +976,7 @@ def test_every_control_has_a_name(open_page):
         assert nameless == []
 
 
-def test_screen_readers_are_told_of_beginning_and_end_only(open_page):
+def test_screen_readers_hear_beginning_and_end_only(open_page):
     page = open_page()
     page.evaluate("""() => { window.said = []; new MutationObserver(() => said.push(document.getElementById('status').textContent))
                      .observe(document.getElementById('status'), {childList: true, characterData: true, subtree: true}); }""")
@@ -1014,7 +1014,7 @@ def test_long_conversations_open_and_stay_whole(open_page, serve):
     assert texts(page, f"{ANSWER} .prose") == ["still here"]
 
 
-def test_long_answers_stream_to_the_same_page(open_page):
+def test_long_responses_stream_to_the_same_page(open_page):
     page = open_page()
     ask(page, "long 400")
     assert len(page.query_selector_all(f"{ANSWER} ol > li")) == 400

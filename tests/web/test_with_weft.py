@@ -74,7 +74,7 @@ def test_audio_reaches_an_audio_model(open_page, weft):
 def test_model_without_vision_refuses_images_before_they_are_sent(open_page, weft):
     page = open_page(weft("-m", DATA / "golden/gemma3/model.gguf", "-n", "8"))
     attach(page, ("dot.png", "image/png", PNG))
-    page.wait_for_selector(".toast:has-text('takes no images'):has-text('--mmproj')")
+    page.wait_for_selector(".toast:has-text('cannot read images'):has-text('--mmproj')")
 
 
 def test_full_context_is_left_by_dropping_turns(open_page, weft):

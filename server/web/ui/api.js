@@ -2,7 +2,7 @@
 
 const kKeyName = 'weft.key';
 const kMaxBody = 16 * 1024 * 1024;  // The server reads no longer request.
-/** Where the page lies; below a prefix where a proxy or --api-prefix put it there. */
+/** The path of the page, with the prefix of a proxy or of --api-prefix. */
 const kRoot = new URL('../', import.meta.url);
 
 function url_of(path) {
@@ -10,7 +10,7 @@ function url_of(path) {
 }
 
 /**
- * A failed request. `message` is the server's own where it sent one. status 0: the server was not reached; `code`: the server's
+ * A failed request. `message` is the server's if it sent one. status 0: the server was not reached; `code`: the server's
  * name of the error; retry_after: seconds after which the server asks the client to try again, or null.
  */
 export class ApiError extends Error {
@@ -104,7 +104,7 @@ export async function get_json(path, options) {
   }
 }
 
-/** The state of /health: {ready, progress (0 to 1 or null), reached, refused (the server answers, but not to this page), problem (the server's message)}. Never throws. */
+/** The state of /health: {ready, progress (0 to 1 or null), reached, refused (the server responds, but not to this page), problem (the server's message)}. Never throws. */
 export async function health() {
   try {
     const response = await fetch(url_of('/health'), {cache: 'no-store'});
@@ -165,7 +165,7 @@ function parse_event(text) {
 
 /**
  * Streams one response. Calls on_delta({content, reasoning, tool_calls}) as text comes, and fills `result` as it goes: {finish_reason,
- * usage, timings, model}, so that the caller of a stopped response has what came until then. Throws ApiError also where the
+ * usage, timings, model}, so that the caller of a stopped response has its beginning. Throws ApiError also if the
  * stream ends before the response does.
  */
 export async function stream_chat(body, {signal, on_delta, result}) {

@@ -1,5 +1,5 @@
-// Makes DOM nodes. Text from models and users becomes text nodes here and nowhere else: no module parses HTML
-// (the page's policy forbids it as well).
+// Makes DOM nodes. Only this module turns strings of models and users into nodes. No module parses HTML (the page's
+// policy forbids it as well).
 
 const kSvg = 'http://www.w3.org/2000/svg';
 const kMathMl = 'http://www.w3.org/1998/Math/MathML';
@@ -81,7 +81,7 @@ const kIcons = {
   table: 'M4 5.5h16v13H4zM4 10h16M4 14.3h16M10 5.5v13',
 };
 
-/** A decoration: what it stands for is said by the label of the button around it. */
+/** A decoration: its meaning is in the label of the button around it. */
 export function icon(name) {
   return svg('svg', {class: 'icon', viewBox: '0 0 24 24', 'aria-hidden': 'true', focusable: 'false'},
              svg('path', {d: kIcons[name]}));
@@ -123,7 +123,7 @@ export function morph(from, to) {
   }
 }
 
-/** morph() of one node; returns the one that stands there now. */
+/** morph() of one node; returns the node that is there now. */
 export function morph_node(old, fresh) {
   if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) {
     if (old.data !== fresh.data) old.data = fresh.data;

@@ -4,7 +4,7 @@ import {el, icon, icon_button} from './dom.js';
 const kToastMs = 6000;
 const kUndoMs = 12000;
 
-/** Tells a screen reader; a few words, and not for each token. */
+/** Announces to screen readers: a few words, and not each token. */
 export function announce(text) {
   document.getElementById('status').textContent = text;
 }
@@ -91,7 +91,7 @@ export function open_menu(button, items) {
   rows[0]?.focus();
 }
 
-/** A place for toasts. They stand in the flow of the page, so that they cover neither text nor buttons. */
+/** A place for toasts. They are in the flow of the page, so that they cover neither text nor buttons. */
 export function toast_slot() {
   return el('div', {class: 'toasts'});
 }
@@ -100,7 +100,7 @@ export function toast_slot() {
 export function toast(text, action = null) {
   document.querySelectorAll('.toast').forEach((old) => old.remove());
   const slots = [...document.querySelectorAll('.toasts')].filter((slot) => slot.parentNode.checkVisibility() && !slot.closest('[inert]'));
-  const slot = slots.find((one) => one.closest('dialog[open]')) ?? slots.at(-1);  // That of the sidebar comes first.
+  const slot = slots.find((one) => one.closest('dialog[open]')) ?? slots.at(-1);  // The sidebar's slot comes first.
   const close = () => note.remove();
   const note = el('div', {class: 'toast'}, el('p', {}, text),
     action ? el('button', {type: 'button', class: 'button', onclick: () => { close(); action.act(); }}, action.label) : null,
@@ -129,7 +129,7 @@ export async function copy_text(text, button = null) {
   return true;
 }
 
-/** Offers a text as a file. */
+/** Offers a string as a file. */
 export function save_file(name, type, text) {
   const url = URL.createObjectURL(new Blob([text], {type}));
   const link = el('a', {href: url, download: name});

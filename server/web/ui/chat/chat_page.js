@@ -18,7 +18,7 @@ const kDropMore = 0.75;  // Factor of that share each time the estimate was too 
 const kStorageFull = 'This browser has no room for these images and audio: they are lost when the page is closed. Delete conversations to make room.';
 
 const kStarters = [
-  ['Explain', 'how a hash map works, with a picture in text'],
+  ['Explain', 'how a hash map works, with an ASCII diagram'],
   ['Write', 'a Python script that finds duplicate files'],
   ['Compare', 'TCP and UDP in a table'],
   ['Derive', 'the quadratic formula, step by step'],
@@ -66,7 +66,7 @@ export class ChatPage {
     return this.runs.get(this.conversation.id) ?? null;
   }
 
-  // Which conversation is shown.
+  // The conversation that is shown.
 
   open_new() {
     this.show(new_conversation(load_defaults()));
@@ -197,7 +197,7 @@ export class ChatPage {
   scrolled() {
     const {scrollTop, scrollHeight, clientHeight} = this.scroller;
     const left = scrollHeight - scrollTop - clientHeight;
-    // Growing content is no scrolling of the user: only a way up ends the following.
+    // Growing content scrolls too, so only scrolling up ends the following.
     if (left < kNearEnd) this.follow = true;
     else if (scrollTop < this.last_top) this.follow = false;
     this.last_top = scrollTop;
@@ -210,7 +210,7 @@ export class ChatPage {
     this.scroller.scrollTo({top: this.scroller.scrollHeight, behavior: smooth && !calm ? 'smooth' : 'instant'});
   }
 
-  // What the user does.
+  // Actions of the user.
 
   send({content, files}) {
     const last = path(this.conversation).at(-1);

@@ -1,4 +1,4 @@
-// Where messages are written: text, files, send and stop.
+// The composer: input field, files, send and stop.
 import {el, icon, icon_button} from '../dom.js';
 import {announce, toast} from '../surfaces.js';
 import {estimate_tokens, new_id} from './conversation.js';
@@ -71,7 +71,7 @@ export class Composer {
     this.button.disabled = !this.busy && (!this.ready || (!this.area.value.trim() && this.files.length === 0));
   }
 
-  /** What the model takes besides text: {vision, audio}; what is not known is left to the server. */
+  /** The media that the model takes: {vision, audio}; an unknown one is left to the server. */
   set_modalities(modalities) {
     this.modalities = modalities;
     const kinds = ['text', modalities.vision && 'images', modalities.audio && 'audio'].filter(Boolean);
@@ -89,7 +89,7 @@ export class Composer {
     return kind !== undefined && this.modalities[kFlags[kind]] === false;
   }
 
-  /** {n, exact, total}: what the conversation takes of the context. */
+  /** {n, exact, total}: the tokens of the conversation, and of the context. */
   set_context(context) {
     this.context = context;
     this.show_context();
@@ -150,7 +150,7 @@ export class Composer {
     return this.on.send(message);
   }
 
-  /** Office programs put an image of the text beside the text: then the text is meant. */
+  /** Office programs add an image to a copied text: then only the text is pasted. */
   paste(event) {
     const {files = [], types = []} = event.clipboardData ?? {};
     if (files.length === 0 || types.includes('text/plain')) return;
@@ -229,7 +229,7 @@ export class Composer {
 
 function refusal({name, kind}) {
   const flag = kFlags[kind];
-  return `${name}: this model takes no ${kind === 'image' ? 'images' : 'audio'}. Choose a model with ${flag}, or start the server with --mmproj and the model's ${flag} file.`;
+  return `${name}: this model cannot read ${kind === 'image' ? 'images' : 'audio'}. Choose a model with ${flag}, or start the server with --mmproj and the model's ${flag} file.`;
 }
 
 /** Files dropped anywhere on `target` go to the composer. */

@@ -5,7 +5,7 @@
 //   message {id, parent (null: the first), role: 'user' | 'assistant', content, time, files?, reasoning?, reasoning_ms?,
 //            tool_calls?, stats?, error?, model?, finish_reason?, stopped?, unfinished? (the response is being generated, or
 //            its page was closed before it was complete)}
-//   file {name, text}, or a media file (media.js)
+//   `file {name, text}`, or a media file (media.js)
 // The key of the first message's parent in `chosen` is kRoot.
 
 export const kRoot = 'root';
@@ -88,7 +88,7 @@ function joined(a, b) {
   return typeof a === 'string' && typeof b === 'string' ? `${a}\n\n${b}` : [...parts_of(a), ...parts_of(b)];
 }
 
-/** A text, or parts where there are media. */
+/** A string, or parts if there are media. */
 function content_of(message, media) {
   const text = with_texts(message);
   const parts = media_files(message).map((file) => media_part(file, media.get(file.id)));
@@ -111,7 +111,7 @@ export function media_ids(conversation, among = Object.values(conversation.messa
   return among.flatMap(media_files).map(({id}) => id);
 }
 
-/** A message's text after its text files. */
+/** A message's content, after the contents of its text files. */
 export function with_texts({content, files = []}) {
   const parts = files.filter(({kind}) => !kind).map(({name, text}) => {
     let longest = 2;
@@ -126,7 +126,7 @@ export function with_texts({content, files = []}) {
 
 const kMediaTokens = 300;
 
-/** About how many tokens a text has. English has four letters a token, other scripts less than two. */
+/** Estimates the tokens of a string. English has four letters a token, other scripts less than two. */
 export function estimate_tokens(text) {
   let n_ascii = 0;
   for (const [run] of text.matchAll(/[\0-\x7f]+/g)) n_ascii += run.length;
@@ -170,7 +170,7 @@ export function drop_oldest_turns(conversation, ending, most) {
 // Deleting.
 
 /**
- * Deletes a message, one of a user with its responses, and joins what follows to what stands before. Returns a function that undoes it.
+ * Deletes a message, one of a user with its responses, and joins its successors to its predecessor. Returns a function that undoes it.
  */
 export function delete_message(conversation, message) {
   const {messages, chosen} = conversation;
@@ -178,7 +178,7 @@ export function delete_message(conversation, message) {
   const gone = message.role === 'user' ? [message, ...all.filter(({parent, role}) => parent === message.id && role === 'assistant')] : [message];
   const is_gone = (id) => gone.some((one) => one.id === id);
   const other = siblings(conversation, message).findLast(({id}) => id !== message.id);
-  const heir = message.role === 'assistant' && other ? other.id : message.parent;  // Takes what follows.
+  const heir = message.role === 'assistant' && other ? other.id : message.parent;  // Takes the successors.
   const moved = all.filter(({id, parent}) => is_gone(parent) && !is_gone(id)).map((child) => ({child, parent: child.parent}));
   const before = {chosen: {...chosen}, context_from: conversation.context_from};
   let next = chosen[message.id];

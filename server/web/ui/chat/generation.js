@@ -1,5 +1,5 @@
-// One response that is being generated: sends the request, keeps the message up to date, and reports to a view. It does not depend
-// on the page, which may show another conversation meanwhile.
+// One response that is being generated: sends the request, keeps the message up to date, and reports to a view. It does
+// not depend on the page, which may show another conversation.
 import {get_json, stream_chat} from '../api.js';
 import {api_messages, media_ids, request_name, sent_path} from './conversation.js';
 import {api_fields} from './settings.js';
@@ -54,7 +54,7 @@ export class Generation {
     return api_messages(conversation, message, await this.load_media(media_ids(conversation, sent_path(conversation, message))));
   }
 
-  /** Asks again by itself while the server says when to. */
+  /** Tries again as long as the server names a time to retry. */
   async request() {
     const {conversation, message} = this;
     const body = {model: this.model, messages: await this.messages(), ...api_fields(conversation.settings)};
@@ -120,7 +120,7 @@ export class Generation {
     if (this.reasoning_since && !this.message.reasoning_ms) this.message.reasoning_ms = performance.now() - this.reasoning_since;
   }
 
-  /** Has the server count what a response that was stopped takes of the context. Never rejects: it is an estimate then. */
+  /** Has the server count the context's tokens after a stopped response. Never rejects: the count is an estimate then. */
   async count_context() {
     const {stats} = this.message;
     if (!stats || stats.n_context !== null) return;
@@ -133,7 +133,7 @@ export class Generation {
     }
   }
 
-  /** Figures from the server; it sends none for a stopped response. n_context: what the request and the response take of the context. */
+  /** Figures from the server; it sends none for a stopped response. n_context: tokens of the request and the response. */
   stats() {
     const {usage, timings} = this.result;
     const n_generated = usage?.completion_tokens ?? timings?.predicted_n ?? this.n_pieces;

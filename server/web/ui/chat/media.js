@@ -62,7 +62,7 @@ async function image_of(file) {
   try {
     bitmap = await createImageBitmap(file);
   } catch {
-    throw new Error(`${file.name} is no image that this browser can read; convert it to PNG or JPEG.`);
+    throw new Error(`${file.name} is not an image that this browser can read; convert it to PNG or JPEG.`);
   }
   const {width, height} = bitmap;
   const scale = Math.min(1, kMaxSide / Math.max(width, height));
@@ -101,10 +101,10 @@ async function audio_of(file) {
   try {
     sound = await new OfflineAudioContext(1, 1, kSampleRate).decodeAudioData(await file.arrayBuffer());
   } catch {
-    throw new Error(`${file.name} is no audio that this browser can read; convert it to WAV or MP3.`);
+    throw new Error(`${file.name} is not audio that this browser can read; convert it to WAV or MP3.`);
   }
   const blob = wav_of(sound);
-  if (blob.size > kMaxAudio) throw new Error(`${file.name} lasts ${Math.ceil(sound.duration / 60)} minutes; at most ${Math.floor(kMaxAudio / 2 / kSampleRate / 60)} are taken. Cut it.`);
+  if (blob.size > kMaxAudio) throw new Error(`${file.name} lasts ${Math.ceil(sound.duration / 60)} minutes; the limit is ${Math.floor(kMaxAudio / 2 / kSampleRate / 60)}. Shorten it.`);
   return {format: 'wav', blob};
 }
 

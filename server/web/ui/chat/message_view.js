@@ -151,7 +151,7 @@ export class MessageView {
     if (this.filled && this.message.role === 'assistant' && !this.node.classList.contains('growing')) this.show_problem();
   }
 
-  /** What keeps the response from being complete, and what can be done. */
+  /** Shows why the response is not complete, and the actions for it. */
   show_problem() {
     const {message, actions} = this;
     const retry = ['Try again', 'retry', () => actions.retry(message)];
@@ -171,7 +171,7 @@ export class MessageView {
     return this.is_last && this.message.content !== '' && !this.message.tool_calls?.length;
   }
 
-  /** The row below a message: branches, what can be done with it, figures. */
+  /** The row below a message: branches, actions, figures. */
   show_foot() {
     const {message, actions} = this;
     const user = message.role === 'user';
@@ -187,7 +187,7 @@ export class MessageView {
     this.foot.replaceChildren(...[this.branch_node(), el('div', {class: 'actions'}, buttons), user ? null : figures_node(message)].filter(Boolean));
   }
 
-  /** `others`: the messages in this place; `is_last`: nothing stands below. */
+  /** `others`: the messages in this place; `is_last`: no message follows. */
   set_place(others, is_last) {
     const changed = this.is_last !== is_last || this.others?.length !== others.length;
     this.others = others;
@@ -196,7 +196,7 @@ export class MessageView {
     if (changed && this.filled && !this.node.classList.contains('growing')) this.show_end();
   }
 
-  /** A line above the message that says where the context begins, with a button to send all messages again; null: none. */
+  /** A line above the message at which the context begins, with a button to send all messages again; null: none. */
   set_context_start(text, send_all) {
     this.context_start?.remove();
     this.context_start = text && el('div', {class: 'context-start'}, el('p', {}, text), el('button', {type: 'button', class: 'button small', onclick: send_all}, 'Send all'));
@@ -213,7 +213,7 @@ export class MessageView {
               icon_button('right', 'Next version', () => go(at + 1), {disabled: at + 1 === this.others.length}));
   }
 
-  /** Replaces the text by an editor; done(text or null). */
+  /** Replaces the content by an editor; done(text or null). */
   edit(done) {
     const area = el('textarea', {class: 'field edit-area', rows: '3', value: this.message.content, 'aria-label': 'Edit the message', dir: 'auto'});
     const close = (text) => {

@@ -5,7 +5,7 @@ const kSettingsName = 'weft.settings';
 const kPresetsName = 'weft.presets';
 const kMaxPresets = 50;
 
-/** THE table of parameters: name of the API, label, kind and bounds; `hint` says what it does. */
+/** THE table of parameters: name of the API, label, kind and bounds; `hint` explains it. */
 export const kParameters = [
   {name: 'temperature', label: 'Temperature', kind: 'number', min: 0, max: 2, step: 0.05, hint: 'Randomness of sampling. 0: always the most likely token.'},
   {name: 'top_p', label: 'Top P', kind: 'number', min: 0, max: 1, step: 0.01, hint: 'Samples from the most likely tokens that together have this probability.'},
@@ -71,7 +71,7 @@ function load(name, otherwise) {
   }
 }
 
-/** What new conversations begin with: {system, settings}. */
+/** The defaults of new conversations: {system, settings}. */
 export function load_defaults() {
   const {system = '', settings = {}} = load(kSettingsName, {});
   return {system, settings};
@@ -85,7 +85,7 @@ const kOwnPresets = [
   {name: 'Concise', text: 'Answer briefly and precisely. No preamble, no summary at the end.'},
   {name: 'Programmer', text: 'You are an experienced programmer. Give complete, working code with the reasons for what is not obvious, and name what you are not sure of.'},
   {name: 'Teacher', text: 'Explain step by step, from what is known to what is new, with an example for each step. End with a question that checks understanding.'},
-  {name: 'Editor', text: 'You are an editor. Mend grammar, clarity and rhythm, keep the author’s voice, and list what you changed.'},
+  {name: 'Editor', text: 'You are an editor. Correct grammar, clarity and rhythm, keep the author’s voice, and list what you changed.'},
 ];
 
 export function load_presets() {

@@ -6,7 +6,7 @@ import {kEfforts, kParameters, load_presets, parse_schema, remove_preset, save_p
 
 /**
  * Changes `conversation.system` and `conversation.settings` as the user edits, with on_change() after each; on_key(): the key was set. `defaults` are the
- * server's values by name, `caps` what the model's template can do.
+ * server's values by name, `caps` the features of the model's template.
  */
 export function open_settings({conversation, defaults, caps, on_change, on_key, onclose}) {
   const {settings} = conversation;
@@ -74,7 +74,7 @@ function parameter_row({name, label, kind, min, max, step, plain, unit, hint}, s
   const take = (text) => {
     const value = text === '' ? null : kind === 'integer' ? Math.round(Number(text)) : Number(text);
     if (value !== null && !(value >= min && value <= max)) {
-      number.setCustomValidity(`${label} lies between ${min} and ${max}.`);
+      number.setCustomValidity(`${label} must be between ${min} and ${max}.`);
       number.reportValidity();
       return;
     }

@@ -82,7 +82,7 @@ function checked_message(given, media) {
   };
 }
 
-/** Figures to show; those of the context are counted again. */
+/** Figures to show; the tokens of the context are counted again. */
 function checked_stats(given) {
   const names = ['n_prompt', 'n_cached', 'n_generated', 'per_second', 'first_ms'];
   return Object.fromEntries(names.filter((name) => Number.isFinite(given[name])).map((name) => [name, given[name]]));

@@ -1,5 +1,5 @@
-// Draws the cache: pages of 8 x 8 cells, each cell in its sequence's colour. Shared cells alternate the colours of their
-// sequences. Where cells are too many for that, a page is one tile.
+// Draws the cache: pages of 8 x 8 cells, each cell in its sequence's colour. Shared cells alternate the colours of
+// their sequences. If there are too many cells for that, a page is one tile.
 import {el} from '../dom.js';
 import {theme_colours} from './dyes.js';
 
@@ -36,7 +36,7 @@ export class CellsPicture {
   update(cells, sequences, n_cells) {
     this.states = new Map(sequences.map(({id, state}) => [id, state]));
     this.cells = cells;
-    this.groups = [[]];  // Sets of sequences; the first is that of free cells.
+    this.groups = [[]];  // Sets of sequences; the first one is for free cells.
     const numbers = new Map();
     const end = cells.runs.reduce((most, {first, n}) => Math.max(most, first + n), n_cells || cells.total);
     this.n_drawn = Math.max(Math.ceil(end / this.page) * this.page, this.n_cells === n_cells ? this.n_drawn : 0);
@@ -57,7 +57,7 @@ export class CellsPicture {
       if (ids.length > 1) shared += n;
     }
     this.counts = {used, shared};
-    this.canvas.setAttribute('aria-label', `${count(used)} of ${count(n_cells)} cells hold tokens of ${sequences.length} sequences; ${count(shared)} are shared. The table shows the same as text.`);
+    this.canvas.setAttribute('aria-label', `${count(used)} of ${count(n_cells)} cells hold tokens of ${sequences.length} sequences; ${count(shared)} are shared. The table has the same numbers.`);
     this.draw();
   }
 
@@ -194,7 +194,7 @@ export class CellsPicture {
   }
 }
 
-/** What each sequence holds: {id, own, shared}, from the runs of a snapshot. */
+/** The cells of each sequence: {id, own, shared}, from the runs of a snapshot. */
 export function cells_by_sequence(runs) {
   const held = new Map();
   for (const {n, sequences} of runs) {

@@ -34,7 +34,7 @@ class Chart {
   }
 }
 
-/** The last `n` values as a line over a tinted area; the newest stands at the right. */
+/** The last `n` values as a line over a tinted area; the newest is at the right. */
 export class Sparkline extends Chart {
   constructor(colour, n) {
     super('sparkline');

@@ -1,4 +1,4 @@
-// Colours for canvases: those of the theme, and a dye for each sequence.
+// Colours for canvases: the theme's colours, and one (a dye) for each sequence.
 
 const kHues = [250, 32, 152, 84, 318, 200, 8, 122, 284, 58, 176, 344];
 
@@ -17,7 +17,7 @@ export function theme_colours() {
   return colours;
 }
 
-/** Gives each sequence a dye and lets it keep it while it lives; those that live together differ, as far as dyes go. */
+/** Gives each sequence a dye and lets it keep it while it lives; sequences that live at the same time differ, as far as there are dyes. */
 export class Dyes {
   constructor() {
     this.given = new Map();  // Sequence to a number of kHues.
@@ -39,7 +39,7 @@ export class Dyes {
     return uses.indexOf(Math.min(...uses));
   }
 
-  /** A CSS colour; `pale` for texts that have ended. */
+  /** A CSS colour; `pale` for sequences that have ended. */
   colour(id, dark, pale) {
     const dye = this.given.get(id) ?? 0;
     const light = (dark ? 0.72 : 0.6) + (dye % 2 ? 0.05 : 0);

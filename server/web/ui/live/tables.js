@@ -1,4 +1,4 @@
-// The tables of the live page, made anew from each snapshot.
+// The tables of the live page, made again from each snapshot.
 import {el} from '../dom.js';
 import {cells_by_sequence} from './cells_picture.js';
 
@@ -46,7 +46,7 @@ export function streams_table(streams, colour) {
   return table('Requests', [['Request'], ['State'], ['Prompt', 'wide'], ['Generated', 'number'], ['Age', 'number age']], rows);
 }
 
-/** The cells of each sequence: the picture of the cache as text. */
+/** The cells of each sequence: the drawing of the cache as a table. */
 export function sequences_table({cells, sequences}, colour) {
   const held = cells_by_sequence(cells.runs);
   const rows = [...sequences].sort((a, b) => a.id - b.id).map(({id, n_tokens, state}) => {

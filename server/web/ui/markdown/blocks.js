@@ -1,11 +1,11 @@
 // Markdown to blocks: CommonMark with GFM's tables and task lists, and TeX formulas on lines of their own.
-// HTML is text. Where models commonly write what CommonMark reads otherwise (bullets two columns under a number), what
-// they mean wins. Depth is bounded, and each line is read once per level.
+// HTML is shown as it is. Some common habits of models differ from CommonMark (bullets two columns under a number); these
+// are read as the model means them. Depth is bounded, and each line is read once per level.
 //
-// A block is {type, line, ...}, line being its first:
-//   paragraph {text} · heading {level, text} · code {lang, text, closed} · math {text, closed} · rule
-//   quote {children} · list {start (null: bullets), tight, items: [{task: null | bool, children, source}]}
-//   table {align: ['', 'left', ...], rows: [[text]]}, the first row being the head
+// A block is `{type, line, ...}`; `line` is its first line. The types:
+//   `paragraph {text}`, `heading {level, text}`, `code {lang, text, closed}`, `math {text, closed}`, `rule`,
+//   `quote {children}`, `list {start (null: bullets), tight, items: [{task: null | bool, children, source}]}`,
+//   `table {align: ['', 'left', ...], rows: [[text]]}`; the first row is the head.
 
 const kMaxDepth = 20;
 const kMaxMathLines = 100;
@@ -18,7 +18,7 @@ const kQuote = /^ {0,3}>[ ]?/;
 const kItem = /^( {0,3})([-*+]|\d{1,9}[.)])(?:( +)(.*)|)$/;
 const kTask = /^\[([ xX])\][ ]+(?=\S)/;
 
-/** `open`: the text is still being written, so its last line may go on. */
+/** `open`: the source still grows, so its last line may continue. */
 export function parse_blocks(text, open = false) {
   const lines = text.replace(/\r\n?/g, '\n').split('\n');
   return parse_lines(lines, 0, open);
@@ -256,7 +256,7 @@ function indented(lines, at) {
   return {value: {type: 'code', lang: '', text: text.slice(0, last - at + 1).join('\n'), closed: true}, end: last + 1};
 }
 
-/** What ends a paragraph without a blank line. */
+/** Whether a line ends a paragraph without a blank line. */
 function starts_block(line) {
   if (kFence.test(line) || kHeading.test(line) || kQuote.test(line) || kRule.test(line)) return true;
   if (/^\s*(\$\$|\\\[)/.test(line)) return true;

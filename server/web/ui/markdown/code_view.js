@@ -10,8 +10,8 @@ export class CodeView {
   constructor(lang) {
     this.text = '';
     this.highlighter = new Highlighter(lang);
-    this.n_done = 0;  // Characters in whole lines, drawn for good ...
-    this.n_nodes = 0;  // ... as so many nodes.
+    this.n_done = 0;  // Characters of complete lines, whose nodes are final ...
+    this.n_nodes = 0;  // ... and the number of these nodes.
     this.code = el('code', {});
     this.figure = el('figure', {class: 'code'},
                      el('figcaption', {}, el('span', {class: 'code-language'}, language_name(lang)),
@@ -20,14 +20,14 @@ export class CodeView {
                      el('pre', {tabindex: '0', dir: 'ltr'}, this.code));
   }
 
-  /** A figure with all of a text. */
+  /** A figure with all of the code. */
   static whole(lang, text) {
     const view = new CodeView(lang);
     view.set_text(text);
     return view.figure;
   }
 
-  /** `text` begins with the whole lines of the text before. */
+  /** `text` begins with the complete lines of the previous one. */
   set_text(text) {
     this.text = text;
     while (this.code.childNodes.length > this.n_nodes) this.code.lastChild.remove();

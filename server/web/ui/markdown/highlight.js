@@ -1,5 +1,5 @@
-// Colours code, a line at a time: what a line leaves open (a comment, a string over several lines) is the state for
-// the next one. Not a parser: comments, strings, numbers, words and names that are called.
+// Colours code, a line at a time. An open comment or string is the state for the next line. Not a parser: it knows
+// comments, strings, numbers, words and names that are called.
 import {el} from '../dom.js';
 import {find_language} from './languages.js';
 
@@ -15,7 +15,7 @@ export function language_name(lang) {
 export class Highlighter {
   constructor(lang) {
     this.language = find_language(lang);
-    this.until = null;  // {text, kind}: what an open comment or string ends with.
+    this.until = null;  // `{text, kind}`: the end of the open comment or string.
   }
 
   /** Nodes of a whole line. */
@@ -28,7 +28,7 @@ export class Highlighter {
     return out.nodes();
   }
 
-  /** Nodes of a line that may go on; the state stays. */
+  /** Nodes of a line that may still grow; the state stays. */
   preview(text) {
     const until = this.until;
     const nodes = this.line(text);
@@ -61,7 +61,7 @@ export class Highlighter {
     return this.word(text, at, out);
   }
 
-  /** What an open comment or string has of this line. */
+  /** The part of this line that belongs to the open comment or string. */
   rest_of(text, at, out) {
     const {text: end, kind} = this.until;
     let found = text.indexOf(end, at);

@@ -1,6 +1,6 @@
 // Inline Markdown to a tree: CommonMark's emphasis and links, GFM's strikethrough and bare links, TeX formulas.
-// A node is {type, text?, href?, children?} with type: text code strong em del link br math sub sup kbd mark.
-// Time is linear in the text, and the depth is bounded, whatever the text.
+// A node is `{type, text?, href?, children?}` with `type`: `text code strong em del link br math sub sup kbd mark`.
+// Time is linear in the length of the source, and the depth is always bounded.
 
 const kMaxDepth = 24;
 const kMaxBrackets = 64;
@@ -18,14 +18,14 @@ const kEntities = {
 };
 const kTagTypes = {b: 'strong', strong: 'strong', i: 'em', em: 'em', s: 'del', del: 'del', sub: 'sub', sup: 'sup', kbd: 'kbd', mark: 'mark', u: 'em', code: 'kbd'};
 
-/** What a link may lead to; null for all else (javascript:, data:, files). */
+/** The address of a link if it is allowed; null for others (javascript:, data:, files). */
 export function safe_href(href) {
   const text = href.trim().replace(/ /g, '%20');
   if (/^www\./i.test(text)) return `https://${text}`;
   return /^(https?:\/\/|mailto:)/i.test(text) ? text : null;
 }
 
-/** `open`: the text is still being written, so what was begun is shown as if it had ended. */
+/** `open`: the source still grows, so open marks are shown as if they were closed. */
 export function parse_inline(text, open = false) {
   if (open) text = without_half_marks(text);
   return new Inline(text, open).parse();
@@ -127,7 +127,7 @@ class Inline {
     return true;
   }
 
-  /** `$x$` is a formula, "from $5 to $10" is not: no space inside the marks, no digit behind them, one paragraph. */
+  /** `$x$` is a formula, "from $5 to $10" is not: no space inside the marks, no digit after them, one paragraph. */
   dollars() {
     const {text, at} = this;
     if (text.startsWith('$$', at)) {
@@ -242,7 +242,7 @@ class Inline {
     return true;
   }
 
-  /** The part behind `[text]`: (address), (<address>), (address "title"). */
+  /** The part after `[text]`: (address), (<address>), (address "title"). */
   link_target(at) {
     if (this.text[at] !== '(') return null;
     const form = /\(\s*(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.){0,500}\)){0,2000}))(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/y;

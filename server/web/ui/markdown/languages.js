@@ -1,6 +1,11 @@
-// What the highlighter knows of languages. A row: names, the first being the one shown; line: what begins a comment;
-// block: [from, to] of a longer comment; strings: delimiters (one of three characters may span lines, so may `);
-// words: keywords; more: literals and built-in names; flags for what does not fit.
+// The languages of the highlighter. A row has these fields:
+//   names: the first one is shown
+//   line: the beginning of a comment to the line's end
+//   block: [from, to] of a longer comment
+//   strings: delimiters; a delimiter of three characters, and `, may span lines
+//   words: keywords
+//   more: literals and built-in names
+// Further flags are for peculiarities of a language.
 
 const kC = 'auto break case const continue default do else enum extern for goto if inline register restrict return sizeof static struct switch typedef union volatile while';
 const kCTypes = 'void bool char short int long float double signed unsigned size_t ssize_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t true false NULL nullptr';
@@ -81,7 +86,7 @@ for (const row of kRows) {
   for (const name of row.names) by_name.set(name.toLowerCase(), language);
 }
 
-/** The row of a name that somebody wrote behind a fence, or null. */
+/** The row for the name after a fence, or null. */
 export function find_language(name) {
   return by_name.get(name.toLowerCase()) ?? null;
 }

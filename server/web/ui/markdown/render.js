@@ -29,7 +29,7 @@ function inline_nodes(nodes) {
   });
 }
 
-/** Images are links too: to load one would tell its server what is being read here. */
+/** Images become links: loading one would reveal to its server what is read here. */
 function link_node({href, image, children}) {
   const label = image ? ['Image: ', inline_nodes(children)] : inline_nodes(children);
   return el('a', {href, target: '_blank', rel: 'noopener noreferrer nofollow', title: href}, label);
@@ -73,7 +73,7 @@ function list_direction(list) {
   return list.direction ??= direction_of(block_text(list)) ?? 'ltr';
 }
 
-/** Each item has its own direction, and its bullet or number stands on the side where its text begins. */
+/** Each item has its own direction, and its bullet or number is on the side where it begins. */
 function item_node(item, list, open) {
   const {task, children} = item;
   const content = children.map((child, i) => {
@@ -105,7 +105,7 @@ function row_node(cells, align, tag, open) {
 class Painter {
   constructor(container) {
     this.container = container;
-    this.sources = new WeakMap();  // Item or row to what it was made from.
+    this.sources = new WeakMap();  // Item or row to its source.
   }
 
   draw(blocks, first, open) {
@@ -156,8 +156,8 @@ export class MarkdownStream {
     this.container = container;
     this.painter = new Painter(container);
     this.source = '';
-    this.stable_text = 0;  // What of the source ...
-    this.stable_nodes = 0;  // ... and of the nodes will not change.
+    this.stable_text = 0;  // Characters of the source ...
+    this.stable_nodes = 0;  // ... and nodes that are final.
     this.code = null;  // The open block of code at the end: {view, from, fence}.
     this.frame = 0;
     this.not_before = 0;
@@ -209,7 +209,7 @@ export class MarkdownStream {
     if (last.type === 'code' && !last.closed && !half_line) {
       const from = this.source.length - text.length + starts[last.line];
       const first = this.source.slice(from, this.source.indexOf('\n', from));
-      const fence = /^(`{3,}|~{3,})/.exec(first);  // An indented fence takes the long way.
+      const fence = /^(`{3,}|~{3,})/.exec(first);  // An indented fence is morphed like other blocks.
       if (!fence) return;
       const view = new CodeView(last.lang);
       view.set_text(last.text);

@@ -1,5 +1,5 @@
-// TeX formulas to MathML, which browsers draw themselves. The part of LaTeX that models write; a command that is not
-// known is shown by its name, and what cannot be read at all (braces that do not match, too long, too deep) as source.
+// TeX formulas to MathML, which browsers draw themselves. Supports the part of LaTeX that models write. Unknown
+// commands are shown by name. Malformed formulas (unmatched braces, too long, too deep) are shown as source.
 import {el, mathml as m} from '../dom.js';
 import {
   in_alphabet, is_alphabet, kAccents, kBig, kDelimiters, kFunctions, kIntegrals, kLetters, kLimits, kOperators, kSpaces, kUnder,
@@ -38,7 +38,7 @@ const space = (em) => m('mspace', {width: `${em}em`});
 const operator = (text, props) => m('mo', props, text);
 const fence = (text) => operator(text, {stretchy: 'true', fence: 'true', symmetric: 'true'});
 
-/** Whether a plus or minus behind this node is a sign of what follows. */
+/** Whether a plus or minus after this node is the sign of the next one. */
 function is_sign_place(node) {
   return !node || (node.localName === 'mo' && !/^[)\]}|!′‖⟩⌋⌉]$/.test(node.textContent));
 }
@@ -116,7 +116,7 @@ class TexParser {
     return nodes;
   }
 
-  /** An atom with what is above, below and behind it. */
+  /** An atom with its scripts and limits. */
   scripted() {
     let base = this.peek() === '^' || this.peek() === '_' ? {nodes: [m('mrow', {})]} : this.atom();
     if (base.nodes.length === 0) return [];
@@ -171,7 +171,7 @@ class TexParser {
     return nodes;
   }
 
-  /** The text of an argument as it stands. */
+  /** The source of an argument. */
   source() {
     this.skip_space();
     if (this.peek() !== '{') return this.tokens[this.at++] ?? '';

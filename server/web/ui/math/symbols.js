@@ -1,4 +1,4 @@
-// What TeX's names stand for. Each table is name -> characters.
+// The characters of TeX's names. Each table is name -> characters.
 
 function table(text) {
   return new Map(text.trim().split(/\s+/).map((pair) => {
@@ -63,7 +63,7 @@ export const kSpaces = new Map([[',', 0.1667], ['thinspace', 0.1667], [':', 0.22
   [';', 0.2778], ['thickspace', 0.2778], ['!', -0.1667], ['negthinspace', -0.1667], [' ', 0.25], ['\n', 0.25], ['~', 0.25],
   ['enspace', 0.5], ['quad', 1], ['qquad', 2]]);
 
-// Alphabets of Unicode: the code points of A, a and 0, and what lies elsewhere.
+// Alphabets of Unicode: the code points of A, a and 0, and the exceptions.
 const kAlphabets = {
   mathbb: [0x1d538, 0x1d552, 0x1d7d8, {C: 'ℂ', H: 'ℍ', N: 'ℕ', P: 'ℙ', Q: 'ℚ', R: 'ℝ', Z: 'ℤ'}],
   mathcal: [0x1d49c, 0x1d4b6, 0, {B: 'ℬ', E: 'ℰ', F: 'ℱ', H: 'ℋ', I: 'ℐ', L: 'ℒ', M: 'ℳ', R: 'ℛ', e: 'ℯ', g: 'ℊ', o: 'ℴ'}],
