@@ -52,8 +52,7 @@ bool is_switch_word(std::string_view word) {
   return word == "on" || word == "off" || word == "auto" || word == "0" || word == "1";
 }
 
-/// The words of a command line, made such that CLI11 reads them as they are meant: options by their long
-/// names, what weft has no use for left out.
+/// The words of a command line in CLI11's terms: long option names, without options that weft ignores.
 class Words {
  public:
   Words(const Command& command, CLI::App& app) : command_(command), app_(app) {}
@@ -233,7 +232,7 @@ class Words {
         words.push_back(fmt::format("{}={}", name, value));
       }
     }
-    // In front: what comes behind "--" is no option.
+    // In front, as words after "--" are not parsed as options.
     words_.insert(words_.begin(), words.begin(), words.end());
     given_.insert(&option);
     for (const std::string& each : option.get_lnames()) origins_["--" + each] = origin;

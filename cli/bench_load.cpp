@@ -68,7 +68,7 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
   add_number(app, "--slo-itl", options.slo_itl_ms, {0.0f, most},
              "goodput: and whose tokens come within so many ms each, on average")
       ->group(group);
-  // What may stand in the environment for other commands is no mistake here.
+  // Not --prompt-tokens and the like: the environment may set them for other commands.
   CLI::Option* const serve = app.get_option("--serve");
   for (const char* name : {"--concurrency", "--rate", "--replay", "--requests", "--duration"})
     app.get_option(name)->needs(serve);

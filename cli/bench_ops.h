@@ -1,5 +1,5 @@
 #pragma once
-// weft bench --ops: single ops of usual shapes, beside what this machine could do.
+// weft bench --ops: single ops of typical shapes, compared with this machine's limits.
 #include <string>
 
 #include "bench_report.h"

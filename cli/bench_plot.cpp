@@ -16,7 +16,8 @@ namespace weft::cli {
 namespace {
 
 constexpr double kWidth = 760, kLeft = 64, kRight = 16;
-constexpr double kTop = 40, kBars = 220, kLabels = 44, kLegendLine = 18;  // Of a chart, from top to bottom.
+// A chart's parts, from top to bottom.
+constexpr double kTop = 40, kBars = 220, kLabels = 44, kLegendLine = 18;
 constexpr int kColours = 6;
 constexpr std::size_t kMostNumbers = 24;  // Bars that have their speed written over them.
 
@@ -35,7 +36,7 @@ struct Field {
   const char* name;
   const char* title;  // Of an axis.
 };
-/// What rows may differ in, that which is most worth an axis first.
+/// Fields in which rows may differ. Earlier ones are preferred as the axis.
 constexpr std::array<Field, 10> kFields = {{{"streams", "texts at the same time"},
                                             {"n_depth", "tokens in the cache before"},
                                             {"n_prompt", "tokens of a prompt"},

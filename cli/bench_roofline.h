@@ -51,11 +51,11 @@ class WorkCounter {
 class LimitsCache {
  public:
   explicit LimitsCache(CpuIsa isa) : isa_(isa) {}
-  /// Measured when it is first asked for. The reference stays, what it says may grow.
+  /// Measured at the first call. The reference stays valid; its values may grow.
   const MachineLimits& of(int n_threads);
   /// From now on products with weights of this type are measured as well.
   void add_products(DType weights, int n_threads);
-  /// Once more, unless that was just done.
+  /// Measures again, unless the last measurement is recent.
   void measure_again(int n_threads);
   Json to_json() const;
   std::string text() const;  ///< A line for each number of threads.
@@ -67,7 +67,7 @@ class LimitsCache {
   };
 
   CpuIsa isa_;
-  std::map<int, OfThreads> limits_;  // By what was asked for; 0 is all cores.
+  std::map<int, OfThreads> limits_;  // By the requested number of threads; 0 is all cores.
   std::chrono::steady_clock::time_point last_ = {};
 };
 

@@ -50,7 +50,8 @@ std::vector<ChoiceTask> read_hellaswag(std::string_view file) {
   for (std::size_t begin = 0; begin < lines.size(); begin += kLines) {
     const int right = digit_of(lines[begin + 1], kEndings - 1);
     if (right < 0)
-      invalid(fmt::format("line {}: '{}' is not the number of an ending, 0 to 3", begin + 2, lines[begin + 1]));
+      invalid(
+          fmt::format("line {}: '{}' is not the number of an ending, 0 to 3", begin + 2, lines[begin + 1]));
     ChoiceTask& task = tasks.emplace_back();
     for (std::size_t i = 0; i < kEndings; ++i)
       task.push_back({.text = fmt::format("{} {}", lines[begin], lines[begin + 2 + i]),
@@ -150,8 +151,8 @@ ChoiceTask read_multiple_choice(Reader& reader, std::size_t number) {
   return task;
 }
 
-/// Without replacement, as llama-perplexity chooses: of HellaSwag's tasks from those that are left in their
-/// order, of others from a list whose last one takes the chosen one's place.
+/// Chooses without replacement, as llama-perplexity does. HellaSwag's choices keep the remaining tasks in
+/// order; for other kinds, the last task of the list takes the chosen one's place.
 std::vector<std::size_t> choose(ChoiceKind kind, std::size_t n_tasks, std::size_t n_wanted) {
   std::vector<std::size_t> left(n_tasks);
   std::iota(left.begin(), left.end(), 0);
@@ -185,8 +186,7 @@ std::vector<ChoiceTask> read_choice_tasks(ChoiceKind kind, std::string_view file
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < n_tasks; ++i) places.push_back(reader.number());
     for (const std::size_t i : choose(kind, n_tasks, n_wanted)) {
-      // All of them lie one behind another; where a file says otherwise, only those that are chosen are
-      // looked for where it says.
+      // Tasks follow each other. The file's offsets are used only if some tasks are skipped.
       if (n_wanted != 0 && n_wanted < n_tasks) reader.go_to(places[i]);
       chosen.push_back(read_multiple_choice(reader, i + 1));
     }
@@ -223,8 +223,8 @@ TokenizedTask tokenize(const ChoiceTask& task, ChoiceKind kind, const Tokenizer&
     choice.end = choice.tokens.size();
   }
   if (kind != ChoiceKind::kWinoGrande) return result;
-  // What follows the word tells which one fits, where it is long enough; but not its last token, which is
-  // mostly a full stop.
+  // If it is long enough, only the part after the word is scored, without its last token, which is mostly a
+  // full stop.
   constexpr std::size_t kLeastBehind = 3;
   const bool skip_word = std::all_of(
       result.choices.begin(), result.choices.end(),

@@ -17,7 +17,7 @@ namespace {
   throw Error(ErrorCode::kInvalidFile, "the cluster's description: " + what);
 }
 
-/// Figures of machines lie far within it; what is worked out from such ones is finite.
+/// Far above the figures of any machine, and small enough that results stay finite.
 constexpr double kLargest = 1e30;
 
 /// An object of the description, with its place in it for messages.

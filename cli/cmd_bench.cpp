@@ -1,4 +1,4 @@
-// weft bench: how fast prompts are read and tokens are generated, beside what the machine could do.
+// weft bench: measures prefill and decoding speed, compared with the machine's limits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ struct Finding {
   std::vector<Profiled> profiles = {};
 };
 
-/// The fields that all rows have: what was run, and with which settings.
+/// The fields of all rows: the model and the settings of the run.
 Json row_of(const ModelInfo& info, const ContextParams& params) {
   return {{"model", fmt::format("{} {}", info.architecture, info.quantisation)},
           {"name", info.name},

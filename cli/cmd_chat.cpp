@@ -100,7 +100,7 @@ std::string now_text() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &local)};
 }
 
-/// What the template is told, the same for all of a conversation, so that its beginning stays what it was.
+/// The template's variables. They stay the same for the whole conversation, so that its prefix stays cached.
 server::ChatDefaults chat_defaults_now(const TemplateOptions& options) {
   server::ChatDefaults defaults = chat_defaults(options);
   Json variables = {{"now", now_text()}};
@@ -186,8 +186,8 @@ class Session {
     return failed_ ? kExitFailure : kExitOk;
   }
 
-  // One question or command: a line, lines that end in \, or lines between """ and """. After an
-  // interrupt `input` has the typed text.
+  // One question or command: a line, lines that end in \, or lines between """ and """. After an interrupt
+  // `input` has the typed characters.
   LineEditor::Result read_input(const std::string& prompt, std::string& input) {
     constexpr std::string_view kQuotes = "\"\"\"";
     bool quoted = false;
@@ -232,8 +232,8 @@ class Session {
     keep_session();
   }
 
-  // An answer; where it calls tools, their results and the next answer, and so on. False where the question
-  // was taken back.
+  // Generates responses until one calls no tools; each call's result goes into the next request. Returns
+  // false if the question was taken back.
   template <typename Ask>
   bool converse(const Ask& ask) {
     constexpr int kMaxRounds = 32;
@@ -253,7 +253,8 @@ class Session {
     return turn && !turn->was_taken_back;
   }
 
-  // Of the user's program, if one was named, else as they are typed. Nothing where there are none.
+  // Results come from the user's program, if there is one, else from the keyboard. Nothing if the user gave
+  // none.
   std::optional<std::vector<std::string>> results_of(const std::vector<ChatAnswer::Call>& calls) {
     std::vector<std::string> results;
     for (const ChatAnswer::Call& call : calls) {
@@ -344,7 +345,7 @@ class Session {
     };
     Conversation::Turn turn;
     try {
-      // Only here: a Ctrl-C at the prompt must not cancel the next answer.
+      // Watch only here: a Ctrl-C at the prompt must not cancel the next response.
       interrupt_.watch(context_);
       turn = ask(wishes);
       interrupt_.unwatch();

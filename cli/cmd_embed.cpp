@@ -1,4 +1,4 @@
-// weft embed: texts to vectors.
+// weft embed: computes embeddings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,8 @@ struct EmbedOptions {
 };
 
 struct Embedded {
-  std::vector<std::vector<float>> vectors;  // By text: one, or with Pooling::kNone one for each token.
+  // For each input one vector, or with Pooling::kNone one for each token.
+  std::vector<std::vector<float>> vectors;
   std::vector<std::size_t> n_tokens;
   double ms = 0.0;
 };

@@ -1,4 +1,4 @@
-// weft imatrix: compute the importance matrix of a model, from texts.
+// weft imatrix: computes the importance matrix of a model from documents.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -196,7 +196,7 @@ std::string to_report(const PlanReport& plan, const Talk& talk) {
   return out;
 }
 
-/// Through Graphviz. Without it nothing is left but its input, beside the place.
+/// Draws with Graphviz. Without Graphviz only its input file remains, next to `path`.
 void draw(const PlanReport& plan, const std::string& path) {
   const std::string source = path + ".dot";
   {

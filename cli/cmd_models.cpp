@@ -1,4 +1,4 @@
-// weft models: what is in the model cache, and which packed weights are kept beside it.
+// weft models: lists the model cache and its packed weights.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 

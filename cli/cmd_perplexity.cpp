@@ -1,4 +1,4 @@
-// weft perplexity: compute the perplexity of a model on a text, and how far it is from another one.
+// weft perplexity: computes the perplexity of a model and its distance from a reference.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Measured {
   int n_chunks = 0;
   double seconds = 0.0;
   std::vector<double> losses;       // -log of each token's probability.
-  std::vector<double> base_losses;  // Of the reference, where there is one, and the rest too:
+  std::vector<double> base_losses;  // The reference's losses, if there is one, like the fields below:
   std::vector<double> divergences;
   std::vector<double> differences;  // Of the tokens' probabilities.
   std::vector<double> same_top;     // 1 or 0.
@@ -64,7 +64,7 @@ void compare(std::span<const float> base, const ScoredRow& row, double log_sum_e
 
 Json to_json(const Estimate& estimate) { return {{"value", estimate.value}, {"error", estimate.error}}; }
 
-// A perplexity is e^loss; its error follows that of the loss.
+// A perplexity is e^loss, so its standard error is the loss's error times e^loss.
 Estimate perplexity_of(const std::vector<double>& losses) {
   const Estimate loss = mean_of(losses);
   return {std::exp(loss.value), std::exp(loss.value) * loss.error};

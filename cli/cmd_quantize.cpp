@@ -130,7 +130,7 @@ Words words_of(const QuantizeOptions& options) {
     stem.resize(stem.size() - kPartSuffix);
   if (const auto at = stem.find_last_of("-."); at != std::string::npos && is_mix(stem.substr(at + 1)))
     stem.resize(at);
-  // Of a model by its name the result comes here, not into the cache.
+  // The result of a model from the cache goes to the current folder, not into the cache.
   const bool by_name = !std::filesystem::exists(words[0]);
   result.to = (by_name ? std::filesystem::path() : result.from.parent_path()) /
               fmt::format("{}-{}.gguf", stem, result.mix);

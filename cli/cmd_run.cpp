@@ -1,4 +1,4 @@
-// weft run: continue a text, or write the logits of one.
+// weft run: continues a prompt, or writes the logits of one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -102,7 +102,7 @@ PromptWithMedia read_prompt(const RunOptions& options, const LoadedModel& loaded
            fmt::format("weft: note: the prompt begins with two {} tokens: weft adds one, so leave it out of "
                        "the text",
                        tokenizer.piece(tokenizer.bos(), true)));
-    // Nothing to go on from, and this vocabulary adds nothing by itself.
+    // An empty prompt of a tokenizer that adds no BOS starts with BOS.
     if (tokens.empty() && tokenizer.bos() != kNoToken) tokens.push_back(tokenizer.bos());
   }
   if (tokens.empty()) throw UsageError("the prompt is empty");
@@ -210,7 +210,7 @@ std::string why_full(const Context& context, bool context_shift) {
 
 double per_second(int n, double ms) { return ms > 0.0 ? 1000.0 * n / ms : 0.0; }
 
-/// A text that was generated, and how much of its prompt was in the prompt's cache.
+/// A generation, and the number of its prompt tokens that came from the prompt cache.
 struct RunResult : Generation {
   int n_cached = 0;
   double prompt_per_second() const { return per_second(n_prompt - n_cached, prefill_ms); }
@@ -256,8 +256,8 @@ RunResult generate_cached(const PromptCacheOptions& cache, Context& context, Sam
   if (!cache.all) return result;
   std::vector<Token> text(prompt.begin(), prompt.end());
   text.insert(text.end(), result.tokens.begin(), result.tokens.end());
-  // The last token was not computed. A text that has forgotten some of its own is none that can begin
-  // another.
+  // The last token was not computed. After a context shift the sequence is no longer a prefix of other
+  // prompts, so it is not saved.
   const auto n_held = static_cast<std::size_t>(context.next_pos(0));
   if (n_held + 1 == text.size() || n_held == text.size())
     save_prompt(cache, context, std::span(text).first(n_held));

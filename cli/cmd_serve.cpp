@@ -1,4 +1,4 @@
-// weft serve: models behind HTTP, for every tool that speaks OpenAI's API, and for a browser.
+// weft serve: serves models over HTTP to clients of OpenAI's API and to browsers.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -45,10 +45,10 @@ namespace {
 
 using server::ModelSpec;
 
-/// Cells for each completion, where nobody says how many.
+/// Default number of cells for each completion.
 constexpr int kCellsEach = 2048;
 constexpr int kMostCells = 1 << 17;
-/// Sequences beside those that run, in which finished texts stay.
+/// Additional sequences for cached prefixes of finished completions.
 constexpr int kKeptTexts = 64;
 
 /// "a,b" is two words, as llama.cpp has it.
@@ -63,7 +63,7 @@ std::vector<std::string> split_at_commas(const std::vector<std::string>& texts) 
   return words;
 }
 
-// Those that were named, or the default one with all others of the model cache behind it.
+// The named models; without names, the default model followed by all others of the cache.
 std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   std::vector<ModelSpec> specs;
   // Files of one name in several folders.
@@ -89,7 +89,7 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   }
   for (const NamedAdapter& adapter : named_adapters(options.model.adapters))
     if (adapter.named) specs.front().adapters.push_back(adapter.file.name);
-  // The first alias is the name that clients are told.
+  // The first alias is the name that clients see.
   const std::vector<std::string> aliases = split_at_commas(options.aliases);
   for (std::size_t i = 0; i < aliases.size(); ++i)
     specs.front().aliases.push_back(i == 0 ? std::exchange(specs.front().name, aliases[i]) : aliases[i]);
@@ -110,8 +110,8 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
 
 /// What a model is served with, and what that takes. Reads the file's description.
 struct Footprint {
-  int cells = 0;       ///< Of the cache ...
-  int cells_each = 0;  ///< ... and those that each completion may have.
+  int cells = 0;       ///< Cells of the cache.
+  int cells_each = 0;  ///< Cells that each completion may use.
   std::uint64_t bytes = 0;
 };
 
@@ -154,12 +154,12 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   return params;
 }
 
-/// The devices of processes that a launcher started beside this one.
+/// The devices of the other processes of this launch.
 class OtherProcesses {
  public:
   std::size_t count() const { return there().size(); }
 
-  /// Those that were there when the program began, and are not any more.
+  /// Devices that were there when the program began and have gone.
   std::vector<std::string> lost() const {
     std::vector<std::string> names = at_first_;
     for (const std::string& name : there()) std::erase(names, name);
@@ -188,11 +188,11 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   options->model.chat_template = template_text(options->chat_template);
   server::PoolParams pool;
   pool.models = model_specs(*options);
-  // Who names several models, or adapters, wants each by its name.
+  // With several models or adapters, requests must name the one they want.
   pool.any_name = options->models.size() <= 1 && pool.models.front().adapters.empty();
   pool.n_loaded = options->models_max;
   pool.bytes = base::machine_memory().total / 10 * 8;
-  // Told before each load, which then reads the file's description no second time.
+  // Called before each load, which then does not read the file's header again.
   auto footprint = std::make_shared<Footprint>();
   pool.bytes_of = [options, footprint](const ModelSpec& spec) {
     *footprint = footprint_of(*options, spec);
@@ -210,7 +210,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       now.lost = others->lost();
       return now;
     };
-    // Also anew, where fewer processes are left. On the pool's thread alone.
+    // Evaluated again when processes are lost. On the pool's thread alone.
     const auto params_now = [=, &log](const std::function<bool(float)>& told) {
       const ModelOptions now = options_now();
       if (std::exchange(*told_lost, now.lost) != now.lost)
@@ -385,7 +385,7 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
 // Signals, waited for by a thread.
 class SignalThread {
  public:
-  // Blocks the signals in this thread and those that it will start. Before any thread.
+  // Blocks the signals in this thread and in all threads that it starts. Construct it before any thread.
   SignalThread() {
     sigemptyset(&set_);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, kEnd}) sigaddset(&set_, signal);

@@ -1,4 +1,4 @@
-// weft test-backend: whether a device computes what it should, for users to try on their GPU.
+// weft test-backend: checks a device's results, for users to try on their GPU.
 #include <fmt/format.h>
 
 #include <algorithm>

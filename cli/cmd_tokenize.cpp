@@ -1,4 +1,4 @@
-// weft tokenize: text on the standard input to token ids.
+// weft tokenize: converts standard input to token ids.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -21,7 +21,7 @@ constexpr const char* kSystemFile = "/etc/weft/config.toml";
 
 int line_of(const toml::source_region& region) { return static_cast<int>(region.begin.line); }
 
-// A number, a text or true and false, as a word of the command line; nothing for what is none of them.
+// A number, string or boolean as a word of the command line; nothing for other nodes.
 std::optional<std::string> word_of(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());

@@ -75,7 +75,7 @@ class Socket {
     }
   }
 
-  // Until the other side closes, or there is more than anybody reads here.
+  // Reads until the peer closes or the limit is reached.
   std::string receive_all() {
     std::string text;
     std::array<char, 4096> block{};

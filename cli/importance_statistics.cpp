@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kActive = 1e-5;
 
-/// "blk.12.attn_q.weight" is {12, "attn_q.weight"}; what is of no layer has -1.
+/// "blk.12.attn_q.weight" is {12, "attn_q.weight"}; tensors outside layers have -1.
 std::pair<int, std::string> place_of(const std::string& tensor) {
   constexpr std::string_view kPrefix = "blk.";
   int layer = -1;

@@ -112,7 +112,7 @@ std::vector<RecordedRequest> read_recorded(const std::string& path, int n_predic
 }
 
 std::uint64_t parse_seed(const std::string& text) {
-  // Without one, prompts are new each time: a server must not find those of the last run in its cache.
+  // The default is random: prompts must differ from the last run's, which the server may have cached.
   if (text.empty()) return std::random_device{}();
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
@@ -170,7 +170,7 @@ LoadPlan parse_load(const LoadOptions& options) {
     if (!plan.tools.is_array() || plan.tools.empty())
       throw UsageError(fmt::format("{}: a list of tools is expected", options.tools));
   }
-  // A text that follows a schema ends where the schema says, and a call with its arguments.
+  // Schemas and tool calls end a completion themselves.
   plan.ignore_eos = options.ignore_eos && plan.schema.is_null() && plan.tools.is_null();
   plan.n_warm_up = options.n_warm_up;
   plan.seed = parse_seed(options.seed);

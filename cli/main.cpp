@@ -1,5 +1,5 @@
-// The program weft: finds the subcommand, parses its options, runs it, and turns what it throws into one line
-// and an exit code.
+// The program weft: finds the subcommand, parses its options, runs it, and turns exceptions into one line and
+// an exit code.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -129,9 +129,9 @@ int run_program(std::vector<std::string> arguments) {
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
-  // Started without one of these, a file that is opened later would be taken for what users type, or be
-  // written to.
-  // A standard output that is closed refuses what is written, so that the program can say so.
+  // If the program starts with a standard descriptor closed, the next opened file would get its number: it
+  // would be read as input or written to. A closed stdout is opened read-only, so that writes fail and the
+  // program can report it.
   while (true) {
     const bool has_input = fcntl(STDIN_FILENO, F_GETFD) >= 0, has_output = fcntl(STDOUT_FILENO, F_GETFD) >= 0;
     const int descriptor = open("/dev/null", has_input && !has_output ? O_RDONLY : O_RDWR);

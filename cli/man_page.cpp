@@ -87,7 +87,7 @@ std::string paragraphs(std::string_view text) {
 }
 
 std::string section(std::string_view name, std::string body) {
-  // A paragraph right behind the heading is one too many.
+  // A section does not begin with a paragraph break.
   if (body.starts_with(".PP\n")) body.erase(0, 4);
   return body.empty() ? "" : fmt::format(".SH {}\n{}", name, body);
 }

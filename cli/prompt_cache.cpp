@@ -60,11 +60,11 @@ std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, 
     throw Error(error.code(), fmt::format("--prompt-cache {}: {}; remove the file, or name another one",
                                           options.file, error.what()));
   }
-  // What other adapters wrote is no beginning of this text.
+  // Cells computed with other adapters cannot be reused.
   if (!std::ranges::equal(context.adapters(kSequence), adapters)) n = 0;
   // The last token is always computed: its logits are wanted.
   n = std::min(n, prompt.size() - 1);
-  // A running state cannot go back a few tokens, nor a window beyond what is kept of it.
+  // A recurrent state cannot go back a few tokens, and a sliding window only within the cells it keeps.
   if (!context.can_cut(kSequence, static_cast<Pos>(n))) n = 0;
   context.remove(kSequence, static_cast<Pos>(n));
   return n;

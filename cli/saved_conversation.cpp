@@ -17,14 +17,14 @@
 namespace weft::cli {
 namespace {
 
-// A picture is one of these two.
+// An image is PNG or JPEG.
 std::string_view kind_of_picture(const MediaFile& file) {
   return !file.bytes.empty() && file.bytes[0] == std::byte{0x89} ? "png" : "jpeg";
 }
 
 Json part_of(const MediaFile& file) {
   const std::string data = base::to_base64(file.bytes);
-  // What a sound is, its bytes tell; the API wants a word for it.
+  // The API requires a format; readers detect the real one from the bytes.
   if (file.is_sound) return {{"type", "input_audio"}, {"input_audio", {{"data", data}, {"format", "wav"}}}};
   return {{"type", "image_url"},
           {"image_url", {{"url", fmt::format("data:image/{};base64,{}", kind_of_picture(file), data)}}}};
@@ -140,7 +140,7 @@ class Reader {
 
   const std::filesystem::path& path_;
   const MediaModels& models_;
-  std::size_t n_ = 0;  // Of the message that is read, from 1.
+  std::size_t n_ = 0;  // Number of the current message, from 1.
   SavedConversation saved_;
 };
 
