@@ -33,8 +33,9 @@ constexpr std::int64_t kPartBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kMostParts = 4096;  // Files of more have larger ones.
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr auto kSaveEvery = std::chrono::seconds(2);
-constexpr int kMostOpened = 16;            // By others, one after the other, before it is given up.
-constexpr std::int64_t kBlockBytes = 512;  // Of st_blocks, on all file systems.
+// Attempts to lock PATH.part, which other processes may rename or remove between opening and locking.
+constexpr int kMostOpened = 16;
+constexpr std::int64_t kBlockBytes = 512;  // The unit of st_blocks on all file systems.
 
 [[noreturn]] void io_error(const std::string& what, const std::filesystem::path& path) {
   throw Error(ErrorCode::kIo, fmt::format("{} {}: {}", what, path.string(), std::strerror(errno)));
@@ -94,12 +95,12 @@ class PartFile final : public Sink {
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
-  /// Goes on with what an earlier attempt has left of this very file. Equal identities mean equal bytes; with
-  /// an empty one it begins anew, and nothing is left to later attempts.
+  /// Resumes an earlier attempt at the same file. Equal identities mean equal bytes; an empty identity starts
+  /// from the beginning and cannot be resumed later.
   void begin(const std::string& identity, std::int64_t size) {
     identity_ = identity;
     size_ = size;
-    // Sizes are what a server says, up to the largest number: nothing is added to them.
+    // A server may report any size up to the largest number, so nothing is added to it.
     part_bytes_ = std::max(kPartBytes, parts_of(size, kMostParts));
     done_.resize(static_cast<std::size_t>(parts_of(size_, part_bytes_)));
     if (identity.empty() || !load()) {
@@ -151,8 +152,8 @@ class PartFile final : public Sink {
   /// What becomes of it with this object: what an earlier attempt has left stays as it is until begin.
   enum class End { kLeave, kSave, kRemove };
 
-  /// What is there is known to the next process. Errors are no reason to fail: then it knows less, or begins
-  /// from the start.
+  /// Records the completed parts for the next process. Ignores errors: the next process then repeats some
+  /// parts, or starts from the beginning.
   void save() {
     saved_ = Clock::now();
     if (::fdatasync(file_.get()) != 0) return;
@@ -230,7 +231,7 @@ void make_folder(const std::filesystem::path& folder) {
                 fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
 }
 
-/// What tells a file's bytes from others, as a hash: addresses may hold secrets. Empty: nothing does.
+/// The identity of a file's bytes, as a hash, since URLs may contain secrets. Empty if it is unknown.
 std::string identity_of(const RemoteFile& file, const Probe& probed, std::int64_t size) {
   if (!probed.ranges || (file.sha256.empty() && !probed.strong_etag)) return {};
   const std::string all = fmt::format("{}\n{}\n{}\n{}", file.request.url, size, file.sha256, probed.etag);

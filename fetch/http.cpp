@@ -45,7 +45,7 @@ class Transfer {
     set(CURLOPT_FOLLOWLOCATION, 1L);
     set(CURLOPT_MAXREDIRS, kMaxRedirects);
     set(CURLOPT_PROTOCOLS_STR, "http,https");
-    // Who began in the dark may go on there; a secret connection stays one.
+    // HTTP may redirect to HTTP or HTTPS; HTTPS never to HTTP.
     set(CURLOPT_REDIR_PROTOCOLS_STR, request.url.starts_with("https:") ? "https" : "http,https");
     set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
     set(CURLOPT_LOW_SPEED_LIMIT, kStallBytesPerSecond);
@@ -196,8 +196,8 @@ std::string why_of(CURLcode code, long status) {
                           : fmt::format("the answer is status {}", status);
 }
 
-/// Runs a request until its answer is none that may change by itself. `wanted` says of the answer's code and
-/// status whether it is one to keep.
+/// Repeats a request while its response is a temporary error. `wanted` decides by the curl code and the
+/// status whether to keep a response.
 template <typename Make, typename Wanted>
 auto with_retries(const Request& request, const KeepGoing& keep_going, const RetryParams& retry,
                   const Make& make, const Wanted& wanted) {
@@ -401,7 +401,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
         finish(message->easy_handle, message->data.result);
         some_ended = true;
       }
-    // Others take the places of those that ended at once.
+    // If transfers ended, start waiting ones at once.
     if (code == CURLM_OK && !some_ended)
       code = curl_multi_poll(multi.get(), nullptr, 0, static_cast<int>(kTick.count()), nullptr);
     if (code != CURLM_OK)

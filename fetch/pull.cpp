@@ -27,12 +27,12 @@ struct Record {
   Json json;
   std::string name;
   PulledModel model;
-  std::vector<std::filesystem::path> files;  // Whether or not they are there.
-  bool broken = false;                       // Some were replaced since.
-  bool whole = true;                         // They are there as they were fetched.
+  std::vector<std::filesystem::path> files;  // Existing or not.
+  bool broken = false;                       // Some files were replaced since.
+  bool whole = true;                         // All files exist with their recorded sizes.
 };
 
-/// Nothing where there is no record, or what it says cannot be.
+/// Returns nothing for a missing or invalid record.
 std::optional<Record> read_record(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   Record record{.path = path, .json = Json::parse(file, nullptr, false)};
@@ -67,7 +67,7 @@ void write_record(const std::filesystem::path& path, const Json& json) {
   out.commit();
 }
 
-/// The records that may have a file: those of its folder and the ones above, as repositories have folders.
+/// The records that may list a file: in its folder and the folders above, as repositories have subfolders.
 std::vector<Record> records_near(const std::filesystem::path& file) {
   constexpr int kLevels = 4;
   std::vector<Record> records;
@@ -83,7 +83,7 @@ bool has(const std::vector<std::filesystem::path>& files, const std::filesystem:
   return std::find(files.begin(), files.end(), file) != files.end();
 }
 
-/// A file gives way to another one: what was fetched with it is no whole model until it is fetched again.
+/// Marks models that contain a replaced file as incomplete until they are downloaded again.
 void mark_broken(const std::filesystem::path& file) {
   for (Record& record : records_near(file)) {
     if (!has(record.files, file)) continue;
