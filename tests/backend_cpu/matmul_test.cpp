@@ -1,5 +1,5 @@
 // Matrix products of every type on every instruction set of this machine, compared with double precision over
-// the scalar codec's values, and with themselves: a column's result must not depend on the other columns.
+// the scalar codec's values. A column's result must also not depend on the other columns.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Grammars of answers: what they let a model write is read back as calls that fit, and nothing else passes.
+// Grammars of responses: whatever they allow is read back as valid calls, and nothing else passes.
 #include <gtest/gtest.h>
 
 #include "chat/call_writer.h"
@@ -131,7 +131,7 @@ TEST(CallGrammar, RequiredCallsAreAllowedAsTheFormatWritesThem) {
   }
 }
 
-/// The numbers of calls, up to one more than the bound, that an answer may have.
+/// The numbers of calls that a response may have, up to one more than the bound.
 std::vector<int> allowed_counts(const chat::Format& format, const ChatTurn& turn) {
   const auto compiled = GrammarCompiler(tokenizer()).compile(*chat_of(format.name).open(turn).grammar);
   std::vector<int> counts;

@@ -75,7 +75,7 @@ TEST(Chat, FindsFormatsAndAbilities) {
   }
 }
 
-/// What a template writes of an earlier answer is read as that answer.
+/// A template's rendering of an earlier response is read as that response.
 TEST(Chat, ReadsWhatItsTemplateWrites) {
   for (const char* name : {"tags", "nine", "strings", "one_call", "unknown_tags"}) {
     const ChatTemplate source = test_template(name);

@@ -1,4 +1,4 @@
-// The syntax; what it does to options is in test_cli.py.
+// The syntax of configuration files. test_cli.py tests their effect on options.
 #include "config_file.h"
 
 #include <gmock/gmock.h>

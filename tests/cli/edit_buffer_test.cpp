@@ -1,4 +1,4 @@
-// Edits of a typed text, by grapheme clusters.
+// Edits by grapheme clusters.
 #include "edit_buffer.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,11 @@ TEST(Graphemes, HaveTheMostColumnsThatTerminalsGiveThem) {
 TEST(Graphemes, BoundariesNearAPlaceAreThoseOfTheWholeText) {
   std::string text;
   for (int i = 0; i < 900; ++i)
-    text += i % 5 == 0 ? "漢" : i % 7 == 0 ? "e\u0301" : i % 11 == 0 ? "👨‍👩‍👧‍👦" : i % 13 == 0 ? "\r\n" : "a";
+    text += i % 5 == 0    ? "漢"
+            : i % 7 == 0  ? "e\u0301"
+            : i % 11 == 0 ? "👨‍👩‍👧‍👦"
+            : i % 13 == 0 ? "\r\n"
+                          : "a";
   const std::vector<std::size_t> starts = grapheme_starts(text);
   for (std::size_t place = 0; place <= text.size(); ++place) {
     const ClusterBounds near = cluster_bounds(text, place);
@@ -107,7 +111,7 @@ TEST(EditBuffer, KillsAndYanks) {
   EXPECT_EQ(buffer.cursor(), 8u);
   buffer.kill_after();
   EXPECT_EQ(buffer.text(), "one two\n");
-  buffer.kill_after();  // Nothing is there: what was killed stays.
+  buffer.kill_after();  // Nothing is erased, so the kill buffer stays.
   buffer.yank();
   EXPECT_EQ(buffer.text(), "one two\nthree ");
 }

@@ -1,4 +1,4 @@
-// URLs; answers are in test_cli.py, where there is a server to give them.
+// Parsing of URLs. test_cli.py tests responses with a server.
 #include "http_probe.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The load of a server, against one of a test that answers as OpenAI's does, and as servers in trouble do.
+// Load tests against a fake OpenAI-compatible server, with and without faults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -148,7 +148,7 @@ TEST(Load, RequestsArriveAtARate) {
   const LoadResult result = run(plan, {.rate = 200.0});
   EXPECT_EQ(errors_of(result), (std::map<std::string, int>{{"", 30}}));
   EXPECT_TRUE(fake.requests().back()["prompt"].is_string());
-  // The same seed, the same arrivals: random, and one behind the other.
+  // The same seed gives the same random arrivals, in ascending order.
   LoadRandom random(plan.seed + 1);
   double sum = 0.0;
   std::set<double> intervals;

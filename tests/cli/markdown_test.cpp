@@ -1,4 +1,4 @@
-// Markdown as a terminal shows it, however the text comes.
+// Markdown on a terminal, split into pieces in any way.
 #include "markdown.h"
 
 #include <gtest/gtest.h>

@@ -130,11 +130,14 @@ TEST(ScreenLines, ShowsTheLinesOfAPasteAndNoControlCharacters) {
   EXPECT_EQ(screen.column(), 0u);
 }
 
-/// The rows of a drawing do not depend on what was drawn before.
+/// The drawn rows do not depend on earlier drawings.
 TEST(ScreenLines, ChangesOfALongTextGiveTheRowsOfTheWholeText) {
   std::string text;
   for (int i = 0; i < 700; ++i)
-    text += i % 17 == 0 ? "漢字 " : i % 29 == 0 ? "e\u0301\n" : i % 31 == 0 ? "👨‍👩‍👧‍👦" : "word ";
+    text += i % 17 == 0   ? "漢字 "
+            : i % 29 == 0 ? "e\u0301\n"
+            : i % 31 == 0 ? "👨‍👩‍👧‍👦"
+                          : "word ";
   const auto starts = grapheme_starts(text);
   ScreenLines changed;
   Screen screen(20, joined_columns);
@@ -150,7 +153,7 @@ TEST(ScreenLines, ChangesOfALongTextGiveTheRowsOfTheWholeText) {
     ScreenLines fresh;
     Screen other(20, joined_columns);
     other.write(fresh.draw(kPrompt, now, cursor, 20, 6));
-    // The window on the text may differ, the cursor's row may not.
+    // The visible rows may differ, the cursor's row may not.
     EXPECT_EQ(screen.lines().at(screen.row()), other.lines().at(other.row())) << step;
     EXPECT_EQ(screen.column(), other.column()) << step;
     EXPECT_EQ(screen.lines().size(), other.lines().size()) << step;

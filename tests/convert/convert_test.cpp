@@ -28,7 +28,7 @@ std::vector<float> values_of(const WeightFile& file, const WeightFile::Tensor& t
   return values;
 }
 
-// The golden models have transformers' logits beside them, and were written by Python's gguf package.
+// The golden models come with transformers' logits, and were written by Python's gguf package.
 class Golden : public ConvertTest {};
 TEST_P(Golden, FolderGivesTheGoldenModel) {
   const std::string name = GetParam();
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Folders, Golden,
                            return name;
                          });
 
-// Encoders of pictures: the files whose rows the tests of vision hold against transformers.
+// Image encoders: the files whose rows the tests of vision compare with transformers.
 class Mmproj : public ConvertTest {};
 TEST_P(Mmproj, FolderGivesTheEncoderOfPictures) {
   const std::string name = GetParam();
@@ -89,7 +89,8 @@ TEST_P(Mmproj, FolderGivesTheEncoderOfPictures) {
   const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
   const std::filesystem::path golden = kData / "vision" / name / "mmproj.gguf";
   for (const auto& [key, value] : read_gguf_metadata(golden)) {
-    // Of pictures that keep their shape the golden files have another size, and one a width that is not its.
+    // Encoders that keep the aspect ratio have another image size in the golden files, and one has a wrong
+    // width there.
     const bool of_tests = name.starts_with("qwen2") && key == "clip.vision.image_size";
     if (key == "general.name" || of_tests) continue;
     if (name == "qwen2vl" && key == "clip.vision.feed_forward_length") continue;
@@ -265,7 +266,7 @@ TEST_F(Convert, RopeIsAsItsParametersSay) {
                                    "short_factor": [1, 1, 1, 1], "long_factor": [1, 2, 3, 4])";
   EXPECT_FLOAT_EQ(key(long_rope + R"(, "attention_factor": 1.5)", "scaling.attn_factor"), 1.5f);
   EXPECT_FLOAT_EQ(key(long_rope + R"(, "factor": 4.0)", "scaling.attn_factor"), std::sqrt(4.0f / 3.0f));
-  // Llama 3's factors are those of the half that turns, transformers' for these numbers.
+  // Llama 3 has a factor for each rotated pair of dimensions; the expected values are transformers'.
   key(R"("type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 64)",
       "freq_base");

@@ -164,7 +164,7 @@ TEST_F(HostileFolders, WildTokenizersAreRefusedInWords) {
   with("\"vocab\": {", "\"vocab\": 1, \"other\": {", "no object \"vocab\"");
   with("\"merges\": [", "\"merges\": [1, ", "a merge is no pair");
   with("\"added_tokens\": [", "\"added_tokens\": [{\"id\": 1}, ", "no id or no content");
-  // A hole gets a text of its own, and what lies behind the table is left out.
+  // A gap in the ids gets a placeholder, and ids past the table are dropped.
   replace(folder / "tokenizer.json", "\"vocab\": {", "\"vocab\": {\"behind\": 100000, ");
   replace(folder / "tokenizer.json", ": 400", ": 100001");
   convert(folder, scratch_ / "made.gguf");

@@ -214,8 +214,8 @@ TEST_P(BatcherOverlap, StreamsInAsManyGroupsAsDevicesHaveTheSameTexts) {
   }
 }
 
-/// Once all groups run, a step of a device or of the host ends only when each other one has begun its step of
-/// the same time. The wait would be in vain if one had no work.
+/// Once all groups run, a step of a device or the host ends only after each other one has begun its step of
+/// the same time. The wait would time out if a device had no work.
 TEST(OverlappingBatches, AllDevicesHaveWorkAtOnce) {
   for (const int n_devices : {1, 2, 3}) {
     const auto model = chain(n_devices);

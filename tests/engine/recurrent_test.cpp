@@ -1,4 +1,4 @@
-// Models with recurrent layers: operations on sequences whose state stands for all of their tokens.
+// Models with recurrent layers: operations on sequences whose state summarizes all of their tokens.
 // Impossible operations are refused and change nothing.
 
 #include "engine/test_support.h"

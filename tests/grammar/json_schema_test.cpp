@@ -28,7 +28,7 @@ nlohmann::json vectors() {
   return nlohmann::json::parse(file);
 }
 
-// The package jsonschema says which texts are valid (scripts/make_schema_vectors.py).
+// The package jsonschema decides which documents are valid (scripts/make_schema_vectors.py).
 TEST(JsonSchema, AllowsWhatAnIndependentCheckerAllows) {
   const nlohmann::json all = vectors();
   ASSERT_GE(all.size(), 100u);
@@ -53,8 +53,7 @@ bool is_json(const std::string& text) {
   }
 }
 
-// Along random texts, masks say what the automaton says of each token, and the texts come to an end that is
-// allowed.
+// Along random documents, the masks agree with the automaton for each token, and the documents end validly.
 TEST(JsonSchema, MasksAgreeWithTheLanguage) {
   std::mt19937 random(7);
   for (const auto& vector : vectors()) {
@@ -127,7 +126,7 @@ TEST(JsonSchema, WhatIsNotEvaluatedIsHeldToo) {
   EXPECT_FALSE(fits(R"({"unevaluatedProperties":false})", R"({"a": 1})"));
   EXPECT_TRUE(fits(R"({"unevaluatedItems":false})", "[]"));
   EXPECT_FALSE(fits(R"({"unevaluatedItems":false})", "[1]"));
-  // What is described beside them is evaluated.
+  // Items that other keywords describe count as evaluated.
   const std::string both =
       R"({"prefixItems":[{"type":"string"}],"items":{"type":"integer"},"unevaluatedItems":false})";
   EXPECT_TRUE(fits(both, R"(["a", 1, 2])"));

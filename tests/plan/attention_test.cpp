@@ -1,5 +1,5 @@
-// Attention over caches in custom graphs: right results with right tables, and an error for each table that
-// would make kernels leave the cache or the tables.
+// Attention over caches in custom graphs: correct results with valid tables. Tables that would make kernels
+// read outside the cache or the tables are errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
