@@ -209,7 +209,7 @@ class Words {
       CLI::Option* const option = find_option(app_, "--" + entry.key);
       if (option == nullptr) continue;  // Of another command.
       if (const auto [first, added] = lines.emplace(option, entry.line); !added)
-        throw UsageError(fmt::format("{}: {} is another name of what line {} sets; leave one of them out",
+        throw UsageError(fmt::format("{}: {} sets the same option as line {}; leave one of them out",
                                      file.place(entry.line), entry.key, first->second));
       if (entry.is_array && !is_repeatable(*option))
         throw UsageError(
@@ -426,9 +426,9 @@ bool parse(const Command& command, CLI::App& app, const std::vector<std::string>
     throw UsageError(with_origin(error.what(), words.origins()));
   }
   if (const std::vector<std::string> extras = app.remaining(); !extras.empty())
-    throw UsageError(fmt::format(
-        "unexpected argument '{}'; {}", extras.front(),
-        extras.front().ends_with(".gguf") ? "a model is named with -m" : "quote a text that has spaces"));
+    throw UsageError(fmt::format("unexpected argument '{}'; {}", extras.front(),
+                                 extras.front().ends_with(".gguf") ? "a model is named with -m"
+                                                                   : "quote an argument that has spaces"));
 
   const CLI::Option* const quiet = app.get_option_no_throw("--quiet");
   if (quiet == nullptr || !quiet->as<bool>())

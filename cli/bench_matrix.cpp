@@ -97,7 +97,7 @@ Matrix parse_matrix(const BenchOptions& options) {
       parse_sizes("--generate-size", or_default(options.generate_sizes, parallel ? "32" : "128"));
   if (parallel) {
     if (!options.mixed.empty() || options.depths != "0")
-      throw UsageError("--prompt-generate and --depth go with one text at a time");
+      throw UsageError("--prompt-generate and --depth cannot be combined with --streams or --parallel");
     matrix.parallel = parallel_tests(options, prompts, generates);
   } else {
     if (options.shared_prompt) throw UsageError("--shared-prompt needs --streams or --parallel");

@@ -37,11 +37,11 @@ struct Field {
   const char* title;  // Of an axis.
 };
 /// Fields in which rows may differ. Earlier ones are preferred as the axis.
-constexpr std::array<Field, 10> kFields = {{{"streams", "texts at the same time"},
-                                            {"n_depth", "tokens in the cache before"},
-                                            {"n_prompt", "tokens of a prompt"},
-                                            {"n_generate", "tokens of an answer"},
-                                            {"n_ubatch", "tokens of a step"},
+constexpr std::array<Field, 10> kFields = {{{"streams", "concurrent sequences"},
+                                            {"n_depth", "tokens already in the cache"},
+                                            {"n_prompt", "prompt tokens"},
+                                            {"n_generate", "generated tokens"},
+                                            {"n_ubatch", "tokens per step"},
                                             {"threads", "threads"},
                                             {"shared", "shared prompt"},
                                             {"model", "model"},
@@ -84,9 +84,9 @@ std::vector<Chart> charts_of(const Json& rows) {
   for (const Json& row : rows) {
     if (!row.contains("streams")) {
       const bool reads = number(row.at("n_prompt")) > 0, writes = number(row.at("n_generate")) > 0;
-      add(reads && writes ? "Prompts and answers"
-          : reads         ? "Reading a prompt"
-                          : "Writing an answer",
+      add(reads && writes ? "Prefill and decoding"
+          : reads         ? "Prefill"
+                          : "Decoding",
           row, number(row.at("tokens_per_second")), number(row.at("deviation")),
           number(row.at("roofline_tokens_per_second")));
       continue;
@@ -95,8 +95,8 @@ std::vector<Chart> charts_of(const Json& rows) {
       const double speed = number(row.at(part + "_tokens_per_second"));
       const double fraction = number(row.at(part + "_roofline_fraction"));
       if (speed > 0.0)
-        add(part == "prefill" ? "Reading prompts of many texts" : "Writing answers of many texts", row, speed,
-            number(row.at(part + "_deviation")), fraction > 0.0 ? speed / fraction : 0.0);
+        add(part == "prefill" ? "Prefill of concurrent sequences" : "Decoding of concurrent sequences", row,
+            speed, number(row.at(part + "_deviation")), fraction > 0.0 ? speed / fraction : 0.0);
     }
   }
   return charts;
@@ -212,7 +212,7 @@ std::string plot(const Json& rows) {
   double y = 0.0;
   for (const Chart& chart : charts) body += drawing(chart, y);
   body += line(kLeft, y + 6, kLeft + 24, y + 6, "roofline");
-  body += text_at(kLeft + 32, y + 10, "start", "what this machine could do at most (the roofline)");
+  body += text_at(kLeft + 32, y + 10, "start", "limit of this machine (the roofline)");
   y += 24;
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\">\n",

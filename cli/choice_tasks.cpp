@@ -121,7 +121,7 @@ class Reader {
   }
 
  private:
-  [[noreturn]] static void ends() { invalid("the file of multiple choice ends in the middle of a task"); }
+  [[noreturn]] static void ends() { invalid("the multiple-choice file ends in the middle of a task"); }
   std::string_view take(std::size_t n) {
     if (bytes_.size() - place_ < n) ends();
     return bytes_.substr(std::exchange(place_, place_ + n), n);
@@ -137,11 +137,11 @@ ChoiceTask read_multiple_choice(Reader& reader, std::size_t number) {
   for (const bool used : {true, false}) {
     const std::uint32_t n = reader.number();
     if (n > kMostAnswers || (used && n == 0))
-      invalid(fmt::format("task {} has {} answers, expected 1 to {}", number, n, kMostAnswers));
+      invalid(fmt::format("task {} has {} choices, expected 1 to {}", number, n, kMostAnswers));
     for (std::uint32_t i = 0; i < n; ++i) {
       std::string answer = reader.text();
       if (used) task.push_back({.text = fmt::format("{} {}", question, answer)});
-      if (used && answer.empty()) invalid(fmt::format("task {} has an empty answer", number));
+      if (used && answer.empty()) invalid(fmt::format("task {} has an empty choice", number));
     }
     for (std::uint32_t i = 0; i < n; ++i) {
       const bool right = reader.number() == 1;
@@ -182,7 +182,7 @@ std::vector<ChoiceTask> read_choice_tasks(ChoiceKind kind, std::string_view file
   if (kind == ChoiceKind::kMultipleChoice) {
     Reader reader(file);
     const std::size_t n_tasks = reader.number();
-    if (n_tasks == 0) invalid("the file of multiple choice has no tasks");
+    if (n_tasks == 0) invalid("the multiple-choice file has no tasks");
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < n_tasks; ++i) places.push_back(reader.number());
     for (const std::size_t i : choose(kind, n_tasks, n_wanted)) {
@@ -211,7 +211,7 @@ TokenizedTask tokenize(const ChoiceTask& task, ChoiceKind kind, const Tokenizer&
     result.right.push_back(choice.right);
     shortest = std::min(shortest, result.choices.back().tokens.size());
   }
-  if (shortest < 2) invalid(fmt::format("'{}' has no token that could be foretold", task.front().text));
+  if (shortest < 2) invalid(fmt::format("'{}' has no token to predict", task.front().text));
   const auto same_at = [&](std::size_t i) {
     return std::all_of(result.choices.begin(), result.choices.end(), [&](const TokenizedChoice& choice) {
       return choice.tokens[i] == result.choices.front().tokens[i];

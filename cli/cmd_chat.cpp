@@ -42,7 +42,7 @@ constexpr std::string_view kHelp =
     "  /image FILE     an image for the next message, PNG or JPEG; needs --mmproj\n"
     "  /audio FILE     audio for the next message; needs --mmproj\n"
     "  /tools FILE     functions that the model may call (JSON as in OpenAI's API); without a file: none\n"
-    "  /system TEXT    set the system prompt and begin a new conversation; without a text: none\n"
+    "  /system TEXT    set the system prompt and begin a new conversation; without TEXT: none\n"
     "  /save FILE      write the conversation as JSON, with its images, audio and calls\n"
     "  /load FILE      continue a saved conversation\n"
     "  /exit           leave (so does Ctrl-D)\n"
@@ -51,8 +51,8 @@ constexpr std::string_view kHelp =
     "ends in \\ continues in the next one. Lines between \"\"\" and \"\"\" are one message, and so is a "
     "paste.\n"
     "Alt-Enter begins a new line, Ctrl-R searches the history.\n"
-    "When the model calls a function you are asked for its result, as name = ; Ctrl-D takes the question\n"
-    "back. With --tool-command CMD that program answers instead; no other is ever run.\n";
+    "When the model calls a function, type its result after 'name = '; Ctrl-D removes the question.\n"
+    "With --tool-command CMD, that program computes the result; no other program is run.\n";
 
 struct ChatOptions : GenerationOptions {
   std::string system;
@@ -243,7 +243,7 @@ class Session {
       if (!results) {
         conversation_.take_back();
         failed_ = true;
-        note(options_.talk, "(a call has no result: the question is taken back)");
+        note(options_.talk, "(a call has no result: the question was removed)");
         return false;
       }
       turn = answer([&](const Conversation::Wishes& wishes) {
@@ -312,7 +312,7 @@ class Session {
       if (conversation_.can_regenerate()) {
         converse([&](const Conversation::Wishes& wishes) { return conversation_.regenerate(wishes); });
       } else {
-        complain("there is no answer yet to generate again");
+        complain("there is no response to generate again");
       }
     } else if (word == "/image" || word == "/audio") {
       attempt([&] { add_media(word, rest, word == "/audio"); });
@@ -366,16 +366,16 @@ class Session {
   void tell(const Conversation::Turn& turn) const {
     if (turn.n_forgotten > 0) {
       note(options_.talk,
-           fmt::format("(the context is full: the oldest {} messages were forgotten; -c makes it larger)",
+           fmt::format("(the context is full: the oldest {} messages were dropped; -c makes it larger)",
                        turn.n_forgotten));
     }
     const Generation& g = turn.generation;
     if (g.stop == StopReason::kContextFull) note(options_.talk, "(the context is full; -c makes it larger)");
     if (g.stop == StopReason::kCancelled) note(options_.talk, "(stopped)");
-    if (turn.cut_call) note(options_.talk, "(the answer ended within a call, which is not carried out)");
+    if (turn.cut_call) note(options_.talk, "(the response ended within a call, which is not executed)");
     if (options_.talk.verbose) {
       note(options_.talk,
-           fmt::format("(prompt: {} tokens and {} reused, {:.0f} ms; answer: {} tokens, {:.1f}/s)",
+           fmt::format("(prompt: {} tokens and {} reused, {:.0f} ms; response: {} tokens, {:.1f}/s)",
                        g.n_prompt, turn.n_reused, g.prefill_ms, g.tokens.size(),
                        g.decode_ms > 0 ? 1000.0 * g.n_decoded / g.decode_ms : 0.0));
     }
@@ -443,11 +443,10 @@ class Session {
 weft::Chat make_chat(const Model& model, const Talk& talk) {
   if (model.chat_template() != nullptr) return weft::Chat(*model.chat_template());
   if (const std::string why = server::why_no_template(model); !why.empty())
-    throw Error(
-        ErrorCode::kUnsupported,
-        fmt::format("the model's chat template cannot be used{}; give one with --chat-template-file, or "
-                    "continue a text with 'weft run'",
-                    why));
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("the model's chat template cannot be used{}; give one with --chat-template-file, "
+                            "or continue a prompt with 'weft run'",
+                            why));
   note(talk, fmt::format("weft: note: {}", kNoTemplate));
   return weft::Chat::chatml(model.tokenizer());
 }
@@ -455,7 +454,8 @@ weft::Chat make_chat(const Model& model, const Talk& talk) {
 int run(ChatOptions options) {
   if (!options.system_file.empty()) {
     if (!options.system.empty())
-      throw UsageError("--system-prompt and --system-prompt-file both set it; give one of them");
+      throw UsageError(
+          "--system-prompt and --system-prompt-file both set the system prompt; give one of them");
     options.system = read_text(options.system_file);
   } else {
     options.system = read_escapes(options.system, options.sampling.escape);

@@ -86,11 +86,11 @@ Json to_json(const FileInfo& file, const std::map<std::string, TypeSum>& types) 
 
 // How a cache grows, in words.
 std::string growth_of(const FileInfo::Cache& cache, const ModelInfo& model) {
-  if (cache.bytes_per_token == 0) return ", whatever the length";
+  if (cache.bytes_per_token == 0) return ", at any length";
   const std::string growth = fmt::format("{} a token", bytes_text(cache.bytes_per_token));
   const bool grows_so_from_the_start = model.window == 0 && !model.recurrent;
   return fmt::format(" ({}{})", growth,
-                     grows_so_from_the_start ? "" : ", beside layers that keep windows or states");
+                     grows_so_from_the_start ? "" : ", in addition to layers with windows or states");
 }
 
 std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>& types,
@@ -123,7 +123,7 @@ std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>
                                        growth_of(cache, m)},
                        {"  together", bytes_text(weights + cache.bytes)}});
   } else {
-    out += fmt::format("  GGUF version {}, {}\n  no model that weft can run: {}\n", file.version,
+    out += fmt::format("  GGUF version {}, {}\n  not a model that weft can run: {}\n", file.version,
                        bytes_text(file.file_bytes), printable(file.problem));
   }
 

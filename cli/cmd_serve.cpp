@@ -277,13 +277,13 @@ std::string path_prefix(const std::string& given) {
   for (const char c : given + "/") {
     if (c == '/' && prefix.ends_with('/')) continue;
     const bool fits = std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("/-._~", c) != nullptr;
-    if (!fits) throw UsageError(fmt::format("--api-prefix: '{}' is no path such as /llm", given));
+    if (!fits) throw UsageError(fmt::format("--api-prefix: '{}' is not a path such as /llm", given));
     prefix += prefix.empty() && c != '/' ? std::string("/") + c : std::string(1, c);
   }
   prefix.pop_back();
   for (const char* up : {"/./", "/../"})
     if ((prefix + "/").find(up) != std::string::npos)
-      throw UsageError(fmt::format("--api-prefix: '{}' is no path such as /llm", given));
+      throw UsageError(fmt::format("--api-prefix: '{}' is not a path such as /llm", given));
   return prefix;
 }
 
@@ -306,8 +306,9 @@ std::vector<std::string> known_hosts(const ServeOptions& options) {
                           ? server::parse_origin(given)
                           : server::parse_host(given.substr(is_suffix ? 1 : 0));
     if (!host)
-      throw UsageError(fmt::format(
-          "{}: '{}' is no host; '.example.com' allows all names below it, --cors all pages", option, given));
+      throw UsageError(
+          fmt::format("{}: '{}' is not a host; '.example.com' allows all names below it, --cors all pages",
+                      option, given));
     hosts.push_back((is_suffix ? "." : "") + host->name);
   }
   return hosts;
@@ -432,17 +433,17 @@ void check(const ServeOptions& options) {
 void warn_of_strangers(const ServeOptions& options, const std::string& address, Log& log) {
   const auto host = server::parse_origin(address);
   if (!host || host->is_loopback || !options.keys.empty() || !options.key_file.empty()) return;
-  log.write(LogLevel::kWarning,
-            "other machines can reach this address and there is no API key (--api-key-file): all of them can "
-            "use it",
-            {{"address", address}});
+  log.write(
+      LogLevel::kWarning,
+      "other machines can reach this address and use the server without an API key; --api-key-file sets keys",
+      {{"address", address}});
 }
 
 void print_welcome(const ServeOptions& options, const std::string& address, Log& log) {
   log.write(LogLevel::kInfo, "listening", {{"address", address}});
   if (!is_terminal(2) || !address.starts_with("http")) return;
   note(options.talk, fmt::format("\n  OPENAI_BASE_URL={}/v1\n  ANTHROPIC_BASE_URL={}", address, address));
-  if (options.web_page) note(options.talk, fmt::format("  A page to talk to it: {}/\n", address));
+  if (options.web_page) note(options.talk, fmt::format("  Web page: {}/\n", address));
 }
 
 void reload(const ServeOptions& options, server::TlsIdentity* tls, server::Server& server, Log& log) {
@@ -493,15 +494,15 @@ int run(const std::shared_ptr<ServeOptions>& options) {
       log.write(LogLevel::kInfo, "ready", {{"model", model}, {"address", server.address()}});
       systemd.ready("serving " + model);
     } else if (!stopping) {
-      log.write(LogLevel::kError, "stopping, as there is no model to serve", {{"model", model}});
+      log.write(LogLevel::kError, "stopping: there is no model to serve", {{"model", model}});
       failed = true;
       server.stop();
     }
   });
   signals.start([&](int signal) {
     if (signal == SIGHUP) return reload(*options, tls.get(), server, log);
-    log.write(LogLevel::kInfo, "stopping: answers under way end first; once more to stop at once");
-    systemd.stopping("answers under way end first");
+    log.write(LogLevel::kInfo, "stopping after the running responses; interrupt again to stop at once");
+    systemd.stopping("waiting for running responses");
     stopping = true;
     server.stop();
   });
@@ -521,21 +522,19 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kServeCommand = {
     "serve", "[-m FILE] [options]", "serve models over HTTP, with a web page",
-    "OpenAI's API at /v1, Anthropic's at /v1/messages, a chat page at /, numbers for Prometheus at "
-    "/metrics.\n"
-    "Sampling options are the defaults of requests that do not say. --ctx-size is the size of the cache, "
-    "which\n"
-    "all requests share; each may use all of it.\n"
+    "OpenAI's API at /v1, Anthropic's at /v1/messages, a chat page at /, Prometheus metrics at /metrics.\n"
+    "Sampling options are defaults for requests. --ctx-size is the size of the cache, which all requests\n"
+    "share; each may use all of it.\n"
     "\n"
     "Examples:\n"
     "  weft serve                                  the default model at http://127.0.0.1:8080\n"
-    "  weft serve -m gemma --port 9000 -np 16      another model, at most 16 answers at a time\n"
+    "  weft serve -m gemma --port 9000 -np 16      another model, at most 16 requests at a time\n"
     "  weft serve --host 0.0.0.0 --api-key-file keys.txt\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
     "\"Hello\"}]}'\n"
     "\n"
-    "SIGTERM and Ctrl-C: answers that are under way end, no more are begun; once more ends them at once.\n"
-    "SIGHUP: keys and the certificate are read again, and the log files are opened again.\n",
+    "SIGTERM and Ctrl-C: finish the running responses and accept no more; a second signal stops at once.\n"
+    "SIGHUP: reads keys and the certificate again, and reopens the log files.\n",
     prepare};
 
 }  // namespace weft::cli

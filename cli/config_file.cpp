@@ -36,7 +36,7 @@ ConfigEntry entry_of(const ConfigFile& file, std::string table, std::string_view
   const auto take = [&](const toml::node& value) {
     std::optional<std::string> word = word_of(value);
     if (!word || word->find('\0') != std::string::npos)
-      throw UsageError(fmt::format("{}: {} must be a text, a number, or true or false{}",
+      throw UsageError(fmt::format("{}: {} must be a string, a number, or true or false{}",
                                    file.place(line_of(value.source())), key,
                                    entry.is_array ? ", and so must all values of a list" : ""));
     entry.values.push_back(std::move(*word));

@@ -50,7 +50,7 @@ void LoadAnswer::fail(std::string kind, std::string detail) {
 
 bool LoadAnswer::take(std::string_view piece) {
   if (rest_.size() + piece.size() > kMaxBytes) {
-    fail("not understood", "a line of the answer is too long");
+    fail("not understood", "a line of the response is too long");
     return false;
   }
   if (!streams_) {
@@ -128,7 +128,7 @@ void LoadAnswer::end() {
     if (!object.is_object()) return fail("not understood", rest_);
     take_object(object);
   }
-  if (n_texts_ == 0) fail("no text", "the answer holds no text");
+  if (n_texts_ == 0) fail("no text", "the response has no content");
 }
 
 }  // namespace weft::cli

@@ -69,8 +69,8 @@ RecordedRequest parse_recorded(const std::string& where, const std::string& line
   const Json json = parse_json(where, line);
   const auto wrong = [&](const char* why) {
     return Error(ErrorCode::kInvalidFile,
-                 fmt::format("{}: {}; {{\"at\": 0.5, \"prompt\": \"...\", \"max_tokens\": 64}} is right, and "
-                             "\"messages\" or \"prompt_tokens\" may stand for the prompt",
+                 fmt::format("{}: {}; expected e.g. {{\"at\": 0.5, \"prompt\": \"...\", \"max_tokens\": "
+                             "64}}, or \"messages\" or \"prompt_tokens\" instead of the prompt",
                              where, why));
   };
   if (!json.is_object()) throw wrong("an object is expected");
@@ -164,7 +164,7 @@ LoadPlan parse_load(const LoadOptions& options) {
   if (plan.n_requests == 0 && plan.duration.count() == 0) plan.n_requests = kDefaultRequests;
   if (!options.schema.empty()) plan.schema = parse_json(options.schema, read_text(options.schema));
   if (!options.tools.empty()) {
-    if (!plan.chat) throw UsageError("--tools: only the endpoint chat has tools");
+    if (!plan.chat) throw UsageError("--tools needs the endpoint chat");
     if (!options.schema.empty()) throw UsageError("--tools and --schema: give one of them");
     plan.tools = parse_json(options.tools, read_text(options.tools));
     if (!plan.tools.is_array() || plan.tools.empty())

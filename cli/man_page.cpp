@@ -116,18 +116,16 @@ std::string option_items(const Command& command) {
 
 // What holds for all commands.
 std::string common_sections() {
-  std::string environment =
-      item(bold("WEFT_ARG_NAME"), "the value of the option --name, where it is not given");
+  std::string environment = item(bold("WEFT_ARG_NAME"), "the value of the option --name, unless it is given");
   environment += item(bold("WEFT_CONFIG"), "a configuration file instead of those below; empty: none");
   environment += item(bold("WEFT_CACHE"), "the folder of models and packed weights instead of ~/.cache/weft");
-  environment += item(bold("WEFT_BACKENDS"), "folders with further backends, with colons between them");
-  environment += item(bold("OMP_NUM_THREADS"), "threads, where --threads is not given");
-  environment += item(bold("NO_COLOR"), "no colour, if it is set to anything");
-  std::string files =
-      item(bold("~/.config/weft/config.toml"),
-           "options of the user, as TOML: by their long names, at the top for all commands or in a "
-           "table that is named as the command");
-  files += item(bold("/etc/weft/config.toml"), "options of the system, where the user's file has none");
+  environment += item(bold("WEFT_BACKENDS"), "folders with more backends, separated by colons");
+  environment += item(bold("OMP_NUM_THREADS"), "number of threads, unless --threads is given");
+  environment += item(bold("NO_COLOR"), "no colour, if it is set");
+  std::string files = item(bold("~/.config/weft/config.toml"),
+                           "the user's options as TOML, by their long names: at the top for all commands, or "
+                           "in a table with the command's name");
+  files += item(bold("/etc/weft/config.toml"), "the system's options, unless the user's file sets them");
   files += item(bold("~/.cache/weft/models"), "models that -m finds by their names");
   return section("ENVIRONMENT", environment) + section("FILES", files) +
          section("EXIT STATUS", paragraphs(kExitCodes));

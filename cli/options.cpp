@@ -250,7 +250,7 @@ std::string choose_split(const std::filesystem::path& path, const ModelOptions& 
 
 void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk) {
   if (params.n_layers <= 0 || !params.devices.empty() || devices(registry).size() > 1) return;
-  note(talk, "weft: note: --gpu-layers has no effect: no GPU was found; 'weft devices' tells what there is");
+  note(talk, "weft: note: --gpu-layers has no effect: no GPU was found; 'weft devices' lists the devices");
   for (const std::string& problem : problems(registry)) note(talk, problem);
 }
 
@@ -278,8 +278,8 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
 void refuse_source(const Model& model, std::string_view command) {
   if (model.info().reads_source)
     throw Error(ErrorCode::kUnsupported,
-                fmt::format("a model of the family {} writes texts about a source, and 'weft {}' has none; "
-                            "use 'weft run', 'weft chat' or 'weft serve', whose prompts are the sources",
+                fmt::format("models of the family {} need an encoder input, and 'weft {}' has none; use "
+                            "'weft run', 'weft chat' or 'weft serve', which encode the prompt",
                             model.info().architecture, command));
 }
 

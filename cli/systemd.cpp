@@ -28,7 +28,8 @@ std::optional<long> number_in(const char* variable) {
   long value = 0;
   const auto [rest, error] = std::from_chars(text, end, value);
   if (error != std::errc{} || rest != end)
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is '{}', which is not a number", variable, text));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} is '{}', which is not a number", variable, text));
   return value;
 }
 
@@ -40,9 +41,9 @@ void check_listening_stream(int descriptor) {
   if (!known || type != SOCK_STREAM || listening == 0)
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("LISTEN_FDS: descriptor {} is no socket that listens; the unit needs ListenStream= "
-                    "and Accept=no",
-                    descriptor));
+        fmt::format(
+            "LISTEN_FDS: descriptor {} is not a listening socket; the unit needs ListenStream= and Accept=no",
+            descriptor));
 }
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }

@@ -66,7 +66,7 @@ Descriptor open_locked(const std::filesystem::path& path, int flags) {
         own.st_dev == named.st_dev)
       return file;
   }
-  throw Error(ErrorCode::kIo, fmt::format("another process fetches {}", path.string()));
+  throw Error(ErrorCode::kIo, fmt::format("another process is downloading {}", path.string()));
 }
 
 std::int64_t bytes_on_disk(int file) {
@@ -244,7 +244,7 @@ std::string sha256_of(const std::filesystem::path& path, const OnProgress& on_pr
   const Descriptor file = open_file(path, O_RDONLY);
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   if (context == nullptr || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1)
-    throw Error(ErrorCode::kOutOfMemory, "no sum can be computed");
+    throw Error(ErrorCode::kOutOfMemory, "cannot compute a SHA-256");
   const std::int64_t size = ::lseek(file.get(), 0, SEEK_END);
   ::lseek(file.get(), 0, SEEK_SET);
   std::vector<char> buffer(kReadBytes);
@@ -294,10 +294,10 @@ void download(const RemoteFile& file, const std::filesystem::path& path, const D
     const std::string sum = sha256_of(part.path(), on_progress);
     if (sum != file.sha256) {
       part.discard();
-      throw Error(ErrorCode::kIo,
-                  fmt::format("{}: what came has the SHA-256 {}, the hub lists {}; it was removed: "
-                              "try again",
-                              file.path, sum, file.sha256));
+      throw Error(
+          ErrorCode::kIo,
+          fmt::format("{}: the download has the SHA-256 {}, the hub lists {}; it was removed: try again",
+                      file.path, sum, file.sha256));
     }
   }
   std::error_code ignored;

@@ -172,7 +172,7 @@ class Tries {
       throw Error(ErrorCode::kIo,
                   fmt::format("{}: {}{}", host_of(request.url), why,
                               asked_for > params.longest_wait
-                                  ? fmt::format("; it asks to come back in {} s", asked_for.count() / 1000)
+                                  ? fmt::format("; it asks to retry in {} s", asked_for.count() / 1000)
                                   : ", also when tried again"));
     const auto own = params.first_wait * (1 << std::min(n_ - 1, 10));
     return Clock::now() +
@@ -193,7 +193,7 @@ void wait_until(Clock::time_point time, const KeepGoing& keep_going) {
 std::string why_of(CURLcode code, long status) {
   if (code == CURLE_PARTIAL_FILE) return "the connection ended early";
   return code != CURLE_OK ? std::string(curl_easy_strerror(code))
-                          : fmt::format("the answer is status {}", status);
+                          : fmt::format("the server responded with status {}", status);
 }
 
 /// Repeats a request while its response is a temporary error. `wanted` decides by the curl code and the
@@ -236,7 +236,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> parse_content_range(std::st
 void refuse_status(const Request& request, long status) {
   const std::string where = shown_address(request.url);
   if (status == 404 || status == 410)
-    throw Error(ErrorCode::kNotFound, fmt::format("{} is not there", where));
+    throw Error(ErrorCode::kNotFound, fmt::format("{} does not exist", where));
   if (status == 401 || status == 403)
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{} is not open to {} (status {}): {}", where,
@@ -244,7 +244,7 @@ void refuse_status(const Request& request, long status) {
                             request.token.empty()
                                 ? "set HF_TOKEN to a token of the hub, and accept the model's terms there"
                                 : "check the token and accept the model's terms on its page"));
-  throw Error(ErrorCode::kIo, fmt::format("{}: the answer is status {}", where, status));
+  throw Error(ErrorCode::kIo, fmt::format("{}: the server responded with status {}", where, status));
 }
 
 Answer get(const Request& request, std::size_t max_bytes, const KeepGoing& keep_going,
@@ -256,7 +256,7 @@ Answer get(const Request& request, std::size_t max_bytes, const KeepGoing& keep_
         answer.body.clear();
         return std::make_unique<Transfer>(request, "", [&](const Transfer&, const char* data, std::size_t n) {
           if (answer.body.size() + n > max_bytes)
-            throw Error(ErrorCode::kIo, fmt::format("{}: the answer is larger than {} bytes",
+            throw Error(ErrorCode::kIo, fmt::format("{}: the response is larger than {} bytes",
                                                     host_of(request.url), max_bytes));
           answer.body.append(data, n);
           return true;
@@ -328,7 +328,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
 
   const auto changed = [&] {
     throw Error(ErrorCode::kIo,
-                fmt::format("{}: the file changed while it was fetched; try again", host_of(request.url)));
+                fmt::format("{}: the file changed while it was downloaded; try again", host_of(request.url)));
   };
   const auto start = [&](Part first) {
     auto part = std::make_unique<Part>(std::move(first));
@@ -366,7 +366,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
       return;
     }
     if (code == CURLE_WRITE_ERROR || (code == CURLE_OK && status == 200 && !whole))
-      throw Error(ErrorCode::kIo, fmt::format("{}: the answer is not the part of the file that was asked for",
+      throw Error(ErrorCode::kIo, fmt::format("{}: the response is not the requested part of the file",
                                               host_of(request.url)));
     if (code == CURLE_OK && status != 206 && status != 200 && !may_work_later(status))
       refuse_status(request, status);

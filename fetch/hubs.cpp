@@ -63,7 +63,7 @@ std::int64_t number_of(const Json& json, const char* key) {
 Json parse(const Answer& answer, const std::string& url) {
   Json json = Json::parse(answer.body, nullptr, false);
   if (json.is_discarded())
-    throw Error(ErrorCode::kIo, fmt::format("{}: the answer is no JSON", shown_address(url)));
+    throw Error(ErrorCode::kIo, fmt::format("{}: the response is not JSON", shown_address(url)));
   return json;
 }
 
@@ -85,7 +85,7 @@ std::string next_page(const Answer& answer, const std::string& url) {
   const std::string next = resolved(url, link.substr(begin + 1, end - begin - 1));
   // The token goes to no other host.
   if (!same_origin(next, url))
-    throw Error(ErrorCode::kIo, fmt::format("{}: the list of files goes on at {}, which is not followed; "
+    throw Error(ErrorCode::kIo, fmt::format("{}: the list of files continues at {}, which is not followed; "
                                             "set HF_ENDPOINT to a hub that lists its files itself",
                                             host_of(url), next.empty() ? "no address" : host_of(next)));
   return next;
@@ -250,7 +250,7 @@ RemoteModel choose(std::vector<RemoteFile> files, const ModelName& name) {
   for (const RemoteFile* const part : parts) {
     if (part == nullptr)
       throw Error(ErrorCode::kNotFound,
-                  fmt::format("{} has not all {} parts of {}", name.repo, first.n_parts, first.stem));
+                  fmt::format("{} lacks some of the {} parts of {}", name.repo, first.n_parts, first.stem));
     result.parts.push_back(*part);
   }
   // Types in order of preference: exact, and small compared with a model.

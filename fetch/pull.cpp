@@ -177,8 +177,8 @@ PulledModel pull(const std::filesystem::path& folder, const ModelName& name, con
   const auto pulled = find_pulled(folder, name);
   if (!pulled)
     throw Error(ErrorCode::kIo,
-                fmt::format("the files of {} changed in {} while they were fetched; try again", name.text(),
-                            place.string()));
+                fmt::format("the files of {} changed in {} while they were downloaded; try again",
+                            name.text(), place.string()));
   return *pulled;
 }
 

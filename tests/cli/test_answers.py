@@ -160,7 +160,7 @@ class Forms(Chats):
         plain = ["chat", "-m", LLAMA, "-c", "256", "-p", "x", "-st", "-n", "4"]
         raising = "{{ raise_exception('mine') }}"
         self.assertIn("mine", self.fail_with(1, *plain, "--chat-template", raising))
-        self.assertIn("there is no template of the name 'nosuch'", self.fail_with(2, *plain, "--chat-template", "nosuch"))
+        self.assertIn("unknown template 'nosuch'", self.fail_with(2, *plain, "--chat-template", "nosuch"))
         self.assertIn("give one", self.fail_with(2, *plain, "--chat-template", raising, "--chat-template-file", "x"))
         self.assertIn("line 1", self.fail_with(1, *plain, "--chat-template", "{% for %}"))
 
@@ -215,7 +215,7 @@ class Tools(Chats):
         session = self.folder / "session"
         result = weft(*self.base, "--session", session, stdin=b"7?\n")
         self.assertEqual(result.returncode, 1)
-        self.assertIn(b"taken back", result.stderr)
+        self.assertIn(b"question was removed", result.stderr)
         self.assertEqual(self.messages(session), [])
 
     def test_no_tools_no_calls(self):

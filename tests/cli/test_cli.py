@@ -340,14 +340,14 @@ class Config(Case):
             ("help = true", 1, "help is not an option"),
             ("\ntemp = 'hot'", 2, "'hot' is not a number"),
             ("temp = [1, 2]", 1, "not a list"),
-            ("stop = [\n1979-05-27]", 2, "a text, a number"),
+            ("stop = [\n1979-05-27]", 2, "a string, a number"),
             ("fit = 3", 1, "'3'"),
             ("[run]\npredict = 1\nn-predict = 2", 3, "line 2"),
             ("temp = 1\ntemp = 2", 2, "temp"),
             ("temp = = 1", 1, ""),
             ("predict = 10000000000", 1, "too large"),
             ("cache-type-k = true", 1, "not one of"),
-            ("run.temp.x = 1", 1, "a text, a number"),
+            ("run.temp.x = 1", 1, "a string, a number"),
             ("x = " + "[" * 10000, 1, "depth"),
         ):
             file = self.write(text)
@@ -867,7 +867,7 @@ class Run(Case):
         gpt2 = GOLDEN / "gpt2" / "model.gguf"
         self.assertIn("learned positions", self.fail_with(1, "run", "-m", gpt2, *words))
         ended = weft("run", "-m", gpt2, "-p", "Hello", "--ignore-eos", "-c", "512").stderr.decode()
-        self.assertIn("all 128 positions that the model has learned", ended)
+        self.assertIn("all 128 positions that the model was trained for", ended)
         self.assertNotIn("--context-shift", ended)
         self.assertIn("--keep keeps 63 tokens", self.fail_with(1, "run", "-m", LLAMA, *words, "--keep", "63"))
 
@@ -1017,7 +1017,7 @@ class Texts(Case):
                          self.succeed(*self.RUN, "-n", "16", "-p", "a", "--stop", stop, "--no-escape"))  # fmt: skip
         result = weft("embed", "-m", LLAMA, r"a\nb", "-e", "--no-escape")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(b"takes texts as they are", result.stderr)
+        self.assertIn(b"does not replace escapes", result.stderr)
 
     def test_byte_order_marks(self):
         mark = b"\xef\xbb\xbf"
@@ -1105,7 +1105,7 @@ class Chat(Case):
     def test_a_full_context_forgets(self):
         result = weft(*self.base, "-c", "128", stdin=b"a few more words for the cache\n" * 12)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(b"forgotten", result.stderr)
+        self.assertIn(b"dropped", result.stderr)
         self.assertNotIn(b"error", result.stderr)
 
     def conversation(self, script: str, *words) -> list[dict]:
@@ -1144,7 +1144,7 @@ class Chat(Case):
         for text, part in (("no JSON", "byte 2"), ("[1e999]", "out of range"),
                            ("[]", "expected a JSON object"), ('{"messages": [{"role": "user"}]}', "message 1"),
                            ('{"messages": [{"role": "king", "content": ""}]}', "'king'"),
-                           ('{"messages": [{"role": "user", "content": "?"}]}', "no answer")):  # fmt: skip
+                           ('{"messages": [{"role": "user", "content": "?"}]}', "no response")):  # fmt: skip
             other.write_text(text)
             result = weft(*self.base, stdin=f"/load {other}\n".encode())
             self.assertEqual(result.returncode, 1)
@@ -1482,9 +1482,9 @@ class Bench(Case):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "speeds.svg"
             for words, n_bars, axis in (
-                (["-p", "8,16", "-n", "2", "-d", "0,8"], 6, "tokens in the cache before"),
-                (["--streams", "1,2", "-p", "8", "-n", "4"], 4, "texts at the same time"),
-                (["-p", "8", "-n", "0"], 1, "Reading a prompt, tokens a second"),
+                (["-p", "8,16", "-n", "2", "-d", "0,8"], 6, "tokens already in the cache"),
+                (["--streams", "1,2", "-p", "8", "-n", "4"], 4, "concurrent sequences"),
+                (["-p", "8", "-n", "0"], 1, "Prefill, tokens a second"),
             ):
                 self.results("-p", "8", *words, "--plot", file)
                 picture = ElementTree.parse(file).getroot()

@@ -404,7 +404,7 @@ class Pull(unittest.TestCase):
             self.assertEqual(Path(pulled["path"]).name, "P-Q4_K_M.gguf")
         for link in ("{elsewhere}{path}?cursor={cursor}", "{url}.localhost/", "https://127.0.0.1/?cursor={cursor}"):
             self.hub.next_page = link
-            self.assertIn("goes on at", self.refused(1, "pull", "user/P", HF_TOKEN=TOKEN))
+            self.assertIn("continues at", self.refused(1, "pull", "user/P", HF_TOKEN=TOKEN))
         # An endless list.
         self.hub.next_page = "{path}?cursor=2"
         self.assertIn("too many files", self.refused(1, "pull", "user/P"))
@@ -450,7 +450,7 @@ class Pull(unittest.TestCase):
         self.assertEqual(Path(self.pull(url)["path"]).read_bytes(), MODEL + b"scope")
         result = self.run_weft("run", "--tokens", "1,2", "-n", "1", "--json", "-mu", url)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("not there", self.refused(1, "pull", "ollama:nothing"))
+        self.assertIn("does not exist", self.refused(1, "pull", "ollama:nothing"))
 
     def test_connections_that_break_go_on_where_they_were(self):
         self.hub.files["user/L/L-Q4_0.gguf"] = LARGE
@@ -527,7 +527,7 @@ class Pull(unittest.TestCase):
         self.assertEqual([p for p in self.cache.rglob("*") if p.is_file()], [])
         self.hub.wrong_sum.clear()
         self.hub.faults["other part"] = 10**6
-        self.assertIn("not the part", self.refused(1, "pull", "user/L"))
+        self.assertIn("not the requested part", self.refused(1, "pull", "user/L"))
 
     def test_sizes_that_no_disk_has_are_refused(self):
         self.hub.files["user/L/L-Q4_0.gguf"] = MODEL
@@ -546,7 +546,7 @@ class Pull(unittest.TestCase):
                 self.assertEqual(authorization, "")
 
     def test_what_cannot_be_is_said(self):
-        self.assertIn("not there", self.refused(1, "pull", "user/nothing"))
+        self.assertIn("does not exist", self.refused(1, "pull", "user/nothing"))
         self.hub.files["user/no-gguf/model.safetensors"] = b"x"
         self.assertIn("no GGUF file", self.refused(1, "pull", "user/no-gguf"))
         for name in ("model", "a/b/c", "../b", "a/..", "a/b:", "a/b:c/d", "", "https://host/file.bin", "a b\n/c"):
