@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-TEST(AnswerReader, ReadsWhatModelsWrite) {
+TEST(AnswerReader, ReadsAllTranscripts) {
   for (const Transcript& transcript : transcripts()) {
     AnswerReader reader = reader_of(transcript);
     EventLog log;
@@ -62,7 +62,7 @@ TEST(AnswerReader, CopiesGoOnAlone) {
   }
 }
 
-TEST(AnswerReader, TellsTextAtOnce) {
+TEST(AnswerReader, ReportsContentAtOnce) {
   AnswerReader reader = reader_of({"hermes", "", "", true, {}});
   const auto text_of = [](const std::vector<AnswerEvent>& events) {
     std::string text;

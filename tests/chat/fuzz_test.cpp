@@ -79,7 +79,7 @@ bool is_valid(const std::string& json) {
   }
 }
 
-TEST(AnswerReader, TakesWhateverIsWritten) {
+TEST(AnswerReader, AcceptsAnyBytes) {
   const std::vector<Transcript> all = transcripts();
   std::vector<AnswerReader> readers;
   for (const Transcript& transcript : all) readers.push_back(reader_of(transcript));

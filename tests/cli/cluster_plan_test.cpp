@@ -28,7 +28,7 @@ TEST(ClusterDescription, IsRead) {
   EXPECT_EQ(cluster.nodes[2].tokens_per_second, 3.0);
 }
 
-TEST(ClusterDescription, WhatIsWrongIsSaid) {
+TEST(ClusterDescription, ErrorsNameTheField) {
   const std::string node = R"("memory_bytes": 7, "bytes_per_second": 1, "flops": 2)";
   const auto with_nodes = [](const std::string& nodes) { return R"({"nodes": [)" + nodes + "]}"; };
   const std::pair<std::string, std::string> cases[] = {

@@ -17,7 +17,7 @@ const std::string kHeart = "❤\ufe0f";
 const std::string kDevanagari = "नि";
 const std::string kKeycap = "1\ufe0f\u20e3";
 
-TEST(Graphemes, AreWhatReadersTakeForOneCharacter) {
+TEST(Graphemes, AreUserPerceivedCharacters) {
   for (const std::string& cluster : {kFamily, kFlag, kAccent, kHangul, kThumb, kHeart, kDevanagari, kKeycap,
                                      std::string("漢"), std::string("\r\n"), std::string("a")}) {
     const std::string text = "x" + cluster + "y";
@@ -82,7 +82,7 @@ TEST(EditBuffer, MovesByClusters) {
   EXPECT_EQ(buffer.cursor(), kFamily.size());
 }
 
-TEST(EditBuffer, WhatIsTypedInPiecesJoins) {
+TEST(EditBuffer, JoinsClustersTypedInPieces) {
   EditBuffer buffer;
   buffer.insert("e");
   buffer.insert("\u0301");  // As an input method sends it.
@@ -126,7 +126,7 @@ TEST(EditBuffer, TransposesClusters) {
   EXPECT_EQ(buffer.text(), "a");
 }
 
-TEST(EditBuffer, LeavesOutWhatIsNotUtf8) {
+TEST(EditBuffer, DropsInvalidUtf8) {
   EditBuffer buffer;
   buffer.insert(
       "a\xff"

@@ -16,7 +16,7 @@ struct Loss {
   std::vector<float> shares_left;
 };
 
-TEST(LostDevices, EachThatIsLeftKeepsItsPart) {
+TEST(LostDevices, RemainingDevicesKeepTheirShares) {
   const Loss kLosses[] = {
       {{"rank1.cpu", "rank2.cpu", "rank3.cpu"}, {1, 2, 3}, {"rank2.cpu"}, {"rank1.cpu", "rank3.cpu"}, {1, 3}},
       {{"a=rank1.cpu", "b=rank2.cpu"}, {2, 1}, {"rank1.cpu"}, {"b=rank2.cpu"}, {1}},
@@ -38,7 +38,7 @@ TEST(LostDevices, EachThatIsLeftKeepsItsPart) {
   }
 }
 
-TEST(LostDevices, PinsToThemGo) {
+TEST(LostDevices, RemovesTheirPins) {
   PlacementParams params{
       .devices = {"a=rank1.cpu", "rank2.cpu"},
       .pins = {{"one", "a"}, {"two", "rank2.cpu"}, {"three", "rank1.cpu"}, {"four", "cpu"}}};

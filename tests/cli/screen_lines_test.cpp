@@ -86,7 +86,7 @@ int joined_columns(std::string_view cluster) { return std::min(grapheme_columns(
 
 const ScreenLines::Prompt kPrompt = {"> ", 2};
 
-TEST(ScreenLines, CursorStandsWhereTheTerminalPutsIt) {
+TEST(ScreenLines, CursorMatchesTheTerminal) {
   const std::string family = "👨‍👩‍👧‍👦";
   const std::string text = "a" + family + "b";
   for (const auto& columns_of : {joined_columns, grapheme_columns}) {  // Both kinds of terminals.
@@ -171,7 +171,7 @@ TEST(ScreenLines, ATextTallerThanTheScreenScrollsWithTheCursor) {
   EXPECT_EQ(screen.row(), 0u);
 }
 
-TEST(ScreenLines, AfterAResizeTheTextStandsOnce) {
+TEST(ScreenLines, DrawsTheLineOnceAfterAResize) {
   // Wider: the rows stay as they are, as each ends with a newline.
   Screen screen(80, joined_columns);
   ScreenLines lines;

@@ -51,7 +51,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t step) {
 
 using Lines = std::vector<std::string>;
 
-TEST(WordWrap, BreaksLinesAtWordsHoweverTheTextComes) {
+TEST(WordWrap, WrapsAtWordsInAnyPieces) {
   for (const std::size_t step : {1, 2, 3, 7, 100}) {
     EXPECT_EQ(wrapped("The history of bread begins with grain", step),
               (Lines{"The history of", "bread begins with", "grain"}));
@@ -62,7 +62,7 @@ TEST(WordWrap, BreaksLinesAtWordsHoweverTheTextComes) {
   }
 }
 
-TEST(WordWrap, LeavesWordsAloneThatAreLongerThanALine) {
+TEST(WordWrap, KeepsWordsLongerThanALine) {
   const std::string address = "https://example.org/a/very/long/address";
   EXPECT_EQ(wrapped(address, 1), (Lines{address}));
   EXPECT_EQ(wrapped("see " + address, 5), (Lines{"see", address}));

@@ -43,7 +43,7 @@ class RecurrentModels : public testing::TestWithParam<const char*> {
   int n_vocab = 0;
 };
 
-TEST_P(RecurrentModels, SayThatTheyAre) {
+TEST_P(RecurrentModels, ReportThatTheyAreRecurrent) {
   EXPECT_TRUE(model->info().recurrent);
   const Context context(model, {.n_ctx = 512});
   EXPECT_FALSE(context.cuts_back());

@@ -131,7 +131,7 @@ TEST(EndTokens, OrdinaryTextDoesNotEnd) {
   }
 }
 
-TEST(EndTokens, PipedNamesThatNoTextBecomesAreControlTokens) {
+TEST(EndTokens, UnreachablePipedNamesAreControlTokens) {
   Vocabulary v = small_bpe();
   const Token user = add_token(v, "<|user|>", TokenKind::kNormal);
   const Token shown = add_token(v, "<|tool_call|>", TokenKind::kUserDefined);  // Meant to be seen.
@@ -170,7 +170,7 @@ Vocabulary with_template(std::string source, const std::vector<std::string>& mar
   return v;
 }
 
-TEST(EndTokens, TheTemplatesEndOfAnAnswerEnds) {
+TEST(EndTokens, TemplateDefinesTheEndToken) {
   const std::string each = "{% for m in messages %}";
   const std::string source = each +
                              "<|go|>{{ m.role }}\n{{ m.content }}<|done|>\n{% endfor %}"
@@ -201,7 +201,7 @@ TEST(EndTokens, TheTemplatesEndOfAnAnswerEnds) {
               ElementsAre("<|stop|>", "<over>"));
 }
 
-TEST(EndTokens, AnAnswerThatNothingEndsEndsAtTheNextTurn) {
+TEST(EndTokens, UnterminatedResponsesEndAtTheNextTurn) {
   // GLM's templates.
   const std::string source =
       "[gMASK]<sop>{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
@@ -215,7 +215,7 @@ TEST(EndTokens, AnAnswerThatNothingEndsEndsAtTheNextTurn) {
   EXPECT_THAT(end_texts(with_template(strict, {"<|over|>"})), ElementsAre("<|stop|>", "<|over|>"));
 }
 
-TEST(EndTokens, ACallThatNothingEndsEndsAtItsResult) {
+TEST(EndTokens, UnterminatedCallsEndAtTheirResult) {
   const auto with_calls = [](const std::string& result, const std::string& end) {
     return "{% for m in messages %}{% if m.role == 'tool' %}" + result + "{{ m.content }}</result>" +
            "{% else %}<|{{ m.role }}|>\n{{ m.content }}{% for c in m.tool_calls or [] %}"
@@ -235,7 +235,7 @@ TEST(EndTokens, ACallThatNothingEndsEndsAtItsResult) {
               ElementsAre("<|stop|>", "<|user|>"));
 }
 
-TEST(EndTokens, AWordThatNoTextBecomesCanEndAnAnswer) {
+TEST(EndTokens, UnreachableTokensCanEndAResponse) {
   const std::string each = "{% for m in messages %}{{ m.role }}: {{ m.content }}";
   EXPECT_THAT(end_texts(with_template(each + "ENDWORD\n{% endfor %}", {"ENDWORD"}, TokenKind::kNormal)),
               ElementsAre("<|stop|>", "ENDWORD"));
@@ -249,7 +249,7 @@ TEST(EndTokens, AWordThatNoTextBecomesCanEndAnAnswer) {
               ElementsAre("<|stop|>"));
 }
 
-TEST(EndTokens, TheEndOfAPartOfAnAnswerIsNone) {
+TEST(EndTokens, EndsOfPartsDoNotEndAResponse) {
   // Harmony: <|end|> ends messages, <|return|> the last one.
   const std::string harmony =
       "{% for m in messages %}{% if m.role == 'assistant' %}"

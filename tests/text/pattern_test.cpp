@@ -10,7 +10,7 @@
 namespace weft::text {
 namespace {
 
-TEST(Pattern, FindsWhatTokenizersLookForInLongTexts) {
+TEST(Pattern, FindsMatchesInLongInputs) {
   std::string text;
   for (int i = 0; i < 20'000; ++i) text += "word 12  ";
   EXPECT_EQ(Pattern::of_expression(" {2,}").find(text).size(), 20'000u);

@@ -201,7 +201,7 @@ TEST(Prompt, GetsItsFirstTokenOnce) {
   EXPECT_GT(t.encode(users).size(), 4u);
 }
 
-TEST(SpecialTokens, SwallowWhiteSpaceWhereTheyDo) {
+TEST(SpecialTokens, StripWhitespaceIfTheyAreMarkedSo) {
   Vocabulary v = hello_bpe();
   const Token control = add_token(v, "<m>", TokenKind::kControl);
   v.strip_left = {control};
@@ -321,7 +321,7 @@ std::vector<std::string> notes_of(Vocabulary v) {
   return {t.notes().begin(), t.notes().end()};
 }
 
-TEST(VocabularyNotes, NameWhatWasMended) {
+TEST(VocabularyNotes, NameRepairedEntries) {
   const auto bpe = [](auto change) {
     Vocabulary v = hello_bpe();
     change(v);
