@@ -94,7 +94,7 @@ class Words {
 
   const std::vector<std::string>& words() const { return words_; }
   std::vector<std::string>& notes() { return notes_; }
-  /// Where a value is from that was not given, by the option's long name.
+  /// The origin of values that were not given on the command line, by the option's long name.
   const std::map<std::string, std::string>& origins() const { return origins_; }
   /// The value of --config, if it was given.
   const std::optional<std::string>& config() const { return config_; }
@@ -194,7 +194,7 @@ class Words {
     if (value == nullptr || (!takes_value(option) && *value == '\0')) return false;
     std::string word = value;
     if (!takes_value(option)) {
-      if (word == "enabled") word = "true";  // As llama.cpp writes these, too.
+      if (word == "enabled") word = "true";  // llama.cpp's spellings.
       if (word == "disabled") word = "false";
       check_flag(variable, word);
     }
@@ -246,7 +246,7 @@ class Words {
   std::optional<std::string> config_;
 };
 
-// The long names that `command` has in files, or any command where it is empty.
+// The long names that files may set for `only`, or for any command if it is empty.
 std::vector<std::string> configurable_names(std::string_view only) {
   std::vector<std::string> names;
   for (const Command& command : commands()) {
@@ -278,7 +278,7 @@ void check_environment() {
   }
 }
 
-// So is a key or a table of a file that holds for no command, whichever command runs.
+// Also rejects keys and tables that no command has, whichever command runs.
 void check_configs(const std::vector<ConfigFile>& files) {
   for (const ConfigFile& file : files) {
     std::map<std::string, std::vector<std::string>, std::less<>> known = {{"", configurable_names({})}};
@@ -314,7 +314,7 @@ std::optional<std::string> config_name(const std::optional<std::string>& given) 
   return variable != nullptr ? std::optional<std::string>(variable) : std::nullopt;
 }
 
-// A message that begins with an option's name, with where its value is from.
+// A message that begins with an option's name, with the value's origin.
 std::string with_origin(std::string_view message, const std::map<std::string, std::string>& origins) {
   const auto found = origins.find(std::string(message.substr(0, message.find_first_of(": "))));
   return found == origins.end() ? std::string(message) : fmt::format("{} (from {})", message, found->second);

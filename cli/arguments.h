@@ -38,7 +38,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, float& value, R
 /// A flag that --no-NAME takes back. `names` ends with the long name.
 CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& help);
 
-/// An option that may be given again: each time one string more. `type` is how help writes the string.
+/// An option that may be given again: each time one string more. `type` is the value's name in the help.
 CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& values,
                           const std::string& help, const std::string& type);
 
@@ -54,8 +54,8 @@ CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
 /// Parses `arguments` into the options of `app`, which `set_up` made. Missing options are looked up in the
 /// environment (WEFT_ARG_<LONG_NAME>, then llama.cpp's names). Configuration files (config_file.h) come next:
 /// the command's table, then the top level. A word that begins with a dash is matched as a whole: -ctk is not
-/// -c with a value. Options that weft ignores are noted on stderr. Throws UsageError, and Error where a
-/// configuration file that was named cannot be read; returns false where help was asked for.
+/// -c with a value. Options that weft ignores are noted on stderr. Throws UsageError, and Error if a named
+/// configuration file cannot be read. Returns false if help was requested.
 bool parse(const Command& command, CLI::App& app, const std::vector<std::string>& arguments);
 
 // As an option's type is shown: a|b|c

@@ -14,7 +14,7 @@
 namespace weft::cli {
 namespace {
 
-/// A repetition takes at least so long: several runs where one is shorter.
+/// Least time of a repetition; it has several runs if one is shorter.
 constexpr double kLeastSeconds = 0.02;
 
 /// Elements of a leaf. In every type these bytes are numbers in the middle of its range.

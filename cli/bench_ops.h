@@ -15,7 +15,7 @@ struct OpsOptions {
 };
 
 /// Measures the shapes whose names fit the filter, with each number of threads that `limits` are given for,
-/// and returns a row for each. Throws UsageError where none fits, Error kCancelled after Ctrl-C.
+/// and returns a row for each. Throws UsageError if no shape matches, Error kCancelled after Ctrl-C.
 Json measure_ops(const OpsOptions& options, const MachineLimits& limits, int n_repetitions,
                  const InterruptGuard& interrupt);
 std::vector<Column> ops_columns();

@@ -48,7 +48,7 @@ struct Round {
   double decode_seconds() const { return seconds - prefill_seconds; }
 };
 
-/// What the steps so far spent in kernels.
+/// Time in kernels so far.
 double kernel_seconds(const Context& context, const Batcher& batcher) {
   const PlanStats plans = context.plan_stats();
   return batcher.stats().decode_seconds - 1e-6 * plans.host_us_per_step * static_cast<double>(plans.steps);
@@ -118,7 +118,7 @@ std::vector<int> doubling(int n_streams) {
 }
 
 int cells_needed(const ParallelTest& test) {
-  constexpr int kPage = 64;  // A shared page is copied where streams part within it.
+  constexpr int kPage = 64;  // A shared page is copied where streams diverge.
   return test.n_streams * (test.n_prompt + test.n_generate + kPage);
 }
 

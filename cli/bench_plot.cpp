@@ -129,7 +129,7 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
 /// A chart whose upper left corner is at (0, y). Moves y to its end.
 std::string drawing(const Chart& chart, double& y) {
   std::string out = text_at(kLeft, y + 22, "title", chart.title + ", tokens a second");
-  // The axis, and what else bars differ in.
+  // The axis, and other fields in which bars differ.
   std::optional<Field> axis;
   std::vector<Field> others;
   for (const Field& field : kFields) {

@@ -1,5 +1,5 @@
 #pragma once
-// What weft bench prints: rows of named fields, and the forms in which they are written.
+// The output of weft bench: rows of named fields, and their formats.
 #include <functional>
 #include <string>
 #include <vector>

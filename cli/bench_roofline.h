@@ -1,5 +1,5 @@
 #pragma once
-// The roofline of what a context computes: the time below which this machine cannot do it.
+// The roofline of a context's steps: the least time that this machine needs.
 #include <chrono>
 #include <map>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace weft::cli {
 
-/// What a part of some work reads and multiplies at least.
+/// The least bytes read and multiplications of a part of the work.
 struct LeastPart {
   double bytes = 0.0;
   MultiplyAdds multiply_adds = {};
@@ -24,14 +24,14 @@ class LeastWork {
   /// The sum over the parts: of each the bytes at the machine's read bandwidth or the products at the peak of
   /// their kind, whichever takes longer.
   double seconds(const MachineLimits& limits) const;
-  /// What most of that time is for: "memory" or "compute".
+  /// The cause of most of that time: "memory" or "compute".
   std::string bound(const MachineLimits& limits) const;
 
  private:
   std::vector<LeastPart> parts_;
 };
 
-/// Counts what a context's steps read and multiply at least, while it lives.
+/// Counts the least bytes and multiplications of a context's steps while it lives.
 class WorkCounter {
  public:
   explicit WorkCounter(Context& context);
@@ -39,7 +39,7 @@ class WorkCounter {
   WorkCounter(const WorkCounter&) = delete;
   WorkCounter& operator=(const WorkCounter&) = delete;
 
-  LeastPart take();  ///< What was counted since the last call.
+  LeastPart take();  ///< The counts since the last call.
 
  private:
   Context& context_;

@@ -104,7 +104,7 @@ std::vector<ChoiceTask> read_winogrande(std::string_view file) {
   return tasks;
 }
 
-/// Reads a file of multiple choice from any place on.
+/// Reads a multiple-choice file from any offset.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}

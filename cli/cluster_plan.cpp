@@ -122,7 +122,7 @@ Cluster read_cluster(std::string_view json) {
     else if (!alone || count > 1)
       refuse(fields.where() + " has no link, and there is no common link");
     else
-      node.link = {0.0, 1.0};  // That nothing goes over.
+      node.link = {0.0, 1.0};  // Unused: a single node sends nothing.
     if (fields.has("name") && !fields.at("name").is_string())
       refuse(fields.where() + ": name is not a string");
     const std::string name = fields.has("name") ? fields.at("name").get<std::string>()

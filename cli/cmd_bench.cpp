@@ -263,7 +263,7 @@ class BenchRun {
   double n_done_ = 0.0, n_rounds_ = 1.0;
 };
 
-/// Ops alone, without a model, with each number of threads that is asked for.
+/// Measures ops without a model, with each requested number of threads.
 int run_ops(const OpsOptions& ops, const BenchOptions& options) {
   InterruptGuard interrupt;
   LimitsCache limits(options.model.isa);

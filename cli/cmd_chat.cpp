@@ -80,13 +80,13 @@ std::string trim(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
 }
 
-// In small letters: what the user types as a command.
+// Lower case, for commands.
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
-// "/save" and so on; a path at the beginning of a question is none.
+// Whether the input is a command such as "/save"; questions may begin with a path.
 bool is_command(std::string_view input) {
   return input.starts_with('/') && input.substr(0, input.find_first_of(" \t\n")).rfind('/') == 0;
 }
@@ -165,7 +165,7 @@ class Session {
       interrupted_before = false;
       if (result == LineEditor::Result::kEnd) {
         if (is_terminal(1)) print("\n");
-        // Somebody at a terminal has seen what went wrong.
+        // A user at a terminal has seen the errors.
         return at_terminal ? kExitOk : exit_code();
       }
       const std::string text = trim(input);
@@ -332,7 +332,7 @@ class Session {
     return true;
   }
 
-  // Nothing where it failed.
+  // Returns nothing after an error.
   template <typename Ask>
   std::optional<Conversation::Turn> answer(const Ask& ask) {
     AnswerView view(view_);
@@ -424,7 +424,7 @@ class Session {
 
   void complain(const std::string& text) const {
     fmt::print(stderr, "{} {}\n", styled("weft: error:", kRed, use_color(options_.talk.color, 2)),
-               printable(text));  // It may hold what a hostile template says.
+               printable(text));  // It may quote a hostile template.
   }
 
   const ChatOptions& options_;

@@ -1,4 +1,4 @@
-// weft completion: what shells complete command lines with.
+// weft completion: prints completions for shells.
 #include <map>
 #include <memory>
 #include <string>

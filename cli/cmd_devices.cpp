@@ -1,4 +1,4 @@
-// weft devices: what weft can compute on here.
+// weft devices: lists devices.
 #include <fmt/format.h>
 
 #include <memory>

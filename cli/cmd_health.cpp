@@ -29,7 +29,7 @@ struct Options {
   std::string ssl_cert_file;
 };
 
-// What the server says of itself: {"status": "loading"}
+// The server's status: {"status": "loading"}
 std::string status_in(const std::string& body) {
   const Json json = Json::parse(body, nullptr, false);
   const bool told = json.is_object() && json.contains("status") && json["status"].is_string();

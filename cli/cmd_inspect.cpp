@@ -1,4 +1,4 @@
-// weft inspect: what a GGUF file holds.
+// weft inspect: shows the contents of a GGUF file.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -84,7 +84,7 @@ Json to_json(const FileInfo& file, const std::map<std::string, TypeSum>& types) 
   return json;
 }
 
-// How a cache grows, in words.
+// Describes the growth of a cache.
 std::string growth_of(const FileInfo::Cache& cache, const ModelInfo& model) {
   if (cache.bytes_per_token == 0) return ", at any length";
   const std::string growth = fmt::format("{} a token", bytes_text(cache.bytes_per_token));

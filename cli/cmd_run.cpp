@@ -167,7 +167,7 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
         ErrorCode::kInvalidArgument,
         fmt::format("{} tokens do not fit into a context of {}; raise --ctx-size", n_tokens, params.n_ctx));
   }
-  // All rows of a piece are kept at once; without a wish, 64 MiB of them.
+  // All rows of a chunk are in memory at once; the default chunk has 64 MiB.
   const int n_vocab = loaded.model->info().n_vocab;
   const int affordable = std::max(1, (64 << 20) / (static_cast<int>(sizeof(float)) * n_vocab));
   const int wanted = options.n_chunk > 0 ? options.n_chunk : affordable;
@@ -271,7 +271,7 @@ void replace_escapes(RunOptions& options) {
   cli::replace_escapes(options.sampling);
 }
 
-/// Says with the options' names what generate() would refuse.
+/// Reports with option names the errors of generate().
 void check_shift(const GenerateParams& params, const Context& context) {
   const int room = std::min<int>(context.cells_total(), context.max_positions());
   if (params.context_shift && params.n_keep > room - 2)

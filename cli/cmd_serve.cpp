@@ -108,7 +108,7 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   return specs;
 }
 
-/// What a model is served with, and what that takes. Reads the file's description.
+/// The size of a model's cache, and the memory of both. Reads the file's description.
 struct Footprint {
   int cells = 0;       ///< Cells of the cache.
   int cells_each = 0;  ///< Cells that each completion may use.
@@ -179,7 +179,7 @@ class OtherProcesses {
   const std::vector<std::string> at_first_ = there();
 };
 
-/// Throws UsageError for what the model's vocabulary does not have.
+/// Throws UsageError for tokens that the vocabulary does not have.
 void check_sampling(const SamplingOptions& options, const Model& model) {
   if (!model.info().encoder) (void)sampler_params(options, model.tokenizer());
 }
@@ -255,7 +255,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     }
     return std::make_shared<server::ServedModel>(spec, std::move(model), served);
   };
-  // Once more where it failed as devices were lost over it.
+  // Loads again after an error if devices were lost.
   pool.load = [load, others](const ModelSpec& spec, const std::function<bool(float)>& progress) {
     while (true) {
       const std::size_t n_others = others->count();
@@ -314,7 +314,7 @@ std::vector<std::string> known_hosts(const ServeOptions& options) {
   return hosts;
 }
 
-/// Requests that one client may have under way: half of what runs and waits, unless the user says.
+/// Running and waiting requests of one client: half of all, unless the user sets it.
 int max_requests_each(const ServeOptions& options) {
   return options.max_requests_each >= 0 ? options.max_requests_each
                                         : (options.n_parallel + options.max_queue + 1) / 2;
@@ -423,7 +423,7 @@ class SignalThread {
   std::thread thread_;
 };
 
-// Before anything is loaded: what later steps would refuse as well.
+// Finds errors in the options before anything is loaded.
 void check(const ServeOptions& options) {
   (void)placement_params(options.model);
   (void)template_text(options.chat_template);

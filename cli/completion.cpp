@@ -71,7 +71,7 @@ std::string brief(const OptionRow& row) {
   return text.substr(0, text.rfind(' ', kMost)) + " ...";
 }
 
-// bash: what a value may be, as a command that fills COMPREPLY.
+// bash: a command that fills COMPREPLY with the values.
 std::string bash_values(const OptionRow& row) {
   switch (kind_of(row)) {
     case ValueKind::kFile:

@@ -29,7 +29,7 @@ std::pair<int, std::string> place_of(const std::string& tensor) {
   return {layer, std::string(rest + 1, end)};
 }
 
-/// Of matrices that met no row there is none.
+/// Matrices without rows have no means.
 std::vector<double> means_of(const ColumnSums& of) {
   std::vector<double> means;
   const std::size_t n_columns = of.sums.size() / of.counts.size();

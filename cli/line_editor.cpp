@@ -77,7 +77,7 @@ bool is_text(std::string_view key) {
   return key == "\t" || (lead >= 0x20 && lead != 0x7f);
 }
 
-/// While it lives, each key reaches the program at once, Ctrl-C and Ctrl-Z too, and pastes are marked.
+/// While it lives, each key reaches the program at once, including Ctrl-C and Ctrl-Z, and pastes are marked.
 class RawMode {
  public:
   RawMode() { enter(); }
@@ -266,8 +266,8 @@ class LineEditor::Terminal {
                        buffer_.cursor(), columns_, rows_of(STDOUT_FILENO)));
   }
 
-  // What the terminal sends for one key: a character, or an escape sequence. Nothing at the end, or after a
-  // signal (errno is EINTR).
+  // The bytes of one key: a character, or an escape sequence. Returns nothing at the end of the input, or
+  // after a signal (errno is EINTR).
   std::optional<std::string> next_key() {
     std::string key;
     const auto take = [&] {
@@ -322,7 +322,7 @@ class LineEditor::Terminal {
     return text;
   }
 
-  // Reads all that is there. Meanwhile the window may get another size.
+  // Reads all available input. Meanwhile the window may get another size.
   std::optional<char> next_byte() {
     constexpr int kLook = 200;  // ms
     constexpr std::size_t kMost = 4096;
@@ -348,8 +348,8 @@ class LineEditor::Terminal {
     return ::poll(&input, 1, 0) > 0;
   }
 
-  std::string input_;     // Bytes that were read, of which ...
-  std::size_t next_ = 0;  // ... the first ones were taken. The next line may begin with the rest.
+  std::string input_;     // Input bytes.
+  std::size_t next_ = 0;  // Index of the first unused byte. The next line may begin with the rest.
   LineHistory history_;
   EditBuffer buffer_;
   ScreenLines screen_;

@@ -15,7 +15,7 @@ constexpr char kMagic[] = "_logits_";
 constexpr std::size_t kMagicBytes = 8;
 constexpr std::size_t kHeaderBytes = kMagicBytes + 3 * sizeof(std::int32_t);
 constexpr std::size_t kWordsBefore = 4;  // Two floats.
-// What is less probable than the best by e^16 counts as if it were that.
+// Tokens less probable than the best by e^16 are stored as if by e^16.
 constexpr float kRange = 16.0f;
 constexpr float kTopCode = 65535.0f;
 

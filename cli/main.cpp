@@ -51,7 +51,7 @@ const Command& find_command(const std::string& name) {
                                suggestion.empty() ? "" : fmt::format(" (did you mean {}?)", suggestion)));
 }
 
-/// What the report of an error takes from the command line, as far as that was read.
+/// The parts of the command line that error reports need.
 struct Context {
   std::string hint;  ///< After a wrong command line: the command's help.
   ColorMode color = ColorMode::kAuto;
@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
     if (descriptor >= 0) close(descriptor);
     break;
   }
-  // A file that grows beyond what a process may write (ulimit -f) is an error like a full disk, not the end.
+  // A file larger than the limit (ulimit -f) is an error like a full disk, not a fatal signal.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);

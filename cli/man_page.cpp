@@ -12,7 +12,7 @@
 namespace weft::cli {
 namespace {
 
-// Text as roff shows it: backslashes and hyphens as they are typed, no requests at the beginning of a line.
+// The string in roff: backslashes and hyphens as typed, no requests at the beginning of a line.
 std::string escaped(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -38,7 +38,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// Lines of less than 80 bytes, which is what tools for roff want; they are filled again when they are shown.
+// Lines shorter than 80 bytes, as tools for roff require; they are filled again for display.
 std::string wrapped(std::string_view text) {
   constexpr std::size_t kWidth = 60;  // Escapes make lines longer.
   std::string out;
@@ -114,7 +114,7 @@ std::string option_items(const Command& command) {
   return out;
 }
 
-// What holds for all commands.
+// The sections common to all commands.
 std::string common_sections() {
   std::string environment = item(bold("WEFT_ARG_NAME"), "the value of the option --name, unless it is given");
   environment += item(bold("WEFT_CONFIG"), "a configuration file instead of those below; empty: none");

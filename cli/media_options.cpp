@@ -50,7 +50,7 @@ MediaModels load_named(const std::filesystem::path& mmproj, const ModelOptions& 
   const PlacementParams placement = placement_params(options);
   std::vector<std::string> devices = placement.devices;
   const auto registry = find_all_backends();
-  // Of this process alone: others may be lost.
+  // Devices of this process only, as others may be lost.
   if (devices.empty()) devices = {"cpu"};
   if (placement.devices.empty() && placement.n_layers != 0)
     for (const DeviceInfo& gpu : registry->gpus())

@@ -55,7 +55,7 @@ std::shared_ptr<Registry> find_all_backends();
 /// "" without a choice.
 std::string choose_split(const std::filesystem::path& path, const ModelOptions& options, int n_texts,
                          ModelParams& params);
-/// Notes that the options ask for layers on GPUs and there is none.
+/// Notes on stderr if the options ask for layers on GPUs and there is none.
 void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk);
 void add_device_options(CLI::App& app, ModelOptions& options);
 /// --pre, for commands that read a vocabulary.

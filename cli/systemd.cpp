@@ -56,7 +56,7 @@ std::vector<PassedSocket> take_listening_sockets() {
   const char* const list = std::getenv("LISTEN_FDNAMES");
   std::string names = list != nullptr ? list : "";
   std::vector<PassedSocket> sockets;
-  // Variables that were meant for another process say nothing, and stay as they are.
+  // Variables for another process are left as they are.
   if (!process || !count || *process != ::getpid()) return sockets;
   for (const char* const variable : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(variable);
 
@@ -121,7 +121,7 @@ void ServiceNotifier::extend_timeout(std::chrono::milliseconds time) {
 void ServiceNotifier::send(std::string_view message, bool wait) {
   if (descriptor_ < 0) return;
   const int flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
-  // Dropped where it does not go: see the class.
+  // Errors are ignored, see the class.
   [[maybe_unused]] const ssize_t sent = ::send(descriptor_, message.data(), message.size(), flags);
 }
 

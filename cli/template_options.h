@@ -15,7 +15,7 @@ inline constexpr std::string_view kNoTemplate =
 
 /// --reasoning.
 enum class Reasoning : std::uint8_t {
-  kAuto,      ///< On, where the template has a switch.
+  kAuto,      ///< On, if the template has a switch.
   kOn,        ///< Sets the switch by all names that templates have for it.
   kOff,       ///< The same.
   kTemplate,  ///< The template decides.

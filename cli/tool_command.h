@@ -6,7 +6,7 @@ namespace weft::cli {
 
 struct ToolResult {
   std::string output;    ///< Its stdout as valid UTF-8, without trailing newlines.
-  int exit_code = 0;     ///< 128 + N where signal N ended it.
+  int exit_code = 0;     ///< 128 + N if signal N ended it.
   bool was_cut = false;  ///< It wrote more than kMaxToolOutput bytes; the rest is lost.
 };
 

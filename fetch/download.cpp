@@ -149,7 +149,7 @@ class PartFile final : public Sink {
   }
 
  private:
-  /// What becomes of it with this object: what an earlier attempt has left stays as it is until begin.
+  /// What the destructor does with the file. An earlier attempt's file is left until begin().
   enum class End { kLeave, kSave, kRemove };
 
   /// Records the completed parts for the next process. Ignores errors: the next process then repeats some
@@ -182,7 +182,7 @@ class PartFile final : public Sink {
     const auto parts = state.find("parts");
     if (parts == state.end() || !parts->is_string()) return false;
     const std::string& text = parts->get_ref<const std::string&>();
-    // A file that was cut has not what its state says.
+    // A truncated file does not match its state.
     if (text.size() != done_.size() || ::lseek(file_.get(), 0, SEEK_END) != size_) return false;
     for (std::size_t i = 0; i < done_.size(); ++i) {
       done_[i] = text[i] == '1' ? 1 : 0;
@@ -193,7 +193,7 @@ class PartFile final : public Sink {
   void reserve() {
     std::error_code error;
     const std::filesystem::space_info space = std::filesystem::space(path(), error);
-    // What was not written yet takes no room: the file has holes.
+    // Missing parts take no space: the file is sparse.
     const auto needed =
         static_cast<std::uintmax_t>(std::max<std::int64_t>(0, size_ - bytes_on_disk(file_.get())));
     if (!error && space.available < needed)
@@ -205,7 +205,7 @@ class PartFile final : public Sink {
     if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) io_error("cannot write", path());
   }
 
-  std::filesystem::path path_;  // Where it goes in the end.
+  std::filesystem::path path_;  // The final path.
   Descriptor file_;
   const OnProgress& on_progress_;
   std::string identity_ = {};

@@ -21,7 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr long kConnectSeconds = 20, kStallSeconds = 30, kStallBytesPerSecond = 64;
 constexpr long kMaxRedirects = 10;
-constexpr std::int64_t kProgressBytes = 1 << 16;  // A connection that brought as much is replaced at once.
+// After this many bytes, a broken connection is replaced at once.
+constexpr std::int64_t kProgressBytes = 1 << 16;
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr std::string_view kUserAgent = "weft/" WEFT_VERSION;
 
@@ -77,7 +78,7 @@ class Transfer {
     return found != headers_.end() ? found->second : std::string();
   }
   const std::map<std::string, std::string>& headers() const { return headers_; }
-  /// Calls this several times a second; where it says no, the transfer ends.
+  /// Calls `keep_going` several times a second; false ends the transfer.
   void watch(const KeepGoing& keep_going) {
     keep_going_ = &keep_going;
     set(CURLOPT_NOPROGRESS, 0L);
@@ -95,7 +96,7 @@ class Transfer {
     curl_easy_getinfo(easy_.get(), CURLINFO_RETRY_AFTER, &seconds);
     return std::chrono::seconds(std::clamp<curl_off_t>(seconds, 0, 3600));
   }
-  /// What was thrown in a call from libcurl, which must not see it.
+  /// Rethrows an exception of a callback, which must not pass through libcurl.
   void rethrow() const {
     if (thrown_) std::rethrow_exception(thrown_);
   }
@@ -215,7 +216,7 @@ auto with_retries(const Request& request, const KeepGoing& keep_going, const Ret
   }
 }
 
-/// "bytes 10-19/200": where a part begins, and how large the whole is (-1: not told).
+/// "bytes 10-19/200": the offset of a part, and the size of the whole (-1: unknown).
 std::optional<std::pair<std::int64_t, std::int64_t>> parse_content_range(std::string_view text) {
   if (!text.starts_with("bytes ")) return std::nullopt;
   text.remove_prefix(6);
@@ -272,7 +273,8 @@ Probe probe(const Request& request, const KeepGoing& keep_going, const RetryPara
   const auto transfer = with_retries(
       request, keep_going, retry,
       [&] {
-        // The headers suffice: a whole file that comes instead of its first byte is not read.
+        // Only the headers are needed: if the server sends the whole file instead of the first byte, it is
+        // not read.
         return std::make_unique<Transfer>(
             request, "0-0", [](const Transfer& t, const char*, std::size_t) { return t.status() != 200; });
       },
@@ -306,7 +308,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
                 const KeepGoing& keep_going, const RetryParams& retry) {
   struct Part {
     Range range;
-    std::int64_t at;  // What is written goes up to here.
+    std::int64_t at;  // End of the written bytes.
     std::int64_t begun_at;
     Clock::time_point not_before = {};
     Tries tries = {};

@@ -74,7 +74,7 @@ void add_file(std::vector<RemoteFile>& files, const std::string& path, Request r
   files.push_back({path, std::move(request), size, is_sum(sum) ? lower(sum) : std::string()});
 }
 
-/// The address of the next page of a listing, of a Link header; empty: there is none.
+/// The URL of a listing's next page, from a Link header; empty: there is none.
 std::string next_page(const Answer& answer, const std::string& url) {
   const auto found = answer.headers.find("link");
   if (found == answer.headers.end()) return {};
@@ -286,7 +286,7 @@ RemoteModel find_remote(const ModelName& name, const Hosts& hosts, const KeepGoi
   const std::vector<std::string> addresses = all_parts(name.repo.substr(begin, end - begin));
   RemoteModel model;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    // A name that is escaped within its number has none as an address.
+    // If the name's number is escaped in the URL, the other parts' URLs are made from their names.
     const std::string& last = addresses.size() == files.size() ? addresses[i] : escaped(files[i]);
     model.parts.push_back({files[i], {name.repo.substr(0, begin) + last + name.repo.substr(end), token}});
   }

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What was fetched under a name: paths in its folder, and their sizes.
+/// The record of a download: the name, and the files' paths in the folder with their sizes.
 std::filesystem::path record_of(const std::filesystem::path& folder, const ModelName& name) {
   return folder / name.folder() / (".weft-" + name.key() + ".json");
 }
@@ -131,7 +131,7 @@ std::int64_t remove_model(const std::filesystem::path& folder, const std::filesy
     for (const std::string& part : all_parts(model.string())) files.emplace_back(part);
   std::erase_if(files, [&](const std::filesystem::path& file) { return has(kept, file); });
   std::int64_t n_bytes = 0;
-  // First what another process may be at work with: then nothing is removed.
+  // First the files that another process may be downloading, so that an error removes nothing.
   for (const std::filesystem::path& file : files) n_bytes += discard_begun(file);
   files.insert(files.end(), records.begin(), records.end());
   for (const std::filesystem::path& file : files) {
@@ -142,7 +142,7 @@ std::int64_t remove_model(const std::filesystem::path& folder, const std::filesy
     if (error)
       throw Error(ErrorCode::kIo, fmt::format("cannot remove {}: {}", file.string(), error.message()));
   }
-  // Folders that are empty now go, too; others stay, as remove says.
+  // Removes folders that have become empty; remove() fails for others.
   std::error_code not_empty;
   for (std::filesystem::path at = model.parent_path(); is_below(at, folder); at = at.parent_path())
     if (!std::filesystem::remove(at, not_empty)) break;
