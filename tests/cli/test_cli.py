@@ -634,7 +634,7 @@ class Embed(Case):
         long = "a b " * 100
         wrong = self.fail_with(1, "embed", "-m", BERT, "x", long)
         self.assertIn("--truncate", wrong)
-        self.assertIn("text 1 (of 0 to 1)", wrong)
+        self.assertIn("input 1 (of 0 to 1)", wrong)
         self.assertEqual(len(self.vectors(BERT, "--truncate", "x", long)), 2)
         self.assertIn("64", self.fail_with(2, "embed", "-m", BERT, "x", "--dimensions", "65"))
         self.assertIn("no text", self.fail_with(2, "embed", "-m", BERT))
