@@ -1,5 +1,5 @@
 #pragma once
-// Options for what is loaded with a model: adapters and control vectors.
+// Options for adapters and control vectors, which are loaded with a model.
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@ namespace weft::cli {
 
 struct AdapterOptions {
   std::vector<std::string> adapters;         ///< "FILE" or "NAME=FILE"
-  std::vector<std::string> scaled_adapters;  ///< The same with ":SCALE" behind it.
+  std::vector<std::string> scaled_adapters;  ///< "FILE:SCALE" or "NAME=FILE:SCALE"
   bool unused = false;
   std::vector<std::string> vectors;         ///< "FILE"
   std::vector<std::string> scaled_vectors;  ///< "FILE:SCALE"
@@ -18,20 +18,21 @@ struct AdapterOptions {
 };
 
 void add_adapter_options(CLI::App& app, AdapterOptions& options);
-/// Of those, --lora and --lora-scaled alone.
+/// Adds --lora and --lora-scaled alone.
 void add_adapter_files(CLI::App& app, AdapterOptions& options, const std::string& group);
 
 /// An adapter as the options have it, in the order in which the model gets them.
 struct NamedAdapter {
   AdapterFile file;
   float scale = 1.0f;
-  bool named = false;  ///< By the options.
+  bool named = false;  ///< The option gave a name.
 };
 /// Throws UsageError.
 std::vector<NamedAdapter> named_adapters(const AdapterOptions& options);
-/// What texts are written with, where nobody says. `by_name`: requests ask for those with a name.
+/// The adapters of sequences that choose none. `by_name`: named adapters are left out, as requests choose
+/// them by name.
 std::vector<AdapterUse> usual_adapters(const AdapterOptions& options, bool by_name = false);
-/// Adds them to what is loaded. Throws UsageError.
+/// Adds adapters and control vectors to `params`. Throws UsageError.
 void load_with(const AdapterOptions& options, ModelParams& params);
 
 }  // namespace weft::cli

@@ -13,7 +13,7 @@
 namespace weft::cli {
 namespace {
 
-// What a model writes to a terminal moves no cursor and sets no title.
+// Generated output cannot move the cursor or set the title.
 std::string harmless(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,6 +1,6 @@
 #pragma once
-// An answer as it comes, for people: on a terminal markdown is shown as what it means, thoughts are dim and
-// lines are broken at words; elsewhere the text is written as it is.
+// Shows a response while it is generated. A terminal gets rendered Markdown, dim reasoning and lines wrapped
+// at words; other outputs get the unchanged completion.
 #include <memory>
 #include <string_view>
 
@@ -20,7 +20,7 @@ class AnswerView {
 
   void show(const AnswerEvent& event);
   bool any() const;  ///< Whether anything was shown.
-  /// The answer has ended: its last line, too.
+  /// Call at the end of the response: flushes its last line.
   void finish();
 
  private:

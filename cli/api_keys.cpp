@@ -44,7 +44,7 @@ std::vector<server::ApiKey> read_keys(const std::vector<std::string>& given, con
     }
   }
   if (keys.empty() && !given.empty())
-    throw UsageError("--api-key: the key is empty; leave the option out to let everybody in");
+    throw UsageError("--api-key: the key is empty; leave the option out to serve without keys");
   if (file.empty()) return keys;
   const std::string text = read_text(file);
   const std::size_t before = keys.size();

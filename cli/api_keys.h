@@ -7,8 +7,9 @@
 
 namespace weft::cli {
 
-/// The keys `given` on the command line, of which one may hold several with commas, then those of a file: one
-/// per line, optionally with a name after it. Empty lines and comments (#) are left out. Throws UsageError.
+/// Returns the keys `given` on the command line, which may be comma-separated lists, and then the keys of
+/// `file`. A line of the file has a key and optionally a name after it. Empty lines and comments (#) are left
+/// out. Throws UsageError.
 std::vector<server::ApiKey> read_keys(const std::vector<std::string>& given, const std::string& file);
 
 }  // namespace weft::cli

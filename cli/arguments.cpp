@@ -52,8 +52,7 @@ bool is_switch_word(std::string_view word) {
   return word == "on" || word == "off" || word == "auto" || word == "0" || word == "1";
 }
 
-/// The words of a command line, made such that CLI11 reads them as they are meant: options by their long
-/// names, what weft has no use for left out.
+/// The words of a command line in CLI11's terms: long option names, without options that weft ignores.
 class Words {
  public:
   Words(const Command& command, CLI::App& app) : command_(command), app_(app) {}
@@ -95,7 +94,7 @@ class Words {
 
   const std::vector<std::string>& words() const { return words_; }
   std::vector<std::string>& notes() { return notes_; }
-  /// Where a value is from that was not given, by the option's long name.
+  /// The origin of values that were not given on the command line, by the option's long name.
   const std::map<std::string, std::string>& origins() const { return origins_; }
   /// The value of --config, if it was given.
   const std::optional<std::string>& config() const { return config_; }
@@ -195,7 +194,7 @@ class Words {
     if (value == nullptr || (!takes_value(option) && *value == '\0')) return false;
     std::string word = value;
     if (!takes_value(option)) {
-      if (word == "enabled") word = "true";  // As llama.cpp writes these, too.
+      if (word == "enabled") word = "true";  // llama.cpp's spellings.
       if (word == "disabled") word = "false";
       check_flag(variable, word);
     }
@@ -210,7 +209,7 @@ class Words {
       CLI::Option* const option = find_option(app_, "--" + entry.key);
       if (option == nullptr) continue;  // Of another command.
       if (const auto [first, added] = lines.emplace(option, entry.line); !added)
-        throw UsageError(fmt::format("{}: {} is another name of what line {} sets; leave one of them out",
+        throw UsageError(fmt::format("{}: {} sets the same option as line {}; leave one of them out",
                                      file.place(entry.line), entry.key, first->second));
       if (entry.is_array && !is_repeatable(*option))
         throw UsageError(
@@ -233,7 +232,7 @@ class Words {
         words.push_back(fmt::format("{}={}", name, value));
       }
     }
-    // In front: what comes behind "--" is no option.
+    // In front, as words after "--" are not parsed as options.
     words_.insert(words_.begin(), words.begin(), words.end());
     given_.insert(&option);
     for (const std::string& each : option.get_lnames()) origins_["--" + each] = origin;
@@ -247,7 +246,7 @@ class Words {
   std::optional<std::string> config_;
 };
 
-// The long names that `command` has in files, or any command where it is empty.
+// The long names that files may set for `only`, or for any command if it is empty.
 std::vector<std::string> configurable_names(std::string_view only) {
   std::vector<std::string> names;
   for (const Command& command : commands()) {
@@ -279,7 +278,7 @@ void check_environment() {
   }
 }
 
-// So is a key or a table of a file that holds for no command, whichever command runs.
+// Also rejects keys and tables that no command has, whichever command runs.
 void check_configs(const std::vector<ConfigFile>& files) {
   for (const ConfigFile& file : files) {
     std::map<std::string, std::vector<std::string>, std::less<>> known = {{"", configurable_names({})}};
@@ -315,7 +314,7 @@ std::optional<std::string> config_name(const std::optional<std::string>& given) 
   return variable != nullptr ? std::optional<std::string>(variable) : std::nullopt;
 }
 
-// A message that begins with an option's name, with where its value is from.
+// A message that begins with an option's name, with the value's origin.
 std::string with_origin(std::string_view message, const std::map<std::string, std::string>& origins) {
   const auto found = origins.find(std::string(message.substr(0, message.find_first_of(": "))));
   return found == origins.end() ? std::string(message) : fmt::format("{} (from {})", message, found->second);
@@ -427,9 +426,9 @@ bool parse(const Command& command, CLI::App& app, const std::vector<std::string>
     throw UsageError(with_origin(error.what(), words.origins()));
   }
   if (const std::vector<std::string> extras = app.remaining(); !extras.empty())
-    throw UsageError(fmt::format(
-        "unexpected argument '{}'; {}", extras.front(),
-        extras.front().ends_with(".gguf") ? "a model is named with -m" : "quote a text that has spaces"));
+    throw UsageError(fmt::format("unexpected argument '{}'; {}", extras.front(),
+                                 extras.front().ends_with(".gguf") ? "a model is named with -m"
+                                                                   : "quote an argument that has spaces"));
 
   const CLI::Option* const quiet = app.get_option_no_throw("--quiet");
   if (quiet == nullptr || !quiet->as<bool>())

@@ -1,6 +1,6 @@
 #pragma once
-// What CLI11 2.1 lacks: short options of several letters, options of llama.cpp, sizes such as 8k, ranges,
-// values from the environment and from files, and messages that say what to write instead.
+// Additions to CLI11 2.1: short options of several letters, llama.cpp's options, sizes such as 8k and ranges.
+// Values may come from the environment and from files. Errors suggest a correction.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
@@ -19,8 +19,7 @@ std::int64_t parse_size(std::string_view text);
 /// The long name among an option's names: "--ctx-size" of "-c,--ctx-size".
 std::string long_name(const std::string& names);
 
-/// What an option's number must be in. The message for others says so, and `otherwise` if there is more to
-/// say.
+/// The range of an option's number. The error for other numbers names it, followed by `otherwise`.
 template <typename T>
 struct Range {
   T least = 0;
@@ -28,7 +27,7 @@ struct Range {
   std::string_view otherwise = {};
 };
 
-/// An option with such a size as its value.
+/// An option whose value is a size (parse_size).
 CLI::Option* add_size(CLI::App& app, const std::string& names, int& value, Range<int> range,
                       const std::string& help);
 
@@ -39,11 +38,11 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, float& value, R
 /// A flag that --no-NAME takes back. `names` ends with the long name.
 CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& help);
 
-/// An option that may be given again: each time one string more. `type` is how help writes the string.
+/// An option that may be given again: each time one string more. `type` is the value's name in the help.
 CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& values,
                           const std::string& help, const std::string& type);
 
-/// What `text` stands for. Throws UsageError that names the option and all words.
+/// The value of the word `text`. Throws UsageError that names the option and all words.
 template <typename T>
 T parse_choice(const std::string& option, const std::string& text, const std::map<std::string, T>& choices);
 
@@ -52,11 +51,11 @@ template <typename T>
 CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
                         const std::map<std::string, T>& choices, const std::string& help);
 
-/// Parses `arguments` into the options of `app`, which `set_up` made. Options that are not given are looked
-/// up in the environment as WEFT_ARG_<LONG_NAME>, then under llama.cpp's names, then in configuration files
-/// (config_file.h): in the command's table, then at the top. A word that begins with a dash is an option as a
-/// whole: -ctk is none of -c. Options that weft has no use for are noted on stderr. Throws UsageError, and
-/// Error where a configuration file that was named cannot be read; returns false where help was asked for.
+/// Parses `arguments` into the options of `app`, which `set_up` made. Missing options are looked up in the
+/// environment (WEFT_ARG_<LONG_NAME>, then llama.cpp's names). Configuration files (config_file.h) come next:
+/// the command's table, then the top level. A word that begins with a dash is matched as a whole: -ctk is not
+/// -c with a value. Options that weft ignores are noted on stderr. Throws UsageError, and Error if a named
+/// configuration file cannot be read. Returns false if help was requested.
 bool parse(const Command& command, CLI::App& app, const std::vector<std::string>& arguments);
 
 // As an option's type is shown: a|b|c

@@ -23,52 +23,52 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
     app.add_option(name, value, help)->type_name(type)->group(group);
   };
   add_text("--serve", options.url, "URL",
-           "send requests to this server, which speaks OpenAI's API, and measure its answers; -m is the "
-           "model's name "
-           "there (default: the first that it lists), -p and -n also take 64-512 for lengths between "
-           "(default 128, 64)");
+           "load-test this OpenAI-compatible server; -m: the model's name there (default: the first listed); "
+           "-p and -n also take ranges such as 64-512 (default 128, 64)");
   add_text("--concurrency", options.concurrency, "N,...",
-           "so many clients, each with its next request behind the answer, or several: 1,8,32 (default 8)");
-  add_text("--rate", options.rate, "R,...",
-           "so many requests a second instead, at random times, whoever waits");
+           "number of clients, which each send their next request after a response; or several: 1,8,32 "
+           "(default 8)");
+  add_text("--rate", options.rate, "R,...", "requests per second at random times, instead of --concurrency");
   add_text("--replay", options.replay, "FILE",
            "requests as recorded: lines of JSON with \"at\" (seconds), \"messages\", \"prompt\" or "
            "\"prompt_tokens\", "
            "\"max_tokens\"");
   add_size(app, "--requests", options.n_requests, {1},
-           "end behind so many requests (default 64, or all of a replay)")
+           "stop after this many requests (default 64, or all of --replay)")
       ->group(group);
-  add_number(app, "--duration", options.duration_s, {0.0f, 86400.0f}, "send no more behind so many seconds")
+  add_number(app, "--duration", options.duration_s, {0.0f, 86400.0f},
+             "send no more requests after this many seconds")
       ->group(group);
   add_text("--endpoint", options.endpoint, "NAME", "chat or completions (default chat)");
   add_size(app, "--shared-prefix", options.shared_prefix, {0, 1 << 20},
-           "words that all prompts begin with; of chats the system prompt")
+           "words of a prefix that all prompts share; in chats the system prompt")
       ->group(group);
   add_number(app, "--long-share", options.long_share, {0.0f, 1.0f},
-             "the share of requests with a long prompt: 0.1")
+             "share of requests with a long prompt, e.g. 0.1")
       ->group(group);
   add_size(app, "--long-tokens", options.long_tokens, {1, 1 << 20}, "words of a long prompt (default 2048)")
       ->group(group);
-  add_text("--schema", options.schema, "FILE", "answers follow this JSON schema");
+  add_text("--schema", options.schema, "FILE", "constrain responses to this JSON schema");
   add_text("--tools", options.tools, "FILE",
-           "answers call one of these tools: a list as OpenAI's API takes it");
+           "responses call one of these tools: a JSON list as in OpenAI's API");
   add_switch(app, "--ignore-eos", options.ignore_eos,
-             "ask for texts that go on to their full length (default, without a schema or tools)")
+             "ask for responses of full length (default, without a schema or tools)")
       ->group(group);
   add_text("--api-key", options.api_key, "KEY", "sent as Authorization: Bearer KEY");
-  add_size(app, "--warm-up", options.n_warm_up, {0}, "requests before, which are not measured (default 1)")
+  add_size(app, "--warm-up", options.n_warm_up, {0}, "unmeasured requests to warm up (default 1)")
       ->group(group);
-  add_text("--seed", options.seed, "N", "of texts and arrivals (default: another one each time)");
-  add_number(app, "--timeout", options.timeout_s, {0.001f, 86400.0f}, "seconds that a request may take")
+  add_text("--seed", options.seed, "N", "RNG seed of prompts and arrivals (default: random)");
+  add_number(app, "--timeout", options.timeout_s, {0.001f, 86400.0f},
+             "most seconds per request (default 600)")
       ->group(group);
   const float most = std::numeric_limits<float>::max();
   add_number(app, "--slo-ttft", options.slo_ttft_ms, {0.0f, most},
-             "goodput: requests whose first token comes within so many ms")
+             "goodput: requests whose first token comes within this many ms")
       ->group(group);
   add_number(app, "--slo-itl", options.slo_itl_ms, {0.0f, most},
-             "goodput: and whose tokens come within so many ms each, on average")
+             "goodput: and whose tokens take at most this many ms each, on average")
       ->group(group);
-  // What may stand in the environment for other commands is no mistake here.
+  // Not --prompt-tokens and the like: the environment may set them for other commands.
   CLI::Option* const serve = app.get_option("--serve");
   for (const char* name : {"--concurrency", "--rate", "--replay", "--requests", "--duration"})
     app.get_option(name)->needs(serve);
@@ -80,13 +80,13 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
 int run_load(LoadOptions options, const BenchOptions& bench) {
   options.prompt_tokens = bench.prompt_sizes;
   options.predict = bench.generate_sizes;
-  if (bench.models.size() > 1) throw UsageError("--serve: the server is asked for one model");
+  if (bench.models.size() > 1) throw UsageError("--serve takes one model; give -m once");
   if (!bench.models.empty()) options.model = bench.models.front();
   const LoadPlan plan = parse_load(options);
   server::raise_descriptor_limit();
   const InterruptGuard interrupt;
   LoadClient client(plan);
-  Progress bar(bench.talk, "waiting for answers");
+  Progress bar(bench.talk, "waiting for responses");
   Json rows = Json::array();
   int series = 0;
   bool is_lost = false;
@@ -114,7 +114,7 @@ int run_load(LoadOptions options, const BenchOptions& bench) {
     if (!errors.empty()) print("\n" + errors);
   }
   if (interrupt.requested()) return kExitInterrupted;
-  if (is_lost) throw Error(ErrorCode::kIo, plan.url + " takes no connections any more: the load ended early");
+  if (is_lost) throw Error(ErrorCode::kIo, plan.url + " refuses connections: the load ended early");
   const bool any =
       std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.at("complete") > 0; });
   return any ? kExitOk : kExitFailure;

@@ -7,10 +7,10 @@
 
 namespace weft::cli {
 
-/// Those that only loads have; behind those of `weft bench` that do not go with a load.
+/// Adds the options of load tests. Call it after the `weft bench` options that a load test excludes.
 void add_load_options(CLI::App& app, LoadOptions& options);
-/// Loads the server and prints the report; returns the exit code. What else the options say is taken from
-/// `bench`: the model's name, lengths, the form of output.
+/// Loads the server and prints the report; returns the exit code. The model's name, lengths and the output
+/// format come from `bench`.
 int run_load(LoadOptions options, const BenchOptions& bench);
 
 }  // namespace weft::cli

@@ -35,7 +35,7 @@ std::vector<int> parse_list(const std::string& name, const std::string& text) {
   return values;
 }
 
-/// The same where 0 means none.
+/// The same, but 0 means none.
 std::vector<int> parse_sizes(const std::string& name, const std::string& text) {
   std::vector<int> values = parse_list(name, text);
   std::erase(values, 0);
@@ -51,7 +51,7 @@ std::vector<ParallelTest> parallel_tests(const BenchOptions& options, const std:
   for (const int n : counts)
     if (n < 1 || n > kMaxStreams)
       throw UsageError(fmt::format("--streams: {} is not 1 to {}", n, kMaxStreams));
-  // A table up to N compares both kinds of prompts; where counts are given, so is the kind.
+  // --parallel N compares both kinds of prompts; --streams measures one kind.
   const bool both = options.streams.empty() && !options.shared_prompt;
   std::vector<ParallelTest> tests;
   for (const int n_prompt : prompts) {
@@ -97,7 +97,7 @@ Matrix parse_matrix(const BenchOptions& options) {
       parse_sizes("--generate-size", or_default(options.generate_sizes, parallel ? "32" : "128"));
   if (parallel) {
     if (!options.mixed.empty() || options.depths != "0")
-      throw UsageError("--prompt-generate and --depth go with one text at a time");
+      throw UsageError("--prompt-generate and --depth cannot be combined with --streams or --parallel");
     matrix.parallel = parallel_tests(options, prompts, generates);
   } else {
     if (options.shared_prompt) throw UsageError("--shared-prompt needs --streams or --parallel");

@@ -1,5 +1,5 @@
 #pragma once
-// weft bench: what is asked for on its command line, and the tests and settings that this means.
+// weft bench: its options, and the tests and settings that they select.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace weft::cli {
 
 inline constexpr int kMaxStreams = 4096;
 
-/// As the command line has it: lists are still text.
+/// As given on the command line: lists are not parsed yet.
 struct BenchOptions {
   Talk talk;
   ModelOptions model;
@@ -23,7 +23,7 @@ struct BenchOptions {
   std::string depths = "0";
   std::string threads, batch_sizes, ubatch_sizes, k_types, v_types;
   int repetitions = 5;
-  int n_parallel = 0;  // 0: one text at a time, or `streams`.
+  int n_parallel = 0;  // 0: one sequence, or `streams`.
   std::string streams;
   bool shared_prompt = false;
   bool plans = false;
@@ -34,7 +34,7 @@ struct BenchOptions {
   bool json = false;
 };
 
-/// What is to be measured, checked: tests, and the settings that each is run with.
+/// The validated tests, and the settings that each runs with.
 struct Matrix {
   std::vector<SingleTest> single;
   std::vector<ParallelTest> parallel;
@@ -46,7 +46,7 @@ struct Matrix {
   std::vector<Setting> settings;
 };
 
-/// Throws UsageError for what makes no sense.
+/// Throws UsageError for invalid or contradictory options.
 Matrix parse_matrix(const BenchOptions& options);
 
 }  // namespace weft::cli

@@ -14,7 +14,7 @@
 namespace weft::cli {
 namespace {
 
-/// A repetition takes at least so long: several runs where one is shorter.
+/// Least time of a repetition; it has several runs if one is shorter.
 constexpr double kLeastSeconds = 0.02;
 
 /// Elements of a leaf. In every type these bytes are numbers in the middle of its range.
@@ -102,14 +102,14 @@ Json measure_ops(const OpsOptions& options, const MachineLimits& limits, int n_r
   try {
     filter = std::regex(options.filter);
   } catch (const std::regex_error& error) {
-    throw UsageError(fmt::format("--filter: '{}' is no regular expression", options.filter));
+    throw UsageError(fmt::format("--filter: '{}' is not a regular expression", options.filter));
   }
   const Devices devices = find_devices({"cpu"});
   Json rows = Json::array();
   for (const OpShape& shape : op_shapes())
     if (std::regex_search(shape.name(), filter))
       rows.push_back(measure_op(shape, limits, devices, n_repetitions, interrupt));
-  if (rows.empty()) throw UsageError(fmt::format("--filter: '{}' fits no op", options.filter));
+  if (rows.empty()) throw UsageError(fmt::format("--filter: '{}' matches no op", options.filter));
   return rows;
 }
 

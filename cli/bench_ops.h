@@ -1,5 +1,5 @@
 #pragma once
-// weft bench --ops: single ops of usual shapes, beside what this machine could do.
+// weft bench --ops: single ops of typical shapes, compared with this machine's limits.
 #include <string>
 
 #include "bench_report.h"
@@ -15,7 +15,7 @@ struct OpsOptions {
 };
 
 /// Measures the shapes whose names fit the filter, with each number of threads that `limits` are given for,
-/// and returns a row for each. Throws UsageError where none fits, Error kCancelled after Ctrl-C.
+/// and returns a row for each. Throws UsageError if no shape matches, Error kCancelled after Ctrl-C.
 Json measure_ops(const OpsOptions& options, const MachineLimits& limits, int n_repetitions,
                  const InterruptGuard& interrupt);
 std::vector<Column> ops_columns();

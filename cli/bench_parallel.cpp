@@ -35,11 +35,11 @@ std::vector<std::vector<Token>> random_prompts(const ParallelTest& test, int n_v
   return prompts;
 }
 
-/// A round, cut where the last stream has its first token. What was found in the cache is no speed.
+/// A round, cut where the last stream has its first token. Tokens found in the cache are not counted.
 struct Round {
   double seconds = 0.0, cpu_ms = 0.0;
   double prefill_seconds = 0.0, prefill_cpu_ms = 0.0;
-  int n_prefill = 0, n_decode = 0;  // Prompt tokens computed, and tokens generated behind that.
+  int n_prefill = 0, n_decode = 0;  // Computed prompt tokens, and tokens generated after the prefill.
   double first_token_ms = 0.0;
   int cells_peak = 0;
   double host_us_per_step = 0.0;
@@ -48,18 +48,19 @@ struct Round {
   double decode_seconds() const { return seconds - prefill_seconds; }
 };
 
-/// What the steps so far spent in kernels.
+/// Time in kernels so far.
 double kernel_seconds(const Context& context, const Batcher& batcher) {
   const PlanStats plans = context.plan_stats();
   return batcher.stats().decode_seconds - 1e-6 * plans.host_us_per_step * static_cast<double>(plans.steps);
 }
 
-/// Told after each step whether it was one of those that begin streams, and whether the next one will be.
+/// Called after each step. `was_prefill`: some stream had no first token yet; `will_be`: the same for the
+/// next step.
 using OnStep = std::function<void(bool was_prefill, bool will_be)>;
 
 Round run_round(Context& context, const ParallelTest& test, const std::vector<std::vector<Token>>& prompts,
                 const InterruptGuard& interrupt, const OnStep& on_step) {
-  // Prompts before answers, so that the two speeds can be told apart.
+  // No step limit: all prompts are prefilled before decoding, so both speeds can be measured.
   constexpr double kNoLimit = 1e9;
   Batcher batcher(context, {.n_running = test.n_streams, .max_step_ms = kNoLimit});
   const auto start = Clock::now();
@@ -117,7 +118,7 @@ std::vector<int> doubling(int n_streams) {
 }
 
 int cells_needed(const ParallelTest& test) {
-  constexpr int kPage = 64;  // A shared page is copied where streams part within it.
+  constexpr int kPage = 64;  // A shared page is copied where streams diverge.
   return test.n_streams * (test.n_prompt + test.n_generate + kPage);
 }
 

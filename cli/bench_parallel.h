@@ -23,7 +23,7 @@ struct ParallelTest {
 struct ParallelResult {
   ParallelTest test;
   Samples seconds;  ///< One a repetition.
-  /// Tokens a second: of prompts until the last stream has its first token, and generated behind that.
+  /// Tokens a second: of prompts until the last stream has its first token, and of decoding after it.
   Samples prefill, decode;
   Samples decode_per_cpu;  ///< Generated tokens a second of the processor's time.
   int n_prefill_tokens = 0, n_decode_tokens = 0;
@@ -31,9 +31,9 @@ struct ParallelResult {
   // Of the fastest repetition.
   double first_token_ms = 0.0;  ///< Mean over the streams, since all were submitted.
   int cells_peak = 0;
-  /// Of the time behind the last first token: outside kernels (admission, cells, inputs, sampling, telling).
+  /// Share of the decoding time outside kernels: admission, cells, inputs, sampling and delivery.
   double host_fraction = 0.0;
-  double host_us_per_step = 0.0;  ///< The batcher's own work: choosing, sampling, telling.
+  double host_us_per_step = 0.0;  ///< The batcher's own work: scheduling, sampling, delivery.
 };
 
 /// 1, 2, 4, ... up to `n_streams` and that itself.
@@ -46,7 +46,7 @@ int cells_needed(const ParallelTest& test);
 ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_repetitions,
                             const InterruptGuard& interrupt, const std::function<void()>& on_round);
 
-/// A round's steps until all streams have their first token, and those behind.
+/// The steps of a round, before and after all streams have their first token.
 struct StagesProfile {
   Profile prefill, decode;
 };

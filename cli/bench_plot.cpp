@@ -16,7 +16,8 @@ namespace weft::cli {
 namespace {
 
 constexpr double kWidth = 760, kLeft = 64, kRight = 16;
-constexpr double kTop = 40, kBars = 220, kLabels = 44, kLegendLine = 18;  // Of a chart, from top to bottom.
+// A chart's parts, from top to bottom.
+constexpr double kTop = 40, kBars = 220, kLabels = 44, kLegendLine = 18;
 constexpr int kColours = 6;
 constexpr std::size_t kMostNumbers = 24;  // Bars that have their speed written over them.
 
@@ -35,12 +36,12 @@ struct Field {
   const char* name;
   const char* title;  // Of an axis.
 };
-/// What rows may differ in, that which is most worth an axis first.
-constexpr std::array<Field, 10> kFields = {{{"streams", "texts at the same time"},
-                                            {"n_depth", "tokens in the cache before"},
-                                            {"n_prompt", "tokens of a prompt"},
-                                            {"n_generate", "tokens of an answer"},
-                                            {"n_ubatch", "tokens of a step"},
+/// Fields in which rows may differ. Earlier ones are preferred as the axis.
+constexpr std::array<Field, 10> kFields = {{{"streams", "concurrent sequences"},
+                                            {"n_depth", "tokens already in the cache"},
+                                            {"n_prompt", "prompt tokens"},
+                                            {"n_generate", "generated tokens"},
+                                            {"n_ubatch", "tokens per step"},
                                             {"threads", "threads"},
                                             {"shared", "shared prompt"},
                                             {"model", "model"},
@@ -83,9 +84,9 @@ std::vector<Chart> charts_of(const Json& rows) {
   for (const Json& row : rows) {
     if (!row.contains("streams")) {
       const bool reads = number(row.at("n_prompt")) > 0, writes = number(row.at("n_generate")) > 0;
-      add(reads && writes ? "Prompts and answers"
-          : reads         ? "Reading a prompt"
-                          : "Writing an answer",
+      add(reads && writes ? "Prefill and decoding"
+          : reads         ? "Prefill"
+                          : "Decoding",
           row, number(row.at("tokens_per_second")), number(row.at("deviation")),
           number(row.at("roofline_tokens_per_second")));
       continue;
@@ -94,8 +95,8 @@ std::vector<Chart> charts_of(const Json& rows) {
       const double speed = number(row.at(part + "_tokens_per_second"));
       const double fraction = number(row.at(part + "_roofline_fraction"));
       if (speed > 0.0)
-        add(part == "prefill" ? "Reading prompts of many texts" : "Writing answers of many texts", row, speed,
-            number(row.at(part + "_deviation")), fraction > 0.0 ? speed / fraction : 0.0);
+        add(part == "prefill" ? "Prefill of concurrent sequences" : "Decoding of concurrent sequences", row,
+            speed, number(row.at(part + "_deviation")), fraction > 0.0 ? speed / fraction : 0.0);
     }
   }
   return charts;
@@ -128,7 +129,7 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
 /// A chart whose upper left corner is at (0, y). Moves y to its end.
 std::string drawing(const Chart& chart, double& y) {
   std::string out = text_at(kLeft, y + 22, "title", chart.title + ", tokens a second");
-  // The axis, and what else bars differ in.
+  // The axis, and other fields in which bars differ.
   std::optional<Field> axis;
   std::vector<Field> others;
   for (const Field& field : kFields) {
@@ -211,7 +212,7 @@ std::string plot(const Json& rows) {
   double y = 0.0;
   for (const Chart& chart : charts) body += drawing(chart, y);
   body += line(kLeft, y + 6, kLeft + 24, y + 6, "roofline");
-  body += text_at(kLeft + 32, y + 10, "start", "what this machine could do at most (the roofline)");
+  body += text_at(kLeft + 32, y + 10, "start", "limit of this machine (the roofline)");
   y += 24;
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\">\n",

@@ -1,14 +1,14 @@
 #pragma once
-// weft bench --plot: a picture of the rows that were measured.
+// weft bench --plot: a plot of the measured rows.
 #include <string>
 
 #include "json_output.h"
 
 namespace weft::cli {
 
-/// SVG, readable on light and dark pages: a chart for each kind of speed (prompts read, tokens generated,
-/// both of many texts), bars along what the rows differ in first (texts, depth, sizes, threads), colours for
-/// what else they differ in, and over each bar a line at the roofline where that is known.
+/// Returns SVG for light and dark pages, with a chart for each kind of speed: prefill and decoding, of one or
+/// many sequences. Bars follow the first field in which the rows differ (sequences, depth, sizes, threads),
+/// colours the other fields. A line over each bar is its roofline, if known.
 std::string plot(const Json& rows);
 
 /// Throws Error kIo.

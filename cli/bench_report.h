@@ -1,5 +1,5 @@
 #pragma once
-// What weft bench prints: rows of named fields, and the forms in which they are written.
+// The output of weft bench: rows of named fields, and their formats.
 #include <functional>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ struct Column {
   bool right = true;
   std::function<std::string(const Json& row)> text;
 };
-/// The field as it stands, as a number with so many digits, and as a percentage. "" where it is null.
+/// The field as text, as a number with `digits` decimals, and as a percentage; null becomes "".
 Column text_column(const std::string& title, const std::string& field, bool right = true);
 Column number_column(const std::string& title, const std::string& field, int digits);
 Column percent_column(const std::string& title, const std::string& field);

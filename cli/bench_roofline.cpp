@@ -67,7 +67,7 @@ void LimitsCache::measure_again(int n_threads) {
     for (auto& [weights, speed] : found->second.products)
       speed = std::max(speed, measure_products(weights, n_threads, isa_));
   } catch (const Error& error) {
-    // Beside a model there may be no room to measure in: what is known stands.
+    // The model may leave no memory to measure in. Then the earlier limits stay.
     if (error.code() != ErrorCode::kOutOfMemory) throw;
   }
   last_ = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
 #pragma once
-// The roofline of what a context computes: the time below which this machine cannot do it.
+// The roofline of a context's steps: the least time that this machine needs.
 #include <chrono>
 #include <map>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace weft::cli {
 
-/// What a part of some work reads and multiplies at least.
+/// The least bytes read and multiplications of a part of the work.
 struct LeastPart {
   double bytes = 0.0;
   MultiplyAdds multiply_adds = {};
@@ -24,14 +24,14 @@ class LeastWork {
   /// The sum over the parts: of each the bytes at the machine's read bandwidth or the products at the peak of
   /// their kind, whichever takes longer.
   double seconds(const MachineLimits& limits) const;
-  /// What most of that time is for: "memory" or "compute".
+  /// The cause of most of that time: "memory" or "compute".
   std::string bound(const MachineLimits& limits) const;
 
  private:
   std::vector<LeastPart> parts_;
 };
 
-/// Counts what a context's steps read and multiply at least, while it lives.
+/// Counts the least bytes and multiplications of a context's steps while it lives.
 class WorkCounter {
  public:
   explicit WorkCounter(Context& context);
@@ -39,7 +39,7 @@ class WorkCounter {
   WorkCounter(const WorkCounter&) = delete;
   WorkCounter& operator=(const WorkCounter&) = delete;
 
-  LeastPart take();  ///< What was counted since the last call.
+  LeastPart take();  ///< The counts since the last call.
 
  private:
   Context& context_;
@@ -51,11 +51,11 @@ class WorkCounter {
 class LimitsCache {
  public:
   explicit LimitsCache(CpuIsa isa) : isa_(isa) {}
-  /// Measured when it is first asked for. The reference stays, what it says may grow.
+  /// Measured at the first call. The reference stays valid; its values may grow.
   const MachineLimits& of(int n_threads);
   /// From now on products with weights of this type are measured as well.
   void add_products(DType weights, int n_threads);
-  /// Once more, unless that was just done.
+  /// Measures again, unless the last measurement is recent.
   void measure_again(int n_threads);
   Json to_json() const;
   std::string text() const;  ///< A line for each number of threads.
@@ -67,7 +67,7 @@ class LimitsCache {
   };
 
   CpuIsa isa_;
-  std::map<int, OfThreads> limits_;  // By what was asked for; 0 is all cores.
+  std::map<int, OfThreads> limits_;  // By the requested number of threads; 0 is all cores.
   std::chrono::steady_clock::time_point last_ = {};
 };
 

@@ -13,8 +13,8 @@ namespace {
 constexpr SeqId kText = 0;
 constexpr SeqId kKept = 1;
 constexpr std::size_t kRandomTokens = 4096;
-// How soon the best tokens are found, and which experts are asked, depends on what is written: not noise, but
-// a text like others.
+// Prose instead of random tokens, since the screening of candidate rows and the routing to experts depend on
+// the tokens.
 constexpr std::string_view kWritten =
     "The ferry left the harbour a little after six, when the fog had begun to lift and the first lights "
     "went on in the houses along the shore. Anna stood at the rail with her brother and counted the boats "
@@ -60,7 +60,7 @@ void SingleBench::decode() {
     throw Error(ErrorCode::kOutOfMemory, "the cache is full; raise --ctx-size");
 }
 
-/// The text becomes the kept sequence, which becomes `depth` tokens if it is not that.
+/// Copies the kept sequence to kText. First makes the kept sequence `depth` tokens long, if it is not.
 void SingleBench::start_at(int depth) {
   context_.remove(kText);
   if (depth_ != depth) {

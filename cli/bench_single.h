@@ -1,5 +1,5 @@
 #pragma once
-// weft bench: one text at a time.
+// weft bench: one sequence at a time.
 #include <functional>
 #include <random>
 #include <string>
@@ -14,8 +14,8 @@
 
 namespace weft::cli {
 
-/// A prompt to read, tokens to generate one by one behind it, both behind `depth` tokens that are in the
-/// cache already. Not both 0.
+/// A prompt to prefill and tokens to decode after it. `depth` tokens are in the cache before both. Not both
+/// 0.
 struct SingleTest {
   int n_prompt = 0;
   int n_generate = 0;
@@ -33,16 +33,16 @@ struct SingleResult {
   LeastWork least;  ///< A part a step.
 };
 
-/// Runs tests in one context, which it has to itself and which has two sequences: one is what was read, the
-/// other keeps the `depth` tokens that all repetitions start from.
+/// Runs tests in one context, which nothing else uses and which has two sequences: the measured one, and the
+/// `depth` tokens that all repetitions start from.
 class SingleBench {
  public:
   SingleBench(Context& context, const InterruptGuard& interrupt);
 
-  /// `on_round` is told of each round: the first, which warms up and is counted for the roofline, and the
-  /// measured ones. Throws Error kCancelled after Ctrl-C.
+  /// Calls `on_round` after each round: the first one, which warms up and is counted for the roofline, and
+  /// the measured ones. Throws Error kCancelled after Ctrl-C.
   SingleResult measure(const SingleTest& test, int n_repetitions, const std::function<void()>& on_round);
-  /// One more round, with its time taken down.
+  /// Profiles one more round.
   Profile profile(const SingleTest& test, std::size_t max_spans);
 
  private:
@@ -59,9 +59,9 @@ class SingleBench {
   Context& context_;
   const InterruptGuard& interrupt_;
   std::vector<Token> prompt_;   // Random tokens.
-  std::vector<Token> written_;  // Those of a text.
+  std::vector<Token> written_;  // The tokens of kWritten.
   Batch batch_;
-  int depth_ = 0;  // What the kept sequence holds.
+  int depth_ = 0;  // Tokens of the kept sequence.
 };
 
 /// The processor's time that this process has used so far, in milliseconds.

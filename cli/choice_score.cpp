@@ -10,9 +10,9 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::size_t kMostTexts = 128;  // Of a batch, unless one task has more.
+constexpr std::size_t kMostTexts = 128;  // Limit of a batch, unless one task has more.
 
-/// In whole pages: texts that part do so within one, which each of them gets for itself then.
+/// Whole pages: choices diverge within a page, and each choice then gets its own copy of it.
 std::size_t cells_of(const TokenizedTask& task) {
   constexpr std::size_t kPage = Context::kCellsOfPage;
   const auto pages = [](std::size_t n) { return (n + kPage - 1) / kPage; };
@@ -21,7 +21,7 @@ std::size_t cells_of(const TokenizedTask& task) {
   return n * kPage;
 }
 
-/// A batch of tasks, and where in it each of their texts is.
+/// A batch of tasks, and the rows of each of their choices.
 class TaskBatch {
  public:
   explicit TaskBatch(const Context& context) : only_sums_(context.params().n_best > 0) {}
@@ -37,7 +37,7 @@ class TaskBatch {
     for (std::size_t i = 0; i < task.n_shared; ++i) {
       const bool last = i + 1 == task.n_shared;
       batch_.add(task.choices[0].tokens[i], all, last);
-      // Of each text another token follows, so all logits are needed.
+      // Each choice continues with a different token, so this row needs all logits.
       if (last) batch_.want_log_sum_exp(placed.last_shared = batch_.size() - 1);
     }
     for (std::size_t c = 0; c < task.choices.size(); ++c) {

@@ -1,5 +1,5 @@
 #pragma once
-// How often a model finds the right one of several texts the most likely, token for token.
+// How often a model gives the right choice of a task the highest mean log-probability per token.
 #include <functional>
 #include <vector>
 
@@ -15,19 +15,19 @@ struct ChoiceBatch {
   std::size_t n_texts = 0;
   std::size_t n_cells = 0;
 };
-/// Of n_batch tokens each, or of one task that has more.
+/// Batches of at most n_batch tokens, or of one longer task.
 std::vector<ChoiceBatch> choice_batches(const std::vector<TokenizedTask>& tasks, int n_batch);
-/// A context that can hold each of them.
+/// Parameters of a context that can hold each batch.
 ContextParams choice_context(ContextParams params, const std::vector<ChoiceBatch>& batches);
 
 struct ChoiceResult {
-  std::vector<double> scores;  ///< Of each text: the mean of its tokens' log-probabilities.
+  std::vector<double> scores;  ///< For each choice, the mean of its tokens' log-probabilities.
   std::size_t best = 0;
   bool right = false;
 };
 
-/// What a task's texts begin with in common is computed once. `on_task` is told of each task, in their order.
-/// Throws Error kCancelled after Ctrl-C.
+/// The common prefix of a task's choices is computed once. Calls `on_task` for each task, in order. Throws
+/// Error kCancelled after Ctrl-C.
 void score_choices(Context& context, const std::vector<TokenizedTask>& tasks,
                    const std::vector<ChoiceBatch>& batches, const InterruptGuard& interrupt,
                    const std::function<void(const ChoiceResult&)>& on_task);

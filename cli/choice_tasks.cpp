@@ -50,7 +50,8 @@ std::vector<ChoiceTask> read_hellaswag(std::string_view file) {
   for (std::size_t begin = 0; begin < lines.size(); begin += kLines) {
     const int right = digit_of(lines[begin + 1], kEndings - 1);
     if (right < 0)
-      invalid(fmt::format("line {}: '{}' is not the number of an ending, 0 to 3", begin + 2, lines[begin + 1]));
+      invalid(
+          fmt::format("line {}: '{}' is not the number of an ending, 0 to 3", begin + 2, lines[begin + 1]));
     ChoiceTask& task = tasks.emplace_back();
     for (std::size_t i = 0; i < kEndings; ++i)
       task.push_back({.text = fmt::format("{} {}", lines[begin], lines[begin + 2 + i]),
@@ -103,7 +104,7 @@ std::vector<ChoiceTask> read_winogrande(std::string_view file) {
   return tasks;
 }
 
-/// Reads a file of multiple choice from any place on.
+/// Reads a multiple-choice file from any offset.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -120,7 +121,7 @@ class Reader {
   }
 
  private:
-  [[noreturn]] static void ends() { invalid("the file of multiple choice ends in the middle of a task"); }
+  [[noreturn]] static void ends() { invalid("the multiple-choice file ends in the middle of a task"); }
   std::string_view take(std::size_t n) {
     if (bytes_.size() - place_ < n) ends();
     return bytes_.substr(std::exchange(place_, place_ + n), n);
@@ -136,11 +137,11 @@ ChoiceTask read_multiple_choice(Reader& reader, std::size_t number) {
   for (const bool used : {true, false}) {
     const std::uint32_t n = reader.number();
     if (n > kMostAnswers || (used && n == 0))
-      invalid(fmt::format("task {} has {} answers, expected 1 to {}", number, n, kMostAnswers));
+      invalid(fmt::format("task {} has {} choices, expected 1 to {}", number, n, kMostAnswers));
     for (std::uint32_t i = 0; i < n; ++i) {
       std::string answer = reader.text();
       if (used) task.push_back({.text = fmt::format("{} {}", question, answer)});
-      if (used && answer.empty()) invalid(fmt::format("task {} has an empty answer", number));
+      if (used && answer.empty()) invalid(fmt::format("task {} has an empty choice", number));
     }
     for (std::uint32_t i = 0; i < n; ++i) {
       const bool right = reader.number() == 1;
@@ -150,8 +151,8 @@ ChoiceTask read_multiple_choice(Reader& reader, std::size_t number) {
   return task;
 }
 
-/// Without replacement, as llama-perplexity chooses: of HellaSwag's tasks from those that are left in their
-/// order, of others from a list whose last one takes the chosen one's place.
+/// Chooses without replacement, as llama-perplexity does. HellaSwag's choices keep the remaining tasks in
+/// order; for other kinds, the last task of the list takes the chosen one's place.
 std::vector<std::size_t> choose(ChoiceKind kind, std::size_t n_tasks, std::size_t n_wanted) {
   std::vector<std::size_t> left(n_tasks);
   std::iota(left.begin(), left.end(), 0);
@@ -181,12 +182,11 @@ std::vector<ChoiceTask> read_choice_tasks(ChoiceKind kind, std::string_view file
   if (kind == ChoiceKind::kMultipleChoice) {
     Reader reader(file);
     const std::size_t n_tasks = reader.number();
-    if (n_tasks == 0) invalid("the file of multiple choice has no tasks");
+    if (n_tasks == 0) invalid("the multiple-choice file has no tasks");
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < n_tasks; ++i) places.push_back(reader.number());
     for (const std::size_t i : choose(kind, n_tasks, n_wanted)) {
-      // All of them lie one behind another; where a file says otherwise, only those that are chosen are
-      // looked for where it says.
+      // Tasks follow each other. The file's offsets are used only if some tasks are skipped.
       if (n_wanted != 0 && n_wanted < n_tasks) reader.go_to(places[i]);
       chosen.push_back(read_multiple_choice(reader, i + 1));
     }
@@ -211,7 +211,7 @@ TokenizedTask tokenize(const ChoiceTask& task, ChoiceKind kind, const Tokenizer&
     result.right.push_back(choice.right);
     shortest = std::min(shortest, result.choices.back().tokens.size());
   }
-  if (shortest < 2) invalid(fmt::format("'{}' has no token that could be foretold", task.front().text));
+  if (shortest < 2) invalid(fmt::format("'{}' has no token to predict", task.front().text));
   const auto same_at = [&](std::size_t i) {
     return std::all_of(result.choices.begin(), result.choices.end(), [&](const TokenizedChoice& choice) {
       return choice.tokens[i] == result.choices.front().tokens[i];
@@ -223,8 +223,8 @@ TokenizedTask tokenize(const ChoiceTask& task, ChoiceKind kind, const Tokenizer&
     choice.end = choice.tokens.size();
   }
   if (kind != ChoiceKind::kWinoGrande) return result;
-  // What follows the word tells which one fits, where it is long enough; but not its last token, which is
-  // mostly a full stop.
+  // If it is long enough, only the part after the word is scored, without its last token, which is mostly a
+  // full stop.
   constexpr std::size_t kLeastBehind = 3;
   const bool skip_word = std::all_of(
       result.choices.begin(), result.choices.end(),

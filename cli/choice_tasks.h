@@ -1,6 +1,5 @@
 #pragma once
-// Tasks in which a model chooses one of several texts, as llama.cpp's files have them. The files are
-// untrusted.
+// Multiple-choice tasks in llama.cpp's file formats. The files are untrusted.
 //
 //   HellaSwag: six lines a task: how a story begins, the number of the right ending (from 0), four endings.
 //   WinoGrande: CSV, a task a line: number, sentence with a _, two words for it, which is right (1 or 2).
@@ -18,21 +17,21 @@ namespace weft::cli {
 
 enum class ChoiceKind { kHellaSwag, kWinoGrande, kMultipleChoice };
 
-/// A text that a task chooses among.
+/// One choice of a task.
 struct ChoiceText {
   std::string text;
   bool right = false;
-  /// Of the text so far as the choices may differ: the word of a WinoGrande sentence. 0: they may differ to
+  /// Bytes after which all choices are equal: the end of a WinoGrande sentence's word. 0: they may differ to
   /// the end.
   std::size_t n_differ = 0;
 };
 using ChoiceTask = std::vector<ChoiceText>;
 
-/// Of n_wanted of them (0: all) chosen by chance, always the same: the ones that llama-perplexity chooses.
-/// Throws Error kInvalidFile that says which task is none.
+/// Reads n_wanted tasks (0: all), chosen by a fixed seed as llama-perplexity chooses them. Throws Error
+/// kInvalidFile that names the invalid task.
 std::vector<ChoiceTask> read_choice_tasks(ChoiceKind kind, std::string_view file, std::size_t n_wanted);
 
-/// A text as tokens, and those [begin, end) whose probabilities tell how likely it is.
+/// A choice as tokens. The probabilities of tokens [begin, end) are its score.
 struct TokenizedChoice {
   std::vector<Token> tokens;
   std::size_t begin = 0, end = 0;
@@ -40,11 +39,11 @@ struct TokenizedChoice {
 struct TokenizedTask {
   std::vector<TokenizedChoice> choices;
   std::vector<bool> right;
-  std::size_t n_shared = 0;  ///< Tokens that all begin with; less than any of them has.
+  std::size_t n_shared = 0;  ///< Length of the common prefix; less than the tokens of any choice.
 
-  std::size_t n_tokens() const;  ///< With the shared ones once.
+  std::size_t n_tokens() const;  ///< Counts the shared tokens once.
 };
-/// Throws Error kInvalidFile for a text of no token that could be foretold.
+/// Throws Error kInvalidFile for a choice without a token to predict.
 TokenizedTask tokenize(const ChoiceTask& task, ChoiceKind kind, const Tokenizer& tokenizer);
 
 }  // namespace weft::cli

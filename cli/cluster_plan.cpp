@@ -17,7 +17,7 @@ namespace {
   throw Error(ErrorCode::kInvalidFile, "the cluster's description: " + what);
 }
 
-/// Figures of machines lie far within it; what is worked out from such ones is finite.
+/// Far above the figures of any machine, and small enough that results stay finite.
 constexpr double kLargest = 1e30;
 
 /// An object of the description, with its place in it for messages.
@@ -25,7 +25,7 @@ class Fields {
  public:
   Fields(const Json& json, std::string where, const std::set<std::string>& known)
       : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) refuse(where_ + " is no object");
+    if (!json.is_object()) refuse(where_ + " is not an object");
     for (const auto& [key, value] : json.items())
       if (!known.contains(key))
         refuse(fmt::format("{} has no field '{}'; known are {}", where_, key, fmt::join(known, ", ")));
@@ -39,8 +39,8 @@ class Fields {
     if (!has(key)) return otherwise;
     const Json& value = at(key);
     if (!value.is_number() || !(value.get<double>() >= 0.0 && value.get<double>() <= kLargest))
-      refuse(fmt::format("{}: {} is {}; expected a number that is not negative, and at most {:g}", where_,
-                         key, value.dump(), kLargest));
+      refuse(
+          fmt::format("{}: {} is {}; expected a number from 0 to {:g}", where_, key, value.dump(), kLargest));
     return value.get<double>();
   }
   double positive(const char* key) const {
@@ -107,7 +107,7 @@ Cluster read_cluster(std::string_view json) {
     refuse(fmt::format("ubatch_size is {}, so the prompt has more than {} steps", cluster.ubatch_size,
                        kMostPromptSteps));
   if (!all.has("nodes") || !all.at("nodes").is_array() || all.at("nodes").empty())
-    refuse("it needs a list 'nodes' with at least one");
+    refuse("expected a list 'nodes' with at least one node");
   const bool alone = all.at("nodes").size() == 1;
   for (const Json& entry : all.at("nodes")) {
     const Fields fields(entry, fmt::format("entry {} of nodes", cluster.nodes.size() + 1),
@@ -120,10 +120,11 @@ Cluster read_cluster(std::string_view json) {
     else if (all.has("link"))
       node.link = read_link(all.at("link"), "link");
     else if (!alone || count > 1)
-      refuse(fields.where() + " has no link, nor has the whole");
+      refuse(fields.where() + " has no link, and there is no common link");
     else
-      node.link = {0.0, 1.0};  // That nothing goes over.
-    if (fields.has("name") && !fields.at("name").is_string()) refuse(fields.where() + ": name is no text");
+      node.link = {0.0, 1.0};  // Unused: a single node sends nothing.
+    if (fields.has("name") && !fields.at("name").is_string())
+      refuse(fields.where() + ": name is not a string");
     const std::string name = fields.has("name") ? fields.at("name").get<std::string>()
                                                 : fmt::format("node{}", cluster.nodes.size());
     if (cluster.nodes.size() + static_cast<std::size_t>(count) > kMostNodes)
@@ -191,8 +192,9 @@ std::string to_report(const std::vector<ClusterWay>& ways, const Cluster& cluste
                     bytes_text(static_cast<std::uint64_t>(way.token_bytes)),
                     bytes_text(static_cast<std::uint64_t>(memory))});
   }
-  return fmt::format("By formula, for a prompt of {} tokens and a token behind it; nothing was run.\n\n",
-                     cluster.prompt_tokens) +
+  return fmt::format(
+             "Estimated by formula for a prompt of {} tokens and one generated token; nothing was run.\n\n",
+             cluster.prompt_tokens) +
          table_text(rows);
 }
 

@@ -1,4 +1,4 @@
-// weft bench: how fast prompts are read and tokens are generated, beside what the machine could do.
+// weft bench: measures prefill and decoding speed, compared with the machine's limits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ struct Finding {
   std::vector<Profiled> profiles = {};
 };
 
-/// The fields that all rows have: what was run, and with which settings.
+/// The fields of all rows: the model and the settings of the run.
 Json row_of(const ModelInfo& info, const ContextParams& params) {
   return {{"model", fmt::format("{} {}", info.architecture, info.quantisation)},
           {"name", info.name},
@@ -94,7 +94,7 @@ class BenchRun {
     std::vector<std::string> models = options_.models;
     if (models.empty()) models.push_back(options_.model.model);
     if (options_.profile && options_.format == "csv")
-      throw UsageError("--profile goes with md, json and jsonl");
+      throw UsageError("--profile works with -o md, json and jsonl");
     for (const std::string& file : {options_.trace, options_.plot})
       if (!file.empty() && !std::ofstream(file, std::ios::app))
         throw Error(ErrorCode::kIo, fmt::format("cannot write '{}'", file));  // Before minutes of work.
@@ -263,7 +263,7 @@ class BenchRun {
   double n_done_ = 0.0, n_rounds_ = 1.0;
 };
 
-/// Ops alone, without a model, with each number of threads that is asked for.
+/// Measures ops without a model, with each requested number of threads.
 int run_ops(const OpsOptions& ops, const BenchOptions& options) {
   InterruptGuard interrupt;
   LimitsCache limits(options.model.isa);
@@ -293,12 +293,12 @@ int run(BenchOptions options, const LoadOptions& load, const OpsOptions& ops) {
     throw UsageError(
         fmt::format("--output: '{}' is not one of {}", options.format, fmt::join(formats, ", ")));
   if (!options.plot.empty() && options.plot == options.trace)
-    throw UsageError("--plot and --trace want files of their own");
+    throw UsageError("--plot and --trace need different files");
   if (ops.ops) return run_ops(ops, options);
-  if (!ops.filter.empty()) throw UsageError("--filter goes with --ops");
+  if (!ops.filter.empty()) throw UsageError("--filter works only with --ops");
   if (!load.url.empty()) return run_load(load, options);
   if (options.plans && options.format != "md" && options.format != "json")
-    throw UsageError("--plans goes with md and json");
+    throw UsageError("--plans works with -o md and json");
   return BenchRun(options).run();
 }
 
@@ -343,8 +343,7 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--shared-prompt", options->shared_prompt, "all streams have the same prompt")
       ->group(group);
 
-  add_switch(app, "--ops", ops->ops, "measure single ops of usual shapes instead, without a model")
-      ->group(group);
+  add_switch(app, "--ops", ops->ops, "measure single ops of typical shapes, without a model")->group(group);
   app.add_option("--filter", ops->filter, "with --ops: only ops whose line matches this regular expression")
       ->type_name("REGEX")
       ->group(group);
@@ -404,49 +403,48 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kBenchCommand = {
     "bench", "[options]", "measure the speed of prompts and generation",
-    "pp512 is a prompt of 512 tokens, tg128 the generation of 128 tokens one after another, pp512+tg128 one\n"
-    "behind the other, '@ d4096' any of them behind 4,096 tokens that are in the cache already. Prompts are\n"
-    "random tokens, as llama-bench has them; what is generated is a text's. Options that take several "
-    "values\n"
-    "are tried in all combinations. Speeds are means ± standard deviations over the repetitions.\n"
-    "\n"
-    "'of roofline' is the part of the speed that this machine could reach at best. For each step it is the "
-    "larger\n"
-    "of two times: what must be read (the packed weights once, and those cells of the cache that the step "
-    "sees) at\n"
-    "the bandwidth of memory, and the multiplications of products and attention at the peaks of what they "
-    "multiply:\n"
-    "8-bit integers (quantised weights), floats, or pairs of BF16 (attention to caches of that type).\n"
-    "The limits are measured with the same threads, at the start and between tests, and the best\n"
-    "counts. A model that fits into the processor's caches may exceed the bandwidth of memory. Below\n"
-    "the table stands as well what products reach whose operands are in the nearest caches, for each\n"
-    "type of the model's weights: dot products share their unit with what is done about scales, so that\n"
-    "is the ceiling of prompts.\n"
-    "\n"
-    "With --parallel or --streams the batcher serves many texts together. Prefill is what was computed of\n"
-    "prompts until all have their first token (of a shared prompt only once), decode what\n"
-    "is generated behind that, all texts taken together; 'on the host' is the part of decode's time outside\n"
-    "kernels.\n"
-    "\n"
-    "In a profile, 'waiting' is the part of the time in which threads were idle behind that work: claiming "
-    "tasks\n"
-    "and waiting for others.\n"
-    "\n"
-    "With --serve a server is loaded instead, weft's or any other with OpenAI's API. Prompts are random "
-    "words, of\n"
-    "which most are one token; tokens are those that the server counts. 'First token' is from sending a "
-    "request to\n"
-    "its first text, 'between' from text to text as they come, and within limits is a request whose mean "
-    "time a\n"
-    "token is. Ctrl-C ends with what there is.\n"
-    "\n"
-    "With --ops ops are measured by themselves, as graphs of one node: the fastest of the repetitions, and "
+    "pp512 is the prefill of 512 prompt tokens, tg128 the generation of 128 tokens, pp512+tg128 one after "
     "the\n"
-    "part of the roofline that it is, of all operands and the result once through memory, and of products at "
+    "other. '@ d4096' means that 4,096 tokens are already in the cache. Prompts are random tokens, as in\n"
+    "llama-bench; generated tokens are those of a prose text. All combinations of the options' values are "
+    "run.\n"
+    "Speeds are means ± standard deviations over the repetitions.\n"
+    "\n"
+    "'of roofline' is the share of the speed that this machine could reach at best. The least time of a step "
+    "is\n"
+    "the larger of two: reading the packed weights once and the visible cells of the cache, at the memory\n"
+    "bandwidth; and the multiplications of products and attention, at the peak of their kind: 8-bit "
+    "integers\n"
+    "(quantised weights), floats, or pairs of BF16 (attention to caches of that type).\n"
+    "The limits are measured with the same threads, at the start and between tests; the best values count.\n"
+    "A model that fits into the processor's caches may exceed the memory bandwidth. The lines below the "
+    "table\n"
+    "are the speeds of products with operands in the nearest caches, for each type of the model's weights. "
+    "They\n"
+    "limit prefill more than the peak does, as the work on scales shares a unit with dot products.\n"
+    "\n"
+    "With --parallel or --streams the batcher serves many sequences together. Prefill counts the prompt "
+    "tokens\n"
+    "computed until all streams have their first token (of a shared prompt once); decode counts the tokens\n"
+    "generated after that, over all streams. 'on the host' is the share of the decode time outside kernels.\n"
+    "\n"
+    "In a profile, 'waiting' is the share of the time in which threads were idle: claiming tasks and "
+    "waiting\n"
+    "for other threads.\n"
+    "\n"
+    "--serve loads a server instead: weft's, or any other with OpenAI's API. Prompts are random words, "
+    "mostly of\n"
+    "one token each; token counts are the server's. 'First token' is the time from sending a request to its\n"
+    "first content, 'between' the time between pieces of content. A request is within limits if its mean "
+    "time\n"
+    "per token is. Ctrl-C stops and reports the finished requests.\n"
+    "\n"
+    "--ops measures single ops, as graphs of one node. It prints the fastest repetition and its share of "
     "the\n"
-    "peak of multiplications of floats, or of the 8-bit dot product where weights are quantised. What stays "
-    "in the\n"
-    "processor's caches may exceed it.\n"
+    "roofline: all operands and the result through memory once, and products at the peak of float\n"
+    "multiplications, or of the 8-bit dot product for quantised weights. Operands in the processor's caches "
+    "may\n"
+    "exceed it.\n"
     "\n"
     "Examples:\n"
     "  weft bench\n"

@@ -42,7 +42,7 @@ constexpr std::string_view kHelp =
     "  /image FILE     an image for the next message, PNG or JPEG; needs --mmproj\n"
     "  /audio FILE     audio for the next message; needs --mmproj\n"
     "  /tools FILE     functions that the model may call (JSON as in OpenAI's API); without a file: none\n"
-    "  /system TEXT    set the system prompt and begin a new conversation; without a text: none\n"
+    "  /system TEXT    set the system prompt and begin a new conversation; without TEXT: none\n"
     "  /save FILE      write the conversation as JSON, with its images, audio and calls\n"
     "  /load FILE      continue a saved conversation\n"
     "  /exit           leave (so does Ctrl-D)\n"
@@ -51,8 +51,8 @@ constexpr std::string_view kHelp =
     "ends in \\ continues in the next one. Lines between \"\"\" and \"\"\" are one message, and so is a "
     "paste.\n"
     "Alt-Enter begins a new line, Ctrl-R searches the history.\n"
-    "When the model calls a function you are asked for its result, as name = ; Ctrl-D takes the question\n"
-    "back. With --tool-command CMD that program answers instead; no other is ever run.\n";
+    "When the model calls a function, type its result after 'name = '; Ctrl-D removes the question.\n"
+    "With --tool-command CMD, that program computes the result; no other program is run.\n";
 
 struct ChatOptions : GenerationOptions {
   std::string system;
@@ -80,13 +80,13 @@ std::string trim(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
 }
 
-// In small letters: what the user types as a command.
+// Lower case, for commands.
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
-// "/save" and so on; a path at the beginning of a question is none.
+// Whether the input is a command such as "/save"; questions may begin with a path.
 bool is_command(std::string_view input) {
   return input.starts_with('/') && input.substr(0, input.find_first_of(" \t\n")).rfind('/') == 0;
 }
@@ -100,7 +100,7 @@ std::string now_text() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &local)};
 }
 
-/// What the template is told, the same for all of a conversation, so that its beginning stays what it was.
+/// The template's variables. They stay the same for the whole conversation, so that its prefix stays cached.
 server::ChatDefaults chat_defaults_now(const TemplateOptions& options) {
   server::ChatDefaults defaults = chat_defaults(options);
   Json variables = {{"now", now_text()}};
@@ -165,7 +165,7 @@ class Session {
       interrupted_before = false;
       if (result == LineEditor::Result::kEnd) {
         if (is_terminal(1)) print("\n");
-        // Somebody at a terminal has seen what went wrong.
+        // A user at a terminal has seen the errors.
         return at_terminal ? kExitOk : exit_code();
       }
       const std::string text = trim(input);
@@ -186,8 +186,8 @@ class Session {
     return failed_ ? kExitFailure : kExitOk;
   }
 
-  // One question or command: a line, lines that end in \, or lines between """ and """. After an
-  // interrupt `input` has the typed text.
+  // One question or command: a line, lines that end in \, or lines between """ and """. After an interrupt
+  // `input` has the typed characters.
   LineEditor::Result read_input(const std::string& prompt, std::string& input) {
     constexpr std::string_view kQuotes = "\"\"\"";
     bool quoted = false;
@@ -232,8 +232,8 @@ class Session {
     keep_session();
   }
 
-  // An answer; where it calls tools, their results and the next answer, and so on. False where the question
-  // was taken back.
+  // Generates responses until one calls no tools; each call's result goes into the next request. Returns
+  // false if the question was taken back.
   template <typename Ask>
   bool converse(const Ask& ask) {
     constexpr int kMaxRounds = 32;
@@ -243,7 +243,7 @@ class Session {
       if (!results) {
         conversation_.take_back();
         failed_ = true;
-        note(options_.talk, "(a call has no result: the question is taken back)");
+        note(options_.talk, "(a call has no result: the question was removed)");
         return false;
       }
       turn = answer([&](const Conversation::Wishes& wishes) {
@@ -253,7 +253,8 @@ class Session {
     return turn && !turn->was_taken_back;
   }
 
-  // Of the user's program, if one was named, else as they are typed. Nothing where there are none.
+  // Results come from the user's program, if there is one, else from the keyboard. Nothing if the user gave
+  // none.
   std::optional<std::vector<std::string>> results_of(const std::vector<ChatAnswer::Call>& calls) {
     std::vector<std::string> results;
     for (const ChatAnswer::Call& call : calls) {
@@ -311,7 +312,7 @@ class Session {
       if (conversation_.can_regenerate()) {
         converse([&](const Conversation::Wishes& wishes) { return conversation_.regenerate(wishes); });
       } else {
-        complain("there is no answer yet to generate again");
+        complain("there is no response to generate again");
       }
     } else if (word == "/image" || word == "/audio") {
       attempt([&] { add_media(word, rest, word == "/audio"); });
@@ -331,7 +332,7 @@ class Session {
     return true;
   }
 
-  // Nothing where it failed.
+  // Returns nothing after an error.
   template <typename Ask>
   std::optional<Conversation::Turn> answer(const Ask& ask) {
     AnswerView view(view_);
@@ -344,7 +345,7 @@ class Session {
     };
     Conversation::Turn turn;
     try {
-      // Only here: a Ctrl-C at the prompt must not cancel the next answer.
+      // Watch only here: a Ctrl-C at the prompt must not cancel the next response.
       interrupt_.watch(context_);
       turn = ask(wishes);
       interrupt_.unwatch();
@@ -365,16 +366,16 @@ class Session {
   void tell(const Conversation::Turn& turn) const {
     if (turn.n_forgotten > 0) {
       note(options_.talk,
-           fmt::format("(the context is full: the oldest {} messages were forgotten; -c makes it larger)",
+           fmt::format("(the context is full: the oldest {} messages were dropped; -c makes it larger)",
                        turn.n_forgotten));
     }
     const Generation& g = turn.generation;
     if (g.stop == StopReason::kContextFull) note(options_.talk, "(the context is full; -c makes it larger)");
     if (g.stop == StopReason::kCancelled) note(options_.talk, "(stopped)");
-    if (turn.cut_call) note(options_.talk, "(the answer ended within a call, which is not carried out)");
+    if (turn.cut_call) note(options_.talk, "(the response ended within a call, which is not executed)");
     if (options_.talk.verbose) {
       note(options_.talk,
-           fmt::format("(prompt: {} tokens and {} reused, {:.0f} ms; answer: {} tokens, {:.1f}/s)",
+           fmt::format("(prompt: {} tokens and {} reused, {:.0f} ms; response: {} tokens, {:.1f}/s)",
                        g.n_prompt, turn.n_reused, g.prefill_ms, g.tokens.size(),
                        g.decode_ms > 0 ? 1000.0 * g.n_decoded / g.decode_ms : 0.0));
     }
@@ -423,7 +424,7 @@ class Session {
 
   void complain(const std::string& text) const {
     fmt::print(stderr, "{} {}\n", styled("weft: error:", kRed, use_color(options_.talk.color, 2)),
-               printable(text));  // It may hold what a hostile template says.
+               printable(text));  // It may quote a hostile template.
   }
 
   const ChatOptions& options_;
@@ -442,11 +443,10 @@ class Session {
 weft::Chat make_chat(const Model& model, const Talk& talk) {
   if (model.chat_template() != nullptr) return weft::Chat(*model.chat_template());
   if (const std::string why = server::why_no_template(model); !why.empty())
-    throw Error(
-        ErrorCode::kUnsupported,
-        fmt::format("the model's chat template cannot be used{}; give one with --chat-template-file, or "
-                    "continue a text with 'weft run'",
-                    why));
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("the model's chat template cannot be used{}; give one with --chat-template-file, "
+                            "or continue a prompt with 'weft run'",
+                            why));
   note(talk, fmt::format("weft: note: {}", kNoTemplate));
   return weft::Chat::chatml(model.tokenizer());
 }
@@ -454,7 +454,8 @@ weft::Chat make_chat(const Model& model, const Talk& talk) {
 int run(ChatOptions options) {
   if (!options.system_file.empty()) {
     if (!options.system.empty())
-      throw UsageError("--system-prompt and --system-prompt-file both set it; give one of them");
+      throw UsageError(
+          "--system-prompt and --system-prompt-file both set the system prompt; give one of them");
     options.system = read_text(options.system_file);
   } else {
     options.system = read_escapes(options.system, options.sampling.escape);

@@ -1,4 +1,4 @@
-// weft completion: what shells complete command lines with.
+// weft completion: prints completions for shells.
 #include <map>
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ std::function<int()> prepare(CLI::App& app) {
   auto make = std::make_shared<Make>(nullptr);
   add_choice(app, "SHELL", *make, shells(), "the shell");
   return [make] {
-    if (*make == nullptr) throw UsageError("which shell? 'weft completion bash', zsh or fish");
+    if (*make == nullptr) throw UsageError("name a shell: 'weft completion bash', zsh or fish");
     print((*make)());
     return kExitOk;
   };

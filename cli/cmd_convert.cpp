@@ -61,13 +61,13 @@ std::function<int()> prepare(CLI::App& app) {
                  "type of the matrices: f32, f16, bf16, q8_0 or auto, the folder's own (default auto)")
       ->type_name("TYPE");
   app.add_option("--pre", options->params.pre_tokenizer,
-                 "the pre-tokenizer, where weft does not know that of tokenizer.json, e.g. llama-bpe")
+                 "the pre-tokenizer, if weft does not recognize the one in tokenizer.json, e.g. llama-bpe")
       ->type_name("NAME");
   app.add_option("--base", options->params.base,
                  "the base model's folder, where FOLDER is a PEFT adapter; the adapter must fit it")
       ->type_name("FOLDER");
   add_switch(app, "--mmproj", options->params.mmproj,
-             "write the folder's image encoder (for --mmproj) instead of the text model");
+             "write the folder's image encoder (for --mmproj) instead of the language model");
   add_switch(app, "--list", options->list, "print the architectures that weft converts, and exit");
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
@@ -80,7 +80,7 @@ const Command kConvertCommand = {
     "Writes the model of a folder (config.json, safetensors in one file or several, tokenizer.json) as "
     "GGUF.\n"
     "A folder with adapter_config.json (a LoRA adapter of PEFT) gives a file for --lora.\n"
-    "The result appears whole or not at all. 'weft run -m FOLDER' and the other commands take the folder\n"
+    "The file is written completely or not at all. 'weft run -m FOLDER' and other commands take the folder\n"
     "itself, too: it is converted once and kept in the cache.\n"
     "\n"
     "Examples:\n"

@@ -1,4 +1,4 @@
-// weft devices: what weft can compute on here.
+// weft devices: lists devices.
 #include <fmt/format.h>
 
 #include <memory>
@@ -71,7 +71,7 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kDevicesCommand = {
     "devices", "[options]", "list the devices of this machine",
-    "Names that --device and --pin take. Backends are found beside the program, in lib/weft and\n"
+    "--device and --pin take these names. Backends are searched next to the program, in lib/weft and\n"
     "in the folders of WEFT_BACKENDS.\n"
     "\nExamples:\n  weft devices\n  weft devices --measure\n",
     prepare};

@@ -1,4 +1,4 @@
-// weft embed: texts to vectors.
+// weft embed: computes embeddings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,8 @@ struct EmbedOptions {
 };
 
 struct Embedded {
-  std::vector<std::vector<float>> vectors;  // By text: one, or with Pooling::kNone one for each token.
+  // For each input one vector, or with Pooling::kNone one for each token.
+  std::vector<std::vector<float>> vectors;
   std::vector<std::size_t> n_tokens;
   double ms = 0.0;
 };
@@ -58,15 +59,14 @@ Embedded embed(Embedder& embedder, const EmbedOptions& options, const std::vecto
       if (options.truncate)
         tokens.back() = cut_tokens(tokenizer, std::move(tokens.back()), embedder.max_tokens());
       if (tokens.back().size() > static_cast<std::size_t>(embedder.max_tokens()))
-        throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("text {} (of 0 to {}) has {} tokens, the model reads {} at most; cut it, or "
-                                "let --truncate do so",
-                                i, texts.size() - 1, tokens.back().size(), embedder.max_tokens()));
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            fmt::format("input {} (of 0 to {}) has {} tokens, the limit is {}; shorten it, or use --truncate",
+                        i, texts.size() - 1, tokens.back().size(), embedder.max_tokens()));
       if (tokens.back().empty())
         throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("text {} (of 0 to {}) is empty, and the model has no token that texts begin "
-                                "with",
-                                i, texts.size() - 1));
+                    fmt::format("input {} (of 0 to {}) is empty, and the model adds no BOS token", i,
+                                texts.size() - 1));
       result.n_tokens.push_back(tokens.back().size());
     }
     for (const std::vector<Token>& one : tokens) batch.push_back({one});
@@ -117,8 +117,8 @@ int run(const EmbedOptions& options) {
                                    .n_threads = options.model.n_threads,
                                    .adapters = usual_adapters(options.model.adapters)});
   if (options.n_dimensions > embedder.dimensions())
-    throw UsageError(fmt::format("--dimensions: found {}, the model's vectors have {}", options.n_dimensions,
-                                 embedder.dimensions()));
+    throw UsageError(fmt::format("--dimensions: {} is more than the {} of the model's vectors",
+                                 options.n_dimensions, embedder.dimensions()));
   const Embedded embedded = embed(embedder, options, texts, interrupt);
   const bool tokens_apart = options.pooling.value_or(loaded.model->info().pooling) == Pooling::kNone;
   const auto n_columns =
@@ -133,7 +133,7 @@ int run(const EmbedOptions& options) {
     print(out);
   }
   if (options.talk.verbose)
-    note(options.talk, fmt::format("{} texts in {:.1f} ms: {:.1f} a second", texts.size(), embedded.ms,
+    note(options.talk, fmt::format("{} inputs in {:.1f} ms: {:.1f} a second", texts.size(), embedded.ms,
                                    static_cast<double>(texts.size()) / std::max(embedded.ms, 1e-3) * 1e3));
   return kExitOk;
 }
@@ -142,12 +142,12 @@ std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<EmbedOptions>();
   const std::string group = "Texts";
   add_text_options(app, options->input, "TEXT", "the texts", group);
-  add_switch(app, "--truncate", options->truncate, "truncate texts that are longer than the model's limit")
+  add_switch(app, "--truncate", options->truncate, "truncate inputs that are longer than the model's limit")
       ->group(group);
   add_size(app, "-c,--ctx-size", options->n_tokens, {0},
-           "most tokens of a text (default 0: the model's limit, at most 8192)")
+           "most tokens of an input (default 0: the model's limit, at most 8192)")
       ->group(group);
-  add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20}, "texts per batch (default 64)")
+  add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20}, "inputs per batch (default 64)")
       ->group(group);
   const std::string vectors = "Vectors";
   const auto set_pooling = [options = options.get()](const std::string& word) {
@@ -155,11 +155,9 @@ std::function<int()> prepare(CLI::App& app) {
         {"none", Pooling::kNone}, {"mean", Pooling::kMean}, {"cls", Pooling::kCls}, {"last", Pooling::kLast}};
     options->pooling = parse_choice("--pooling", word, kWords);
   };
-  app.add_option_function<std::string>(
-         "--pooling", set_pooling,
-         "pooling of a text's token vectors: their mean, the first (cls) or the "
-         "last one, or none: print all of "
-         "them (default: the model file's, else mean)")
+  app.add_option_function<std::string>("--pooling", set_pooling,
+                                       "pooling of an input's token vectors: mean, cls (the first), last, or "
+                                       "none (print all of them) (default: the model's, else mean)")
       ->type_name("none|mean|cls|last")
       ->group(vectors);
   add_size(app, "--dimensions", options->n_dimensions, {0},
@@ -179,11 +177,11 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kEmbedCommand = {
     "embed", "[options] [TEXT ...]", "compute embeddings of texts",
-    "Prints a vector a line for each text (with --pooling none for each of its tokens), or JSON. Models made "
-    "for\n"
-    "that (BERT's kind) read each text both ways; of others the hidden states are taken. A text may be "
-    "empty,\n"
-    "and so may a line.\n"
+    "Prints a line with a vector for each input (with --pooling none for each of its tokens), or JSON. "
+    "Embedding\n"
+    "models (like BERT) attend in both directions; other models give their hidden states. Inputs and lines "
+    "may\n"
+    "be empty.\n"
     "\n"
     "Examples:\n"
     "  weft embed -m all-MiniLM-L6-v2.gguf \"A cat sits on the mat.\" \"A kitten rests on a rug.\"\n"

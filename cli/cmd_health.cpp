@@ -29,7 +29,7 @@ struct Options {
   std::string ssl_cert_file;
 };
 
-// What the server says of itself: {"status": "loading"}
+// The server's status: {"status": "loading"}
 std::string status_in(const std::string& body) {
   const Json json = Json::parse(body, nullptr, false);
   const bool told = json.is_object() && json.contains("status") && json["status"].is_string();
@@ -82,10 +82,11 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kHealthCommand = {"health", "[options] [URL]", "check whether a server is ready",
-                                "Asks for /health. Exits with 0 where the answer is 200, with 1 where it is "
-                                "another (503: the model is being\n"
-                                "loaded) or there is none. A file or the environment that says where 'weft "
-                                "serve' listens says it here, too.\n"
+                                "Requests /health. Exits with 0 if the status is 200, and with 1 if it is "
+                                "another one (503: the model is\n"
+                                "being loaded) or there is no response. A configuration file or environment "
+                                "that tells 'weft serve' where to\n"
+                                "listen applies here, too.\n"
                                 "\n"
                                 "Examples:\n"
                                 "  weft health\n"

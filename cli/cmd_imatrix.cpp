@@ -1,4 +1,4 @@
-// weft imatrix: compute the importance matrix of a model, from texts.
+// weft imatrix: computes the importance matrix of a model from documents.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -91,8 +91,7 @@ Collected collect(const ImatrixOptions& options, const Importance& before) {
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   if (loaded.model->info().encoder)
     throw Error(ErrorCode::kUnsupported,
-                "this model makes vectors of texts; importances are found of models "
-                "that write them");
+                "this model is an encoder; an importance matrix needs a model that generates");
   refuse_source(*loaded.model, "imatrix");
   refuse_overwriting(options.output, {loaded.path, options.file});
   const ChunkedText text = cut_text(loaded.model->tokenizer(), read_text(options.file), options.chunks);
@@ -146,11 +145,11 @@ int show(const ImatrixOptions& options) {
 
 int run(const ImatrixOptions& options) {
   if (options.show_statistics) {
-    if (options.in_files.empty()) throw UsageError("--show-statistics shows files: name them with --in-file");
+    if (options.in_files.empty()) throw UsageError("--show-statistics needs --in-file FILE");
     return show(options);
   }
   if (options.file.empty() && options.in_files.empty())
-    throw UsageError("which text? -f FILE; or --in-file FILE, several times, to put files together");
+    throw UsageError("no document: give one with -f FILE, or files to merge with --in-file FILE");
   Collected collected{.importance = read_files(options)};
   if (!options.file.empty()) collected = collect(options, collected.importance);
   const Importance& importance = collected.importance;
@@ -179,7 +178,7 @@ int run(const ImatrixOptions& options) {
     print(fmt::format("{} tokens read, {:.1f} s: {:.0f} tokens a second\n", collected.n_tokens,
                       collected.seconds, speed));
   if (n_never_read > 0)
-    print(fmt::format("{} of {} matrices were never chosen: nothing is known of them\n", n_never_read,
+    print(fmt::format("{} of {} matrices were never used, so their importance is unknown\n", n_never_read,
                       n_matrices));
   print(fmt::format("wrote {}: {} tensors, {} chunks\n", options.output, importance.tensors.size(),
                     importance.n_chunks));
@@ -189,7 +188,7 @@ int run(const ImatrixOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<ImatrixOptions>();
   const std::string group = "Text";
-  app.add_option("-f,--file", options->file, "the text; - for standard input")
+  app.add_option("-f,--file", options->file, "the document; -: standard input")
       ->type_name("FILE")
       ->group(group);
   add_size(app, "-c,--ctx-size", options->chunks.n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")
@@ -200,7 +199,7 @@ std::function<int()> prepare(CLI::App& app) {
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
            "tokens per step, over several chunks (default 2048)")
       ->group(group);
-  add_switch(app, "--parse-special", options->chunks.parse_special, "parse control tokens in the text")
+  add_switch(app, "--parse-special", options->chunks.parse_special, "parse control tokens in the document")
       ->group(group);
   const std::string files = "Files";
   app.add_option("-o,--output,--output-file", options->output, "the file to write (default imatrix.gguf)")
@@ -223,7 +222,7 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--process-output", options->process_output, "include the output matrix")->group(group);
   const std::string output = "Output";
   add_switch(app, "--show-statistics", options->show_statistics,
-             "read no text: print statistics of the files of --in-file")
+             "read no document: print statistics of the files of --in-file")
       ->group(output);
   add_switch(app, "--json", options->json, "print one JSON object")->group(output);
   add_cache_type_options(app, options->context, "Cache");
@@ -237,10 +236,10 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kImatrixCommand = {
     "imatrix", "[options] -f FILE", "compute the importance matrix of a model",
-    "Reads a text chunk by chunk, and adds up the squares of what each matrix is multiplied with, column by\n"
-    "column, of experts each for itself. 'weft quantize --imatrix' spends its bits where they matter by "
-    "that;\n"
-    "llama-quantize reads the file, too, and files of llama-imatrix are read here.\n"
+    "Reads a document in chunks, and sums the squares of each matrix's inputs by column, for each expert\n"
+    "separately. 'weft quantize --imatrix' then spends bits where they matter. llama-quantize reads the "
+    "file,\n"
+    "too, and weft reads files of llama-imatrix.\n"
     "\n"
     "Examples:\n"
     "  weft imatrix -m model-f16.gguf -f text.txt\n"

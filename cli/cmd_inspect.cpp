@@ -1,4 +1,4 @@
-// weft inspect: what a GGUF file holds.
+// weft inspect: shows the contents of a GGUF file.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -84,13 +84,13 @@ Json to_json(const FileInfo& file, const std::map<std::string, TypeSum>& types) 
   return json;
 }
 
-// How a cache grows, in words.
+// Describes the growth of a cache.
 std::string growth_of(const FileInfo::Cache& cache, const ModelInfo& model) {
-  if (cache.bytes_per_token == 0) return ", whatever the length";
+  if (cache.bytes_per_token == 0) return ", at any length";
   const std::string growth = fmt::format("{} a token", bytes_text(cache.bytes_per_token));
   const bool grows_so_from_the_start = model.window == 0 && !model.recurrent;
   return fmt::format(" ({}{})", growth,
-                     grows_so_from_the_start ? "" : ", beside layers that keep windows or states");
+                     grows_so_from_the_start ? "" : ", in addition to layers with windows or states");
 }
 
 std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>& types,
@@ -123,7 +123,7 @@ std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>
                                        growth_of(cache, m)},
                        {"  together", bytes_text(weights + cache.bytes)}});
   } else {
-    out += fmt::format("  GGUF version {}, {}\n  no model that weft can run: {}\n", file.version,
+    out += fmt::format("  GGUF version {}, {}\n  not a model that weft can run: {}\n", file.version,
                        bytes_text(file.file_bytes), printable(file.problem));
   }
 
@@ -196,7 +196,7 @@ std::string to_report(const PlanReport& plan, const Talk& talk) {
   return out;
 }
 
-/// Through Graphviz. Without it nothing is left but its input, beside the place.
+/// Draws with Graphviz. Without Graphviz only its input file remains, next to `path`.
 void draw(const PlanReport& plan, const std::string& path) {
   const std::string source = path + ".dot";
   {

@@ -51,7 +51,8 @@ MergeAdaptersParams params_of(const LoraMergeOptions& options) {
   adapters.scaled_adapters = apart(options.adapters.scaled_adapters);
   for (const NamedAdapter& adapter : named_adapters(adapters))
     params.adapters.push_back({adapter.file.path, adapter.scale});
-  if (params.adapters.empty()) throw UsageError("which adapters? --lora FILE, or --lora-scaled FILE SCALE");
+  if (params.adapters.empty())
+    throw UsageError("no adapter: give one with --lora FILE or --lora-scaled FILE SCALE");
   if (options.type.empty()) return params;
   params.type = dtype_from_name(options.type);
   if (!params.type)
@@ -61,7 +62,7 @@ MergeAdaptersParams params_of(const LoraMergeOptions& options) {
 
 int run(const LoraMergeOptions& options) {
   MergeAdaptersParams params = params_of(options);
-  if (options.output.empty()) throw UsageError("which file to write? -o FILE");
+  if (options.output.empty()) throw UsageError("no result file: name one with -o FILE");
   const InterruptGuard interrupt;
   Progress progress(options.talk, "merging");
   params.progress = [&](double fraction) {
@@ -115,11 +116,10 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kLoraMergeCommand = {
     "lora-merge", "[options] -m FILE --lora FILE -o FILE", "merge LoRA adapters into a model",
-    "Adds scale * alpha / rank * B A of each LoRA adapter to the model's matrices, and writes the model "
-    "anew:\n"
-    "what it gives with the adapters beside it, at the cost of the model alone. The result appears whole or "
-    "not\n"
-    "at all.\n"
+    "Adds scale * alpha / rank * B A of each LoRA adapter to the model's matrices, and writes a new model. "
+    "It\n"
+    "has the results of the model with adapters, at the speed of the model alone. The file is written\n"
+    "completely or not at all.\n"
     "\n"
     "Examples:\n"
     "  weft lora-merge -m model-f16.gguf --lora adapter.gguf -o merged.gguf\n"

@@ -1,4 +1,4 @@
-// weft man: the manual, and what a package installs below share/.
+// weft man: prints manual pages, and installs them with completions below share/.
 #include <fmt/format.h>
 
 #include <filesystem>

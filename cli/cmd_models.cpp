@@ -1,4 +1,4 @@
-// weft models: what is in the model cache, and which packed weights are kept beside it.
+// weft models: lists the model cache and its packed weights.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -117,11 +117,9 @@ int remove_models(const std::vector<std::string>& names, bool json) {
       return model.name == name || model.path == std::filesystem::path(name);
     });
     if (found == models.end())
-      throw Error(
-          ErrorCode::kNotFound,
-          fmt::format("there is no model '{}' in {}; 'weft models' lists those that are, and a whole name "
-                      "is needed to remove one",
-                      name, model_cache_text()));
+      throw Error(ErrorCode::kNotFound,
+                  fmt::format("there is no model '{}' in {}; give a whole name, as 'weft models' lists it",
+                              name, model_cache_text()));
     chosen.push_back(*found);
   }
   Json array = Json::array();
@@ -159,10 +157,9 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kModelsCommand = {
     "models", "[--packed | --clear-packed | --remove NAME] [--json]", "list the models in the cache",
-    "The cache is ${WEFT_CACHE:-$HOME/.cache/weft}/models. -m takes a name from "
-    "here, or a part that only one has.\n"
-    "Packed weights of models that were run are kept beside it, in "
-    "${WEFT_CACHE:-$HOME/.cache/weft}/packed.\n"
+    "The cache is ${WEFT_CACHE:-$HOME/.cache/weft}/models. -m takes a name from here, or a unique part of "
+    "one.\n"
+    "Packed weights of used models are kept in ${WEFT_CACHE:-$HOME/.cache/weft}/packed.\n"
     "\nExamples:\n  weft models\n  weft models --packed\n  weft models --remove USER/REPO/FILE\n",
     prepare};
 

@@ -1,4 +1,4 @@
-// weft perplexity: compute the perplexity of a model on a text, and how far it is from another one.
+// weft perplexity: computes the perplexity of a model and its distance from a reference.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Measured {
   int n_chunks = 0;
   double seconds = 0.0;
   std::vector<double> losses;       // -log of each token's probability.
-  std::vector<double> base_losses;  // Of the reference, where there is one, and the rest too:
+  std::vector<double> base_losses;  // The reference's losses, if there is one, like the fields below:
   std::vector<double> divergences;
   std::vector<double> differences;  // Of the tokens' probabilities.
   std::vector<double> same_top;     // 1 or 0.
@@ -64,7 +64,7 @@ void compare(std::span<const float> base, const ScoredRow& row, double log_sum_e
 
 Json to_json(const Estimate& estimate) { return {{"value", estimate.value}, {"error", estimate.error}}; }
 
-// A perplexity is e^loss; its error follows that of the loss.
+// A perplexity is e^loss, so its standard error is the loss's error times e^loss.
 Estimate perplexity_of(const std::vector<double>& losses) {
   const Estimate loss = mean_of(losses);
   return {std::exp(loss.value), std::exp(loss.value) * loss.error};
@@ -133,7 +133,7 @@ ChunkedText text_for(const PerplexityOptions& options, const Model& model,
                     {.n_ctx = options.n_ctx, .most = options.n_chunks});
   const LogitFileHeader& header = base->header();
   if (header.n_vocab != model.info().n_vocab)
-    throw Error(ErrorCode::kInvalidFile, fmt::format("{} is of a model with {} tokens, and this one has {}",
+    throw Error(ErrorCode::kInvalidFile, fmt::format("{} is from a model with {} tokens, this one has {}",
                                                      options.base, header.n_vocab, model.info().n_vocab));
   const Tokenizer& tokenizer = model.tokenizer();
   ChunkedText text{static_cast<int>(header.n_ctx),
@@ -146,7 +146,7 @@ ChunkedText text_for(const PerplexityOptions& options, const Model& model,
 
 void refuse_encoder(const Model& model) {
   if (model.info().encoder)
-    throw Error(ErrorCode::kUnsupported, "this model makes vectors of texts and foretells nothing");
+    throw Error(ErrorCode::kUnsupported, "this model is an encoder and predicts no tokens");
   refuse_source(model, "perplexity");
 }
 
@@ -167,9 +167,9 @@ std::optional<Task> task_of(const PerplexityOptions& options) {
     throw UsageError(
         "the file has one kind of tasks: give one of --hellaswag, "
         "--winogrande and --multiple-choice");
-  if (options.file.empty()) throw UsageError("which tasks? -f FILE");
+  if (options.file.empty()) throw UsageError("no tasks: give a file with -f FILE");
   if (!options.base.empty() || !options.save_logits.empty())
-    throw UsageError("files of logits are of texts, and tasks are none");
+    throw UsageError("tasks cannot be combined with --save-all-logits and --kl-divergence-base");
   return tasks.front();
 }
 
@@ -220,10 +220,12 @@ int run_tasks(const PerplexityOptions& options, const Task& task) {
 int run(const PerplexityOptions& options) {
   if (const auto task = task_of(options)) return run_tasks(options, *task);
   if (options.file.empty() && options.base.empty())
-    throw UsageError("which text? -f FILE, or --kl-divergence-base FILE that --save-all-logits wrote");
+    throw UsageError(
+        "no document: give one with -f FILE, or with --kl-divergence-base FILE, as --save-all-logits writes "
+        "it");
   if (!options.base.empty() && !options.save_logits.empty())
     throw UsageError(
-        "--save-all-logits writes a reference, and --kl-divergence-base compares with one: one of them");
+        "--save-all-logits writes a reference, and --kl-divergence-base compares with one; give one of them");
   const InterruptGuard interrupt;
   std::optional<LogitFileReader> base;
   if (!options.base.empty()) base.emplace(options.base);
@@ -271,7 +273,7 @@ int run(const PerplexityOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<PerplexityOptions>();
   const std::string group = "Text";
-  app.add_option("-f,--file", options->file, "the text; - for standard input")
+  app.add_option("-f,--file", options->file, "the document; -: standard input")
       ->type_name("FILE")
       ->group(group);
   add_size(app, "-c,--ctx-size", options->n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")
@@ -299,7 +301,7 @@ std::function<int()> prepare(CLI::App& app) {
                  "write the model's logits, as a reference for --kl-divergence-base")
       ->type_name("FILE")
       ->group(reference);
-  app.add_option("--kl-divergence-base", options->base, "compare with the logits in this file, on its text")
+  app.add_option("--kl-divergence-base", options->base, "compare with the logits in this file, on its tokens")
       ->type_name("FILE")
       ->group(reference);
   add_cache_type_options(app, options->context, "Cache");
@@ -313,16 +315,17 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kPerplexityCommand = {
-    "perplexity", "[options] -f FILE", "compute the perplexity of a model on a text",
-    "Cuts a text into chunks, each read anew, and scores the second half of each: e to the mean of\n"
-    "-log(probability) of its tokens, with the standard error. llama-perplexity finds the same number. A "
-    "file of\n"
-    "--save-all-logits (llama.cpp's form) holds all probabilities: KL divergences from it say what a "
-    "quantised\n"
-    "model lost. With --hellaswag, --winogrande or --multiple-choice the file has tasks, in llama.cpp's "
-    "forms:\n"
-    "of each the text is chosen whose tokens are the most likely, and how often it is the right one is "
-    "told.\n"
+    "perplexity", "[options] -f FILE", "compute the perplexity of a model on a document",
+    "Cuts a document into independent chunks and scores the second half of each. The perplexity is e to the "
+    "mean\n"
+    "of -log(probability) of its tokens, printed with its standard error. llama-perplexity computes the same "
+    "number.\n"
+    "--save-all-logits writes all probabilities, in llama.cpp's format; KL divergences from them show what "
+    "a\n"
+    "quantised model lost. With --hellaswag, --winogrande or --multiple-choice the file has tasks, in\n"
+    "llama.cpp's formats. The most probable choice of a task counts as the model's; weft prints the share "
+    "of\n"
+    "right ones.\n"
     "\n"
     "Examples:\n"
     "  weft perplexity -m model.gguf -f text.txt\n"

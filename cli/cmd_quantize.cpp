@@ -109,7 +109,8 @@ Words words_of(const QuantizeOptions& options) {
   if (n_threads) words.pop_back();
   if (words.size() < 2 || words.size() > 3)
     throw UsageError(
-        "give a model, perhaps the result's file, and a mix: weft quantize model-f16.gguf Q4_K_M");
+        "give a model, optionally the result's file, and a quantization type: weft quantize model-f16.gguf "
+        "Q4_K_M");
   if (!is_mix(words.back())) {
     std::vector<std::string> names;
     for (const QuantizeMix& mix : quantize_mixes()) names.emplace_back(mix.name);
@@ -130,7 +131,7 @@ Words words_of(const QuantizeOptions& options) {
     stem.resize(stem.size() - kPartSuffix);
   if (const auto at = stem.find_last_of("-."); at != std::string::npos && is_mix(stem.substr(at + 1)))
     stem.resize(at);
-  // Of a model by its name the result comes here, not into the cache.
+  // The result of a model from the cache goes to the current folder, not into the cache.
   const bool by_name = !std::filesystem::exists(words[0]);
   result.to = (by_name ? std::filesystem::path() : result.from.parent_path()) /
               fmt::format("{}-{}.gguf", stem, result.mix);
@@ -311,7 +312,7 @@ const Command kQuantizeCommand = {
     "nothing.\n"
     "Types below three bits need --imatrix. The result is written completely or not at all. COPY keeps all "
     "types\n"
-    "except those that a rule sets.\n"
+    "unless a rule sets another.\n"
     "\n"
     "Types: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q5_1, Q5_K_S, Q5_0, Q4_K_M, Q4_1, Q4_K_S, Q4_0, IQ4_NL, "
     "NVFP4,\n"

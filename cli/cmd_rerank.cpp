@@ -1,4 +1,4 @@
-// weft rerank: how well documents answer a query.
+// weft rerank: scores documents by their relevance to a query.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// weft run: continue a text, or write the logits of one.
+// weft run: continues a prompt, or writes the logits of one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -98,11 +98,10 @@ PromptWithMedia read_prompt(const RunOptions& options, const LoadedModel& loaded
     }
     tokens = tokenizer.encode(text, {.add_special = true, .parse_special = options.parse_special});
     if (tokens.size() > 1 && tokens[0] == tokenizer.bos() && tokens[1] == tokenizer.bos())
-      note(options.talk,
-           fmt::format("weft: note: the prompt begins with two {} tokens: weft adds one, so leave it out of "
-                       "the text",
-                       tokenizer.piece(tokenizer.bos(), true)));
-    // Nothing to go on from, and this vocabulary adds nothing by itself.
+      note(options.talk, fmt::format("weft: note: the prompt begins with two {} tokens: weft adds one, so "
+                                     "leave it out of the prompt",
+                                     tokenizer.piece(tokenizer.bos(), true)));
+    // An empty prompt of a tokenizer that adds no BOS starts with BOS.
     if (tokens.empty() && tokenizer.bos() != kNoToken) tokens.push_back(tokenizer.bos());
   }
   if (tokens.empty()) throw UsageError("the prompt is empty");
@@ -117,13 +116,14 @@ void check(const RunOptions& options) {
   check(options.cache);
   if (sources > 1) throw UsageError("-p, -f and --tokens each set the prompt; give one of them");
   for (const std::string& stop : options.stop)
-    if (stop.empty()) throw UsageError("--stop: the text is empty; leave the option out to stop nowhere");
+    if (stop.empty())
+      throw UsageError("--stop: the string is empty; leave the option out to set no stop string");
   if (has_media(options) && (!options.tokens.empty() || !options.logits_file.empty()))
-    throw UsageError("--image and --audio go with a text, given with -p or -f, that is to be continued");
+    throw UsageError("--image and --audio need a prompt to continue, given with -p or -f");
   if (!options.cache.file.empty() && (has_media(options) || !options.logits_file.empty()))
-    throw UsageError("--prompt-cache keeps texts; it does not go with --image, --audio and --logits");
+    throw UsageError("--prompt-cache cannot be combined with --image, --audio or --logits");
   if (!options.logits_file.empty() && options.json)
-    throw UsageError("--logits generates nothing; --json has no use there");
+    throw UsageError("--logits generates nothing, so --json has no effect; leave one of them out");
 }
 
 // A file that is closed, and complete, or an error.
@@ -167,7 +167,7 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
         ErrorCode::kInvalidArgument,
         fmt::format("{} tokens do not fit into a context of {}; raise --ctx-size", n_tokens, params.n_ctx));
   }
-  // All rows of a piece are kept at once; without a wish, 64 MiB of them.
+  // All rows of a chunk are in memory at once; the default chunk has 64 MiB.
   const int n_vocab = loaded.model->info().n_vocab;
   const int affordable = std::max(1, (64 << 20) / (static_cast<int>(sizeof(float)) * n_vocab));
   const int wanted = options.n_chunk > 0 ? options.n_chunk : affordable;
@@ -202,15 +202,16 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
 /// The note for StopReason::kContextFull, with the option that helps.
 std::string why_full(const Context& context, bool context_shift) {
   if (context.next_pos(0) >= context.max_positions())
-    return fmt::format("(the text has all {} positions that the model has learned)", context.max_positions());
+    return fmt::format("(the sequence has all {} positions that the model was trained for)",
+                       context.max_positions());
   const bool can_shift = !context_shift && context.why_not_forget().empty();
   return fmt::format("(the context of {} tokens is full; -c makes it larger{})", context.params().n_ctx,
-                     can_shift ? ", --context-shift goes on without the oldest text" : "");
+                     can_shift ? ", --context-shift continues without the oldest tokens" : "");
 }
 
 double per_second(int n, double ms) { return ms > 0.0 ? 1000.0 * n / ms : 0.0; }
 
-/// A text that was generated, and how much of its prompt was in the prompt's cache.
+/// A generation, and the number of its prompt tokens that came from the prompt cache.
 struct RunResult : Generation {
   int n_cached = 0;
   double prompt_per_second() const { return per_second(n_prompt - n_cached, prefill_ms); }
@@ -256,8 +257,8 @@ RunResult generate_cached(const PromptCacheOptions& cache, Context& context, Sam
   if (!cache.all) return result;
   std::vector<Token> text(prompt.begin(), prompt.end());
   text.insert(text.end(), result.tokens.begin(), result.tokens.end());
-  // The last token was not computed. A text that has forgotten some of its own is none that can begin
-  // another.
+  // The last token was not computed. After a context shift the sequence is no longer a prefix of other
+  // prompts, so it is not saved.
   const auto n_held = static_cast<std::size_t>(context.next_pos(0));
   if (n_held + 1 == text.size() || n_held == text.size())
     save_prompt(cache, context, std::span(text).first(n_held));
@@ -270,13 +271,13 @@ void replace_escapes(RunOptions& options) {
   cli::replace_escapes(options.sampling);
 }
 
-/// Says with the options' names what generate() would refuse.
+/// Reports with option names the errors of generate().
 void check_shift(const GenerateParams& params, const Context& context) {
   const int room = std::min<int>(context.cells_total(), context.max_positions());
   if (params.context_shift && params.n_keep > room - 2)
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("--keep keeps {} tokens, and the context has room for {}: --context-shift could "
-                            "forget none; give a smaller --keep, or a larger context with -c",
+                            "drop none; give a smaller --keep, or a larger context with -c",
                             params.n_keep, room));
 }
 
@@ -365,11 +366,11 @@ std::function<int()> prepare(CLI::App& app) {
   add_audio_option(app, options->sounds, group);
   add_mmproj_option(app, options->mmproj, group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
-           "most tokens to generate (default -1: until the model ends the text or the context is full)")
+           "most tokens to generate (default -1: until the model stops or the context is full)")
       ->group(group);
   add_switch(app, "--ignore-eos", options->ignore_eos, "continue after end tokens")->group(group);
   add_switch(app, "--context-shift", options->context_shift,
-             "when the context is full, forget the older half of the text and continue")
+             "when the context is full, drop the older half of the sequence and continue")
       ->group(group);
   add_size(app, "--keep", options->n_keep, {-1, std::numeric_limits<int>::max(), "-1: the whole prompt"},
            "tokens at the beginning that --context-shift keeps; -1: the whole prompt (default 4)")
@@ -377,10 +378,9 @@ std::function<int()> prepare(CLI::App& app) {
   add_repeated(app, "--stop,-r,--reverse-prompt", options->stop,
                "stop before this string; may be given again", "TEXT")
       ->group(group);
-  add_switch(
-      app, "--parse-special", options->parse_special,
-      "recognise control tokens such as <|im_end|> in the prompt (default); --no-parse-special reads them "
-      "as plain text")
+  add_switch(app, "--parse-special", options->parse_special,
+             "recognise control tokens such as <|im_end|> in the prompt (default); --no-parse-special reads "
+             "them as plain characters")
       ->group(group);
   add_switch(app, "--special", options->special, "print control tokens such as <|im_end|>")->group(group);
   add_prompt_cache_options(app, options->cache, group);
@@ -393,7 +393,8 @@ std::function<int()> prepare(CLI::App& app) {
          "write the logits of all prompt positions as raw float32 [tokens][vocabulary], and generate nothing")
       ->type_name("FILE")
       ->group(group);
-  add_switch(app, "--json", options->json, "print one JSON object instead of the text")->group("Output");
+  add_switch(app, "--json", options->json, "print one JSON object instead of the completion")
+      ->group("Output");
   add_generation_options(app, *options);
   return [options] {
     replace_escapes(*options);
@@ -405,10 +406,11 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kRunCommand = {
     "run", "-p TEXT [options]", "generate text from a prompt",
-    "The text goes to stdout as it comes; everything else to stderr. The prompt is taken as it is: for a\n"
-    "conversation by the model's template see 'weft help chat'. Models with an encoder and a decoder (T5) "
-    "read\n"
-    "it as their source, and write what they make of it.\n"
+    "The completion goes to stdout as it is generated; everything else goes to stderr. The prompt is used as "
+    "it\n"
+    "is: 'weft help chat' explains conversations by the model's template. Models with an encoder and a "
+    "decoder\n"
+    "(T5) encode the prompt and generate a response to it.\n"
     "\n"
     "Examples:\n"
     "  weft run -p \"Once upon a time\" -n 64\n"

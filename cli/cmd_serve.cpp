@@ -1,4 +1,4 @@
-// weft serve: models behind HTTP, for every tool that speaks OpenAI's API, and for a browser.
+// weft serve: serves models over HTTP to clients of OpenAI's API and to browsers.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -45,10 +45,10 @@ namespace {
 
 using server::ModelSpec;
 
-/// Cells for each completion, where nobody says how many.
+/// Default number of cells for each completion.
 constexpr int kCellsEach = 2048;
 constexpr int kMostCells = 1 << 17;
-/// Sequences beside those that run, in which finished texts stay.
+/// Additional sequences for cached prefixes of finished completions.
 constexpr int kKeptTexts = 64;
 
 /// "a,b" is two words, as llama.cpp has it.
@@ -63,7 +63,7 @@ std::vector<std::string> split_at_commas(const std::vector<std::string>& texts) 
   return words;
 }
 
-// Those that were named, or the default one with all others of the model cache behind it.
+// The named models; without names, the default model followed by all others of the cache.
 std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   std::vector<ModelSpec> specs;
   // Files of one name in several folders.
@@ -89,7 +89,7 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   }
   for (const NamedAdapter& adapter : named_adapters(options.model.adapters))
     if (adapter.named) specs.front().adapters.push_back(adapter.file.name);
-  // The first alias is the name that clients are told.
+  // The first alias is the name that clients see.
   const std::vector<std::string> aliases = split_at_commas(options.aliases);
   for (std::size_t i = 0; i < aliases.size(); ++i)
     specs.front().aliases.push_back(i == 0 ? std::exchange(specs.front().name, aliases[i]) : aliases[i]);
@@ -108,10 +108,10 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   return specs;
 }
 
-/// What a model is served with, and what that takes. Reads the file's description.
+/// The size of a model's cache, and the memory of both. Reads the file's description.
 struct Footprint {
-  int cells = 0;       ///< Of the cache ...
-  int cells_each = 0;  ///< ... and those that each completion may have.
+  int cells = 0;       ///< Cells of the cache.
+  int cells_each = 0;  ///< Cells that each completion may use.
   std::uint64_t bytes = 0;
 };
 
@@ -154,12 +154,12 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   return params;
 }
 
-/// The devices of processes that a launcher started beside this one.
+/// The devices of the other processes of this launch.
 class OtherProcesses {
  public:
   std::size_t count() const { return there().size(); }
 
-  /// Those that were there when the program began, and are not any more.
+  /// Devices that were there when the program began and have gone.
   std::vector<std::string> lost() const {
     std::vector<std::string> names = at_first_;
     for (const std::string& name : there()) std::erase(names, name);
@@ -179,7 +179,7 @@ class OtherProcesses {
   const std::vector<std::string> at_first_ = there();
 };
 
-/// Throws UsageError for what the model's vocabulary does not have.
+/// Throws UsageError for tokens that the vocabulary does not have.
 void check_sampling(const SamplingOptions& options, const Model& model) {
   if (!model.info().encoder) (void)sampler_params(options, model.tokenizer());
 }
@@ -188,11 +188,11 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   options->model.chat_template = template_text(options->chat_template);
   server::PoolParams pool;
   pool.models = model_specs(*options);
-  // Who names several models, or adapters, wants each by its name.
+  // With several models or adapters, requests must name the one they want.
   pool.any_name = options->models.size() <= 1 && pool.models.front().adapters.empty();
   pool.n_loaded = options->models_max;
   pool.bytes = base::machine_memory().total / 10 * 8;
-  // Told before each load, which then reads the file's description no second time.
+  // Called before each load, which then does not read the file's header again.
   auto footprint = std::make_shared<Footprint>();
   pool.bytes_of = [options, footprint](const ModelSpec& spec) {
     *footprint = footprint_of(*options, spec);
@@ -210,7 +210,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       now.lost = others->lost();
       return now;
     };
-    // Also anew, where fewer processes are left. On the pool's thread alone.
+    // Evaluated again when processes are lost. On the pool's thread alone.
     const auto params_now = [=, &log](const std::function<bool(float)>& told) {
       const ModelOptions now = options_now();
       if (std::exchange(*told_lost, now.lost) != now.lost)
@@ -255,7 +255,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     }
     return std::make_shared<server::ServedModel>(spec, std::move(model), served);
   };
-  // Once more where it failed as devices were lost over it.
+  // Loads again after an error if devices were lost.
   pool.load = [load, others](const ModelSpec& spec, const std::function<bool(float)>& progress) {
     while (true) {
       const std::size_t n_others = others->count();
@@ -277,13 +277,13 @@ std::string path_prefix(const std::string& given) {
   for (const char c : given + "/") {
     if (c == '/' && prefix.ends_with('/')) continue;
     const bool fits = std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("/-._~", c) != nullptr;
-    if (!fits) throw UsageError(fmt::format("--api-prefix: '{}' is no path such as /llm", given));
+    if (!fits) throw UsageError(fmt::format("--api-prefix: '{}' is not a path such as /llm", given));
     prefix += prefix.empty() && c != '/' ? std::string("/") + c : std::string(1, c);
   }
   prefix.pop_back();
   for (const char* up : {"/./", "/../"})
     if ((prefix + "/").find(up) != std::string::npos)
-      throw UsageError(fmt::format("--api-prefix: '{}' is no path such as /llm", given));
+      throw UsageError(fmt::format("--api-prefix: '{}' is not a path such as /llm", given));
   return prefix;
 }
 
@@ -306,14 +306,15 @@ std::vector<std::string> known_hosts(const ServeOptions& options) {
                           ? server::parse_origin(given)
                           : server::parse_host(given.substr(is_suffix ? 1 : 0));
     if (!host)
-      throw UsageError(fmt::format(
-          "{}: '{}' is no host; '.example.com' allows all names below it, --cors all pages", option, given));
+      throw UsageError(
+          fmt::format("{}: '{}' is not a host; '.example.com' allows all names below it, --cors all pages",
+                      option, given));
     hosts.push_back((is_suffix ? "." : "") + host->name);
   }
   return hosts;
 }
 
-/// Requests that one client may have under way: half of what runs and waits, unless the user says.
+/// Running and waiting requests of one client: half of all, unless the user sets it.
 int max_requests_each(const ServeOptions& options) {
   return options.max_requests_each >= 0 ? options.max_requests_each
                                         : (options.n_parallel + options.max_queue + 1) / 2;
@@ -385,7 +386,7 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
 // Signals, waited for by a thread.
 class SignalThread {
  public:
-  // Blocks the signals in this thread and those that it will start. Before any thread.
+  // Blocks the signals in this thread and in all threads that it starts. Construct it before any thread.
   SignalThread() {
     sigemptyset(&set_);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, kEnd}) sigaddset(&set_, signal);
@@ -422,7 +423,7 @@ class SignalThread {
   std::thread thread_;
 };
 
-// Before anything is loaded: what later steps would refuse as well.
+// Finds errors in the options before anything is loaded.
 void check(const ServeOptions& options) {
   (void)placement_params(options.model);
   (void)template_text(options.chat_template);
@@ -432,17 +433,17 @@ void check(const ServeOptions& options) {
 void warn_of_strangers(const ServeOptions& options, const std::string& address, Log& log) {
   const auto host = server::parse_origin(address);
   if (!host || host->is_loopback || !options.keys.empty() || !options.key_file.empty()) return;
-  log.write(LogLevel::kWarning,
-            "other machines can reach this address and there is no API key (--api-key-file): all of them can "
-            "use it",
-            {{"address", address}});
+  log.write(
+      LogLevel::kWarning,
+      "other machines can reach this address and use the server without an API key; --api-key-file sets keys",
+      {{"address", address}});
 }
 
 void print_welcome(const ServeOptions& options, const std::string& address, Log& log) {
   log.write(LogLevel::kInfo, "listening", {{"address", address}});
   if (!is_terminal(2) || !address.starts_with("http")) return;
   note(options.talk, fmt::format("\n  OPENAI_BASE_URL={}/v1\n  ANTHROPIC_BASE_URL={}", address, address));
-  if (options.web_page) note(options.talk, fmt::format("  A page to talk to it: {}/\n", address));
+  if (options.web_page) note(options.talk, fmt::format("  Web page: {}/\n", address));
 }
 
 void reload(const ServeOptions& options, server::TlsIdentity* tls, server::Server& server, Log& log) {
@@ -493,15 +494,15 @@ int run(const std::shared_ptr<ServeOptions>& options) {
       log.write(LogLevel::kInfo, "ready", {{"model", model}, {"address", server.address()}});
       systemd.ready("serving " + model);
     } else if (!stopping) {
-      log.write(LogLevel::kError, "stopping, as there is no model to serve", {{"model", model}});
+      log.write(LogLevel::kError, "stopping: there is no model to serve", {{"model", model}});
       failed = true;
       server.stop();
     }
   });
   signals.start([&](int signal) {
     if (signal == SIGHUP) return reload(*options, tls.get(), server, log);
-    log.write(LogLevel::kInfo, "stopping: answers under way end first; once more to stop at once");
-    systemd.stopping("answers under way end first");
+    log.write(LogLevel::kInfo, "stopping after the running responses; interrupt again to stop at once");
+    systemd.stopping("waiting for running responses");
     stopping = true;
     server.stop();
   });
@@ -521,21 +522,19 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kServeCommand = {
     "serve", "[-m FILE] [options]", "serve models over HTTP, with a web page",
-    "OpenAI's API at /v1, Anthropic's at /v1/messages, a chat page at /, numbers for Prometheus at "
-    "/metrics.\n"
-    "Sampling options are the defaults of requests that do not say. --ctx-size is the size of the cache, "
-    "which\n"
-    "all requests share; each may use all of it.\n"
+    "OpenAI's API at /v1, Anthropic's at /v1/messages, a chat page at /, Prometheus metrics at /metrics.\n"
+    "Sampling options are defaults for requests. --ctx-size is the size of the cache, which all requests\n"
+    "share; each may use all of it.\n"
     "\n"
     "Examples:\n"
     "  weft serve                                  the default model at http://127.0.0.1:8080\n"
-    "  weft serve -m gemma --port 9000 -np 16      another model, at most 16 answers at a time\n"
+    "  weft serve -m gemma --port 9000 -np 16      another model, at most 16 requests at a time\n"
     "  weft serve --host 0.0.0.0 --api-key-file keys.txt\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
     "\"Hello\"}]}'\n"
     "\n"
-    "SIGTERM and Ctrl-C: answers that are under way end, no more are begun; once more ends them at once.\n"
-    "SIGHUP: keys and the certificate are read again, and the log files are opened again.\n",
+    "SIGTERM and Ctrl-C: finish the running responses and accept no more; a second signal stops at once.\n"
+    "SIGHUP: reads keys and the certificate again, and reopens the log files.\n",
     prepare};
 
 }  // namespace weft::cli

@@ -47,7 +47,7 @@ std::function<bool(double)> shown(Progress& progress, const InterruptGuard& inte
 
 int run_split(const SplitOptions& options) {
   if (options.words.size() != 2 || options.words[1].empty())
-    throw UsageError("give a model and how the parts' names begin: weft split model.gguf model");
+    throw UsageError("give a model and the prefix of the parts' names: weft split model.gguf model");
   SplitParams params;
   params.max_tensors = options.max_tensors;
   if (!options.max_size.empty()) params.max_bytes = bytes_of(options.max_size);
@@ -110,20 +110,20 @@ std::function<int()> prepare_merge(CLI::App& app) {
 }  // namespace
 
 const Command kSplitCommand = {"split", "[options] FILE PREFIX", "split a model into several files",
-                               "Writes PREFIX-00001-of-00003.gguf and so on, each whole or not at all. Every "
-                               "command reads the set by any of\n"
-                               "its parts.\n"
+                               "Writes PREFIX-00001-of-00003.gguf and so on, each completely or not at all.\n"
+                               "Every command reads the set by any of its parts.\n"
                                "\n"
                                "Examples:\n"
                                "  weft split --split-max-size 2G model.gguf model\n"
                                "  weft split --dry-run --split-max-tensors 100 model.gguf model\n",
                                prepare_split};
 
-const Command kMergeCommand = {"merge", "[options] FILE RESULT", "merge a split model into one file",
-                               "Reads a set by any of its parts, and writes one file: whole, or not at all.\n"
-                               "\n"
-                               "Example:\n"
-                               "  weft merge model-00001-of-00003.gguf model.gguf\n",
-                               prepare_merge};
+const Command kMergeCommand = {
+    "merge", "[options] FILE RESULT", "merge a split model into one file",
+    "Reads a set by any of its parts, and writes one file, completely or not at all.\n"
+    "\n"
+    "Example:\n"
+    "  weft merge model-00001-of-00003.gguf model.gguf\n",
+    prepare_merge};
 
 }  // namespace weft::cli

@@ -1,4 +1,4 @@
-// weft test-backend: whether a device computes what it should, for users to try on their GPU.
+// weft test-backend: checks a device's results, for users to try on their GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -80,9 +80,9 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kTestBackendCommand = {
     "test-backend", "[options] [DEVICE]", "test whether a device computes correctly",
-    "Runs every op with every type on the device and compares with plain sums in double. Cases that a "
+    "Runs every op with every type on the device and compares with sums in double. Cases that a "
     "device\n"
-    "does not support are left to the CPU when a model runs. Exits with 1 where a case fails.\n"
+    "does not support are left to the CPU when a model runs. Exits with 1 if a case fails.\n"
     "\n"
     "Examples:\n"
     "  weft test-backend vulkan0\n"

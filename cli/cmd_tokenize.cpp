@@ -1,4 +1,4 @@
-// weft tokenize: text on the standard input to token ids.
+// weft tokenize: converts standard input to token ids.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,20 +67,19 @@ std::function<int()> prepare(CLI::App& app) {
                  "a GGUF file (its vocabulary is enough) or a name in the model cache")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("-f,--file", options->file, "the text (default: standard input, byte for byte)")
+  app.add_option("-f,--file", options->file, "the input (default: standard input, byte for byte)")
       ->type_name("FILE")
       ->group(group);
   add_pre_tokenizer_option(app, options->pre_tokenizer, group);
-  add_switch(app, "--null", options->null, "the input has several texts, each ended by a zero byte")
+  add_switch(app, "--null", options->null, "the input has several strings, each ended by a zero byte")
       ->group(group);
-  add_switch(app, "--json", options->json, "print a JSON array of ids for each text, one per line")
+  add_switch(app, "--json", options->json, "print a JSON array of ids for each string, one per line")
       ->group("Output");
   add_switch(app, "--bos", options->bos,
-             "add the special tokens that the model expects around a text (default)")
+             "add the special tokens that the model expects around a prompt (default)")
       ->group(group);
-  add_switch(
-      app, "--special", options->special,
-      "parse control tokens such as <|im_end|> in the text (default); --no-special takes them as plain text")
+  add_switch(app, "--special", options->special,
+             "parse control tokens such as <|im_end|> (default); --no-special reads them as plain characters")
       ->group(group);
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
@@ -90,7 +89,7 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kTokenizeCommand = {
     "tokenize", "[options] < TEXT", "convert text to token ids",
-    "Prints one token a line, its id and its text as a JSON string; with --json one array of ids.\n"
+    "Prints one token a line, its id and its characters as a JSON string; with --json one array of ids.\n"
     "\n"
     "Examples:\n"
     "  printf 'Hello world' | weft tokenize\n"

@@ -1,5 +1,5 @@
 #pragma once
-// A subcommand of the program, and what its code may throw.
+// A subcommand of the program, and the exception for wrong command lines.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <span>

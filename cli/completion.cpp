@@ -38,7 +38,7 @@ std::string command_names() {
   return names;
 }
 
-// What may stand in a value's place.
+// Kinds of option values.
 enum class ValueKind { kText, kFile, kChoice, kCommand };
 
 ValueKind kind_of(const OptionRow& row) {
@@ -56,7 +56,7 @@ std::string replaced(std::string text, std::string_view characters, std::string_
   return text;
 }
 
-// 'text' for a shell that knows no escapes in quotes.
+// Single-quoted for a shell without escapes in quotes.
 std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -71,7 +71,7 @@ std::string brief(const OptionRow& row) {
   return text.substr(0, text.rfind(' ', kMost)) + " ...";
 }
 
-// bash: what a value may be, as a command that fills COMPREPLY.
+// bash: a command that fills COMPREPLY with the values.
 std::string bash_values(const OptionRow& row) {
   switch (kind_of(row)) {
     case ValueKind::kFile:
@@ -108,7 +108,7 @@ std::string bash_of(const CommandRows& rows) {
   return out + "      ;;\n";
 }
 
-// zsh: the part of a specification behind the description.
+// zsh: the part of a specification after the description.
 std::string zsh_values(const OptionRow& row) {
   switch (kind_of(row)) {
     case ValueKind::kFile:

@@ -4,7 +4,7 @@
 
 namespace weft::cli {
 
-/// What a shell reads: for bash-completion/completions/weft, zsh/site-functions/_weft, and
+/// The completion files of shells: bash-completion/completions/weft, zsh/site-functions/_weft, and
 /// fish/vendor_completions.d/weft.fish below share/.
 std::string bash_completion();
 std::string zsh_completion();

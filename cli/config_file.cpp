@@ -21,7 +21,7 @@ constexpr const char* kSystemFile = "/etc/weft/config.toml";
 
 int line_of(const toml::source_region& region) { return static_cast<int>(region.begin.line); }
 
-// A number, a text or true and false, as a word of the command line; nothing for what is none of them.
+// A number, string or boolean as a word of the command line; nothing for other nodes.
 std::optional<std::string> word_of(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
@@ -36,7 +36,7 @@ ConfigEntry entry_of(const ConfigFile& file, std::string table, std::string_view
   const auto take = [&](const toml::node& value) {
     std::optional<std::string> word = word_of(value);
     if (!word || word->find('\0') != std::string::npos)
-      throw UsageError(fmt::format("{}: {} must be a text, a number, or true or false{}",
+      throw UsageError(fmt::format("{}: {} must be a string, a number, or true or false{}",
                                    file.place(line_of(value.source())), key,
                                    entry.is_array ? ", and so must all values of a list" : ""));
     entry.values.push_back(std::move(*word));

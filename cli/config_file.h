@@ -37,10 +37,10 @@ struct ConfigFile {
 /// Throws UsageError that names `path` and the line.
 ConfigFile parse_config(const std::string& path, std::string_view text);
 
-/// The files that hold: `named` alone where it has a value (an empty one: none), else the user's and then the
-/// system's, as far as they are there; the first that has an option decides. `notes` takes why one of the
-/// latter could not be read. Throws UsageError, and Error kNotFound or kIo for a named file that cannot be
-/// read.
+/// Returns the files in force. That is `named` alone, if given (if empty, no file); otherwise the user's
+/// file, then the system's, if they exist. The first file that sets an option decides. `notes` receives why
+/// the user's or the system's file could not be read. Throws UsageError, and Error kNotFound or kIo for a
+/// named file that cannot be read.
 std::vector<ConfigFile> read_configs(const std::optional<std::string>& named,
                                      std::vector<std::string>& notes);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Options that say what a text is held to: a grammar or a JSON schema, as requests of the server have them.
+// Options that constrain completions: a grammar or a JSON schema, as in server requests.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
@@ -18,11 +18,11 @@ struct ConstraintOptions {
 /// --grammar, --json-schema, and both from files.
 void add_constraint_options(CLI::App& app, ConstraintOptions& options);
 
-/// What they say; nothing where none is given. Throws UsageError where several are, and for what is no
-/// grammar or no schema, with the place in it.
+/// The constraint, or nothing if none is given. Throws UsageError if several are given, and for an invalid
+/// grammar or schema, with the place of the error.
 std::optional<Grammar> grammar_of(const ConstraintOptions& options);
 
-/// Who runs weft waits as long as a large grammar takes.
+/// Compiles with higher limits than the server's, as only this user waits for a large grammar.
 std::shared_ptr<const CompiledGrammar> compile(const GrammarCompiler& compiler, const Grammar& grammar);
 
 }  // namespace weft::cli

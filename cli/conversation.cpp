@@ -36,7 +36,7 @@ Json to_json(const ConversationMessage& message, Json content) {
 
 Conversation::Conversation(Context& context, Chat chat, const SamplerParams& sampling, Params params)
     : context_(&context), chat_(std::move(chat)), sampling_(sampling), params_(std::move(params)) {
-  // One seed for the whole conversation; each answer draws from it plus its number.
+  // One seed for the whole conversation; each response adds its number to it.
   sampling_.seed = Sampler(sampling_, context.model().tokenizer()).seed();
   set_system(params_.system);
 }
@@ -60,7 +60,7 @@ Conversation::Turn Conversation::go_on(const std::vector<std::string>& results, 
   for (std::size_t i = 0; i < calls.size(); ++i)
     messages_.push_back({.role = "tool", .content = results.at(i), .call_id = calls[i].id});
   try {
-    // Who must call has called.
+    // kRequired was fulfilled by the last response's calls.
     Turn turn = answer(may_call ? ToolChoice::kAuto : ToolChoice::kNone, wishes);
     turn.was_taken_back = messages_.back().role == "tool";
     if (turn.was_taken_back) take_back();
@@ -100,10 +100,10 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   ChatOpening opening = open(choice);
   PromptWithMedia rendered = place(opening);
   const bool reads_source = context_->model().info().reads_source;
-  // An answer needs room, too.
+  // Leaves room for the response.
   const auto limit =
       static_cast<std::size_t>(context_->cells_total() - std::min(256, context_->cells_total() / 4));
-  // A question that is a source of its own is no shorter without those before it.
+  // An encoder input contains only the last question, so dropping older ones does not shorten it.
   while (!reads_source && rendered.tokens.size() > limit) {
     const std::size_t n_before = messages_.size();
     if (!forget_oldest()) break;
@@ -115,12 +115,12 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
 
   // The last token is always computed: its logits are wanted.
   std::size_t reused = std::min(common_prefix(cached_, prompt), prompt.size() - 1);
-  // A picture or a sound is used again as a whole.
+  // An image or audio clip is reused as a whole.
   for (const EmbeddedPart& part : rendered.parts) {
     const auto first = static_cast<std::size_t>(part.first);
     if (first < reused && reused < first + static_cast<std::size_t>(part.n)) reused = first;
   }
-  // A running state cannot go back a few tokens, nor a window beyond what is kept of it.
+  // A recurrent state cannot go back a few tokens, and a sliding window only within the cells it keeps.
   if (!context_->can_cut(kSequence, static_cast<Pos>(reused)) || reads_source) reused = 0;
   GenerateParams of_rest = wishes.generate;
   for (EmbeddedPart& part : rendered.parts) {
@@ -157,7 +157,7 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   sampling.seed += turns_++;
   Sampler sampler(sampling, context_->model().tokenizer());
   for (const Token id : cached_)
-    if (id >= 0) sampler.accept(id);  // Others are pictures and sounds.
+    if (id >= 0) sampler.accept(id);  // Negative ids are images and audio.
 
   const std::span<const Token> rest = std::span(prompt).subspan(reused);
   try {
@@ -169,13 +169,13 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   }
   cached_ = std::move(prompt);
   cached_.insert(cached_.end(), turn.generation.tokens.begin(), turn.generation.tokens.end());
-  // A last token that was not computed, or a cancelled prompt: the context knows what it has.
+  // The last token may not be computed, and a prompt may be cancelled: the context has the count.
   cached_.resize(std::min(cached_.size(), static_cast<std::size_t>(context_->next_pos(kSequence))));
   if (reads_source) cached_.clear();
   const StopReason stop = turn.generation.stop;
   const bool was_cut = stop != StopReason::kEnd && stop != StopReason::kStopString;
   tell(opening.reader.finish(was_cut));
-  // Calls of an answer that was stopped may be half of what the model had in mind.
+  // Calls of a stopped response may be incomplete.
   turn.cut_call = turn.answer.is_calling || (was_cut && !turn.answer.calls.empty());
   if (turn.cut_call) turn.answer.calls.clear();
   keep(turn);
@@ -223,7 +223,7 @@ PromptWithMedia Conversation::place(const ChatOpening& opening) const {
 }
 
 bool Conversation::forget_oldest() {
-  // A question goes with all that answers it; the last question stays.
+  // Drops the oldest question with its responses; the last question stays.
   const auto first = std::find_if_not(messages_.begin(), messages_.end(), is_system);
   if (first == messages_.end()) return false;
   const auto next = std::find_if(first + 1, messages_.end(), is_user);

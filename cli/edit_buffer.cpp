@@ -60,7 +60,7 @@ void EditBuffer::kill_after() { kill(cursor_, line_end()); }
 
 void EditBuffer::erase(std::size_t begin, std::size_t end) {
   text_.erase(begin, end - begin);
-  // What was apart may be one cluster now.
+  // Separate clusters may have become one.
   cursor_ = cluster_bounds(text_, begin).at;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Grapheme clusters: what a reader takes for one character, however many code points it has (letters with
-// combining marks, emoji joined to a family, flags, Hangul syllables).
+// Grapheme clusters: user-perceived characters of one or more code points (letters with combining marks,
+// joined emoji, flags, Hangul syllables).
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -8,17 +8,17 @@
 
 namespace weft::cli {
 
-/// The byte offset of each cluster of `text`, and the text's size as the last entry. Bytes that are not UTF-8
-/// are clusters of their own.
+/// The byte offset of each cluster of `text`, followed by the size of `text`. Bytes that are not UTF-8 are
+/// clusters of their own.
 std::vector<std::size_t> grapheme_starts(std::string_view text);
 
-/// Boundaries of clusters near a place of a text.
+/// Cluster boundaries near a byte offset.
 struct ClusterBounds {
-  std::size_t before = 0;  ///< The last one before the place; 0: there is none.
-  std::size_t at = 0;      ///< The first one at the place or after it.
-  std::size_t after = 0;   ///< The first one after the place; the text's size: there is none.
+  std::size_t before = 0;  ///< The last one before the offset; 0: there is none.
+  std::size_t at = 0;      ///< The first one at the offset or after it.
+  std::size_t after = 0;   ///< The first one after the offset; the string's size: there is none.
 };
-/// Reads at most some kilobytes of the text, however long it is.
+/// Reads at most a few kilobytes around `place`.
 ClusterBounds cluster_bounds(std::string_view text, std::size_t place);
 
 /// The most terminal columns that any terminal gives the cluster: terminals disagree about joined emoji. At

@@ -45,7 +45,7 @@ std::string overview() {
       "  weft chat -m gemma                       chat with a model of the cache\n"
       "  weft serve                               an OpenAI-compatible server with a web page\n"
       "  weft inspect model.gguf                  show what a file contains\n"
-      "\nModels are looked for in ${{WEFT_CACHE:-$HOME/.cache/weft}}/models.\n"
+      "\n-m finds models by name in ${{WEFT_CACHE:-$HOME/.cache/weft}}/models.\n"
       "Exit codes: {}\n",
       kExitCodes);
   return out;

@@ -1,5 +1,5 @@
 #pragma once
-// What the program says of itself: the overview of its commands, and the help of each.
+// The program's help: the overview of its commands, and the help of each.
 #include <string>
 #include <string_view>
 

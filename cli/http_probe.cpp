@@ -75,7 +75,7 @@ class Socket {
     }
   }
 
-  // Until the other side closes, or there is more than anybody reads here.
+  // Reads until the peer closes or the limit is reached.
   std::string receive_all() {
     std::string text;
     std::array<char, 4096> block{};
@@ -120,7 +120,7 @@ class Socket {
   void wait(short events) {
     for (;;) {
       const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
-      if (rest.count() <= 0) fail("no answer in time");
+      if (rest.count() <= 0) fail("no response in time");
       pollfd entry{.fd = descriptor_, .events = events, .revents = 0};
       const int n = ::poll(&entry, 1, static_cast<int>(std::min<long>(rest.count(), 1'000'000)));
       if (n > 0) return;
@@ -230,8 +230,7 @@ ProbeTarget parse_probe_url(std::string_view url) {
   if (target.host.empty()) throw wrong("there is no host");
   if (end < rest.size()) {
     target.port = rest.substr(end + 1);
-    if (rest[end] != ':' || !is_port(target.port))
-      throw wrong("behind the host stands no port from 1 to 65535");
+    if (rest[end] != ':' || !is_port(target.port)) throw wrong("the port is not a number from 1 to 65535");
   }
   return target;
 }
@@ -246,7 +245,7 @@ ProbeAnswer probe(const ProbeTarget& target, std::chrono::milliseconds timeout) 
   const auto [rest, error] =
       std::from_chars(begin, text.data() + std::min(kStatus + 3, text.size()), answer.status);
   if (!text.starts_with(kVersion) || error != std::errc{} || rest != begin + 3 || answer.status < 100)
-    fail(text.empty() ? "the connection was closed without an answer" : "what answers does not speak HTTP");
+    fail(text.empty() ? "the connection was closed without a response" : "the server does not speak HTTP");
   const std::size_t body = text.find("\r\n\r\n");
   if (body != std::string::npos) answer.body = text.substr(body + 4);
   return answer;

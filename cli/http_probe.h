@@ -17,7 +17,7 @@ struct ProbeTarget {
 };
 
 /// "http://HOST[:PORT][/PATH]", "https://...", "HOST[:PORT][/PATH]", "[::1]:8080", "unix:/run/weft.sock".
-/// What is left out is as in ProbeTarget. Throws UsageError.
+/// Missing parts are as in ProbeTarget. Throws UsageError.
 ProbeTarget parse_probe_url(std::string_view url);
 
 struct ProbeAnswer {

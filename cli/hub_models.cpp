@@ -71,13 +71,12 @@ std::filesystem::path find_model(std::string_view name, const Talk& talk,
     if (const std::string half = fetch::name_to_finish(file); !half.empty())
       throw Error(
           ErrorCode::kInvalidFile,
-          fmt::format("only some files of {} are those of its new version; 'weft pull {}' fetches the "
-                      "others",
+          fmt::format("only some files of {} are from its new version; 'weft pull {}' downloads the others",
                       file.string(), half));
     return file;
   } catch (const Error& error) {
     if (!remote || error.code() != ErrorCode::kNotFound) throw;
-    throw Error(error.code(), fmt::format("{}; 'weft pull {}' fetches it from Hugging Face, if it is there",
+    throw Error(error.code(), fmt::format("{}; 'weft pull {}' downloads it from Hugging Face, if it is there",
                                           error.what(), remote->text()));
   }
 }

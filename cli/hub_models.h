@@ -1,5 +1,5 @@
 #pragma once
-// Models of hubs by their names: fetched into the model cache when they are first asked for.
+// Hub models by name: downloaded into the model cache at first use.
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
@@ -11,14 +11,14 @@
 
 namespace weft::cli {
 
-/// Fetches a model, or what has changed of it, with a progress bar. Throws Error as fetch::pull, kNotFound
-/// where there is no model cache.
+/// Downloads a model or its changed files, with a progress bar. Throws Error as fetch::pull, kNotFound
+/// without a model cache.
 fetch::PulledModel pull_model(const fetch::ModelName& name, const fetch::DownloadParams& params,
                               const Talk& talk, const fetch::KeepGoing& keep_going);
 
-/// As find_cached_model, folders (model_folder.h), and names of hubs: a model that was fetched is taken as it
-/// is, without asking anybody; one whose name says its hub (hf.co/USER/REPO:TAG, ollama:NAME, an address) is
-/// fetched. Throws Error as both.
+/// Finds models as find_cached_model does, and also folders (model_folder.h) and hub models. A downloaded
+/// model is used without a network request. A missing one is downloaded if its name contains the hub
+/// (hf.co/USER/REPO:TAG, ollama:NAME, an address). Throws Error as find_cached_model and pull_model.
 std::filesystem::path find_model(
     std::string_view name, const Talk& talk, const fetch::KeepGoing& keep_going = [] { return true; });
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kActive = 1e-5;
 
-/// "blk.12.attn_q.weight" is {12, "attn_q.weight"}; what is of no layer has -1.
+/// "blk.12.attn_q.weight" is {12, "attn_q.weight"}; tensors outside layers have -1.
 std::pair<int, std::string> place_of(const std::string& tensor) {
   constexpr std::string_view kPrefix = "blk.";
   int layer = -1;
@@ -29,7 +29,7 @@ std::pair<int, std::string> place_of(const std::string& tensor) {
   return {layer, std::string(rest + 1, end)};
 }
 
-/// Of matrices that met no row there is none.
+/// Matrices without rows have no means.
 std::vector<double> means_of(const ColumnSums& of) {
   std::vector<double> means;
   const std::size_t n_columns = of.sums.size() / of.counts.size();

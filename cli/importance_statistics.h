@@ -1,5 +1,5 @@
 #pragma once
-// What is to be seen in an importance matrix: how unevenly the columns of a model's tensors matter.
+// Statistics of an importance matrix: how unevenly the columns of a model's tensors matter.
 #include <string>
 #include <vector>
 
@@ -8,11 +8,11 @@
 
 namespace weft::cli {
 
-/// Of a tensor's mean squares, one for each column (of each matrix that met a row).
+/// Statistics of a tensor's mean squares, one for each column (of each matrix that met a row).
 struct ImportanceStatistics {
   std::string tensor;
   std::size_t n_columns = 0;
-  double rows = 0.0;  ///< That were read, of all its matrices.
+  double rows = 0.0;  ///< Input rows, summed over its matrices.
   double sum = 0.0;
   double least = 0.0;
   double most = 0.0;

@@ -31,7 +31,7 @@ constexpr std::string_view kInterrupt = "\003", kEnd = "\004", kSearch = "\022",
 constexpr std::string_view kClear = "\014", kSuspend = "\032";
 constexpr char kEscape = '\033';
 
-/// What keys do to the text. A key is what the terminal sends for it.
+/// The edits of keys. A key is the byte sequence that the terminal sends.
 const std::map<std::string_view, void (EditBuffer::*)()>& edits() {
   static const std::map<std::string_view, void (EditBuffer::*)()> kEdits = {
       {"\001", &EditBuffer::move_home},
@@ -77,7 +77,7 @@ bool is_text(std::string_view key) {
   return key == "\t" || (lead >= 0x20 && lead != 0x7f);
 }
 
-/// While it lives, each key reaches the program at once, Ctrl-C and Ctrl-Z too, and pastes are marked.
+/// While it lives, each key reaches the program at once, including Ctrl-C and Ctrl-Z, and pastes are marked.
 class RawMode {
  public:
   RawMode() { enter(); }
@@ -85,7 +85,7 @@ class RawMode {
   RawMode(const RawMode&) = delete;
   RawMode& operator=(const RawMode&) = delete;
 
-  /// As Ctrl-Z does outside: returns when the program goes on.
+  /// Suspends the program, as Ctrl-Z does outside; returns when it is resumed.
   void suspend() {
     leave();
     ::raise(SIGTSTP);
@@ -127,7 +127,7 @@ std::string line_of_paste(std::string_view pasted) {
   return text;
 }
 
-// Ends where a line ends. Another signal than those that are handled may end the read as well.
+// Ends where a line ends. Signals without a handler may end the read as well.
 LineEditor::Result read_plain(std::string& line) {
   char c = 0;
   while (true) {
@@ -184,7 +184,7 @@ class LineEditor::Terminal {
     }
   }
 
-  // Nothing: the line goes on.
+  // Returns nothing while the line is unfinished.
   std::optional<Result> handle(const std::string& key, RawMode& raw) {
     if (is_enter(key)) return Result::kLine;
     if (key == kInterrupt) return Result::kInterrupted;
@@ -221,7 +221,7 @@ class LineEditor::Terminal {
     buffer_.set(position_ == lines.size() ? typed_ : lines[position_]);
   }
 
-  // Backwards through the history, for the text that is typed meanwhile.
+  // Searches the history backwards for the typed characters.
   std::optional<Result> search(RawMode& raw) {
     const EditBuffer before = buffer_;
     EditBuffer wanted;
@@ -266,8 +266,8 @@ class LineEditor::Terminal {
                        buffer_.cursor(), columns_, rows_of(STDOUT_FILENO)));
   }
 
-  // What the terminal sends for one key: a character, or an escape sequence. Nothing at the end, or after a
-  // signal (errno is EINTR).
+  // The bytes of one key: a character, or an escape sequence. Returns nothing at the end of the input, or
+  // after a signal (errno is EINTR).
   std::optional<std::string> next_key() {
     std::string key;
     const auto take = [&] {
@@ -294,8 +294,8 @@ class LineEditor::Terminal {
     return key;
   }
 
-  // The text that was read already, up to the next key that is none. A terminal that does not mark pastes
-  // sends them so.
+  // Returns the characters in the input buffer up to the next control key. Terminals without bracketed paste
+  // send pastes like this.
   std::string take_text() {
     std::size_t end = next_;
     while (end < input_.size() && is_text(std::string_view(input_).substr(end, 1))) ++end;
@@ -322,7 +322,7 @@ class LineEditor::Terminal {
     return text;
   }
 
-  // Reads all that is there. Meanwhile the window may get another size.
+  // Reads all available input. Meanwhile the window may get another size.
   std::optional<char> next_byte() {
     constexpr int kLook = 200;  // ms
     constexpr std::size_t kMost = 4096;
@@ -348,17 +348,17 @@ class LineEditor::Terminal {
     return ::poll(&input, 1, 0) > 0;
   }
 
-  std::string input_;     // Bytes that were read, of which ...
-  std::size_t next_ = 0;  // ... the first ones were taken. The next line may begin with the rest.
+  std::string input_;     // Input bytes.
+  std::size_t next_ = 0;  // Index of the first unused byte. The next line may begin with the rest.
   LineHistory history_;
   EditBuffer buffer_;
   ScreenLines screen_;
   std::string prompt_;
   bool color_ = false;
   int columns_ = 0;
-  std::size_t position_ = 0;           // Of the line shown, in the history.
-  std::string typed_;                  // While another line is shown.
-  std::optional<std::string> search_;  // What is searched for.
+  std::size_t position_ = 0;           // Index of the shown line in the history.
+  std::string typed_;                  // The unfinished line, while another is shown.
+  std::optional<std::string> search_;  // The search string.
 };
 
 LineEditor::LineEditor(std::filesystem::path history_file) {

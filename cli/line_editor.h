@@ -2,8 +2,8 @@
 // Lines from the user: with editing and history on a terminal, plain lines from a file, a pipe, or a terminal
 // that cannot move its cursor.
 //
-// Keys are those of Emacs, as shells have them: arrows, Home, End, Delete, Ctrl-A E B F H D K U W Y T L P N
-// R, Alt-B F D; Alt-Enter begins a new line in the text.
+// Keys are as in Emacs and shells: arrows, Home, End, Delete, Ctrl-A E B F H D K U W Y T L P N R, Alt-B F D.
+// Alt-Enter begins a new line.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -18,11 +18,11 @@ class LineEditor {
 
   enum class Result {
     kLine,
-    kInterrupted,  ///< Ctrl-C; `line` has what was typed.
+    kInterrupted,  ///< Ctrl-C; `line` has the typed characters.
     kEnd,          ///< Ctrl-D in an empty line, or the end of the file.
   };
-  /// Reads a line, without its newline; what was pasted on a terminal may have several. `prompt` is shown on
-  /// a terminal only.
+  /// Reads a line without its final newline; a line pasted on a terminal may contain newlines. `prompt` is
+  /// shown on a terminal only.
   Result read(const std::string& prompt, bool color, std::string& line);
 
  private:

@@ -59,7 +59,7 @@ LineHistory::~LineHistory() {
   std::error_code ignored;
   std::filesystem::create_directories(file_.parent_path(), ignored);
   std::ofstream out(file_, std::ios::trunc);
-  // Before anything stands in it.
+  // Before anything is written.
   std::filesystem::permissions(
       file_, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, ignored);
   out << kHeader << '\n';

@@ -1,5 +1,5 @@
 #pragma once
-// The lines that were typed before, and the file that keeps them.
+// The history of typed lines, and its file.
 #include <cstddef>
 #include <filesystem>
 #include <string>
@@ -12,12 +12,12 @@ class LineHistory {
  public:
   /// Reads the file, if there is one; an empty path keeps nothing.
   explicit LineHistory(std::filesystem::path file);
-  /// Writes the file, readable for its owner alone. A file that cannot be written is no error.
+  /// Writes the file, readable for its owner alone. Ignores write errors.
   ~LineHistory();
   LineHistory(const LineHistory&) = delete;
   LineHistory& operator=(const LineHistory&) = delete;
 
-  /// Unless it is the last one already.
+  /// Adds the line, unless it equals the last one.
   void add(const std::string& line);
   const std::vector<std::string>& lines() const { return lines_; }  ///< The oldest first.
 

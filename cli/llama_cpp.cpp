@@ -59,8 +59,8 @@ constexpr std::string_view kMapping = "weft maps the file and keeps packed weigh
 constexpr std::string_view kWarmup = "there is nothing to warm up";
 constexpr std::string_view kTimes = "-v prints times";
 constexpr std::string_view kTemplates = "templates are always Jinja";
-constexpr std::string_view kModes = "'weft chat' talks, 'weft run' continues a text";
-constexpr std::string_view kPlainText = "this command takes texts as they are";
+constexpr std::string_view kModes = "'weft chat' chats, 'weft run' continues a prompt";
+constexpr std::string_view kPlainText = "this command does not replace escapes";
 constexpr std::string_view kLogs = "messages go to stderr; -q leaves them out";
 constexpr std::string_view kTerminal =
     "colour and line editing are for terminals only; --color never, --no-wrap";
@@ -69,17 +69,16 @@ constexpr std::string_view kBatching = "requests are always computed together";
 constexpr std::string_view kPlacing = "the system places threads";
 constexpr std::string_view kChecked =
     "headers are always checked; a model that computes NaN ends with an error";
-constexpr std::string_view kNoPerplexity = "'weft perplexity' finds perplexities";
+constexpr std::string_view kNoPerplexity = "'weft perplexity' computes perplexities";
 constexpr std::string_view kChatOnly = "use 'weft chat'";
-constexpr std::string_view kRope = "weft takes the scaling of positions from the file; leave the option out";
+constexpr std::string_view kRope = "weft reads RoPE scaling from the file; leave the option out";
 constexpr std::string_view kNoDraft =
     "speculative decoding is in the library only (weft/batcher.h); leave the option out";
-constexpr std::string_view kThoughts = "what a model thinks is printed as it comes";
-constexpr std::string_view kSeveralLines = "lines that end in \\, or stand between \"\"\", are one question";
-constexpr std::string_view kEncoders =
-    "the model decides what it serves: chats, embeddings or reranking; all endpoints are there";
+constexpr std::string_view kThoughts = "reasoning is printed as it is generated";
+constexpr std::string_view kSeveralLines = "lines that end in \\, or lines between \"\"\", are one question";
+constexpr std::string_view kEncoders = "the model determines its endpoints: chats, embeddings or reranking";
 constexpr std::string_view kPrefixes = "equal prefixes are reused while the cache has room, by all requests";
-constexpr std::string_view kSnapshots = "snapshots of sequences are kept where prefixes come again";
+constexpr std::string_view kSnapshots = "weft keeps snapshots of prefixes that requests share";
 constexpr std::string_view kCost = "weft computes what fits, and places the rest by cost";
 constexpr std::string_view kFromModel = "weft takes this from the model's file; leave the option out";
 constexpr std::string_view kNoTools =
@@ -87,11 +86,11 @@ constexpr std::string_view kNoTools =
 constexpr std::string_view kNameModels =
     "name each model with -m, or put the files into the model cache ('weft models' shows it)";
 constexpr std::string_view kOneProcess = "all models share the options; start a server for each set of them";
-constexpr std::string_view kPullModel = "fetch the model with 'weft pull' or -hf, and name it with -m";
+constexpr std::string_view kPullModel = "download the model with 'weft pull' or -hf, and name it with -m";
 constexpr std::string_view kPage = "the page keeps its settings in the browser";
 constexpr std::string_view kCorsHeaders = "pages that may use the server may use all of its API";
-constexpr std::string_view kSequencesStay = "the template decides what it writes of earlier reasoning";
-constexpr std::string_view kTemplateDecides = "the chat template decides what stands around a message";
+constexpr std::string_view kSequencesStay = "the template decides which earlier reasoning it includes";
+constexpr std::string_view kTemplateDecides = "the chat template sets the strings around a message";
 
 constexpr ForeignOption kOptions[] = {
     {"--spec-type", kOne, false, kNoDraft, "none"},
@@ -149,8 +148,8 @@ constexpr ForeignOption kOptions[] = {
     {"--log-verbosity", kOne, true, kLogs},
     {"--display-prompt", kNone, true, kNoPrompt},
     {"--no-display-prompt", kNone, true, kNoPrompt},
-    {"-tb", kOne, true, "-t holds for prompts, too"},
-    {"--threads-batch", kOne, true, "-t holds for prompts, too"},
+    {"-tb", kOne, true, "-t applies to prompts, too"},
+    {"--threads-batch", kOne, true, "-t applies to prompts, too"},
     {"-cb", kNone, true, kBatching},
     {"--cont-batching", kNone, true, kBatching},
     {"-kvu", kNone, true, kBatching},
@@ -207,8 +206,8 @@ constexpr ForeignOption kOptions[] = {
     {"--rerank", kNone, true, kEncoders},
     {"--reranking", kNone, true, kEncoders},
     {"--props", kNone, true, "GET /props is always there, and nothing in it can be changed"},
-    {"--mmproj-auto", kNone, true, "an encoder that was fetched with the model is always used"},
-    {"--mtmd-batch-max-tokens", kOne, true, "weft cuts images into steps by itself"},
+    {"--mmproj-auto", kNone, true, "an encoder that was downloaded with the model is always used"},
+    {"--mtmd-batch-max-tokens", kOne, true, "weft divides images into steps itself"},
     {"--cors-methods", kOne, true, kCorsHeaders},
     {"--cors-headers", kOne, true, kCorsHeaders},
     {"--cors-credentials", kNone, true, kCorsHeaders},
@@ -225,12 +224,11 @@ constexpr ForeignOption kOptions[] = {
     {"--sse-ping-interval", kOne, true, "a silent stream gets a comment every 10 seconds"},
     {"--reasoning-preserve", kNone, true, kSequencesStay},
     {"--no-reasoning-preserve", kNone, true, kSequencesStay},
-    {"--no-skip-chat-parsing", kNone, true, "answers are always read back"},
+    {"--no-skip-chat-parsing", kNone, true, "responses are always parsed"},
     {"--prefill-assistant", kNone, true, "a request says so with continue_final_message"},
     {"--no-prefill-assistant", kNone, true, "a request says so with continue_final_message"},
     {"--check-tensors", kNone, true, kChecked},
-    {"--offline", kNone, true,
-     "what was fetched is used without asking anybody; HF_HUB_OFFLINE=1 fetches nothing"},
+    {"--offline", kNone, true, "downloaded models need no network; HF_HUB_OFFLINE=1 forbids downloads"},
     {"--max-buffer-size", kOne, true, "weft holds one tensor and four MiB of its source at a time"},
     {"--ppl", kNone, true, kNoPerplexity},
     {"--no-ppl", kNone, true, kNoPerplexity},
@@ -248,9 +246,10 @@ constexpr ForeignOption kOptions[] = {
     {"-mg", kOne, false, "choose devices with --device, as 'weft devices' names them", "0"},
     {"--main-gpu", kOne, false, "choose devices with --device, as 'weft devices' names them", "0"},
     {"--list-devices", kNone, false, "use 'weft devices'"},
-    {"-nkvo", kNone, false, "caches lie beside their layers; --pin 'cache=cpu' leaves them to the CPU"},
+    {"-nkvo", kNone, false,
+     "caches are on the devices of their layers; --pin 'cache=cpu' keeps them on the CPU"},
     {"--no-kv-offload", kNone, false,
-     "caches lie beside their layers; --pin 'cache=cpu' leaves them to the CPU"},
+     "caches are on the devices of their layers; --pin 'cache=cpu' keeps them on the CPU"},
     {"--rope-scaling", kOne, false, kRope, "none"},
     {"--rope-scale", kOne, false, kRope, "1"},
     {"--yarn-*", kOne, false, kRope},
@@ -268,28 +267,27 @@ constexpr ForeignOption kOptions[] = {
     {"--no-models-autoload", kNone, false,
      "models are loaded when a request asks for them; --models-max 1 keeps one of them in memory"},
     {"--sleep-idle-seconds", kOne, false,
-     "a model leaves the memory only when another one needs the room (--models-max); leave the option out",
-     "-1"},
+     "a model is unloaded only when another one needs the memory (--models-max); leave the option out", "-1"},
     {"--path", kOne, false, "the page is built in; serve other files with a web server in front"},
     {"--media-path", kOne, false,
      "send images and audio as data: URLs; the server opens no files for clients"},
     {"-mmu", kOne, false, "download the file, and name it with --mmproj"},
     {"--mmproj-url", kOne, false, "download the file, and name it with --mmproj"},
-    {"-mmdev", kOne, false, "choose devices with --device, which holds for encoders, too"},
-    {"--mmproj-device", kOne, false, "choose devices with --device, which holds for encoders, too"},
+    {"-mmdev", kOne, false, "choose devices with --device, which applies to encoders, too"},
+    {"--mmproj-device", kOne, false, "choose devices with --device, which applies to encoders, too"},
     {"--image-*", kOne, false, kFromModel},
     {"--video-*", kOne, false, "weft reads no video; leave the option out"},
     {"--reuse-port", kNone, false, "let one server listen; more connections need no second process"},
     {"--kv-unified-per-slot", kOne, false,
      "-c sets the tokens of the cache, which all requests share; leave the option out"},
-    {"--moe-cache-mib", kOne, false, "--cpu-moe and --pin say where experts lie; leave the option out", "0"},
+    {"--moe-cache-mib", kOne, false, "--cpu-moe and --pin place experts; leave the option out", "0"},
     {"-ncffn", kOne, false, "use --pin, as in --pin 'blk\\.[0-3]\\.ffn=cpu'", "0"},
     {"--n-cpu-ffn", kOne, false, "use --pin, as in --pin 'blk\\.[0-3]\\.ffn=cpu'", "0"},
     {"--adaptive-target", kOne, false, "weft has no sampler of this kind; use --min-p or --xtc-probability",
      "-1"},
     {"--adaptive-decay", kOne, true, "it belongs to --adaptive-target, which weft does not have"},
     {"--reasoning-budget-message", kOne, false, "weft cannot stop reasoning; --reasoning off turns it off"},
-    {"--skip-chat-parsing", kNone, false, "ask /v1/completions for an answer as the model writes it"},
+    {"--skip-chat-parsing", kNone, false, "use /v1/completions for unparsed completions"},
     {"--log-prompts-dir", kOne, false, "the server never logs prompts; log them where they are sent"},
     {"-hft", kOne, false, "set HF_TOKEN in the environment, so that no list of processes shows the token"},
     {"--hf-token", kOne, false,

@@ -1,6 +1,6 @@
 #pragma once
-// What users of llama.cpp bring along: its spellings of our options, its options that weft does not have, its
-// variables in the environment.
+// Compatibility with llama.cpp: its spellings of our options, its options that weft does not have, and its
+// environment variables.
 #include <optional>
 #include <span>
 #include <string_view>
@@ -23,10 +23,10 @@ struct ForeignOption {
   };
   std::string_view name;  ///< "--spec-*" and "*-draft" match all names that begin or end like this.
   Value value;
-  /// Without it the result is what the user expects: taken with a note. Otherwise it is refused.
+  /// The result is as expected without it: accepted with a note. Otherwise it is refused.
   bool harmless;
   std::string_view reason;  ///< Why it is not needed, or the way out.
-  /// A value that asks for nothing, so that the option is taken with a note; empty: there is none.
+  /// A value with which the option is accepted with a note; empty: there is none.
   std::string_view neutral = {};
 };
 const ForeignOption* find_foreign_option(std::string_view name);

@@ -7,9 +7,9 @@
 namespace weft::cli {
 namespace {
 
-/// No line of a stream, and no answer in one piece, is longer.
+/// Maximum bytes of a stream's line, and of a response in one piece.
 constexpr std::size_t kMaxBytes = 64 << 20;
-/// Of what a server says about an error.
+/// Maximum bytes of a server's error message.
 constexpr std::size_t kMaxDetail = 300;
 
 std::string string_or_empty(const Json& object, const char* name) {
@@ -22,7 +22,7 @@ std::int64_t count_or_zero(const Json& object, const char* name) {
   return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
 }
 
-/// The message of {"error": {"message": ...}}, or of {"error": "..."}, or the text itself.
+/// Returns the message of {"error": {"message": ...}} or {"error": "..."}, otherwise `text`.
 std::string message_of(const std::string& text) {
   const Json object = Json::parse(text, nullptr, false);
   if (object.is_object() && object.contains("error")) {
@@ -50,7 +50,7 @@ void LoadAnswer::fail(std::string kind, std::string detail) {
 
 bool LoadAnswer::take(std::string_view piece) {
   if (rest_.size() + piece.size() > kMaxBytes) {
-    fail("not understood", "a line of the answer is too long");
+    fail("not understood", "a line of the response is too long");
     return false;
   }
   if (!streams_) {
@@ -128,7 +128,7 @@ void LoadAnswer::end() {
     if (!object.is_object()) return fail("not understood", rest_);
     take_object(object);
   }
-  if (n_texts_ == 0) fail("no text", "the answer holds no text");
+  if (n_texts_ == 0) fail("no text", "the response has no content");
 }
 
 }  // namespace weft::cli

@@ -69,8 +69,8 @@ RecordedRequest parse_recorded(const std::string& where, const std::string& line
   const Json json = parse_json(where, line);
   const auto wrong = [&](const char* why) {
     return Error(ErrorCode::kInvalidFile,
-                 fmt::format("{}: {}; {{\"at\": 0.5, \"prompt\": \"...\", \"max_tokens\": 64}} is right, and "
-                             "\"messages\" or \"prompt_tokens\" may stand for the prompt",
+                 fmt::format("{}: {}; expected e.g. {{\"at\": 0.5, \"prompt\": \"...\", \"max_tokens\": "
+                             "64}}, or \"messages\" or \"prompt_tokens\" instead of the prompt",
                              where, why));
   };
   if (!json.is_object()) throw wrong("an object is expected");
@@ -112,7 +112,7 @@ std::vector<RecordedRequest> read_recorded(const std::string& path, int n_predic
 }
 
 std::uint64_t parse_seed(const std::string& text) {
-  // Without one, prompts are new each time: a server must not find those of the last run in its cache.
+  // The default is random: prompts must differ from the last run's, which the server may have cached.
   if (text.empty()) return std::random_device{}();
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
@@ -164,13 +164,13 @@ LoadPlan parse_load(const LoadOptions& options) {
   if (plan.n_requests == 0 && plan.duration.count() == 0) plan.n_requests = kDefaultRequests;
   if (!options.schema.empty()) plan.schema = parse_json(options.schema, read_text(options.schema));
   if (!options.tools.empty()) {
-    if (!plan.chat) throw UsageError("--tools: only the endpoint chat has tools");
+    if (!plan.chat) throw UsageError("--tools needs the endpoint chat");
     if (!options.schema.empty()) throw UsageError("--tools and --schema: give one of them");
     plan.tools = parse_json(options.tools, read_text(options.tools));
     if (!plan.tools.is_array() || plan.tools.empty())
       throw UsageError(fmt::format("{}: a list of tools is expected", options.tools));
   }
-  // A text that follows a schema ends where the schema says, and a call with its arguments.
+  // Schemas and tool calls end a completion themselves.
   plan.ignore_eos = options.ignore_eos && plan.schema.is_null() && plan.tools.is_null();
   plan.n_warm_up = options.n_warm_up;
   plan.seed = parse_seed(options.seed);

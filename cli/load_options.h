@@ -1,5 +1,5 @@
 #pragma once
-// weft bench --serve: what is asked for on its command line, checked.
+// weft bench --serve: its options, validated.
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace weft::cli {
 
-/// As the command line has it: lists are still text.
+/// As given on the command line: lists are not parsed yet.
 struct LoadOptions {
   std::string url;
   std::string endpoint = "chat";
@@ -37,8 +37,8 @@ struct Lengths {
 
 /// How requests arrive.
 struct Arrivals {
-  int concurrency = 0;  ///< So many clients, each with its next request behind the answer; or ...
-  double rate = 0.0;    ///< ... so many requests a second, at random times; or, with neither, as recorded.
+  int concurrency = 0;  ///< Number of clients that each send the next request after a response.
+  double rate = 0.0;    ///< Mean requests a second, at random times. Both 0: as recorded.
 };
 
 /// A line of a recorded trace.
@@ -64,7 +64,7 @@ struct LoadPlan {
   int n_long = 0;
   std::vector<RecordedRequest> recorded;
   Json schema;  ///< Null: free text.
-  Json tools;   ///< Null: none; else a call of one of them is asked for.
+  Json tools;   ///< Null: none; else each response must call one of them.
   bool ignore_eos = true;
   int n_warm_up = 0;
   std::uint64_t seed = 0;
@@ -72,7 +72,7 @@ struct LoadPlan {
   double slo_ttft_ms = 0.0, slo_itl_ms = 0.0;  ///< 0: none.
 };
 
-/// Throws UsageError for what makes no sense, Error for files that cannot be read.
+/// Throws UsageError for invalid options, Error for files that cannot be read.
 LoadPlan parse_load(const LoadOptions& options);
 
 }  // namespace weft::cli

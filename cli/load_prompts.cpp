@@ -91,7 +91,7 @@ std::string LoadPrompts::next(const std::string& model) {
     }
     body["messages"] = std::move(request.messages);
   } else {
-    // Messages without a chat's format are their texts.
+    // The completions endpoint gets the messages' contents, one after another.
     for (const Json& message : request.messages)
       if (message.is_object() && message.contains("content") && message["content"].is_string())
         request.prompt += message["content"].get<std::string>() + "\n";

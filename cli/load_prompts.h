@@ -1,5 +1,5 @@
 #pragma once
-// The requests of a load: random texts of words, as long in tokens as words go, or recorded ones.
+// The requests of a load: random words with about the wanted number of tokens, or recorded requests.
 #include <cstdint>
 #include <random>
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace weft::cli {
 
-/// Numbers that are the same with every standard library.
+/// Random numbers that do not depend on the standard library.
 class LoadRandom {
  public:
   explicit LoadRandom(std::uint64_t seed) : engine_(seed) {}
   double uniform();  ///< From 0, below 1.
   std::size_t below(std::size_t bound);
   int draw(const Lengths& lengths);
-  /// Seconds to the next arrival, where so many come a second.
+  /// Seconds to the next arrival, at `rate` arrivals a second.
   double interval(double rate);
 
  private:
@@ -24,12 +24,12 @@ class LoadRandom {
 
 class LoadPrompts {
  public:
-  /// `plan` outlives it. Another series is other texts, but for the shared prefix.
+  /// `plan` outlives it. Series differ in their prompts, except the shared prefix.
   LoadPrompts(const LoadPlan& plan, int series);
 
   /// The body of the next request, with the model's name.
   std::string next(const std::string& model);
-  /// When the next request comes, where that was recorded, in seconds.
+  /// The recorded time of the next request, in seconds.
   double next_at() const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What a load says of a server: a row of figures for each kind of arrivals.
+// The report of a load: a row of figures for each arrival pattern.
 #include <string>
 #include <vector>
 
@@ -14,9 +14,9 @@ double percentile(std::vector<double>& values, double share);
 /// "8 clients", "2.5 /s", "as recorded"
 std::string name_of(const Arrivals& arrivals);
 
-/// Times are in ms. Those that no request had are null, as is what is within limits where there are none.
+/// Times are in ms. Missing times are null, as is the share within limits without limits.
 Json load_row(const LoadPlan& plan, const std::string& model, const LoadResult& result);
-/// The table's columns; limits have theirs where the plan has some.
+/// The table's columns, with goodput if the plan has limits.
 std::vector<Column> load_columns(const LoadPlan& plan);
 /// A line for each kind of error, with an example; "" without errors.
 std::string load_errors(const Json& rows);

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaxUnderWay = 8192;
 /// Behind an error, before a client's next request; a server that says how long is obeyed up to the longest.
 constexpr double kErrorPause = 0.2, kLongestPause = 30.0;
-/// So many refused connections one behind another: the server is gone, and the load ends.
+/// After this many refused connections in a row, the server is considered gone and the load ends.
 constexpr int kMaxRefused = 100;
 constexpr auto kWatch = std::chrono::milliseconds(50);
 
@@ -50,7 +50,7 @@ std::string_view value_of(const server::HttpHeaders& headers, std::string_view n
   return {};
 }
 
-/// Where the API begins: "/v1", behind what the URL says.
+/// The path of the API: the URL's path, with "/v1" appended unless it ends so.
 std::string base_path(const server::HttpUrl& url) {
   return url.path.ends_with("/v1") ? url.path : url.path + "/v1";
 }
@@ -66,7 +66,7 @@ server::HttpHeaders headers_of(const LoadPlan& plan) {
   return headers;
 }
 
-/// One load: who sends next, and when.
+/// One load: schedules and sends its requests.
 class Load {
  public:
   Load(const LoadPlan& plan, const server::HttpUrl& url, const std::string& model, const Arrivals& arrivals,
@@ -103,7 +103,7 @@ class Load {
     explicit Request(std::function<void()> on_text) : answer(std::move(on_text)) {}
     LoadRecord record;
     LoadAnswer answer;
-    double last = 0.0;  ///< When the last text came.
+    double last = 0.0;  ///< Time of the last content event.
     double pause = kErrorPause;
   };
 
@@ -126,7 +126,7 @@ class Load {
     n_sent_ = n_ended_ = 0;
   }
 
-  /// Looks for Ctrl-C, and tells how far it is, while there is anything to do.
+  /// Polls for Ctrl-C and reports progress until the load ends.
   void follow(const LoadWatch& watch) {
     if (watch.is_stopped()) {
       stopped_ = true;

@@ -1,5 +1,5 @@
 #pragma once
-// Sends the requests of a load to a server, and notes when what came.
+// Sends the requests of a load to a server and records arrival times.
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,16 +12,16 @@ namespace weft::cli {
 /// One request. Times are in seconds from the load's beginning.
 struct LoadRecord {
   double start = 0.0;
-  double first = 0.0;  ///< The first text; 0: none.
+  double first = 0.0;  ///< The first content event; 0: none.
   double end = 0.0;
-  std::vector<double> gaps;  ///< Between texts.
+  std::vector<double> gaps;  ///< Between content events.
   std::int64_t n_prompt_tokens = 0, n_tokens = 0;
-  std::string error;  ///< Its kind; "" for a whole answer.
+  std::string error;  ///< Its kind; "" for a complete response.
   std::string detail;
 
   double first_s() const { return first - start; }
   double total_s() const { return end - start; }
-  /// Seconds a token behind the first; 0 where there is none.
+  /// Seconds a token after the first; 0 if there is none.
   double token_s() const;
 };
 
@@ -29,8 +29,8 @@ struct LoadResult {
   Arrivals arrivals;
   std::vector<LoadRecord> records;
   double seconds = 0.0;      ///< From the first request to the last end.
-  bool interrupted = false;  ///< Requests that were under way are not in the records.
-  bool is_lost = false;      ///< The server takes no connections any more, so the load ended early.
+  bool interrupted = false;  ///< Unfinished requests are not in the records.
+  bool is_lost = false;      ///< The server refused connections, so the load ended early.
 };
 
 /// How the caller follows a load, on the thread that runs it.
@@ -41,14 +41,14 @@ struct LoadWatch {
 
 class LoadClient {
  public:
-  /// Connects to nothing yet. Throws Error for a URL that is none.
+  /// Does not connect yet. Throws Error for an invalid URL.
   explicit LoadClient(const LoadPlan& plan);
   ~LoadClient();
 
-  /// The plan's model, or the first that the server lists. Throws Error where it lists none, or does not
-  /// answer.
+  /// The plan's model, or the first that the server lists. Throws Error if the server lists none or does not
+  /// respond.
   const std::string& model() const;
-  /// The load with these arrivals, behind requests to warm up. `series` says which texts.
+  /// Sends requests to warm up, then runs the load with these arrivals. `series` selects the prompts.
   LoadResult run(const Arrivals& arrivals, int series, const LoadWatch& watch);
 
  private:

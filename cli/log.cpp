@@ -38,8 +38,8 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::err;
 }
 
-/// A file that can be opened again. A line is on its way to the disk when write() returns: what a process
-/// wrote before it was killed is what one wants to read.
+/// A file that can be opened again. A line is passed to the system when write() returns, so it survives if
+/// the process is killed.
 class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit FileSink(std::string path) : path_(std::move(path)), file_(open()) {
@@ -69,7 +69,7 @@ class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
     formatter_->format(message, line);
     const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size();
     const bool failed = std::fflush(file_.get()) != 0 || !written;
-    // Said once, until the file takes lines again. The terminal has these lines, too.
+    // Reported once, until the file accepts lines again. The terminal has these lines, too.
     if (failed && !std::exchange(failed_, true))
       fmt::print(stderr, "weft: warning: --log-file: cannot write to '{}': {}\n", path_,
                  std::strerror(errno));

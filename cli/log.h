@@ -1,7 +1,6 @@
 #pragma once
-// The log of a program that runs for long: lines with a time and a level on stderr, and in a file where one
-// is wanted. stdout is for results. Texts of requests and answers are not for logs. spdlog is seen by log.cpp
-// only.
+// The log of a long-running program: lines with a time and a level on stderr, and optionally in a file. The
+// content of requests and responses is never logged.
 //
 //   2026-11-22T09:30:00.123Z info loaded model=tiny ms=42
 //   {"time":"2026-11-22T09:30:00.123Z","level":"info","message":"loaded","model":"tiny","ms":42}
@@ -26,25 +25,25 @@ struct LogOptions {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-/// What a line says beside its message. Names are words without spaces.
+/// Additional fields of a line. Their names have no spaces.
 using LogField = std::pair<std::string_view, std::variant<std::string_view, std::int64_t, double, bool>>;
 
-/// May be used by any thread. Never throws once it is made: a full disk loses lines, not requests.
+/// May be used by any thread. Never throws after construction: a full disk loses lines, not requests.
 class Log {
  public:
-  /// Lines of kInfo and above; with --verbose all, with --quiet those of kWarning and above on stderr. Throws
+  /// Logs kInfo and above; with --verbose everything, with --quiet only kWarning and above on stderr. Throws
   /// Error kIo where the file cannot be written.
   Log(const LogOptions& options, const Talk& talk);
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Whether a line of that level is written anywhere: texts that are costly to make need not be.
+  /// Whether lines of that level are logged, so that callers can skip expensive messages.
   bool enabled(LogLevel level) const;
-  /// One line, whatever the texts hold: control characters are escaped, bytes that are no UTF-8 replaced.
+  /// Writes one line: control characters are escaped, and bytes that are not UTF-8 replaced.
   void write(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
-  /// Opens the file again, which may have been moved away (logrotate, SIGHUP). Returns false, and goes on
-  /// with the old one, where that fails.
+  /// Opens the file again, after it was moved away (logrotate, SIGHUP). On an error it keeps the old file and
+  /// returns false.
   bool reopen();
 
  private:

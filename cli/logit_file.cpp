@@ -15,7 +15,7 @@ constexpr char kMagic[] = "_logits_";
 constexpr std::size_t kMagicBytes = 8;
 constexpr std::size_t kHeaderBytes = kMagicBytes + 3 * sizeof(std::int32_t);
 constexpr std::size_t kWordsBefore = 4;  // Two floats.
-// What is less probable than the best by e^16 counts as if it were that.
+// Tokens less probable than the best by e^16 are stored as if by e^16.
 constexpr float kRange = 16.0f;
 constexpr float kTopCode = 65535.0f;
 
@@ -74,7 +74,7 @@ LogitFileReader::LogitFileReader(const std::filesystem::path& path)
   read(magic, sizeof magic);
   if (std::memcmp(magic, kMagic, sizeof magic) != 0)
     throw Error(ErrorCode::kInvalidFile,
-                path.string() + ": is no file of logits; --save-all-logits writes one");
+                path.string() + ": not a file of logits; --save-all-logits writes one");
   read(&header_.n_ctx, sizeof header_.n_ctx);
   read(&header_.n_vocab, sizeof header_.n_vocab);
   read(&header_.n_chunks, sizeof header_.n_chunks);
@@ -90,8 +90,7 @@ LogitFileReader::LogitFileReader(const std::filesystem::path& path)
                                                                       words_of(header_.n_vocab) *
                                                                       sizeof row_[0];
   if (ignored || !possible || bytes < kHeaderBytes + n_chunks * of_chunk)
-    throw Error(ErrorCode::kInvalidFile,
-                path.string() + ": its sizes are not those of such a file, or it was cut");
+    throw Error(ErrorCode::kInvalidFile, path.string() + ": invalid sizes, or a truncated file");
   tokens_.resize(std::size_t{header_.n_ctx} * static_cast<std::size_t>(header_.n_chunks));
   read(tokens_.data(), tokens_.size() * sizeof(Token));
   for (const Token token : tokens_)

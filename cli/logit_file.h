@@ -1,6 +1,7 @@
 #pragma once
-// A text's tokens, and what a model held of each next one: the reference that another model, or the same one
-// in smaller types, is compared with (--kl-divergence-base). The form is llama.cpp's, little-endian:
+// Files of reference logits: tokens, and a model's log-probabilities for each next token.
+// --kl-divergence-base compares another model, or a quantization of the same one, with them. The format is
+// llama.cpp's, little-endian:
 //
 //   "_logits_"  u32 tokens of a chunk  i32 vocabulary  i32 chunks  i32 each token
 //   for each chunk, for each token of its second half but the last:
@@ -23,13 +24,13 @@ struct LogitFileHeader {
   std::int32_t n_chunks = 0;
 };
 
-/// The Kullback-Leibler divergence of a model's logits, whose log-sum-exp is told, from a row of such a file.
-/// Tokens at the row's floor are left out: how improbable they are is not known, and all of a large
-/// vocabulary would seem to be much together.
+/// The Kullback-Leibler divergence of a model's logits, with their log-sum-exp, from a row of such a file.
+/// Tokens at the row's floor are left out. Their probabilities are unknown, and a large vocabulary would add
+/// up to a wrong mass.
 double divergence(std::span<const float> log_probabilities, std::span<const float> logits,
                   double log_sum_exp);
 
-/// A chunk has at most so many tokens.
+/// Maximum tokens of a chunk.
 inline constexpr int kMaxChunk = 1 << 20;
 
 class LogitFileWriter {
@@ -37,7 +38,7 @@ class LogitFileWriter {
   /// Throws Error kIo, as all functions here do. The file appears whole with finish(), or not at all.
   LogitFileWriter(const std::filesystem::path& path, const LogitFileHeader& header,
                   std::span<const Token> tokens);
-  /// The next row's logits. Throws Error kInvalidArgument where they are no numbers.
+  /// The next row's logits. Throws Error kInvalidArgument if one is not a finite number.
   void add(std::span<const float> logits);
   void finish();
 
@@ -48,7 +49,7 @@ class LogitFileWriter {
 
 class LogitFileReader {
  public:
-  /// Throws Error kNotFound, and kInvalidFile for a file that is none or ends early.
+  /// Throws Error kNotFound, and kInvalidFile for an invalid or truncated file.
   explicit LogitFileReader(const std::filesystem::path& path);
   const LogitFileHeader& header() const { return header_; }
   std::span<const Token> tokens() const { return tokens_; }

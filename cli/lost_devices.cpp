@@ -48,14 +48,13 @@ std::string describe_loss(const std::vector<std::string>& lost, const PlacementP
   leave_out(lost, now);
   std::string line = fmt::format("lost: {}", fmt::join(lost, ", "));
   if (now.devices != before.devices)
-    line += now.devices.empty() ? "; --device is not followed any more"
+    line += now.devices.empty() ? "; --device is ignored now"
                                 : fmt::format("; --device is {} now", fmt::join(now.devices, ","));
   if (now.shares != before.shares)
-    line += now.shares.empty() ? "; --tensor-split is not followed any more"
+    line += now.shares.empty() ? "; --tensor-split is ignored now"
                                : fmt::format("; --tensor-split is {} now", fmt::join(now.shares, ","));
   if (const std::size_t n = before.pins.size() - now.pins.size(); n > 0)
-    line +=
-        fmt::format("; {} of {} pins {} not followed any more", n, before.pins.size(), n == 1 ? "is" : "are");
+    line += fmt::format("; {} of {} pins {} ignored now", n, before.pins.size(), n == 1 ? "is" : "are");
   return line;
 }
 

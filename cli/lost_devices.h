@@ -1,5 +1,5 @@
 #pragma once
-// What becomes of options that name devices where some of these have gone.
+// Adapts options that name devices after some of the devices are lost.
 #include <string>
 #include <vector>
 
@@ -7,12 +7,12 @@
 
 namespace weft::cli {
 
-/// Takes lost devices out of a choice, with their parts, and pins to them. Where it is not sure whose part is
-/// whose (no device was named, or the CPU was, which may have none), there are no parts any more. Where all
-/// that were named have gone, none was.
+/// Removes lost devices from `params`, with their shares and the pins to them. All shares are removed if
+/// their owners are unclear: no device was named, or the CPU was named, which may have no share. If all named
+/// devices are lost, `devices` becomes empty, as if none was named.
 void leave_out(const std::vector<std::string>& lost, PlacementParams& params);
 
-/// What that changes, for the log: "lost: rank1.cpu; --device is cpu now".
+/// Describes the changes for the log: "lost: rank1.cpu; --device is cpu now".
 std::string describe_loss(const std::vector<std::string>& lost, const PlacementParams& before);
 
 }  // namespace weft::cli

@@ -1,5 +1,5 @@
-// The program weft: finds the subcommand, parses its options, runs it, and turns what it throws into one line
-// and an exit code.
+// The program weft: finds the subcommand, parses its options, runs it, and turns exceptions into one line and
+// an exit code.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ const Command& find_command(const std::string& name) {
                                suggestion.empty() ? "" : fmt::format(" (did you mean {}?)", suggestion)));
 }
 
-/// What the report of an error takes from the command line, as far as that was read.
+/// The parts of the command line that error reports need.
 struct Context {
   std::string hint;  ///< After a wrong command line: the command's help.
   ColorMode color = ColorMode::kAuto;
@@ -129,9 +129,9 @@ int run_program(std::vector<std::string> arguments) {
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
-  // Started without one of these, a file that is opened later would be taken for what users type, or be
-  // written to.
-  // A standard output that is closed refuses what is written, so that the program can say so.
+  // If the program starts with a standard descriptor closed, the next opened file would get its number: it
+  // would be read as input or written to. A closed stdout is opened read-only, so that writes fail and the
+  // program can report it.
   while (true) {
     const bool has_input = fcntl(STDIN_FILENO, F_GETFD) >= 0, has_output = fcntl(STDOUT_FILENO, F_GETFD) >= 0;
     const int descriptor = open("/dev/null", has_input && !has_output ? O_RDONLY : O_RDWR);
@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
     if (descriptor >= 0) close(descriptor);
     break;
   }
-  // A file that grows beyond what a process may write (ulimit -f) is an error like a full disk, not the end.
+  // A file larger than the limit (ulimit -f) is an error like a full disk, not a fatal signal.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -12,7 +12,7 @@
 namespace weft::cli {
 namespace {
 
-// Text as roff shows it: backslashes and hyphens as they are typed, no requests at the beginning of a line.
+// The string in roff: backslashes and hyphens as typed, no requests at the beginning of a line.
 std::string escaped(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -38,7 +38,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// Lines of less than 80 bytes, which is what tools for roff want; they are filled again when they are shown.
+// Lines shorter than 80 bytes, as tools for roff require; they are filled again for display.
 std::string wrapped(std::string_view text) {
   constexpr std::size_t kWidth = 60;  // Escapes make lines longer.
   std::string out;
@@ -87,7 +87,7 @@ std::string paragraphs(std::string_view text) {
 }
 
 std::string section(std::string_view name, std::string body) {
-  // A paragraph right behind the heading is one too many.
+  // A section does not begin with a paragraph break.
   if (body.starts_with(".PP\n")) body.erase(0, 4);
   return body.empty() ? "" : fmt::format(".SH {}\n{}", name, body);
 }
@@ -114,20 +114,18 @@ std::string option_items(const Command& command) {
   return out;
 }
 
-// What holds for all commands.
+// The sections common to all commands.
 std::string common_sections() {
-  std::string environment =
-      item(bold("WEFT_ARG_NAME"), "the value of the option --name, where it is not given");
+  std::string environment = item(bold("WEFT_ARG_NAME"), "the value of the option --name, unless it is given");
   environment += item(bold("WEFT_CONFIG"), "a configuration file instead of those below; empty: none");
   environment += item(bold("WEFT_CACHE"), "the folder of models and packed weights instead of ~/.cache/weft");
-  environment += item(bold("WEFT_BACKENDS"), "folders with further backends, with colons between them");
-  environment += item(bold("OMP_NUM_THREADS"), "threads, where --threads is not given");
-  environment += item(bold("NO_COLOR"), "no colour, if it is set to anything");
-  std::string files =
-      item(bold("~/.config/weft/config.toml"),
-           "options of the user, as TOML: by their long names, at the top for all commands or in a "
-           "table that is named as the command");
-  files += item(bold("/etc/weft/config.toml"), "options of the system, where the user's file has none");
+  environment += item(bold("WEFT_BACKENDS"), "folders with more backends, separated by colons");
+  environment += item(bold("OMP_NUM_THREADS"), "number of threads, unless --threads is given");
+  environment += item(bold("NO_COLOR"), "no colour, if it is set");
+  std::string files = item(bold("~/.config/weft/config.toml"),
+                           "the user's options as TOML, by their long names: at the top for all commands, or "
+                           "in a table with the command's name");
+  files += item(bold("/etc/weft/config.toml"), "the system's options, unless the user's file sets them");
   files += item(bold("~/.cache/weft/models"), "models that -m finds by their names");
   return section("ENVIRONMENT", environment) + section("FILES", files) +
          section("EXIT STATUS", paragraphs(kExitCodes));

@@ -36,7 +36,7 @@ void Markdown::finish() {
   before_ = '\n';
 }
 
-// Reads something. False where that needs more text.
+// Consumes some input. Returns false if that needs more input.
 bool Markdown::step() {
   if (fence_ != '\0') return read_code_line();
   if (line_begins_) return begin_line();
@@ -63,7 +63,7 @@ bool Markdown::begin_line() {
   return true;
 }
 
-// What a line may begin with, behind its indentation.
+// Reads a mark at the beginning of a line, after its indentation.
 bool Markdown::read_mark() {
   const char c = text_[0];
   const std::size_t n = run_of(c, 0);
@@ -114,7 +114,7 @@ bool Markdown::read_mark() {
   }
 }
 
-// A block of code begins: its fence and what stands behind that, a language's name, are left out.
+// Begins a code block; drops the fence and the language's name after it.
 bool Markdown::read_fence(std::size_t n) {
   const std::size_t end = text_.find('\n', n);
   if (end == std::string::npos && !ended_) return false;
@@ -206,7 +206,7 @@ bool Markdown::read_emphasis(char mark) {
   if (waits(n)) return false;
   const char after = next(n);
   const unsigned style = n == 1 ? kItalic : n == 2 ? kBold : n == 3 ? kBold | kItalic : kPlain;
-  // 2*3, 2**10 and snake_case are no emphasis; scripts without blanks have some within their words.
+  // 2*3, 2**10 and snake_case are not emphasis. Emphasis within words is allowed in scripts without spaces.
   const bool within =
       mark == '_' ? is_word(before_) && is_word(after) : is_ascii_word(before_) && is_ascii_word(after);
   const bool closes = style != kPlain && (style_ & style) == style && !is_space(before_);

@@ -1,7 +1,7 @@
 #pragma once
-// Markdown that comes piece by piece, as a terminal shows it: headings, lists, quotes, code, bold and italic.
-// What it does not know stays as it is written. Held back are only marks whose meaning the next characters
-// tell, and a style lasts to its line's end at most, so a mark that is never closed costs little.
+// Shows Markdown on a terminal piece by piece: headings, lists, quotes, code, bold and italic. Other syntax
+// is shown as written. Only marks whose meaning depends on the next characters are held back. A style ends at
+// the line's end at the latest, so an unclosed mark does little harm.
 #include <functional>
 #include <string>
 #include <string_view>
@@ -10,13 +10,13 @@ namespace weft::cli {
 
 class Markdown {
  public:
-  /// `write` gets text and escape sequences, each whole and absolute ("\033[0;1m": bold and nothing else),
-  /// and whether the text's lines may be broken at words: those of code may not.
+  /// `write` gets characters and complete escape sequences that set the whole style ("\033[0;1m": bold and
+  /// nothing else). `breaks`: the line may be wrapped at words, as it is not code.
   explicit Markdown(std::function<void(std::string_view text, bool breaks)> write);
 
-  /// Whole characters of UTF-8.
+  /// Takes complete UTF-8 characters.
   void push(std::string_view text);
-  /// The text has ended: writes what was held back. The next text begins a line.
+  /// Ends the document: writes pending characters. The next push() begins a line.
   void finish();
 
  private:
@@ -50,12 +50,12 @@ class Markdown {
   bool ended_ = false;
   bool line_begins_ = true;
   bool code_line_begins_ = true;
-  char fence_ = '\0';  // Within a block of code: what it is fenced with ...
+  char fence_ = '\0';  // Within a code block: the character of its fence.
   std::size_t fence_length_ = 0;
-  std::size_t span_ = 0;       // Within a span of code: the ticks that it began with.
-  unsigned line_ = kPlain;     // Of the whole line: a heading's.
-  unsigned style_ = kPlain;    // Of what is read.
-  unsigned written_ = kPlain;  // That the terminal has.
+  std::size_t span_ = 0;       // Within a code span: its number of backticks.
+  unsigned line_ = kPlain;     // Style of the whole line, of a heading.
+  unsigned style_ = kPlain;    // Style at the reading position.
+  unsigned written_ = kPlain;  // Style of the terminal.
   char before_ = '\n';         // The last byte that was written.
 };
 

@@ -34,13 +34,13 @@ void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& gr
 
 void add_image_option(CLI::App& app, std::vector<std::string>& images, const std::string& group) {
   add_repeated(app, "--image", images,
-               "an image before the text, PNG or JPEG; needs --mmproj; may be given again", "FILE")
+               "an image before the prompt, PNG or JPEG; needs --mmproj; may be given again", "FILE")
       ->group(group);
 }
 
 void add_audio_option(CLI::App& app, std::vector<std::string>& sounds, const std::string& group) {
   add_repeated(app, "--audio", sounds,
-               "audio before the text, WAV, FLAC, Ogg or MP3; needs --mmproj; may be given again", "FILE")
+               "audio before the prompt, WAV, FLAC, Ogg or MP3; needs --mmproj; may be given again", "FILE")
       ->group(group);
 }
 
@@ -50,7 +50,7 @@ MediaModels load_named(const std::filesystem::path& mmproj, const ModelOptions& 
   const PlacementParams placement = placement_params(options);
   std::vector<std::string> devices = placement.devices;
   const auto registry = find_all_backends();
-  // Of this process alone: others may be lost.
+  // Devices of this process only, as others may be lost.
   if (devices.empty()) devices = {"cpu"};
   if (placement.devices.empty() && placement.n_layers != 0)
     for (const DeviceInfo& gpu : registry->gpus())
@@ -82,16 +82,16 @@ MediaModels load_media(const std::string& mmproj, const std::filesystem::path& f
     return load_named(fetched, options, model);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported && error.code() != ErrorCode::kInvalidArgument) throw;
-    note(talk, fmt::format("weft: note: no pictures and sounds: {}", error.what()));
+    note(talk, fmt::format("weft: note: images and audio are not available: {}", error.what()));
     return {};
   }
 }
 
 MediaFile encode_media(const MediaModels& models, std::vector<std::byte> bytes, bool is_sound) {
   if (is_sound && models.audio == nullptr)
-    throw Error(ErrorCode::kUnsupported, "sounds need the model's audio file: give it with --mmproj FILE");
+    throw Error(ErrorCode::kUnsupported, "audio needs the model's audio encoder; give it with --mmproj FILE");
   if (!is_sound && models.vision == nullptr)
-    throw Error(ErrorCode::kUnsupported, "pictures need the model's vision file: give it with --mmproj FILE");
+    throw Error(ErrorCode::kUnsupported, "images need the model's image encoder; give it with --mmproj FILE");
   auto encoded =
       is_sound ? models.audio->encode(read_sound(bytes)) : models.vision->encode(read_image(bytes));
   return {is_sound, std::move(bytes), std::move(encoded)};

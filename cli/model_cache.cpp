@@ -47,7 +47,7 @@ constexpr std::size_t kKeyDigits = 32;
 
 constexpr int kMaxDepth = 6;  // Of folders in the model cache.
 
-/// Those that can be read; none where there is no folder.
+/// The readable entries; none if the folder does not exist.
 std::vector<std::filesystem::directory_entry> entries_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::directory_entry> entries;
   std::error_code error;
@@ -112,7 +112,7 @@ std::vector<CachedModel> cached_models() {
     const bool is_default = prefix.empty() && name == kDefaultModel;
     models.push_back({prefix + name, entry.path(), is_default});
   };
-  // What hubs have lies in folders HOST/USER/REPO, which may have some, too.
+  // Hub models are in folders HOST/USER/REPO, which may have subfolders.
   const std::function<void(const std::filesystem::path&, const std::string&, int)> add_folder =
       [&](const std::filesystem::path& folder, const std::string& prefix, int depth) {
         for (const auto& entry : entries_of(folder)) {

@@ -12,8 +12,8 @@ std::filesystem::path converted_model(const std::filesystem::path& folder, const
                                       const std::function<bool()>& keep_going) {
   const std::filesystem::path cache = converted_cache_dir();
   if (cache.empty())
-    throw Error(ErrorCode::kNotFound, fmt::format("{} is a folder, whose converted model has no place: set "
-                                                  "WEFT_CACHE, or use 'weft convert'",
+    throw Error(ErrorCode::kNotFound, fmt::format("{} is a folder, and there is no cache for its converted "
+                                                  "model: set WEFT_CACHE, or use 'weft convert'",
                                                   folder.string()));
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::canonical(folder, error);

@@ -49,7 +49,7 @@ OpShape conv1d(std::int64_t times, std::int64_t in, std::int64_t out, std::int64
           static_cast<double>(times / stride * in * out * kKernel)};
 }
 
-/// Square pictures, padded so that they keep their size but for the stride.
+/// Square images, padded so that a stride of 1 keeps their size.
 OpShape conv2d(std::int64_t size, std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
                std::int64_t groups = 1) {
   const std::int64_t padding = kernel / 2, out_size = (size + 2 * padding - kernel) / stride + 1;

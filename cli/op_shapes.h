@@ -13,12 +13,12 @@ namespace weft::cli {
 struct OpShape {
   std::string op;                   ///< "linear"
   std::string dtype;                ///< Of the weight, where there is one; f32 elsewhere.
-  std::vector<std::int64_t> sizes;  ///< Those that tell it from others, as `text` writes them.
+  std::vector<std::int64_t> sizes;  ///< The sizes in `text`.
   std::string text;                 ///< "32 x 2048 -> 8192"
   /// The result; leaves of the graph are the operands.
   std::function<Value(Graph&)> build;
   double multiply_adds = 0.0;  ///< 0: memory alone is its limit.
-  /// What the elements of I32 inputs are, by name.
+  /// The values of I32 inputs, by name.
   std::map<std::string, std::int32_t> indices = {};
 
   std::string name() const { return op + " " + dtype + " " + text; }

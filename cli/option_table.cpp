@@ -147,7 +147,7 @@ std::string environment_name(std::string_view long_name) {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
-  // A word that no option is as long as is no slip; and the distance takes the product of both lengths.
+  // Longer words than any option are not typos, and the distance costs the product of both lengths.
   constexpr std::size_t kLongest = 64;
   if (word.size() > kLongest) return {};
   std::string best;

@@ -1,6 +1,6 @@
 #pragma once
-// The options of a command, as help, manual pages, completions, the environment and configuration files see
-// them. The one list of them is what the command's `prepare` adds to its CLI::App.
+// The options of a command, for help, manual pages, completions, the environment and configuration files.
+// Their only list is the command's `prepare`, which adds them to its CLI::App.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace weft::cli {
 
-/// Adds the command's options to `app`, and those that all commands have (--config, --help).
+/// Adds the command's options to `app`, and the common ones (--config, --help).
 std::function<int()> set_up(const Command& command, CLI::App& app);
 
-/// An option as users are told of it.
+/// An option as documented for users.
 struct OptionRow {
   std::vector<std::string> names;  ///< "-c", "--ctx-size"; one of a positional: "FILE"
   std::string negated;             ///< "--no-fit" of a switch, else empty.
-  std::string value;               ///< "N", "FILE", "layer|row"; empty: takes none.
+  std::string value;               ///< "N", "FILE", "layer|row"; empty: takes no value.
   std::string group;
   std::string description;
   bool value_optional = false;
@@ -31,17 +31,17 @@ struct OptionRow {
 
 /// Without hidden ones, in the order in which help shows them: group by group.
 std::vector<OptionRow> option_rows(const CLI::App& app);
-/// What may follow without a name, in order.
+/// The positional arguments, in order.
 std::vector<OptionRow> positional_rows(const CLI::App& app);
 
 bool takes_value(const CLI::Option& option);
-/// Of an option with two words, "FILE SCALE", which stand as "FILE:SCALE" in one value.
+/// Whether the option takes two words, "FILE SCALE", which become the single value "FILE:SCALE".
 bool takes_two(const CLI::Option& option);
 bool is_repeatable(const CLI::Option& option);
 
-/// The option that is written so ("-c", "--ctx-size", "-ctk"), or null.
+/// The option with this spelling ("-c", "--ctx-size", "-ctk"), or null.
 CLI::Option* find_option(CLI::App& app, std::string_view word);
-/// All that can be written for options of `app`, hidden ones too.
+/// All spellings of the options of `app`, hidden ones too.
 std::vector<std::string> spellings(CLI::App& app);
 /// Whether a configuration file may set it: all but --help and --config themselves, and positionals.
 bool is_configurable(const CLI::App& app, const CLI::Option& option);

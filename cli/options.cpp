@@ -37,7 +37,7 @@ CLI::Option* add_int(CLI::App& app, const std::string& names, int& value, Range<
   return add_size(app, names, value, range, fmt::format("{} (default {})", help, value));
 }
 
-// OpenMP's variable is what people already set to leave cores to others.
+// OMP_NUM_THREADS is what users already set to leave cores to other programs.
 int threads_from_environment() {
   const char* text = std::getenv("OMP_NUM_THREADS");
   return text != nullptr ? std::clamp(std::atoi(text), 0, kMaxThreads) : 0;
@@ -250,7 +250,7 @@ std::string choose_split(const std::filesystem::path& path, const ModelOptions& 
 
 void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk) {
   if (params.n_layers <= 0 || !params.devices.empty() || devices(registry).size() > 1) return;
-  note(talk, "weft: note: --gpu-layers has no effect: no GPU was found; 'weft devices' tells what there is");
+  note(talk, "weft: note: --gpu-layers has no effect: no GPU was found; 'weft devices' lists the devices");
   for (const std::string& problem : problems(registry)) note(talk, problem);
 }
 
@@ -278,8 +278,8 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
 void refuse_source(const Model& model, std::string_view command) {
   if (model.info().reads_source)
     throw Error(ErrorCode::kUnsupported,
-                fmt::format("a model of the family {} writes texts about a source, and 'weft {}' has none; "
-                            "use 'weft run', 'weft chat' or 'weft serve', whose prompts are the sources",
+                fmt::format("models of the family {} need an encoder input, and 'weft {}' has none; use "
+                            "'weft run', 'weft chat' or 'weft serve', which encode the prompt",
                             model.info().architecture, command));
 }
 
@@ -358,7 +358,8 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
   params.window_rewind = options.full_windows ? -1 : options.window_rewind;
   params.adapters = usual_adapters(model.adapters);
   if (options.n_batch > 0 && options.n_ubatch == 0) {
-    // llama.cpp's two sizes, of which people copy the first one with its default of 2048: it bounds, no more.
+    // llama.cpp has two sizes, and users often copy the first with its default of 2048. Here it is only an
+    // upper bound.
     params.n_ubatch = std::min(options.n_batch, params.n_ubatch);
   } else if (options.n_ubatch > 0) {
     params.n_ubatch = options.n_batch > 0 ? std::min(options.n_batch, options.n_ubatch) : options.n_ubatch;
@@ -491,7 +492,7 @@ SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& to
   const Sampler checked(params, tokenizer);
   return params;
 } catch (const Error& error) {
-  throw UsageError(error.what());  // What the sampler refuses came from the command line.
+  throw UsageError(error.what());  // The invalid values came from the command line.
 }
 
 std::string read_text(const std::string& path) {

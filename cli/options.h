@@ -1,5 +1,5 @@
 #pragma once
-// Options that several subcommands share, and what they become: models, contexts, samplers.
+// Options of several subcommands, and the conversion to models, contexts and samplers.
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <limits>
@@ -20,20 +20,20 @@ namespace weft::cli {
 
 class InterruptGuard;
 
-/// More threads than any machine has cores are a slip.
+/// A larger number of threads is a typo.
 inline constexpr int kMaxThreads = 1024;
 
 /// The words of --color.
 const std::map<std::string, ColorMode>& color_modes();
 /// -q, --progress and --color, for commands that load or write files.
 void add_talk_options(CLI::App& app, Talk& talk);
-/// -v, for commands that have more to say with it.
+/// -v, for commands with verbose output.
 void add_verbose_option(CLI::App& app, Talk& talk);
 
 struct ModelOptions {
   std::string model;
   std::string pre_tokenizer;
-  std::string chat_template;  ///< In Jinja, instead of the file's; empty: the file's.
+  std::string chat_template;  ///< A Jinja template that replaces the file's; empty: the file's.
   CpuIsa isa = CpuIsa::kBest;
   int n_threads = 0;
   bool repack = true;
@@ -41,26 +41,26 @@ struct ModelOptions {
   int pack_cache_gib = 64;
   AdapterOptions adapters;
   PlacementParams placement;
-  std::optional<bool> split_rows = false;  ///< --split-mode; nothing: as is faster by formula.
+  std::optional<bool> split_rows = false;  ///< --split-mode; nothing: the faster one by formula.
   std::string devices, shares, n_layers;
   int n_cpu_moe = 0;
   std::vector<std::string> pins;
-  std::vector<std::string> lost;  ///< Devices that were there when the program began, and have gone.
+  std::vector<std::string> lost;  ///< Devices that have been lost since the program began.
 };
-/// What the options say of devices, without those that are lost. Throws UsageError.
+/// The placement that the options ask for, without lost devices. Throws UsageError.
 PlacementParams placement_params(const ModelOptions& options);
-/// The CPU and the backends found beside the program and in the folders of WEFT_BACKENDS.
+/// The CPU and the backends in the program's folder and in the folders of WEFT_BACKENDS.
 std::shared_ptr<Registry> find_all_backends();
-/// Where the options leave it open how layers are spread, `params` get what is faster. Returns
-/// why, for people; nothing where there was no choice.
+/// If the options do not set a split mode, sets the faster one in `params`. Returns the reason as a message;
+/// "" without a choice.
 std::string choose_split(const std::filesystem::path& path, const ModelOptions& options, int n_texts,
                          ModelParams& params);
-/// Says so where layers are wanted on GPUs and there is none.
+/// Notes on stderr if the options ask for layers on GPUs and there is none.
 void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk);
 void add_device_options(CLI::App& app, ModelOptions& options);
-/// --pre, which commands have that read a vocabulary.
+/// --pre, for commands that read a vocabulary.
 void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::string& group);
-/// Those, and the model's own.
+/// Adds the device options, --pre and the options of models.
 void add_model_options(CLI::App& app, ModelOptions& options);
 
 struct LoadedModel {
@@ -73,13 +73,13 @@ struct ContextOptions {
   int n_batch = 0;
   int n_ubatch = 0;
   int n_source = 0;  ///< 0: the default.
-  int n_texts = 1;   ///< That are expected at a time, where layouts are chosen.
+  int n_texts = 1;   ///< Expected number of concurrent sequences, for the choice of layouts.
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
   int window_rewind = ContextParams{}.window_rewind;
   bool full_windows = false;
 };
-/// Those of the caches' types alone.
+/// Adds only the options of cache types.
 void add_cache_type_options(CLI::App& app, ContextOptions& options, const std::string& group);
 void add_context_options(CLI::App& app, ContextOptions& options);
 /// "f16", ... Throws UsageError that names the option.
@@ -87,19 +87,19 @@ CacheType parse_cache_type(const std::string& option, const std::string& text);
 std::string to_string(CacheType type);
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model);
 
-/// Throws Error kUnsupported where the model writes about a source, and the command has none to give it.
+/// Throws Error kUnsupported if the model needs an encoder input, which the command does not have.
 void refuse_source(const Model& model, std::string_view command);
 
-/// Loads with a progress bar. Ctrl-C ends it with Error kCancelled. The model is spread over devices so that
-/// such contexts fit.
+/// Loads the model with a progress bar. Ctrl-C ends it with Error kCancelled. The model is spread over
+/// devices so that such contexts fit.
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
                        const ContextOptions& context = {});
 
-/// How such a model is to be loaded, so that such contexts fit beside it. Finds the backends.
+/// The parameters that load the model so that such contexts fit into memory with it. Finds the backends.
 ModelParams model_params(const ModelOptions& options, const ContextOptions& context, const Talk& talk);
 
 struct SamplingOptions {
-  bool escape = true;  ///< Of texts of the command line (escapes.h).
+  bool escape = true;  ///< Replace escapes in strings of the command line (escapes.h).
   SamplerParams params;
   std::string seed;
   std::string steps;         ///< Names.
@@ -108,14 +108,14 @@ struct SamplingOptions {
   std::vector<std::string> logit_biases;  ///< "ID+1.5", "ID-inf"
 };
 void add_sampling_options(CLI::App& app, SamplingOptions& options);
-/// Replaces the escapes in their texts, where they are to be read.
+/// Replaces the escapes in the options' strings, if `escape`.
 void replace_escapes(SamplingOptions& options);
-/// Throws UsageError for values that make no sense.
+/// Throws UsageError for invalid values.
 SamplerParams sampler_params(const SamplingOptions& options);
 /// The same, checked against a vocabulary.
 SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& tokenizer);
 
-/// What commands share that write text with a model.
+/// Common options of commands that generate.
 struct GenerationOptions {
   Talk talk;
   ModelOptions model;
@@ -124,12 +124,12 @@ struct GenerationOptions {
 };
 void add_generation_options(CLI::App& app, GenerationOptions& options);
 
-/// Of --predict: -1 and llama.cpp's -2 both go on until the text ends or the context is full.
+/// Range of --predict: -1 and llama.cpp's -2 both generate until the model ends or the context is full.
 inline constexpr Range<int> kPredictRange = {-2, std::numeric_limits<int>::max(), "-1: no limit"};
 
 /// A file's bytes, "-" for the standard input. Throws Error.
 std::string read_bytes(const std::string& path);
-/// A text file: the same without a byte order mark. Throws Error kInvalidFile for UTF-16.
+/// Reads a text file: as read_bytes, without a byte order mark. Throws Error kInvalidFile for UTF-16.
 std::string read_text(const std::string& path);
 
 }  // namespace weft::cli

@@ -19,7 +19,7 @@ ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, const 
   result.tokens.erase(result.tokens.begin(), result.tokens.begin() + static_cast<std::ptrdiff_t>(skipped));
   if (result.n_chunks() < (choice.most == 1 ? 1 : 2))
     throw UsageError(
-        fmt::format("the text has {} tokens, and at least {} are needed: two chunks of --ctx-size {}",
+        fmt::format("the document has {} tokens, and at least {} are needed: two chunks of --ctx-size {}",
                     result.tokens.size(), 2 * n_ctx, n_ctx));
   int n_chunks = result.n_chunks();
   if (choice.most > 0) n_chunks = std::min(n_chunks, choice.most);
@@ -80,9 +80,9 @@ void refuse_overwriting(const std::filesystem::path& result,
   std::error_code ignored;
   for (const std::filesystem::path& read : made_from)
     if (std::filesystem::equivalent(read, result, ignored))
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("the result would overwrite {}, which it is made from; give it another name",
-                              result.string()));
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("the result would overwrite its input {}; give it another name", result.string()));
 }
 
 }  // namespace weft::cli

@@ -22,11 +22,11 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
 
 void add_prompt_cache_options(CLI::App& app, PromptCacheOptions& options, const std::string& group) {
   app.add_option("--prompt-cache", options.file,
-                 "keep what was computed of the prompt in this file, for runs whose prompts begin alike")
+                 "save the computed prompt in this file, for later prompts with the same prefix")
       ->type_name("FILE")
       ->group(group);
-  app.add_flag("--prompt-cache-all", options.all, "keep what was generated there, too")->group(group);
-  app.add_flag("--prompt-cache-ro", options.read_only, "read that file and leave it as it is")->group(group);
+  app.add_flag("--prompt-cache-all", options.all, "save generated tokens there, too")->group(group);
+  app.add_flag("--prompt-cache-ro", options.read_only, "read that file without changing it")->group(group);
 }
 
 void check(const PromptCacheOptions& options) {
@@ -52,7 +52,7 @@ std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, 
       return 0;
     }
     if (static_cast<std::size_t>(context.next_pos(kSequence)) != saved.tokens.size())
-      throw Error(ErrorCode::kInvalidFile, "its tokens and its state do not belong together");
+      throw Error(ErrorCode::kInvalidFile, "its tokens do not match its state");
     n = static_cast<std::size_t>(
         std::mismatch(saved.tokens.begin(), saved.tokens.end(), prompt.begin(), prompt.end()).first -
         saved.tokens.begin());
@@ -60,11 +60,11 @@ std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, 
     throw Error(error.code(), fmt::format("--prompt-cache {}: {}; remove the file, or name another one",
                                           options.file, error.what()));
   }
-  // What other adapters wrote is no beginning of this text.
+  // Cells computed with other adapters cannot be reused.
   if (!std::ranges::equal(context.adapters(kSequence), adapters)) n = 0;
   // The last token is always computed: its logits are wanted.
   n = std::min(n, prompt.size() - 1);
-  // A running state cannot go back a few tokens, nor a window beyond what is kept of it.
+  // A recurrent state cannot go back a few tokens, and a sliding window only within the cells it keeps.
   if (!context.can_cut(kSequence, static_cast<Pos>(n))) n = 0;
   context.remove(kSequence, static_cast<Pos>(n));
   return n;

@@ -1,6 +1,6 @@
 #pragma once
-// The beginning of a text in a file, with what the context's cache holds of it: another run that begins alike
-// does not compute it again. The file is a saved text (weft/text_state.h), as the server's sessions are.
+// A prompt's prefix in a file, with its cache cells, so that another run with the same prefix does not
+// compute it again. The format is weft/text_state.h's, as for the server's sessions.
 #include <CLI/CLI.hpp>
 #include <span>
 #include <string>
@@ -17,16 +17,15 @@ struct PromptCacheOptions {
 };
 /// --prompt-cache, --prompt-cache-all, --prompt-cache-ro
 void add_prompt_cache_options(CLI::App& app, PromptCacheOptions& options, const std::string& group);
-/// Throws UsageError for the others without a file.
+/// Throws UsageError for the other options without a file.
 void check(const PromptCacheOptions& options);
 
-/// Sequence 0 of the context, which is empty, gets what the file holds of the prompt's beginning, without its
-/// last token. Returns how many tokens; 0 where there is no file yet, or it begins otherwise or was written
-/// with other adapters than the context's. Throws Error for a file that is none of this model, with the way
-/// out.
+/// Restores into the empty sequence 0 the longest common prefix of the file and the prompt, without the
+/// prompt's last token. Returns its number of tokens; 0 if the file is missing, has another prefix, or was
+/// computed with other adapters. Throws Error for another model's file, with a way out.
 std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, std::span<const Token> prompt,
                            const Talk& talk);
-/// Writes what sequence 0 holds, which are these tokens. The file appears whole or stays as it was.
+/// Writes sequence 0, which consists of these tokens. The file is replaced atomically.
 void save_prompt(const PromptCacheOptions& options, const Context& context, std::span<const Token> tokens);
 
 }  // namespace weft::cli

@@ -17,14 +17,14 @@
 namespace weft::cli {
 namespace {
 
-// A picture is one of these two.
+// An image is PNG or JPEG.
 std::string_view kind_of_picture(const MediaFile& file) {
   return !file.bytes.empty() && file.bytes[0] == std::byte{0x89} ? "png" : "jpeg";
 }
 
 Json part_of(const MediaFile& file) {
   const std::string data = base::to_base64(file.bytes);
-  // What a sound is, its bytes tell; the API wants a word for it.
+  // The API requires a format; readers detect the real one from the bytes.
   if (file.is_sound) return {{"type", "input_audio"}, {"input_audio", {{"data", data}, {"format", "wav"}}}};
   return {{"type", "image_url"},
           {"image_url", {{"url", fmt::format("data:image/{};base64,{}", kind_of_picture(file), data)}}}};
@@ -66,13 +66,13 @@ class Reader {
   }
 
   [[noreturn]] void refuse(std::string_view reason) const {
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("{} is no saved conversation: {}; nothing was loaded", path_.string(), reason));
+    throw Error(ErrorCode::kInvalidFile, fmt::format("{} is not a saved conversation: {}; nothing was loaded",
+                                                     path_.string(), reason));
   }
 
   std::string text(const Json& object, const char* key) const {
     if (!object.is_object() || !object.contains(key) || !object[key].is_string())
-      refuse(fmt::format("message {} has no text \"{}\"", n_, key));
+      refuse(fmt::format("message {} has no string \"{}\"", n_, key));
     return object[key].get<std::string>();
   }
   std::string text_or_nothing(const Json& object, const char* key) const {
@@ -110,7 +110,7 @@ class Reader {
       const std::string url = text(part["image_url"], "url");
       const std::size_t comma = url.find(";base64,");
       if (!url.starts_with("data:") || comma == std::string::npos)
-        refuse(fmt::format("a picture of message {} is not within the file", n_));
+        refuse(fmt::format("an image of message {} is not embedded in the file", n_));
       add_media(std::string_view(url).substr(comma + std::string_view(";base64,").size()), false, message);
     } else if (type == "input_audio" && part.contains("input_audio")) {
       add_media(text(part["input_audio"], "data"), true, message);
@@ -122,7 +122,7 @@ class Reader {
 
   void add_media(std::string_view data, bool is_sound, ConversationMessage& message) const {
     auto bytes = base::from_base64(data);
-    if (!bytes) refuse(fmt::format("a picture or sound of message {} is no base64", n_));
+    if (!bytes) refuse(fmt::format("an image or audio clip of message {} is not base64", n_));
     try {
       message.media.push_back(encode_media(models_, *std::move(bytes), is_sound));
     } catch (const Error& error) {
@@ -135,12 +135,12 @@ class Reader {
     if (saved_.messages.empty()) return;
     const ConversationMessage& last = saved_.messages.back();
     if (last.role == "user" || last.role == "tool" || !last.calls.empty())
-      refuse("its last question has no answer");
+      refuse("its last question has no response");
   }
 
   const std::filesystem::path& path_;
   const MediaModels& models_;
-  std::size_t n_ = 0;  // Of the message that is read, from 1.
+  std::size_t n_ = 0;  // Number of the current message, from 1.
   SavedConversation saved_;
 };
 

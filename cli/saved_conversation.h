@@ -1,5 +1,5 @@
 #pragma once
-// Conversations as files: the body of a request of OpenAI's API, with pictures and sounds within.
+// Conversations as files: request bodies of OpenAI's API, with embedded images and audio.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,11 +13,11 @@ struct SavedConversation {
   std::vector<ConversationMessage> messages = {};
 };
 
-/// The file appears whole or stays as it was. Throws Error kIo.
+/// Replaces the file atomically. Throws Error kIo.
 void write_conversation(const std::filesystem::path& path, const std::string& model,
                         const Conversation& conversation);
-/// Throws Error: kNotFound and kIo, kInvalidFile for what is none, kUnsupported where it has pictures or
-/// sounds and there is no model for them.
+/// Throws Error: kNotFound, kIo, kInvalidFile for an invalid file, kUnsupported for images or audio without
+/// an encoder for them.
 SavedConversation read_conversation(const std::filesystem::path& path, const MediaModels& models);
 
 }  // namespace weft::cli

@@ -37,7 +37,7 @@ int columns_of_shown(const std::string& text) {
 
 bool is_newline(std::string_view cluster) { return cluster == "\n" || cluster == "\r\n"; }
 
-/// The clusters of a text as they are shown, but for newlines.
+/// Returns the clusters of a row as shown, without newlines.
 std::string shown_row(std::string_view text) {
   std::string row;
   const std::vector<std::size_t> starts = grapheme_starts(text);
@@ -54,7 +54,7 @@ void for_each_cluster(std::string_view text, std::size_t from, F f) {
   while (from < text.size()) {
     const std::string_view piece = text.substr(from, kPiece);
     std::vector<std::size_t> starts = grapheme_starts(piece);
-    // The last cluster may go on behind the piece.
+    // The last cluster may continue after the piece.
     if (from + piece.size() < text.size() && starts.size() > 2) starts.pop_back();
     for (std::size_t i = 0; i + 1 < starts.size(); ++i)
       if (!f(from + starts[i], piece.substr(starts[i], starts[i + 1] - starts[i]))) return;
@@ -69,8 +69,7 @@ std::size_t ScreenLines::row_of(std::size_t byte) const {
   return static_cast<std::size_t>(after - starts_.begin()) - 1;
 }
 
-// The cursor's row begins with its own bytes, so a cursor at a row's end stands in the next one only where a
-// cluster follows.
+// A cursor at a row's end moves to the next row only if a cluster follows.
 void ScreenLines::lay_out(std::string_view text, std::size_t cursor, int prompt_columns, int limit,
                           std::size_t n_rows) {
   if (prompt_columns != prompt_columns_ || limit != limit_) starts_.clear();

@@ -1,8 +1,9 @@
 #pragma once
-// A text that is being typed, drawn on a terminal that may be narrower than it.
+// Draws the edited line on a terminal that may be narrower than it.
 //
-// Terminals disagree about the columns of joined characters. So no column is counted: rows end before the
-// terminal would break them, and the cursor gets its place by writing what stands before it once more.
+// Terminals disagree about the widths of joined characters, so the code does not rely on column counts. Rows
+// end before the terminal would wrap them, and the cursor is placed by writing the characters before it
+// again.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -14,17 +15,17 @@ class ScreenLines {
  public:
   struct Prompt {
     std::string text;   ///< With its escape sequences.
-    int n_columns = 0;  ///< That it takes.
+    int n_columns = 0;  ///< Its width.
   };
 
-  /// Returns what draws `text` over the last drawing, with the cursor at byte `cursor` of it.
+  /// Returns the output that draws `text` over the last drawing, with the cursor at byte `cursor` of it.
   std::string draw(const Prompt& prompt, std::string_view text, std::size_t cursor, int n_columns,
                    int n_rows);
-  /// Returns what moves the cursor to a new line after the last row. The next draw() begins there.
+  /// Returns the output that moves the cursor to a new line after the last row. The next draw() begins there.
   std::string leave();
-  /// The terminal has a new width, and breaks the rows that are too long for it.
+  /// Call when the terminal's width changes, which wraps the rows that are now too long.
   void resize(int n_columns);
-  /// The screen is empty, the cursor at its top.
+  /// Call when the screen is cleared and the cursor at its top.
   void forget() { drawn_ = {}; }
 
  private:
@@ -39,8 +40,8 @@ class ScreenLines {
   std::size_t row_of(std::size_t byte) const;
 
   Drawn drawn_;
-  std::string text_;                 ///< That was laid out, and ...
-  std::vector<std::size_t> starts_;  ///< ... the first byte of each of its rows.
+  std::string text_;                 ///< The last argument of lay_out().
+  std::vector<std::size_t> starts_;  ///< The first byte of each row of text_.
   int prompt_columns_ = 0;
   int limit_ = 0;
   std::size_t first_row_ = 0;  ///< The first row shown, if the screen has fewer rows.

@@ -37,7 +37,7 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
            "smoother streams; more: prompts are read faster")
       ->group(group);
   add_size(app, "--timeout", options.timeout_s, {0, 1 << 20, "0: no limit"},
-           "most seconds per request (default 600); the response has what was generated until then")
+           "most seconds per request (default 600); the response ends with the tokens generated until then")
       ->group(group);
   add_repeated(app, "--api-key", options.keys,
                "a key that clients must send, hidden from the list of processes; may be given again", "KEY")
@@ -88,14 +88,13 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
   add_size(app, "--max-connections-per-address", options.max_connections_each, {0, 1 << 20, "0: no limit"},
            "open connections of one address (default 4096)")
       ->group(group);
-  add_size(
-      app, "--max-requests-per-client", options.max_requests_each, {-1, 1 << 20, "0: no limit"},
-      "requests under way of one API key, or of one address where there are no keys (default -1: half of "
-      "--parallel and --max-queue together); more are refused (429)")
+  add_size(app, "--max-requests-per-client", options.max_requests_each, {-1, 1 << 20, "0: no limit"},
+           "running and waiting requests per API key, or per address without keys (default -1: half of "
+           "--parallel and --max-queue together); more are refused (429)")
       ->group(group);
   add_switch(app, "--share-slots", options.share_slots,
-             "let API keys see each other's requests (/slots, /live) and saved sessions (default: not where "
-             "there are several keys)")
+             "let API keys see each other's requests (/slots, /live) and saved sessions (default: yes, "
+             "unless there are several keys)")
       ->group(group);
   add_switch(app, "--metrics", options.metrics, "Prometheus metrics at /metrics (default)")->group(group);
   add_switch(app, "--slots", options.slots, "the state of all slots at /slots (default)")->group(group);
@@ -135,7 +134,7 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
   add_switch(app, "--ignore-eos", options.ignore_eos, "continue after end tokens, unless the request says")
       ->group(generation);
   add_switch(app, "--context-shift", options.context_shift,
-             "when a sequence has filled its context, forget the older half of it and continue (default: the "
+             "when a sequence has filled its context, drop the older half of it and continue (default: the "
              "response ends)")
       ->group(generation);
   add_size(app, "--keep", options.n_keep, {0},

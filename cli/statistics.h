@@ -12,15 +12,15 @@ struct Estimate {
 };
 
 Estimate mean_of(std::span<const double> numbers);
-/// Of the mean of the differences a[i] - b[i]: what both share cancels.
+/// The mean of the differences a[i] - b[i], in which common errors cancel.
 Estimate mean_difference(std::span<const double> a, std::span<const double> b);
 struct Interval {
   double least = 0.0;
   double most = 0.0;
 };
-/// Where a share that was found in n trials lies with 95 %, by Wilson's score; n is at least 1.
+/// The 95 % interval of a share found in n >= 1 trials, by Wilson's score.
 Interval interval_of_share(double share, std::size_t n);
-/// Of sorted numbers, at least one: `fraction` of them are below, from 0 to 1; between two in proportion.
+/// The value that `fraction` (0 to 1) of at least one sorted number are below, interpolated linearly.
 double percentile(std::span<const double> sorted, double fraction);
 
 }  // namespace weft::cli

@@ -28,7 +28,8 @@ std::optional<long> number_in(const char* variable) {
   long value = 0;
   const auto [rest, error] = std::from_chars(text, end, value);
   if (error != std::errc{} || rest != end)
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is '{}', which is not a number", variable, text));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} is '{}', which is not a number", variable, text));
   return value;
 }
 
@@ -40,9 +41,9 @@ void check_listening_stream(int descriptor) {
   if (!known || type != SOCK_STREAM || listening == 0)
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("LISTEN_FDS: descriptor {} is no socket that listens; the unit needs ListenStream= "
-                    "and Accept=no",
-                    descriptor));
+        fmt::format(
+            "LISTEN_FDS: descriptor {} is not a listening socket; the unit needs ListenStream= and Accept=no",
+            descriptor));
 }
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
@@ -55,7 +56,7 @@ std::vector<PassedSocket> take_listening_sockets() {
   const char* const list = std::getenv("LISTEN_FDNAMES");
   std::string names = list != nullptr ? list : "";
   std::vector<PassedSocket> sockets;
-  // Variables that were meant for another process say nothing, and stay as they are.
+  // Variables for another process are left as they are.
   if (!process || !count || *process != ::getpid()) return sockets;
   for (const char* const variable : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(variable);
 
@@ -120,7 +121,7 @@ void ServiceNotifier::extend_timeout(std::chrono::milliseconds time) {
 void ServiceNotifier::send(std::string_view message, bool wait) {
   if (descriptor_ < 0) return;
   const int flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
-  // Dropped where it does not go: see the class.
+  // Errors are ignored, see the class.
   [[maybe_unused]] const ssize_t sent = ::send(descriptor_, message.data(), message.size(), flags);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a service tells systemd, and the sockets that it gets from it. Without systemd there are none, and
-// what is told goes nowhere. The protocols: sd_listen_fds(3), sd_notify(3).
+// systemd's protocols for services: passed sockets and notifications. Without systemd they return nothing and
+// do nothing. See sd_listen_fds(3), sd_notify(3).
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -13,20 +13,19 @@ struct PassedSocket {
   std::string name;  ///< FileDescriptorName= of the unit, else "unknown".
 };
 
-/// The sockets that this process was started with (LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES), which are now the
-/// caller's. Closed in processes that this one starts; the variables are removed for these, too, so that a
-/// second call finds nothing. Call it before there are threads. Throws Error kInvalidArgument where a
-/// descriptor is no stream socket that listens, or the variables make no sense.
+/// Returns the sockets that this process was started with (LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES); the
+/// caller owns them. Sets close-on-exec and removes the variables, so child processes and a second call get
+/// none. Call it before starting threads. Throws Error kInvalidArgument if a descriptor is not a listening
+/// stream socket, or a variable is invalid.
 std::vector<PassedSocket> take_listening_sockets();
 
-/// Tells the manager what the service is about to do (Type=notify). What cannot be delivered is dropped, as
-/// no service should fail for that: ready() and stopping() wait a second for a manager that is busy, the
-/// others do not wait. May be called from any thread.
+/// Reports the service's state to the manager (Type=notify). Errors are ignored. ready() and stopping() wait
+/// up to a second for a busy manager; the others do not wait. May be called from any thread.
 class ServiceNotifier {
  public:
-  /// Where NOTIFY_SOCKET says, if it is set.
+  /// Connects to $NOTIFY_SOCKET, if set.
   ServiceNotifier();
-  /// To that address: a path, or "@NAME" for an abstract one; empty: nowhere.
+  /// Connects to `address`: a path, "@NAME" for an abstract socket, or empty for no connection.
   explicit ServiceNotifier(std::string_view address);
   ~ServiceNotifier();
   ServiceNotifier(const ServiceNotifier&) = delete;
@@ -34,9 +33,9 @@ class ServiceNotifier {
 
   bool connected() const { return descriptor_ >= 0; }
   void ready(std::string_view status);
-  void status(std::string_view text);  ///< One line; what lies behind a newline is left out.
+  void status(std::string_view text);  ///< Sends the first line of `text`.
   void stopping(std::string_view status);
-  /// Starting or stopping takes this much longer than the unit allows, from now on.
+  /// Extends the unit's timeout for starting or stopping by `time` from now on.
   void extend_timeout(std::chrono::milliseconds time);
 
  private:

@@ -45,9 +45,9 @@ Json read_variables(const std::string& text) {
   } catch (const Error& error) {
     refuse(error.what());
   }
-  if (!given.is_object()) refuse("this is no object");
+  if (!given.is_object()) refuse("this is not an object");
   for (const char* name : {"messages", "tools", "add_generation_prompt"})
-    if (given.contains(name)) refuse(fmt::format("'{}' is what weft says itself", name));
+    if (given.contains(name)) refuse(fmt::format("'{}' is set by weft itself", name));
   return given;
 }
 
@@ -95,10 +95,10 @@ std::string template_text(const TemplateOptions& options) {
   if (options.text.empty() || options.text.find_first_of("{ \n") != std::string::npos) return options.text;
   const std::vector<std::string> names = weft::Chat::template_names();
   if (std::find(names.begin(), names.end(), options.text) == names.end())
-    throw UsageError(fmt::format(
-        "--chat-template: there is no template of the name '{}'; give the template's text (Jinja), "
-        "a file with --chat-template-file, or one of {}",
-        options.text, fmt::join(names, ", ")));
+    throw UsageError(
+        fmt::format("--chat-template: unknown template '{}'; give a Jinja template, a file with "
+                    "--chat-template-file, or one of {}",
+                    options.text, fmt::join(names, ", ")));
   return options.text;
 }
 

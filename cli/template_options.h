@@ -1,5 +1,5 @@
 #pragma once
-// Options that set another chat template than the model's own.
+// Options that replace the model's chat template.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace weft::cli {
 
-/// Of a model whose file has no chat template.
+/// The note for a model without a chat template.
 inline constexpr std::string_view kNoTemplate =
     "the model's file has no chat template; chats use ChatML (--chat-template sets another)";
 
 /// --reasoning.
 enum class Reasoning : std::uint8_t {
-  kAuto,      ///< On, where the template has a switch.
+  kAuto,      ///< On, if the template has a switch.
   kOn,        ///< Sets the switch by all names that templates have for it.
   kOff,       ///< The same.
   kTemplate,  ///< The template decides.
@@ -28,13 +28,13 @@ struct TemplateOptions {
   Reasoning reasoning = Reasoning::kAuto;
   std::string effort;
 };
-/// --chat-template and --chat-template-file, and what the template is told: --chat-template-kwargs,
+/// Adds --chat-template and --chat-template-file, and the template's variables: --chat-template-kwargs,
 /// --reasoning, --reasoning-budget, --reasoning-effort.
 void add_template_options(CLI::App& app, TemplateOptions& options, const std::string& group);
-/// The template's text or name; empty where the model's own holds. Throws UsageError where both are given,
-/// and for a word that is no template.
+/// The template or its name; empty for the model's own. Throws UsageError if both options are given, and for
+/// an unknown template name.
 std::string template_text(const TemplateOptions& options);
-/// What chats say to the template. Throws UsageError for variables that are no JSON object.
+/// The template variables of chats. Throws UsageError if the variables are not a JSON object.
 server::ChatDefaults chat_defaults(const TemplateOptions& options);
 
 }  // namespace weft::cli

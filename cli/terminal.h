@@ -1,6 +1,5 @@
 #pragma once
-// What goes to the terminal: colour, progress, and messages beside the result. Results go to stdout, all else
-// to stderr.
+// Terminal output: colour, progress bars and messages. Results go to stdout, everything else to stderr.
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -9,7 +8,7 @@ namespace weft::cli {
 
 enum class ColorMode { kAuto, kAlways, kNever };
 
-/// How the program talks, from its options (--color, -q, -v, --no-progress).
+/// How verbose the program is, from its options (--color, -q, -v, --no-progress).
 struct Talk {
   ColorMode color = ColorMode::kAuto;
   bool quiet = false;
@@ -18,16 +17,17 @@ struct Talk {
 };
 
 bool is_terminal(int descriptor);
-/// Whether colour may be written there: a terminal, neither NO_COLOR nor TERM=dumb, unless the mode says so.
+/// Whether to write colour to the descriptor. In kAuto mode it must be a terminal, without NO_COLOR and
+/// TERM=dumb.
 bool use_color(ColorMode mode, int descriptor);
 
 inline constexpr std::string_view kBold = "\033[1m";
 inline constexpr std::string_view kDim = "\033[2m";
 inline constexpr std::string_view kRed = "\033[31m";
 inline constexpr std::string_view kGreen = "\033[32m";
-/// The terminal's width, 80 where it does not tell.
+/// The terminal's width; 80 if unknown.
 int columns_of(int descriptor);
-/// Its height, 24 where it does not tell.
+/// Its height; 24 if unknown.
 int rows_of(int descriptor);
 /// Whether escape sequences that move the cursor work there.
 bool moves_cursor(int descriptor);
@@ -52,7 +52,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// At once: something else is being done from here on, which may take long to the next update.
+  /// Shows a new label at once, for work that may take long until the next update.
   void begin(std::string label, double fraction);
   void update(double fraction);
   void done();

@@ -14,14 +14,14 @@ std::string bytes_text(std::uint64_t bytes);
 /// "134.5M" parameters
 std::string count_text(std::int64_t count);
 /// Columns of the width that they need, two spaces between; the last one may be of any length. Control
-/// characters become '?': cells may hold what files say.
+/// characters become '?', as cells may contain strings from files.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
-/// Removes the mark that Windows writes at the beginning of UTF-8.
+/// Removes a UTF-8 byte order mark.
 void drop_byte_order_mark(std::string& text);
 /// `text` without control characters.
 std::string printable(std::string_view text);
-/// `text` as one line without control characters that a terminal obeys: messages may hold what a hostile file
-/// or client says. Newlines become spaces, the others \x1b.
+/// `text` as one line without control characters, for messages that quote hostile files or clients. Newlines
+/// become spaces, the others \x1b.
 std::string one_line(std::string_view text);
 
 }  // namespace weft::cli

@@ -11,14 +11,14 @@ namespace weft::cli {
 void add_text_options(CLI::App& app, TextInput& input, const std::string& name, const std::string& what,
                       const std::string& group) {
   app.add_option(name, input.words, what + " (default: the lines of the standard input)");
-  app.add_option("-f,--file", input.file, what + ", a line each in a file; '-': standard input")
+  app.add_option("-f,--file", input.file, what + ", one per line of a file; '-': standard input")
       ->type_name("FILE")
       ->group(group);
 }
 
 std::vector<std::string> texts_of(const TextInput& input) {
   if (!input.words.empty() && !input.file.empty())
-    throw UsageError("texts are given as words or with -f; leave one of them out");
+    throw UsageError("give the input as words or with -f, not both");
   std::vector<std::string> texts = input.words;
   if (texts.empty()) {
     const std::string all = read_text(input.file.empty() ? "-" : input.file);
@@ -30,7 +30,7 @@ std::vector<std::string> texts_of(const TextInput& input) {
       texts.emplace_back(line);
     }
   }
-  if (texts.empty()) throw UsageError("no text: give some as words, with -f FILE or on the standard input");
+  if (texts.empty()) throw UsageError("no input: give it as words, with -f FILE or on the standard input");
   return texts;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Several texts of a command line: as words, or a line each in a file.
+// Several input strings of a command: as words, or as lines of a file.
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
@@ -10,11 +10,11 @@ struct TextInput {
   std::vector<std::string> words;
   std::string file;
 };
-/// The texts as words called `name`, and -f. `what` is for the help.
+/// Adds the positional words `name`, and -f. `what` describes them in the help.
 void add_text_options(CLI::App& app, TextInput& input, const std::string& name, const std::string& what,
                       const std::string& group);
-/// The words, or the lines of the file, blank ones too: of the standard input where nothing is named. So each
-/// result belongs to the line of its number. Throws UsageError where there is no text.
+/// Returns the words, or the lines of the file, including blank ones; without both it reads the standard
+/// input. Result i belongs to line i. Throws UsageError without input.
 std::vector<std::string> texts_of(const TextInput& input);
 
 }  // namespace weft::cli

@@ -24,7 +24,7 @@ using base::Descriptor;
               std::string("cannot run the tool's command: ") + what + ": " + std::strerror(errno));
 }
 
-// A file in memory: whoever reads it slowly, or not at all, blocks nobody.
+// Writes to a file in memory, so a slow reader cannot block the writer.
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
@@ -35,7 +35,7 @@ void write_all(int fd, std::string_view text) {
   ::lseek(fd, 0, SEEK_SET);
 }
 
-// With U+FFFD for what is no UTF-8.
+// Replaces bytes that are not UTF-8 with U+FFFD.
 std::string as_utf8(const std::string& bytes) {
   return Json::parse(Json(bytes).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }

@@ -16,7 +16,7 @@ std::size_t length_of(char lead) {
   return byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
 
-// Columns that a character takes. The text is valid UTF-8.
+// The columns of a character of valid UTF-8.
 int width_of(std::string_view character) {
   const auto lead = static_cast<unsigned char>(character[0]);
   auto code = static_cast<char32_t>(character.size() == 1 ? lead : lead & (0x7f >> character.size()));
@@ -32,7 +32,7 @@ WordWrap::WordWrap(std::function<void(std::string_view)> write, std::function<in
     : write_(std::move(write)), columns_(std::move(columns)) {}
 
 void WordWrap::push(std::string_view text) {
-  // The last column stays free: behind a character there, terminals differ in where the cursor is.
+  // The last column stays free: terminals disagree where the cursor is after a character there.
   const int limit = std::max(columns_() - 1, kTab);
   std::string out;
   const auto begin_line = [&] {

@@ -19,7 +19,7 @@ Url parsed(const std::string& text) {
   return url;
 }
 
-/// Empty: it has none.
+/// Empty: there is none.
 std::string part_of(const Url& url, CURLUPart part) {
   char* text = nullptr;
   if (url == nullptr || curl_url_get(url.get(), part, &text, CURLU_DEFAULT_PORT) != CURLUE_OK) return {};

@@ -33,8 +33,9 @@ constexpr std::int64_t kPartBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kMostParts = 4096;  // Files of more have larger ones.
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr auto kSaveEvery = std::chrono::seconds(2);
-constexpr int kMostOpened = 16;            // By others, one after the other, before it is given up.
-constexpr std::int64_t kBlockBytes = 512;  // Of st_blocks, on all file systems.
+// Attempts to lock PATH.part, which other processes may rename or remove between opening and locking.
+constexpr int kMostOpened = 16;
+constexpr std::int64_t kBlockBytes = 512;  // The unit of st_blocks on all file systems.
 
 [[noreturn]] void io_error(const std::string& what, const std::filesystem::path& path) {
   throw Error(ErrorCode::kIo, fmt::format("{} {}: {}", what, path.string(), std::strerror(errno)));
@@ -65,7 +66,7 @@ Descriptor open_locked(const std::filesystem::path& path, int flags) {
         own.st_dev == named.st_dev)
       return file;
   }
-  throw Error(ErrorCode::kIo, fmt::format("another process fetches {}", path.string()));
+  throw Error(ErrorCode::kIo, fmt::format("another process is downloading {}", path.string()));
 }
 
 std::int64_t bytes_on_disk(int file) {
@@ -94,12 +95,12 @@ class PartFile final : public Sink {
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
-  /// Goes on with what an earlier attempt has left of this very file. Equal identities mean equal bytes; with
-  /// an empty one it begins anew, and nothing is left to later attempts.
+  /// Resumes an earlier attempt at the same file. Equal identities mean equal bytes; an empty identity starts
+  /// from the beginning and cannot be resumed later.
   void begin(const std::string& identity, std::int64_t size) {
     identity_ = identity;
     size_ = size;
-    // Sizes are what a server says, up to the largest number: nothing is added to them.
+    // A server may report any size up to the largest number, so nothing is added to it.
     part_bytes_ = std::max(kPartBytes, parts_of(size, kMostParts));
     done_.resize(static_cast<std::size_t>(parts_of(size_, part_bytes_)));
     if (identity.empty() || !load()) {
@@ -148,11 +149,11 @@ class PartFile final : public Sink {
   }
 
  private:
-  /// What becomes of it with this object: what an earlier attempt has left stays as it is until begin.
+  /// What the destructor does with the file. An earlier attempt's file is left until begin().
   enum class End { kLeave, kSave, kRemove };
 
-  /// What is there is known to the next process. Errors are no reason to fail: then it knows less, or begins
-  /// from the start.
+  /// Records the completed parts for the next process. Ignores errors: the next process then repeats some
+  /// parts, or starts from the beginning.
   void save() {
     saved_ = Clock::now();
     if (::fdatasync(file_.get()) != 0) return;
@@ -181,7 +182,7 @@ class PartFile final : public Sink {
     const auto parts = state.find("parts");
     if (parts == state.end() || !parts->is_string()) return false;
     const std::string& text = parts->get_ref<const std::string&>();
-    // A file that was cut has not what its state says.
+    // A truncated file does not match its state.
     if (text.size() != done_.size() || ::lseek(file_.get(), 0, SEEK_END) != size_) return false;
     for (std::size_t i = 0; i < done_.size(); ++i) {
       done_[i] = text[i] == '1' ? 1 : 0;
@@ -192,7 +193,7 @@ class PartFile final : public Sink {
   void reserve() {
     std::error_code error;
     const std::filesystem::space_info space = std::filesystem::space(path(), error);
-    // What was not written yet takes no room: the file has holes.
+    // Missing parts take no space: the file is sparse.
     const auto needed =
         static_cast<std::uintmax_t>(std::max<std::int64_t>(0, size_ - bytes_on_disk(file_.get())));
     if (!error && space.available < needed)
@@ -204,7 +205,7 @@ class PartFile final : public Sink {
     if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) io_error("cannot write", path());
   }
 
-  std::filesystem::path path_;  // Where it goes in the end.
+  std::filesystem::path path_;  // The final path.
   Descriptor file_;
   const OnProgress& on_progress_;
   std::string identity_ = {};
@@ -230,7 +231,7 @@ void make_folder(const std::filesystem::path& folder) {
                 fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
 }
 
-/// What tells a file's bytes from others, as a hash: addresses may hold secrets. Empty: nothing does.
+/// The identity of a file's bytes, as a hash, since URLs may contain secrets. Empty if it is unknown.
 std::string identity_of(const RemoteFile& file, const Probe& probed, std::int64_t size) {
   if (!probed.ranges || (file.sha256.empty() && !probed.strong_etag)) return {};
   const std::string all = fmt::format("{}\n{}\n{}\n{}", file.request.url, size, file.sha256, probed.etag);
@@ -243,7 +244,7 @@ std::string sha256_of(const std::filesystem::path& path, const OnProgress& on_pr
   const Descriptor file = open_file(path, O_RDONLY);
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   if (context == nullptr || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1)
-    throw Error(ErrorCode::kOutOfMemory, "no sum can be computed");
+    throw Error(ErrorCode::kOutOfMemory, "cannot compute a SHA-256");
   const std::int64_t size = ::lseek(file.get(), 0, SEEK_END);
   ::lseek(file.get(), 0, SEEK_SET);
   std::vector<char> buffer(kReadBytes);
@@ -293,10 +294,10 @@ void download(const RemoteFile& file, const std::filesystem::path& path, const D
     const std::string sum = sha256_of(part.path(), on_progress);
     if (sum != file.sha256) {
       part.discard();
-      throw Error(ErrorCode::kIo,
-                  fmt::format("{}: what came has the SHA-256 {}, the hub lists {}; it was removed: "
-                              "try again",
-                              file.path, sum, file.sha256));
+      throw Error(
+          ErrorCode::kIo,
+          fmt::format("{}: the download has the SHA-256 {}, the hub lists {}; it was removed: try again",
+                      file.path, sum, file.sha256));
     }
   }
   std::error_code ignored;

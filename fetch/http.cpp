@@ -21,7 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr long kConnectSeconds = 20, kStallSeconds = 30, kStallBytesPerSecond = 64;
 constexpr long kMaxRedirects = 10;
-constexpr std::int64_t kProgressBytes = 1 << 16;  // A connection that brought as much is replaced at once.
+// After this many bytes, a broken connection is replaced at once.
+constexpr std::int64_t kProgressBytes = 1 << 16;
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr std::string_view kUserAgent = "weft/" WEFT_VERSION;
 
@@ -45,7 +46,7 @@ class Transfer {
     set(CURLOPT_FOLLOWLOCATION, 1L);
     set(CURLOPT_MAXREDIRS, kMaxRedirects);
     set(CURLOPT_PROTOCOLS_STR, "http,https");
-    // Who began in the dark may go on there; a secret connection stays one.
+    // HTTP may redirect to HTTP or HTTPS; HTTPS never to HTTP.
     set(CURLOPT_REDIR_PROTOCOLS_STR, request.url.starts_with("https:") ? "https" : "http,https");
     set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
     set(CURLOPT_LOW_SPEED_LIMIT, kStallBytesPerSecond);
@@ -77,7 +78,7 @@ class Transfer {
     return found != headers_.end() ? found->second : std::string();
   }
   const std::map<std::string, std::string>& headers() const { return headers_; }
-  /// Calls this several times a second; where it says no, the transfer ends.
+  /// Calls `keep_going` several times a second; false ends the transfer.
   void watch(const KeepGoing& keep_going) {
     keep_going_ = &keep_going;
     set(CURLOPT_NOPROGRESS, 0L);
@@ -95,7 +96,7 @@ class Transfer {
     curl_easy_getinfo(easy_.get(), CURLINFO_RETRY_AFTER, &seconds);
     return std::chrono::seconds(std::clamp<curl_off_t>(seconds, 0, 3600));
   }
-  /// What was thrown in a call from libcurl, which must not see it.
+  /// Rethrows an exception of a callback, which must not pass through libcurl.
   void rethrow() const {
     if (thrown_) std::rethrow_exception(thrown_);
   }
@@ -172,7 +173,7 @@ class Tries {
       throw Error(ErrorCode::kIo,
                   fmt::format("{}: {}{}", host_of(request.url), why,
                               asked_for > params.longest_wait
-                                  ? fmt::format("; it asks to come back in {} s", asked_for.count() / 1000)
+                                  ? fmt::format("; it asks to retry in {} s", asked_for.count() / 1000)
                                   : ", also when tried again"));
     const auto own = params.first_wait * (1 << std::min(n_ - 1, 10));
     return Clock::now() +
@@ -193,11 +194,11 @@ void wait_until(Clock::time_point time, const KeepGoing& keep_going) {
 std::string why_of(CURLcode code, long status) {
   if (code == CURLE_PARTIAL_FILE) return "the connection ended early";
   return code != CURLE_OK ? std::string(curl_easy_strerror(code))
-                          : fmt::format("the answer is status {}", status);
+                          : fmt::format("the server responded with status {}", status);
 }
 
-/// Runs a request until its answer is none that may change by itself. `wanted` says of the answer's code and
-/// status whether it is one to keep.
+/// Repeats a request while its response is a temporary error. `wanted` decides by the curl code and the
+/// status whether to keep a response.
 template <typename Make, typename Wanted>
 auto with_retries(const Request& request, const KeepGoing& keep_going, const RetryParams& retry,
                   const Make& make, const Wanted& wanted) {
@@ -215,7 +216,7 @@ auto with_retries(const Request& request, const KeepGoing& keep_going, const Ret
   }
 }
 
-/// "bytes 10-19/200": where a part begins, and how large the whole is (-1: not told).
+/// "bytes 10-19/200": the offset of a part, and the size of the whole (-1: unknown).
 std::optional<std::pair<std::int64_t, std::int64_t>> parse_content_range(std::string_view text) {
   if (!text.starts_with("bytes ")) return std::nullopt;
   text.remove_prefix(6);
@@ -236,7 +237,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> parse_content_range(std::st
 void refuse_status(const Request& request, long status) {
   const std::string where = shown_address(request.url);
   if (status == 404 || status == 410)
-    throw Error(ErrorCode::kNotFound, fmt::format("{} is not there", where));
+    throw Error(ErrorCode::kNotFound, fmt::format("{} does not exist", where));
   if (status == 401 || status == 403)
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{} is not open to {} (status {}): {}", where,
@@ -244,7 +245,7 @@ void refuse_status(const Request& request, long status) {
                             request.token.empty()
                                 ? "set HF_TOKEN to a token of the hub, and accept the model's terms there"
                                 : "check the token and accept the model's terms on its page"));
-  throw Error(ErrorCode::kIo, fmt::format("{}: the answer is status {}", where, status));
+  throw Error(ErrorCode::kIo, fmt::format("{}: the server responded with status {}", where, status));
 }
 
 Answer get(const Request& request, std::size_t max_bytes, const KeepGoing& keep_going,
@@ -256,7 +257,7 @@ Answer get(const Request& request, std::size_t max_bytes, const KeepGoing& keep_
         answer.body.clear();
         return std::make_unique<Transfer>(request, "", [&](const Transfer&, const char* data, std::size_t n) {
           if (answer.body.size() + n > max_bytes)
-            throw Error(ErrorCode::kIo, fmt::format("{}: the answer is larger than {} bytes",
+            throw Error(ErrorCode::kIo, fmt::format("{}: the response is larger than {} bytes",
                                                     host_of(request.url), max_bytes));
           answer.body.append(data, n);
           return true;
@@ -272,7 +273,8 @@ Probe probe(const Request& request, const KeepGoing& keep_going, const RetryPara
   const auto transfer = with_retries(
       request, keep_going, retry,
       [&] {
-        // The headers suffice: a whole file that comes instead of its first byte is not read.
+        // Only the headers are needed: if the server sends the whole file instead of the first byte, it is
+        // not read.
         return std::make_unique<Transfer>(
             request, "0-0", [](const Transfer& t, const char*, std::size_t) { return t.status() != 200; });
       },
@@ -306,7 +308,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
                 const KeepGoing& keep_going, const RetryParams& retry) {
   struct Part {
     Range range;
-    std::int64_t at;  // What is written goes up to here.
+    std::int64_t at;  // End of the written bytes.
     std::int64_t begun_at;
     Clock::time_point not_before = {};
     Tries tries = {};
@@ -328,7 +330,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
 
   const auto changed = [&] {
     throw Error(ErrorCode::kIo,
-                fmt::format("{}: the file changed while it was fetched; try again", host_of(request.url)));
+                fmt::format("{}: the file changed while it was downloaded; try again", host_of(request.url)));
   };
   const auto start = [&](Part first) {
     auto part = std::make_unique<Part>(std::move(first));
@@ -366,7 +368,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
       return;
     }
     if (code == CURLE_WRITE_ERROR || (code == CURLE_OK && status == 200 && !whole))
-      throw Error(ErrorCode::kIo, fmt::format("{}: the answer is not the part of the file that was asked for",
+      throw Error(ErrorCode::kIo, fmt::format("{}: the response is not the requested part of the file",
                                               host_of(request.url)));
     if (code == CURLE_OK && status != 206 && status != 200 && !may_work_later(status))
       refuse_status(request, status);
@@ -401,7 +403,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
         finish(message->easy_handle, message->data.result);
         some_ended = true;
       }
-    // Others take the places of those that ended at once.
+    // If transfers ended, start waiting ones at once.
     if (code == CURLM_OK && !some_ended)
       code = curl_multi_poll(multi.get(), nullptr, 0, static_cast<int>(kTick.count()), nullptr);
     if (code != CURLM_OK)

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 constexpr std::size_t kMaxListing = std::size_t{32} << 20;
 constexpr int kMaxPages = 50;
 constexpr std::size_t kMostNamed = 40;
-// What is taken without a tag: small and good first, then what is nearest.
+// The order of preference without a tag: small and good types first, then similar ones.
 constexpr std::array<std::string_view, 14> kPreferred = {"q4_k_m", "q4_k_s", "q4_0", "iq4_nl", "iq4_xs",
                                                          "mxfp4",  "q5_k_m", "q5_0", "q6_k",   "q8_0",
                                                          "q3_k_m", "bf16",   "f16",  "f32"};
@@ -63,7 +63,7 @@ std::int64_t number_of(const Json& json, const char* key) {
 Json parse(const Answer& answer, const std::string& url) {
   Json json = Json::parse(answer.body, nullptr, false);
   if (json.is_discarded())
-    throw Error(ErrorCode::kIo, fmt::format("{}: the answer is no JSON", shown_address(url)));
+    throw Error(ErrorCode::kIo, fmt::format("{}: the response is not JSON", shown_address(url)));
   return json;
 }
 
@@ -74,7 +74,7 @@ void add_file(std::vector<RemoteFile>& files, const std::string& path, Request r
   files.push_back({path, std::move(request), size, is_sum(sum) ? lower(sum) : std::string()});
 }
 
-/// The address of the next page of a listing, of a Link header; empty: there is none.
+/// The URL of a listing's next page, from a Link header; empty: there is none.
 std::string next_page(const Answer& answer, const std::string& url) {
   const auto found = answer.headers.find("link");
   if (found == answer.headers.end()) return {};
@@ -83,9 +83,9 @@ std::string next_page(const Answer& answer, const std::string& url) {
   const std::size_t end = link.rfind('>', rel), begin = link.rfind('<', end);
   if (rel == link.npos || end == link.npos || begin == link.npos) return {};
   const std::string next = resolved(url, link.substr(begin + 1, end - begin - 1));
-  // The token goes to nobody else.
+  // The token goes to no other host.
   if (!same_origin(next, url))
-    throw Error(ErrorCode::kIo, fmt::format("{}: the list of files goes on at {}, which is not followed; "
+    throw Error(ErrorCode::kIo, fmt::format("{}: the list of files continues at {}, which is not followed; "
                                             "set HF_ENDPOINT to a hub that lists its files itself",
                                             host_of(url), next.empty() ? "no address" : host_of(next)));
   return next;
@@ -209,7 +209,7 @@ RemoteModel choose(std::vector<RemoteFile> files, const ModelName& name) {
                     "convert it",
                     name.repo));
   const RemoteFile* chosen = nullptr;
-  // Of two that fit, that of the shorter path: "Model-Q4_0.gguf" before "Model-Q4_0-imat.gguf".
+  // The shorter of two matching paths wins: "Model-Q4_0.gguf" before "Model-Q4_0-imat.gguf".
   const auto consider = [&](const RemoteFile& file) {
     if (split_of(file.path).part != 0) return;
     const auto order = [](const RemoteFile& one) {
@@ -250,10 +250,10 @@ RemoteModel choose(std::vector<RemoteFile> files, const ModelName& name) {
   for (const RemoteFile* const part : parts) {
     if (part == nullptr)
       throw Error(ErrorCode::kNotFound,
-                  fmt::format("{} has not all {} parts of {}", name.repo, first.n_parts, first.stem));
+                  fmt::format("{} lacks some of the {} parts of {}", name.repo, first.n_parts, first.stem));
     result.parts.push_back(*part);
   }
-  // The most exact of those that are small against a model.
+  // Types in order of preference: exact, and small compared with a model.
   for (const std::string_view type : {"f16", "bf16", "q8_0", "f32", ""}) {
     const auto found = std::find_if(vision.begin(), vision.end(), [&](const RemoteFile& file) {
       return type.empty() || has_word(lower(split_of(file.path).stem), type);
@@ -277,7 +277,8 @@ RemoteModel find_remote(const ModelName& name, const Hosts& hosts, const KeepGoi
     case Hub::kUrl:
       break;
   }
-  // The hub's own addresses may want its token. All parts of a split model lie beside the one that is named.
+  // The hub's own addresses may want its token. All parts of a split model are in the folder of the named
+  // one.
   const std::string token = name.repo.starts_with(hosts.hugging_face + "/") ? hosts.hugging_face_token : "";
   const std::size_t end = std::min(name.repo.find_first_of("?#"), name.repo.size());
   const std::size_t begin = name.repo.rfind('/', end) + 1;
@@ -285,7 +286,7 @@ RemoteModel find_remote(const ModelName& name, const Hosts& hosts, const KeepGoi
   const std::vector<std::string> addresses = all_parts(name.repo.substr(begin, end - begin));
   RemoteModel model;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    // A name that is escaped within its number has none as an address.
+    // If the name's number is escaped in the URL, the other parts' URLs are made from their names.
     const std::string& last = addresses.size() == files.size() ? addresses[i] : escaped(files[i]);
     model.parts.push_back({files[i], {name.repo.substr(0, begin) + last + name.repo.substr(end), token}});
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What hubs have: the files of a model, by its name.
+// The files of a hub's model, by the model's name.
 #include <string>
 #include <vector>
 
@@ -8,7 +8,7 @@
 
 namespace weft::fetch {
 
-/// Where hubs are, and who asks. From the environment: HF_ENDPOINT, HF_TOKEN, MODELSCOPE_ENDPOINT,
+/// Addresses and tokens of hubs. From the environment: HF_ENDPOINT, HF_TOKEN, MODELSCOPE_ENDPOINT,
 /// OLLAMA_REGISTRY.
 struct Hosts {
   std::string hugging_face = "https://huggingface.co";
@@ -21,19 +21,19 @@ struct Hosts {
 
 /// The files that make up a model.
 struct RemoteModel {
-  std::vector<RemoteFile> parts;   ///< Of a split model all, the first one first.
-  std::vector<RemoteFile> vision;  ///< An mmproj file that stands beside it, or nothing.
+  std::vector<RemoteFile> parts;   ///< All parts of a split model, in order.
+  std::vector<RemoteFile> vision;  ///< The mmproj file in the same repository, or nothing.
 };
 
-/// Asks the hub. Of several types the tag chooses; without one it is Q4_K_M, else what is nearest to it.
-/// Throws Error as get; kNotFound for a repository, tag or file that is not there, with those that are;
-/// kUnsupported for one without GGUF files.
+/// Asks the hub for the model's files. The tag chooses among several types; without a tag it is Q4_K_M, or
+/// the nearest type. Throws Error as get; kNotFound for a missing repository, tag or file, with a list of the
+/// available ones; kUnsupported for a repository without GGUF files.
 RemoteModel find_remote(const ModelName& name, const Hosts& hosts, const KeepGoing& keep_going,
                         const RetryParams& retry = {});
 
-/// The files among these that a name means: its `file`, else its `tag`, else the best type. Paths of GGUF
-/// files are like "Model-Q4_K_M.gguf", "Q8_0/Model-Q8_0-00001-of-00003.gguf", "mmproj-F16.gguf". Throws Error
-/// as find_remote.
+/// Chooses the files of a name: by its `file`, or its `tag`, or the best type. Paths of GGUF files are like
+/// "Model-Q4_K_M.gguf", "Q8_0/Model-Q8_0-00001-of-00003.gguf", "mmproj-F16.gguf". Throws Error as
+/// find_remote.
 RemoteModel choose(std::vector<RemoteFile> files, const ModelName& name);
 
 }  // namespace weft::fetch

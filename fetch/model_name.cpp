@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMaxName = 512, kMaxAddress = 8192;  // Signed addresses are long.
 constexpr std::size_t kHashDigits = 12;
 
-/// Where a hub's names begin; behind https://, too, if it is the name of a host.
+/// A prefix of a hub's names. If it begins with a host, "https://" may precede it.
 struct Prefix {
   std::string_view text;
   Hub hub;
@@ -35,8 +35,8 @@ constexpr std::array<Prefix, 10> kPrefixes = {{{"huggingface.co/", Hub::kHugging
                                                {"ollama://", Hub::kOllama, false},
                                                {"ollama:", Hub::kOllama, false}}};
 
-/// What a hub's addresses of files are made of: USER/REPO, one of `pages`, a branch, the file. Some of them
-/// give what describes the file instead of it.
+/// The format of a hub's file URLs: USER/REPO, one of `pages`, a branch, the file. Some pages return a
+/// description of the file instead of the file.
 struct FileAddresses {
   Hub hub;
   std::string_view host;
@@ -72,10 +72,11 @@ std::string hash_of(std::string_view text) {
 }
 
 [[noreturn]] void refuse(std::string_view text) {
-  throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no model's name; names are USER/REPO or USER/REPO:Q4_K_M (Hugging Face), "
-                          "ollama:NAME:TAG, modelscope.cn/USER/REPO, or an address https://.../FILE.gguf",
-                          shown_address(text).substr(0, kMaxName)));
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("'{}' is not a model's name; names are USER/REPO or USER/REPO:Q4_K_M (Hugging Face), "
+                  "ollama:NAME:TAG, modelscope.cn/USER/REPO, or an address https://.../FILE.gguf",
+                  shown_address(text).substr(0, kMaxName)));
 }
 
 ModelName parse_url(std::string_view text) {
@@ -174,7 +175,7 @@ std::string ModelName::folder() const {
     case Hub::kUrl:
       break;
   }
-  // The host and the path, as far as they may be folders, and what tells others of the same from it.
+  // The host and path, if they are valid as folders, with a hash if the rest of the URL differs.
   const std::string address = shown_address(repo);
   const std::string_view path = without_scheme(address);
   std::string folder;

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What was fetched under a name: paths in its folder, and their sizes.
+/// The record of a download: the name, and the files' paths in the folder with their sizes.
 std::filesystem::path record_of(const std::filesystem::path& folder, const ModelName& name) {
   return folder / name.folder() / (".weft-" + name.key() + ".json");
 }
@@ -27,12 +27,12 @@ struct Record {
   Json json;
   std::string name;
   PulledModel model;
-  std::vector<std::filesystem::path> files;  // Whether or not they are there.
-  bool broken = false;                       // Some were replaced since.
-  bool whole = true;                         // They are there as they were fetched.
+  std::vector<std::filesystem::path> files;  // Existing or not.
+  bool broken = false;                       // Some files were replaced since.
+  bool whole = true;                         // All files exist with their recorded sizes.
 };
 
-/// Nothing where there is no record, or what it says cannot be.
+/// Returns nothing for a missing or invalid record.
 std::optional<Record> read_record(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   Record record{.path = path, .json = Json::parse(file, nullptr, false)};
@@ -67,7 +67,7 @@ void write_record(const std::filesystem::path& path, const Json& json) {
   out.commit();
 }
 
-/// The records that may have a file: those of its folder and the ones above, as repositories have folders.
+/// The records that may list a file: in its folder and the folders above, as repositories have subfolders.
 std::vector<Record> records_near(const std::filesystem::path& file) {
   constexpr int kLevels = 4;
   std::vector<Record> records;
@@ -83,7 +83,7 @@ bool has(const std::vector<std::filesystem::path>& files, const std::filesystem:
   return std::find(files.begin(), files.end(), file) != files.end();
 }
 
-/// A file gives way to another one: what was fetched with it is no whole model until it is fetched again.
+/// Marks models that contain a replaced file as incomplete until they are downloaded again.
 void mark_broken(const std::filesystem::path& file) {
   for (Record& record : records_near(file)) {
     if (!has(record.files, file)) continue;
@@ -131,7 +131,7 @@ std::int64_t remove_model(const std::filesystem::path& folder, const std::filesy
     for (const std::string& part : all_parts(model.string())) files.emplace_back(part);
   std::erase_if(files, [&](const std::filesystem::path& file) { return has(kept, file); });
   std::int64_t n_bytes = 0;
-  // First what another process may be at work with: then nothing is removed.
+  // First the files that another process may be downloading, so that an error removes nothing.
   for (const std::filesystem::path& file : files) n_bytes += discard_begun(file);
   files.insert(files.end(), records.begin(), records.end());
   for (const std::filesystem::path& file : files) {
@@ -142,7 +142,7 @@ std::int64_t remove_model(const std::filesystem::path& folder, const std::filesy
     if (error)
       throw Error(ErrorCode::kIo, fmt::format("cannot remove {}: {}", file.string(), error.message()));
   }
-  // Folders that are empty now go, too; others stay, as remove says.
+  // Removes folders that have become empty; remove() fails for others.
   std::error_code not_empty;
   for (std::filesystem::path at = model.parent_path(); is_below(at, folder); at = at.parent_path())
     if (!std::filesystem::remove(at, not_empty)) break;
@@ -177,8 +177,8 @@ PulledModel pull(const std::filesystem::path& folder, const ModelName& name, con
   const auto pulled = find_pulled(folder, name);
   if (!pulled)
     throw Error(ErrorCode::kIo,
-                fmt::format("the files of {} changed in {} while they were fetched; try again", name.text(),
-                            place.string()));
+                fmt::format("the files of {} changed in {} while they were downloaded; try again",
+                            name.text(), place.string()));
   return *pulled;
 }
 

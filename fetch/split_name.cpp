@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".gguf";
 constexpr std::string_view kTail = "-00001-of-00003.gguf";
-constexpr std::size_t kPart = 1, kOf = 6, kCount = 10, kDigits = 5;  // Where these begin in the tail.
+constexpr std::size_t kPart = 1, kOf = 6, kCount = 10, kDigits = 5;  // Their offsets in the tail.
 
 std::optional<int> number(std::string_view digits) {
   int value = 0;

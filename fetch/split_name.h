@@ -15,8 +15,7 @@ struct SplitName {
 /// Of a path that ends in ".gguf". A number that cannot be ("-00004-of-00003") is a part of the stem.
 SplitName split_of(std::string_view path);
 
-/// The paths of all parts of the model that this file is one of, the first one first; of a whole model
-/// itself.
+/// The paths of all parts of this part's model, in order; for other files the path itself.
 std::vector<std::string> all_parts(const std::string& path);
 
 }  // namespace weft::fetch

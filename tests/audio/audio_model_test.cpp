@@ -32,7 +32,7 @@ class AudioFamilies : public testing::TestWithParam<const char*> {
   std::filesystem::path file() const { return audio_dir() / GetParam() / "mmproj.gguf"; }
 };
 
-TEST_P(AudioFamilies, RowsAreThoseOfTransformersAndTheSameWithAnyThreads) {
+TEST_P(AudioFamilies, MatchesTransformersWithAnyThreadCount) {
   const std::vector<float> expected = test::read_floats(audio_dir() / GetParam() / "rows.f32");
   std::vector<float> first;
   for (const int n_threads : {1, 2}) {
@@ -47,7 +47,7 @@ TEST_P(AudioFamilies, RowsAreThoseOfTransformersAndTheSameWithAnyThreads) {
   }
 }
 
-TEST_P(AudioFamilies, ASoundThatComesAgainIsNotComputedAgain) {
+TEST_P(AudioFamilies, CachesRepeatedAudio) {
   const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
   const Sound sound = tiny_sound();
   Sound other = sound;
@@ -64,7 +64,7 @@ TEST_P(AudioFamilies, ASoundThatComesAgainIsNotComputedAgain) {
   EXPECT_NE(AudioModel::load(file(), {.devices = {"cpu"}})->encode(sound)->id, picture->id);
 }
 
-TEST_P(AudioFamilies, ASoundThatNobodyWantsIsNotComputedToItsEnd) {
+TEST_P(AudioFamilies, EncodingCanBeCancelled) {
   const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
   Sound sound = tiny_sound();
   sound.samples.resize(static_cast<std::size_t>(3 * audio->info().part_seconds * Sound::kSampleRate), 0.0f);
@@ -81,7 +81,7 @@ TEST_P(AudioFamilies, ASoundThatNobodyWantsIsNotComputedToItsEnd) {
   EXPECT_FALSE(audio->encode(tiny_sound())->rows.empty());
 }
 
-TEST_P(AudioFamilies, SoundsStandInThePlacesOfMarks) {
+TEST_P(AudioFamilies, PlacesAudioAtMarks) {
   const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / "qwen2vl" / "model.gguf");
   const std::string mark = make_media_mark();
@@ -101,7 +101,7 @@ TEST_P(AudioFamilies, SoundsStandInThePlacesOfMarks) {
 INSTANTIATE_TEST_SUITE_P(Families, AudioFamilies, testing::Values("voxtral", "qwen2a", "ultravox"),
                          test::name_of_family);
 
-TEST(Spectrogram, IsThatOfTransformers) {
+TEST(Spectrogram, MatchesTransformers) {
   const std::vector<float> expected = test::read_floats(audio_dir() / "mels.f32");
   audio::Spectrogram spectrogram(kMels, kFrames, find_devices(std::vector<std::string>{"cpu"}), {});
   const Sound sound = tiny_sound();
@@ -152,7 +152,7 @@ TEST(SoundFile, SamplesOfAllCodings) {
             (Samples{0.25f, 0.0f}));
 }
 
-TEST(SoundFile, OthersAreRefusedWithTheWayOut) {
+TEST(SoundFile, RejectsOtherFormatsWithAdvice) {
   const std::vector<std::byte> samples = bytes_of<std::int16_t>({1, 2, 3, 4});
   const auto complaint = [](const std::vector<std::byte>& file) -> std::string {
     try {
@@ -212,7 +212,7 @@ TEST(SoundFile, OtherRatesAreResampled) {
   }
 }
 
-TEST(SoundFile, FormsInUse) {
+TEST(SoundFile, ReadsCommonFormats) {
   for (const char* name : {"tone.flac", "tone.ogg", "tone.opus", "tone.mp3", "tone.aiff"}) {
     const Sound sound = read_sound_file(audio_dir() / name);  // A quarter of a second of 440 Hz.
     ASSERT_GE(sound.samples.size(), 3990u) << name;
@@ -231,13 +231,13 @@ TEST(SoundFile, FormsInUse) {
   }
 }
 
-TEST(SoundFile, ACutOneIsNoShortOne) {
+TEST(SoundFile, RejectsTruncatedFiles) {
   std::vector<std::byte> flac = test::read_bytes(audio_dir() / "tone.flac");
   flac.resize(flac.size() * 3 / 4);
   EXPECT_THROW((void)read_sound(flac), Error);
 }
 
-TEST(AudioModel, DamagedAndOtherFilesAreErrors) {
+TEST(AudioModel, RejectsDamagedAndForeignFiles) {
   EXPECT_THROW(AudioModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf"), Error);
   EXPECT_THROW(media_kinds(test::golden_dir() / "gemma3" / "model.gguf"), Error);
   EXPECT_TRUE(media_kinds(audio_dir() / "voxtral" / "mmproj.gguf").sounds);

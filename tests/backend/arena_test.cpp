@@ -8,14 +8,14 @@
 namespace weft {
 namespace {
 
-TEST(Arena, ReusesMemoryOfWhatIsDead) {
+TEST(Arena, ReusesMemoryOfDeadTensors) {
   const Lifetime lifetimes[] = {{0, 1, 1000}, {2, 3, 1000}, {1, 2, 64}};
   const ArenaLayout layout = lay_out(lifetimes);
   EXPECT_EQ(layout.offsets[0], layout.offsets[1]);
   EXPECT_EQ(layout.bytes, 1024u + 64u);
 }
 
-TEST(Arena, NeverOverlapsWhatIsAliveTogether) {
+TEST(Arena, NeverOverlapsLiveTensors) {
   std::mt19937 random(3);
   for (int round = 0; round < 200; ++round) {
     std::vector<Lifetime> lifetimes;
@@ -73,7 +73,7 @@ TEST(Arena, TakesTheLowestOffsetThatIsFree) {
 }
 
 /// Where everything is alive at the same time, as in chains that one thread goes through.
-TEST(Arena, StacksAsMuchAsThereIs) {
+TEST(Arena, StacksAllTensors) {
   constexpr int kMany = 50000;
   std::vector<Lifetime> lifetimes;
   for (int i = 0; i < kMany; ++i) lifetimes.push_back({0, i + 1, 64});

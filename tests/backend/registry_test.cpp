@@ -15,7 +15,7 @@ Backend named(const std::string& backend, const std::string& device) {
           [](std::string_view, const OpenOptions&) { return std::shared_ptr<Device>(); }};
 }
 
-TEST(Registry, ListsDevicesInTheOrderOfTheirBackendsAndNamesThemWhereOneIsMissing) {
+TEST(Registry, ListsDevicesByBackendAndNamesMissingOnes) {
   Registry registry;
   registry.add(named("a", "a0"));
   registry.add(named("b", "b0"));
@@ -83,7 +83,7 @@ TEST(Registry, LooksForGpusOnlyWhereThereMayBeSome) {
   EXPECT_EQ(registry.gpus()[0].name, "a0");
 }
 
-TEST(Registry, AModuleThatWasCopiedInPartIsAProblem) {
+TEST(Registry, ReportsTruncatedModules) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cut_modules";
   std::filesystem::create_directories(folder);
   const std::filesystem::path cut = folder / "weft_backend_cut.so";
@@ -102,7 +102,7 @@ TEST(Registry, AModuleThatWasCopiedInPartIsAProblem) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Registry, LoadsModulesAndTellsWhatIsWrongWithOthers) {
+TEST(Registry, LoadsModulesAndReportsBrokenOnes) {
   std::ofstream(std::string(WEFT_TEST_MODULES) + "/weft_backend_broken.so") << "no library";
   const std::filesystem::path folders[] = {"/there/is/no/such/folder", WEFT_TEST_MODULES};
   Registry registry;

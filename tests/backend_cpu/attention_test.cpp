@@ -376,7 +376,7 @@ TEST_P(Attention, NothingVisibleGivesZeros) {
   }
 }
 
-TEST_P(Attention, WhatARowDoesNotSeeCannotTouchIt) {
+TEST_P(Attention, HiddenCellsDoNotAffectARow) {
   // The last rows' own keys and values are not numbers: earlier rows of the same tile must not change.
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const float poison : {std::nanf(""), std::numeric_limits<float>::infinity()}) {

@@ -278,7 +278,7 @@ TEST(LowRank, IsTheNodesOneByOne) {
   }
 }
 
-TEST(LowRank, OfAnyRankBesideAGateAndQuantisedWeights) {
+TEST(LowRank, WorksWithAnyRankGatesAndQuantisedWeights) {
   for (const std::int64_t rank : {1, 16, 150})
     for (const bool gated : {false, true}) {
       const DType weights = rank == 16 ? DType::kQ5_0 : DType::kQ8_0;
@@ -291,7 +291,7 @@ TEST(LowRank, OfAnyRankBesideAGateAndQuantisedWeights) {
     }
 }
 
-TEST(LowRank, BesideAProductWithoutOne) {
+TEST(LowRank, WorksNextToAProductWithoutAdapter) {
   for (const bool gate_first : {false, true})
     for (const bool plain_gate : {false, true}) {
       const Variant variant = {.type = DType::kF16,
@@ -307,7 +307,7 @@ TEST(LowRank, BesideAProductWithoutOne) {
     }
 }
 
-TEST(LowRank, BesideAGateWithMore) {
+TEST(LowRank, WorksNextToAGateOfHigherRank) {
   for (const bool gate_first : {false, true}) {
     const Variant variant = {.type = DType::kF16,
                              .weights = DType::kQ8_0,

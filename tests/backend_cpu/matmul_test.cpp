@@ -1,5 +1,5 @@
 // Matrix products of every type on every instruction set of this machine, compared with double precision over
-// the scalar codec's values, and with themselves: a column's result must not depend on the other columns.
+// the scalar codec's values. A column's result must also not depend on the other columns.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -183,7 +183,7 @@ TEST_P(MatmulTypes, ExtremeCodesDoNotSaturate) {
   }
 }
 
-TEST_P(MatmulTypes, AColumnIsTheSameInAnyCompany) {
+TEST_P(MatmulTypes, ColumnsDoNotDependOnOtherColumns) {
   constexpr std::int64_t kRows = 37, kN = 40;
   const std::int64_t block = info(dtype()).block_elements;
   const std::int64_t columns = block == 1 ? 100 : block == 256 ? 512 : 5 * block;
@@ -235,7 +235,7 @@ TEST_P(MatmulTypes, AColumnIsTheSameInAnyCompany) {
 }
 
 // More columns than one pass sums, and more of a panel than is unpacked at a time.
-TEST_P(MatmulTypes, ColumnsOfLongRowsAreTheSameInAnyCompany) {
+TEST_P(MatmulTypes, LongColumnsDoNotDependOnOtherColumns) {
   constexpr std::int64_t kRows = 21, kN = 151, kColumns = 10 * 256;
   const CanonicalMatrix canonical(dtype(), kRows, kColumns, 9);
   const Packed weight(canonical);
@@ -312,7 +312,7 @@ TEST_P(MatmulIsas, EpilogueFollowsItsFormula) {
 
 // A gate's bias may be the only bias, and a gated column has the same bits in any batch. Pairs have matrices
 // that are unpacked for many columns, matrices that are not, and one of each.
-TEST_P(MatmulIsas, GatedColumnsAreTheSameInAnyCompany) {
+TEST_P(MatmulIsas, GatedColumnsDoNotDependOnOtherColumns) {
   constexpr std::int64_t kRows = 40, kColumns = 256, kN = 21;
   const std::pair<DType, DType> pairs[] = {{DType::kQ4_K, DType::kQ4_K},
                                            {DType::kQ6_K, DType::kQ6_K},

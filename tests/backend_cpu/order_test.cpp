@@ -110,7 +110,7 @@ TEST(Order, BitsDoNotDependOnThreads) {
   }
 }
 
-TEST(Order, ARowOfAttentionDoesNotDependOnTheRowsBesideIt) {
+TEST(Order, AttentionRowsDoNotDependOnOtherRows) {
   const auto make = [](Graph& g, std::int64_t first, std::int64_t n) {
     const Value q = slice(g.input("q", {1, 6, 70, 16}), 2, first, first + n);
     return scaled_dot_product_attention(q, g.input("k", {1, 2, 90, 16}), g.input("v", {1, 2, 90, 16}),
@@ -153,7 +153,7 @@ TEST(Order, AttentionThatIsWrittenOutIsOneLaunch) {
     }
 }
 
-TEST(Order, ScoresThatSomebodyReadsAreMade) {
+TEST(Order, ComputesScoresThatAreRead) {
   Graph g;
   const Value q = g.input("q", {2, 5, 8}), k = g.input("k", {2, 7, 8}), v = g.input("v", {2, 7, 4});
   const Value weights = softmax(matmul(q, transpose(k)));

@@ -91,7 +91,7 @@ class PackedCacheTest : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(PackedCacheTest, FindsWhatWasAdded) {
+TEST_F(PackedCacheTest, FindsAddedEntries) {
   write(options());
   EXPECT_TRUE(holds(model()));
   PackedCache cache(options(), model());
@@ -127,7 +127,7 @@ TEST_F(PackedCacheTest, OtherFilesOfTheSameBytesAreReadOnce) {
   EXPECT_EQ(n_sources_read_, 2);
 }
 
-TEST_F(PackedCacheTest, OtherBytesArePackedAnew) {
+TEST_F(PackedCacheTest, PacksChangedBytesAgain) {
   write(options());
   EXPECT_FALSE(holds(model(kKey, {5, 6}), kSource + 1));
   EXPECT_TRUE(files().empty());
@@ -135,7 +135,7 @@ TEST_F(PackedCacheTest, OtherBytesArePackedAnew) {
   EXPECT_TRUE(holds(model()));
 }
 
-TEST_F(PackedCacheTest, AppearsWhenItIsWhole) {
+TEST_F(PackedCacheTest, AppearsWhenComplete) {
   {
     PackedCache cache(options(), model());
     add(cache, "a", 1000, 1);
@@ -143,7 +143,7 @@ TEST_F(PackedCacheTest, AppearsWhenItIsWhole) {
   EXPECT_TRUE(files().empty()) << "a load that was cancelled leaves nothing";
 }
 
-TEST_F(PackedCacheTest, DamageIsSeenAndWrittenOver) {
+TEST_F(PackedCacheTest, ReplacesDamagedEntries) {
   write(options());
   ASSERT_EQ(files().size(), 1u);
   const fs::path path = files()[0];
@@ -211,7 +211,7 @@ TEST_F(PackedCacheTest, RangesOutsideTheFileAreRefused) {
   EXPECT_FALSE(forge([](PackedCache::Entry& e) { e.bytes += 4096; }));
 }
 
-TEST_F(PackedCacheTest, WhatWasUsedLeastRecentlyGoes) {
+TEST_F(PackedCacheTest, EvictsLeastRecentlyUsed) {
   const std::uint64_t limit = 1300000;  // Two files of 600000 and a little.
   const auto age = [&](base::Hash128 key, int days) {
     write(options(limit), key);
@@ -231,7 +231,7 @@ TEST_F(PackedCacheTest, WhatWasUsedLeastRecentlyGoes) {
   EXPECT_FALSE(PackedCache(options(limit), model({2, 0})).found());
 }
 
-TEST_F(PackedCacheTest, NothingGoesForAFileThatCannotBeWritten) {
+TEST_F(PackedCacheTest, EvictsNothingForAnUnwritableFile) {
   write(options(), {1, 0});
   PackedCacheOptions full = options(700000);  // Of the folder; the disk has no room at all.
   full.min_free_fraction = 1.0;
@@ -239,7 +239,7 @@ TEST_F(PackedCacheTest, NothingGoesForAFileThatCannotBeWritten) {
   EXPECT_TRUE(holds(model({1, 0})));
 }
 
-TEST_F(PackedCacheTest, WhatIsWrittenOverIsWhatWasChecked) {
+TEST_F(PackedCacheTest, RewritesCheckedEntries) {
   write(options());
   constexpr base::Hash128 kCopy = {5, 6};
   {
@@ -255,7 +255,7 @@ TEST_F(PackedCacheTest, WhatIsWrittenOverIsWhatWasChecked) {
   EXPECT_EQ(n_sources_read_, 0);
 }
 
-TEST_F(PackedCacheTest, WritesNothingWhereItMayNot) {
+TEST_F(PackedCacheTest, WritesNothingBeyondItsLimits) {
   const auto nothing_from = [&](const PackedCacheOptions& how) {
     PackedCache cache(how, model());
     add(cache, "a", kBytes, 1);
@@ -269,7 +269,7 @@ TEST_F(PackedCacheTest, WritesNothingWhereItMayNot) {
   EXPECT_TRUE(nothing_from({.folder = "/dev/null/no", .max_bytes = 1 << 30})) << "no folder";
 }
 
-TEST_F(PackedCacheTest, RubbishOfKilledWritersGoes) {
+TEST_F(PackedCacheTest, RemovesFilesOfKilledWriters) {
   fs::create_directories(folder_ / "packed");
   const fs::path rubbish = folder_ / "packed" / "00.packed.tmp-0";
   const fs::path foreign = folder_ / "packed" / "readme", other = folder_ / "packed" / "my.packed.list";

@@ -347,7 +347,7 @@ TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
   }
 }
 
-TEST_P(CpuBest, StandBesideCopiesAndSumsOfRowsInOneProduct) {
+TEST_P(CpuBest, CombinesWithCopiesAndRowSumsInOneProduct) {
   for (const float cap : {0.0f, 3.0f}) {  // Without one, steps that copy nothing may be screened.
     Rig rig;
     Graph& g = rig.graph;
@@ -459,7 +459,7 @@ TEST(CpuPlanFusion, GroupsAreWholeOnceInAStep) {
   }
 }
 
-TEST(CpuPlanFusion, RunsOnlyWhatIsWanted) {
+TEST(CpuPlanFusion, SkipsUnusedNodes) {
   Rig rig;
   const std::vector<ValueId> all = build_layer(rig, DType::kF32);
   const ValueId embedded = all.front();
@@ -470,7 +470,7 @@ TEST(CpuPlanFusion, RunsOnlyWhatIsWanted) {
     EXPECT_EQ(rig.description.find(dead), std::string::npos) << rig.description;
 }
 
-TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
+TEST(CpuPlanFusion, FusesNodesAndMergesPhases) {
   Rig rig;
   const std::vector<ValueId> all = build_layer(rig, DType::kQ8_0);
   rig.run({all.back()}, 1, 4, 4);
@@ -498,7 +498,7 @@ TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
   EXPECT_EQ(phase_of("matmul wq"), phase_of("matmul wv"));
 }
 
-TEST(CpuPlanMemory, HoldsWhatLaunchesHold) {
+TEST(CpuPlanMemory, CountsMemoryOfLaunches) {
   // With a workspace that plans share, all else is their own.
   const auto device = make_device({.n_threads = 2});
   const auto own = [&](const Graph& g, int n_threads) {

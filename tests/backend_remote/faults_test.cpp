@@ -31,7 +31,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Nothing is asked of it: its leader watches it all the same.
-TEST(RemoteFaults, AFollowerThatHangsIsGivenUpAndEndsItself) {
+TEST(RemoteFaults, HangingFollowersAreDroppedAndExit) {
   test::RemoteCpu remote("rank1", {.lost_after = 200ms});
   EXPECT_EQ(remote.lost(), "");
   remote.hang();
@@ -87,7 +87,7 @@ class EndlessDevice final : public test::ForwardingDevice {
 };
 
 /// It ends the step that it is for, also one that has not begun there, and no other.
-TEST(RemoteFaults, ACancelMeetsItsStepAlone) {
+TEST(RemoteFaults, CancelAffectsOneStep) {
   const auto steps = std::make_shared<Endless>();
   const test::RemoteCpu remote("rank1", {}, nullptr, 0, [&](std::shared_ptr<Device> cpu) {
     return std::make_shared<EndlessDevice>(std::move(cpu), steps);
@@ -185,7 +185,7 @@ class LoneFollower {
 };
 
 /// A leader that ends does not wait indefinitely for a follower that takes nothing.
-TEST(RemoteFaults, ALeaderEndsBesideAFollowerThatDoesNotListen) {
+TEST(RemoteFaults, LeaderExitsDespiteUnresponsiveFollower) {
   const auto there = std::make_shared<test::QueueLink::Way>(),
              back = std::make_shared<test::QueueLink::Way>();
   std::jthread server([=] {
@@ -222,7 +222,7 @@ TEST(RemoteFaults, ALeaderOfAnotherBuildIsRefused) {
   EXPECT_EQ(follower.end(), "");
 }
 
-TEST(RemoteFaults, AFileThatIsAnotherOneThereIsRefused) {
+TEST(RemoteFaults, RejectsDifferingRemoteFiles) {
   const std::string path = testing::TempDir() + ("weft_remote_file-" + std::to_string(::getpid()));
   std::ofstream(path) << "0123456789";
   LoneFollower follower;
@@ -261,7 +261,7 @@ TEST(RemoteFaults, AFileThatIsAnotherOneThereIsRefused) {
 }
 
 /// Both ends have the file: its bytes do not cross.
-TEST(RemoteFaults, AFileThatIsThereIsNotSent) {
+TEST(RemoteFaults, DoesNotSendExistingFiles) {
   const std::string path = testing::TempDir() + ("weft_remote_weight-" + std::to_string(::getpid()));
   const std::vector<float> rows(64 * 64, 0.5f);
   std::ofstream(path, std::ios::binary)
@@ -282,7 +282,7 @@ TEST(RemoteFaults, AFileThatIsThereIsNotSent) {
 }
 
 /// The same for scattered rows of a file, such as experts' rows of a share.
-TEST(RemoteFaults, RowsThatLieApartInAFileAreNotSent) {
+TEST(RemoteFaults, DoesNotSendScatteredRowsOfFiles) {
   const std::string path = testing::TempDir() + ("weft_remote_rows-" + std::to_string(::getpid()));
   std::vector<float> matrices(4 * 64 * 64);
   std::iota(matrices.begin(), matrices.end(), 0.0f);
@@ -337,7 +337,7 @@ class ChangingLink final : public remote::Link {
 };
 
 /// For any response of a follower the leader continues or reports an error.
-TEST(RemoteFaults, AnswersThatMakeNoSenseAreErrors) {
+TEST(RemoteFaults, RejectsInvalidReplies) {
   Graph graph;
   const Value x = graph.input("x", {4, 64});
   graph.output("y", linear(x, graph.weight("w", {64, 64})));
@@ -441,7 +441,7 @@ class HeardBeside final : public remote::Link {
   bool others_listen_ = false, has_answered_ = false;
 };
 
-TEST(RemoteFaults, WhatAFollowerHasHeardIsNotListenedFor) {
+TEST(RemoteFaults, DoesNotWaitForReceivedMessages) {
   HeardBeside link;
   remote::serve(*test::registry_of_small_cpu(), link, {});
   EXPECT_FALSE(link.listened_instead);

@@ -45,7 +45,7 @@ class BetweenPeers : public testing::Test {
   Peers one_{connect(1)}, two_{connect(2)};
 };
 
-TEST_F(BetweenPeers, EachReceivesWhatWasMeantInAnyOrder) {
+TEST_F(BetweenPeers, DeliversMessagesInAnyOrder) {
   for (int n = 1; n <= 3; ++n)
     one_.send({.number = static_cast<std::uint64_t>(n), .bytes = 8, .rank = 2}, Kind::kAnswer, bytes(8, n));
   for (const int n : {2, 3, 1}) {
@@ -56,7 +56,7 @@ TEST_F(BetweenPeers, EachReceivesWhatWasMeantInAnyOrder) {
   }
 }
 
-TEST_F(BetweenPeers, WhoeverReceivesIsToldWhatWentWrong) {
+TEST_F(BetweenPeers, ReportsErrorsToReceivers) {
   Writer reason;
   reason.put(std::string_view("a step failed"));
   one_.send({.number = 1, .bytes = 8, .rank = 2}, Kind::kError, reason);
@@ -67,7 +67,7 @@ TEST_F(BetweenPeers, WhoeverReceivesIsToldWhatWentWrong) {
   EXPECT_EQ(why_not(alone, {.number = 1, .bytes = 8, .rank = 7}), "rank 7 cannot be reached from here");
 }
 
-TEST_F(BetweenPeers, NobodyWaitsForOneThatIsLost) {
+TEST_F(BetweenPeers, DoesNotWaitForLostPeers) {
   two_.lose(1);
   EXPECT_EQ(why_not(two_, {.number = 1, .bytes = 8, .rank = 1}), "rank 1 is lost");
   two_.send({.number = 1, .bytes = 8, .rank = 1}, Kind::kAnswer, bytes(8, 0));

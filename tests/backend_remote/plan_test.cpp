@@ -76,7 +76,7 @@ TEST_F(RemotePlan, HasTheSameBits) {
   for (const std::int64_t n : {8, 1, 5}) EXPECT_TRUE(run(spread, n) == run(alone, n)) << n;
 }
 
-TEST_F(RemotePlan, CellsThatAreNotThereAreErrorsHereAndThere) {
+TEST_F(RemotePlan, RejectsOutOfRangeCellsLocallyAndRemotely) {
   for (const char* name : {"cpu", "rank1.cpu"}) {
     const auto device = remotes_.registry()->open(name, {.n_threads = 1});
     const auto state = device->create_state(DType::kF32, std::vector<std::int64_t>{64, 1, 4});
@@ -96,7 +96,7 @@ TEST_F(RemotePlan, CellsThatAreNotThereAreErrorsHereAndThere) {
   }
 }
 
-TEST_F(RemotePlan, WhatDidNotChangeIsNotSentAgain) {
+TEST_F(RemotePlan, DoesNotResendUnchangedTensors) {
   Plan spread = plan(true);
   run(spread, 2);
   const std::size_t before = remotes_[0].bytes_sent();
@@ -114,7 +114,7 @@ TEST_F(RemotePlan, WhatDidNotChangeIsNotSentAgain) {
 }
 
 /// Such functions stay where they are.
-TEST_F(RemotePlan, WhatAFunctionMakesIsReadThere) {
+TEST_F(RemotePlan, ReadsOutputsOfCustomFunctions) {
   Graph g;
   const Dim n = g.symbol("n", 1, 8);
   const Value doubled =
@@ -174,7 +174,7 @@ class RemoteChain : public testing::Test {
   std::vector<float> weight_ = std::vector<float>(kWidth * kWidth);
 };
 
-TEST_F(RemoteChain, FollowersSendEachOtherWhatTheyMake) {
+TEST_F(RemoteChain, FollowersExchangeOutputsDirectly) {
   const test::RemoteCpus remotes(2);
   Plan alone = plan(remotes, false), spread = plan(remotes);
   run(spread, 1);  // The plan is made.
@@ -189,7 +189,7 @@ TEST_F(RemoteChain, FollowersSendEachOtherWhatTheyMake) {
   }
 }
 
-TEST_F(RemoteChain, OverTheLeaderItIsTheSame) {
+TEST_F(RemoteChain, SameResultsThroughTheLeader) {
   const test::RemoteCpus remotes(2, {}, false);
   Plan alone = plan(remotes, false), spread = plan(remotes);
   for (const std::int64_t n : {8, 1, 5}) EXPECT_TRUE(run(spread, n) == run(alone, n)) << n;
@@ -197,7 +197,7 @@ TEST_F(RemoteChain, OverTheLeaderItIsTheSame) {
 }
 
 /// Outputs of a failed step are not received, and the next step is right.
-TEST_F(RemoteChain, WhatAFailedStepDidNotMakeIsNotReceived) {
+TEST_F(RemoteChain, DoesNotWaitForOutputsOfFailedSteps) {
   const auto faults = std::make_shared<test::Faults>();
   bool first = true;  // The follower that fails.
   const test::RemoteCpus remotes(2, {}, true, [&](std::shared_ptr<Device> cpu) -> std::shared_ptr<Device> {
@@ -218,7 +218,7 @@ TEST_F(RemoteChain, WhatAFailedStepDidNotMakeIsNotReceived) {
 }
 
 /// A step that the host breaks off between what one follower sent and another was to receive.
-TEST_F(RemoteChain, WhatNobodyWantsAnyMoreIsTakenAway) {
+TEST_F(RemoteChain, DiscardsUnusedMessages) {
   const test::RemoteCpus remotes(2);
   bool fails = false;
   Graph g;
@@ -255,7 +255,7 @@ TEST_F(RemoteChain, WhatNobodyWantsAnyMoreIsTakenAway) {
 }
 
 /// One follower waits for another's rows, which never come: it is told, and serves others then.
-TEST_F(RemoteChain, WhoeverWaitsForAFollowerThatIsLostIsTold) {
+TEST_F(RemoteChain, ReportsLostFollowersToWaiters) {
   using namespace std::chrono_literals;
   for (const bool hangs : {false, true}) {
     const test::RemoteCpus remotes(2, {.lost_after = 300ms});

@@ -7,7 +7,7 @@ namespace {
 
 class VulkanEncoders : public testing::TestWithParam<const char*> {};
 
-TEST_P(VulkanEncoders, VectorsAreThoseOfTransformersWhoeverIsComputedBeside) {
+TEST_P(VulkanEncoders, MatchTransformersInAnyBatch) {
   const auto devices = vulkan::backend().list();
   if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
   const test::GoldenEncoder golden(GetParam());

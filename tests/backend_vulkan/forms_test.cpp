@@ -101,7 +101,7 @@ TEST(VulkanForms, NarrowLoadsReadTheSameBitsOfCaches) {
   }
 }
 
-TEST(VulkanForms, DevicesTellWhatIsUsed) {
+TEST(VulkanForms, DevicesReportFeaturesInUse) {
   if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
   const auto tells = [](const vulkan::Abilities& used) {
     const auto features = test::vulkan_devices({.used = used}).front()->info().features;

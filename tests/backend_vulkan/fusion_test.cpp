@@ -320,7 +320,7 @@ struct Attending {
   ValueId attention = kNoValue, weight = kNoValue, y = kNoValue;
 };
 
-TEST(VulkanFusion, WhoMergesPagesMakesTheCodesThatTilesOfAttentionHaveMadeBehindThem) {
+TEST(VulkanFusion, MergedPagesHaveTheCodesOfAttentionTiles) {
   const auto devices = test::vulkan_devices();
   if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
   for (const bool shows_attention : {false, true}) {
@@ -335,7 +335,7 @@ TEST(VulkanFusion, WhoMergesPagesMakesTheCodesThatTilesOfAttentionHaveMadeBehind
   }
 }
 
-TEST(VulkanFusion, KnowsWhoDoesWithoutALaunch) {
+TEST(VulkanFusion, KnowsNodesWithoutLaunches) {
   const Layer together(false), apart(true);
   const auto value = [](const Layer& layer, std::string_view name) {
     ValueId id = 0;
@@ -396,7 +396,7 @@ struct Behind {
   ValueId x = kNoValue, weight = kNoValue, product = kNoValue;
 };
 
-TEST(VulkanFusion, OnlyWhatComesOfARowAloneIsMadeBehindItsProduct) {
+TEST(VulkanFusion, FusesOnlyRowWiseNodesAfterProducts) {
   {
     Behind of;  // The first of two norms of a product.
     const ValueId first = of.norm(of.product), second = of.norm(of.product, {.kind = NormKind::kL2});

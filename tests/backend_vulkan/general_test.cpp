@@ -168,7 +168,7 @@ TEST_F(VulkanGeneral, AnEncoderThatIsSpreadOverBothIsAsOnTheCpu) {
   }
 }
 
-TEST_F(VulkanGeneral, WhatItLacksIsComputedByTheCpu) {
+TEST_F(VulkanGeneral, CpuComputesUnsupportedOps) {
   constexpr std::int64_t kMost = 5, kWidth = 8, kHidden = 6;
   const auto make_graph = [] {
     Graph g;
@@ -232,7 +232,7 @@ Floats rows_of(Plan& plan, const Floats& x, std::int64_t m, std::int32_t middle,
   return result;
 }
 
-TEST_F(VulkanGeneral, ARowHasTheSameBitsWhateverItsNeighboursAre) {
+TEST_F(VulkanGeneral, RowsDoNotDependOnOtherRows) {
   constexpr std::int32_t kMost = 90, kKeys = 150, kMiddle = 41;
   constexpr std::size_t kColumns = 12;
   Graph g;
@@ -331,7 +331,7 @@ TEST_F(VulkanGeneral, CopiesInOtherOrdersLoseNothing) {
     }
 }
 
-TEST_F(VulkanGeneral, WhatIsPastADevicesLimitsIsRefused) {
+TEST_F(VulkanGeneral, RejectsGraphsBeyondDeviceLimits) {
   const auto device = test::vulkan_devices().front();
   const auto supports = [&](auto make) {
     Graph g;

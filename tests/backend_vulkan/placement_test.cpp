@@ -73,7 +73,7 @@ TEST_P(VulkanSpread, AnyNumberOfLayersRowsAndPinsAreNearTheCpu) {
     EXPECT_LE(test::nmse(logits(random_pins(path(), seed)), expected), kNear) << "pins " << seed;
 }
 
-TEST_P(VulkanSpread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
+TEST_P(VulkanSpread, StepsCopyAsPlannedAndAllocateNothing) {
   for (const bool split_rows : {false, true}) {
     ModelParams params;
     params.registry = test::registry_with_vulkan();
@@ -138,7 +138,7 @@ TEST_P(VulkanSpread, StepsThatOverlapGiveTheSameBitsAndAllocateNothing) {
   }
 }
 
-TEST_P(VulkanSpread, WhatIsSaidToBeNeededIsWhatIsTaken) {
+TEST_P(VulkanSpread, PredictsMemoryExactly) {
   for (const PlacementParams& placement : {layers(1 << 20), layers(1), rows(), random_pins(path(), 3)})
     for (const test::DeviceMemory& memory :
          test::needed_memory(*load(path(), placement), {.n_ctx = 256, .n_ubatch = 32}))

@@ -128,7 +128,7 @@ TEST_F(VulkanPlanTest, IsRecordedOnceForEachKindOfStepAndForOtherTensors) {
   EXPECT_EQ(vulkan::stats(*plan).steps, 9);
 }
 
-TEST_F(VulkanPlanTest, AProfileAddsUpBesideThatOfAnotherDevice) {
+TEST_F(VulkanPlanTest, ProfilesOfTwoDevicesAddUp) {
   const Chain chain(3);
   const auto x = host({20, 2}), y = host({20, 2});
   const auto b = weight({2}, {1, 10}), w = weight({2, 2}, kSwap);
@@ -278,7 +278,7 @@ void VulkanPlanTest::cancel_steps() {
 
 TEST_F(VulkanPlanTest, CancelledStepsMoveCellsAndTheNextOnesCompute) { cancel_steps(); }
 
-TEST_F(VulkanPlanTest, CellsThatAreNotThereAreErrors) {
+TEST_F(VulkanPlanTest, RejectsOutOfRangeCells) {
   const auto state = device().create_state(DType::kF32, std::vector<std::int64_t>{64, 1, 4});
   std::vector<float> rows(8);
   for (const std::vector<std::int32_t>& cells :
@@ -387,7 +387,7 @@ TEST_F(VulkanPlanTest, SplitsOfOneDeviceFollowEachOtherWithoutTheHost) {
   EXPECT_EQ(spread.counters().waits, 3 * 2 * kLinks);
 }
 
-TEST_F(VulkanPlanTest, TooLargeATensorIsAnErrorAndNothingElse) {
+TEST_F(VulkanPlanTest, RejectsTooLargeTensors) {
   try {
     device().create_state(DType::kF32, std::vector<std::int64_t>{std::int64_t{1} << 30, 64, 128});
     FAIL() << "32 TiB were allocated";
@@ -407,7 +407,7 @@ TEST_F(VulkanPlanTest, DevicesMayBeOpenedMoreThanOnce) {
   EXPECT_THROW(backend.open("vulkan99", {}), Error);
 }
 
-TEST_F(VulkanPlanTest, PipelinesAreKeptOnDiskAndADamagedFileIsNoneAtAll) {
+TEST_F(VulkanPlanTest, CachesPipelinesOnDiskAndIgnoresDamagedFiles) {
   const auto folder = std::filesystem::temp_directory_path() / ("weft_pipelines_" + std::to_string(getpid()));
   OpenOptions kept;
   kept.compiled = folder;

@@ -62,7 +62,7 @@ const MadeUp kDevices[] = {
      std::nullopt},
 };
 
-TEST(VulkanSizes, FitWhatADeviceTells) {
+TEST(VulkanSizes, FitDeviceLimits) {
   for (const MadeUp& device : kDevices) {
     const Sizes sizes = sizes_of(device.limits);
     EXPECT_EQ(sizes.many_tile, device.many) << device.name;

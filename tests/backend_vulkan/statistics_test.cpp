@@ -27,7 +27,7 @@ std::vector<vulkan::ShaderStatistics> statistics_of(std::span<const DType> types
   return vulkan::shader_statistics(*devices.front(), products_of(types));
 }
 
-TEST(VulkanStatistics, AreToldWhereTheyAreAskedFor) {
+TEST(VulkanStatistics, AreReportedOnRequest) {
   if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
   constexpr DType kTypes[] = {DType::kQ8_0};
   EXPECT_TRUE(statistics_of(kTypes, false).empty());

@@ -39,7 +39,7 @@ class CoresTest : public testing::Test {
   fs::path root_;
 };
 
-TEST_F(CoresTest, OfASystemThatTellsNothingEachCpuIsACore) {
+TEST_F(CoresTest, WithoutTopologyEachCpuIsACore) {
   EXPECT_EQ(read(6).default_threads(), 6);
   EXPECT_EQ(read(6).helpers(6), 0);
   EXPECT_EQ(read(6).nodes().size(), 1u);
@@ -174,7 +174,7 @@ TEST_F(CoresTest, CpusetAndOnline) {
   EXPECT_EQ(read(8).all.size(), 5u);
 }
 
-TEST_F(CoresTest, RubbishIsNoInformation) {
+TEST_F(CoresTest, IgnoresMalformedFiles) {
   put("proc/self/cgroup", "nonsense\n0::/../../../etc");
   put("sys/fs/cgroup/cpu.max", "-5 x");
   put("sys/fs/cgroup/cpuset.cpus.effective", "9-2,,x,99999999999-3");

@@ -45,7 +45,7 @@ TEST_F(MappedFileTest, ReadsAnyPart) {
   EXPECT_FALSE(file.holds(std::as_bytes(std::span(text))));
 }
 
-TEST_F(MappedFileTest, WhatWasCutIsAnError) {
+TEST_F(MappedFileTest, RejectsTruncatedFiles) {
   write(std::size_t{4} << 20);
   const MappedFile file(path_);
   fs::resize_file(path_, 10000);
@@ -63,7 +63,7 @@ TEST_F(MappedFileTest, WhatWasCutIsAnError) {
   }
 }
 
-TEST_F(MappedFileTest, WhatWasWrittenToIsTold) {
+TEST_F(MappedFileTest, ReportsModifiedFiles) {
   write(20000);
   fs::last_write_time(path_, fs::file_time_type::clock::now() - std::chrono::hours(1));
   const MappedFile file(path_);
@@ -77,7 +77,7 @@ TEST_F(MappedFileTest, WhatWasWrittenToIsTold) {
   fs::remove(elsewhere);
 }
 
-TEST_F(MappedFileTest, LargePagesLeaveWhatWasCut) {
+TEST_F(MappedFileTest, LargePagesSkipTruncatedParts) {
   write(std::size_t{32} << 20);
   const auto watch = std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path_));
   const MappedFile& file = watch->file();

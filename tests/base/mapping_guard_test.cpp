@@ -42,7 +42,7 @@ int sum(std::span<const std::byte> bytes) {
   return total;
 }
 
-TEST_F(MappingGuardTest, LostBytesReadAsZerosAndAreTold) {
+TEST_F(MappingGuardTest, LostBytesReadAsZerosAndAreReported) {
   const MappedFile file = map(300000);
   cut(100000);
   EXPECT_FALSE(file.lost());
@@ -168,7 +168,7 @@ class FreshProcess : public testing::Test {
   }
 };
 
-TEST_F(FreshProcess, HandlersThatWereThereBeforeGetWhatIsNotOurs) {
+TEST_F(FreshProcess, EarlierHandlersGetForeignSignals) {
   const auto run = [] {
     std::signal(SIGBUS, [](int) { n_handled = n_handled + 1; });
     const MappedFile file = lost_file();

@@ -31,9 +31,9 @@ TEST(Memory, IsZeroedAndLargeBlocksBeginAtALargePage) {
   EXPECT_EQ(Memory(0).data(), nullptr);
 }
 
-TEST(Memory, MoreThanThereIsIsAnError) { EXPECT_THROW(Memory(std::size_t{1} << 62), Error); }
+TEST(Memory, RejectsMoreThanTheMachineHas) { EXPECT_THROW(Memory(std::size_t{1} << 62), Error); }
 
-TEST(Memory, ThatCannotBeHadTakesNoAddresses) {
+TEST(Memory, FailedAllocationsTakeNoAddresses) {
   const auto mapped_pages = [] {
     std::size_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
@@ -67,7 +67,7 @@ TEST(Memory, TakesTheFirstPagesOfAnother) {
   EXPECT_EQ(target.data()[kLargePage], std::byte{1});
 }
 
-TEST(Memory, IsSpreadOverTheNodesThatThereAre) {
+TEST(Memory, IsSpreadOverAllNodes) {
   const Memory memory(kLargePage);
   EXPECT_TRUE(spread_over_nodes(memory.bytes(), read_cores().nodes()));
   EXPECT_TRUE(spread_over_nodes({}, std::vector<int>{0, 1}));

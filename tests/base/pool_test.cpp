@@ -133,7 +133,7 @@ TEST(Pool, TakesOverFromOtherGroups) {
 
 // Runs so short that most threads see only the last one, or none. State of an earlier run must not be used
 // for this one. Threads that lose their core during a run are late by several runs.
-TEST_P(PoolOf, LateThreadsDisturbNobody) {
+TEST_P(PoolOf, LateThreadsDisturbNoOthers) {
   const auto [n_threads, group_size, n_rounds, n_helpers] = GetParam();
   Pool pool(n_threads, 4, n_helpers, group_size);
   for (int round = 0; round < (n_threads > 16 ? 1 : 50) * n_rounds; ++round) {
@@ -256,7 +256,7 @@ TEST(Pool, TakesOverTheShareOfALateThread) {
 }
 
 // A thread that is late may ask for memory of an earlier run, which is gone by then.
-TEST(Pool, AsksForMemoryThatNeedNotBeThere) {
+TEST(Pool, PrefetchToleratesFreedMemory) {
   const std::span<std::byte> gone = Memory(std::size_t{1} << 20).bytes();
   const std::vector<std::byte> there(1 << 16);
   for (const int n_threads : {1, 2, 3}) {

@@ -1,4 +1,4 @@
-// What models write, read back: tests/data/chat/transcripts.json has answers as each format writes them.
+// Reads back generated messages: tests/data/chat/transcripts.json has responses in each format.
 #include <gtest/gtest.h>
 
 #include "chat/chat_testing.h"
@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-TEST(AnswerReader, ReadsWhatModelsWrite) {
+TEST(AnswerReader, ReadsAllTranscripts) {
   for (const Transcript& transcript : transcripts()) {
     AnswerReader reader = reader_of(transcript);
     EventLog log;
@@ -62,7 +62,7 @@ TEST(AnswerReader, CopiesGoOnAlone) {
   }
 }
 
-TEST(AnswerReader, TellsTextAtOnce) {
+TEST(AnswerReader, ReportsContentAtOnce) {
   AnswerReader reader = reader_of({"hermes", "", "", true, {}});
   const auto text_of = [](const std::vector<AnswerEvent>& events) {
     std::string text;
@@ -83,7 +83,7 @@ TEST(AnswerReader, TellsTextAtOnce) {
   EXPECT_EQ(text_of(reader.push("me")), "me");
 }
 
-/// What a reader makes of the text, told whole and byte by byte.
+/// The events that a reader returns for the whole message; byte by byte they must be the same.
 nlohmann::json read_back(const std::string& format, const std::string& tools, const std::string& text) {
   ChatTurn turn;
   turn.messages_json = R"([{"role": "user", "content": "Hi"}])";
@@ -157,7 +157,7 @@ TEST(AnswerReader, CallsThatAreNotJsonAreWholeOrContent) {
     std::string text, rows;
   };
   const Case cases[] = {
-      // The call was told already: its arguments are completed, and the rest of it is dropped.
+      // The call was already reported: its arguments are completed, and the rest is dropped.
       {R"(<tool_call>{"name":"get_weather","arguments":{"city": }</tool_call>)",
        R"([["call", "get_weather", "", "{\"city\": null}"]])"},
       {R"(<tool_call>{"name":"get_weather","arguments":{"city": Rome}}</tool_call> Done.)",

@@ -1,4 +1,4 @@
-// Grammars of answers: what they let a model write is read back as calls that fit, and nothing else passes.
+// Grammars of responses: whatever they allow is read back as valid calls, and nothing else passes.
 #include <gtest/gtest.h>
 
 #include "chat/call_writer.h"
@@ -131,7 +131,7 @@ TEST(CallGrammar, RequiredCallsAreAllowedAsTheFormatWritesThem) {
   }
 }
 
-/// The numbers of calls, up to one more than the bound, that an answer may have.
+/// The numbers of calls that a response may have, up to one more than the bound.
 std::vector<int> allowed_counts(const chat::Format& format, const ChatTurn& turn) {
   const auto compiled = GrammarCompiler(tokenizer()).compile(*chat_of(format.name).open(turn).grammar);
   std::vector<int> counts;
@@ -172,7 +172,7 @@ TEST(CallGrammar, ANamedFunctionAloneIsAllowed) {
                       "3}}\n</tool_call>"));
 }
 
-TEST(CallGrammar, ParametersWithoutQuotesAreHeld) {
+TEST(CallGrammar, UnquotedParametersAreConstrained) {
   const Grammar grammar =
       *chat_of("qwen3-coder").open(turn_with(tools(false), ToolChoice::kRequired)).grammar;
   const auto call = [](const std::string& unit, const std::string& n) {
@@ -184,7 +184,7 @@ TEST(CallGrammar, ParametersWithoutQuotesAreHeld) {
   EXPECT_FALSE(allows(grammar, call("C", "three")));
 }
 
-TEST(CallGrammar, StrictToolsAreHeldWhereTheModelCalls) {
+TEST(CallGrammar, StrictToolsConstrainCalls) {
   EXPECT_FALSE(chat_of("hermes").open(turn_with(tools(false), ToolChoice::kAuto)).grammar);
   for (const char* name : {"hermes", "llama3", "mistral", "harmony", "command-r7b"}) {
     const chat::Format& format = *std::find_if(chat::known_formats().begin(), chat::known_formats().end(),
@@ -206,7 +206,7 @@ TEST(CallGrammar, StrictToolsAreHeldWhereTheModelCalls) {
       allows(grammar, "I look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {}}\n</tool_call>"));
 }
 
-TEST(CallGrammar, ReasoningStandsBeforeWhatIsHeld) {
+TEST(CallGrammar, ReasoningPrecedesConstrainedContent) {
   const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
   const Grammar open =
       *chat_of("hermes", "<think>\n").open(turn_with(tools(false), ToolChoice::kRequired)).grammar;
@@ -235,7 +235,7 @@ std::string tool_of(const std::string& parameters, bool strict) {
          std::string(strict ? "true" : "false") + R"(, "parameters": )" + parameters + "}}]";
 }
 
-TEST(CallGrammar, WhatCannotBeEnforcedIsLeftFreeUnlessStrict) {
+TEST(CallGrammar, UnenforceableSchemasAreFreeUnlessStrict) {
   const std::string unique =
       R"({"type": "object", "properties": {"t": {"type": "array", "items": {"type": "integer"}, "uniqueItems": true}}})";
   const std::string unknown = R"({"type": "object", "properties": {"t": {"type": "nothing"}}})";
@@ -373,7 +373,7 @@ TEST(CallGrammar, OpenFunctionsAreBounded) {
 
 // tests/data/chat/client_tools.json: tools as clients make them of Python's types, and schemas of public
 // reports.
-TEST(CallGrammar, ToolsOfClientsAreTaken) {
+TEST(CallGrammar, AcceptsToolsOfCommonClients) {
   for (const nlohmann::ordered_json& row :
        nlohmann::ordered_json::parse(read_test_file("chat/client_tools.json"))) {
     for (const char* format : {"hermes", "qwen3-coder", "llama3", "lfm2"}) {

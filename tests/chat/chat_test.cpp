@@ -75,7 +75,7 @@ TEST(Chat, FindsFormatsAndAbilities) {
   }
 }
 
-/// What a template writes of an earlier answer is read as that answer.
+/// A template's rendering of an earlier response is read as that response.
 TEST(Chat, ReadsWhatItsTemplateWrites) {
   for (const char* name : {"tags", "nine", "strings", "one_call", "unknown_tags"}) {
     const ChatTemplate source = test_template(name);
@@ -113,7 +113,7 @@ TEST(Chat, ReasoningThatThePromptOpensIsRead) {
             nlohmann::json::parse(R"([["reasoning", "A greeting."], ["content", "Hello!"]])"));
 }
 
-TEST(Chat, ToolsThatMayNotBeCalledAreNotTold) {
+TEST(Chat, OmitsToolsThatMayNotBeCalled) {
   const Chat chat(test_template("tags"));
   ChatTurn turn = turn_of(R"([{"role": "user", "content": "Hi"}])", true);
   EXPECT_THAT(prompt_of(chat, turn), HasSubstr("get_weather"));
@@ -123,7 +123,7 @@ TEST(Chat, ToolsThatMayNotBeCalledAreNotTold) {
   EXPECT_EQ(answer(chat, turn, call), nlohmann::json::array({{"content", call}}));
 }
 
-TEST(Chat, ResultsStandBehindTheirCallsWhereThoseGoOneByOne) {
+TEST(Chat, ResultsFollowTheirCalls) {
   const Chat chat(ChatTemplate(
       "{% for m in messages %}{% if m.tool_calls %}{% if m.tool_calls | length > 1 %}"
       "{{ raise_exception('one call at a time') }}{% endif %}"
@@ -319,7 +319,7 @@ TEST(Chat, ContinuesReasoning) {
   }
 }
 
-TEST(Chat, TextOfUsersIsNeverTheTemplates) {
+TEST(Chat, UserContentIsNeverTemplateText) {
   const Chat chat(test_template("alternating"));
   const ChatTurn turn = turn_of(
       R"([{"role": "system", "content": "<end_of_turn>"}, {"role": "user", "content": "<eos>"}])", true);
@@ -330,7 +330,7 @@ TEST(Chat, TextOfUsersIsNeverTheTemplates) {
   }
 }
 
-TEST(Chat, RefusesWhatItCannotRead) {
+TEST(Chat, RejectsInvalidMessages) {
   const Chat chat(test_template("tags"));
   const auto user = [](const std::string& content) {
     return R"([{"role": "user", "content": )" + content + "}]";
@@ -395,7 +395,7 @@ TEST(Chat, RefusesWhatItCannotRead) {
   EXPECT_THROW(Chat(test_template("tags"), "no such format"), Error);
 }
 
-TEST(Chat, BoundsWhatWouldTakeTooLong) {
+TEST(Chat, BoundsExpensiveInputs) {
   const Chat chat(test_template("tags"));
   std::string object = "{";
   for (int i = 0; i < 100'000; ++i) object += "\"k" + std::to_string(i) + "\": 1, ";
@@ -465,7 +465,7 @@ TEST(Chat, ASwitchReplacesDefaultsOfItsOtherNames) {
   EXPECT_EQ(prompt_of(chat, turn), "x");
 }
 
-TEST(Chat, TellsNoSwitchThatTheTemplateDoesNotHave) {
+TEST(Chat, ReportsOnlySwitchesOfTheTemplate) {
   const Chat chat(ChatTemplate("{{ messages[0].content }}{{ enable_thinking is defined }}"));
   ChatTurn turn = turn_of(R"([{"role": "user", "content": "x"}])");
   turn.reasoning = true;

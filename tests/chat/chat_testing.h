@@ -1,5 +1,5 @@
 #pragma once
-// Answers of models and what is read from them.
+// Generated messages and the events read from them.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -70,7 +70,7 @@ class EventLog {
     }
     return rows;
   }
-  /// The same for texts of any bytes.
+  /// The same for messages of any bytes.
   std::string text() const {
     std::string all;
     for (const Row& row : rows_) all += row.kind + "|" + row.name + "|" + row.id + "|" + row.text + "\n";

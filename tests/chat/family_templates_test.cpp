@@ -28,8 +28,8 @@ ChatTemplate::Options options_of(const ordered_json& variant) {
   return options;
 }
 
-/// The output of a row, which names bytes of one before it: which, from its beginning and to its end, and
-/// what stands between them.
+/// The output of a row. It names an earlier row by its distance, a prefix length and a suffix length of that
+/// row's output, and the bytes between both.
 std::string output_of(const ordered_json& row, const std::vector<std::string>& known) {
   const auto back = row[2].get<std::size_t>(), begin = row[3].get<std::size_t>(),
              end = row[4].get<std::size_t>();

@@ -79,7 +79,7 @@ bool is_valid(const std::string& json) {
   }
 }
 
-TEST(AnswerReader, TakesWhateverIsWritten) {
+TEST(AnswerReader, AcceptsAnyBytes) {
   const std::vector<Transcript> all = transcripts();
   std::vector<AnswerReader> readers;
   for (const Transcript& transcript : all) readers.push_back(reader_of(transcript));
@@ -107,7 +107,7 @@ TEST(AnswerReader, TakesWhateverIsWritten) {
       }
     }
     ASSERT_EQ(reader.n_calls(), open + 1);
-    // What is escaped takes up to six bytes; what is left out of a call is written by us.
+    // An escaped character takes up to six bytes; missing parts of a call are added.
     ASSERT_LE(n_bytes, 6 * fuzzed.text.size() + 8) << fuzzed.text;
     log.add(events);
     whole_log.add(whole_reader.push(fuzzed.text));

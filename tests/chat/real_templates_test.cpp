@@ -1,4 +1,4 @@
-// Chats of real models' templates, where files with them are at hand.
+// Chats with real models' templates, if their files are available.
 #include <gtest/gtest.h>
 
 #include <filesystem>

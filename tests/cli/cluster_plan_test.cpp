@@ -28,15 +28,15 @@ TEST(ClusterDescription, IsRead) {
   EXPECT_EQ(cluster.nodes[2].tokens_per_second, 3.0);
 }
 
-TEST(ClusterDescription, WhatIsWrongIsSaid) {
+TEST(ClusterDescription, ErrorsNameTheField) {
   const std::string node = R"("memory_bytes": 7, "bytes_per_second": 1, "flops": 2)";
   const auto with_nodes = [](const std::string& nodes) { return R"({"nodes": [)" + nodes + "]}"; };
   const std::pair<std::string, std::string> cases[] = {
       {"[", "invalid JSON at byte 2"},
-      {"[]", "no object"},
+      {"[]", "not an object"},
       {"{}", "a list 'nodes'"},
       {with_nodes(""), "at least one"},
-      {with_nodes("3"), "entry 1 of nodes is no object"},
+      {with_nodes("3"), "entry 1 of nodes is not an object"},
       {with_nodes("{" + node + R"(, "cores": 2})"), "no field 'cores'; known are"},
       {with_nodes(R"({"memory_bytes": 7})"), "needs either"},
       {with_nodes("{" + node + R"(, "tokens_per_second": 2})"), "needs either"},
@@ -44,14 +44,14 @@ TEST(ClusterDescription, WhatIsWrongIsSaid) {
       {with_nodes(R"({"bytes_per_second": 7, "flops": 2})"), "lacks memory_bytes"},
       {with_nodes(R"({"memory_bytes": 7, "bytes_per_second": 0, "flops": 2})"), "is 0"},
       {with_nodes(R"({"memory_bytes": 7, "bytes_per_second": "fast", "flops": 2})"), "expected a number"},
-      {with_nodes(R"({"memory_bytes": -7, "bytes_per_second": 1, "flops": 2})"), "not negative"},
+      {with_nodes(R"({"memory_bytes": -7, "bytes_per_second": 1, "flops": 2})"), "a number from 0"},
       {with_nodes(R"({"memory_bytes": 7, "bytes_per_second": 1e308, "flops": 2})"), "at most 1e+30"},
       {with_nodes(R"({"memory_bytes": 7, "bytes_per_second": 1e-320, "flops": 2})"), "expected more"},
       {with_nodes("{" + node + R"(, "count": 2.5})"), "whole number"},
       {with_nodes("{" + node + R"(, "count": 1001})"), "from 1 to 1000"},
       {with_nodes("{" + node + R"(, "count": 2})"), "has no link"},
       {with_nodes("{" + node + R"(, "link": {"seconds": 1}})"), "lacks bytes_per_second"},
-      {with_nodes("{" + node + R"(, "name": 1})"), "name is no text"},
+      {with_nodes("{" + node + R"(, "name": 1})"), "name is not a string"},
       {R"({"link": {"bytes_per_second": 1}, "nodes": [{"count": 600, )" + node + R"(}, {"count": 600, )" +
            node + "}]}",
        "more than 1000"},

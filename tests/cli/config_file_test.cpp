@@ -1,4 +1,4 @@
-// The syntax; what it does to options is in test_cli.py.
+// The syntax of configuration files. test_cli.py tests their effect on options.
 #include "config_file.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ std::string refusal(const std::string& text) {
   return "taken";
 }
 
-TEST(ConfigFile, RefusesWhatNoOptionTakesWithItsLine) {
+TEST(ConfigFile, RejectsInvalidValuesWithTheirLine) {
   EXPECT_THAT(refusal("[run]\na.b = 1"), HasSubstr("c.toml:2: a must be a text"));
   EXPECT_THAT(refusal("a = [1, [2]]"), HasSubstr("c.toml:1: a must be a text"));
   EXPECT_THAT(refusal("\na = 12:30:00"), HasSubstr("c.toml:2: a must be"));

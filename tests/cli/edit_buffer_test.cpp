@@ -1,4 +1,4 @@
-// Edits of a typed text, by grapheme clusters.
+// Edits by grapheme clusters.
 #include "edit_buffer.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ const std::string kHeart = "❤\ufe0f";
 const std::string kDevanagari = "नि";
 const std::string kKeycap = "1\ufe0f\u20e3";
 
-TEST(Graphemes, AreWhatReadersTakeForOneCharacter) {
+TEST(Graphemes, AreUserPerceivedCharacters) {
   for (const std::string& cluster : {kFamily, kFlag, kAccent, kHangul, kThumb, kHeart, kDevanagari, kKeycap,
                                      std::string("漢"), std::string("\r\n"), std::string("a")}) {
     const std::string text = "x" + cluster + "y";
@@ -42,7 +42,11 @@ TEST(Graphemes, HaveTheMostColumnsThatTerminalsGiveThem) {
 TEST(Graphemes, BoundariesNearAPlaceAreThoseOfTheWholeText) {
   std::string text;
   for (int i = 0; i < 900; ++i)
-    text += i % 5 == 0 ? "漢" : i % 7 == 0 ? "e\u0301" : i % 11 == 0 ? "👨‍👩‍👧‍👦" : i % 13 == 0 ? "\r\n" : "a";
+    text += i % 5 == 0    ? "漢"
+            : i % 7 == 0  ? "e\u0301"
+            : i % 11 == 0 ? "👨‍👩‍👧‍👦"
+            : i % 13 == 0 ? "\r\n"
+                          : "a";
   const std::vector<std::size_t> starts = grapheme_starts(text);
   for (std::size_t place = 0; place <= text.size(); ++place) {
     const ClusterBounds near = cluster_bounds(text, place);
@@ -78,7 +82,7 @@ TEST(EditBuffer, MovesByClusters) {
   EXPECT_EQ(buffer.cursor(), kFamily.size());
 }
 
-TEST(EditBuffer, WhatIsTypedInPiecesJoins) {
+TEST(EditBuffer, JoinsClustersTypedInPieces) {
   EditBuffer buffer;
   buffer.insert("e");
   buffer.insert("\u0301");  // As an input method sends it.
@@ -107,7 +111,7 @@ TEST(EditBuffer, KillsAndYanks) {
   EXPECT_EQ(buffer.cursor(), 8u);
   buffer.kill_after();
   EXPECT_EQ(buffer.text(), "one two\n");
-  buffer.kill_after();  // Nothing is there: what was killed stays.
+  buffer.kill_after();  // Nothing is erased, so the kill buffer stays.
   buffer.yank();
   EXPECT_EQ(buffer.text(), "one two\nthree ");
 }
@@ -122,7 +126,7 @@ TEST(EditBuffer, TransposesClusters) {
   EXPECT_EQ(buffer.text(), "a");
 }
 
-TEST(EditBuffer, LeavesOutWhatIsNotUtf8) {
+TEST(EditBuffer, DropsInvalidUtf8) {
   EditBuffer buffer;
   buffer.insert(
       "a\xff"

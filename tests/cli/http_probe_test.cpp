@@ -1,4 +1,4 @@
-// URLs; answers are in test_cli.py, where there is a server to give them.
+// Parsing of URLs. test_cli.py tests responses with a server.
 #include "http_probe.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::string read(std::string_view url) {
   }
 }
 
-TEST(ProbeUrl, WhatIsLeftOutIsUsual) {
+TEST(ProbeUrl, MissingPartsHaveDefaults) {
   EXPECT_EQ(read("http://127.0.0.1:8080/health"), "http://127.0.0.1:8080/health");
   EXPECT_EQ(read("http://localhost"), "http://localhost:8080/health");
   EXPECT_EQ(read("http://localhost/"), "http://localhost:8080/health");
@@ -29,7 +29,7 @@ TEST(ProbeUrl, WhatIsLeftOutIsUsual) {
   EXPECT_EQ(read("unix:/run/weft.sock"), "unix:/run/weft.sock");
 }
 
-TEST(ProbeUrl, OthersAreRefused) {
+TEST(ProbeUrl, RejectsInvalidUrls) {
   for (const char* url :
        {"", "http://", ":80", "https://", "http://localhost:", "http://localhost:0", "http://localhost:65536",
         "http://localhost:8x", "http://[::1", "http://[]:1", "[::1]8080", "http://a b", "http://a/\r\nX: y",

@@ -1,4 +1,4 @@
-// The load of a server, against one of a test that answers as OpenAI's does, and as servers in trouble do.
+// Load tests against a fake OpenAI-compatible server, with and without faults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -115,7 +115,7 @@ std::map<std::string, int> errors_of(const LoadResult& result) {
   return errors;
 }
 
-TEST(Load, ClientsSendTheirNextRequestBehindTheAnswer) {
+TEST(Load, ClientsSendTheirNextRequestAfterAResponse) {
   FakeOpenAi fake;
   LoadPlan plan = plan_for(fake, 20);
   plan.api_key = "secret";
@@ -148,7 +148,7 @@ TEST(Load, RequestsArriveAtARate) {
   const LoadResult result = run(plan, {.rate = 200.0});
   EXPECT_EQ(errors_of(result), (std::map<std::string, int>{{"", 30}}));
   EXPECT_TRUE(fake.requests().back()["prompt"].is_string());
-  // The same seed, the same arrivals: random, and one behind the other.
+  // The same seed gives the same random arrivals, in ascending order.
   LoadRandom random(plan.seed + 1);
   double sum = 0.0;
   std::set<double> intervals;
@@ -222,7 +222,7 @@ TEST(Load, RecordedRequestsAreSentAsTheyAre) {
   EXPECT_GE(starts[2], 0.099);
 }
 
-TEST(Load, ErrorsAreToldApart) {
+TEST(Load, CountsKindsOfErrors) {
   const auto trouble = [](int number, server::Exchange& exchange) {
     switch (number) {
       case 0:
@@ -299,7 +299,7 @@ TEST(Load, TimeoutsAreErrors) {
   thread.join();
 }
 
-TEST(Load, AnswersThatMustBeJsonAre) {
+TEST(Load, ConstrainsResponsesToJson) {
   FakeOpenAi fake([](int number, server::Exchange& exchange) {
     exchange.begin(200, "text/event-stream");
     const std::string text = number == 0 ? R"({\"a\":1})" : "oops";
@@ -315,7 +315,7 @@ TEST(Load, AnswersThatMustBeJsonAre) {
   EXPECT_EQ(fake.requests()[0]["response_format"]["json_schema"]["schema"]["type"], "object");
 }
 
-TEST(Load, AnswersThatMustBeCallsAre) {
+TEST(Load, RequestsToolCalls) {
   FakeOpenAi fake([](int number, server::Exchange& exchange) {
     exchange.begin(200, "text/event-stream");
     for (const std::string piece : {R"({\"a\")", number == 0 ? ":1}" : "oops"})
@@ -333,7 +333,7 @@ TEST(Load, AnswersThatMustBeCallsAre) {
   EXPECT_EQ(fake.requests()[0]["tool_choice"], "required");
 }
 
-TEST(Load, AServerThatIsGoneEndsIt) {
+TEST(Load, EndsWhenTheServerIsGone) {
   auto fake = std::make_unique<FakeOpenAi>();
   const LoadPlan plan = plan_for(*fake, 100'000);
   LoadClient client(plan);
@@ -355,7 +355,7 @@ TEST(Load, StopsWhenAsked) {
   EXPECT_EQ(errors_of(result).size(), 1U);
 }
 
-TEST(Load, ServersThatAreNotThereAreErrors) {
+TEST(Load, RejectsUnreachableServers) {
   LoadPlan plan;
   plan.url = "http://127.0.0.1:1";
   EXPECT_THROW(LoadClient{plan}, Error);
@@ -374,7 +374,7 @@ TEST(Load, PercentilesAreOfTheNearestRank) {
   EXPECT_EQ(percentile(values, 0.5), 0);
 }
 
-TEST(Load, RowsSayWhatIsWithinLimits) {
+TEST(Load, ReportsGoodput) {
   LoadPlan plan;
   plan.slo_ttft_ms = 100.0;
   plan.slo_itl_ms = 20.0;
@@ -403,7 +403,7 @@ TEST(Load, RowsSayWhatIsWithinLimits) {
   EXPECT_THAT(to_csv(Json::array({row})), HasSubstr("requests_per_s"));
 }
 
-TEST(LoadAnswer, ReasoningAndToolCallsAreText) {
+TEST(LoadAnswer, ReasoningAndToolCallsCountAsContent) {
   int n_texts = 0;
   LoadAnswer answer([&] { ++n_texts; });
   answer.head(200, "text/event-stream; charset=utf-8");
@@ -419,7 +419,7 @@ TEST(LoadAnswer, ReasoningAndToolCallsAreText) {
   EXPECT_FALSE(answer.counted());
 }
 
-TEST(LoadAnswer, AnythingMayCome) {
+TEST(LoadAnswer, AcceptsAnyBytes) {
   for (const char* line :
        {"data: null", "data: []", "data: {\"choices\":{}}", "data: {\"choices\":[null]}",
         "data: {\"choices\":[{\"delta\":[]}]}", "data: {\"usage\":3}", "data: {\"error\":null}",

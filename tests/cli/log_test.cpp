@@ -42,7 +42,7 @@ class LogFile : public testing::Test {
 
 constexpr std::string_view kNasty = "a\n2026 error \x1b[31mforged \"x\" {} \xff";
 
-TEST_F(LogFile, JsonIsOneObjectALineWhateverTextsHold) {
+TEST_F(LogFile, WritesOneJsonObjectPerLine) {
   Log log({.file = path_, .json = true}, quiet_);
   log.write(LogLevel::kInfo, "loaded",
             {{"model", "tiny"}, {"ms", std::int64_t{42}}, {"share", 0.5}, {"mapped", true}});
@@ -85,7 +85,7 @@ TEST_F(LogFile, VerboseSaysMore) {
   EXPECT_TRUE(quiet.enabled(LogLevel::kWarning));
 }
 
-TEST_F(LogFile, GoesToTheStandardErrorToo) {
+TEST_F(LogFile, WritesToStderrToo) {
   testing::internal::CaptureStderr();
   {
     Log log({.file = path_}, {});
@@ -100,7 +100,7 @@ TEST_F(LogFile, GoesToTheStandardErrorToo) {
   EXPECT_EQ(lines_of(path_).size(), 2u);
 }
 
-TEST_F(LogFile, IsOpenedAgainWhereItWasMovedAway) {
+TEST_F(LogFile, ReopensAfterRotation) {
   Log log({.file = path_}, quiet_);
   log.write(LogLevel::kInfo, "before");
   std::filesystem::rename(path_, path_ + ".1");
@@ -133,7 +133,7 @@ TEST_F(LogFile, TakesLinesFromManyThreads) {
   for (const std::string& line : lines) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
 }
 
-TEST(Log, WhatCannotBeWrittenIsSaidAtTheStart) {
+TEST(Log, ReportsUnwritableFilesAtTheStart) {
   try {
     const Log log({.file = "/nonexistent/log"}, {});
     FAIL() << "taken";
@@ -142,7 +142,7 @@ TEST(Log, WhatCannotBeWrittenIsSaidAtTheStart) {
   }
 }
 
-TEST(Log, AFullDiskIsNoError) {
+TEST(Log, IgnoresAFullDisk) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   Log log({.file = "/dev/full"}, {.quiet = true});
   log.write(LogLevel::kInfo, "lost");

@@ -14,7 +14,7 @@ namespace weft::cli {
 namespace {
 
 // One token is certain, and a large vocabulary lies far below it.
-TEST(LogitFile, AModelIsAtNoDistanceFromItself) {
+TEST(LogitFile, DivergenceFromItselfIsZero) {
   const auto path =
       std::filesystem::temp_directory_path() / ("weft-logits-" + std::to_string(std::random_device()()));
   const LogitFileHeader header{.n_ctx = 4, .n_vocab = 150'001, .n_chunks = 1};

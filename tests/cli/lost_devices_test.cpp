@@ -16,7 +16,7 @@ struct Loss {
   std::vector<float> shares_left;
 };
 
-TEST(LostDevices, EachThatIsLeftKeepsItsPart) {
+TEST(LostDevices, RemainingDevicesKeepTheirShares) {
   const Loss kLosses[] = {
       {{"rank1.cpu", "rank2.cpu", "rank3.cpu"}, {1, 2, 3}, {"rank2.cpu"}, {"rank1.cpu", "rank3.cpu"}, {1, 3}},
       {{"a=rank1.cpu", "b=rank2.cpu"}, {2, 1}, {"rank1.cpu"}, {"b=rank2.cpu"}, {1}},
@@ -38,7 +38,7 @@ TEST(LostDevices, EachThatIsLeftKeepsItsPart) {
   }
 }
 
-TEST(LostDevices, PinsToThemGo) {
+TEST(LostDevices, RemovesTheirPins) {
   PlacementParams params{
       .devices = {"a=rank1.cpu", "rank2.cpu"},
       .pins = {{"one", "a"}, {"two", "rank2.cpu"}, {"three", "rank1.cpu"}, {"four", "cpu"}}};
@@ -52,14 +52,12 @@ TEST(LostDevices, TheLogSaysWhatChanges) {
   const PlacementParams params{.devices = {"rank1.cpu", "rank2.cpu", "rank3.cpu"},
                                .shares = {1, 2, 3},
                                .pins = {{"one", "rank1.cpu"}, {"two", "cpu"}}};
-  EXPECT_EQ(
-      describe_loss({"rank1.cpu"}, params),
-      "lost: rank1.cpu; --device is rank2.cpu,rank3.cpu now; --tensor-split is 2,3 now; 1 of 2 pins is not "
-      "followed any more");
+  EXPECT_EQ(describe_loss({"rank1.cpu"}, params),
+            "lost: rank1.cpu; --device is rank2.cpu,rank3.cpu now; --tensor-split is 2,3 now; 1 of 2 pins is "
+            "ignored now");
   EXPECT_EQ(describe_loss({"rank1.cpu", "rank2.cpu", "rank3.cpu"}, params),
-            "lost: rank1.cpu, rank2.cpu, rank3.cpu; --device is not followed any more; --tensor-split is not "
-            "followed "
-            "any more; 1 of 2 pins is not followed any more");
+            "lost: rank1.cpu, rank2.cpu, rank3.cpu; --device is ignored now; --tensor-split is ignored now; "
+            "1 of 2 pins is ignored now");
   EXPECT_EQ(describe_loss({"rank4.cpu"}, params), "lost: rank4.cpu");
   EXPECT_EQ(describe_loss({"rank1.cpu"}, {}), "lost: rank1.cpu");
 }

@@ -1,4 +1,4 @@
-// Markdown as a terminal shows it, however the text comes.
+// Markdown on a terminal, split into pieces in any way.
 #include "markdown.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(Markdown, BoldItalicAndCode) {
   expect_shown("`code *as it is*` and ``a `tick` ``", "<c>code *as it is*<> and <c>a `tick` <>");
 }
 
-TEST(Markdown, WhatIsNoMarkStays) {
+TEST(Markdown, KeepsOtherCharacters) {
   for (const char* text :
        {"2 * 3 * 4", "2*3*4", "2**10", "snake_case_name", "a\n\nb", "1. one\n2. two", "#no heading",
         "-no item", "| a | b |", "a - b", "**", "", "no newline at the end\n", "####### seven"})
@@ -81,7 +81,7 @@ TEST(Markdown, LinesOfCodeAreNotBroken) {
   EXPECT_NE(text.find("more"), std::string::npos);
 }
 
-TEST(Markdown, HeldBackIsOnlyWhatIsNotKnownYet) {
+TEST(Markdown, HoldsBackOnlyAmbiguousMarks) {
   std::string out;
   Markdown markdown([&](std::string_view piece, bool) { out += piece; });
   markdown.push("some text *");

@@ -86,7 +86,7 @@ int joined_columns(std::string_view cluster) { return std::min(grapheme_columns(
 
 const ScreenLines::Prompt kPrompt = {"> ", 2};
 
-TEST(ScreenLines, CursorStandsWhereTheTerminalPutsIt) {
+TEST(ScreenLines, CursorMatchesTheTerminal) {
   const std::string family = "👨‍👩‍👧‍👦";
   const std::string text = "a" + family + "b";
   for (const auto& columns_of : {joined_columns, grapheme_columns}) {  // Both kinds of terminals.
@@ -130,11 +130,14 @@ TEST(ScreenLines, ShowsTheLinesOfAPasteAndNoControlCharacters) {
   EXPECT_EQ(screen.column(), 0u);
 }
 
-/// The rows of a drawing do not depend on what was drawn before.
+/// The drawn rows do not depend on earlier drawings.
 TEST(ScreenLines, ChangesOfALongTextGiveTheRowsOfTheWholeText) {
   std::string text;
   for (int i = 0; i < 700; ++i)
-    text += i % 17 == 0 ? "漢字 " : i % 29 == 0 ? "e\u0301\n" : i % 31 == 0 ? "👨‍👩‍👧‍👦" : "word ";
+    text += i % 17 == 0   ? "漢字 "
+            : i % 29 == 0 ? "e\u0301\n"
+            : i % 31 == 0 ? "👨‍👩‍👧‍👦"
+                          : "word ";
   const auto starts = grapheme_starts(text);
   ScreenLines changed;
   Screen screen(20, joined_columns);
@@ -150,7 +153,7 @@ TEST(ScreenLines, ChangesOfALongTextGiveTheRowsOfTheWholeText) {
     ScreenLines fresh;
     Screen other(20, joined_columns);
     other.write(fresh.draw(kPrompt, now, cursor, 20, 6));
-    // The window on the text may differ, the cursor's row may not.
+    // The visible rows may differ, the cursor's row may not.
     EXPECT_EQ(screen.lines().at(screen.row()), other.lines().at(other.row())) << step;
     EXPECT_EQ(screen.column(), other.column()) << step;
     EXPECT_EQ(screen.lines().size(), other.lines().size()) << step;
@@ -168,7 +171,7 @@ TEST(ScreenLines, ATextTallerThanTheScreenScrollsWithTheCursor) {
   EXPECT_EQ(screen.row(), 0u);
 }
 
-TEST(ScreenLines, AfterAResizeTheTextStandsOnce) {
+TEST(ScreenLines, DrawsTheLineOnceAfterAResize) {
   // Wider: the rows stay as they are, as each ends with a newline.
   Screen screen(80, joined_columns);
   ScreenLines lines;

@@ -61,14 +61,14 @@ void check_messages(const std::string& address) {
   EXPECT_EQ(manager.receive(), "nothing");
 }
 
-TEST(ServiceNotifier, TellsPathsAndAbstractAddresses) {
+TEST(ServiceNotifier, SendsToPathsAndAbstractAddresses) {
   const std::string path = testing::TempDir() + "weft_notify_" + std::to_string(::getpid());
   check_messages(path);
   std::filesystem::remove(path);
   check_messages("@weft_notify_" + std::to_string(::getpid()));
 }
 
-TEST(ServiceNotifier, WithoutAManagerNothingHappens) {
+TEST(ServiceNotifier, DoesNothingWithoutAManager) {
   for (const std::string& address :
        {std::string(), std::string("/nonexistent/notify"), std::string("@"), std::string("relative"),
         std::string("vsock:2:1234"), std::string(500, '/')}) {
@@ -79,14 +79,14 @@ TEST(ServiceNotifier, WithoutAManagerNothingHappens) {
   }
 }
 
-TEST(ServiceNotifier, AManagerThatReadsNothingHoldsNobodyUp) {
+TEST(ServiceNotifier, DoesNotWaitForABusyManager) {
   const Manager manager("@weft_deaf_" + std::to_string(::getpid()));
   ServiceNotifier notifier("@weft_deaf_" + std::to_string(::getpid()));
   for (int i = 0; i < 10'000; ++i) notifier.status("still alive");  // More than any socket's queue.
   EXPECT_EQ(manager.receive(), "STATUS=still alive\n");
 }
 
-TEST(ServiceNotifier, AManagerThatHasGoneIsNoError) {
+TEST(ServiceNotifier, IgnoresALostManager) {
   auto notifier = [] {
     const Manager manager("@weft_gone_" + std::to_string(::getpid()));
     return std::make_unique<ServiceNotifier>("@weft_gone_" + std::to_string(::getpid()));
@@ -151,7 +151,7 @@ TEST(ListeningSockets, OfAnotherProcessAreLeftAlone) {
   EXPECT_EQ(in_child([] { return take_listening_sockets().empty() ? 0 : 1; }), 0);
 }
 
-TEST(ListeningSockets, WhatMakesNoSenseIsRefused) {
+TEST(ListeningSockets, RejectsInvalidVariables) {
   EXPECT_EQ(in_child([] {
               ::close(3);
               set_variables("1", nullptr);

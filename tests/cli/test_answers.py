@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What answers are held to, which tools they call, how they look on a terminal, and what of them is kept in files.
+"""Constraints of responses, tool calls, display on a terminal, and saved conversations.
 
-Tiny models write what a grammar leaves them, so what they say is known. Needs WEFT_PROGRAM and WEFT_TEST_DATA in the
+Grammars leave tiny models one choice, so their output is known. Needs WEFT_PROGRAM and WEFT_TEST_DATA in the
 environment.
 """
 import json
@@ -89,7 +89,7 @@ class Run(InFolder):
             self.assertGreater(more["cached_tokens"], 5)
             self.assertEqual(more["tokens"], run(long + " and more", model=model)["tokens"])
             self.assertEqual(cache.read_bytes(), written)
-        # Another text takes the place; what was generated is kept with --prompt-cache-all.
+        # Another prompt replaces the file; --prompt-cache-all also keeps the generated tokens.
         other = run("something else", "--prompt-cache", cache, "--prompt-cache-all", model=model)
         self.assertLess(other["cached_tokens"], 4)
         ids = ",".join(map(str, self.tokens("something else", model) + other["tokens"]))
@@ -160,7 +160,7 @@ class Forms(Chats):
         plain = ["chat", "-m", LLAMA, "-c", "256", "-p", "x", "-st", "-n", "4"]
         raising = "{{ raise_exception('mine') }}"
         self.assertIn("mine", self.fail_with(1, *plain, "--chat-template", raising))
-        self.assertIn("there is no template of the name 'nosuch'", self.fail_with(2, *plain, "--chat-template", "nosuch"))
+        self.assertIn("unknown template 'nosuch'", self.fail_with(2, *plain, "--chat-template", "nosuch"))
         self.assertIn("give one", self.fail_with(2, *plain, "--chat-template", raising, "--chat-template-file", "x"))
         self.assertIn("line 1", self.fail_with(1, *plain, "--chat-template", "{% for %}"))
 
@@ -175,7 +175,7 @@ class Tools(Chats):
     def setUp(self):
         super().setUp()
         self.tools = self.file("tools.json", json.dumps(TOOLS))
-        # The first answer must be a call, the one to its result is held to the grammar.
+        # The first response must be a call; the response to its result must match the grammar.
         self.base += ["--tools", self.tools, "--tool-choice", "required", "--grammar", YES]
         # It could call again as well, but likes an "y" better.
         y = json.loads(self.succeed("tokenize", "-m", LLAMA, "--json", stdin=b"y"))[-1]
@@ -191,7 +191,7 @@ class Tools(Chats):
         self.assertEqual((call["function"]["name"], json.loads(call["function"]["arguments"])), ("add", {"a": 7}))
         self.assertEqual((messages[2]["content"], messages[2]["tool_call_id"]), ("it is 8", call["id"]))
         self.assertEqual(json.loads(saved.read_text())["tools"], TOOLS)
-        # Loaded, it goes on with its calls and tools.
+        # A loaded conversation continues with its calls and tools.
         again = self.folder / "again"
         plain = [w for w in self.base if w not in ("--tools", self.tools)]
         self.succeed(*plain, stdin=f"/load {saved}\n/save {again}\n".encode())
@@ -215,7 +215,7 @@ class Tools(Chats):
         session = self.folder / "session"
         result = weft(*self.base, "--session", session, stdin=b"7?\n")
         self.assertEqual(result.returncode, 1)
-        self.assertIn(b"taken back", result.stderr)
+        self.assertIn(b"question was removed", result.stderr)
         self.assertEqual(self.messages(session), [])
 
     def test_no_tools_no_calls(self):
@@ -241,7 +241,7 @@ class Sessions(Chats):
         result = weft(*base, stdin=b"two\n")
         self.assertIn(b"loaded 3 messages", result.stderr)
         self.assertEqual([m["content"] for m in self.messages(session)][3:], ["two", "yes"])
-        # It is kept after each answer: a program that is killed loses nothing of it.
+        # The session is saved after each response, so killing the program loses nothing.
         with Terminal(self, *base, TERM="xterm", XDG_STATE_HOME=str(self.folder)) as chat:
             chat.prompt()
             chat.send(b"three\n")
@@ -249,7 +249,7 @@ class Sessions(Chats):
         self.assertEqual([m["content"] for m in self.messages(session)][5:], ["three", "yes"])
         self.succeed(*base, stdin=b"/clear\n")
         self.assertEqual([m["content"] for m in self.messages(session)], ["Be brief"])
-        # What is no session is left alone.
+        # Invalid session files are not overwritten.
         session.write_text("{}")
         self.assertIn("messages", self.fail_with(1, *base, "-p", "one", "-st"))
         self.assertEqual(session.read_text(), "{}")

@@ -340,14 +340,14 @@ class Config(Case):
             ("help = true", 1, "help is not an option"),
             ("\ntemp = 'hot'", 2, "'hot' is not a number"),
             ("temp = [1, 2]", 1, "not a list"),
-            ("stop = [\n1979-05-27]", 2, "a text, a number"),
+            ("stop = [\n1979-05-27]", 2, "a string, a number"),
             ("fit = 3", 1, "'3'"),
             ("[run]\npredict = 1\nn-predict = 2", 3, "line 2"),
             ("temp = 1\ntemp = 2", 2, "temp"),
             ("temp = = 1", 1, ""),
             ("predict = 10000000000", 1, "too large"),
             ("cache-type-k = true", 1, "not one of"),
-            ("run.temp.x = 1", 1, "a text, a number"),
+            ("run.temp.x = 1", 1, "a string, a number"),
             ("x = " + "[" * 10000, 1, "depth"),
         ):
             file = self.write(text)
@@ -457,7 +457,7 @@ class Manual(Case):
 
     def test_zsh(self):
         self.tool("zsh", "-n", self.zsh)
-        # _arguments is replaced by what shows its specifications.
+        # Replaces _arguments by a function that prints its specifications.
         script = """_arguments() { print -rl -- "$@" }; _describe() { print -rl -- "${(@P)2}" }; typeset -a words
                     words=(weft "$2" x); CURRENT=$3; source "$1" """
         listed = lambda command, current: self.tool("zsh", "-fc", script, "zsh", self.zsh, command, current).splitlines()
@@ -469,7 +469,7 @@ class Manual(Case):
 
 
 class Health(Case):
-    """Servers that answer as they like."""
+    """Health checks against servers with valid and invalid responses."""
 
     def serve(self, answer: bytes, family=socket.AF_INET, address=("127.0.0.1", 0)) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -523,7 +523,7 @@ class Health(Case):
     def test_trouble(self):
         for answer in (b"", b"SSH-2.0-x\r\n", b"HTTP/1.1 2", b"HTTP/1.1 abc", b"HTTP/1.1 -20 x", b"\0" * 4096):
             self.fail_with(1, "health", self.url(answer))
-        # More than anybody reads, and no end.
+        # An endless response body.
         self.succeed("health", self.url(b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * (4 << 20)))
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
@@ -542,7 +542,7 @@ class Tokenize(Case):
                 self.assertEqual(json.loads(out), case["ids"], case["text"])
 
     def test_bytes_are_taken_as_they_are(self):
-        # A newline at the end counts, and so does what is no text at all.
+        # A final newline counts, and so do bytes that are not UTF-8.
         with_newline = json.loads(self.succeed("tokenize", "-m", LLAMA, "--json", stdin=b"a\n"))
         without = json.loads(self.succeed("tokenize", "-m", LLAMA, "--json", stdin=b"a"))
         self.assertEqual(with_newline[:-1], without)
@@ -634,7 +634,7 @@ class Embed(Case):
         long = "a b " * 100
         wrong = self.fail_with(1, "embed", "-m", BERT, "x", long)
         self.assertIn("--truncate", wrong)
-        self.assertIn("text 1 (of 0 to 1)", wrong)
+        self.assertIn("input 1 (of 0 to 1)", wrong)
         self.assertEqual(len(self.vectors(BERT, "--truncate", "x", long)), 2)
         self.assertIn("64", self.fail_with(2, "embed", "-m", BERT, "x", "--dimensions", "65"))
         self.assertIn("no text", self.fail_with(2, "embed", "-m", BERT))
@@ -728,7 +728,7 @@ class Inspect(Case):
         self.assertEqual({split["device"] for split in plan["splits"]}, {"cpu", "cpu1"})
         self.assertTrue(all(copy["from"] != copy["to"] for copy in plan["copies"]))
         self.assertGreater(next(d for d in plan["devices"] if d["name"] == "cpu1")["weights"], 0)
-        # Without --device: what there is beside the CPU, if layers are asked for.
+        # Without --device, -ngl also uses the first other device.
         others = [d["name"] for d in json.loads(self.succeed("devices", "--json")) if d["name"] != "cpu"]
         plan = json.loads(self.succeed("inspect", LLAMA, "--plan", "--json", "-c", "256", "-ngl", "1"))
         self.assertEqual({split["device"] for split in plan["splits"]}, {"cpu", *others[:1]})
@@ -823,7 +823,7 @@ class Run(Case):
         self.assertEqual(result["prompt_tokens"], len(tokens))
 
     def test_text_is_that_of_json(self):
-        # A random model writes random bytes; what comes out is valid UTF-8 all the same (succeed() checks).
+        # A random model generates random bytes; the output is valid UTF-8 nevertheless (succeed() checks).
         for seed in ("1", "2", "3"):
             words = ["-n", "40", "--seed", seed, "--temp", "1.5"]
             text = self.succeed(*self.BASE, "-p", "Hello world", "--ignore-eos", "-q", *words)
@@ -867,7 +867,7 @@ class Run(Case):
         gpt2 = GOLDEN / "gpt2" / "model.gguf"
         self.assertIn("learned positions", self.fail_with(1, "run", "-m", gpt2, *words))
         ended = weft("run", "-m", gpt2, "-p", "Hello", "--ignore-eos", "-c", "512").stderr.decode()
-        self.assertIn("all 128 positions that the model has learned", ended)
+        self.assertIn("all 128 positions that the model was trained for", ended)
         self.assertNotIn("--context-shift", ended)
         self.assertIn("--keep keeps 63 tokens", self.fail_with(1, "run", "-m", LLAMA, *words, "--keep", "63"))
 
@@ -985,7 +985,7 @@ class Terminal:
 
 
 class Texts(Case):
-    """How texts of the command line and of files are read. The tokens of prompts tell."""
+    """Escapes and files as prompts, checked by their number of tokens."""
 
     RUN = ["run", "-m", LLAMA, "-n", "1", "--temp", "0", "-t", "1"]
 
@@ -1009,7 +1009,7 @@ class Texts(Case):
         self.assertGreater(self.tokens("--no-escape", "-p", r"a\nb\tc"), plain)
         self.assertGreater(self.tokens("-f", self.file(rb"a\nb\tc")), plain)
         self.assertEqual(self.tokens("-p", r"C:\Users"), self.tokens("--no-escape", "-p", r"C:\Users"))
-        # Where it goes on, and where it stops.
+        # An escaped stop string equals a literal one.
         text = self.succeed(*self.RUN, "-n", "16", "-p", "a")
         stop = text.strip()[3:5]
         escaped = "".join(f"\\x{byte:02x}" for byte in stop.encode())
@@ -1017,7 +1017,7 @@ class Texts(Case):
                          self.succeed(*self.RUN, "-n", "16", "-p", "a", "--stop", stop, "--no-escape"))  # fmt: skip
         result = weft("embed", "-m", LLAMA, r"a\nb", "-e", "--no-escape")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(b"takes texts as they are", result.stderr)
+        self.assertIn(b"does not replace escapes", result.stderr)
 
     def test_byte_order_marks(self):
         mark = b"\xef\xbb\xbf"
@@ -1105,7 +1105,7 @@ class Chat(Case):
     def test_a_full_context_forgets(self):
         result = weft(*self.base, "-c", "128", stdin=b"a few more words for the cache\n" * 12)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(b"forgotten", result.stderr)
+        self.assertIn(b"dropped", result.stderr)
         self.assertNotIn(b"error", result.stderr)
 
     def conversation(self, script: str, *words) -> list[dict]:
@@ -1144,7 +1144,7 @@ class Chat(Case):
         for text, part in (("no JSON", "byte 2"), ("[1e999]", "out of range"),
                            ("[]", "expected a JSON object"), ('{"messages": [{"role": "user"}]}', "message 1"),
                            ('{"messages": [{"role": "king", "content": ""}]}', "'king'"),
-                           ('{"messages": [{"role": "user", "content": "?"}]}', "no answer")):  # fmt: skip
+                           ('{"messages": [{"role": "user", "content": "?"}]}', "no response")):  # fmt: skip
             other.write_text(text)
             result = weft(*self.base, stdin=f"/load {other}\n".encode())
             self.assertEqual(result.returncode, 1)
@@ -1482,9 +1482,9 @@ class Bench(Case):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "speeds.svg"
             for words, n_bars, axis in (
-                (["-p", "8,16", "-n", "2", "-d", "0,8"], 6, "tokens in the cache before"),
-                (["--streams", "1,2", "-p", "8", "-n", "4"], 4, "texts at the same time"),
-                (["-p", "8", "-n", "0"], 1, "Reading a prompt, tokens a second"),
+                (["-p", "8,16", "-n", "2", "-d", "0,8"], 6, "tokens already in the cache"),
+                (["--streams", "1,2", "-p", "8", "-n", "4"], 4, "concurrent sequences"),
+                (["-p", "8", "-n", "0"], 1, "Prefill, tokens a second"),
             ):
                 self.results("-p", "8", *words, "--plot", file)
                 picture = ElementTree.parse(file).getroot()

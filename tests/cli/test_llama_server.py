@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`weft serve` as users and clients of llama.cpp's server know it: its flags, endpoints, fields and answers.
+"""`weft serve` as a replacement for llama.cpp's server: its flags, endpoints, fields and responses.
 
 Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment.
 """

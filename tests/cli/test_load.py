@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft bench --serve as users run it, against a server of Python's library that answers as OpenAI's does.
+"""weft bench --serve as users run it, against a fake OpenAI-compatible server in Python.
 
 Needs WEFT_PROGRAM in the environment.
 """

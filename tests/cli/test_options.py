@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every option of every command has an effect, or refuses a wrong value.
 
-The options are those that the program lists; an option without a row here fails the test. A row is one of
+The program lists the options; an option without a row here fails the test. A row is one of
   Effect(words):    the command does something else with these words than without them;
   Refused(words):   the command refuses these words, with a message that names the option;
   Untested(reason): the effect cannot be seen here.
@@ -179,7 +179,7 @@ GENERATION = MODEL | CONTEXT | SAMPLING | TALK | VERBOSE | CONSTRAINTS | MEDIA
 JSON_OUTPUT = {"json": Effect(["--json"])}
 VISIBLE_LOAD = {name: Effect(MODEL[name].words, among=("-v",)) for name in ("repack",)}
 
-# The words of each command, what it reads, and its rows.
+# For each command: its arguments, its standard input, and its rows.
 COMMANDS = {
     "run": (["-m", LLAMA, "-p", REPEATING + "\\nthree a b a b", "-n", "24", "--seed", "1", "-t", "1", "-c", "64"], "",
             GENERATION | VISIBLE_LOAD | JSON_OUTPUT | {
@@ -362,7 +362,7 @@ COMMANDS = {
     "man": (["run"], "", {"install": Effect(["--install", "share"]), "config": TALK["config"], "help": TALK["help"]}),
     "version": ([], "", JSON_OUTPUT | {"config": TALK["config"], "help": TALK["help"]}),
 }
-# Of bench and rerank the rows are below, as theirs are other words for the same options; of serve in Serve.
+# bench and rerank spell the same options differently: their rows follow. Class Serve has the rows of serve.
 COMMANDS["rerank"] = (["-m", RERANKER, "-p", "one", "two", "three four", "-t", "1"], "",
                       MODEL | VISIBLE_LOAD | TALK | VERBOSE | JSON_OUTPUT | {
                           "prompt": Effect(["-p", "other"]),

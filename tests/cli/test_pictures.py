@@ -108,7 +108,7 @@ class Chat(unittest.TestCase):
         picture, text = json.loads(saved.read_text())["messages"][0]["content"]
         self.assertEqual(picture, Serve.picture(PNG))
         self.assertEqual(text, {"type": "text", "text": "What is it?"})
-        # The next answer is the same as without a file between.
+        # The next response is the same as without saving and loading.
         code, other, messages = self.chat(f"/load {saved}\nAnd then?\n/save {again}\n", "--mmproj", MMPROJ, "-s", "1")
         self.assertEqual(code, 0, messages)
         _, both, _ = self.chat(f"/image {PNG}\nWhat is it?\nAnd then?\n", "--mmproj", MMPROJ, "-s", "1")
@@ -163,7 +163,7 @@ class Serve(unittest.TestCase):
         self.assertEqual(status, 200, next_answer)
         # All of the first prompt but what its end has become.
         self.assertGreaterEqual(next_answer["usage"]["prompt_tokens_details"]["cached_tokens"], n_first - 2)
-        # The same bits with what was cached and without.
+        # Responses are identical with and without the prefix cache.
         self.assertEqual(self.ask(server, more)[1]["choices"][0]["message"], next_answer["choices"][0]["message"])
         other = [{"role": "user", "content": [{"type": "text", "text": "Look: "}, self.picture(JPEG), {"type": "text", "text": "?"}]}]
         status, other_answer = self.ask(server, other)

@@ -187,7 +187,7 @@ KEPT = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "LLAMA
 class Pull(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # Tries for some seconds, beside the tests.
+        # Retries for some seconds, in parallel with the tests.
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         environment = KEPT | {"WEFT_CACHE": folder.name, "WEFT_CONFIG": "", "HF_ENDPOINT": "http://127.0.0.1:9"}
@@ -370,7 +370,7 @@ class Pull(unittest.TestCase):
             pulled = self.pull(f"https://www.modelscope.cn/models/user/Tiny/{page}")
             self.assertEqual(pulled["name"], "modelscope.cn/user/Tiny:t.gguf")
             self.assertEqual(Path(pulled["path"]).read_bytes(), MODEL + b"scope")
-        # Of other branches it is the file's address, of other hosts what they give.
+        # Other branches need the file's URL; other hosts are asked for the URL as it is.
         error = self.refused(1, "pull", "https://huggingface.co/user/Tiny/blob/dev/t.gguf", HF_HUB_OFFLINE="1")
         self.assertIn("https://huggingface.co/user/Tiny/resolve/dev/t.gguf ", error)
         self.assertIn("web page", self.refused(1, "pull", f"{self.hub.url}/user/Tiny/blob/main/t.gguf"))
@@ -404,8 +404,8 @@ class Pull(unittest.TestCase):
             self.assertEqual(Path(pulled["path"]).name, "P-Q4_K_M.gguf")
         for link in ("{elsewhere}{path}?cursor={cursor}", "{url}.localhost/", "https://127.0.0.1/?cursor={cursor}"):
             self.hub.next_page = link
-            self.assertIn("goes on at", self.refused(1, "pull", "user/P", HF_TOKEN=TOKEN))
-        # More than anybody has.
+            self.assertIn("continues at", self.refused(1, "pull", "user/P", HF_TOKEN=TOKEN))
+        # An endless list.
         self.hub.next_page = "{path}?cursor=2"
         self.assertIn("too many files", self.refused(1, "pull", "user/P"))
 
@@ -418,7 +418,7 @@ class Pull(unittest.TestCase):
         self.run_weft("models", "--remove", "user/T/T-Q4_0")
         self.assertFalse(Path(first["path"]).exists())
         self.assertTrue(Path(first["mmproj"]).exists())
-        # What was begun goes with what is there; what another process is at goes not.
+        # Unfinished downloads are removed as well, except one that another process is working on.
         names = [f"user/L/L-0000{i}-of-00002.gguf" for i in (1, 2)]
         self.hub.files |= {name: LARGE for name in names}
         self.hub.refused_from[names[1]] = PART + 1
@@ -434,7 +434,7 @@ class Pull(unittest.TestCase):
         pulling.wait()
         self.run_weft("models", "--remove", "user/L/L-00001-of-00002")
         self.assertEqual(list(self.cache.rglob("*L*")), [])
-        # A file that somebody put there.
+        # A file that weft did not download.
         (self.cache / "models" / "own.gguf").write_bytes(MODEL)
         self.assertEqual(self.run_weft("models", "--remove", "own").returncode, 0)
         self.assertTrue((self.cache / "models").is_dir())
@@ -450,7 +450,7 @@ class Pull(unittest.TestCase):
         self.assertEqual(Path(self.pull(url)["path"]).read_bytes(), MODEL + b"scope")
         result = self.run_weft("run", "--tokens", "1,2", "-n", "1", "--json", "-mu", url)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("not there", self.refused(1, "pull", "ollama:nothing"))
+        self.assertIn("does not exist", self.refused(1, "pull", "ollama:nothing"))
 
     def test_connections_that_break_go_on_where_they_were(self):
         self.hub.files["user/L/L-Q4_0.gguf"] = LARGE
@@ -480,7 +480,7 @@ class Pull(unittest.TestCase):
         self.assertIn("not open", self.refused(1, "pull", "user/L", "--connections", "1"))
         self.assertEqual(len(self.left_over()), 2)  # The parts, and which are there.
         self.hub.refused_from = {}
-        # Meanwhile one process fetches; another is told so, before it asks for the file.
+        # While one process downloads, another gets an error before it requests the file.
         self.hub.held.clear()
         self.hub.got_part.clear()
         first = self.start("pull", "user/L")
@@ -502,7 +502,7 @@ class Pull(unittest.TestCase):
         self.assertEqual(self.left_over(), [])
 
     def test_what_may_have_changed_is_begun_anew(self):
-        """Without a sum and an ETag nobody knows; with another one, or of another address, it has."""
+        """Changes are unknown without a checksum and an ETag; a new one, or another URL, means a changed file."""
         name = "user/L/L-Q4_0.gguf"
         other = bytes(reversed(range(256))) * (20 * 4096)
         for how in ("nothing tells", "the tag"):
@@ -527,7 +527,7 @@ class Pull(unittest.TestCase):
         self.assertEqual([p for p in self.cache.rglob("*") if p.is_file()], [])
         self.hub.wrong_sum.clear()
         self.hub.faults["other part"] = 10**6
-        self.assertIn("not the part", self.refused(1, "pull", "user/L"))
+        self.assertIn("not the requested part", self.refused(1, "pull", "user/L"))
 
     def test_sizes_that_no_disk_has_are_refused(self):
         self.hub.files["user/L/L-Q4_0.gguf"] = MODEL
@@ -546,7 +546,7 @@ class Pull(unittest.TestCase):
                 self.assertEqual(authorization, "")
 
     def test_what_cannot_be_is_said(self):
-        self.assertIn("not there", self.refused(1, "pull", "user/nothing"))
+        self.assertIn("does not exist", self.refused(1, "pull", "user/nothing"))
         self.hub.files["user/no-gguf/model.safetensors"] = b"x"
         self.assertIn("no GGUF file", self.refused(1, "pull", "user/no-gguf"))
         for name in ("model", "a/b/c", "../b", "a/..", "a/b:", "a/b:c/d", "", "https://host/file.bin", "a b\n/c"):

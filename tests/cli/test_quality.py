@@ -204,7 +204,7 @@ class Imatrix(FileCase):
             for tensor, row in both.items():
                 self.assertAlmostEqual(row["sum"], first[tensor]["sum"], delta=1e-5 * row["sum"])
             self.assertEqual(both["blk.0.attn_q.weight"]["rows"], 128)
-        # And with what a text adds, of the chunks behind the first ones.
+        # Adds the statistics of a document, without its first chunks.
         self.succeed("imatrix", "-m", LLAMA, "-f", self.text, "-c", 32, "--chunk", 2, "--chunks", 3, "--in-file",
                      self.folder / "a.gguf", "-o", self.out)  # fmt: skip
         self.assertEqual(self.statistics(self.out)["blk.0.attn_q.weight"]["rows"], 5 * 32)
@@ -294,7 +294,7 @@ class Split(Case):
 
 
 class Perplexity(Case):
-    """The reference that is written holds all that is needed to compute the figures anew."""
+    """The written reference contains everything needed to compute the figures again."""
 
     N_CTX = 32
 
@@ -355,7 +355,7 @@ class Perplexity(Case):
         self.assertGreater(other["divergence"]["value"], 1e-5)
         percentiles = list(other["divergence_percentiles"].values())
         self.assertEqual(percentiles, sorted(percentiles, reverse=True))
-        # And its divergence is that of the two files.
+        # The divergence matches the two files.
         before, kept = self.read_base(), self.base.read_bytes()
         self.measure(small, "-f", self.text, "-c", self.N_CTX, "--save-all-logits", self.base)
         n = other["tokens"]

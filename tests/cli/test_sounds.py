@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sounds in prompts: weft run and weft serve with a tiny text model (scripts/make_audio_data.py) and its encoder.
+"""Audio in prompts: weft run and weft serve with a tiny language model (scripts/make_audio_data.py) and its encoder.
 
 Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment.
 """
@@ -75,7 +75,7 @@ class Sounds(unittest.TestCase):
 
         (_, plain), (status, heard), (_, again) = ask(b""), ask(SOUND.read_bytes()), ask(SOUND.read_bytes())
         self.assertEqual(status, 200)
-        # Compressed sounds, of other rates.
+        # Compressed audio with other sample rates.
         status, tone = ask((DATA / "tone.mp3").read_bytes(), "mp3")
         self.assertEqual(status, 200)
         self.assertNotEqual(tone["choices"][0]["message"], plain["choices"][0]["message"])

@@ -9,8 +9,8 @@
 namespace weft::cli {
 namespace {
 
-/// What stands on a terminal that knows newlines, backward motion and erasure to the line's end. Characters
-/// of several bytes are taken for one column.
+/// The screen of a terminal that knows newlines, backward motion and erasure to the line's end. Multi-byte
+/// characters count as one column.
 std::vector<std::string> shown(const std::string& written) {
   std::vector<std::vector<std::string>> lines(1);
   for (std::size_t i = 0; i < written.size();) {
@@ -18,7 +18,7 @@ std::vector<std::string> shown(const std::string& written) {
       lines.emplace_back();
       ++i;
     } else if (written.compare(i, 3, "\033[K") == 0) {
-      i += 3;  // Nothing stands behind the cursor.
+      i += 3;  // Nothing is after the cursor.
     } else if (written[i] == '\033') {
       std::size_t used = 0;
       const int n = std::stoi(written.substr(i + 2), &used);
@@ -51,18 +51,18 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t step) {
 
 using Lines = std::vector<std::string>;
 
-TEST(WordWrap, BreaksLinesAtWordsHoweverTheTextComes) {
+TEST(WordWrap, WrapsAtWordsInAnyPieces) {
   for (const std::size_t step : {1, 2, 3, 7, 100}) {
     EXPECT_EQ(wrapped("The history of bread begins with grain", step),
               (Lines{"The history of", "bread begins with", "grain"}));
     EXPECT_EQ(wrapped("a\n  indented text stays\n\nb", step),
               (Lines{"a", "  indented text", "stays", "", "b"}));
-    // As long as the line: the blank behind it ends the line.
+    // The word fills the line, and the space after it ends the line.
     EXPECT_EQ(wrapped("abcdefghijklmnopqrs tuv", step), (Lines{"abcdefghijklmnopqrs", "tuv"}));
   }
 }
 
-TEST(WordWrap, LeavesWordsAloneThatAreLongerThanALine) {
+TEST(WordWrap, KeepsWordsLongerThanALine) {
   const std::string address = "https://example.org/a/very/long/address";
   EXPECT_EQ(wrapped(address, 1), (Lines{address}));
   EXPECT_EQ(wrapped("see " + address, 5), (Lines{"see", address}));

@@ -190,7 +190,7 @@ TEST_F(Adapter, NamesThatOtherSaversWrite) {
   expect_adds_what_merging_adds(1);
 }
 
-TEST_F(Adapter, WhatWeftDoesNotApplyIsRefusedByName) {
+TEST_F(Adapter, RejectsUnsupportedFeaturesByName) {
   use_base("mixtral");
   add("model.layers.0.self_attn.q_proj", 4, 2.0);
   const ConvertParams params{.base = base_};

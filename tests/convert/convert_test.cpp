@@ -28,7 +28,7 @@ std::vector<float> values_of(const WeightFile& file, const WeightFile::Tensor& t
   return values;
 }
 
-// The golden models have transformers' logits beside them, and were written by Python's gguf package.
+// The golden models come with transformers' logits, and were written by Python's gguf package.
 class Golden : public ConvertTest {};
 TEST_P(Golden, FolderGivesTheGoldenModel) {
   const std::string name = GetParam();
@@ -76,9 +76,9 @@ INSTANTIATE_TEST_SUITE_P(Folders, Golden,
                            return name;
                          });
 
-// Encoders of pictures: the files whose rows the tests of vision hold against transformers.
+// Image encoders: the files whose rows the tests of vision compare with transformers.
 class Mmproj : public ConvertTest {};
-TEST_P(Mmproj, FolderGivesTheEncoderOfPictures) {
+TEST_P(Mmproj, FolderGivesTheImageEncoder) {
   const std::string name = GetParam();
   const std::filesystem::path made = scratch_ / "mmproj.gguf";
   const ConvertResult result =
@@ -89,7 +89,8 @@ TEST_P(Mmproj, FolderGivesTheEncoderOfPictures) {
   const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
   const std::filesystem::path golden = kData / "vision" / name / "mmproj.gguf";
   for (const auto& [key, value] : read_gguf_metadata(golden)) {
-    // Of pictures that keep their shape the golden files have another size, and one a width that is not its.
+    // Encoders that keep the aspect ratio have another image size in the golden files, and one has a wrong
+    // width there.
     const bool of_tests = name.starts_with("qwen2") && key == "clip.vision.image_size";
     if (key == "general.name" || of_tests) continue;
     if (name == "qwen2vl" && key == "clip.vision.feed_forward_length") continue;
@@ -111,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Folders, Mmproj,
 
 class Convert : public ConvertTest {};
 
-TEST_F(Convert, EncodersOfPicturesAreRefusedInWords) {
+TEST_F(Convert, RejectsUnsupportedImageEncoders) {
   expect_refused(kData / "convert/phi2", ErrorCode::kUnsupported, "PhiForCausalLM have no encoder",
                  {.mmproj = true});
   const std::filesystem::path folder = scratch_ / "qwen25vl";
@@ -170,7 +171,7 @@ TEST_F(Convert, ModulesAroundAnEncoderAreReadOrRefused) {
   expect_refused(folder, ErrorCode::kInvalidFile, "is no JSON list");
 }
 
-TEST_F(Convert, ClassesThatRunButAreNotConvertedAreTold) {
+TEST_F(Convert, NamesClassesThatCannotBeConverted) {
   const auto folder = copy_of("phi2");
   replace(folder / "config.json", "PhiForCausalLM", "BaichuanForCausalLM");
   expect_refused(folder, ErrorCode::kUnsupported, "weft runs its models (baichuan) from GGUF files");
@@ -187,13 +188,13 @@ TEST_F(Convert, KimiLinearsPublishedConfigurationSaysTheSame) {
   EXPECT_EQ(read(scratch_ / "saved.gguf"), read(scratch_ / "published.gguf"));
 }
 
-TEST_F(Convert, DenseLayersBehindExpertsAreRefused) {
+TEST_F(Convert, RejectsDenseLayersAfterExperts) {
   const auto folder = copy_of("kimi-linear");
   replace(folder / "config.json", "\"sparse\"", "\"sparse\", \"dense\"");
   expect_refused(folder, ErrorCode::kInvalidFile, "mlp_layer_types has dense layers behind others");
 }
 
-TEST_F(Convert, ModelsThatSeePicturesHaveTheClassOfTheirText) {
+TEST_F(Convert, VisionModelsHaveTheClassOfTheirLanguageModel) {
   const auto folder = copy_of("phi2");
   replace(folder / "config.json", "PhiForCausalLM", "Mistral3ForConditionalGeneration");
   expect_refused(folder, ErrorCode::kInvalidFile, "unknown in a model of the class Mistral3ForConditional");
@@ -201,7 +202,7 @@ TEST_F(Convert, ModelsThatSeePicturesHaveTheClassOfTheirText) {
   expect_refused(folder, ErrorCode::kInvalidFile, "unknown in a model of the class Mistral4ForCausalLM");
 }
 
-TEST_F(Convert, TypesAreThoseThatWereAskedFor) {
+TEST_F(Convert, WritesTheRequestedTypes) {
   for (const auto& [type, dtype] : {std::pair("f32", DType::kF32), std::pair("bf16", DType::kBF16),
                                     std::pair("q8_0", DType::kQ8_0), std::pair("auto", DType::kF16)}) {
     const std::filesystem::path made = scratch_ / (std::string(type) + ".gguf");
@@ -265,7 +266,7 @@ TEST_F(Convert, RopeIsAsItsParametersSay) {
                                    "short_factor": [1, 1, 1, 1], "long_factor": [1, 2, 3, 4])";
   EXPECT_FLOAT_EQ(key(long_rope + R"(, "attention_factor": 1.5)", "scaling.attn_factor"), 1.5f);
   EXPECT_FLOAT_EQ(key(long_rope + R"(, "factor": 4.0)", "scaling.attn_factor"), std::sqrt(4.0f / 3.0f));
-  // Llama 3's factors are those of the half that turns, transformers' for these numbers.
+  // Llama 3 has a factor for each rotated pair of dimensions; the expected values are transformers'.
   key(R"("type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 64)",
       "freq_base");
@@ -277,7 +278,7 @@ TEST_F(Convert, RopeIsAsItsParametersSay) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5f);
 }
 
-TEST_F(Convert, WhatModelsHaveForGrantedMayNotBeSaidOtherwise) {
+TEST_F(Convert, RejectsOverriddenFixedFields) {
   struct Case {
     const char *folder, *from, *to, *refusal;
   };
@@ -331,7 +332,7 @@ TEST_F(Convert, FieldsThatFilesHaveKeysForAreKept) {
             GgufValue(std::uint32_t{4096}));
 }
 
-TEST_F(Convert, NumbersThatOnlyPythonWritesAreForgotten) {
+TEST_F(Convert, IgnoresPythonOnlyNumbers) {
   const auto folder = copy_of("phi2");
   convert(folder, scratch_ / "before.gguf");
   replace(folder / "config.json", "{",
@@ -340,7 +341,7 @@ TEST_F(Convert, NumbersThatOnlyPythonWritesAreForgotten) {
   EXPECT_EQ(read(scratch_ / "before.gguf"), read(scratch_ / "after.gguf"));
 }
 
-TEST_F(Convert, NothingStandsBehindATextUnlessItIsSaid) {
+TEST_F(Convert, AddsEosOnlyIfTheFolderSays) {
   // What GGUF's readers assume of Unigram is another matter.
   const std::filesystem::path made = scratch_ / "made.gguf";
   convert(copy_of("phi2"), made);
@@ -399,7 +400,7 @@ TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
   EXPECT_EQ(std::get<bool>(keys.at("bert.attention.causal")), false);
 }
 
-TEST_F(Convert, WeightsThatAreNoNumbersStayWhatTheyAre) {
+TEST_F(Convert, KeepsNonFiniteWeights) {
   const auto folder = copy_of("phi2");
   test::StoredTensors tensors = test::read_tensors(folder / "model.safetensors");
   std::string& bytes = tensors.at("model.layers.0.mlp.fc1.weight").bytes;

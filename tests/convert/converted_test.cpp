@@ -28,7 +28,7 @@ class Converted : public testing::Test {
   const fs::path folder_ = scratch_ / "phi2", cache_ = scratch_ / "a/cache";
 };
 
-TEST_F(Converted, IsWrittenOnceAndAgainWhereTheFolderChanged) {
+TEST_F(Converted, ConvertsAgainWhenTheFolderChanges) {
   int n_calls = 0;
   const auto progress = [&](double) { return ++n_calls > 0; };
   const ConvertedModel made = converted(folder_, cache_, progress);

@@ -66,7 +66,7 @@ class FolderFiles : public ConvertTest {
   Texts notes_;
 };
 
-TEST_F(FolderFiles, AddedTokensBesideSentencePiece) {
+TEST_F(FolderFiles, AddedTokensWithSentencePiece) {
   const auto folder = sentencepiece_folder(1010);
   write(
       folder / "added_tokens.json",
@@ -181,7 +181,7 @@ TEST_F(FolderFiles, OnePartThatIsAll) {
   expect_refused(folder, ErrorCode::kNotFound, "no model-00001-of-0000N.safetensors");
 }
 
-TEST_F(FolderFiles, PointersOfGitLfsAreToldWithTheWayOut) {
+TEST_F(FolderFiles, RejectsGitLfsPointersWithAdvice) {
   const auto folder = sentencepiece_folder(1000);
   write(folder / "tokenizer.model", kPointer);
   expect_refused(folder, ErrorCode::kInvalidFile, "git lfs pull");
@@ -191,7 +191,7 @@ TEST_F(FolderFiles, PointersOfGitLfsAreToldWithTheWayOut) {
   expect_refused(folder, ErrorCode::kInvalidFile, "git lfs pull");
 }
 
-TEST_F(FolderFiles, NamesPagesInPlaceOfFiles) {
+TEST_F(FolderFiles, RejectsWebPagesInPlaceOfFiles) {
   const auto folder = copy_of("phi2");
   const std::string page = "<!DOCTYPE html><html><body>Please log in to download this file.</body></html>";
   write(folder / "model.safetensors", page);

@@ -18,7 +18,7 @@ namespace {
 
 class HostileFolders : public ConvertTest {};
 
-TEST_F(HostileFolders, BadFoldersAreRefusedInWords) {
+TEST_F(HostileFolders, RejectsBadFolders) {
   expect_refused(scratch_ / "nowhere", ErrorCode::kNotFound, "no folder with a config.json");
   const auto folder = copy_of("phi2");
   const std::string config = read(folder / "config.json"), tokenizer = read(folder / "tokenizer.json");
@@ -83,7 +83,7 @@ TEST_F(HostileFolders, BadFoldersAreRefusedInWords) {
   expect_refused(folder, ErrorCode::kUnsupported, "pickled");
 }
 
-TEST_F(HostileFolders, DamagedWeightsAreRefusedInWords) {
+TEST_F(HostileFolders, RejectsDamagedWeights) {
   const auto folder = copy_of("phi2");
   const auto with = [&](const std::string& header, const std::string& text, const std::string& data = "") {
     write(folder / "model.safetensors", test::safetensors(header, data));
@@ -130,7 +130,7 @@ TEST_F(HostileFolders, PartsOfAMatrixHaveRows) {
   }
 }
 
-TEST_F(HostileFolders, WildConfigurationsAreRefusedInWords) {
+TEST_F(HostileFolders, RejectsWildConfigurations) {
   const auto folder = copy_of("phi2");
   const auto with = [&](const std::string& from, const std::string& to, const std::string& text) {
     expect_change_refused(folder / "config.json", from, to, text);
@@ -152,7 +152,7 @@ TEST_F(HostileFolders, WildConfigurationsAreRefusedInWords) {
        "expected two whole numbers above 0");
 }
 
-TEST_F(HostileFolders, WildTokenizersAreRefusedInWords) {
+TEST_F(HostileFolders, RejectsWildTokenizers) {
   const auto folder = copy_of("phi2");
   const auto with = [&](const std::string& from, const std::string& to, const std::string& text) {
     expect_change_refused(folder / "tokenizer.json", from, to, text);
@@ -164,7 +164,7 @@ TEST_F(HostileFolders, WildTokenizersAreRefusedInWords) {
   with("\"vocab\": {", "\"vocab\": 1, \"other\": {", "no object \"vocab\"");
   with("\"merges\": [", "\"merges\": [1, ", "a merge is no pair");
   with("\"added_tokens\": [", "\"added_tokens\": [{\"id\": 1}, ", "no id or no content");
-  // A hole gets a text of its own, and what lies behind the table is left out.
+  // A gap in the ids gets a placeholder, and ids past the table are dropped.
   replace(folder / "tokenizer.json", "\"vocab\": {", "\"vocab\": {\"behind\": 100000, ");
   replace(folder / "tokenizer.json", ": 400", ": 100001");
   convert(folder, scratch_ / "made.gguf");
@@ -175,7 +175,7 @@ TEST_F(HostileFolders, WildTokenizersAreRefusedInWords) {
   EXPECT_EQ(tokens[400], "[PAD400]");
 }
 
-TEST_F(HostileFolders, WhatCannotBeWrittenLeavesNothing) {
+TEST_F(HostileFolders, LeavesNothingOnWriteErrors) {
   for (const char* to : {"/proc/weft/result.gguf", "/proc/result.gguf"})
     EXPECT_THROW(convert(kData / "convert/phi2", to), Error) << to;
   // As of a disk that is full: half of the file fits.

@@ -1,4 +1,4 @@
-// Weights that folders hold quantised, against the numbers that they stand for, worked out here.
+// Quantized weights of folders, compared with values that the test computes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

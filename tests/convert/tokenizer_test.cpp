@@ -97,7 +97,7 @@ TEST_P(SentencePiece, TokenizerJson) {
   test::write_text(folder_ / "tokenizer.json", tokenizer.dump());
   nlohmann::json names = {{"bos_token", tokens[number("bos_token_id")]},
                           {"eos_token", tokens[number("eos_token_id")]}};
-  // That of the model itself counts for what is unknown.
+  // The model's own unknown token takes precedence.
   names["unk_token"] = names["eos_token"];
   test::write_text(folder_ / "tokenizer_config.json", names.dump());
   expect_the_same();

@@ -66,7 +66,7 @@ TEST(Adapters, LogitsAreThoseOfTheMergedModel) {
   }
 }
 
-TEST(Adapters, ControlVectorsAreAddedBehindTheirLayers) {
+TEST(Adapters, ControlVectorsAreAddedAfterTheirLayers) {
   const std::vector<Token> tokens = llama_tokens();
   const auto logits = [&](float scale, int first, int last) {
     ModelParams params;
@@ -169,7 +169,7 @@ TEST_P(AdaptedFamily, ControlVectorsAreAddedBehindEachLayer) {
   std::filesystem::remove(vector);
 }
 
-TEST_P(AdaptedFamily, MixedInABatchNoTextHasOtherBitsThanAlone) {
+TEST_P(AdaptedFamily, MixedBatchesGiveTheBitsOfEachSequenceAlone) {
   const auto plain = Model::load(path), model = Model::load(path, with_adapters(files));
   const std::vector<std::vector<AdapterUse>> uses = {{}, {{0, 1.0f}}, {{1, 0.5f}}, {{0, -0.5f}, {1, 2.0f}}};
   std::vector<std::vector<float>> expected = {alone(plain, {})};
@@ -264,7 +264,7 @@ class AdaptedContext : public testing::Test {
   Context context;
 };
 
-TEST_F(AdaptedContext, WrongWishesAreRefused) {
+TEST_F(AdaptedContext, RejectsInvalidAdapters) {
   EXPECT_THAT(refusal(0, {{2, 1.0f}}), HasSubstr("the model has 0 to 1"));
   EXPECT_THAT(refusal(0, {{-1, 1.0f}}), HasSubstr("no adapter -1"));
   EXPECT_THAT(refusal(0, {{0, 1.0f}, {0, 2.0f}}), HasSubstr("twice"));
@@ -434,7 +434,7 @@ TEST_F(AdapterFiles, ValuesThatAreNoNumbersAreRefused) {
                 HasSubstr(q + name + " has a value that is no number"));
 }
 
-TEST_F(AdapterFiles, AreRefusedWithTheNameOfWhatIsWrong) {
+TEST_F(AdapterFiles, ErrorsNameTheTensorOrKey) {
   EXPECT_THAT(refusal([&](auto& w) { w.set("general.architecture", "llama"); }), HasSubstr("general.type"));
   EXPECT_THAT(refusal([&](auto& w) { head(w, "llama", "other"); }), HasSubstr("adapter.type is \"other\""));
   EXPECT_THAT(refusal([&](auto& w) { head(w, "gemma"); }), HasSubstr("expected \"llama\""));
@@ -567,7 +567,7 @@ TEST_F(AdapterFiles, MayHaveAnyRankAndBeMany) {
   EXPECT_LE(test::nmse(all_logits(context, tokens, 16), test::read_floats(data("logits_two.f32"))), 1e-6);
 }
 
-TEST_F(AdapterFiles, ControlVectorsAreRefusedWithTheNameOfWhatIsWrong) {
+TEST_F(AdapterFiles, ControlVectorErrorsNameTheTensorOrKey) {
   const auto why = [&](const std::function<void(gguf::Writer&)>& write) -> std::string {
     gguf::Writer writer;
     writer.set("general.architecture", "controlvector");

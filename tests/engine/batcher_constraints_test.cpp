@@ -98,7 +98,7 @@ class Odd final : public TokenConstraint {
   int where_, n_ = 0;
 };
 
-TEST(BatcherConstraints, WhateverTheyThrowEndsTheirCompletionAlone) {
+TEST(BatcherConstraints, ExceptionsEndOnlyTheirCompletion) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 8, .n_threads = 1});
   Batcher batcher(context, {.n_running = 5, .speculation = Speculation::kNgram, .adapt_drafts = false});
@@ -146,7 +146,7 @@ class EndsAtEnd final : public TokenConstraint {
   const Model& model_;
 };
 
-TEST(BatcherConstraints, AreNotAskedBehindAnEnd) {
+TEST(BatcherConstraints, AreNotCalledAfterTheEnd) {
   const auto model = golden("llama");
   Token end = 0;
   while (!model->tokenizer().is_end(end)) ++end;

@@ -55,7 +55,7 @@ TEST(BatcherFairness, PriorityGoesFirst) {
   batcher.run();
 }
 
-TEST(BatcherFairness, ShortOnesPassOneThatDoesNotFitButNotForEver) {
+TEST(BatcherFairness, ShortRequestsPassAWaitingLargeOneOnlyForATime) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1});
   Batcher batcher(context, {.reuse_prefixes = false});
@@ -113,7 +113,7 @@ TEST(BatcherFairness, DraftModelsReadUnderTheSameBudget) {
   EXPECT_GT(batcher.stats().n_accepted_tokens, 0);
 }
 
-TEST(BatcherFairness, NewcomersAreNotTheOnesWhoStarve) {
+TEST(BatcherFairness, NewRequestsDoNotStarve) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 8192, .n_sequences = 8, .n_ubatch = 64, .n_threads = 1});
   Batcher batcher(context, {.max_step_ms = 1e9, .reuse_prefixes = false});
@@ -128,7 +128,7 @@ TEST(BatcherFairness, NewcomersAreNotTheOnesWhoStarve) {
   batcher.run();
 }
 
-TEST(BatcherFairness, WhoCannotGoOnHidesNobody) {
+TEST(BatcherFairness, BlockedRequestsDoNotBlockOthers) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 4096, .n_sequences = 4, .n_ubatch = 64, .n_threads = 1});
   Batcher batcher(context, {.n_running = 3});

@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(Families, FaultyDevice,
                          testing::Values("llama", "gemma3", "mamba", "lfm2", "flan-t5"),
                          test::name_of_family);
 
-TEST(BatcherFaults, AReceiverThatThrowsHurtsItselfAlone) {
+TEST(BatcherFaults, ThrowingReceiversEndOnlyTheirCompletion) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
   Batcher batcher(context);
@@ -234,7 +234,7 @@ TEST(BatcherFaults, ReceiversMaySubmit) {
 }
 
 /// What a request brought is let go of when it is over.
-TEST(BatcherFaults, NothingOfThoseThatEndedIsKept) {
+TEST(BatcherFaults, FreesEverythingOfEndedRequests) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});
   Batcher batcher(context);
@@ -265,7 +265,7 @@ TEST(BatcherFaults, AContextThatIsMovedAwayIsAnErrorForAll) {
   EXPECT_EQ(collector(id).stop, StopReason::kError);
 }
 
-TEST(BatcherFaults, TheEndIsToldOnce) {
+TEST(BatcherFaults, ReportsTheEndOnce) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});
   Batcher batcher(context);

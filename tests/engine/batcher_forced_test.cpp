@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ForcedTokens, testing::Values("llama", "gemma3"
                          [](const auto& tested) { return std::string(tested.param); });
 
 /// Drafts continue after forced tokens.
-TEST(Forced, ADrafterWritesBehindThem) {
+TEST(Forced, DrafterContinuesAfterThem) {
   const auto model = golden("llama");
   std::vector<Ask> asks = asks_that_tell(*model, Tells::kTruth);
   asks.resize(1);

@@ -17,7 +17,7 @@ using test::golden;
 using test::prompt_of;
 using test::random_ask;
 
-TEST(BatcherLimits, DeadlinesEndWhatIsLate) {
+TEST(BatcherLimits, DeadlinesEndLateRequests) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 1024, .n_sequences = 2, .n_threads = 1});
   Batcher batcher(context, {.n_running = 1});
@@ -82,7 +82,7 @@ TEST(BatcherLimits, APausedCompletionKeepsItsCellsUntilTheyAreNeeded) {
   EXPECT_GT(collector(id).stats.n_recomputed, 0);
 }
 
-TEST(BatcherLimits, PausedOnesDoNotKeepOthersOut) {
+TEST(BatcherLimits, PausedRequestsDoNotBlockOthers) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1});
   Batcher batcher(context, {.n_running = 1});
@@ -99,7 +99,7 @@ TEST(BatcherLimits, PausedOnesDoNotKeepOthersOut) {
   EXPECT_EQ(collector(id).stop, StopReason::kCancelled);
 }
 
-TEST(BatcherLimits, AFullQueueRefusesAndSaysWhen) {
+TEST(BatcherLimits, FullQueuesRejectWithARetryTime) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1});
   Batcher batcher(context, {.n_running = 1, .limits = {.n_waiting = 4, .n_waiting_tokens = 100}});
@@ -154,7 +154,7 @@ TEST(BatcherLimits, RequestsAreBounded) {
 }
 
 /// A waiting request has no sampler and no sequence yet.
-TEST(BatcherLimits, WhatWaitsIsSmall) {
+TEST(BatcherLimits, WaitingRequestsTakeLittleMemory) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1});
   Batcher batcher(context);
@@ -208,7 +208,7 @@ TEST(BatcherLimits, IdleTextsMakeRoomForTextsWithoutEnd) {
 }
 
 /// A full sequence that has lost its cells shifts as it would have done.
-TEST(BatcherLimits, FullTextsThatAreComputedAgainGoOn) {
+TEST(BatcherLimits, PreemptedFullSequencesContinue) {
   const auto model = golden("llama");
   std::vector<Token> reference;
   for (const bool disturbed : {false, true}) {

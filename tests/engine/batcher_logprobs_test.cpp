@@ -100,7 +100,7 @@ TEST(BatcherLogprobs, PromptLogprobsNeedNoLogprobsOfTheResponse) {
 }
 
 /// A prompt that is only scored.
-TEST(BatcherLogprobs, OfAPromptWithoutAnAnswer) {
+TEST(BatcherLogprobs, OfAPromptWithoutACompletion) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
   Batcher batcher(context);
@@ -122,7 +122,7 @@ TEST(BatcherLogprobs, OfAPromptWithoutAnAnswer) {
 }
 
 /// Rows of logits are as large as the vocabulary: they are written for those who cannot do without.
-TEST(BatcherLogprobs, RowsOfLogitsAreWrittenForThoseWhoNeedThemOnly) {
+TEST(BatcherLogprobs, ComputesLogitRowsOnlyForRequestsThatNeedThem) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
   int n_rows = 0, n_best = 0, n_steps = 0;

@@ -34,7 +34,7 @@ Result run(const std::shared_ptr<const Model>& model, const Ask& ask, const Batc
   return collector(id);
 }
 
-TEST(BatcherOptions, ControlTokensStandInTheTextAndEndTokensDoNot) {
+TEST(BatcherOptions, CompletionsContainControlTokensButNotEndTokens) {
   const auto model = golden("gemma3");
   const Tokenizer& tokenizer = model->tokenizer();
   const Token end = end_of(*model), control = control_of(*model);
@@ -77,7 +77,7 @@ TEST(BatcherOptions, AStopStringIsNamed) {
   EXPECT_EQ(stop_string, 1);
 }
 
-TEST(BatcherOptions, StopStringsMayStandInTheText) {
+TEST(BatcherOptions, CompletionsMayContainStopStrings) {
   const auto model = golden("llama");
   const std::vector<Token> script = model->tokenizer().encode("one two three four", {.add_special = false});
   for (const int n_shown : {0, 1, 2}) {
@@ -101,7 +101,7 @@ TEST(BatcherOptions, StopTokensEndTheText) {
   }
 }
 
-TEST(BatcherOptions, APromptMayBeComputedAnew) {
+TEST(BatcherOptions, PrefixCachingCanBeDisabled) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});
   Batcher batcher(context, {});
@@ -133,7 +133,7 @@ TEST(BatcherOptions, AStopStringFindsAControlToken) {
 }
 
 /// A sequence that would end at once is generated as without end tokens, and ends then.
-TEST(BatcherOptions, NoTextEndsBeforeItsLeastLength) {
+TEST(BatcherOptions, RespectsMinimumLengths) {
   for (const char* family : {"llama", "gemma3", "mamba"}) {
     const auto model = golden(family);
     const std::span<const Token> ends = model->tokenizer().end_tokens();

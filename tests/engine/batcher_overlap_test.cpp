@@ -214,8 +214,8 @@ TEST_P(BatcherOverlap, StreamsInAsManyGroupsAsDevicesHaveTheSameTexts) {
   }
 }
 
-/// Once all groups run, a step of a device or of the host ends only when each other one has begun its step of
-/// the same time. The wait would be in vain if one had no work.
+/// Once all groups run, a step of a device or the host ends only after each other one has begun its step of
+/// the same time. The wait would time out if a device had no work.
 TEST(OverlappingBatches, AllDevicesHaveWorkAtOnce) {
   for (const int n_devices : {1, 2, 3}) {
     const auto model = chain(n_devices);
@@ -269,7 +269,7 @@ TEST(OverlappingBatches, FewStreamsAreFewerGroups) {
 }
 
 /// Each device fails once, at each of its first steps: with as many batches in flight as there are devices.
-TEST(OverlappingBatches, ADeviceThatFailsAtAnyStepCostsNobodyHisText) {
+TEST(OverlappingBatches, DeviceFailuresAtAnyStepLoseNoCompletion) {
   const auto plain = Model::load(test::golden_dir() / "llama" / "model.gguf");
   Context alone(plain, kManyStreams);
   Requests expected(17);
@@ -293,7 +293,7 @@ TEST(OverlappingBatches, ADeviceThatFailsAtAnyStepCostsNobodyHisText) {
 
 /// Clients leave, pause and come, steps are cancelled and devices fail. Each request that ends well has the
 /// same tokens as alone.
-TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
+TEST_P(BatcherOverlap, CompletionsDoNotDependOnOtherRequestsInFlight) {
   const auto plain = Model::load(test::golden_dir() / GetParam() / "model.gguf");
   Context alone(plain, kManyStreams);
   Requests expected(40);
@@ -360,7 +360,7 @@ TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
 }
 
 /// One that pauses while its batch is on its way has its deadline like others.
-TEST(OverlappingBatches, WhoPausesInFlightIsLateAllTheSame) {
+TEST(OverlappingBatches, DeadlinesApplyToPausedRequestsInFlight) {
   const auto model = overlapping("llama", 2);
   const test::Conduct& conduct = conduct_of(*model, 0);
   for (const int n_more : {0, 1, 2}) {  // It is in flight in one of the three.

@@ -176,7 +176,7 @@ TEST_P(BatcherParts, ResultsAreThoseOfEachRequestAlone) {
   }
 }
 
-TEST_P(BatcherParts, AConversationThatGoesOnMeetsItsCache) {
+TEST_P(BatcherParts, ContinuedConversationsHitTheCache) {
   Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_ubatch = 64, .window_rewind = -1});
   Batcher batcher(context);
   Collector collect;
@@ -231,7 +231,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, BatcherParts,
                                          Kind{"LinesOfSeveralAxes", "qwen3vl", false, false}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST(BatcherPartsOfOthers, OnesThatFillAStepFindOneBesideOthers) {
+TEST(BatcherPartsOfOthers, PartsThatFillAStepRunWithOthers) {
   const auto model = test::golden("gemma3");
   Context context(model, {.n_ctx = 1024, .n_sequences = 8, .n_ubatch = 24});
   Batcher batcher(context, {.n_running = 8});

@@ -86,7 +86,7 @@ TEST(BatcherPicture, CellsAreThoseOfTheSequences) {
   }
 }
 
-TEST(BatcherPicture, ASharedBeginningIsSeenAsShared) {
+TEST(BatcherPicture, ShowsSharedPrefixes) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 1024, .n_sequences = 4, .n_threads = 1});
   Batcher batcher(context);
@@ -118,7 +118,7 @@ TEST(BatcherPicture, ASharedBeginningIsSeenAsShared) {
   EXPECT_TRUE(batcher.picture().streams.empty());
 }
 
-TEST(BatcherPicture, StreamsThatWaitOrPauseAreInIt) {
+TEST(BatcherPicture, ShowsWaitingAndPausedStreams) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1});
   Batcher batcher(context, {.n_running = 1, .n_step_tokens = 8});
@@ -218,7 +218,7 @@ TEST(StepRecords, AddUpToWhatTheBatcherCounts) {
   }
 }
 
-TEST(StepRecords, OnesThatFailAreToldAndReceiversThatFailChangeNothing) {
+TEST(StepRecords, ReportsFailedStepsAndIgnoresFailingReceivers) {
   const auto plain = golden("llama");
   const auto model = test::load_with_small(test::golden_dir() / "llama" / "model.gguf",
                                            std::uint64_t{1} << 32, true, {.n_layers = 1});

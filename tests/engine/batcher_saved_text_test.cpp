@@ -96,7 +96,7 @@ TEST_P(SavedTexts, GoOnInAnotherBatcher) {
   EXPECT_EQ(run(batcher, next).stats.n_cached, 0);
 }
 
-TEST_P(SavedTexts, NoMoreIsSavedThanWasAskedFor) {
+TEST_P(SavedTexts, SavesOnlyTheRequestedPart) {
   Context context(model_, params_), other_context(model_, params_);
   Batcher batcher(context), other(other_context);
   const Ask ask = ask_of(*model_, 90, 1, 2);
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedTexts,
                          testing::Values(Setting{"llama", 256}, Setting{"gemma3", 256}, Setting{"gemma3", 0},
                                          Setting{"gemma3", -1}, Setting{"lfm2", 256}, Setting{"mamba", 256}));
 
-TEST(SavedText, TheOneOfARunningStreamIsThere) {
+TEST(SavedText, SavesRunningStreams) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 3, .n_threads = 1});
   Batcher batcher(context);
@@ -181,7 +181,7 @@ TEST(SavedText, OnlyTheTextThatIsNamedIsForgotten) {
   EXPECT_TRUE(batcher.consistent());
 }
 
-TEST(SavedText, FinishedTextsMakeRoomAndRunningOnesDoNot) {
+TEST(SavedText, EvictsFinishedSequencesOnly) {
   const auto model = golden("llama");
   Context big(model, {.n_ctx = 512, .n_sequences = 2, .n_threads = 1});
   Batcher source(big);

@@ -31,7 +31,7 @@ std::vector<Ask> random_asks(const Model& model, std::uint64_t seed, int n) {
   return asks;
 }
 
-TEST_P(BatcherSources, TextsAreAsAlone) {
+TEST_P(BatcherSources, MatchesEachRequestAlone) {
   const std::vector<Ask> asks = random_asks(*model, 11, 24);
   struct Setting {
     ContextParams context;
@@ -216,7 +216,7 @@ TEST_F(BatcherSource, SourcesAreSavedAndTakenUp) {
   EXPECT_TRUE(other.consistent());
 }
 
-TEST_F(BatcherSource, WhatMakesNoSenseIsRefused) {
+TEST_F(BatcherSource, RejectsInvalidSources) {
   Context context(model, {.n_ctx = 64, .n_sequences = 2, .n_source = 32});
   Context draft(model, {.n_ctx = 64, .n_sequences = 2});
   test::expect_error(ErrorCode::kUnsupported, "draft model", [&] {
@@ -245,7 +245,7 @@ TEST_F(BatcherSource, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(collector(id).tokens.size(), 4u);
 }
 
-TEST_F(BatcherSource, AServiceWritesThem) {
+TEST_F(BatcherSource, WorksThroughAService) {
   Service service(Context(model, {.n_ctx = 256, .n_sequences = 4}), {});
   std::vector<Response> responses;
   for (std::size_t i = 0; i < 8; ++i)

@@ -48,7 +48,7 @@ const Setting kSettings[] = {
 
 class BatcherEquality : public testing::TestWithParam<const char*> {};
 
-TEST_P(BatcherEquality, EveryTextIsAsIfItWereAlone) {
+TEST_P(BatcherEquality, MatchesEachRequestAlone) {
   const auto model = golden(GetParam());
   std::mt19937_64 random(7);
   std::vector<Ask> asks;
@@ -218,7 +218,7 @@ TEST(Batcher, ARequestThatFitsAloneIsServedInAFullCache) {
   EXPECT_GT(n_preempted, 0);
 }
 
-TEST(Batcher, WhatCanNeverFitIsRefused) {
+TEST(Batcher, RejectsRequestsThatCannotFit) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 128, .n_sequences = 2});
   Batcher batcher(context);
@@ -247,7 +247,7 @@ TEST(Batcher, WhatCanNeverFitIsRefused) {
   EXPECT_FALSE(batcher.step());
 }
 
-TEST(Batcher, EndlessTextsGoOnWhereverTheyAreSetAside) {
+TEST(Batcher, EndlessSequencesSurvivePreemption) {
   const auto model = golden("llama");
   std::mt19937_64 random(2);
   std::vector<Ask> asks;
@@ -477,7 +477,7 @@ class Snapshots : public testing::TestWithParam<Uncuttable> {
   const ContextParams params{.n_ctx = 4096, .n_sequences = 8, .window_rewind = GetParam().window_rewind};
 };
 
-TEST_P(Snapshots, ABeginningThatComesAgainIsKeptForAllToCome) {
+TEST_P(Snapshots, RepeatedPrefixesAreKept) {
   Context context(model, params);
   ASSERT_FALSE(context.cuts_anywhere());
   Batcher batcher(context);
@@ -499,7 +499,7 @@ TEST_P(Snapshots, ABeginningThatComesAgainIsKeptForAllToCome) {
   EXPECT_EQ(batcher.stats().n_snapshots, 1);
 }
 
-TEST_P(Snapshots, WhoComesTogetherComputesTheCommonBeginningOnce) {
+TEST_P(Snapshots, ConcurrentRequestsComputeTheirPrefixOnce) {
   Context context(model, params);
   Batcher batcher(context);
   Collector collector;

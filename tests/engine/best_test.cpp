@@ -111,7 +111,7 @@ TEST_P(BestOfFamily, AreThoseOfTheLogits) {
 
 INSTANTIATE_TEST_SUITE_P(Families, BestOfFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);
 
-TEST(BestTokens, StandBesideRowsOfLogits) {
+TEST(BestTokens, CombineWithRowsOfLogits) {
   const auto model = golden("gemma3");
   constexpr int kStreams = 32;
   // Each sequence alone, with all its logits.
@@ -160,7 +160,7 @@ double log_sum(std::span<const float> logits) {
 
 class LogSumsOfFamily : public testing::TestWithParam<const char*> {};
 
-TEST_P(LogSumsOfFamily, AreThoseOfTheLogitsWhateverStandsBesideThem) {
+TEST_P(LogSumsOfFamily, MatchTheLogitsInAnyBatch) {
   const auto model = golden(GetParam());
   const std::vector<Token> tokens = golden_tokens(GetParam());
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
@@ -214,7 +214,7 @@ TEST_P(LogSumsOfFamily, AreThoseOfTheLogitsWhateverStandsBesideThem) {
 INSTANTIATE_TEST_SUITE_P(Families, LogSumsOfFamily, testing::Values("llama", "gemma3", "mamba"),
                          test::name_of_family);
 
-TEST(LogSums, OfTheHostCountWhatIsNoNumberForNothing) {
+TEST(LogSums, HostSumsIgnoreNaN) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   std::mt19937 random(2);
   std::normal_distribution<float> normal(0.0f, 8.0f);
@@ -238,7 +238,7 @@ TEST(LogSums, OfTheHostCountWhatIsNoNumberForNothing) {
   }
 }
 
-TEST(LogSums, ThatNobodyAskedForAreRefused) {
+TEST(LogSums, RejectsReadingUnrequestedSums) {
   const auto model = golden("llama");
   for (const int n_best : {0, -1}) {
     Context context(model, {.n_ctx = 64, .n_best = n_best});
@@ -263,7 +263,7 @@ TEST(LogSums, ThatNobodyAskedForAreRefused) {
   }
 }
 
-TEST(BestTokens, WrongWishesAreRefusedAndChangeNothing) {
+TEST(BestTokens, RejectsInvalidRequestsWithoutSideEffects) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 64, .n_best = 3});
   EXPECT_EQ(context.params().n_best, 3);
@@ -287,7 +287,7 @@ TEST(BestTokens, WrongWishesAreRefusedAndChangeNothing) {
   EXPECT_EQ(Context(model, {.n_ctx = 64, .n_best = 512}).params().n_best, 512);
 }
 
-TEST(BestTokens, OfACancelledBatchAreNotThereAndSpoilNothing) {
+TEST(BestTokens, CancelledBatchesHaveNone) {
   const auto model = golden("llama");
   const std::vector<Token> tokens = golden_tokens("llama");
   const auto decode_best = [&](Context& context) {

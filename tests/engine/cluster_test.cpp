@@ -55,7 +55,7 @@ TEST(ClusterPlan, OneNodeIsTheRoofline) {
   EXPECT_DOUBLE_EQ(ways[0].groups[0].memory_bytes, 4 * 100.0 + 200.0 + 50.0);
 }
 
-TEST(ClusterPlan, APipelineHandsRowsOnAndATokenBack) {
+TEST(ClusterPlan, PipelinesForwardRowsAndReturnATokenId) {
   const ClusterWay way = plan_cluster(small_model(4), alike(2))[0];
   ASSERT_THAT(way.groups, SizeIs(2));
   EXPECT_EQ(way.groups[0].n_layers, 3);  // The head is as long as two layers.
@@ -101,7 +101,7 @@ TEST(ClusterPlan, TensorsAreGathered) {
   EXPECT_DOUBLE_EQ(ways[2].groups[0].memory_bytes, 600.0 / 4 + 50.0);  // Each may be the first.
 }
 
-TEST(ClusterPlan, WhatIsNotCutIsTheFirstNodes) {
+TEST(ClusterPlan, UnshardedTensorsAreOnTheFirstNode) {
   ModelWork work = small_model(4);
   for (ModelWork::Part& layer : work.layers) {
     layer.whole_bytes = 60.0;
@@ -294,7 +294,7 @@ TEST(ModelWork, ALayerGathersFourTimes) {
   EXPECT_EQ(work.head.collected_bytes, 4.0 * file.model->n_vocab);
 }
 
-TEST(ModelWork, WhatStaysWholeIsTheFirsts) {
+TEST(ModelWork, UnshardedWeightsAreOnTheFirstNode) {
   bool one_head = false, recurrent = false;
   for (const char* const family : test::kFamilies) {
     const FileInfo file = inspect(test::golden_dir() / family / "model.gguf");

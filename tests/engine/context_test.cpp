@@ -67,7 +67,7 @@ TEST(Context, ImpossibleParametersAreRefused) {
     EXPECT_THROW(Context(tiny(), params), Error);
 }
 
-TEST(Context, AFullCacheIsAnAnswerAndChangesNothing) {
+TEST(Context, FullCachesReturnAStatusWithoutSideEffects) {
   Context context(tiny(), {.n_ctx = 64, .n_sequences = 2});
   Batch batch;
   batch.add(std::vector<Token>(60, 7), 0);
@@ -178,7 +178,7 @@ TEST(Context, CancellingLeavesTheCacheAsItWas) {
 }
 
 // Each call is for one decode: the running one or, where none is running, the next.
-TEST(Context, ACancelThatComesBeforeItsDecodeIsNotLostAndDoesNotStay) {
+TEST(Context, EarlyCancelsApplyToTheNextDecodeOnly) {
   Context context(tiny(), {.n_ctx = 64});
   Batch batch;
   batch.add(7, 0, true);

@@ -29,7 +29,7 @@ PlacementParams choose(const std::vector<DeviceInfo>& infos, const PlacementPara
   return engine::choose_devices(registry_with(infos), params);
 }
 
-TEST(DeviceChoice, GpusServeUnaskedWithWhatFits) {
+TEST(DeviceChoice, UsesGpusByDefaultAsFarAsTheModelFits) {
   const auto chosen = choose({gpu("gpu0"), gpu("gpu1"), driver_on_cpu("soft0")});
   EXPECT_EQ(chosen.devices, (Names{"gpu0", "gpu1"}));
   EXPECT_EQ(chosen.n_layers, -1);
@@ -52,7 +52,7 @@ TEST(DeviceChoice, ADriverOnTheCpuServesOnlyWhereLayersAreAskedForAndThereIsNoGp
   EXPECT_EQ(choose({gpu("gpu0"), driver_on_cpu("soft0")}, {.n_layers = 5}).devices, Names{"gpu0"});
 }
 
-TEST(DeviceChoice, BesideTheCpusOfOtherMachinesThisOneHasLayersToo) {
+TEST(DeviceChoice, LocalCpuHasLayersNextToRemoteCpus) {
   DeviceInfo other = gpu("rank1.cpu");
   other.n_threads = 4;
   EXPECT_EQ(choose({other}).devices, (Names{"cpu", "rank1.cpu"}));

@@ -24,7 +24,7 @@ TEST(NgramDrafter, LooksBackSoFarAndNoFurther) {
 }
 
 // The cache of the draft model has a sequence without requests, and two sequences with requests.
-TEST(ModelDrafter, AFullCacheForgetsTheTextsThatNobodyAsksAbout) {
+TEST(ModelDrafter, FullCachesDropUnusedSequences) {
   const auto model = test::golden("llama");
   constexpr int kText = 40;
   Context context(model, {.n_ctx = 3 * kText, .n_sequences = 3, .n_ubatch = 4, .n_threads = 1});

@@ -91,7 +91,7 @@ TEST_P(Embeddings, TimesTheHeadAreTheLogitsOfPyTorch) {
   EXPECT_LE(test::nmse(logits, reference), 1e-6);
 }
 
-TEST_P(Embeddings, AreTheSameInAnyPiecesAndCompany) {
+TEST_P(Embeddings, AreTheSameInAnyChunksAndBatches) {
   std::vector<float> first;
   for (const ContextParams& params :
        {ContextParams{.n_ctx = 512, .n_sequences = 3, .n_threads = 1},

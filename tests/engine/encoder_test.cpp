@@ -16,7 +16,7 @@ using test::GoldenEncoder;
 
 class Encoders : public testing::TestWithParam<const char*> {};
 
-TEST_P(Encoders, VectorsAreThoseOfTransformersWhoeverIsComputedBeside) {
+TEST_P(Encoders, MatchTransformersInAnyBatch) {
   const GoldenEncoder golden(GetParam());
   for (const CpuIsa isa : test::kInstructionSets) {
     std::shared_ptr<const Model> model;
@@ -128,7 +128,7 @@ TEST(EmbedderTest, TextsLongerThanAStepTakeSeveral) {
   EXPECT_TRUE(std::ranges::equal(std::span(together).subspan(std::size_t{20} * 64, 64), alone));
 }
 
-TEST(EmbedderTest, OnADecoderPoolsWhatItsContextKnows) {
+TEST(EmbedderTest, PoolsHiddenStatesOfDecoders) {
   const auto model = Model::load(test::golden_dir() / "qwen3" / "model.gguf");
   const std::vector<Token> tokens = test::read_tokens(test::golden_dir() / "qwen3" / "tokens.json");
   EXPECT_FALSE(model->info().encoder);

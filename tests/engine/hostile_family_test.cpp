@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Families, HostileFamily, testing::ValuesIn(test::kFamil
 INSTANTIATE_TEST_SUITE_P(Sources, HostileFamily, testing::Values("../golden_sources/flan-t5"),
                          [](const auto&) { return "flan_t5"; });
 
-TEST(HostileFamilyTest, TensorsOfEitherSideThatNobodyReadsAreNamed) {
+TEST(HostileFamilyTest, NamesUnusedTensorsOfEncoderAndDecoder) {
   for (const char* const name : {"enc.blk.0.unheard.weight", "dec.blk.2.unheard.weight",
                                  "enc.blk.2.attn_q.weight", "dec.blk.3.attn_q.weight"}) {
     test::Draft draft("../golden_sources/flan-t5");

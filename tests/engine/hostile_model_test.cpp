@@ -191,7 +191,7 @@ TEST_P(Hostile, ContradictionsAreRefused) {
 }
 
 // Tensors that no node reads are refused, in layers and outside of them, unless they are known to be unused.
-TEST_P(Hostile, TensorsThatNobodyReadsAreNamed) {
+TEST_P(Hostile, NamesUnusedTensors) {
   const Draft draft(file);
   const auto with = [&](const char* name) {
     Draft more = draft;

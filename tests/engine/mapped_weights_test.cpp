@@ -189,7 +189,7 @@ TEST_F(MappedWeights, OfExpertsAreWatchedToo) {
   expect_lost(*model, path, [&] { logits(context); });
 }
 
-TEST_F(MappedWeights, OfOneModelAreNoMatterOfAnother) {
+TEST_F(MappedWeights, ChangesOfOneModelDoNotAffectOthers) {
   const auto model = load_unpacked();
   const fs::path first = path;
   const fs::path second = folder / "second.gguf";

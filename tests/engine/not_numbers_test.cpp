@@ -76,7 +76,7 @@ TEST(NotNumbers, EndATextWithAnErrorThatNamesTheModel) {
 }
 
 /// Attention's maxima pass over NaN.
-TEST(NotNumbers, AreFoundBehindAttention) {
+TEST(NotNumbers, AreFoundAfterAttention) {
   for (const char* golden : {"llama", "gemma2"})
     for (const char* name : {"blk.0.attn_q.weight", "blk.1.attn_k.weight", "blk.0.attn_v.weight"}) {
       test::Draft draft(golden);

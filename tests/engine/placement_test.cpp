@@ -116,7 +116,7 @@ TEST_P(Spread, AStateGoesFromOnePlacementToAnother) {
   EXPECT_TRUE(all_logits(from, more, 1) == all_logits(to, more, 1));
 }
 
-TEST_P(Spread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
+TEST_P(Spread, StepsCopyAsPlannedAndAllocateNothing) {
   for (const bool split_rows : {false, true}) {
     ModelParams params;
     params.placement = layers_on_second(1);
@@ -153,7 +153,7 @@ TEST_P(Spread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
   }
 }
 
-TEST_P(Spread, WhatIsSaidToBeNeededIsWhatIsTakenAlsoWhereStepsOverlap) {
+TEST_P(Spread, PredictsMemoryExactlyAlsoWithOverlappingSteps) {
   PlacementParams rows = layers_on_second(-1);
   rows.split_rows = true;
   const auto spread = [&](const PlacementParams& placement) {

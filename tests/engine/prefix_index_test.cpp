@@ -17,7 +17,7 @@ int common(std::span<const Token> a, std::span<const Token> b) {
   return n;
 }
 
-TEST(PrefixIndex, FindsWhatAPlainSearchFinds) {
+TEST(PrefixIndex, MatchesALinearSearch) {
   constexpr int kHolders = 12;
   std::mt19937_64 random(1);
   PrefixIndex index(kHolders);

@@ -1,4 +1,4 @@
-// Models with recurrent layers: operations on sequences whose state stands for all of their tokens.
+// Models with recurrent layers: operations on sequences whose state summarizes all of their tokens.
 // Impossible operations are refused and change nothing.
 
 #include "engine/test_support.h"
@@ -43,7 +43,7 @@ class RecurrentModels : public testing::TestWithParam<const char*> {
   int n_vocab = 0;
 };
 
-TEST_P(RecurrentModels, SayThatTheyAre) {
+TEST_P(RecurrentModels, ReportThatTheyAreRecurrent) {
   EXPECT_TRUE(model->info().recurrent);
   const Context context(model, {.n_ctx = 512});
   EXPECT_FALSE(context.cuts_back());

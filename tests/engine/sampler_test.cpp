@@ -286,7 +286,7 @@ TEST(Sampler, BadLogitsGiveAValidToken) {
   }
 }
 
-TEST(Sampler, RefusesWhatMakesNoSense) {
+TEST(Sampler, RejectsInvalidParameters) {
   const auto refused = [](const std::function<void(SamplerParams&)>& change) -> std::string {
     SamplerParams params;
     change(params);
@@ -343,7 +343,7 @@ TEST(Sampler, RefusesWhatMakesNoSense) {
   EXPECT_THROW(sampler.accept(-1), Error);
 }
 
-TEST(Sampler, WhatIsBannedIsNeverDrawn) {
+TEST(Sampler, NeverDrawsBannedTokens) {
   // Minus infinity and no number are all that the bias has left.
   const std::vector<float> logits = {1.0f, -kInf, kNan, 2.0f};
   for (const float temperature : {0.0f, 1.0f}) {
@@ -360,7 +360,7 @@ TEST(Sampler, WhatIsBannedIsNeverDrawn) {
   }
 }
 
-TEST(Sampler, OneThatWasMovedFromSaysSo) {
+TEST(Sampler, MovedFromSamplersThrow) {
   Sampler sampler({.seed = 5}, 4);
   Sampler other = std::move(sampler);
   EXPECT_EQ(other.seed(), 5u);

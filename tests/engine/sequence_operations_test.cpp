@@ -274,7 +274,7 @@ TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
 
 // A sequence that was shifted up for a gap equals one computed at the later positions. (No tokens may precede
 // it, as it would have seen them at the old distance.)
-TEST_P(SequenceOperations, AFilledGapIsAsIfTheRestHadBeenBehindItAllAlong) {
+TEST_P(SequenceOperations, FilledGapsMatchComputingInOrder) {
   if (std::string(GetParam()) == "gpt2") GTEST_SKIP() << "learned positions cannot be shifted";
   const ContextParams params{.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
   constexpr int kInserted = 7, kBehind = 20;

@@ -105,7 +105,7 @@ TEST(Service, ASlowReaderPausesItsOwnCompletionOnly) {
   expect_same(result, alone(model, slow), "the slow one");
 }
 
-TEST(Service, WhoVanishesFreesItsCells) {
+TEST(Service, DisconnectedClientsFreeTheirCells) {
   const auto model = golden("llama");
   Service service(Context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1}),
                   {.batcher = {.reuse_prefixes = false}});
@@ -121,7 +121,7 @@ TEST(Service, WhoVanishesFreesItsCells) {
   EXPECT_EQ(read_all(cancelled)[0].stop, StopReason::kCancelled);
 }
 
-TEST(Service, WhatACancelledOneWroteHasNoHoles) {
+TEST(Service, CancelledCompletionsHaveNoGaps) {
   const auto model = golden("llama");
   const std::vector<Token> prompt = {1, 2, 3};
   Ask ask{prompt, {.n_predict = 400, .ignore_end = true}};
@@ -181,7 +181,7 @@ TEST(Service, EventLoopsAreWoken) {
   response.on_ready(nullptr);
 }
 
-TEST(Service, ShutdownTellsEverybody) {
+TEST(Service, ShutdownEndsAllRequests) {
   const auto model = golden("llama");
   auto service = std::make_unique<Service>(Context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1}));
   std::vector<Response> responses;
@@ -309,7 +309,7 @@ TEST(Service, AContextCanBeMadeAnewAtAnyTime) {
   EXPECT_EQ(read_all(shifting)[0].stop, StopReason::kError) << "what it has forgotten is gone";
 }
 
-TEST(Service, WhatCannotBeMadeAnewEndsWithAnError) {
+TEST(Service, RequestsEndIfTheContextCannotBeRebuilt) {
   Losing losing("llama", 5);
   std::vector<Response> responses;
   for (Token i = 0; i < 8; ++i)
@@ -359,7 +359,7 @@ TEST(Service, SavedTextsCanBeTriedAgainOnceThereAreOtherDevices) {
   EXPECT_EQ(static_cast<int>(losing.service.restore_text(saved.state).tokens.size()), saved.n_tokens);
 }
 
-TEST(Service, WhoWaitsForADeviceCanLeave) {
+TEST(Service, RequestsWaitingForADeviceCanBeCancelled) {
   Losing losing("llama", 5);
   Response late = losing.service.submit({1, 2}, {.n_predict = 200, .ignore_end = true, .timeout_ms = 1.0});
   Response left = losing.service.submit({1, 2, 3}, {.n_predict = 200, .ignore_end = true});
@@ -470,7 +470,7 @@ void serve(const Town& town) {
 
 class ServiceDay : public testing::TestWithParam<Town> {};
 
-TEST_P(ServiceDay, NobodyIsLost) { serve(GetParam()); }
+TEST_P(ServiceDay, LosesNoRequest) { serve(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Towns, ServiceDay,

@@ -196,7 +196,7 @@ TEST_F(SourceUse, TokensAreSharedWhereSourcesAre) {
   test::expect_error(ErrorCode::kInvalidArgument, "different sources", [&] { (void)context.decode(batch); });
 }
 
-TEST_F(SourceUse, WhatCannotBeReadIsRefusedAndChangesNothing) {
+TEST_F(SourceUse, RejectsInvalidSourcesWithoutSideEffects) {
   Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_source = 80});
   const auto refused = [&](SeqId seq, const std::vector<Token>& tokens, const char* part) {
     test::expect_error(ErrorCode::kInvalidArgument, part, [&] { (void)context.set_source(seq, tokens); });
@@ -222,7 +222,7 @@ TEST_F(SourceUse, WhatCannotBeReadIsRefusedAndChangesNothing) {
   test::expect_error(ErrorCode::kInvalidArgument, "another source", [&] { (void)context.copy(0, 1, 2, 4); });
 }
 
-TEST_F(SourceUse, WhatHasNoSourceIsRefused) {
+TEST_F(SourceUse, RejectsUnsupportedUses) {
   Context context(model, {.n_ctx = 256});
   const auto refused = [&](const char* part, auto f) {
     test::expect_error(ErrorCode::kUnsupported, part, f);

@@ -275,7 +275,7 @@ TEST(State, AModelIsKnownByItsContent) {
       std::string::npos);
 }
 
-TEST(State, NumbersOfAModelThatItsTensorsDoNotTellAreItsOwn) {
+TEST(State, ModelsDifferByHyperparameters) {
   Context context(golden("granite"), {.n_ctx = 64});
   all_logits(context, tokens_of("granite"), 48, 0);
   const Bytes state = context.save(0);

@@ -50,7 +50,7 @@ TEST_P(Visibility, AHiddenTokenIsAsIfItWereNotThere) {
   EXPECT_FALSE(logits(text()) == logits(batch));
 }
 
-TEST_P(Visibility, WhoSeesEverythingButWhatFollowsReadsInOrder) {
+TEST_P(Visibility, HidingLaterTokensIsCausal) {
   const std::vector<float> expected = logits(text());
   Batch both_ways = text();
   for (int i = 0; i < both_ways.size(); ++i) both_ways.see_to(i, both_ways.size());
@@ -84,7 +84,7 @@ TEST_P(Visibility, APrefixIsReadBothWaysAndTheRestInOrder) {
       std::equal(rest.begin(), rest.end(), together.end() - static_cast<std::ptrdiff_t>(rest.size())));
 }
 
-TEST_P(Visibility, WhatALaterStepStoresCannotBeSeen) {
+TEST_P(Visibility, LaterStepsAreInvisible) {
   Batch batch = text();
   batch.see_to(3, batch.size());
   Context context(model, {.n_ctx = 256, .n_ubatch = 8});

@@ -155,7 +155,7 @@ TEST(Windows, RandomOperationsGiveTheBitsOfAFullCache) {
   }
 }
 
-TEST(Windows, WhatWouldEndInForgottenTextIsRefusedAndChangesNothing) {
+TEST(Windows, RejectsCutsIntoDroppedCellsWithoutSideEffects) {
   Context context(gemma(), {.n_ctx = 1024, .n_sequences = 3, .n_ubatch = 64, .window_rewind = 10});
   const std::vector<Token> tokens = random_tokens(600, 2);
   all_logits(context, tokens, 64);

@@ -39,7 +39,7 @@ TEST(Cheapest, GoesByTheFiguresOfDevices) {
   EXPECT_EQ(place_product({5e9, 5e11, 1e-5, 1e10}, host), 1);
 }
 
-TEST(Cheapest, WhatABackendLeavesOpenIsAsUsualForTheKind) {
+TEST(Cheapest, MissingFiguresHaveDefaultsOfTheDeviceKind) {
   const DeviceSpeed gpu = exec::expected_speed({.name = "gpu0"});
   const DeviceSpeed cpu = exec::expected_speed({.name = "cpu", .on_host_cpu = true});
   EXPECT_GT(gpu.bytes_per_second, cpu.bytes_per_second);

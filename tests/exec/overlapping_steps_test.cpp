@@ -383,7 +383,7 @@ TEST_F(OverlappingSteps, CancellingCutsAllStepsInFlight) {
   }
 }
 
-TEST_F(OverlappingSteps, WhatCannotOverlapIsRefusedAndTakesNoMemory) {
+TEST_F(OverlappingSteps, RejectsStepsThatCannotOverlap) {
   graph.add_output(scaled(scaled(x, 2.0f), 3.0f));
   const Plan by_turns = make({0, 2});
   EXPECT_FALSE(by_turns.pipelined());

@@ -76,7 +76,7 @@ Case random_case(std::mt19937& random, int n_devices = kDevices, int max_nodes =
   return result;
 }
 
-/// All assignments, depth first, cut where the sum is no better than the best. It is written independently
+/// Tries all assignments depth first, and prunes sums that cannot beat the best. It is written independently
 /// from the definition of the costs.
 class BruteForce {
  public:

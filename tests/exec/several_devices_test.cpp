@@ -114,7 +114,7 @@ TEST_F(SeveralDevices, IndependentPartsOverlap) {
   EXPECT_EQ(bound[graph.outputs()[0]]->values[1], 5.0f * bound[x]->values[1]);
 }
 
-TEST_F(SeveralDevices, StepsOfADeviceThatKeepsThemInOrderAreSubmittedBehindEachOther) {
+TEST_F(SeveralDevices, InOrderDevicesGetSplitsInAdvance) {
   // The host reads a, so c is a split of its own.
   const ValueId a = scaled(x, 2.0f), b = scaled(a, 3.0f), c = scaled(a, 5.0f);
   graph.add_output(b);
@@ -140,7 +140,7 @@ TEST_F(SeveralDevices, StepsOfADeviceThatKeepsThemInOrderAreSubmittedBehindEachO
   }
 }
 
-TEST_F(SeveralDevices, AnErrorOfOneIsNoErrorForThoseInOrderBehindIt) {
+TEST_F(SeveralDevices, FailedSplitsDoNotStopLaterOnes) {
   const ValueId a = scaled(x, 2.0f);
   graph.add_output(scaled(a, 5.0f));
   const ValueId b = scaled(a, 3.0f);
@@ -157,7 +157,7 @@ TEST_F(SeveralDevices, AnErrorOfOneIsNoErrorForThoseInOrderBehindIt) {
   EXPECT_EQ(bound[b]->values[1], 6.0f * bound[x]->values[1]);
 }
 
-TEST_F(SeveralDevices, ADeviceThatFailsGivesAnErrorWhenNobodyWorksOnTheStepAnyMore) {
+TEST_F(SeveralDevices, ReportsErrorsWhenAllDevicesAreDone) {
   const ValueId a = scaled(x, 2.0f), b = scaled(x, 3.0f);
   graph.add_output(graph.add(ops::Add{}, {a, b}, "sum"));
   bool done = false;

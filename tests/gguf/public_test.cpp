@@ -64,7 +64,7 @@ TEST_F(PublicGguf, MetadataOfEveryTypeComeBack) {
   EXPECT_EQ(read_gguf_metadata(path_), all);
 }
 
-TEST_F(PublicGguf, TensorsComeBackWhoeverMakesTheirBytes) {
+TEST_F(PublicGguf, TensorsComeBackFromAnySource) {
   const std::array<float, 6> numbers = {1, 2, 3, 4, 5, 6};
   GgufWriter file;
   file.add_tensor("given", DType::kF32, {2, 3}, std::as_bytes(std::span(numbers)));
@@ -79,7 +79,7 @@ TEST_F(PublicGguf, TensorsComeBackWhoeverMakesTheirBytes) {
   EXPECT_TRUE(std::ranges::equal(read.find_tensor("made")->data, expected));
 }
 
-TEST_F(PublicGguf, WhatNoReaderTakesIsRefused) {
+TEST_F(PublicGguf, RejectsUnreadableValues) {
   GgufWriter file;
   const std::array<std::byte, 4> four = {};
   refuses([&] { file.set("", 1); }, ErrorCode::kInvalidArgument, "0 bytes");

@@ -464,7 +464,7 @@ TEST(GgufWriter, EveryTensorTypeComesBack) {
   }
 }
 
-TEST(GgufWriter, RefusesWhatCannotBeRead) {
+TEST(GgufWriter, RejectsUnreadableValues) {
   const auto refuses = [](auto f, const std::string& text) {
     expect_error(f, ErrorCode::kInvalidArgument, text);
   };
@@ -517,7 +517,7 @@ TEST(Gguf, MissingAndEmptyFiles) {
   expect_error([&] { File::parse({}); }, ErrorCode::kInvalidFile, "not a GGUF file: it has 0 bytes");
 }
 
-TEST(Gguf, PointersOfGitLfsAreToldWithTheWayOut) {
+TEST(Gguf, RejectsGitLfsPointersWithAdvice) {
   for (const char* text :
        {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\n"
         "size 538090408\n",
@@ -526,7 +526,7 @@ TEST(Gguf, PointersOfGitLfsAreToldWithTheWayOut) {
                  ErrorCode::kInvalidFile, "git lfs pull");
 }
 
-TEST(Gguf, PlannedFilesSayWhatTheWrittenOneSays) {
+TEST(Gguf, PlannedFilesMatchWrittenOnes) {
   Writer writer = values_writer();
   writer.add_tensor("w", DType::kF32, {2, 3}, [](std::span<std::byte>) {});
   const File planned = writer.planned();

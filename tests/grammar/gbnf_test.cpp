@@ -112,7 +112,7 @@ TEST(Gbnf, HostileGrammarsAreErrors) {
   EXPECT_THAT(refusal("root ::= \"\"{1000000000}"), HasSubstr("states"));
   EXPECT_NE(refusal("root ::= (\"a\" | \"b\")* \"a\" (\"a\" | \"b\"){30}"), "");  // 2^30 states.
   EXPECT_THAT(refusal("root ::= \"" + std::string(2 << 20, 'x') + "\""), HasSubstr("bytes"));
-  // Ways to read a text that double with each rule.
+  // Parses of a string that double with each rule.
   std::string doubling = "root ::= r0\n";
   for (int i = 0; i < 40; ++i) {
     const std::string next = std::to_string(i + 1);

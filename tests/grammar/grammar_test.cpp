@@ -80,7 +80,7 @@ TEST(Constraint, MasksHoldTokensThatCrossParts) {
   EXPECT_THAT(error_of([&] { c->accept(find("a")); }), HasSubstr("does not fit"));
 }
 
-TEST(Constraint, DraftsAreReadBehindTheText) {
+TEST(Constraint, DraftsContinueTheSequence) {
   const auto g = compiled(Grammar::regex("(ab|abc)*!"));
   const auto c = g->constraint();
   const std::vector<Token> draft = {find("ab"), find("abc"), find("a")};
@@ -170,7 +170,7 @@ TEST(FreeText, UntilATag) {
   EXPECT_THAT(allowed_tokens(*c), ElementsAre(Token{'a'}, find("ab")));
 }
 
-TEST(Forced, WritesWhatHasNoChoice) {
+TEST(Forced, ReturnsTokensWithoutAlternative) {
   const auto g = compiled(
       Grammar::sequence({Grammar::literal("{\"name\": "), Grammar::regex("[a-z]+"), Grammar::tag("<call>")}));
   const auto c = g->constraint();
@@ -194,7 +194,7 @@ TEST(Forced, WritesWhatHasNoChoice) {
   EXPECT_EQ(text, "12345<call>?");
 }
 
-TEST(Forced, StopsWhereATokenCouldGoOn) {
+TEST(Forced, StopsBeforeAmbiguousTokens) {
   const auto g = compiled(Grammar::regex("xa(b|c|bc)"));
   std::vector<Token> tokens;
   g->constraint()->forced({}, tokens);

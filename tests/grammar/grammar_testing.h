@@ -1,5 +1,5 @@
 #pragma once
-// A small vocabulary made by hand, and texts held to grammars over it.
+// A small handmade vocabulary, and strings constrained by grammars over it.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -73,7 +73,7 @@ std::string error_of(Function&& function) {
   return {};
 }
 
-/// The tokens that a constraint allows behind its text and a draft.
+/// The tokens that a constraint allows after its tokens and a draft.
 inline std::vector<Token> allowed_tokens(TokenConstraint& constraint, std::span<const Token> draft = {},
                                          int n_vocab = small_tokenizer().n_vocab()) {
   std::vector<std::uint32_t> bits((static_cast<std::size_t>(n_vocab) + 31) / 32, 0);

@@ -28,8 +28,8 @@ nlohmann::json vectors() {
   return nlohmann::json::parse(file);
 }
 
-// The package jsonschema says which texts are valid (scripts/make_schema_vectors.py).
-TEST(JsonSchema, AllowsWhatAnIndependentCheckerAllows) {
+// The package jsonschema decides which documents are valid (scripts/make_schema_vectors.py).
+TEST(JsonSchema, AgreesWithJsonschema) {
   const nlohmann::json all = vectors();
   ASSERT_GE(all.size(), 100u);
   for (const auto& vector : all) {
@@ -53,8 +53,7 @@ bool is_json(const std::string& text) {
   }
 }
 
-// Along random texts, masks say what the automaton says of each token, and the texts come to an end that is
-// allowed.
+// Along random documents, the masks agree with the automaton for each token, and the documents end validly.
 TEST(JsonSchema, MasksAgreeWithTheLanguage) {
   std::mt19937 random(7);
   for (const auto& vector : vectors()) {
@@ -114,7 +113,7 @@ TEST(JsonSchema, AdditionalKeysAreNoneOfTheNames) {
   EXPECT_FALSE(fits(schema, R"({"\u0061b": "x"})"));
 }
 
-TEST(JsonSchema, WhatIsNotEvaluatedIsHeldToo) {
+TEST(JsonSchema, ConstrainsUnevaluatedMembers) {
   const std::string map = R"({"type":"object","unevaluatedProperties":{"type":"integer"}})";
   EXPECT_TRUE(fits(map, R"({"a": 1, "b": 2})"));
   EXPECT_FALSE(fits(map, R"({"a": "x"})"));
@@ -127,7 +126,7 @@ TEST(JsonSchema, WhatIsNotEvaluatedIsHeldToo) {
   EXPECT_FALSE(fits(R"({"unevaluatedProperties":false})", R"({"a": 1})"));
   EXPECT_TRUE(fits(R"({"unevaluatedItems":false})", "[]"));
   EXPECT_FALSE(fits(R"({"unevaluatedItems":false})", "[1]"));
-  // What is described beside them is evaluated.
+  // Items that other keywords describe count as evaluated.
   const std::string both =
       R"({"prefixItems":[{"type":"string"}],"items":{"type":"integer"},"unevaluatedItems":false})";
   EXPECT_TRUE(fits(both, R"(["a", 1, 2])"));
@@ -165,7 +164,7 @@ TEST(JsonSchema, ObjectsOfAnyKind) {
   EXPECT_FALSE(allows(Grammar::json_object(), "[]"));
 }
 
-TEST(JsonSchema, RefusesWhatItCannotHoldTo) {
+TEST(JsonSchema, RejectsUnenforceableKeywords) {
   EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"not":{"type":"string"}}}})"),
               HasSubstr("#/properties/a/not"));
   EXPECT_THAT(refusal(R"({"if":{},"then":{}})"), HasSubstr("if is not supported"));
@@ -196,7 +195,7 @@ bool fits_freely(const std::string& schema, std::string_view text) {
   return fits(schema, text, {.left_free = &notes});
 }
 
-TEST(JsonSchema, LeavesFreeWhatItCannotEnforceWhereAsked) {
+TEST(JsonSchema, IgnoresUnenforceableKeywordsOnRequest) {
   // The keyword, a value that it would refuse, and one that the rest of the schema refuses.
   struct Case {
     std::string keyword, pointer, free, refused;
@@ -296,7 +295,7 @@ TEST(JsonSchema, CountsOneProperty) {
   EXPECT_FALSE(fits(schema, "{}"));
 }
 
-TEST(JsonSchema, RefusesWhatIsNoSchema) {
+TEST(JsonSchema, RejectsInvalidSchemas) {
   EXPECT_THAT(refusal("{"), HasSubstr("not valid JSON"));
   EXPECT_THAT(refusal("3"), HasSubstr("a schema is an object"));
   EXPECT_THAT(refusal(R"({"type":"text"})"), HasSubstr("unknown type"));
@@ -305,7 +304,7 @@ TEST(JsonSchema, RefusesWhatIsNoSchema) {
   EXPECT_THAT(refusal(R"({"required":["a",1]})"), HasSubstr("#/required/1"));
 }
 
-TEST(JsonSchema, RefusesWhatHasNoText) {
+TEST(JsonSchema, RejectsSchemasWithoutValidDocuments) {
   EXPECT_THAT(refusal("false"), HasSubstr("allows no text"));
   EXPECT_THAT(refusal(R"({"type":"string","minLength":3,"maxLength":2})"), HasSubstr("allows no text"));
   EXPECT_THAT(refusal(R"({"type":"integer","minimum":3,"maximum":2})"), HasSubstr("allows no text"));

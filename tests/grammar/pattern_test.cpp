@@ -48,7 +48,7 @@ TEST(Pattern, Escapes) {
   EXPECT_FALSE(matches(R"(\p{Lu})", "a"));
 }
 
-TEST(Pattern, RefusesWhatIsNotRegular) {
+TEST(Pattern, RejectsNonRegularExpressions) {
   EXPECT_THAT(refusal("(a)\\1"), HasSubstr("backreferences"));
   EXPECT_THAT(refusal("(?=a)b"), HasSubstr("lookaround"));
   EXPECT_THAT(refusal("(?<!a)b"), HasSubstr("lookaround"));

@@ -63,14 +63,14 @@ TEST_F(DimTest, ValuesAreThoseOfTheFormula) {
   EXPECT_EQ((2 * n + m / 2).with(swapped), 2 * m + 2 + n / 2);
 }
 
-TEST_F(DimTest, IsToldAsOneWouldWriteIt) {
+TEST_F(DimTest, PrintsReadableExpressions) {
   EXPECT_EQ(text((n + 2 - 5) / 2 + 1), "((n + 1) / 2) - 1");
   EXPECT_EQ(text(2 * n + m), "2*n + m");
   EXPECT_EQ(text(n * m - 1), "n*m - 1");
   EXPECT_EQ(text(n - n), "0");
 }
 
-TEST_F(DimTest, WhatMakesNoSenseIsRefused) {
+TEST_F(DimTest, RejectsInvalidExpressions) {
   EXPECT_THROW(n - m, Error);
   EXPECT_THROW(n - 2 * n, Error);
   EXPECT_THROW(n / 0, Error);
@@ -80,7 +80,7 @@ TEST_F(DimTest, WhatMakesNoSenseIsRefused) {
   EXPECT_THROW(Dim(std::numeric_limits<std::int64_t>::max()) + 1, Error);
 }
 
-TEST_F(DimTest, WhatGoesPast64BitsInAStepIsRefused) {
+TEST_F(DimTest, RejectsOverflowOf64Bits) {
   const std::int64_t most[] = {std::int64_t{1} << 31, std::int64_t{1} << 31};
   const Dim large = n * (std::int64_t{1} << 40);
   EXPECT_EQ(large.value(values), std::int64_t{7} << 40);
@@ -88,7 +88,7 @@ TEST_F(DimTest, WhatGoesPast64BitsInAStepIsRefused) {
   EXPECT_THROW((n * n * m + 1).value(most), Error);
 }
 
-TEST_F(DimTest, WhatTakesForeverToWorkOutIsRefused) {
+TEST_F(DimTest, RejectsExpensiveExpressions) {
   const auto halves_and_thirds = [&](int times) {
     Dim dim = n;
     for (int i = 0; i < times; ++i) dim = dim / 2 + dim / 3;
@@ -155,7 +155,7 @@ TEST_F(GraphTest, RulesNameTheTensorAndTheInput) {
   EXPECT_NE(what.find("x [n_tokens, 8]"), std::string::npos) << what;
 }
 
-TEST_F(GraphTest, EveryRuleRefusesWhatDoesNotFit) {
+TEST_F(GraphTest, EveryRuleRejectsInvalidOperands) {
   const ValueId other = graph.add_input("other", DType::kF32, {Dim(1, n), 6});
   const ValueId vector = graph.add_weight("vector", DType::kF32, {6});
   const ValueId ids = graph.add_input("ids", DType::kI32, {Dim(1, n)});
@@ -200,7 +200,7 @@ TEST_F(GraphTest, ConcatAddsColumnsAndRefusesOtherRows) {
   EXPECT_NE(refusal(ops::Concat{}, {a, ints}), "");
 }
 
-TEST_F(GraphTest, OnlyWhatSomebodyNeedsIsAlive) {
+TEST_F(GraphTest, KeepsOnlyUsedNodesAlive) {
   const ValueId a = graph.add_input("a", DType::kF32, {Dim(1, n), 8}),
                 cells = graph.add_input("cells", DType::kI32, {Dim(1, n)});
   const ValueId cache = graph.add_state("cache", DType::kF32, {64, 1, 8});
@@ -217,7 +217,7 @@ TEST_F(GraphTest, OnlyWhatSomebodyNeedsIsAlive) {
   EXPECT_EQ(state_behind(graph, used), kNoValue);
 }
 
-TEST_F(GraphTest, RecurrentOpsRefuseWhatDoesNotFit) {
+TEST_F(GraphTest, RecurrentOpsRejectInvalidOperands) {
   const ValueId from = graph.add_input("from", DType::kI32, {Dim(1, n)});
   const ValueId to = graph.add_input("to", DType::kI32, {Dim(1, n)});
   const ValueId few = graph.add_input("few", DType::kI32, {3});
@@ -321,7 +321,7 @@ TEST_F(GraphTest, NamedInputsAreTheListOfTheirNamesInOrder) {
   EXPECT_EQ(at.hidden, 9);
 }
 
-TEST_F(GraphTest, WhatIsLeftOutStandsAtTheEnd) {
+TEST_F(GraphTest, OmittedOperandsAreLast) {
   const ValueId bias = graph.add_weight("bias", DType::kF32, {8});
   EXPECT_THROW(graph.add(ops::Norm{}, {x, kNoValue, bias}, "gap"), Error);
   EXPECT_EQ(refusal(ops::Norm{}, {x, kNoValue, kNoValue}), "");
@@ -351,7 +351,7 @@ TEST_F(GraphTest, CopiesAreDeep) {
   EXPECT_FALSE(before == copy);
 }
 
-TEST_F(GraphTest, WhatWasMovedFromIsEmptyAndCanBeUsed) {
+TEST_F(GraphTest, MovedFromGraphsAreEmptyAndUsable) {
   const Graph moved = std::move(graph);
   EXPECT_TRUE(graph.values().empty());
   EXPECT_EQ(graph.find("x"), kNoValue);

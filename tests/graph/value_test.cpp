@@ -89,7 +89,7 @@ TEST_F(Language, MistakesNameTheLineTheOpAndTheShapes) {
   EXPECT_TRUE(has(refusal([&] { x + w; }), "value_test.cpp:" + of_operator));
 }
 
-TEST_F(Language, WhatMakesNoSenseIsRefused) {
+TEST_F(Language, RejectsInvalidExpressions) {
   EXPECT_TRUE(has(refusal([&] { g.symbol("n", 1, 2); }), "already"));
   EXPECT_TRUE(has(refusal([&] { g.symbol("k", 5, 2); }), "bounds"));
   EXPECT_TRUE(has(refusal([&] { g.symbol("k", -1, 2); }), "bounds"));

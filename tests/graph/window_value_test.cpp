@@ -36,7 +36,7 @@ TEST_F(Windows, SizesFollowSymbols) {
   EXPECT_EQ(upsample_bilinear(x, 2, true).shape(), (Shape{n, 12, 2 * h, 80}));
 }
 
-TEST_F(Windows, SignalsArePicturesOfHeightOne) {
+TEST_F(Windows, SignalsAreImagesOfHeightOne) {
   const Value signal = g.input("signal", {n, 12, h});
   const Value taps = g.weight("taps", {24, 4, 1, 5});
   EXPECT_EQ(conv1d(signal, taps, {}, {.stride = 2, .padding = 2, .groups = 3}).shape(),
@@ -63,7 +63,7 @@ TEST_F(Windows, NormsKeepTheShape) {
   EXPECT_TRUE(has(refusal([&] { group_norm(x, 4, b); }), "one entry for each channel"));
 }
 
-TEST_F(Windows, WhatDoesNotFitIsRefusedWithTheLine) {
+TEST_F(Windows, ErrorsNameTheLine) {
   const auto line = std::to_string(__LINE__ + 1);
   EXPECT_TRUE(has(refusal([&] { conv2d(b, w); }), "window_value_test.cpp:" + line));
   EXPECT_TRUE(has(refusal([&] { conv2d(b, w); }), "{n, c, h, w}"));

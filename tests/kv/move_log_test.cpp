@@ -29,7 +29,7 @@ Bound begin(MoveLog& log, std::size_t n_at_most) {
   return run;
 }
 
-TEST(MoveLog, MovesThatHaveToDoWithTheUbatchsTokensComeBehindThem) {
+TEST(MoveLog, DependentMovesFollowTheUbatchsTokens) {
   MoveLog log(1000);
   log.begin_ubatch();
   log.add({1, 2});
@@ -53,7 +53,7 @@ TEST(MoveLog, MovesThatHaveToDoWithTheUbatchsTokensComeBehindThem) {
   EXPECT_EQ(log.n_forks(), 0);
 }
 
-TEST(MoveLog, WhatDoesNotFitGoesFirstAndForksWithTheTokens) {
+TEST(MoveLog, OverflowingMovesGoFirstAndForksWithTheTokens) {
   MoveLog log(1000);
   for (int i = 0; i < 7; ++i) log.add({i, 100 + i});
   log.begin_ubatch();
@@ -73,7 +73,7 @@ TEST(MoveLog, WhatDoesNotFitGoesFirstAndForksWithTheTokens) {
   EXPECT_TRUE(log.empty());
 }
 
-TEST(MoveLog, OfADroppedUbatchAllIsOwedBeforeOtherTokens) {
+TEST(MoveLog, DroppedUbatchesLeaveTheirMovesPending) {
   MoveLog log(1000);
   log.begin_ubatch();
   ASSERT_TRUE(log.store(10));
@@ -102,7 +102,7 @@ TEST(MoveLog, OtherCachesGetTheSameMovesElsewhere) {
   EXPECT_EQ(begin(log, 2).there, (Pairs{{505, 506}, {507, 508}}));
 }
 
-TEST(MoveLog, WhatAFailedRunHadUnderWayIsNotTriedAgainAndItsCellsAreUnsure) {
+TEST(MoveLog, FailedMovesAreNotRepeatedAndTheirCellsAreUndefined) {
   MoveLog log(4 * kPageCells);
   log.add({1, 65});
   log.add({2, 66});

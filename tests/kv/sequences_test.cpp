@@ -52,7 +52,7 @@ std::vector<Extent> extents_of(const Fixture& f, SeqId seq) {
 }
 
 // Cuts count as changes: sums over other extents have other bits.
-TEST(Sequences, WhatFindsNoRoomLeavesNoCuts) {
+TEST(Sequences, FailedAllocationsLeaveNoCuts) {
   const auto same = [](const Extent& a, const Extent& b) {
     return a.page == b.page && a.base == b.base && a.mask == b.mask && a.divisor == b.divisor &&
            a.offset == b.offset;

@@ -10,7 +10,7 @@
 namespace weft::kv {
 namespace {
 
-TEST(StateSlots, ABatchThatIsGivenUpChangesNothing) {
+TEST(StateSlots, DroppedBatchesChangeNothing) {
   StateSlots slots(2);
   slots.begin();
   EXPECT_EQ(slots.step(0, {}).from, StateSlots::kNone);

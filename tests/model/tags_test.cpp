@@ -30,7 +30,7 @@ int layer_in_name(std::string_view name) {
 
 class Tags : public testing::TestWithParam<const char*> {};
 
-TEST_P(Tags, SayWhatNamesSay) {
+TEST_P(Tags, MatchTensorNames) {
   const ModelGraph model = graph_of(GetParam(), {.n_ubatch = 8, .n_outputs = 8, .n_best = 4});
   const Graph& graph = model.graph;
   std::map<Part, int> n_nodes;

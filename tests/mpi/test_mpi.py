@@ -35,9 +35,9 @@ MODELS = (sorted(path.parent.name for path in GOLDEN.glob("*/model.gguf"))
 PROMPT = ["-p", "once upon a time", "-n", "12", "--temp", "0", "--ignore-eos", "--json", "-t", "1", "-c", "128"]
 
 
-# Open MPI refuses root and more processes than cores unless told otherwise; the network is not used.
+# Open MPI refuses root and more processes than cores by default; the network is not used.
 LAUNCH = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader"]
-# A process that dies does not end the others.
+# A dying process does not end the others.
 SURVIVE = ["--mca", "orte_abort_on_non_zero_status", "0"]
 
 

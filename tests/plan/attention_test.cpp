@@ -1,5 +1,5 @@
-// Attention over caches in custom graphs: right results with right tables, and an error for each table that
-// would make kernels leave the cache or the tables.
+// Attention over caches in custom graphs: correct results with valid tables. Tables that would make kernels
+// read outside the cache or the tables are errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -67,7 +67,7 @@ struct Rig {
   }
 };
 
-TEST(PlanAttention, ReadsWhatTablesSay) {
+TEST(PlanAttention, FollowsTables) {
   Rig rig;
   EXPECT_EQ(rig.run(), (Floats{1, 2, 3, 4, 5, 6, 7, 8}));  // Each row sees itself only.
 }
@@ -108,7 +108,7 @@ TEST(PlanAttention, ExtentsThatAreNotCountedMayBeAnything) {
   EXPECT_EQ(rig.run(), (Floats{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
-TEST(PlanAttention, ATableOfTheStepBeforeIsLookedAtBesideNewOnes) {
+TEST(PlanAttention, ChecksUnchangedTablesWithNewOnes) {
   Rig rig;
   rig.set(1, {.mask = 1, .page = 77});
   rig.run();
@@ -130,7 +130,7 @@ TEST(PlanAttention, DividedPlacesAndChunksBeginWithZero) {
   EXPECT_TRUE(has(refusal([&] { chunked.run(); }), "chunks begin with 0"));
 }
 
-TEST(PlanAttention, WhatItIsToldIsChecked) {
+TEST(PlanAttention, ChecksAttributes) {
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               infinity = std::numeric_limits<float>::infinity();
   for (const ops::Attention& op : std::vector<ops::Attention>{{.n_heads = 1, .scale = nan},

@@ -340,7 +340,7 @@ TEST_P(PlanStarts, OutputsAreThoseOfTheStepBefore) {
   EXPECT_EQ(steps.counters().compiled, 1);
 }
 
-TEST_P(PlanStarts, WhatIsRefusedLeavesWhatWasStarted) {
+TEST_P(PlanStarts, RejectedStepsKeepTheStartedOne) {
   Plan steps = plan();
   const Floats x = counted(8, 0.5f), y = counted(4, 0.25f);
   steps.start({{"n", 2}}, {{"x", x}});

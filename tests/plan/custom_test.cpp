@@ -121,7 +121,7 @@ TEST(Custom, IsTheHostsWhereAllElseIsPinnedElsewhere) {
   EXPECT_TRUE(has(what, "is a function of the host")) << what;
 }
 
-TEST(Custom, WhatItThrowsEndsTheStepAndNotThePlan) {
+TEST(Custom, ExceptionsEndTheStepButNotThePlan) {
   for (const std::int64_t rows_per_task : {0, 1}) {
     Graph g;
     const Dim n = g.symbol("n", 1, 64);
@@ -162,7 +162,7 @@ TEST(Custom, WhatItThrowsEndsTheStepAndNotThePlan) {
   }
 }
 
-TEST(Custom, WhatAFailedFunctionLeftIsNotKept) {
+TEST(Custom, DiscardsOutputsOfFailedFunctions) {
   Graph g;
   const Dim n = g.symbol("n", 0, 4);
   const Value x = custom("picky", {g.input("x", {n, 2})}, {n, 2}, [](const CustomCall& call) {
@@ -210,7 +210,7 @@ TEST(Custom, FunctionsOfOneKeyAreTheSameWhereGraphsAreCompared) {
   EXPECT_TRUE(copy == unnamed);
 }
 
-TEST(Custom, SaysWhatItCannotBe) {
+TEST(Custom, ErrorsNameInvalidFunctions) {
   Graph g, other;
   const Value x = g.input("x", {2});
   const CustomFunction nothing = [](const CustomCall&) {};

@@ -71,7 +71,7 @@ struct Doubled {
   }
 };
 
-TEST(FailingMemory, AStepBehindOneThatFailedIsRight) {
+TEST(FailingMemory, StepsAfterAFailedOneAreCorrect) {
   const Doubled doubled;
   fail_everywhere([&] { return doubled.plan(); },
                   [](Plan& plan) { plan.run({{"n", 2}}, {{"x", Floats{1, 2, 3, 4}}}); },

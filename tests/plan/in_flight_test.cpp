@@ -185,7 +185,7 @@ TEST(InFlightAtTheEnd, APlanKeepsItsTensorsUntilTheStepIsDone) {
   }
 }
 
-TEST(InFlightAtTheEnd, SoDoesOneThatAnotherTakesThePlaceOf) {
+TEST(InFlightAtTheEnd, ReplacedPlansKeepTheirTensorsToo) {
   const auto work = std::make_shared<Work>(), other = std::make_shared<Work>();
   Plan plan = plan_of(work);
   const Floats x(4, 1.0f);
@@ -199,7 +199,7 @@ TEST(InFlightAtTheEnd, SoDoesOneThatAnotherTakesThePlaceOf) {
   expect_outputs_of(plan, x);
 }
 
-TEST(InFlightAtTheEnd, WhatFailedIsToldOnceAndAnotherStepCanBeTried) {
+TEST(InFlightAtTheEnd, ReportsFailuresOnceAndAllowsRetries) {
   for (const Fails fails : {Fails::kSubmitting, Fails::kWorking, Fails::kWaiting}) {
     const auto work = std::make_shared<Work>();
     Plan plan = plan_of(work);

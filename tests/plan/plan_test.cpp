@@ -110,7 +110,7 @@ TEST(Plan, GoesOverSeveralDevicesWherePinsSay) {
     EXPECT_TRUE(has(text, part)) << part << " in\n" << text;
 }
 
-TEST(Plan, ARegistryOfOnesOwnIsAsGoodAsTheOneThatIsFound) {
+TEST(Plan, AcceptsACustomRegistry) {
   Registry registry;
   const auto lists_other = [] { return std::vector{DeviceInfo{.name = "other0"}}; };
   const auto opens_other = [](std::string_view device, const OpenOptions& options) {
@@ -387,7 +387,7 @@ TEST(Plan, AVectorIsOneRow) {
   EXPECT_EQ(plan.read("vector"), plan.read("row"));
 }
 
-TEST(Plan, WhatNobodyUsesNeedsNothing) {
+TEST(Plan, AcceptsUnusedWeights) {
   Graph g;
   g.weight("unused", {4, 8});
   g.output("y", relu(g.input("x", {2})));
@@ -464,7 +464,7 @@ TEST(Plan, SizesOfExpressionsAreThoseOfTheStep) {
   }
 }
 
-TEST(Plan, AGateMayHaveABiasThatIsMadeBehindTheOtherProduct) {
+TEST(Plan, GateBiasMayFollowTheOtherProduct) {
   for (const bool sliced : {false, true}) {
     Graph g;
     const Value x = g.input("x", {2, 4}), both = g.weight("both", {6});

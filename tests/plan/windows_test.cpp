@@ -56,7 +56,7 @@ Floats result(Plan& plan, std::int64_t n, std::int64_t h, std::int64_t w, const 
   return plan.read("y");
 }
 
-TEST(Windows, BitsDoNotDependOnThreadsOrOnThePicturesBeside) {
+TEST(Windows, BitsDoNotDependOnThreadsOrOtherImages) {
   Net one_thread, three_threads;
   Plan a(one_thread.g, find_devices({"cpu"}), {.n_threads = 1}),
       b(three_threads.g, find_devices({"cpu"}), {.n_threads = 3});
@@ -89,7 +89,7 @@ TEST(Windows, AKernelMayBeMadeInTheStep) {
   EXPECT_EQ(plan.read("from_values"), plan.read("from_weight"));
 }
 
-TEST(Windows, APictureSmallerThanTheKernelHasNoResults) {
+TEST(Windows, ImagesSmallerThanTheKernelGiveEmptyResults) {
   Graph g;
   const Dim h = g.symbol("h", 2, 40);
   const Value x = g.input("x", {1, 1, h, 4});
@@ -106,7 +106,7 @@ TEST(Windows, APictureSmallerThanTheKernelHasNoResults) {
   EXPECT_EQ(plan.read("z"), Floats{1.0f});
 }
 
-TEST(Windows, PlansRefuseWhatNoStepCouldCompute) {
+TEST(Windows, RejectsImpossibleGraphs) {
   Graph g;
   const Dim h = g.symbol("h", 1, 40);
   const Value x = g.input("x", {1, 3, h, 9});

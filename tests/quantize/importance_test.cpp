@@ -43,7 +43,7 @@ std::string error_of(F f, ErrorCode code) {
   return {};
 }
 
-TEST(Importance, FilesHaveWhatWasWritten) {
+TEST(Importance, FilesRoundTrip) {
   const auto path = temporary("imatrix.gguf");
   write_importance(path, some());
   const Importance read = read_importance(path);
@@ -82,7 +82,7 @@ TEST(Importance, TheOlderFormKeepsMeans) {
   }
 }
 
-TEST(Importance, OfSeveralTextsAreSums) {
+TEST(Importance, SumsOverDocuments) {
   Importance all;
   merge_importance(all, some());
   merge_importance(all, some());

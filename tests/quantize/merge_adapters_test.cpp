@@ -171,7 +171,7 @@ TEST_F(MergeAdapters, EachExpertGetsItsOwn) {
     }
 }
 
-TEST_F(MergeAdapters, FactorsOfWhatExpertsMakeAreOfAdaptersToo) {
+TEST_F(MergeAdapters, ExpertFactorsApplyToAdapters) {
   // Gemma 4's router has such factors: they are not part of a matrix.
   constexpr std::int64_t kExperts = 2, kRank = 2;
   const std::string matrix = "blk.0.ffn_down_exps.weight";
@@ -249,7 +249,7 @@ TEST_F(MergeAdapters, FactorsBesideMatricesStayTheirs) {
               HasSubstr("2 factors"));
 }
 
-TEST_F(MergeAdapters, WhatDoesNotFitIsNamed) {
+TEST_F(MergeAdapters, NamesMismatchedTensors) {
   const auto model = write_model("model", DType::kF32);
   const auto one = write_adapter("one", 4, 8.0f, 10);
   const auto merge = [&](std::vector<AdapterToMerge> adapters, const std::filesystem::path& to) {

@@ -120,7 +120,7 @@ class Quantize : public testing::Test {
   }
 };
 
-TEST_F(Quantize, WritesWhatItSaidAndTheValuesOfTheCodec) {
+TEST_F(Quantize, WritesAnnouncedTypesAndCodecValues) {
   const QuantizeResult planned = plan_quantize(model, {.mix = "q4_k_m"});
   const QuantizeResult result = quantize(model, small, {.mix = "q4_k_m", .n_threads = 3});
   EXPECT_EQ(result.mix, "Q4_K_M");
@@ -144,7 +144,7 @@ TEST_F(Quantize, WritesWhatItSaidAndTheValuesOfTheCodec) {
   EXPECT_EQ(bytes, result.bytes_to);
 }
 
-TEST_F(Quantize, MixesGiveMoreToWhatMattersMore) {
+TEST_F(Quantize, MixesGiveImportantTensorsMoreBits) {
   const auto mixed = types(plan_quantize(model, {.mix = "Q4_K_M"}));
   EXPECT_EQ(mixed.at("output.weight"), DType::kQ6_K);
   EXPECT_EQ(mixed.at("token_embd.weight"), DType::kQ4_K);
@@ -265,7 +265,7 @@ TEST_F(Quantize, TheOlderFormOfImportancesIsRead) {
   }
 }
 
-TEST_F(Quantize, WhatIsWrongIsNamed) {
+TEST_F(Quantize, ErrorsNameTheCause) {
   const auto plan = [&](const QuantizeParams& params) { return [=, this] { plan_quantize(model, params); }; };
   EXPECT_THAT(error_of(plan({.mix = "Q4_Z"}), ErrorCode::kInvalidArgument), HasSubstr("Q4_K_M"));
   EXPECT_THAT(error_of(plan({.rules = {{"(", DType::kF16}}}), ErrorCode::kInvalidArgument),
@@ -338,7 +338,7 @@ TEST_F(Quantize, NamesOfManyFamiliesAreKnown) {
   EXPECT_EQ(quantize_impl::type_of(mix, tied, "per_layer_token_embd.weight", false), DType::kQ2_K);
 }
 
-TEST_F(Quantize, WhoCancelsLeavesNothing) {
+TEST_F(Quantize, CancellingLeavesNoFile) {
   std::vector<double> told;
   const auto progress = [&](double fraction) {
     told.push_back(fraction);
@@ -367,7 +367,7 @@ TEST_F(Quantize, SaysWhichRulesHaveNoEffect) {
               testing::ElementsAre(HasSubstr("'FFN_DOWN'")));
 }
 
-TEST_F(Quantize, SaysWhatImportancesLackAndWhatTheyFitNot) {
+TEST_F(Quantize, ReportsMissingAndMismatchedImportances) {
   const std::vector<float> ones(kWidth, 1.0f);
   const auto notes_with = [&](QuantizeParams params, const char* tensor) {
     params.importance = importances(tensor, {1, kWidth}, ones);

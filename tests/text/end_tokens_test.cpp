@@ -106,7 +106,7 @@ TEST(EndTokens, FilesOfCodeEndAtTheirSeparators) {
       const Tokenizer t(v);
       EXPECT_TRUE(t.is_end(id)) << name;
       EXPECT_FALSE(t.is_end(prefix));
-      // Prompts of such models are text with these tokens written out.
+      // These models' prompts contain the tokens as plain characters.
       EXPECT_EQ(t.kind(id), TokenKind::kUserDefined);
       EXPECT_THAT(t.encode(name, kPlain), ElementsAre(id));
     }
@@ -116,7 +116,7 @@ TEST(EndTokens, FilesOfCodeEndAtTheirSeparators) {
 }
 
 TEST(EndTokens, OrdinaryTextDoesNotEnd) {
-  // A merge makes it: text becomes this token.
+  // A merge produces the token from ordinary characters.
   Vocabulary bpe = text::bpe_vocabulary({{"<", "e"}, {"<e", "o"}, {"<eo", "s"}, {"<eos", ">"}});
   EXPECT_THAT(end_texts(bpe), IsEmpty());
   Vocabulary spm = text::spm_vocabulary({"▁", "<e", "os>", "<eos>"});
@@ -131,7 +131,7 @@ TEST(EndTokens, OrdinaryTextDoesNotEnd) {
   }
 }
 
-TEST(EndTokens, PipedNamesThatNoTextBecomesAreControlTokens) {
+TEST(EndTokens, UnreachablePipedNamesAreControlTokens) {
   Vocabulary v = small_bpe();
   const Token user = add_token(v, "<|user|>", TokenKind::kNormal);
   const Token shown = add_token(v, "<|tool_call|>", TokenKind::kUserDefined);  // Meant to be seen.
@@ -170,7 +170,7 @@ Vocabulary with_template(std::string source, const std::vector<std::string>& mar
   return v;
 }
 
-TEST(EndTokens, TheTemplatesEndOfAnAnswerEnds) {
+TEST(EndTokens, TemplateDefinesTheEndToken) {
   const std::string each = "{% for m in messages %}";
   const std::string source = each +
                              "<|go|>{{ m.role }}\n{{ m.content }}<|done|>\n{% endfor %}"
@@ -181,7 +181,7 @@ TEST(EndTokens, TheTemplatesEndOfAnAnswerEnds) {
     const Tokenizer t(v);
     EXPECT_EQ(t.kind(t.find("<|done|>")), TokenKind::kControl);
   }
-  // Other brackets, of a type that is plain text.
+  // Other brackets, of the ordinary token type.
   EXPECT_THAT(end_texts(with_template(each + "[|{{ m.role }}|]{{ m.content }}[|over|]\n{% endfor %}",
                                       {"[|over|]"}, TokenKind::kNormal)),
               ElementsAre("<|stop|>", "[|over|]"));
@@ -189,19 +189,19 @@ TEST(EndTokens, TheTemplatesEndOfAnAnswerEnds) {
   EXPECT_THAT(
       end_texts(with_template(each + "{{ m.role }}: {{ m.content }}{{ eos_token }}\n{% endfor %}", {})),
       ElementsAre("<|stop|>"));
-  // White space in between, and one that only the last answer has.
+  // Whitespace in between, and a mark after the last response only.
   EXPECT_THAT(end_texts(with_template(each + "{{ m.role }}: {{ m.content }} {% if loop.last %}<last>{% else "
                                              "%}<more>{% endif %}\n{% endfor %}",
                                       {"<last>", "<more>"})),
               ElementsAre("<|stop|>", "<last>"));
-  // Parts instead of text.
+  // Content as a list of parts.
   EXPECT_THAT(end_texts(with_template(each + "{{ m.role }}: {% for p in m.content %}{{ p.text }}{% endfor "
                                              "%}<over>{% endfor %}",
                                       {"<over>"})),
               ElementsAre("<|stop|>", "<over>"));
 }
 
-TEST(EndTokens, AnAnswerThatNothingEndsEndsAtTheNextTurn) {
+TEST(EndTokens, UnterminatedResponsesEndAtTheNextTurn) {
   // GLM's templates.
   const std::string source =
       "[gMASK]<sop>{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
@@ -215,7 +215,7 @@ TEST(EndTokens, AnAnswerThatNothingEndsEndsAtTheNextTurn) {
   EXPECT_THAT(end_texts(with_template(strict, {"<|over|>"})), ElementsAre("<|stop|>", "<|over|>"));
 }
 
-TEST(EndTokens, ACallThatNothingEndsEndsAtItsResult) {
+TEST(EndTokens, UnterminatedCallsEndAtTheirResult) {
   const auto with_calls = [](const std::string& result, const std::string& end) {
     return "{% for m in messages %}{% if m.role == 'tool' %}" + result + "{{ m.content }}</result>" +
            "{% else %}<|{{ m.role }}|>\n{{ m.content }}{% for c in m.tool_calls or [] %}"
@@ -235,7 +235,7 @@ TEST(EndTokens, ACallThatNothingEndsEndsAtItsResult) {
               ElementsAre("<|stop|>", "<|user|>"));
 }
 
-TEST(EndTokens, AWordThatNoTextBecomesCanEndAnAnswer) {
+TEST(EndTokens, UnreachableTokensCanEndAResponse) {
   const std::string each = "{% for m in messages %}{{ m.role }}: {{ m.content }}";
   EXPECT_THAT(end_texts(with_template(each + "ENDWORD\n{% endfor %}", {"ENDWORD"}, TokenKind::kNormal)),
               ElementsAre("<|stop|>", "ENDWORD"));
@@ -249,7 +249,7 @@ TEST(EndTokens, AWordThatNoTextBecomesCanEndAnAnswer) {
               ElementsAre("<|stop|>"));
 }
 
-TEST(EndTokens, TheEndOfAPartOfAnAnswerIsNone) {
+TEST(EndTokens, EndsOfPartsDoNotEndAResponse) {
   // Harmony: <|end|> ends messages, <|return|> the last one.
   const std::string harmony =
       "{% for m in messages %}{% if m.role == 'assistant' %}"
@@ -260,7 +260,7 @@ TEST(EndTokens, TheEndOfAPartOfAnAnswerIsNone) {
   EXPECT_THAT(end_texts(with_template(
                   harmony, {"<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"})),
               ElementsAre("<|stop|>", "<|return|>", "<|call|>"));
-  // Of another format of this kind, whose names are not known.
+  // A similar format with unknown names.
   const std::string parts =
       "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}"
       "{{ m.reasoning_content }}<|part|>{% endif %}{{ m.content }}<|part|>{% endfor %}";

@@ -1,4 +1,4 @@
-// Hostile templates: every rendering ends soon, in bounded memory and stack, with an Error or a text.
+// Hostile templates: every rendering ends quickly, in bounded memory and stack, with an Error or a result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -250,7 +250,7 @@ TEST(JinjaBounds, BoundsSayWhatTheyAre) {
   EXPECT_THAT(outcome(std::string((std::size_t{4} << 20) + 1, 'x')), HasSubstr("longer than"));
 }
 
-// A long conversation is no attack: 400 messages of 5 KB in a template that collects them one by one.
+// Long conversations are legitimate: 400 messages of 5 KB in a template that collects them one by one.
 TEST(JinjaBounds, LongConversationsFit) {
   const std::vector<ChatMessage> messages(400, {"user", std::string(5000, 'x')});
   const ChatTemplate chat(
@@ -260,7 +260,7 @@ TEST(JinjaBounds, LongConversationsFit) {
   EXPECT_EQ(join(chat.render(messages, {})).size(), 400u * (5000 + 6 + 4));
 }
 
-// Mutated templates: bytes and tokens are replaced, doubled and dropped. Each must end in a text or an Error.
+// Mutated templates: bytes and tokens are replaced, doubled and dropped. Each must give a result or an Error.
 TEST(JinjaBounds, MutatedTemplatesDoNoHarm) {
   std::vector<std::string> seeds;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(WEFT_TEST_DATA) + "/templates")) {

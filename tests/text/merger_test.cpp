@@ -12,7 +12,7 @@
 namespace weft::text {
 namespace {
 
-/// Pairs by their text, as in SentencePiece: ranks may be equal, and lower than those of the parts.
+/// Pairs by their characters, as in SentencePiece: ranks may be equal, and lower than the ranks of the parts.
 struct TextPairs {
   std::map<std::string, Pair, std::less<>> pairs;
   std::size_t ranks = 0;

@@ -1,4 +1,4 @@
-// Expressions of tokenizer.json: what they find, and that their work is linear in the text.
+// Expressions of tokenizer.json: their matches, and that their work is linear in the input.
 #include "text/pattern.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace weft::text {
 namespace {
 
-TEST(Pattern, FindsWhatTokenizersLookForInLongTexts) {
+TEST(Pattern, FindsMatchesInLongInputs) {
   std::string text;
   for (int i = 0; i < 20'000; ++i) text += "word 12  ";
   EXPECT_EQ(Pattern::of_expression(" {2,}").find(text).size(), 20'000u);
@@ -19,7 +19,7 @@ TEST(Pattern, FindsWhatTokenizersLookForInLongTexts) {
   EXPECT_EQ(Pattern::of_expression(R"(\p{L}+)").find(std::string(200'000, 'a')).size(), 1u);
 }
 
-/// Few steps at each place of the text, but too many together.
+/// Few steps at each position, but too many in total.
 TEST(Pattern, RefusesExpressionsWhoseWorkGrowsWithTheSquare) {
   for (const char* expression : {"(?=.*b)a", "(?=.*+b)a", "a*b(?<!c)|(?=(?:a|aa)*b)a", "(?=a*a*b)a"})
     EXPECT_THROW(Pattern::of_expression(expression).find(std::string(20'000, 'a')), Error) << expression;

@@ -103,7 +103,7 @@ TEST(PieceCutter, Behaviours) {
   EXPECT_THAT(cut(R"({"type": "WhitespaceSplit"})", " "), ElementsAre());
 }
 
-TEST(TextSteps, WhatIsUnknownOrDamagedIsRefusedByName) {
+TEST(TextSteps, RejectsUnknownAndDamagedStepsByName) {
   EXPECT_THAT(message_of(R"([{"type": "Reverse"}])"), HasSubstr("Reverse"));
   EXPECT_THAT(message_of(R"([3])"), HasSubstr("does not apply (3)"));
   EXPECT_THAT(message_of(R"({"type": "NFC"})"), HasSubstr("weft.tokenizer.normalizers is no JSON list"));
@@ -162,7 +162,7 @@ TEST(AddedTokens, NormalisedOnesComeAfterTheOthersEvenWithoutNormalizers) {
   EXPECT_THAT(Tokenizer(v).encode("word", kSpecial), ElementsAre('w', part, 'd'));
 }
 
-TEST(AddedTokens, WhiteSpaceBesideThemIsThatOfUnicode) {
+TEST(AddedTokens, StripsUnicodeWhitespace) {
   text::Vocabulary v = text::bpe_vocabulary({});
   const Token both = add_token(v, "<b>", TokenKind::kControl);
   v.strip_left = v.strip_right = {both};

@@ -1,4 +1,4 @@
-// Work that grows with the text and no faster, on a small stack.
+// Work is linear in the input, on a small stack.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using text::Vocabulary;
 
-/// Merges of runs up to 64 of some characters, and of a few words: like those of real vocabularies.
+/// Merges for runs of up to 64 equal characters and for a few words, as in real vocabularies.
 std::vector<std::pair<std::string, std::string>> run_merges() {
   std::vector<std::pair<std::string, std::string>> merges;
   for (const std::string run : {"a", " ", "\n", "!", "7"})
@@ -60,7 +60,7 @@ std::vector<std::pair<std::string, Vocabulary>> vocabularies() {
   return all;
 }
 
-/// `size` bytes, roughly, of each kind of text.
+/// Inputs of each kind, with roughly `size` bytes.
 std::vector<std::pair<std::string, std::string>> texts(std::size_t size) {
   std::vector<std::pair<std::string, std::string>> all;
   for (const auto& [name, unit] : std::vector<std::pair<std::string, std::string>>{{"letters", "a"},
@@ -129,8 +129,8 @@ TEST(TokenizerLimits, AMegabyteOfAnythingOnASmallStack) {
   }
 }
 
-// Ten megabytes without a place to cut: what grows faster than the text, or recurses with it, never ends
-// here. The number of tokens follows from the merges, of which the longest makes 64 characters.
+// Ten megabytes without a place to split. Superlinear or recursive algorithms would not finish. The longest
+// merge of 64 characters determines the number of tokens.
 TEST(TokenizerLimits, RunsOfTenMegabytesOfACharacterClass) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::size_t kSize = std::size_t{1} << 20;
@@ -158,8 +158,7 @@ TEST(TokenizerLimits, RunsOfTenMegabytesOfACharacterClass) {
   });
 }
 
-// What a session learns about whole pieces is shared: all threads must see the same tokens, whoever came
-// first.
+// Threads share the cache of pieces, and all get the same tokens in any order.
 TEST(TokenizerLimits, ThreadsShareATokenizer) {
   for (auto& [name, vocabulary] : vocabularies()) {
     const Tokenizer tokenizer(vocabulary);

@@ -45,11 +45,11 @@ TEST(Bpe, IgnoreMergesTakesWholePieces) {
   const Token hello = add_token(v, "hello", TokenKind::kNormal);
   const Token secret = add_token(v, "secret", TokenKind::kControl);
   EXPECT_THAT(Tokenizer(v).encode("hello"), ElementsAre(hello));
-  // A control token never comes out of text.
+  // Prompts never produce control tokens.
   EXPECT_THAT(Tokenizer(v).encode("secret"), testing::Not(testing::Contains(secret)));
   v.pre = "qwen2";
   EXPECT_THAT(Tokenizer(v).encode("hello"), ElementsAre(256, 'l', 'l', 'o'));
-  // And again: what was learned about the piece is still true.
+  // The piece cache returns the same tokens.
   const Tokenizer t(v);
   for (int i = 0; i < 3; ++i) EXPECT_THAT(t.encode("hello he"), ElementsAre(256, 'l', 'l', 'o', ' ', 256));
 }
@@ -178,7 +178,7 @@ TEST(Prompt, SpecialTokensOnlyInTheTemplatesText) {
   EXPECT_THAT(encode({{"<|s|>he", true}, {"llo", false}}),
               ElementsAre(start, 259));  // Merged across the border.
   EXPECT_EQ(encode({{"<|s|>", false}}), t.encode("<|s|>", kPlain));
-  // Half from a user, half from the template is no token either; nor does it hide a real one behind it.
+  // A mark that is half from the user is not a token, and does not hide a real token after it.
   EXPECT_THAT(encode({{"<|", false}, {"s|>", true}}), testing::Not(testing::Contains(start)));
   EXPECT_THAT(
       encode({{"x<|s|>", false}, {"<|s|>", true}, {"<|s|>y", false}, {"<|s|>", true}}),
@@ -201,7 +201,7 @@ TEST(Prompt, GetsItsFirstTokenOnce) {
   EXPECT_GT(t.encode(users).size(), 4u);
 }
 
-TEST(SpecialTokens, SwallowWhiteSpaceWhereTheyDo) {
+TEST(SpecialTokens, StripWhitespaceIfTheyAreMarkedSo) {
   Vocabulary v = hello_bpe();
   const Token control = add_token(v, "<m>", TokenKind::kControl);
   v.strip_left = {control};
@@ -321,7 +321,7 @@ std::vector<std::string> notes_of(Vocabulary v) {
   return {t.notes().begin(), t.notes().end()};
 }
 
-TEST(VocabularyNotes, NameWhatWasMended) {
+TEST(VocabularyNotes, NameRepairedEntries) {
   const auto bpe = [](auto change) {
     Vocabulary v = hello_bpe();
     change(v);
@@ -399,9 +399,9 @@ TEST(VocabularyCheck, OddButPossibleOnesLoad) {
   Vocabulary v = hello_bpe();
   v.scores.clear();
   v.kinds.clear();
-  for (int i = 0; i < 3; ++i) v.tokens.emplace_back();  // Empty texts: never found.
+  for (int i = 0; i < 3; ++i) v.tokens.emplace_back();  // Empty tokens: never matched.
   v.tokens.emplace_back("\xFF\x00", 2);
-  v.tokens.emplace_back("中");  // Not of the alphabet of bytes: can be generated, is never read.
+  v.tokens.emplace_back("中");  // Outside the byte alphabet: can be generated, but never matches input.
   v.merges.push_back(v.merges[0]);
   const Tokenizer t(v);
   EXPECT_THAT(t.encode("hello"), ElementsAre(259));

@@ -54,7 +54,8 @@ TEST(Unigram, OfEqualWaysTheOneThatEndsLonger) {
 TEST(Unigram, UnknownCharacters) {
   Vocabulary v = unigram_vocabulary({{"a", -2}, {"▁", -3}});
   EXPECT_THAT(Tokenizer(v).encode("éèaé é", kPlain), ElementsAre(2, 3, 2, 4, 2));
-  // Ten worse than the worst token that text may become: unused ones do not count.
+  // The score of unknown characters is 10 below the worst token that prompts can contain; unused tokens do
+  // not count.
   add_token(v, "unused", TokenKind::kUnused, -10000);
   const Token pair = add_token(v, "éa", TokenKind::kNormal, -14.5f);
   EXPECT_THAT(Tokenizer(v).encode("éa unused", kPlain), ElementsAre(pair, 4, 2));
@@ -110,9 +111,10 @@ std::string u32(std::uint32_t value) {
   return bytes;
 }
 
-/// One rule, "a" to a text: the root's offset is 0, so the node lies at 'a'; its own brings to the value.
+/// One rule that replaces "a". The root's offset is 0, so the node is at 'a'; the node's offset leads to the
+/// value.
 std::string one_rule(std::string_view replacement, std::uint32_t value = 0) {
-  constexpr std::uint32_t kOffset = 'a' ^ 1;  // The value lies at 1.
+  constexpr std::uint32_t kOffset = 'a' ^ 1;  // The value is at 1.
   std::string trie;
   for (std::uint32_t i = 0; i <= 'a'; ++i)
     trie += u32(i == 'a' ? kOffset << 10 | 1u << 8 | 'a' : i == 1 ? 1u << 31 | value : 0);
@@ -144,7 +146,7 @@ TEST(Charsmap, ATrieThatLeadsInCirclesIsLeft) {
 TEST(Charsmap, DamagedTablesAreNamedOrMatchNothing) {
   for (const std::string& bytes : {std::string("abc"), u32(8) + "1234", u32(2) + "12", u32(0) + "\xFF"})
     EXPECT_THROW(Charsmap{bytes}, Error) << bytes.size();
-  EXPECT_EQ(Charsmap(one_rule("xy", 1000)).front("a").text, "a");  // Points behind the replacements,
+  EXPECT_EQ(Charsmap(one_rule("xy", 1000)).front("a").text, "a");  // Points past the replacements,
   EXPECT_EQ(Charsmap(one_rule("ä", 1)).front("a").text, "a");      // into a character,
   EXPECT_EQ(Charsmap(one_rule(std::string(1000, 'x'))).front("a").text, "a");  // to one without an end.
   std::mt19937 random(1);

@@ -39,7 +39,7 @@ inline Vocabulary bpe_vocabulary(const std::vector<std::pair<std::string, std::s
   return v;
 }
 
-/// SentencePiece's BPE: <unk>, <s>, </s>, 256 bytes (ids 3 to 258), then the given texts, scored -1, -2, ...
+/// SentencePiece's BPE: <unk>, <s>, </s>, 256 bytes (ids 3 to 258), then the given tokens, scored -1, -2, ...
 inline Vocabulary spm_vocabulary(const std::vector<std::string>& texts) {
   Vocabulary v;
   v.kind = VocabularyKind::kSpm;

@@ -33,7 +33,7 @@ TEST(Image, PngAndJpegAreReadAsPillowReadsThem) {
   }
 }
 
-TEST(Image, APictureIsTurnedAsItsExifDataSay) {
+TEST(Image, AppliesExifRotation) {
   const Image plain = read_image_file(folder() / "photo.jpg");
   const Image turned = read_image_file(folder() / "turned.jpg");
   ASSERT_EQ(turned.width, 30);
@@ -47,7 +47,7 @@ TEST(Image, APictureIsTurnedAsItsExifDataSay) {
             << x << ", " << y;
 }
 
-TEST(Image, WhatIsTransparentIsWhite) {
+TEST(Image, TransparentPixelsAreWhite) {
   const Image image = read_image_file(folder() / "clear.png");
   const Image photo = read_image_file(folder() / "photo.png");
   for (std::size_t i = 0; i < 40 * 30; ++i) {
@@ -117,7 +117,7 @@ TEST(Image, OtherFilesAreRefused) {
   EXPECT_THROW(read_image_file(folder() / "nothing.png"), Error);
 }
 
-TEST(Resize, IsThatOfPillow) {
+TEST(Resize, MatchesPillow) {
   const Image photo = test::read_pixels(folder() / "photo.rgb", 40, 30);
   using vision::Filter;
   for (const auto& [name, filter] :

@@ -20,7 +20,7 @@ class Vision : public testing::TestWithParam<const char*> {
   std::filesystem::path dir() const { return test::vision_dir() / GetParam(); }
 };
 
-TEST_P(Vision, RowsAreThoseOfTransformersAndTheSameWithAnyThreads) {
+TEST_P(Vision, MatchesTransformersWithAnyThreadCount) {
   const std::vector<float> expected = test::read_floats(dir() / "rows.f32");
   std::vector<float> first;
   for (const int n_threads : {1, 2}) {
@@ -36,7 +36,7 @@ TEST_P(Vision, RowsAreThoseOfTransformersAndTheSameWithAnyThreads) {
   }
 }
 
-TEST_P(Vision, APictureThatComesAgainIsNotComputedAgain) {
+TEST_P(Vision, CachesRepeatedImages) {
   const auto vision = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}});
   const Image picture = test::tiny_picture(GetParam());
   Image other = picture;
@@ -55,7 +55,7 @@ TEST_P(Vision, APictureThatComesAgainIsNotComputedAgain) {
   EXPECT_TRUE(forgetful->encode(picture)->rows == first->rows);
 }
 
-TEST_P(Vision, APictureThatNobodyWantsIsNotComputed) {
+TEST_P(Vision, EncodingCanBeCancelled) {
   const auto vision = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}});
   const Image picture = test::tiny_picture(GetParam());
   try {
@@ -68,7 +68,7 @@ TEST_P(Vision, APictureThatNobodyWantsIsNotComputed) {
   EXPECT_FALSE(vision->encode(picture, [] { return true; })->rows.empty());
 }
 
-TEST_P(Vision, PicturesStandInThePlacesOfMarks) {
+TEST_P(Vision, PlacesImagesAtMarks) {
   const auto vision = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / "gemma3" / "model.gguf");
   const std::string mark = make_media_mark();
@@ -351,7 +351,7 @@ struct WithText {
 
 class VisionAndText : public testing::TestWithParam<WithText> {};
 
-TEST_P(VisionAndText, LogitsBehindPicturesAreThoseOfTransformers) {
+TEST_P(VisionAndText, LogitsAfterImagesMatchTransformers) {
   const std::filesystem::path dir = test::vision_dir() / GetParam().vision;
   const auto vision = VisionModel::load(dir / "mmproj.gguf", {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / GetParam().text / "model.gguf");

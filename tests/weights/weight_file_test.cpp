@@ -108,7 +108,7 @@ TEST(WeightFiles, TensorsOfGguf) {
   EXPECT_EQ(std::memcmp(bytes.data(), table->bytes.data(), bytes.size()), 0);
 }
 
-TEST(WeightFiles, WhatIsWrongIsNamed) {
+TEST(WeightFiles, ErrorsNameTheTensor) {
   const auto one = [](const std::string& tensor) { return with_header("{\"w\":" + tensor + "}", 16); };
   const std::pair<std::string, const char*> files[] = {
       {"", "too short"},
