@@ -19,6 +19,8 @@ suppress_warnings = ["myst.xref_missing"]
 highlight_language = "text"
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = f"weft {version}"
 html_copy_source = False
 html_show_sphinx = False
