@@ -39,7 +39,7 @@ python: build ## a wheel of the Python package (build/python/wheel)
 	@python3 scripts/make_wheel.py build/release build/python
 
 .PHONY: docs
-docs: build ## the reference of C, C++ and Python from headers and docstrings (build/docs/index.html)
+docs: build ## the documentation as a site: pages, and the reference of C, C++ and Python (build/docs/index.html)
 	@./scripts/setup.sh docs
 	@python3 scripts/make_docs.py build/release build/docs
 

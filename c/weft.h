@@ -1,5 +1,6 @@
-/// @file weft in C: models, tokenizers, contexts, samplers, batchers, services and embedders. weft_media.h
-/// has images and audio, weft_graph.h graphs.
+/// @file
+/// weft in C: models, tokenizers, contexts, samplers, batchers, services and embedders. weft_media.h has images
+/// and audio, weft_graph.h graphs.
 ///
 /// These rules hold for every function; each function documents the rest.
 ///

@@ -1,4 +1,5 @@
-/// @file weft in C: images and audio in prompts. The rules of weft.h hold here, too.
+/// @file
+/// weft in C: images and audio in prompts. The rules of weft.h hold here, too.
 ///
 /// Their encoders are in a file of their own ("mmproj", as llama.cpp's converter writes it). Encode an image,
 /// write a mark at its place into the prompt string, and make a prompt of both. Pass the prompt's tokens to
@@ -26,6 +27,8 @@ typedef struct weft_sound {
   float* samples;
   size_t n_samples;
 } weft_sound;
+
+/// Samples per second.
 #define WEFT_SAMPLE_RATE 16000
 
 /// Reads a PNG or JPEG file in memory, rotated by its EXIF data, on a white background. The caller frees

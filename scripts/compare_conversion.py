@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-# What may differ; docs/smaller_files.md has the reasons. Keys that weft alone writes may always be there.
+# What may differ; docs/convert.md has the reasons. Keys that weft alone writes may always be there.
 EXPECTED = {"tokenizer.ggml.pre", "tokenizer.ggml.model", "tokenizer.ggml.token_type", "tokenizer.ggml.add_space_prefix",
             "general.name", "general.basename", "general.finetune", "general.size_label", "general.type",
             "general.quantization_version", "falcon.context_length", "falcon.tensor_data_layout",
