@@ -191,7 +191,7 @@ COMMANDS = {
                 "ignore-eos": Effect(["--ignore-eos"], among=("--logit-bias", "2+100", "--json")),
                 "context-shift": Effect(["--context-shift"], among=("-c", "32", "-n", "64", "--ignore-eos")),
                 "keep": Effect(["--keep", "-1"], among=("-c", "32", "-n", "64", "--ignore-eos", "--context-shift")),
-                "stop": Effect(["--stop", "s"]),
+                "stop": Effect(["--stop", "of"], among=("--logit-bias", "300+100")),
                 "parse-special": Effect(["--no-parse-special"], among=("-p", "<s>x")),
                 "special": Effect(["--special"], among=("--logit-bias", "1+100", "--ignore-eos")),
                 "prompt-cache": Effect(["--prompt-cache", "state"]),
@@ -442,9 +442,10 @@ def served(folder: Path, words: list) -> tuple:
         if server.address is None:
             return tuple(server.lines), server.process.wait()
         text = json.loads(server.ask("POST", "/v1/completions", {"prompt": REPEATING, "max_tokens": 24})[2])
-        endless = {"max_tokens": 300} if "--context-shift" in words else {}
-        repeated = json.loads(server.ask("POST", "/v1/completions", {"prompt": "x", "ignore_eos": True, **endless,
-                                                                    "logit_bias": {"300": 20}})[2]).get("choices")
+        # A shift shows in many drawn tokens, a penalty where one token repeats.
+        how = {"max_tokens": 300} if "--context-shift" in words else {"logit_bias": {"300": 20}}
+        body = {"prompt": "x", "ignore_eos": True, **how}
+        repeated = json.loads(server.ask("POST", "/v1/completions", body)[2]).get("choices")
         chat = server.ask("POST", "/v1/chat/completions",
                           {"messages": [{"role": "user", "content": "x"}], "max_tokens": 4, "seed": 1})
         chat_text = json.loads(chat[2]).get("choices") if chat[0] == 200 else chat[0]
