@@ -58,26 +58,6 @@ std::pair<Token, float> parse_logit_bias(const std::string& text) {
       fmt::format("--logit-bias '{}': expected ID+BIAS or ID-BIAS, e.g. 15043-1.5 or 2-inf", text));
 }
 
-// The letters of llama.cpp's --sampler-seq.
-std::vector<SamplerStep> parse_step_letters(const std::string& letters) {
-  static const std::map<char, SamplerStep> kLetters = {
-      {'e', SamplerStep::kPenalties}, {'d', SamplerStep::kDry},     {'s', SamplerStep::kTopNSigma},
-      {'k', SamplerStep::kTopK},      {'y', SamplerStep::kTypical}, {'p', SamplerStep::kTopP},
-      {'m', SamplerStep::kMinP},      {'x', SamplerStep::kXtc},     {'t', SamplerStep::kTemperature}};
-  std::vector<SamplerStep> steps;
-  for (const char letter : letters) {
-    const auto found = kLetters.find(letter);
-    if (found == kLetters.end()) {
-      throw UsageError(fmt::format(
-          "--sampler-seq: unknown letter '{}'; known are e (penalties), d (dry), s (top-n-sigma), "
-          "k (top-k), y (typical), p (top-p), m (min-p), x (xtc), t (temperature)",
-          letter));
-    }
-    steps.push_back(found->second);
-  }
-  return steps;
-}
-
 }  // namespace
 
 const std::map<std::string, ColorMode>& color_modes() {
@@ -476,7 +456,7 @@ SamplerParams sampler_params(const SamplingOptions& options) try {
   if (!options.steps.empty() && !options.step_letters.empty()) {
     throw UsageError("--samplers and --sampler-seq both set the order; give one of them");
   }
-  if (!options.step_letters.empty()) params.steps = parse_step_letters(options.step_letters);
+  if (!options.step_letters.empty()) params.steps = parse_sampler_letters(options.step_letters);
   if (!options.steps.empty()) params.steps = parse_sampler_steps(options.steps);
   if (!options.dry_breakers.empty()) {
     params.dry_breakers = options.dry_breakers;

@@ -32,6 +32,9 @@ std::string_view name(SamplerStep step);
 /// top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature. Throws Error kInvalidArgument and lists the
 /// names.
 std::vector<SamplerStep> parse_sampler_steps(std::string_view text);
+/// "kpt" to steps, with llama.cpp's letters: e (penalties), d (dry), s (top_n_sigma), k (top_k), y (typ_p),
+/// p (top_p), m (min_p), x (xtc), t (temperature). Throws Error kInvalidArgument and lists the letters.
+std::vector<SamplerStep> parse_sampler_letters(std::string_view letters);
 
 /// Defaults are llama.cpp's. A step at its neutral value does nothing.
 struct SamplerParams {

@@ -91,6 +91,19 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
   }
 }
 
+// As llama.cpp: an array of names, or a string of letters. weft lacks the sampler for editors ("infill", i)
+// and skips it; the response lists the samplers in use.
+std::vector<SamplerStep> read_samplers(Fields& fields) {
+  constexpr std::string_view kLetters = "edskypmxti";
+  std::vector<std::string> names = fields.strings("samplers", 64);
+  std::erase(names, "infill");
+  const bool letters =
+      names.size() == 1 && names[0] != "temp" && names[0].find_first_not_of(kLetters) == std::string::npos;
+  if (!letters) return parse_sampler_steps(fmt::format("{}", fmt::join(names, ";")));
+  std::erase(names[0], 'i');
+  return parse_sampler_letters(names[0]);
+}
+
 void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sampler) {
   const auto number = [&](std::string_view name, float& value, double least, double most = kLarge) {
     value = fields.number(name, value, least, most);
@@ -122,13 +135,7 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   sampler.dry_penalty_last_n = fields.integer("dry_penalty_last_n", sampler.dry_penalty_last_n, -1);
   if (fields.has("dry_sequence_breakers"))
     sampler.dry_breakers = fields.strings("dry_sequence_breakers", 1024);
-  if (fields.has("samplers")) {
-    std::string joined;
-    for (const std::string& name : fields.strings("samplers", 64))
-      // llama.cpp's sampler for editors, which weft lacks. The response lists the samplers in use.
-      if (name != "infill") joined += (joined.empty() ? "" : ";") + name;
-    sampler.steps = parse_sampler_steps(joined);
-  }
+  if (fields.has("samplers")) sampler.steps = read_samplers(fields);
   if (fields.has("seed"))  // -1 is SamplerParams::kRandomSeed.
     sampler.seed = static_cast<std::uint64_t>(fields.integer("seed", std::int64_t{-1},
                                                              std::numeric_limits<std::int64_t>::min(),

@@ -352,6 +352,8 @@ class Infill(unittest.TestCase):
             self.assertIs(answer["truncated"], False)
             self.assertIs(answer["stop"], True)
             self.assertEqual(answer["generation_settings"]["samplers"], ["top_k", "top_p"])
+            letters = server.json("/infill", {**self.EDITOR, "samplers": "kpi"})["generation_settings"]
+            self.assertEqual(letters["samplers"], ["top_k", "top_p"])
             self.assertEqual(answer["generation_settings"]["n_predict"], 12)
             self.assertEqual(answer["id_slot"], 0)
 

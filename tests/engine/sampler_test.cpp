@@ -385,6 +385,10 @@ TEST(Sampler, StepsHaveNames) {
   EXPECT_EQ(
       parse_sampler_steps("typical;temp;typical_p"),
       (std::vector<SamplerStep>{SamplerStep::kTypical, SamplerStep::kTemperature, SamplerStep::kTypical}));
+  EXPECT_EQ(parse_sampler_letters("edskypmxt"), all);
+  EXPECT_TRUE(parse_sampler_letters("").empty());
+  EXPECT_THAT([] { parse_sampler_letters("kq"); },
+              testing::ThrowsMessage<Error>(HasSubstr("\"q\"; the steps are e (penalties)")));
   EXPECT_TRUE(parse_sampler_steps(" ;, ").empty());
   try {
     parse_sampler_steps("top_k;topp");

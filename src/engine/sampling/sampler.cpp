@@ -20,17 +20,22 @@ namespace {
 
 using engine::Candidates;
 
-// As llama.cpp's --samplers names them.
-constexpr std::array<std::pair<SamplerStep, std::string_view>, 9> kSteps = {{
-    {SamplerStep::kPenalties, "penalties"},
-    {SamplerStep::kDry, "dry"},
-    {SamplerStep::kTopNSigma, "top_n_sigma"},
-    {SamplerStep::kTopK, "top_k"},
-    {SamplerStep::kTypical, "typ_p"},
-    {SamplerStep::kTopP, "top_p"},
-    {SamplerStep::kMinP, "min_p"},
-    {SamplerStep::kXtc, "xtc"},
-    {SamplerStep::kTemperature, "temperature"},
+// As llama.cpp's --samplers and --sampler-seq name them.
+struct StepNames {
+  SamplerStep step;
+  std::string_view name;
+  char letter;
+};
+constexpr std::array<StepNames, 9> kSteps = {{
+    {SamplerStep::kPenalties, "penalties", 'e'},
+    {SamplerStep::kDry, "dry", 'd'},
+    {SamplerStep::kTopNSigma, "top_n_sigma", 's'},
+    {SamplerStep::kTopK, "top_k", 'k'},
+    {SamplerStep::kTypical, "typ_p", 'y'},
+    {SamplerStep::kTopP, "top_p", 'p'},
+    {SamplerStep::kMinP, "min_p", 'm'},
+    {SamplerStep::kXtc, "xtc", 'x'},
+    {SamplerStep::kTemperature, "temperature", 't'},
 }};
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -114,7 +119,7 @@ void check(const SamplerParams& params, int n_vocab) {
     refuse("the chain has " + std::to_string(params.steps.size()) + " steps, at most " +
            std::to_string(kMaxSteps) + " are allowed");
   for (const SamplerStep step : params.steps)
-    if (std::ranges::find(kSteps, step, &decltype(kSteps)::value_type::first) == kSteps.end())
+    if (std::ranges::find(kSteps, step, &StepNames::step) == kSteps.end())
       refuse("there is no step " + std::to_string(static_cast<int>(step)));
   if (params.dry_breakers) check_breakers(*params.dry_breakers);
   check_bias(params.logit_bias, n_vocab, check_id);
@@ -133,9 +138,8 @@ std::uint64_t random_seed() {
 }  // namespace
 
 std::string_view name(SamplerStep step) {
-  for (const auto& [known, text] : kSteps) {
-    if (known == step) return text;
-  }
+  for (const StepNames& row : kSteps)
+    if (row.step == step) return row.name;
   return "unknown";
 }
 
@@ -152,14 +156,30 @@ std::vector<SamplerStep> parse_sampler_steps(std::string_view text) {
     if (word == "temp") word = "temperature";
     std::string names;
     const std::size_t n_before = steps.size();
-    for (const auto& [step, known] : kSteps) {
-      if (word == known) steps.push_back(step);
+    for (const StepNames& row : kSteps) {
+      if (word == row.name) steps.push_back(row.step);
       names += names.empty() ? " " : ", ";
-      names += known;
+      names += row.name;
     }
     if (steps.size() == n_before)
       refuse("there is no step \"" + std::string(word) + "\"; the steps are" + names);
   }
+}
+
+std::vector<SamplerStep> parse_sampler_letters(std::string_view letters) {
+  std::vector<SamplerStep> steps;
+  for (const char letter : letters) {
+    const auto* const found = std::ranges::find(kSteps, letter, &StepNames::letter);
+    if (found == kSteps.end()) {
+      std::string known;
+      for (const StepNames& row : kSteps)
+        known +=
+            (known.empty() ? " " : ", ") + std::string(1, row.letter) + " (" + std::string(row.name) + ")";
+      refuse("there is no step \"" + std::string(1, letter) + "\"; the steps are" + known);
+    }
+    steps.push_back(found->step);
+  }
+  return steps;
 }
 
 struct Sampler::Impl {
