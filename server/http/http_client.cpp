@@ -13,6 +13,9 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
@@ -23,6 +26,7 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -75,9 +79,22 @@ struct PassedBody {
 };
 using Parser = http::response_parser<PassedBody>;
 
+using Moved = std::tuple<error_code, std::size_t>;
+
 struct Connection {
   explicit Connection(asio::io_context& io) : socket(io) {}
+
+  asio::awaitable<Moved> write(asio::const_buffer bytes) {
+    if (tls) co_return co_await asio::async_write(*tls, bytes, kAwait);
+    co_return co_await asio::async_write(socket, bytes, kAwait);
+  }
+  asio::awaitable<Moved> read_some(asio::mutable_buffer bytes) {
+    if (tls) co_return co_await tls->async_read_some(bytes, kAwait);
+    co_return co_await socket.async_read_some(bytes, kAwait);
+  }
+
   Socket socket;
+  std::optional<asio::ssl::stream<Socket&>> tls;
   boost::beast::flat_buffer buffer;
 };
 
@@ -211,10 +228,11 @@ HttpUrl parse_url(std::string_view url) {
     if (!out.host.starts_with('/')) throw wrong("unix: must be followed by an absolute path");
     return out;
   }
-  if (url.starts_with("https:"))
-    throw Error(ErrorCode::kUnsupported, "https is not supported; use http, or a proxy that adds TLS");
   if (const std::size_t scheme = url.find("://"); scheme != url.npos) {
-    if (!same_word(url.substr(0, scheme), "http")) throw wrong("it must begin with http://");
+    out.tls = same_word(url.substr(0, scheme), "https");
+    if (!out.tls && !same_word(url.substr(0, scheme), "http"))
+      throw wrong("it must begin with http:// or https://");
+    if (out.tls) out.port = 443;
     url.remove_prefix(scheme + 3);
   }
   const std::size_t end = std::min(url.find('/'), url.size());
@@ -244,14 +262,21 @@ struct HttpClient::Impl {
   Impl(const HttpUrl& url, HttpClientParams given)
       : params(given),
         addresses(find_addresses(url)),
+        name(url.host),
         host(url.host.find('/') == url.host.npos
                  ? (url.host.find(':') == url.host.npos ? url.host : "[" + url.host + "]") + ":" +
                        std::to_string(url.port)
-                 : "localhost") {}
+                 : "localhost") {
+    if (!url.tls) return;
+    tls.emplace(asio::ssl::context::tls_client);
+    tls->set_default_verify_paths();
+    tls->set_verify_mode(asio::ssl::verify_peer);
+  }
   ~Impl();
 
   asio::awaitable<void> perform(std::shared_ptr<Job> job);
   asio::awaitable<bool> connect(Job& job);
+  asio::awaitable<error_code> connect(Connection& connection, const Protocol::endpoint& address);
   asio::awaitable<bool> exchange(Job& job);
   void start(HttpCall call);
   void finish(const std::shared_ptr<Job>& job);
@@ -261,7 +286,8 @@ struct HttpClient::Impl {
   const HttpClientParams params;
   asio::io_context io{1};
   const std::vector<Protocol::endpoint> addresses;
-  const std::string host;
+  const std::string name, host;  ///< As certificates have it, and as the header Host has it.
+  std::optional<asio::ssl::context> tls;
   std::vector<std::unique_ptr<Connection>> idle;
   std::unordered_set<std::shared_ptr<Job>> jobs;
   asio::steady_timer sweep_timer{io};
@@ -275,22 +301,34 @@ HttpClient::Impl::~Impl() {
   io.poll();
 }
 
+asio::awaitable<error_code> HttpClient::Impl::connect(Connection& connection,
+                                                      const Protocol::endpoint& address) {
+  const auto connected = co_await connection.socket.async_connect(address, kAwait);
+  if (std::get<0>(connected)) co_return std::get<0>(connected);
+  const int on = 1;
+  ::setsockopt(connection.socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (!tls) co_return error_code();
+  auto& stream = connection.tls.emplace(connection.socket, *tls);
+  stream.set_verify_callback(asio::ssl::host_name_verification(name));
+  ::SSL_set_tlsext_host_name(stream.native_handle(), name.c_str());
+  const auto greeted = co_await stream.async_handshake(asio::ssl::stream_base::client, kAwait);
+  co_return std::get<0>(greeted);
+}
+
 asio::awaitable<bool> HttpClient::Impl::connect(Job& job) {
   std::string why;
   const auto deadline = job.deadline;
   job.deadline = std::min(deadline, Clock::now() + params.connect_timeout);
   for (const Protocol::endpoint& address : addresses) {
     job.connection = std::make_unique<Connection>(io);
-    Socket& socket = job.connection->socket;
-    const auto connected = co_await socket.async_connect(address, kAwait);
-    const error_code error = std::get<0>(connected);
+    const error_code error = co_await connect(*job.connection, address);
     if (!error) {
       job.deadline = deadline;
-      const int on = 1;
-      ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       co_return true;
     }
     why = error.message();
+    if (error.category() == asio::error::get_ssl_category())
+      why += "; SSL_CERT_FILE may name the server's own certificate";
     if (job.timed_out || job.cancelled) break;
   }
   job.fail(HttpEnd::kConnect, "cannot connect to " + host + ": " + why);
@@ -301,15 +339,14 @@ asio::awaitable<bool> HttpClient::Impl::connect(Job& job) {
 asio::awaitable<bool> HttpClient::Impl::exchange(Job& job) {
   Connection& connection = *job.connection;
   const std::string text = request_text(job.call, host);
-  const auto written = co_await asio::async_write(connection.socket, asio::buffer(text), kAwait);
+  const Moved written = co_await connection.write(asio::buffer(text));
   // A server may respond and close before it has read the whole request: its response counts.
   const error_code write_error = std::get<0>(written);
   AnswerParser parser(job, params);
   for (;;) {
     const bool more = parser.take(connection.buffer);
     if (!more) co_return parser.may_reuse() && connection.buffer.size() == 0;
-    const auto read =
-        co_await connection.socket.async_read_some(connection.buffer.prepare(kReadBytes), kAwait);
+    const Moved read = co_await connection.read_some(connection.buffer.prepare(kReadBytes));
     const error_code read_error = std::get<0>(read);
     connection.buffer.commit(std::get<1>(read));
     if (!read_error) continue;

@@ -16,17 +16,19 @@
 namespace weft::server {
 
 struct HttpUrl {
-  std::string host;  ///< An address, a name, or the path of a Unix socket (with a "/").
-  std::uint16_t port = 80;
-  std::string path;  ///< Without a "/" at its end: "" or "/v1".
+  std::string host;         ///< An address, a name, or the path of a Unix socket (with a "/").
+  std::uint16_t port = 80;  ///< 443 with TLS.
+  std::string path;         ///< Without a "/" at its end: "" or "/v1".
+  bool tls =
+      false;  ///< The certificate is checked against OpenSSL's authorities (SSL_CERT_FILE, SSL_CERT_DIR).
 };
-/// "http://host:port/path" or "unix:/path/of/socket". Throws Error kInvalidArgument, kUnsupported for https.
+/// "http://host:port/path", "https://..." or "unix:/path/of/socket". Throws Error kInvalidArgument.
 HttpUrl parse_url(std::string_view url);
 
 /// How a request of the client ended.
 enum class HttpEnd {
   kComplete,   ///< The whole response came, with any status.
-  kConnect,    ///< The client could not connect.
+  kConnect,    ///< The client could not connect, or the TLS handshake failed.
   kClosed,     ///< The server closed before the response's end.
   kMalformed,  ///< The response is not HTTP, or exceeds HttpClientParams::head_bytes or body_bytes.
   kTimeout,

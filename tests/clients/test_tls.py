@@ -98,6 +98,17 @@ def test_health_speaks_https(secure, files):
     assert subprocess.run([PROGRAM, "health", secure.url.replace("https", "http")]).returncode == 1
 
 
+def test_bench_checks_the_certificate(secure, files):
+    _, certificate, _ = files
+    command = [PROGRAM, "bench", "--serve", secure.url, "--requests", "4", "--concurrency", "2", "-p", "8", "-n", "4", "-o", "json"]
+    trusted = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "SSL_CERT_FILE": str(certificate)})
+    assert trusted.returncode == 0, trusted.stderr
+    row = json.loads(trusted.stdout)["results"][0]
+    assert row["complete"] == 4 and row["failed"] == 0
+    unknown = subprocess.run(command, capture_output=True, text=True)
+    assert unknown.returncode == 1 and "certificate verify failed" in unknown.stderr and "SSL_CERT_FILE" in unknown.stderr
+
+
 def test_sighup_reads_the_certificate_again(start_server, tmp_path):
     certificate, key = make_certificate(tmp_path)
     mine = start_server(*TINY, "--ssl-cert-file", str(certificate), "--ssl-key-file", str(key))

@@ -69,11 +69,15 @@ TEST(HttpClient, UrlsAreRead) {
   EXPECT_EQ(plain.port, 8080);
   EXPECT_EQ(plain.path, "/v1");
   EXPECT_EQ(parse_url("127.0.0.1").port, 80);
+  EXPECT_FALSE(plain.tls);
+  const HttpUrl secure = parse_url("https://localhost");
+  EXPECT_TRUE(secure.tls);
+  EXPECT_EQ(secure.port, 443);
   EXPECT_EQ(parse_url("http://[::1]:99").host, "::1");
   EXPECT_EQ(parse_url("http://[::1]:99").port, 99);
   EXPECT_EQ(parse_url("unix:/run/x.sock").host, "/run/x.sock");
   for (const char* url : {"", "http://", "http://:80", "http://a:0", "http://a:99999", "http://a:x",
-                          "http://[::1", "http://[::1]x", "ftp://a", "https://a", "unix:x"})
+                          "http://[::1", "http://[::1]x", "ftp://a", "https://", "unix:x"})
     EXPECT_THROW(parse_url(url), Error) << url;
 }
 
