@@ -94,14 +94,17 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
 // As llama.cpp: an array of names, or a string of letters. weft lacks the sampler for editors ("infill", i)
 // and skips it; the response lists the samplers in use.
 std::vector<SamplerStep> read_samplers(Fields& fields) {
-  constexpr std::string_view kLetters = "edskypmxti";
   std::vector<std::string> names = fields.strings("samplers", 64);
   std::erase(names, "infill");
-  const bool letters =
-      names.size() == 1 && names[0] != "temp" && names[0].find_first_not_of(kLetters) == std::string::npos;
-  if (!letters) return parse_sampler_steps(fmt::format("{}", fmt::join(names, ";")));
-  std::erase(names[0], 'i');
-  return parse_sampler_letters(names[0]);
+  if (names.size() == 1 && names[0] != "temp") {
+    std::string letters = names[0];
+    std::erase(letters, 'i');
+    try {
+      return parse_sampler_letters(letters);
+    } catch (const Error&) {  // It is a name, then.
+    }
+  }
+  return parse_sampler_steps(fmt::format("{}", fmt::join(names, ";")));
 }
 
 void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sampler) {

@@ -42,6 +42,12 @@ constexpr std::array<StepNames, 9> kSteps = {{
   throw Error(ErrorCode::kInvalidArgument, "sampler: " + what);
 }
 
+[[noreturn]] void refuse_step(std::string_view given, std::string (*describe)(const StepNames&)) {
+  std::string known;
+  for (const StepNames& row : kSteps) known += (known.empty() ? " " : ", ") + describe(row);
+  refuse("there is no step \"" + std::string(given) + "\"; the steps are" + known);
+}
+
 void check_range(const char* name, float value, float least, float most) {
   if (value >= least && value <= most) return;  // False for NaN.
   refuse(std::string(name) + " is " + std::to_string(value) + ", it must be from " + std::to_string(least) +
@@ -138,9 +144,8 @@ std::uint64_t random_seed() {
 }  // namespace
 
 std::string_view name(SamplerStep step) {
-  for (const StepNames& row : kSteps)
-    if (row.step == step) return row.name;
-  return "unknown";
+  const auto* const found = std::ranges::find(kSteps, step, &StepNames::step);
+  return found == kSteps.end() ? "unknown" : found->name;
 }
 
 std::vector<SamplerStep> parse_sampler_steps(std::string_view text) {
@@ -154,15 +159,9 @@ std::vector<SamplerStep> parse_sampler_steps(std::string_view text) {
     text.remove_prefix(word.size());
     if (word == "typical" || word == "typical_p") word = "typ_p";
     if (word == "temp") word = "temperature";
-    std::string names;
-    const std::size_t n_before = steps.size();
-    for (const StepNames& row : kSteps) {
-      if (word == row.name) steps.push_back(row.step);
-      names += names.empty() ? " " : ", ";
-      names += row.name;
-    }
-    if (steps.size() == n_before)
-      refuse("there is no step \"" + std::string(word) + "\"; the steps are" + names);
+    const auto* const found = std::ranges::find(kSteps, word, &StepNames::name);
+    if (found == kSteps.end()) refuse_step(word, [](const StepNames& row) { return std::string(row.name); });
+    steps.push_back(found->step);
   }
 }
 
@@ -170,13 +169,10 @@ std::vector<SamplerStep> parse_sampler_letters(std::string_view letters) {
   std::vector<SamplerStep> steps;
   for (const char letter : letters) {
     const auto* const found = std::ranges::find(kSteps, letter, &StepNames::letter);
-    if (found == kSteps.end()) {
-      std::string known;
-      for (const StepNames& row : kSteps)
-        known +=
-            (known.empty() ? " " : ", ") + std::string(1, row.letter) + " (" + std::string(row.name) + ")";
-      refuse("there is no step \"" + std::string(1, letter) + "\"; the steps are" + known);
-    }
+    if (found == kSteps.end())
+      refuse_step({&letter, 1}, [](const StepNames& row) {
+        return std::string(1, row.letter) + " (" + std::string(row.name) + ")";
+      });
     steps.push_back(found->step);
   }
   return steps;
