@@ -784,7 +784,7 @@ class Run(Case):
         self.succeed("inspect", "-m", model)
         for words in (["perplexity", "-f", __file__], ["imatrix", "-f", __file__, "-o", "/dev/null"],
                       ["bench"], ["run", "--tokens", "1", "--logits", "/dev/null"], ["embed", "Hello"]):  # fmt: skip
-            self.assertRegex(self.fail_with(1, words[0], "-m", model, *words[1:]), "encoder input|source", words)
+            self.assertIn("encoder input", self.fail_with(1, words[0], "-m", model, *words[1:]), words)
 
     def test_each_question_is_a_source(self):
         model = GOLDEN.parent / "golden_sources" / "flan-t5" / "model.gguf"

@@ -227,7 +227,7 @@ TEST_F(SourceUse, RejectsUnsupportedUses) {
   const auto refused = [&](const char* part, auto f) {
     test::expect_error(ErrorCode::kUnsupported, part, f);
   };
-  refused("source", [&] { const Embedder embedder(model); });
+  refused("encoder input", [&] { const Embedder embedder(model); });
   Context plain(Model::load(test::golden_dir() / "llama" / "model.gguf"), {.n_ctx = 64});
   refused("reads no source", [&] { (void)plain.set_source(0, source); });
   EXPECT_EQ(plain.source_size(0), 0);

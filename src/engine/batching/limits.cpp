@@ -67,7 +67,7 @@ void check_source(std::span<const Token> source, const RequestParams& p, const C
         "this model reads the prompt as a source and predicts none of its tokens: there are no logprobs of "
         "them; ask without prompt_logprobs");
   if (p.pooling != Pooling::kNone)
-    unsupported("this model writes texts about a source and makes no embeddings; use an embedding model");
+    unsupported("this model generates from an encoder input and has no embeddings; use an embedding model");
   check_source_size(source.size(), context.params().n_source);
 }
 

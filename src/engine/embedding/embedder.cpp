@@ -46,9 +46,9 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
   if (h.one_text && params.n_tokens == 0) n = std::min(n, Embedder::kTokensOfStep);
   if (info.reads_source)
     throw Error(ErrorCode::kUnsupported,
-                "a model of the family " + info.architecture +
-                    " writes texts about a source; vectors are made by its encoder, in a file of its own (as "
-                    "t5encoder is of t5)");
+                "models of the family " + info.architecture +
+                    " generate from an encoder input; for embeddings use a file with the encoder alone "
+                    "(t5encoder for t5)");
   if (info.encoder && !params.adapters.empty())
     refuse("adapters are for models that write text, and this one is an encoder");
   const auto make_reader = info.encoder ? engine::read_by_encoder : engine::read_by_decoder;
