@@ -316,16 +316,12 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kPerplexityCommand = {
     "perplexity", "[options] -f FILE", "compute the perplexity of a model on a document",
-    "Cuts a document into independent chunks and scores the second half of each. The perplexity is e to the "
-    "mean\n"
-    "of -log(probability) of its tokens, printed with its standard error. llama-perplexity computes the same "
-    "number.\n"
-    "--save-all-logits writes all probabilities, in llama.cpp's format; KL divergences from them show what "
-    "a\n"
-    "quantised model lost. With --hellaswag, --winogrande or --multiple-choice the file has tasks, in\n"
-    "llama.cpp's formats. The most probable choice of a task counts as the model's; weft prints the share "
-    "of\n"
-    "right ones.\n"
+    "Cuts a document into independent chunks and scores the second half of each. The perplexity is e to\n"
+    "the mean of -log(probability) of its tokens, printed with its standard error. llama-perplexity\n"
+    "computes the same number. --save-all-logits writes all probabilities, in llama.cpp's format; KL\n"
+    "divergences from them show what a quantised model lost. With --hellaswag, --winogrande or\n"
+    "--multiple-choice the file has tasks, in llama.cpp's formats. The most probable choice of a task\n"
+    "counts as the model's; weft prints the share of right ones.\n"
     "\n"
     "Examples:\n"
     "  weft perplexity -m model.gguf -f text.txt\n"

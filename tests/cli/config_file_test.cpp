@@ -51,8 +51,8 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(ConfigFile, RejectsInvalidValuesWithTheirLine) {
-  EXPECT_THAT(refusal("[run]\na.b = 1"), HasSubstr("c.toml:2: a must be a text"));
-  EXPECT_THAT(refusal("a = [1, [2]]"), HasSubstr("c.toml:1: a must be a text"));
+  EXPECT_THAT(refusal("[run]\na.b = 1"), HasSubstr("c.toml:2: a must be a string"));
+  EXPECT_THAT(refusal("a = [1, [2]]"), HasSubstr("c.toml:1: a must be a string"));
   EXPECT_THAT(refusal("\na = 12:30:00"), HasSubstr("c.toml:2: a must be"));
   EXPECT_THAT(refusal("a = \"x\\u0000y\""), HasSubstr("c.toml:1: a must be"));
   EXPECT_THAT(refusal("a = 1\na = 2"), HasSubstr("c.toml:2"));

@@ -116,7 +116,7 @@ class Chat(unittest.TestCase):
         self.assertEqual(json.loads(again.read_text())["messages"][:2], json.loads(saved.read_text())["messages"])
         code, _, messages = self.chat(f"/load {saved}\n")
         self.assertEqual(code, 1)
-        self.assertIn("message 1: pictures need", messages)
+        self.assertIn("message 1: images need", messages)
 
     def test_without_a_vision_file(self):
         code, _, messages = self.chat(f"/image {PNG}\n")
