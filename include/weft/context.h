@@ -174,7 +174,7 @@ struct PlanStats {
 /// destroyed; anything else throws Error kInvalidArgument.
 class Context {
  public:
-  /// Reserves caches and workspaces for the worst case; none of that is allocated later. Host memory for a
+  /// Reserves caches and workspaces for the worst case; later steps reserve no more. Host memory for a
   /// batch (positions and moves of its items, the logits of all but its last step) grows with the largest
   /// batch so far. Throws Error.
   Context(std::shared_ptr<const Model> model, const ContextParams& params = {});
@@ -318,7 +318,8 @@ class Context {
   std::vector<CellRun> cell_runs() const;
   int n_pages() const;
   static constexpr int kCellsOfPage = 64;
-  /// Bytes of the caches that were ever in use: memory is allocated when it is first touched.
+  /// Bytes of the cache pages that were ever used. The constructor reserves all pages; the system provides
+  /// the memory of a page when it is first written.
   std::int64_t cache_bytes() const;
   /// Whether all counts agree: for tests and audits. Takes time linear in the size of the cache.
   bool consistent() const;

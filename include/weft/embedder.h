@@ -2,10 +2,11 @@
 // Embeddings and scores of documents.
 //
 //   weft::Embedder embedder(weft::Model::load("all-MiniLM-L6-v2.gguf"));
-//   std::vector<float> vectors = embedder.embed(texts);
+//   const std::vector<weft::TextTokens> inputs = ...;               // the tokens of each document
+//   std::vector<float> vectors = embedder.embed(inputs);            // a row for each
 //
 // Separate from Context: encoders have no KV cache, sequences or sampler, and keep nothing between calls.
-// Inputs are concatenated without padding, computed in common steps and pooled on the device. A vector has
+// Inputs are concatenated without padding, computed in shared steps and pooled on the device. A vector has
 // the same bits in any batch. On a decoder the embedder keeps a context of its own, so callers need not know
 // the kind of the model.
 #include <cstddef>
