@@ -232,7 +232,7 @@ class Faults(unittest.TestCase):
                     # One that hangs is as bad as one that is gone.
                     end = signal.SIGSTOP if i % 3 == 2 else signal.SIGKILL
                     os.kill(server.ranks[choice.choice([1, 2])], end)
-                    wait_until("that it is missed", lambda server=server: "goes on" in server.text() or wrong)
+                    wait_until("that it is missed", lambda server=server: "continues: its weights" in server.text() or wrong)
                     before = Counter(n_right)
                     wait_until("an answer to each", lambda n_right=n_right, before=before: wrong or all(
                         n_right[c] > before[c] + 1 for c in range(6)))  # fmt: skip
@@ -257,7 +257,7 @@ class Faults(unittest.TestCase):
             server.end(self)
             client.join()
             self.assertEqual(got, [expected])
-            self.assertIn("goes on", server.text())
+            self.assertIn("continues: its weights", server.text())
 
     def test_a_file_that_was_written_to_is_not_loaded_anew(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -276,7 +276,7 @@ class Faults(unittest.TestCase):
             with self.subTest(options=options), Server([*LAUNCH, *SURVIVE, "-np", "2", PROGRAM, "serve", *options]) as server:
                 expected = server.stream(BODIES[0])
                 os.kill(server.ranks[1], signal.SIGKILL)
-                wait_until("that it goes on", lambda server=server: "goes on" in server.text())
+                wait_until("that it continues", lambda server=server: "continues: its weights" in server.text())
                 self.assertIn("lost: rank1.cpu; ", server.text())
                 self.assertEqual(server.stream(BODIES[0]), expected)
                 server.end(self)
