@@ -15,7 +15,7 @@ import asyncio, numpy as np, weft
 from weft import ops
 model = weft.Model(PATH, pack_cache="")
 text = model.generate("hello", max_tokens=8)
-stream = model.stream("hello", max_tokens=8, logprobs=2)
+stream = model.stream("hello", max_tokens=8, logprobs=2, ignore_end=True)
 next(stream)
 async def main():
     return [piece async for piece in model.stream("hello", max_tokens=8, regex="[a-z]+")]
@@ -36,7 +36,7 @@ z = plan.run({"x": np.ones((2, 4))})
     "children outlive their model": """
 import weft
 model = weft.Model(PATH, pack_cache="")
-stream = model.stream("hello", max_tokens=8)
+stream = model.stream("hello", max_tokens=8, ignore_end=True)
 context, sampler = model.context(n_ctx=64), model.sampler(seed=1)
 del model
 batch = weft.Batch()
@@ -47,7 +47,7 @@ del context
 sampler.sample(row)
 list(stream)
 assert stream.completion.stop == "length", stream.completion
-pieces = list(weft.Model(PATH, pack_cache="").stream("hello", max_tokens=8))
+pieces = list(weft.Model(PATH, pack_cache="").stream("hello", max_tokens=8, ignore_end=True))
 assert pieces
 """,
     "an end in the middle of everything": """
