@@ -294,8 +294,8 @@ std::vector<std::string> known_hosts(const ServeOptions& options) {
   if (::gethostname(own.data(), own.size() - 1) == 0)
     if (const auto host = server::parse_host(own.data()))
       hosts.insert(hosts.end(), {host->name, host->name + ".local"});
-  if (const auto host = server::parse_host(options.host); host && !host->is_address)
-    hosts.push_back(host->name);
+  for (const std::string& given : split_at_commas({options.host}))
+    if (const auto host = server::parse_host(given); host && !host->is_address) hosts.push_back(host->name);
   std::vector<std::pair<const char*, std::string>> allowed;
   for (const std::string& host : options.allowed_hosts) allowed.emplace_back("--allowed-host", host);
   for (const std::string& origin : split_at_commas(options.cors_origins))
@@ -484,14 +484,16 @@ int run(const std::shared_ptr<ServeOptions>& options) {
   server::ServerParams params = server_params(options, trace.get(), log);
   params.http.tls = tls;
   server::Server server(std::move(params));
-  warn_of_strangers(*options, server.address(), log);
-  print_welcome(*options, server.address(), log);
+  for (const std::string& address : server.addresses()) {
+    warn_of_strangers(*options, address, log);
+    print_welcome(*options, address, log);
+  }
   systemd.status("loading the model");
   server.on_ready([&](const std::string& error) {
     const std::string model = server.models().states().front().name;
     if (error.empty()) {
       // The line that scripts wait for.
-      log.write(LogLevel::kInfo, "ready", {{"model", model}, {"address", server.address()}});
+      log.write(LogLevel::kInfo, "ready", {{"model", model}, {"address", server.addresses().front()}});
       systemd.ready("serving " + model);
     } else if (!stopping) {
       log.write(LogLevel::kError, "stopping: there is no model to serve", {{"model", model}});

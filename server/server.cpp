@@ -129,7 +129,7 @@ Server::~Server() {
   impl_->api.stop();
 }
 
-std::string Server::address() const { return impl_->http.address(); }
+std::vector<std::string> Server::addresses() const { return impl_->http.addresses(); }
 std::uint16_t Server::port() const { return impl_->http.port(); }
 const ModelPool& Server::models() const { return impl_->pool; }
 

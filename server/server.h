@@ -32,7 +32,7 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  std::string address() const;
+  std::vector<std::string> addresses() const;
   std::uint16_t port() const;
   const ModelPool& models() const;
   /// Loads the first model, which otherwise waits for the first request. `call` is called once from another

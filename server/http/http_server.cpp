@@ -270,10 +270,11 @@ HttpServer::HttpServer(HttpParams params, Handler handler)
     : impl_(std::make_unique<Impl>(std::move(params), std::move(handler))) {}
 HttpServer::~HttpServer() = default;
 std::uint16_t HttpServer::port() const { return impl_->listening().port(); }
-std::string HttpServer::address() const {
-  std::string address = impl_->listening().address();
-  if (impl_->shared().params.tls && address.starts_with("http:")) address.insert(4, "s");
-  return address;
+std::vector<std::string> HttpServer::addresses() const {
+  std::vector<std::string> addresses = impl_->listening().addresses();
+  for (std::string& address : addresses)
+    if (impl_->shared().params.tls && address.starts_with("http:")) address.insert(4, "s");
+  return addresses;
 }
 void HttpServer::run() { impl_->run(); }
 void HttpServer::post(std::function<void()> call) { impl_->post(std::move(call)); }

@@ -89,8 +89,9 @@ struct RefusedRequest {
 };
 
 struct HttpParams {
-  std::string host = "127.0.0.1";  ///< An address, a name, or the path of a Unix socket (with a "/").
-  std::uint16_t port = 8080;       ///< 0: any free one (HttpServer::port).
+  /// Addresses, names, and paths of Unix sockets (with a "/"), separated by commas.
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8080;  ///< 0: any free one (HttpServer::port).
   /// Sockets to take over that listen already (systemd); host and port are not used then.
   std::vector<int> listening = {};
   std::size_t header_bytes = 64 << 10;
@@ -138,7 +139,8 @@ class HttpServer {
   ~HttpServer();
 
   std::uint16_t port() const;
-  std::string address() const;  ///< "http://127.0.0.1:8080", "https://...", or "unix:/path".
+  /// One for each host: "http://127.0.0.1:8080", "https://...", or "unix:/path".
+  std::vector<std::string> addresses() const;
   /// Serves until stop(), on the calling thread.
   void run();
 

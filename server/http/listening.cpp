@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -76,6 +77,12 @@ void set_option(int socket, int level, int name) {
   ::setsockopt(socket, level, name, &on, sizeof(on));
 }
 
+bool has(const std::vector<Descriptor>& sockets, const sockaddr_storage& address) {
+  return std::any_of(sockets.begin(), sockets.end(), [&](const Descriptor& socket) {
+    return text_of(address_of(socket.get(), false).first) == text_of(address);
+  });
+}
+
 /// Whether the path is a socket whose program has ended.
 bool is_left_over(const sockaddr_un& address) {
   struct stat found{};
@@ -87,12 +94,30 @@ bool is_left_over(const sockaddr_un& address) {
 
 }  // namespace
 
-ListeningSockets::ListeningSockets(const std::string& host, std::uint16_t port) {
-  if (host.find('/') != host.npos) {
-    listen_at_path(host);
-  } else {
-    listen_at_name(host, port);
+SocketPath::SocketPath(std::string path) : path_(std::move(path)) {
+  struct stat made{};
+  if (::lstat(path_.c_str(), &made) != 0)
+    throw Error(ErrorCode::kIo, "cannot find the Unix socket " + path_ + ": " + reason(errno));
+  id_ = {made.st_dev, made.st_ino};
+}
+
+SocketPath::~SocketPath() {
+  struct stat found{};
+  if (!path_.empty() && ::lstat(path_.c_str(), &found) == 0 && id_ == std::pair{found.st_dev, found.st_ino})
+    ::unlink(path_.c_str());
+}
+
+ListeningSockets::ListeningSockets(std::string_view hosts, std::uint16_t port) : port_(port) {
+  bool has_port = false;
+  for (std::size_t begin = 0; begin <= hosts.size();) {
+    const std::size_t end = std::min(hosts.find(',', begin), hosts.size());
+    const std::string host(hosts.substr(begin, end - begin));
+    begin = end + 1;
+    const bool is_path = host.find('/') != host.npos;
+    is_path ? listen_at_path(host) : listen_at_name(host);
+    has_port |= !is_path;
   }
+  if (!has_port) port_ = 0;
 }
 
 ListeningSockets::ListeningSockets(const std::vector<int>& inherited) {
@@ -106,25 +131,21 @@ ListeningSockets::ListeningSockets(const std::vector<int>& inherited) {
   for (const int socket : inherited) {
     ::fcntl(socket, F_SETFD, ::fcntl(socket, F_GETFD) | FD_CLOEXEC);
     ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
-    sockets_.push_back(socket);
-    if (!address_.empty()) continue;
+    sockets_.emplace_back(socket);
     const auto address = address_of(socket, false).first;
-    port_ = port_of(address);
+    if (port_ == 0) port_ = port_of(address);
     const auto& unix_address = reinterpret_cast<const sockaddr_un&>(address);
-    address_ = address.ss_family == AF_UNIX ? "unix:" + std::string(unix_address.sun_path)
-                                            : "http://" + text_of(address);
+    addresses_.push_back(address.ss_family == AF_UNIX ? "unix:" + std::string(unix_address.sun_path)
+                                                      : "http://" + text_of(address));
   }
 }
 
-ListeningSockets::~ListeningSockets() {
-  for (const int socket : sockets_) ::close(socket);
-  struct stat found{};
-  if (!path_.empty() && ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ &&
-      found.st_ino == number_)
-    ::unlink(path_.c_str());
+std::vector<int> ListeningSockets::release() {
+  std::vector<int> out;
+  for (base::Descriptor& socket : sockets_) out.push_back(socket.release());
+  sockets_.clear();
+  return out;
 }
-
-std::vector<int> ListeningSockets::release() { return std::exchange(sockets_, {}); }
 
 void ListeningSockets::listen_at_path(const std::string& path) {
   sockaddr_un address{};
@@ -146,17 +167,14 @@ void ListeningSockets::listen_at_path(const std::string& path) {
       errno = EADDRINUSE;
     }
   }
-  struct stat made{};
-  if (!bound || ::lstat(path.c_str(), &made) != 0 || ::listen(socket.get(), kBacklog) != 0)
+  if (bound) paths_.emplace_back(path);
+  if (!bound || ::listen(socket.get(), kBacklog) != 0)
     throw Error(ErrorCode::kIo, "cannot listen at " + path + ": " + reason(errno));
-  path_ = path;
-  device_ = made.st_dev;
-  number_ = made.st_ino;
-  address_ = "unix:" + path;
-  sockets_.push_back(socket.release());
+  addresses_.push_back("unix:" + path);
+  sockets_.push_back(std::move(socket));
 }
 
-void ListeningSockets::listen_at_name(const std::string& host, std::uint16_t port) {
+void ListeningSockets::listen_at_name(const std::string& host) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
@@ -167,7 +185,7 @@ void ListeningSockets::listen_at_name(const std::string& host, std::uint16_t por
                                     "; use an address of this machine, such as 127.0.0.1 or 0.0.0.0");
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
   std::vector<Descriptor> made;
-  port_ = port;
+  const std::uint16_t port = port_;
   for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
     sockaddr_storage address{};
     std::memcpy(&address, one->ai_addr, one->ai_addrlen);
@@ -185,6 +203,7 @@ void ListeningSockets::listen_at_name(const std::string& host, std::uint16_t por
       continue;
     }
     const int problem = errno;
+    if (problem == EADDRINUSE && has(sockets_, address)) continue;  // Two hosts with one address.
     // Addresses of the name that this machine lacks are skipped. A port that another program uses is an
     // error, unless port 0 was asked for: then this address is skipped.
     const bool lacking = problem == EADDRNOTAVAIL || problem == EAFNOSUPPORT;
@@ -193,9 +212,9 @@ void ListeningSockets::listen_at_name(const std::string& host, std::uint16_t por
     throw Error(ErrorCode::kIo, "cannot listen at " + host + ":" + std::to_string(port) + ": " +
                                     reason(problem) + (problem == EADDRINUSE ? "; choose another port" : ""));
   }
-  for (Descriptor& socket : made) sockets_.push_back(socket.release());
+  std::move(made.begin(), made.end(), std::back_inserter(sockets_));
   const bool bare = host.find(':') != host.npos;
-  address_ = "http://" + (bare ? "[" + host + "]" : host) + ":" + std::to_string(port_);
+  addresses_.push_back("http://" + (bare ? "[" + host + "]" : host) + ":" + std::to_string(port_));
 }
 
 std::string peer_name(int socket) { return text_of(address_of(socket, true).first); }

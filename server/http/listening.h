@@ -4,40 +4,58 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "http/proxies.h"
 
 namespace weft::server {
 
+/// The path of a Unix socket that this process made. The destructor removes it, unless it has been replaced.
+class SocketPath {
+ public:
+  /// Remembers the file that is at `path` now. Throws Error kIo if there is none.
+  explicit SocketPath(std::string path);
+  ~SocketPath();
+  SocketPath(SocketPath&& other) noexcept : SocketPath() {
+    std::swap(path_, other.path_), std::swap(id_, other.id_);
+  }
+  SocketPath& operator=(SocketPath&&) = delete;
+
+ private:
+  SocketPath() = default;
+
+  std::string path_;
+  std::pair<std::uint64_t, std::uint64_t> id_;  ///< Device and inode.
+};
+
 /// Descriptors that listen, non-blocking and closed on exec. The destructor closes them. It removes the Unix
-/// socket that this object made, unless that has been replaced.
+/// sockets that this object made.
 class ListeningSockets {
  public:
-  /// Listens at all addresses of a name. Port 0 becomes the same free port for all of them. A `host` with a
-  /// "/" is the path of a Unix socket; a socket of a program that has ended is replaced. Throws Error kIo if
-  /// it cannot listen.
-  ListeningSockets(const std::string& host, std::uint16_t port);
+  /// Listens at the hosts of a list ("127.0.0.1,/run/weft.sock"), at all addresses of each name. Port 0
+  /// becomes the same free port for all of them. A host with a "/" is the path of a Unix socket; a socket of
+  /// a program that has ended is replaced. Throws Error kIo if it cannot listen at one of the hosts.
+  ListeningSockets(std::string_view hosts, std::uint16_t port);
   /// Takes over listening sockets. Throws Error kInvalidArgument if one does not listen.
   explicit ListeningSockets(const std::vector<int>& inherited);
-  ~ListeningSockets();
-  ListeningSockets(const ListeningSockets&) = delete;
-  ListeningSockets& operator=(const ListeningSockets&) = delete;
 
-  std::uint16_t port() const { return port_; }  ///< 0 for a Unix socket.
-  const std::string& address() const { return address_; }
+  std::uint16_t port() const { return port_; }  ///< 0 if all are Unix sockets.
+  /// One for each host, in their order: "http://127.0.0.1:8080" or "unix:/run/weft.sock".
+  const std::vector<std::string>& addresses() const { return addresses_; }
   /// The descriptors, which are the caller's from now on.
   std::vector<int> release();
 
  private:
   void listen_at_path(const std::string& path);
-  void listen_at_name(const std::string& host, std::uint16_t port);
+  void listen_at_name(const std::string& host);
 
-  std::vector<int> sockets_;
+  std::vector<base::Descriptor> sockets_;
   std::uint16_t port_ = 0;
-  std::string address_;
-  std::string path_;  ///< The Unix socket that this object made, with its device and inode.
-  std::uint64_t device_ = 0, number_ = 0;
+  std::vector<std::string> addresses_;
+  std::vector<SocketPath> paths_;
 };
 
 /// "127.0.0.1:50412", "[::1]:50412", or "unix": the other end of a connection.

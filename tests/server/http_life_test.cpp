@@ -21,6 +21,7 @@
 namespace weft::server {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -33,7 +34,7 @@ std::string socket_path() {
 
 TEST(HttpLife, ListensAtTheAddressThatItReports) {
   RunningServer server(say_hello);
-  EXPECT_EQ(server->address(), "http://127.0.0.1:" + std::to_string(server.port()));
+  EXPECT_EQ(server->addresses().front(), "http://127.0.0.1:" + std::to_string(server.port()));
   RawClient client(server.port());
   client.send(get("/"));
   EXPECT_EQ(client.read_answer().body, "hello");
@@ -67,13 +68,33 @@ TEST(HttpLife, UnixSocketsAreMadeAndRemoved) {
   const std::string path = socket_path();
   {
     RunningServer server(say_hello, {.host = path});
-    EXPECT_EQ(server->address(), "unix:" + path);
+    EXPECT_EQ(server->addresses().front(), "unix:" + path);
     RawClient client(path);
     client.send(get("/"));
     EXPECT_EQ(client.read_answer().body, "hello");
     // A running server is not replaced.
     EXPECT_THROW(HttpServer({.host = path}, say_hello), Error);
   }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(HttpLife, ListensAtSeveralHosts) {
+  const std::string path = socket_path();
+  {
+    RunningServer server(say_hello, {.host = "127.0.0.1," + path + ",127.0.0.2,localhost"});
+    const std::string port = std::to_string(server.port());
+    EXPECT_THAT(server->addresses(), ElementsAre("http://127.0.0.1:" + port, "unix:" + path,
+                                                 "http://127.0.0.2:" + port, "http://localhost:" + port));
+    RawClient by_port(server.port()), by_path(path);
+    for (RawClient* client : {&by_port, &by_path}) {
+      client->send(get("/"));
+      EXPECT_EQ(client->read_answer().body, "hello");
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  // Nothing stays behind where one host fails.
+  for (const std::string& wrong : {path + ",no such host", path + ",", path + ",/no/such/folder/a.sock"})
+    EXPECT_THROW(HttpServer({.host = wrong, .port = 0}, say_hello), Error) << wrong;
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 

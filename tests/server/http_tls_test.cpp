@@ -249,7 +249,7 @@ void echo(const std::shared_ptr<Exchange>& exchange) {
 
 TEST_F(HttpTls, ServesRequestsAndKeepsConnections) {
   RunningServer server(echo, params());
-  EXPECT_EQ(server->address(), "https://127.0.0.1:" + std::to_string(server.port()));
+  EXPECT_EQ(server->addresses().front(), "https://127.0.0.1:" + std::to_string(server.port()));
   for (const int most : {TLS1_2_VERSION, TLS1_3_VERSION}) {
     TlsClient client(server.port(), most);
     ASSERT_TRUE(client.is_secure());
