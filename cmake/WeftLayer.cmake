@@ -1,11 +1,25 @@
-# weft_layer(NAME [FOLDERS folder...] [DEPS layer...] [LIBS target...])
+# weft_precompile(TARGET): shares one set of precompiled headers of the standard library between libraries.
+# CMAKE_DISABLE_PRECOMPILE_HEADERS=ON builds without it and shows a missing #include.
+function(weft_precompile TARGET)
+  if(NOT TARGET weft_precompiled)
+    file(WRITE "${PROJECT_BINARY_DIR}/precompiled.cpp" "")
+    add_library(weft_precompiled STATIC "${PROJECT_BINARY_DIR}/precompiled.cpp")
+    target_precompile_headers(weft_precompiled PRIVATE
+      <algorithm> <array> <atomic> <chrono> <cmath> <cstddef> <cstdint> <cstring> <filesystem> <fstream> <functional>
+      <map> <memory> <mutex> <optional> <set> <span> <sstream> <stdexcept> <string> <string_view> <thread>
+      <unordered_map> <utility> <variant> <vector>)
+  endif()
+  target_precompile_headers(${TARGET} REUSE_FROM weft_precompiled)
+endfunction()
+
+# weft_layer(NAME [HOT] [FOLDERS folder...] [DEPS layer...] [LIBS target...])
 #
 # A layer is the static library weft_NAME of all sources of the current folder and of its FOLDERS. DEPS are the layers
 # that it may use, LIBS the external targets that it links. Its tests are in tests/NAME (weft_layer_tests). tests/layers
 # checks #include lines against DEPS. libweft does not contain a SEPARATE layer. The global property WEFT_BELOW_NAME
-# lists all layers that NAME uses.
+# lists all layers that NAME uses. A HOT layer computes in every step: it keeps -O3 where the others have -O2.
 function(weft_layer NAME)
-  cmake_parse_arguments(ARG "SEPARATE" "" "FOLDERS;DEPS;LIBS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE;HOT" "" "FOLDERS;DEPS;LIBS;SOURCES" ${ARGN})
   set(patterns "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   foreach(folder ${ARG_FOLDERS})
     list(APPEND patterns "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
@@ -13,6 +27,10 @@ function(weft_layer NAME)
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   add_library(weft_${NAME} STATIC ${sources} ${ARG_SOURCES})
   target_include_directories(weft_${NAME} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  if(NOT ARG_HOT)
+    weft_optimise_less(weft_${NAME} -O2)
+  endif()
+  weft_precompile(weft_${NAME})
   set(below ${ARG_DEPS})
   foreach(dep ${ARG_DEPS})
     get_property(more GLOBAL PROPERTY WEFT_BELOW_${dep})
@@ -46,9 +64,10 @@ function(weft_layer_tests NAME)
   gtest_discover_tests(test_${NAME} TEST_PREFIX "${NAME}." DISCOVERY_MODE PRE_TEST)
 endfunction()
 
-# weft_optimise_less(TARGET): for code without much arithmetic. With -O1, GCC 12 gives false warnings.
-function(weft_optimise_less TARGET)
-  target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release>:-O1>
+# weft_optimise_less(TARGET LEVEL): -O1 or -O2 in Release builds, for code without much arithmetic. GCC 12 gives false
+# warnings there.
+function(weft_optimise_less TARGET LEVEL)
+  target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release>:${LEVEL}>
     $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-pointer;-Wno-array-bounds;-Wno-stringop-overflow>)
 endfunction()
 
@@ -60,11 +79,11 @@ function(weft_compile_briefly TARGET)
     # An executable, because an object library would be compiled with other flags (no -fPIE).
     add_executable(weft_precompiled_for_tests "${PROJECT_BINARY_DIR}/precompiled_for_tests.cpp")
     target_link_libraries(weft_precompiled_for_tests PRIVATE GTest::gtest_main GTest::gmock)
-    weft_optimise_less(weft_precompiled_for_tests)
+    weft_optimise_less(weft_precompiled_for_tests -O1)
     target_precompile_headers(weft_precompiled_for_tests PRIVATE
       <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <cstdint> <filesystem> <fstream> <functional> <map> <memory>
       <random> <span> <string> <vector>)
   endif()
-  weft_optimise_less(${TARGET})
+  weft_optimise_less(${TARGET} -O1)
   target_precompile_headers(${TARGET} REUSE_FROM weft_precompiled_for_tests)
 endfunction()

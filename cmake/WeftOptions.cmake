@@ -40,5 +40,6 @@ if(WEFT_MOLD AND NOT WEFT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
 endif()
 find_program(WEFT_CCACHE ccache)
 if(WEFT_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${WEFT_CCACHE}")
+  # Without these permissions, ccache keeps nothing that uses precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${WEFT_CCACHE}")
 endif()
