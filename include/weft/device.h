@@ -15,9 +15,9 @@ namespace weft {
 /// The speed of a device.
 struct DeviceSpeed {
   double bytes_per_second = 0.0;  ///< Bytes of weights that decode reads per second.
-  double flops = 0.0;         ///< Floating-point operations per second in matrix products of long prompts; a
-                              ///< multiply-add counts as two.
-  double step_seconds = 0.0;  ///< The fixed cost of a step.
+  /// Floating-point operations per second in matrix products of long prompts; a multiply-add counts as two.
+  double flops = 0.0;
+  double step_seconds = 0.0;           ///< The fixed cost of a step.
   double copy_bytes_per_second = 0.0;  ///< Copies between host and device memory.
 };
 
@@ -29,8 +29,8 @@ struct DeviceInfo {
   std::uint64_t memory_free = 0;
   int n_threads = 0;         ///< A CPU's default number of threads. 0 for other devices.
   bool beside_host = false;  ///< Whether steps run asynchronously to the host.
-  bool on_host_cpu =
-      false;  ///< Whether it computes on the host's cores: the CPU, and software drivers such as llvmpipe.
+  /// Whether it computes on the host's cores: the CPU, and software drivers such as llvmpipe.
+  bool on_host_cpu = false;
   std::vector<std::string> features = {};  ///< Instruction sets and hardware features that weft uses.
   /// Estimates of the backend, by which placement compares devices; they are not measured. 0: a usual value
   /// for this kind of device.
@@ -72,8 +72,8 @@ struct PlacementParams {
   /// How many layers, counted from the last, are placed on these devices; the others stay on the CPU. One
   /// more than the model has includes the output head. -1: as many as fit.
   int n_layers = -1;
-  /// The share of each device in these layers or rows. Empty: by speed for CPUs and by free memory for
-  /// others; equal shares with split_rows.
+  /// The share of each device in these layers or rows. Empty: by speed if all are CPUs, otherwise by free
+  /// memory; equal shares with split_rows.
   std::vector<float> shares = {};
   /// Tensor parallelism: devices share each layer, by attention heads (with their caches) and rows of
   /// matrices, instead of taking whole layers.

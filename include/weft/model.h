@@ -111,8 +111,8 @@ struct ModelInfo {
   std::int64_t file_bytes = 0;
   /// Bytes of the weights as the devices store them; from inspect(): as a CPU would.
   std::int64_t weight_bytes = 0;
-  bool weights_mapped =
-      false;  ///< Whether weights are used in a mapped file: the packed cache or the model's file.
+  /// Whether weights are used in a mapped file: the packed cache or the model's file.
+  bool weights_mapped = false;
   int n_vocab = 0;
   int n_ctx_train = 0;
   int n_embd = 0;
