@@ -48,8 +48,7 @@ struct ChatTurn {
   /// Turns reasoning on or off, for templates with a switch. nullopt: the template decides. reasoning_effort
   /// and the variables below take precedence.
   std::optional<bool> reasoning = std::nullopt;
-  /// Like variables_json, with lower precedence than everything that the turn sets, reasoning_effort
-  /// included.
+  /// Like variables_json, but reasoning_effort and variables_json take precedence.
   std::string default_variables_json = {};
   /// A JSON object of further template variables, or empty. `now` (ChatTemplate::Options) also sets the
   /// templates' other names for the date: date_string, datetime.
