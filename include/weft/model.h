@@ -187,8 +187,7 @@ class Model {
   /// user message.
   const ChatTemplate* chat_template() const;
   std::span<const AdapterInfo> adapters() const;
-  /// Notes for a log: what is unusual in the file and how weft reads it. Each is a sentence with the key's
-  /// name.
+  /// Notes for a log. A note says in a sentence how weft reads an unusual key of the file.
   std::span<const std::string> notes() const;
 
   const engine::ModelImpl& impl() const { return *impl_; }

@@ -66,8 +66,7 @@ class Tokenizer {
   /// that the file names, that weft knows by name, or that end an assistant message in the chat template.
   bool is_end(Token id) const;
   std::span<const Token> end_tokens() const;  ///< Ascending.
-  /// Notes for a log: what is unusual in the vocabulary and how weft reads it. Each is a sentence with the
-  /// key's name.
+  /// Notes for a log. A note says in a sentence how weft reads an unusual key of the vocabulary.
   std::span<const std::string> notes() const;
 
  private:
