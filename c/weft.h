@@ -341,7 +341,7 @@ typedef struct weft_chat_params {
 /// Sets struct_size and the defaults.
 WEFT_API void weft_chat_params_init(weft_chat_params* params, size_t struct_size);
 /// Renders a conversation with the model's chat template, as a string, as tokens or both. Pass NULL for
-/// results that are not wanted. Special tokens are recognised in the template's own text only, never in
+/// results that are not wanted. Special tokens are recognised where the template itself writes them, never in
 /// messages. WEFT_UNSUPPORTED if the model has no template.
 WEFT_API weft_status weft_model_apply_chat_template(const weft_model* model,
                                                     const weft_chat_message* messages, size_t n_messages,
@@ -634,8 +634,8 @@ enum {
 /// "end", "length", "context", "stop", "cancelled", "timeout", "error"; "unknown". Valid indefinitely.
 WEFT_API const char* weft_stop_name(weft_stop stop);
 
-/// Called with new text: complete characters, with a zero byte at the end. Valid during the call. Returning
-/// false ends the generation.
+/// Called with new complete characters; a zero byte follows them. Valid during the call. Returning false ends
+/// the generation.
 typedef bool (*weft_text_callback)(const char* text, size_t n_bytes, void* user_data);
 /// Called during prefill with the number of prompt tokens computed so far. Returning false ends the
 /// generation.
@@ -770,7 +770,7 @@ typedef struct weft_output {
   bool done;            ///< The last one of this completion.
   weft_stop stop;       ///< With done.
   int32_t stop_string;  ///< With WEFT_STOP_STRING: the index in weft_request_params::stop. Otherwise -1.
-  const char* text;     ///< New text: complete characters, with a zero byte at the end.
+  const char* text;     ///< New complete characters, with a zero byte at the end.
   size_t n_bytes;
   const weft_output_token* tokens;
   size_t n_tokens;
@@ -820,7 +820,7 @@ typedef struct weft_request_params {
   weft_output_callback on_output;  ///< For batchers; must be NULL for services.
   void* user_data;                 ///< Given to it.
   bool ignore_end;                 ///< Continue after end tokens.
-  bool special;                    ///< The text includes control tokens.
+  bool special;                    ///< Completions include control tokens.
   bool prompt_logprobs;            ///< Return logprobs of prompt tokens.
   bool context_shift;              ///< When the sequence fills the cache, drop its older half and continue.
   bool speculate;                  ///< Allow drafts.

@@ -1,9 +1,9 @@
 /// @file
 /// weft in C: graphs of ops, and plans that run them on devices. The rules of weft.h hold here, too.
 ///
-/// A graph is built with symbolic sizes and compiled once by a plan; each step sets the sizes. Op names are
-/// those of weft's op table: weft_op_help describes an op's inputs and attributes, and the headers in
-/// weft/graph/ops define its result.
+/// A graph is built with symbolic sizes and compiled once by a plan; each step sets the sizes. Ops have
+/// names: weft_op_name lists them, weft_op_help describes their inputs and attributes, and the headers in
+/// weft/graph/ops define their results.
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
@@ -82,7 +82,7 @@ WEFT_API weft_value weft_graph_find(const weft_graph* graph, const char* name);
 /// What a value is.
 WEFT_API weft_status weft_graph_get_value(weft_graph* graph, weft_value value, weft_value_info* info,
                                           weft_error** error);
-/// The graph as text, one line per node.
+/// Describes the graph, one line per node.
 WEFT_API weft_status weft_graph_text(const weft_graph* graph, char** text, weft_error** error);
 /// A drawing for Graphviz.
 WEFT_API weft_status weft_graph_dot(const weft_graph* graph, char** text, weft_error** error);

@@ -73,8 +73,8 @@ class AudioModel {
   /// ModelInfo::n_embd_input.
   void check_fits(std::string_view architecture, int n_embd_input) const;
   /// Encodes audio. Equal samples give bit-identical embeddings. The calling thread calls `goes_on` before
-  /// each part; returning false cancels (Error kCancelled). Throws Error kInvalidArgument if there are no
-  /// samples or one is not finite, and errors of devices.
+  /// each part; returning false cancels (Error kCancelled). Throws Error kInvalidArgument for audio without
+  /// samples or with NaN or infinity, and errors of devices.
   std::shared_ptr<const EncodedMedia> encode(const Sound& sound,
                                              const std::function<bool()>& goes_on = {}) const;
   /// Counts of encode() so far: inputs that it computed, and inputs that it found in its cache.

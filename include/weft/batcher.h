@@ -70,7 +70,7 @@ struct CompletionStats {
 struct Output {
   RequestId request = 0;
   int completion = 0;  ///< 0 to n - 1.
-  /// New text: complete UTF-8 characters. A possible beginning of a stop string is held back.
+  /// New complete UTF-8 characters. A possible beginning of a stop string is held back.
   std::string_view text = {};
   std::span<const OutputToken> tokens = {};  ///< Tokens drawn since the last call, including an end token.
   /// With RequestParams::prompt_logprobs: the prompt tokens whose logprobs this step has computed. Over all
@@ -96,17 +96,17 @@ class TokenConstraint {
   virtual ~TokenConstraint() = default;
   /// Tells the constraint that the completion continues with this token.
   virtual void accept(Token token) = 0;
-  /// Writes the mask of the next token: bit i % 32 of allowed[i / 32] is set if token i may follow the
-  /// accepted tokens and then `draft`. `allowed` is zeroed before. All tokens of `draft` were allowed. At
-  /// least one token must be allowed; that is an end token if the completion must end.
+  /// Writes the mask of the next token, which follows the accepted tokens and then `draft`. Sets bit i % 32
+  /// of allowed[i / 32] if token i may follow. `allowed` is zeroed before. All tokens of `draft` were
+  /// allowed. At least one token must be allowed; that is an end token if the completion must end.
   virtual void fill(std::span<const Token> draft, std::span<std::uint32_t> allowed) = 0;
   /// Whether `next` may follow the accepted tokens and then `draft`. The batcher calls it to check drafts
   /// before a step. If it throws, only the draft is dropped.
   virtual bool allows(std::span<const Token> draft, Token next) = 0;
-  /// Appends the tokens that are forced after the accepted tokens and `draft`, or the first of them: those
-  /// for which the constraint leaves no choice of characters. If several tokenizations are possible, any of
-  /// them will do. One step verifies them like any draft. Called by the batcher's thread before a step. If it
-  /// throws, only the draft is dropped.
+  /// Appends forced tokens that follow the accepted tokens and `draft`. A token is forced if the constraint
+  /// leaves no choice of characters. It may append the first of them only. If several tokenizations are
+  /// possible, any of them will do. One step verifies them like any draft. Called by the batcher's thread
+  /// before a step. If it throws, only the draft is dropped.
   virtual void forced(std::span<const Token> /*draft*/, std::vector<Token>& /*tokens*/) {}
 };
 
@@ -124,12 +124,13 @@ struct RequestParams {
   /// Output::text includes control tokens, as the vocabulary spells them, except end tokens.
   bool special = false;
   std::vector<std::string> stop = {};  ///< Strings that end a completion: see GenerateParams::stop.
-  int n_shown_stops = 0;  ///< How many of `stop`, from the first, stay in the text when they end it.
+  /// The first n_shown_stops strings of `stop` are included in the completion that they end.
+  int n_shown_stops = 0;
   /// Tokens that end a completion like end tokens, even with ignore_end and before n_min tokens.
   std::vector<Token> stop_tokens = {};
-  /// If not kNone, the request generates nothing: it returns the pooled embedding of its prompt
-  /// (Output::embedding) and ends with kLength. kMean computes the whole prompt, even if a prefix is cached.
-  /// Error kInvalidArgument for kCls, and together with n > 1, n_min, stop, stop_tokens, n_logprobs,
+  /// If not kNone, the request generates nothing. It returns the pooled embedding of its prompt
+  /// (Output::embedding) and ends with kLength. For kMean the whole prompt is computed, even if a prefix is
+  /// cached. Error kInvalidArgument for kCls, and together with n > 1, n_min, stop, stop_tokens, n_logprobs,
   /// prompt_logprobs, context_shift or a constraint.
   Pooling pooling = Pooling::kNone;
   /// Return each token's logprob, and this many most probable tokens at its place. Below 0: no logprobs.
@@ -207,7 +208,7 @@ struct StepRecord {
   double host_after_ms = 0.0;
   int n_streams = 0;  ///< Completions in the step.
   int n_rows = 0;     ///< Computed tokens: prompt tokens, each completion's last token, and drafts.
-  int n_prompt = 0;   ///< Of these, prompt tokens and recomputed tokens.
+  int n_prompt = 0;   ///< The part of n_rows that is prompt tokens and recomputed tokens.
   int n_generated = 0;
   int n_drafted = 0;
   int n_accepted = 0;
@@ -229,8 +230,8 @@ struct BatcherParams {
   double max_pause_ms = 10000.0;
   BatcherLimits limits = {};
   /// Automatic prefix caching: finished sequences stay in the cache until their cells are needed. In models
-  /// with recurrent or sliding-window layers, a prefix that two prompts share is also kept as a snapshot (a
-  /// copied sequence), because sequences cannot be cut anywhere (Context::cuts_anywhere).
+  /// with recurrent or sliding-window layers sequences cannot be cut anywhere (Context::cuts_anywhere). There
+  /// a prefix that two prompts share is also kept as a snapshot, a copied sequence.
   bool reuse_prefixes = true;
   Speculation speculation = Speculation::kNone;
   int n_draft = 8;           ///< The most drafted tokens of a completion per step.
@@ -406,10 +407,10 @@ class Batcher {
   SavedText save_text(std::span<const Token> tokens,
                       const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
   /// Puts a saved prefix into the cache, as if a request with it had just finished. Later requests with this
-  /// prefix use it. Evicts finished sequences to make room. After an Error the cache does not hold it:
-  /// kInvalidFile and kInvalidArgument as for Context::restore, kOverloaded if running sequences leave no
-  /// room, and kUnsupported if BatcherParams::reuse_prefixes is false. Damaged bytes are detected, but forged
-  /// ones are not: restore only states that you saved.
+  /// prefix use it. Evicts finished sequences to make room. After an Error the cache does not hold it. Throws
+  /// Error kInvalidFile and kInvalidArgument like Context::restore, and kOverloaded if running sequences
+  /// leave no room. Throws kUnsupported if BatcherParams::reuse_prefixes is false. Damaged bytes are
+  /// detected, but forged ones are not: restore only states that you saved.
   RestoredText restore_text(std::span<const std::byte> state);
   /// Evicts finished sequences that are a prefix of `tokens`, or of which `tokens` is a prefix. Returns their
   /// number. Cells that running sequences share stay.

@@ -9,7 +9,7 @@
 //     for (const weft::AnswerEvent& event : opening.reader.push(chunk.text)) show(event);
 //   for (const weft::AnswerEvent& event : opening.reader.finish()) show(event);
 //
-// Set RequestParams::special, because the reader needs the control tokens in the text.
+// Set RequestParams::special, because the reader needs the control tokens.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,7 +30,8 @@ enum class ToolChoice : std::uint8_t { kNone, kAuto, kRequired, kNamed };
 /// A conversation that a response is wanted for: messages, tools and options.
 struct ChatTurn {
   /// A JSON array of messages as in OpenAI's chat API: content as a string or as parts, tool_calls with
-  /// arguments as strings, role "tool" with tool_call_id, "developer" for "system", reasoning_content.
+  /// arguments as strings, role "tool" with tool_call_id. The role "developer" means "system". Assistant
+  /// messages may have reasoning_content.
   std::string messages_json = {};
   std::string tools_json = {};  ///< A JSON array of tools as in OpenAI's chat API, or empty.
   ToolChoice tool_choice = ToolChoice::kAuto;
@@ -39,8 +40,8 @@ struct ChatTurn {
   /// kNamed, which has one call.
   std::optional<bool> parallel_tool_calls = std::nullopt;
   static constexpr int kMostCalls = 32;  ///< Enforced wherever ChatOpening::grammar is set.
-  /// Whether arguments must follow the functions' schemas. false: only those of strict functions; others are
-  /// any JSON object.
+  /// Whether arguments must follow the functions' schemas. false: only arguments of strict functions; others
+  /// are any JSON object.
   bool hold_arguments = true;
   /// "minimal", "low", "medium" or "high", for templates that have the variable; "none" turns reasoning off
   /// if the template can. Empty: the template decides.

@@ -2,15 +2,15 @@
 // Predicts the speed of a model on several machines, from the speeds of machines and links, without running
 // it. The planning of clusters (plan_cluster) and the choice of a split (choose_split) use the same formula.
 //
-// Time of a step. A node reads R bytes of weights and cache per second, does F floating-point operations of
-// matrix products per second (a multiply-add is two), and needs s seconds for an empty step. Its time for
+// Time of a step. A node reads R bytes of weights and cache per second. It does F floating-point operations
+// of matrix products per second (a multiply-add is two). It needs s seconds for an empty step. Its time for
 // `rows` tokens follows the roofline model (Williams, Waterman, Patterson, "Roofline", 2009), summed over its
 // layers and the head:
 //
 //     T(rows) = s + sum of max(bytes / R, rows * operations / F)
 //
-// `bytes` are the weights in the file's types. Of experts they are those that `rows` tokens choose on average
-// if all experts are equally likely. A token also reads the keys and values of its sequence.
+// `bytes` are the weights in the file's types. Only experts count that `rows` tokens choose on average, if
+// all experts are equally likely. A token also reads the keys and values of its sequence.
 //
 // Time of a message of b bytes: L + b / B, with the link's latency L and bandwidth B. Of two nodes' links the
 // worse values count.
@@ -31,9 +31,9 @@
 // Layers are divided so that the slowest group is as fast as its memory allows. Groups without layers do
 // nothing.
 //
-// The formula leaves out sampling, work that t does not divide (norms), the first node's work per message,
-// links that messages share, and a program's distance from its roofline. So times are lower bounds, unless a
-// node's speeds were measured with weft (docs/machines.md).
+// The formula leaves out sampling, work that t does not divide (norms), and the first node's work per
+// message. It also leaves out links that messages share, and a program's distance from its roofline. So times
+// are lower bounds, unless a node's speeds were measured with weft (docs/machines.md).
 #include <filesystem>
 #include <span>
 #include <string>
@@ -131,7 +131,7 @@ std::vector<ClusterWay> plan_cluster(const ModelWork& work, const Cluster& clust
 /// Tensor parallelism (PlacementParams::split_rows), or layers per device.
 struct SplitChoice {
   bool split_rows = false;
-  std::string why = {};  ///< The reason for display, with both times. Empty: there was no choice.
+  std::string why = {};  ///< The reason for display, with both times. Empty if only one split was possible.
 };
 
 /// Chooses the faster split for ModelParams that leave it open: without devices, layers, shares and pins. At

@@ -34,7 +34,8 @@ namespace weft {
 class Batcher;
 
 /// The element type of cached keys or values. Head sizes must be multiples of 32 for kQ8_0 and kQ4_0, and
-/// even for kBF16. kAuto: kBF16 if attention reads it faster than kF16 on all devices, otherwise kF16.
+/// even for kBF16. With kAuto it is kBF16 if attention reads it faster than kF16 on all devices, otherwise
+/// kF16.
 enum class CacheType : std::uint8_t { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0 };
 
 struct ContextParams {
@@ -354,7 +355,7 @@ class Context {
   /// Replaces `seq` by the saved sequence. Returns false, and changes nothing, if the cache has no room. If a
   /// device fails or memory runs out, `seq` is empty or not intact().
   [[nodiscard]] bool restore(std::span<const std::byte> state, SeqId seq);
-  /// Replaces all sequences by those of a saved context, with the same ids.
+  /// Replaces all sequences by the sequences of a saved context, with the same ids.
   [[nodiscard]] bool restore(std::span<const std::byte> state);
   /// Writes the file atomically. Throws Error kIo.
   void save_file(const std::filesystem::path& path, SeqId seq) const;
@@ -381,10 +382,10 @@ class Context {
   // Sequences hold a batch's items as soon as it has begun.
   /// The number of batches in flight that keeps all devices busy. 1: batches do not overlap.
   int n_at_once() const;
-  /// Like decode(), but returns while the batch is in flight; finish() provides its results. kCacheFull: the
-  /// batch was not begun, and earlier ones are still in flight. For a wrong batch (kInvalidArgument) the same
-  /// holds. After any other error and after kCancelled, no batch is in flight. This batch's items are then
-  /// removed. The items of the other batches are undefined: the caller removes them.
+  /// Like decode(), but returns while the batch is in flight; finish() provides its results. After kCacheFull
+  /// the batch was not begun, and earlier ones are still in flight. For a wrong batch (kInvalidArgument) the
+  /// same holds. After any other error and after kCancelled, no batch is in flight. This batch's items are
+  /// then removed. The items of the other batches are undefined: the caller removes them.
   [[nodiscard]] DecodeStatus begin(const Batch& batch);
   /// Waits for the oldest batch in flight, if any, and provides its results. Errors and kCancelled are as for
   /// begin().

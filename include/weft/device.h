@@ -56,8 +56,8 @@ std::vector<DeviceInfo> devices();
 /// Backend modules that were found but cannot be used, each with the reason.
 std::vector<std::string> problems(const Registry& registry);
 
-/// A placement rule: a node is placed on `device` if the name of its result, or of one of its weights or
-/// states, contains a match of `pattern`. If several pins match, the last one wins.
+/// A placement rule: it places nodes on `device`. A node is selected if the name of its result, or of one of
+/// its weights or states, contains a match of `pattern`. If several pins match, the last one wins.
 struct Pin {
   std::string pattern = {};  ///< A regular expression (PCRE2).
   std::string device = {};
@@ -70,7 +70,7 @@ struct PlacementParams {
   /// n_layers is 0, all GPUs. If there is no GPU and n_layers is above 0, a software driver is used.
   std::vector<std::string> devices = {};
   /// How many layers, counted from the last, are placed on these devices; the others stay on the CPU. One
-  /// more than the model has includes the output head. -1: as many as fit.
+  /// more than the model has includes the output head. -1: all that fit.
   int n_layers = -1;
   /// The share of each device in these layers or rows. Empty: by speed if all are CPUs, otherwise by free
   /// memory; equal shares with split_rows.
@@ -81,7 +81,7 @@ struct PlacementParams {
   /// Whether all experts (MoE) are placed on the CPU.
   bool experts_on_cpu = false;
   std::vector<Pin> pins = {};
-  /// Refuse a placement that exceeds the free memory of a device. n_layers -1 then means as many as fit.
+  /// Refuse a placement that exceeds the free memory of a device. n_layers -1 then means all layers that fit.
   bool fit = true;
   // The sizes of the expected contexts, for `fit`:
   int n_ctx = 0;  ///< 0: a context's default.

@@ -3,7 +3,7 @@
 // Element types of tensors. all_dtypes() is the table that sizes, codecs, packing and kernels use.
 //
 // A quantised type stores a row as blocks: `block_elements` consecutive elements in `block_bytes` bytes.
-// Layouts are those of GGUF files, little-endian.
+// Layouts are as in GGUF files, little-endian.
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -31,7 +31,7 @@ struct EmbeddedPart {
   /// The positions that the part takes. With a grid: its longer side; otherwise n.
   int extent() const { return grid_width > 0 ? std::max(grid_width, grid_height()) : n; }
   static constexpr std::int32_t kMaxId = INT32_MAX - 2;
-  /// The token that stands for it in prompts. It is negative, and not kNoToken.
+  /// The token at its places in the prompt. It is negative, and not kNoToken.
   Token token() const { return -2 - id; }
 };
 

@@ -58,7 +58,7 @@ class Embedder {
   const Model& model() const;
   int max_tokens() const;  ///< The most tokens of an input.
   int dimensions() const;  ///< The size of a vector.
-  int n_scores() const;    ///< Scores per input. 0: the model is no reranker.
+  int n_scores() const;    ///< Scores per input. 0: the model is not a reranker.
 
   /// One vector of dimensions() floats per input, in order. With Pooling::kNone, one vector per token.
   /// Vectors are not normalised. Throws Error kInvalidArgument for an empty input, an unknown token, or more

@@ -43,9 +43,10 @@ struct GenerateParams {
   Pos n_skipped = 0;
   int n_predict = -1;       ///< The most tokens. Below 0: until an end token, or until the context is full.
   bool ignore_end = false;  ///< Continue after end tokens.
-  /// Strings that end the generation; the text excludes them. Empty strings are refused. A match may begin
-  /// and end anywhere in a token. The stop string that is complete first ends the generation; if several are
-  /// complete at the same byte, the longest. They may contain control tokens, even if `special` is false.
+  /// Strings that end the generation; Generation::text excludes them. Empty strings are refused. A match may
+  /// begin and end anywhere in a token. The stop string that is complete first ends the generation; if
+  /// several are complete at the same byte, the longest. They may contain control tokens, even if `special`
+  /// is false.
   std::vector<std::string> stop = {};
   /// When the context is full, drop the older half of the sequence after its first n_keep tokens
   /// (Context::forget), and continue. Error kUnsupported if the model cannot, and for parts with images in
@@ -55,10 +56,10 @@ struct GenerateParams {
   /// Constrains all generated tokens, on the calling thread. With a constraint an end token ends the
   /// generation, even with ignore_end. If it throws, generate() throws. Null: no constraint.
   TokenConstraint* constraint = nullptr;
-  /// The text includes control tokens, as the vocabulary spells them, except end tokens.
+  /// Generation::text includes control tokens, as the vocabulary spells them, except end tokens.
   bool special = false;
   int n_chunk = 0;  ///< The prompt is computed in batches of this many tokens. 0: Context::batch_size().
-  /// Called with new text: complete UTF-8 characters. Returning false ends the generation with kCancelled.
+  /// Called with new complete UTF-8 characters. Returning false ends the generation with kCancelled.
   std::function<bool(std::string_view)> on_text = {};
   /// Called after each batch of the prompt with the number of prompt tokens computed so far. Returning false
   /// ends the generation with kCancelled.

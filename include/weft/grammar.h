@@ -35,8 +35,8 @@ struct GrammarLimits {
 
 struct JsonSchemaOptions {
   GrammarLimits limits = {};
-  /// true: at most one space, or a line break with indentation, between the parts of objects and arrays.
-  /// false: only ", " and ": ", as models like to write.
+  /// Allows white space between the parts of objects and arrays: at most one space, or a line break with
+  /// indentation. By default only ", " and ": " are allowed, as models like to write.
   bool any_whitespace = false;
   /// Null: a keyword that cannot be enforced is an error. Otherwise the rest of the schema is enforced, and a
   /// note such as "#/properties/a/uniqueItems: why" is appended, up to kMostNotes.

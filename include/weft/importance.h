@@ -7,7 +7,7 @@
 //   weft::write_importance("imatrix.gguf", {.tensors = context.column_sums(), .n_chunks = 1});
 //
 // Files are GGUF as llama.cpp's, with general.type "imatrix". NAME.in_sum2 has the sum of squares of each
-// input column of tensor NAME, and NAME.counts the number of input rows. imatrix.datasets,
+// input column of tensor NAME, and NAME.counts the number of input rows. The keys imatrix.datasets,
 // imatrix.chunk_count and imatrix.chunk_size describe the calibration data.
 #include <cstdint>
 #include <filesystem>

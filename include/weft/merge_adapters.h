@@ -34,7 +34,7 @@ struct MergeAdaptersParams {
 /// Reads a model's file or split set, and writes one file atomically. Holds one tensor in memory at a time,
 /// with its parts of the adapters. Returns the changed matrices. Throws Error kInvalidArgument for wrong
 /// params: no adapters, a type that does not fit a matrix's rows, or `to` as an input. Throws kInvalidFile
-/// for a file that is no adapter of this model, and kUnsupported for tensors that cannot be adapted
+/// for a file that is not an adapter of this model, and kUnsupported for tensors that cannot be adapted
 /// (embeddings). Also kNotFound, kIo and kCancelled.
 std::vector<QuantizedTensor> merge_adapters(const std::filesystem::path& from,
                                             const std::filesystem::path& to,

@@ -161,9 +161,9 @@ class Model {
 
   /// Loads the weights again, onto the devices that are present now. Call it after a device was lost for good
   /// or check_weights() has thrown. Destroy all contexts and embedders of the model before; none may be made
-  /// until reload() returns. Other members may be used meanwhile, and info() does not change. Throws like
-  /// load(), and Error kIo if the model's own file was written to. After an error the model may be without
-  /// weights: it then refuses contexts and embedders, and reload() may be called again.
+  /// until reload() returns. Other members may be used during the call, and info() does not change. Throws
+  /// like load(), and Error kIo if the model's own file was written to. After an error the model may be
+  /// without weights: it then refuses contexts and embedders, and reload() may be called again.
   void reload(const ModelParams& params) const;
 
   const ModelInfo& info() const;

@@ -63,7 +63,7 @@ Devices find_devices(std::span<const std::string> names = {});
 Devices find_devices(std::initializer_list<std::string> names);
 Devices find_devices(std::string_view name);
 /// The same from a registry with the program's own backends (weft/backend.h). The registry must have a device
-/// "cpu", as that of find_backends() has. It may be destroyed after the call.
+/// "cpu", as the registry of find_backends() has. It may be destroyed after the call.
 Devices find_devices(const Registry& registry, std::span<const std::string> names = {});
 Devices find_devices(const Registry& registry, std::initializer_list<std::string> names);
 
@@ -87,8 +87,8 @@ struct PlanParams {
   std::vector<Pin> pins = {};
   int n_threads = 0;  ///< Host threads. 0: the number of cores.
   /// Memory for temporaries, shared with other plans. Their steps must not overlap: a step of one plan may
-  /// begin, on any thread, only after the step of another has ended. weft does not check this. Null: the plan
-  /// has its own memory.
+  /// begin, on any thread, only after the step of another has ended. This is not checked. Null: the plan has
+  /// its own memory.
   std::shared_ptr<Workspaces> workspaces = nullptr;
   /// For debugging: after each run(), `watch` is called for each result whose name contains a match of this
   /// regular expression (PCRE2), in the order of the nodes. Such results are not fused with others, so their
@@ -97,7 +97,7 @@ struct PlanParams {
   std::function<void(const WatchedValue&)> watch = nullptr;
 };
 
-/// The format of Plan::explain: text for people, JSON for programs, or a drawing for Graphviz.
+/// The format of Plan::explain: for display, JSON for programs, or a drawing for Graphviz.
 enum class Explain : std::uint8_t { kText, kJson, kDot };
 
 /// Element types of inputs and outputs.
@@ -124,8 +124,8 @@ class Plan {
     SymbolValue(Dim dim, std::int64_t v) : symbol(std::move(dim)), value(v) {}
     SymbolValue(std::string_view symbol_name, std::int64_t v) : name(symbol_name), value(v) {}
   };
-  /// The data of an input in a step: a vector, array or span of its elements, or its bytes. The size must be
-  /// that of the input's shape in the step.
+  /// The data of an input in a step: a vector, array or span of its elements, or its bytes. The size must
+  /// match the input's shape in the step.
   struct InputData {
     std::string_view name;
     std::span<const std::byte> bytes;
@@ -152,10 +152,10 @@ class Plan {
   ~Plan();
 
   /// Sets the data of a weight: all rows in the weight's type and GGUF's layout, as bytes or elements. The
-  /// data is not copied: the caller keeps it unchanged as long as the plan, because devices may use it in
-  /// place, and set_graph() may read it again. A temporary container does not compile for that reason.
-  /// Setting a weight again after a step needs PlanParams::allowed.tensors. Throws Error kNotFound for an
-  /// unknown name, and kInvalidArgument for a wrong size or element type.
+  /// data is not copied: the caller keeps it unchanged as long as the plan. Devices may use it in place, and
+  /// set_graph() may read it again. A temporary container does not compile for that reason. Setting a weight
+  /// again after a step needs PlanParams::allowed.tensors. Throws Error kNotFound for an unknown name, and
+  /// kInvalidArgument for a wrong size or element type.
   void set_weight(std::string_view name, std::span<const std::byte> bytes);
   template <std::ranges::contiguous_range R>
     requires WeightElement<std::ranges::range_value_t<R>> && std::ranges::borrowed_range<R>
@@ -173,8 +173,8 @@ class Plan {
   void set_weights(const WeightFile& file);
 
   /// Runs one step; the first one compiles the graph. Symbols and inputs that are not given keep their last
-  /// values. Throws Error kInvalidArgument and runs nothing if a symbol or input is missing, unknown, out of
-  /// bounds, of a wrong size or a change that is not allowed. The message names it.
+  /// values. Throws Error kInvalidArgument, and runs nothing, if a symbol or input is missing, unknown, out
+  /// of bounds or of a wrong size. The same holds for a change that is not allowed. The message names it.
   ///
   /// Throws kDevice or kOutOfMemory if a device fails. All outputs and states that the step writes are then
   /// undefined. Another step may be run; it must give all inputs, and symbols still have the values of the
@@ -189,7 +189,7 @@ class Plan {
   /// step before.
   void start(std::span<const SymbolValue> symbols, std::span<const InputData> inputs);
   void start(std::initializer_list<SymbolValue> symbols = {}, std::initializer_list<InputData> inputs = {});
-  /// Waits for all started steps. Outputs are then those of the last one.
+  /// Waits for all started steps. Outputs are then the results of the last one.
   void finish();
 
   /// Replaces the graph for the next steps; PlanParams::allowed.topology is needed. Weights and states with

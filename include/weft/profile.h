@@ -33,7 +33,7 @@ struct Profile {
     double busy_seconds = 0.0;
     double wait_seconds = 0.0;
     /// The bytes and multiply-adds that the work needs at least: weights once per step, and the cache cells
-    /// that rows attend to. 0 except for matrix products and attention. Activations do not count.
+    /// that rows attend to. They are 0 except for matrix products and attention. Activations do not count.
     double bytes = 0.0;
     MultiplyAdds multiply_adds = {};
     /// Its share of Profile::seconds, in which concurrent threads count once.

@@ -5,8 +5,8 @@
 //   weft::Response response = service.submit(prompt, {.n_predict = 100});
 //   for (weft::Chunk chunk; response.next(chunk);) std::cout << chunk.text;
 //
-// Each completion has a bounded queue of output. If a client reads slowly, only its completion pauses: steps
-// go on for others, which may take its cells. The completion resumes once the client has read the queue.
+// Each completion has a bounded queue of output. If a client reads slowly, only its completion pauses. Steps
+// continue for others, which may take its cells. The completion resumes once the client has read the queue.
 #include <chrono>
 #include <cstdint>
 #include <functional>

@@ -78,8 +78,8 @@ class Tokenizer {
 /// continue a word. It adds [CLS] and [SEP]. Throws Error kNotFound, kIo and kInvalidFile.
 Tokenizer read_word_pieces(const std::filesystem::path& vocabulary, bool lowercase = true);
 
-/// Turns a stream of tokens into text: bytes are held back until they form complete UTF-8 characters. Each
-/// stream needs its own. The tokenizer must outlive it.
+/// Turns a stream of tokens into characters. Bytes are held back until they form complete UTF-8 characters.
+/// Each stream needs its own. The tokenizer must outlive it.
 class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer, bool special = false);

@@ -37,9 +37,9 @@ class WeightFile {
     std::span<const std::byte> bytes;
   };
 
-  /// Opens a file; its first bytes tell the format. Tensors of types that weft does not know are left out of
-  /// safetensors files. In GGUF files they are an error. Throws Error kNotFound, kIo, kInvalidFile with the
-  /// reason, and kUnsupported.
+  /// Opens a file. Its first bytes determine the format. Tensors of types that weft does not know are left
+  /// out of safetensors files. In GGUF files they are an error. Throws Error kNotFound, kIo, kInvalidFile
+  /// with the reason, and kUnsupported.
   explicit WeightFile(const std::filesystem::path& path);
 
   std::span<const Tensor> tensors() const;
@@ -62,7 +62,7 @@ class WeightFile {
 /// file. The thread then reads zeros, and steps and checks throw Error kIo, which names the file.
 ///
 /// Other SIGBUS signals go to the handler that the program had before, or to the system. A handler that a
-/// program installs later must pass signals that are not its own to weft's handler. false: weft installs
+/// program installs later must pass signals that are not its own to weft's handler. With false, weft installs
 /// none; call this before the first file is opened. Any thread may call it.
 void guard_mapped_files(bool guarded);
 

@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// The registry of backends and their devices. A registry is a value; there is no global one. find_backends()
+// The registry of backends and their devices. A registry is a value without global state. find_backends()
 // makes one with the CPU and all modules. A program may add its own backends, then opens devices
 // (find_devices) or loads models (ModelParams::registry) with it.
 //

@@ -3,7 +3,7 @@
 // Memory for temporaries that plans share if they run in turns. It is as large as the largest of them needs.
 // States, inputs and outputs are stored elsewhere.
 //
-// The caller ensures the turns: while a step of one plan runs, no thread may submit a step of another plan on
+// The caller ensures the turns. While a step of one plan runs, no thread may submit a step of another plan on
 // the same workspace, or compile one. An asynchronous device that runs its steps in the order of submission
 // is an exception: the next plan's step may be submitted earlier.
 #include <cstddef>

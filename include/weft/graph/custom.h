@@ -28,8 +28,8 @@ struct CustomParams {
   std::int64_t rows_per_task = 0;
 };
 
-/// Makes a node that `function` computes on the CPU, even if a pin to another device matches it. weft copies
-/// values to it and back as for any node.
+/// Makes a node that `function` computes on the CPU, even if a pin to another device matches it. Its inputs
+/// and its result are copied between devices as for any node.
 ///
 /// The result's sizes may be expressions of symbols. For several results, concatenate them and slice them
 /// apart. Inputs are in row-major order. The function is not called for a result without elements. Its

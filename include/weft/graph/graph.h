@@ -100,7 +100,7 @@ class Graph {
   Value state(std::string name, DType dtype, Shape shape,
               std::source_location where = std::source_location::current());
   /// Makes a value an output, which the host can read by this name after a step. An unnamed result gets the
-  /// name. A named value keeps its name, and a copy of it becomes the output: so one value may be several
+  /// name. A named value keeps its name, and a copy of it becomes the output. So one value may be several
   /// outputs, and an input may be an output. Returns the output.
   Value output(std::string name, Value value, std::source_location where = std::source_location::current());
 

@@ -3,9 +3,9 @@
 // The op table. Each op is a struct (in graph/ops/) with its parameters, its name and its number of inputs.
 // `Op` is a variant of all of them. To add an op, add a struct and list it in Op.
 //
-// A node stores its inputs as a list. Ops with more than three inputs also have a struct Inputs with one
-// ValueId per input, in the list's order, optional ones last. input_list, named_inputs and input_places
-// convert between the two.
+// A node stores its inputs as a list. Ops with more than three inputs also have a struct Inputs. It has one
+// ValueId per input, in the list's order, optional ones last. The functions input_list, named_inputs and
+// input_places convert between the two.
 #include <algorithm>
 #include <array>
 #include <bit>

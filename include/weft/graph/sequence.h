@@ -17,13 +17,13 @@ struct AttentionOptions {
   float scale = 0.0f;    ///< 0: 1 / sqrt(d).
   float softcap = 0.0f;  ///< 0: off
 };
-/// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e} -> {b, h, m, e}. With three axes there is no b, with two
-/// only one head. See ops::DenseAttention.
+/// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e} -> {b, h, m, e}. Three axes leave out b; two axes are one
+/// head. See ops::DenseAttention.
 Value scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& options = {},
                                    Where where = Where::current());
 
-/// The results of lstm() and gru(): y {t, b, h}, the outputs of all time steps; h {b, h} (and c of an LSTM),
-/// the state after the last step, to continue the sequence.
+/// The results of lstm() and gru(). y {t, b, h} has the outputs of all time steps. h {b, h}, with c for an
+/// LSTM, is the state after the last step, to continue the sequence.
 struct Recurrence {
   Value y;
   Value h;

@@ -51,7 +51,7 @@ class Axes {
 };
 
 /// A value of a graph: a handle, cheap to copy, and valid until its graph is moved or destroyed. A
-/// default-constructed Value stands for an absent optional operand.
+/// default-constructed Value is an absent optional operand.
 class Value {
  public:
   Value() = default;
@@ -125,7 +125,7 @@ Value operator/(Operand a, Value b);
 Value operator/(Operand a, float b);
 Value operator/(float a, Operand b);
 
-// There is no operator == or !=: use equal() and not_equal().
+// Values have no operators == and !=: use equal() and not_equal().
 Comparison operator<(Operand a, Value b);
 Comparison operator<(Operand a, float b);
 Comparison operator<(float a, Operand b);
@@ -184,8 +184,8 @@ Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int 
 /// state {n, 1, d} F32, x {m, d}, rows {m} I32 -> the state, with row i of x stored in row rows[i].
 Value store_rows(Value state, Value x, Value rows, Where where = Where::current());
 /// x {t, c}, weight {o, kernel*c}, bias {o}? -> {(t + 2 * padding - kernel) / stride + 1, o}: a 1D
-/// convolution over the rows of one signal. A weight's row has the c inputs of the first time step, then
-/// those of the next; torch.nn.functional.conv1d has {o, c, kernel}. For signals {n, c, t} use conv1d
+/// convolution over the rows of one signal. A weight's row has the c inputs of the first time step, then the
+/// c inputs of the next. torch.nn.functional.conv1d has {o, c, kernel}. For signals {n, c, t} use conv1d
 /// (value_windows.h).
 Value conv1d_channels_last(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_t stride = 1,
                            std::int64_t padding = 0, Where where = Where::current());
