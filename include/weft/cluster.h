@@ -76,13 +76,13 @@ struct Cluster {
 /// A model's work, in the terms of the formula.
 struct ModelWork {
   struct Part {
-    double bytes = 0.0,
-           multiply_adds = 0.0;  ///< Bytes of weights, and multiply-adds per row; without experts.
+    /// Bytes of weights, and multiply-adds per row; without experts.
+    double bytes = 0.0, multiply_adds = 0.0;
     double expert_bytes = 0.0, expert_multiply_adds = 0.0;  ///< The same of all experts together.
     double memory_bytes = 0.0;                              ///< Memory for its weights and cache.
     // For tensor parallelism:
-    double heads_bytes = 0.0,
-           heads_multiply_adds = 0.0;  ///< The part of these that is divided between KV heads.
+    /// The part of these that is divided between KV heads.
+    double heads_bytes = 0.0, heads_multiply_adds = 0.0;
     double whole_bytes = 0.0, whole_multiply_adds = 0.0;  ///< The part that the first node computes alone.
     bool is_cache_whole = false;    ///< Whether the first node computes all attention to the cache.
     double messages = 0.0;          ///< Messages, one after another, that a row waits for.

@@ -54,7 +54,7 @@ class Grammar {
   static Grammar regex(std::string_view pattern, const GrammarLimits& limits = {});
   /// JSON values that a schema (draft 2020-12) allows. An unenforceable keyword is an error with its JSON
   /// pointer (see JsonSchemaOptions::left_free). Annotations and unknown formats are ignored. Differences
-  /// from the standard, which make completions shorter:
+  /// from the standard:
   /// - Properties come in the schema's order.
   /// - Objects with `properties` have no others, unless additionalProperties is set.
   /// - Arrays with prefixItems end with them, unless items is set.

@@ -22,7 +22,7 @@ namespace weft {
 
 /// An encoded image or audio input: what replaces a mark in a prompt.
 struct EncodedMedia {
-  /// Either a string with the model's control tokens around embeddings (`text`), or embeddings (`n_rows`).
+  /// Either a string (`text`) in which control tokens are recognised, or embeddings (`n_rows`).
   struct Piece {
     std::string text = {};
     int n_rows = 0;

@@ -80,8 +80,7 @@ struct WatchedValue {
 std::shared_ptr<Workspaces> make_workspaces();
 
 struct PlanParams {
-  /// What steps may change: values of symbols (shapes), weights (tensors), the graph (topology). Allowing
-  /// less makes steps cheaper.
+  /// What steps may change: values of symbols (shapes), weights (tensors), the graph (topology).
   Changes allowed = {.shapes = true};
   /// Placement rules: see Pin (weft/device.h). The last matching pin wins.
   std::vector<Pin> pins = {};

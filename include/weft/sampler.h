@@ -93,7 +93,7 @@ struct Candidate {
 class Sampler {
  public:
   /// The tokenizer must outlive the sampler. Throws Error kInvalidArgument for values out of range (NaN,
-  /// top_p > 1, ids outside the vocabulary).
+  /// top_p > 1, ids outside the vocabulary) or above a limit.
   Sampler(const SamplerParams& params, const Tokenizer& tokenizer);
   /// A sampler without a tokenizer cannot match DRY's breakers: throws as above, and if DRY is on and
   /// dry_breakers has strings.

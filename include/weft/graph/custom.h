@@ -36,6 +36,9 @@ struct CustomParams {
 /// captures live as long as a graph or plan has the node. It is called during a step, so it must not use that
 /// plan. If it throws an Error, the step throws that with the node's name; for other exceptions the code is
 /// kDevice. The plan can then run further steps.
+///
+/// Throws Error kInvalidArgument for an empty name or function, for sizes below 0 or with unknown symbols,
+/// and for types other than F32 and I32.
 Value custom(std::string name, std::span<const Value> inputs, Shape shape, CustomFunction function,
              CustomParams params = {}, Where where = Where::current());
 Value custom(std::string name, std::initializer_list<Value> inputs, Shape shape, CustomFunction function,

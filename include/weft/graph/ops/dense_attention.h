@@ -12,13 +12,13 @@ namespace weft::ops {
 /// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e}, bias?, sinks {h}? -> {b, h, m, e}.
 /// - Head i of q uses head i / (h / g) of k and v (grouped-query attention).
 /// - A score is scale * q k, with a softcap softcap * tanh(scale * q k / softcap).
-/// - `bias` broadcasts to {b, h, m, n}. F32: it is added to the scores after the softcap. I32: it is a mask,
-/// and
-///   0 hides a key.
+/// - `bias` broadcasts to {b, h, m, n}. F32: it is added to the scores, after the softcap. I32: it is a mask,
+///   and 0 hides a key.
 /// - `causal`: row i attends to keys 0 to i.
 /// - A sink is one more score of each row of its head, with a value of zeros.
-/// - A row that attends to nothing gives zeros. Values of hidden keys are multiplied by 0, so they must be
-/// finite. A device need not store all scores (flash attention).
+/// - A row that attends to nothing gives zeros.
+/// - Values of hidden keys are multiplied by 0, so they must be finite.
+/// A device need not store all scores (flash attention).
 struct DenseAttention {
   static constexpr std::string_view kName = "dense_attention";
   struct Inputs {
