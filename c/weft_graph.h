@@ -35,7 +35,7 @@ typedef struct weft_attribute {
   size_t n_sizes;
 } weft_attribute;
 
-/// What a value is.
+/// Properties of a value.
 typedef struct weft_value_info {
   size_t struct_size;
   const char* name;               ///< Valid until the graph changes.
@@ -79,7 +79,7 @@ WEFT_API weft_status weft_graph_output(weft_graph* graph, const char* name, weft
                                        weft_error** error);
 /// The value with this name, or WEFT_NO_VALUE.
 WEFT_API weft_value weft_graph_find(const weft_graph* graph, const char* name);
-/// What a value is.
+/// Properties of a value.
 WEFT_API weft_status weft_graph_get_value(weft_graph* graph, weft_value value, weft_value_info* info,
                                           weft_error** error);
 /// Describes the graph, one line per node.

@@ -183,8 +183,8 @@ class Model {
   /// faster, and hashing them for check_weights(). Without this call both happen while the model is used.
   void settle() const;
   const Tokenizer& tokenizer() const;
-  /// Null if the file has none. Encoder-decoder models always have one: its prompt, the source, is the last
-  /// user message.
+  /// Null if the file has none. Encoder-decoder models always have one. It renders the last user message,
+  /// which becomes the source.
   const ChatTemplate* chat_template() const;
   std::span<const AdapterInfo> adapters() const;
   /// Notes for a log. A note says in a sentence how weft reads an unusual key of the file.

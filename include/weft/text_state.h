@@ -1,6 +1,6 @@
 #pragma once
-// A saved state of one sequence (Context::save) together with its tokens: what Batcher::save_text returns,
-// and prompt cache files hold. Bytes:
+// A saved state of one sequence (Context::save) together with its tokens: the format of Batcher::save_text
+// and of its files. Bytes:
 //
 //   Header, n_tokens token ids (i32), the state, the XXH3-128 hash of all bytes before
 //
@@ -21,7 +21,7 @@ struct TextState {
 };
 
 std::vector<std::byte> write_text_state(std::span<const Token> tokens, std::span<const std::byte> state);
-/// Throws Error kInvalidFile for bytes that are damaged or no such state, and kUnsupported for another
+/// Throws Error kInvalidFile for bytes that are damaged or in another format, and kUnsupported for another
 /// version.
 TextState read_text_state(std::span<const std::byte> bytes);
 
