@@ -147,10 +147,10 @@ struct RequestParams {
   double queue_timeout_ms = 0.0;        ///< Until it is first admitted.
   double first_token_timeout_ms = 0.0;  ///< Until its first token.
   double timeout_ms = 0.0;              ///< Until its end.
-  /// When the sequence fills the cache (or n_ctx cells), drop the older half of its tokens after the first
-  /// n_keep (Context::forget), and continue. n_keep must be below that number of cells by at least 2. After
-  /// such a shift the cache cannot be recomputed. So a preempted completion saves its cells in host memory,
-  /// and a failed step ends it with kError.
+  /// When the sequence fills the cache (or n_ctx cells), keep its first n_keep tokens, drop the older half of
+  /// the others (Context::forget), and continue. n_keep is at least 2 less than these cells. After such a
+  /// shift the cache cannot be recomputed. So a preempted completion saves its cells in host memory, and a
+  /// failed step ends it with kError.
   bool context_shift = false;
   int n_keep = 4;
   int n_ctx = 0;          ///< The most cells of a completion, with its prompt. 0: the whole cache.

@@ -233,7 +233,7 @@ class Context {
   bool intact() const;  ///< Whether all sequences are intact.
 
   /// The n_vocab logits of item i of the last batch. They are valid until the next decode(). After that the
-  /// span may still be read, but its values are undefined.
+  /// span may still be read until the context is destroyed, but its values are undefined.
   std::span<const float> logits(int i) const;
   /// The tokens of Batch::only_best for item i of the last batch, best first. Their logits have the bits of
   /// Context::logits; NaN counts as minus infinity. Valid until the next decode().

@@ -47,7 +47,8 @@ std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> f
 /// For programs that a launcher (mpirun) starts as several processes, on one machine or more: the first
 /// process controls the devices of all. Call it before anything else. In the first process, and without a
 /// launcher, it returns false at once. In each other process it serves the first one until that ends, and
-/// then returns true: the process should exit. Throws Error.
+/// then returns true: the process should exit. Throws Error kUnsupported if a launcher started several
+/// processes and weft has no module for it.
 bool follow();
 
 /// All devices. The first is always the CPU.

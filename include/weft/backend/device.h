@@ -58,8 +58,8 @@ struct CompileOptions {
   int n_threads = 0;  ///< Host threads that the plan may use. 0: the number of cores.
   /// Threads for weft's CPU, which plans that run in turns share. Other devices ignore it.
   std::shared_ptr<base::Pool> pool = nullptr;
-  /// Memory for temporaries that plans share if they run in turns (workspace.h). A device must ignore it
-  /// unless its steps have ended when submit returns, or run in the order of submission.
+  /// Memory for temporaries that plans share if they run in turns (workspace.h). Only devices may use it
+  /// whose steps have ended when submit returns, or run in the order of submission.
   std::shared_ptr<Workspaces> workspaces = nullptr;
   /// Cancellation: while this flag is set, running and new steps end early. Their outputs and stored rows are
   /// undefined, but moves of cells (MoveCells) are complete. Any thread or signal handler may set it; only
