@@ -1,9 +1,9 @@
 /// @file
-/// weft in C: graphs of ops, and plans that run them on any devices. The rules of weft.h hold here, too.
+/// weft in C: graphs of ops, and plans that run them on devices. The rules of weft.h hold here, too.
 ///
-/// A graph is built once, with symbolic sizes that each step sets, and a plan compiles it once. Ops are named
-/// as in weft's op table. weft_op_help lists an op's inputs and attributes. The headers in weft/graph/ops
-/// define the results.
+/// A graph is built with symbolic sizes and compiled once by a plan; each step sets the sizes. Ops have
+/// names: weft_op_name lists them, weft_op_help describes their inputs and attributes, and the headers in
+/// weft/graph/ops define their results.
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
@@ -13,18 +13,18 @@
 extern "C" {
 #endif
 
-/// Values, and the nodes that make them.
+/// A graph: values, and the nodes that compute them.
 typedef struct weft_graph weft_graph;
-/// A value of a graph: its number there.
+/// A value of a graph, as an index.
 typedef int32_t weft_value;
 /// No value.
 #define WEFT_NO_VALUE (-1)
-/// A size: a number from -1 on, or what weft_graph_symbol or weft_graph_size gave, for that graph.
+/// A size: a number of at least -1, or the result of weft_graph_symbol or weft_graph_size for the same graph.
 typedef int64_t weft_dim;
-/// Axes of a value, at most.
+/// The most axes of a value.
 #define WEFT_MAX_RANK 4
 
-/// An attribute of a node. Set the one of `text`, `number`, `integer` and `sizes` that fits the attribute,
+/// An attribute of a node. Set the member that fits the attribute (`text`, `number`, `integer` or `sizes`),
 /// and leave the others 0.
 typedef struct weft_attribute {
   const char* name;
@@ -35,23 +35,23 @@ typedef struct weft_attribute {
   size_t n_sizes;
 } weft_attribute;
 
-/// What a value is.
+/// Properties of a value.
 typedef struct weft_value_info {
   size_t struct_size;
   const char* name;               ///< Valid until the graph changes.
-  const char* dtype;              ///< "f32", "i32"; of weights also "q4_K" and so on. Valid for ever.
+  const char* dtype;              ///< "f32" or "i32"; for weights also "q4_K" and so on. Valid indefinitely.
   weft_dim shape[WEFT_MAX_RANK];  ///< Outermost first.
   int32_t rank;
 } weft_value_info;
 
 /// An empty graph.
 WEFT_API weft_graph* weft_graph_create(weft_error** error);
-/// Frees it. Plans have copies.
+/// Frees it. Plans have their own copies.
 WEFT_API void weft_graph_free(weft_graph* graph);
 /// A symbolic size that each step sets, from min to max.
 WEFT_API weft_status weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max,
                                        weft_dim* size, weft_error** error);
-/// a + b, a - b, a * b, or a / b rounded down (of a number b): `op` is one of + - * /.
+/// a `op` b, where `op` is + - * or /. Division rounds down, and its b must be a number.
 WEFT_API weft_status weft_graph_size(weft_graph* graph, weft_dim a, char op, weft_dim b, weft_dim* size,
                                      weft_error** error);
 /// An input that each step sets: "f32" or "i32".
@@ -66,35 +66,35 @@ WEFT_API weft_status weft_graph_weight(weft_graph* graph, const char* name, cons
 WEFT_API weft_status weft_graph_state(weft_graph* graph, const char* name, const char* dtype,
                                       const weft_dim* shape, size_t rank, weft_value* value,
                                       weft_error** error);
-/// A node of an op, and its result. Attributes that are not named are the op's defaults. Optional inputs are
-/// last; WEFT_NO_VALUE leaves one out.
+/// Adds a node and returns its result. Attributes that are not given have the op's defaults. Optional inputs
+/// are last in the list and may be WEFT_NO_VALUE.
 WEFT_API weft_status weft_graph_op(weft_graph* graph, const char* op, const weft_value* inputs,
                                    size_t n_inputs, const weft_attribute* attributes, size_t n_attributes,
                                    weft_value* value, weft_error** error);
-/// Gives a value a name, by which pins and weft_plan_explain know it.
+/// Renames a value, for pins and weft_plan_explain.
 WEFT_API weft_status weft_graph_rename(weft_graph* graph, weft_value value, const char* name,
                                        weft_error** error);
 /// Makes a value an output, which can be read by this name after a step.
 WEFT_API weft_status weft_graph_output(weft_graph* graph, const char* name, weft_value value,
                                        weft_error** error);
-/// The value of a name, or WEFT_NO_VALUE.
+/// The value with this name, or WEFT_NO_VALUE.
 WEFT_API weft_value weft_graph_find(const weft_graph* graph, const char* name);
-/// What a value is.
+/// Properties of a value.
 WEFT_API weft_status weft_graph_get_value(weft_graph* graph, weft_value value, weft_value_info* info,
                                           weft_error** error);
-/// A line for each node.
+/// Describes the graph, one line per node.
 WEFT_API weft_status weft_graph_text(const weft_graph* graph, char** text, weft_error** error);
 /// A drawing for Graphviz.
 WEFT_API weft_status weft_graph_dot(const weft_graph* graph, char** text, weft_error** error);
 
 /// The number of ops.
 WEFT_API size_t weft_op_count(void);
-/// The name of the op at a place, from 0; NULL where there is none. Valid for ever.
+/// The name of the op at an index, from 0. NULL: none. Valid indefinitely.
 WEFT_API const char* weft_op_name(size_t place);
-/// An op's inputs and attributes, with what these may be and are by default: for people.
+/// Describes an op's inputs and attributes, with possible values and defaults, for display.
 WEFT_API weft_status weft_op_help(const char* op, char** text, weft_error** error);
 
-/// A value in a call of a function of one's own: elements row after row.
+/// An input of a custom function: its elements in row-major order.
 typedef struct weft_custom_value {
   const char* dtype;  ///< "f32" or "i32"
   const int64_t* shape;
@@ -103,8 +103,8 @@ typedef struct weft_custom_value {
   size_t n_bytes;
 } weft_custom_value;
 
-/// A call of a function of one's own: it writes rows `begin` to `end` (along the outermost axis) of its
-/// result. Valid during the call.
+/// A call of a custom function, which must write rows [begin, end) of its result, along the outermost axis.
+/// Valid during the call.
 typedef struct weft_custom_call {
   size_t struct_size;
   const weft_custom_value* inputs;
@@ -117,11 +117,11 @@ typedef struct weft_custom_call {
   size_t n_bytes;
 } weft_custom_call;
 
-/// Returning false ends the step with WEFT_DEVICE. It must not use the plan.
+/// A custom function. Returning false ends the step with WEFT_DEVICE. It must not use the plan.
 typedef bool (*weft_custom_callback)(const weft_custom_call* call, void* user_data);
 
-/// A node that is computed by a function on the CPU. With rows_per_task above 0 it is called from several
-/// threads at once, for different rows; with 0 once a step. `user_data` must outlive the graph and its plans.
+/// Adds a node that a custom function computes on the CPU. rows_per_task 0: one call per step. Above 0:
+/// several threads call it at once, for different rows. `user_data` must outlive the graph and its plans.
 WEFT_API weft_status weft_graph_custom(weft_graph* graph, const char* name, const weft_value* inputs,
                                        size_t n_inputs, const char* dtype, const weft_dim* shape, size_t rank,
                                        int64_t rows_per_task, weft_custom_callback function, void* user_data,
@@ -136,14 +136,14 @@ typedef struct weft_plan weft_plan;
 /// Parameters of a plan.
 typedef struct weft_plan_params {
   size_t struct_size;
-  const char* const* devices;  ///< Names; NULL: all GPUs. The CPU takes the rest.
+  const char* const* devices;  ///< Names of devices. NULL: all GPUs. The CPU takes the remaining nodes.
   size_t n_devices;
-  const weft_pin* pins;  ///< Fixed placements. The cost model places the rest.
+  const weft_pin* pins;  ///< Placement rules. The cost model places the other nodes.
   size_t n_pins;
   int32_t n_threads;    ///< Host threads. 0: the number of cores.
-  bool allow_shapes;    ///< Steps may differ in sizes,
-  bool allow_tensors;   ///< weights may be set again,
-  bool allow_topology;  ///< and graphs changed.
+  bool allow_shapes;    ///< Steps may change symbols' values (sizes).
+  bool allow_tensors;   ///< Weights may be set again.
+  bool allow_topology;  ///< The graph may be replaced.
 } weft_plan_params;
 
 /// A symbol's value in a step.
@@ -164,11 +164,11 @@ typedef struct weft_plan_counters {
   size_t struct_size;
   int64_t compiled;  ///< Graphs.
   int64_t steps;
-  int64_t unchanged;  ///< Steps that changed nothing since the step before.
-  int64_t shapes;     ///< Steps that changed shapes; likewise tensors and the topology below.
+  int64_t unchanged;  ///< Steps that changed only values.
+  int64_t shapes;     ///< Steps that changed sizes; `tensors` and `topology` likewise.
   int64_t tensors;
   int64_t topology;
-  int64_t copies;  ///< Values copied between devices ...
+  int64_t copies;  ///< Copies of values between devices.
   int64_t copied_bytes;
 } weft_plan_counters;
 
@@ -180,34 +180,34 @@ enum {
   WEFT_EXPLAIN_DOT = 2  ///< A drawing for Graphviz.
 };
 
-/// Fills in the defaults.
+/// Sets struct_size and the defaults.
 WEFT_API void weft_plan_params_init(weft_plan_params* params, size_t struct_size);
-/// Copies the graph, and places it.
+/// Copies the graph and places it on the devices.
 WEFT_API weft_plan* weft_plan_create(const weft_graph* graph, const weft_plan_params* params,
                                      weft_error** error);
 /// Frees it.
 WEFT_API void weft_plan_free(weft_plan* plan);
-/// The rows of a weight in its type, as GGUF stores them. They are kept where they are: they must stay as
-/// long as the plan.
+/// Sets the data of a weight: its rows in its type and GGUF's layout. The data is not copied: keep it
+/// unchanged as long as the plan.
 WEFT_API weft_status weft_plan_set_weight(weft_plan* plan, const char* name, const void* data, size_t n_bytes,
                                           weft_error** error);
-/// All weights that a GGUF or safetensors file has under the graph's names.
+/// Sets all weights that a GGUF or safetensors file has under the graph's names.
 WEFT_API weft_status weft_plan_set_weights_file(weft_plan* plan, const char* path, weft_error** error);
-/// One step. Symbols and inputs that are not given keep their values.
+/// Runs one step. Symbols and inputs that are not given keep their last values.
 WEFT_API weft_status weft_plan_run(weft_plan* plan, const weft_symbol_value* symbols, size_t n_symbols,
                                    const weft_input* inputs, size_t n_inputs, weft_error** error);
-/// The same asynchronously: returns as soon as the inputs may be overwritten. Until weft_plan_finish, outputs
+/// Starts one step and returns as soon as the inputs' memory may be reused. Until weft_plan_finish, outputs
 /// are the results of the step before.
 WEFT_API weft_status weft_plan_start(weft_plan* plan, const weft_symbol_value* symbols, size_t n_symbols,
                                      const weft_input* inputs, size_t n_inputs, weft_error** error);
-/// Waits until all that was started is done.
+/// Waits for all started steps.
 WEFT_API weft_status weft_plan_finish(weft_plan* plan, weft_error** error);
-/// Another graph from the next step on. Weights and states of the same names, types and shapes stay.
+/// Replaces the graph for the next steps. Weights and states with the same name, type and shape stay.
 WEFT_API weft_status weft_plan_set_graph(weft_plan* plan, const weft_graph* graph, weft_error** error);
 /// The shape of an output of the last step: `shape` has room for WEFT_MAX_RANK sizes.
 WEFT_API weft_status weft_plan_shape(const weft_plan* plan, const char* output, int64_t* shape, size_t* rank,
                                      weft_error** error);
-/// The elements of an output of the last step, f32 or i32, which are n_bytes.
+/// Copies an output of the last step, f32 or i32. n_bytes must be its size.
 WEFT_API weft_status weft_plan_read(const weft_plan* plan, const char* output, void* data, size_t n_bytes,
                                     weft_error** error);
 /// The plan's counters.

@@ -1,10 +1,12 @@
 /// @file
 /// weft in C: images and audio in prompts. The rules of weft.h hold here, too.
 ///
-/// Their encoders are in a file of their own ("mmproj", as llama.cpp's converter writes it). Encode an image,
-/// write a mark at its place into the prompt string, and make a prompt of both. Pass the prompt's tokens to
-/// weft_generate, weft_batcher_submit or weft_service_submit, and the prompt itself in their parameters
-/// (`media`), which has the embeddings.
+/// The encoders are in an mmproj file, as llama.cpp's converter writes it. To use them:
+/// 1. Encode an image or audio (weft_vision_model_encode, weft_audio_model_encode).
+/// 2. Write a mark (weft_media_mark) into the prompt where it belongs, and make a prompt of both
+///    (weft_prompt_create).
+/// 3. Pass the prompt's tokens to weft_generate, weft_batcher_submit or weft_service_submit, and the prompt
+///    itself as the parameter `media`, which has the embeddings.
 #ifndef WEFT_MEDIA_H
 #define WEFT_MEDIA_H
 
@@ -14,7 +16,7 @@
 extern "C" {
 #endif
 
-/// An image's pixels, row by row from the top left; three bytes each: red, green, blue.
+/// Pixels, row by row from the top left, three bytes each: red, green, blue.
 typedef struct weft_image {
   int32_t width;
   int32_t height;
@@ -22,7 +24,7 @@ typedef struct weft_image {
   size_t n_bytes;  ///< 3 * width * height
 } weft_image;
 
-/// Samples of one channel, from -1 to 1, WEFT_SAMPLE_RATE of them a second.
+/// Samples of one channel, from -1 to 1, at WEFT_SAMPLE_RATE per second.
 typedef struct weft_sound {
   float* samples;
   size_t n_samples;
@@ -31,8 +33,8 @@ typedef struct weft_sound {
 /// Samples per second.
 #define WEFT_SAMPLE_RATE 16000
 
-/// Reads a PNG or JPEG file in memory, rotated by its EXIF data, on a white background. The caller frees
-/// image->rgb (weft_free). Any thread, as all functions here.
+/// Reads a PNG or JPEG file in memory, rotates it by its EXIF data, and puts transparent pixels on white. The
+/// caller frees image->rgb (weft_free). Any thread may call the functions of this header.
 WEFT_API weft_status weft_image_read(const void* bytes, size_t n_bytes, weft_image* image,
                                      weft_error** error);
 /// The same for a file on disk.
@@ -44,11 +46,11 @@ WEFT_API weft_status weft_sound_read(const void* bytes, size_t n_bytes, weft_sou
 /// The same for a file on disk.
 WEFT_API weft_status weft_sound_read_file(const char* path, weft_sound* sound, weft_error** error);
 
-/// An image encoder. Never changes: any number of threads may use one, which encodes one image at a time.
+/// An image encoder. Immutable: any number of threads may use one, but it encodes one image at a time.
 typedef struct weft_vision_model weft_vision_model;
 /// An audio encoder, likewise.
 typedef struct weft_audio_model weft_audio_model;
-/// An encoded image or audio input. Never changes.
+/// An encoded image or audio input. Immutable.
 typedef struct weft_media weft_media;
 
 /// Parameters for loading an encoder.
@@ -56,8 +58,9 @@ typedef struct weft_media_params {
   size_t struct_size;
   const char* const* devices;  ///< Names; NULL: the CPU and all GPUs.
   size_t n_devices;
-  int64_t cache_bytes;  ///< The most bytes of cached results, for repeated inputs. < 0: the default.
-  int32_t n_threads;    ///< 0: the number of cores.
+  /// The most bytes of results that are cached for repeated inputs. Below 0: the default.
+  int64_t cache_bytes;
+  int32_t n_threads;  ///< 0: the number of cores.
 } weft_media_params;
 
 /// Properties of an image encoder.
@@ -65,12 +68,12 @@ typedef struct weft_vision_info {
   size_t struct_size;
   const char* name;       ///< Valid as long as the model, as are the others.
   const char* projector;  ///< "gemma3"
-  int32_t n_embd;         ///< Size of a row: n_embd_input of its language models.
-  int32_t image_size;     ///< Pixels of a side that it was trained for.
+  int32_t n_embd;         ///< Size of an embedding: n_embd_input of its language models.
+  int32_t image_size;     ///< The training size of images: pixels per side.
   int32_t patch_size;
   int32_t n_layers;
   int32_t max_rows;  ///< The most rows of a part.
-  bool both_ways;    ///< Bidirectional attention among the rows of an image.
+  bool both_ways;    ///< An image's embeddings attend to each other in both directions.
 } weft_vision_info;
 
 /// Properties of an audio encoder.
@@ -82,16 +85,16 @@ typedef struct weft_audio_info {
   int32_t n_mels;
   int32_t n_layers;
   int32_t max_rows;     ///< The most rows of a part.
-  double part_seconds;  ///< Seconds of audio in a part.
+  double part_seconds;  ///< Long audio is encoded in parts of this many seconds.
 } weft_audio_info;
 
-/// The encoding thread calls it before each part. It must not encode with the same encoder, which would
-/// deadlock. Returning false: WEFT_CANCELLED.
+/// The encoding thread calls it before each part. Returning false cancels (WEFT_CANCELLED). It must not
+/// encode with the same encoder: that would deadlock.
 typedef bool (*weft_encode_callback)(void* user_data);
 
-/// Fills in the defaults.
+/// Sets struct_size and the defaults.
 WEFT_API void weft_media_params_init(weft_media_params* params, size_t struct_size);
-/// The kinds of encoders in an mmproj file; pass NULL for kinds that are not wanted.
+/// Which encoders an mmproj file has. Pass NULL for results that are not wanted.
 WEFT_API weft_status weft_media_kinds(const char* path, bool* pictures, bool* sounds, weft_error** error);
 
 /// Loads the image encoder of an mmproj file.
@@ -128,30 +131,31 @@ WEFT_API weft_media* weft_audio_model_encode(const weft_audio_model* audio, cons
 /// Frees the media. Prompts that contain it stay valid.
 WEFT_API void weft_media_free(weft_media* media);
 
-/// Embeddings that replace tokens of a prompt. These tokens are below WEFT_NO_TOKEN, and the same for the
-/// same rows.
+/// Embeddings that replace tokens of a prompt. These tokens are negative and not WEFT_NO_TOKEN; equal
+/// embeddings have the same token.
 typedef struct weft_part {
   size_t struct_size;
-  int32_t first;      ///< Index of its first token in the prompt.
-  int32_t n;          ///< Number of tokens and rows.
-  const float* rows;  ///< n rows of n_embd floats, for weft_batch_add_embedding. Valid as long as the prompt.
+  int32_t first;  ///< Index of its first token in the prompt.
+  int32_t n;      ///< The number of tokens and embeddings.
+  /// n embeddings of n_embd floats, for weft_batch_add_embedding. Valid as long as the prompt.
+  const float* rows;
   int32_t n_embd;
-  int32_t grid_width;  ///< Width of the grid of rows, in models with lines and columns; otherwise 0.
-  int32_t extent;      ///< Positions by which later tokens advance.
-  bool both_ways;      ///< Bidirectional attention among its rows: weft_batch_see_to.
+  /// For models with M-RoPE: the embeddings form a grid of this width, row by row. 0: no grid.
+  int32_t grid_width;
+  int32_t extent;  ///< The positions that the part takes.
+  bool both_ways;  ///< Its embeddings attend to each other in both directions (weft_batch_see_to).
 } weft_part;
 
-/// A string that marks places of images and audio in a prompt. It is random, so that prompts cannot contain
-/// it by intent. The caller frees it.
+/// A string that marks the places of images and audio. It is random, so that users cannot write it into
+/// messages. The caller frees it.
 WEFT_API weft_status weft_media_mark(char** mark, weft_error** error);
-/// Makes a prompt of a string: each `mark` in it is replaced by the next of `media`. WEFT_INVALID_ARGUMENT
-/// where the numbers of marks and media differ. `flags`: WEFT_PARSE_SPECIAL. BOS and the like are always
-/// added.
+/// Makes a prompt of a string, in which each `mark` is replaced by the next of `media`. WEFT_INVALID_ARGUMENT
+/// if the numbers of marks and media differ. `flags` is 0 or WEFT_PARSE_SPECIAL. BOS is always added if the
+/// model has it.
 WEFT_API weft_prompt* weft_prompt_create(const weft_model* model, const char* text, size_t n_bytes,
                                          uint32_t flags, const weft_media* const* media, size_t n_media,
                                          const char* mark, weft_error** error);
-/// The same for a conversation, formatted as by weft_model_apply_chat_template. The marks are in its
-/// messages.
+/// The same for a conversation, rendered as by weft_model_apply_chat_template. Its messages have the marks.
 WEFT_API weft_prompt* weft_prompt_create_chat(const weft_model* model, const weft_chat_message* messages,
                                               size_t n_messages, const weft_chat_params* params,
                                               const weft_media* const* media, size_t n_media,

@@ -1,10 +1,10 @@
 #pragma once
-// Audio: files to samples, and samples to embeddings that replace tokens in a prompt. An audio model is an
-// encoder of an mmproj file, as llama.cpp's converter writes it.
+// Audio: reads files into samples, and encodes samples into embeddings that replace tokens of a prompt. The
+// encoder is in an mmproj file, as llama.cpp's converter writes it.
 //
-//   auto audio = weft::AudioModel::load("mmproj.gguf");
-//   auto sound = audio->encode(weft::read_sound(bytes));
-//   ... place_media (media.h), as with images ...
+//   auto encoder = weft::AudioModel::load("mmproj.gguf");
+//   std::shared_ptr<const weft::EncodedMedia> media = encoder->encode(weft::read_sound_file("a.wav"));
+//   auto prompt = weft::place_media(model->tokenizer(), pieces, {&media, 1}, mark);  // See weft/media.h.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,25 +22,26 @@
 
 namespace weft {
 
-/// One channel, from -1 to 1, kSampleRate samples a second.
+/// Samples of one channel, from -1 to 1, at kSampleRate per second.
 struct Sound {
   static constexpr int kSampleRate = 16000;
   static constexpr std::int64_t kMaxSamples = std::int64_t{kSampleRate} * 60 * 60;
   std::vector<float> samples = {};
 };
 
-/// Reads WAV, FLAC, Ogg (Vorbis, Opus), AIFF and, with libsndfile 1.1 or later, MP3. Averages channels and
-/// resamples to kSampleRate. The input is untrusted. Throws Error kInvalidFile for a damaged file and for one
-/// without samples. Throws kUnsupported for other formats, with advice how to convert them, and for files
-/// that are too long (kMaxSamples).
+/// Reads WAV, FLAC, Ogg (Vorbis, Opus), AIFF and, with libsndfile 1.1 or later, MP3. Channels are averaged
+/// and resampled to kSampleRate. The bytes are untrusted. Throws Error kInvalidFile for a damaged file and
+/// for one without samples. Throws kUnsupported for files longer than kMaxSamples and for other formats; the
+/// message says how to convert them.
 Sound read_sound(std::span<const std::byte> bytes);
 /// The same for a file on disk. Throws also kNotFound and kIo.
 Sound read_sound_file(const std::filesystem::path& path);
 
 struct AudioParams {
-  std::vector<std::string> devices = {};  ///< As find_devices takes them. Empty: the CPU and all GPUs.
-  int n_threads = 0;                      ///< Host threads. 0: the number of cores.
-  /// The most bytes of encoded audio that are cached: cached audio is not computed again.
+  /// Device names, as for find_devices(). Empty: the CPU and all GPUs.
+  std::vector<std::string> devices = {};
+  int n_threads = 0;  ///< Host threads. 0: the number of cores.
+  /// The most bytes of results that are cached, so that repeated audio is not encoded again.
   std::size_t cache_bytes = std::size_t{64} << 20;
   std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
 };
@@ -48,34 +49,35 @@ struct AudioParams {
 struct AudioInfo {
   std::string name = {};
   std::string projector = {};  ///< clip.projector_type, "voxtral".
-  std::vector<std::string> text_models =
-      {};          ///< Families of language models (ModelInfo::architecture) that it is for.
-  int n_embd = 0;  ///< Size of a row: n_embd_input of its language models.
+  /// The language models that it fits, by ModelInfo::architecture.
+  std::vector<std::string> text_models = {};
+  int n_embd = 0;  ///< Size of an embedding: n_embd_input of its language models.
   int n_mels = 0;
   int n_layers = 0;
-  int max_rows = 0;           ///< The most rows of a part.
-  double part_seconds = 0.0;  ///< Seconds of audio in a part.
+  int max_rows = 0;           ///< The most embeddings of a part.
+  double part_seconds = 0.0;  ///< Long audio is encoded in parts of this many seconds.
 };
 
-/// Immutable after loading, and shared by threads: encode computes one at a time.
+/// Immutable after loading. Threads may share it; encode() calls run one after another.
 class AudioModel {
  public:
-  /// Throws Error kInvalidFile with the name of the wrong key or tensor, and kUnsupported for a file without
-  /// an audio encoder and for an unknown projector. Also kNotFound, kIo, and errors of devices.
+  /// Loads the audio encoder of an mmproj file. Throws Error kInvalidFile with the name of the wrong key or
+  /// tensor, and kUnsupported for a file without an audio encoder and for an unknown projector. Also
+  /// kNotFound, kIo, and errors of devices.
   static std::shared_ptr<const AudioModel> load(const std::filesystem::path& path,
                                                 const AudioParams& params = {});
   ~AudioModel();
 
   const AudioInfo& info() const;
-  /// Throws Error kInvalidArgument unless it fits a language model of this family and input size
-  /// (ModelInfo::architecture, ModelInfo::n_embd_input).
+  /// Throws Error kInvalidArgument unless it fits the language model, given by ModelInfo::architecture and
+  /// ModelInfo::n_embd_input.
   void check_fits(std::string_view architecture, int n_embd_input) const;
-  /// Encodes audio: the same samples give the same rows, bit by bit. The calling thread calls `goes_on`
-  /// before each part; false: Error kCancelled. Throws Error kInvalidArgument for audio without samples or
-  /// with one that is not finite, and errors of devices.
+  /// Encodes audio. Equal samples give bit-identical embeddings. The calling thread calls `goes_on` before
+  /// each part; returning false cancels (Error kCancelled). Throws Error kInvalidArgument for audio without
+  /// samples or with NaN or infinity, and errors of devices.
   std::shared_ptr<const EncodedMedia> encode(const Sound& sound,
                                              const std::function<bool()>& goes_on = {}) const;
-  /// The number of inputs that encode has computed so far, and found in its cache.
+  /// Counts of encode() so far: inputs that it computed, and inputs that it found in its cache.
   std::int64_t n_computed() const;
   std::int64_t n_found() const;
 

@@ -1,13 +1,21 @@
 #pragma once
-// The batcher: continuous batching of requests. Each step puts the next tokens of all requests into one
-// batch, so each pass over the weights serves all of them. The batcher also decides which requests get the
-// cache.
+// The batcher: continuous batching of requests. Each step computes one batch with tokens of all running
+// requests, so that they share each pass over the weights. The batcher admits requests, chunks prompts,
+// preempts requests when the cache is full, and keeps finished sequences as a prefix cache.
 //
-// A request's result does not depend on others. It has the same tokens, bit by bit, in any batch, with any
-// chunking of prompts and with prefix caching. The same holds for preemption, recovered failures and
-// speculation.
+//   weft::Batcher batcher(context);
+//   batcher.submit(prompt, {.n_predict = 100, .on_output = [](const weft::Output& output) {
+//                             std::cout << output.text;
+//                             return true;
+//                           }});
+//   batcher.run();
 //
-// One thread uses a batcher. weft::Service runs one on a thread of its own, for requests from many threads.
+// The tokens of a request do not depend on other requests. They have the same bits in any batch, with any
+// chunking of the prompt, with cached prefixes, after preemption and after failed steps that were repeated.
+// Speculation does not change them either.
+//
+// One thread uses a batcher. weft::Service (weft/service.h) runs one on its own thread, for requests from
+// many threads.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -35,365 +43,385 @@ using RequestId = std::int64_t;
 
 struct Logprob {
   Token id = 0;
-  float logprob = 0.0f;  ///< Natural logarithm, of the model's distribution: before any sampler.
+  float logprob = 0.0f;  ///< Natural logarithm of the probability before any sampler step.
 };
 
 struct OutputToken {
   Token id = 0;
-  float logprob = 0.0f;           ///< Set for prompt tokens, and with n_logprobs >= 0.
-  std::vector<Logprob> top = {};  ///< The n_logprobs most probable ones, most probable first.
+  float logprob = 0.0f;           ///< Set for tokens of Output::prompt, and if n_logprobs >= 0.
+  std::vector<Logprob> top = {};  ///< The n_logprobs most probable tokens at its place, most probable first.
 };
 
-/// Statistics of a completion.
+/// Statistics of one completion.
 struct CompletionStats {
   int n_prompt = 0;
   int n_cached = 0;  ///< Tokens of the prompt that were found in the cache.
   int n_generated = 0;
-  int n_preempted = 0;          ///< Times that it lost its cells to others and was computed again.
+  int n_preempted = 0;          ///< Preemptions: it lost its cells to other requests and was computed again.
   int n_recomputed = 0;         ///< Tokens computed again after a preemption or a failure.
-  int n_drafted = 0;            ///< Tokens drafted by speculation ...
-  int n_accepted = 0;           ///< ... and accepted.
-  double queue_ms = 0.0;        ///< From submit until it ran first.
-  double first_token_ms = 0.0;  ///< Since the request was submitted.
+  int n_drafted = 0;            ///< Drafted tokens (speculation).
+  int n_accepted = 0;           ///< Drafted tokens that were accepted.
+  double queue_ms = 0.0;        ///< From submit until it was first admitted.
+  double first_token_ms = 0.0;  ///< From submit to the first token.
   double total_ms = 0.0;
 };
 
-/// The output of a step for one completion of a request. Valid during the call.
+/// The new output of one completion after a step, for RequestParams::on_output. Valid during that call.
 struct Output {
   RequestId request = 0;
-  int completion = 0;                        ///< 0 to n - 1.
-  std::string_view text = {};                ///< Whole characters; stop strings are held back.
-  std::span<const OutputToken> tokens = {};  ///< Drawn in this step, an end token included.
-  /// With RequestParams::prompt_logprobs: the successors of the prompt tokens that this step has prefilled.
-  /// Each completion gets all prompt tokens but the first, once and in order.
+  int completion = 0;  ///< 0 to n - 1.
+  /// New complete UTF-8 characters. A possible beginning of a stop string is held back.
+  std::string_view text = {};
+  std::span<const OutputToken> tokens = {};  ///< Tokens drawn since the last call, including an end token.
+  /// With RequestParams::prompt_logprobs: the prompt tokens whose logprobs this step has computed. Over all
+  /// calls, each completion gets all prompt tokens except the first, once and in order.
   std::span<const OutputToken> prompt = {};
-  /// With done and RequestParams::pooling: n_embd floats, not normalised. Empty where the completion ended
-  /// before.
+  /// With done and RequestParams::pooling: the pooled embedding, n_embd floats, not normalised. Empty if the
+  /// completion ended early.
   std::span<const float> embedding = {};
-  bool done = false;                   ///< Set once for each completion, in its last call.
+  bool done = false;  ///< True in the last call for a completion. Each completion has such a call.
   StopReason stop = StopReason::kEnd;  ///< With done.
   int stop_string = -1;                ///< With StopReason::kStopString: the index in RequestParams::stop.
   std::string_view error = {};         ///< With StopReason::kError: the message.
-  bool not_numbers = false;            ///< With StopReason::kError: the error is a NotNumbersError.
-  CompletionStats stats = {};          ///< With done.
+  bool not_numbers = false;  ///< With StopReason::kError: whether it is a NotNumbersError (NaN or infinity).
+  CompletionStats stats = {};  ///< With done.
 };
 
-/// Restricts the next tokens of a completion, by a grammar or a schema. One per completion. One thread at a
-/// time calls its members. fill() runs on another thread than the batcher's while a step computes. The step
-/// waits for it, so a slow constraint slows all requests. An exception of accept() or fill() ends the
-/// completion with StopReason::kError.
+/// A constraint decides which tokens may follow in a completion, for example by a grammar (weft/grammar.h).
+/// Each completion has its own. One thread at a time calls it: the batcher's, or a thread that runs fill()
+/// while a step computes. The end of the step waits for fill(), so a slow constraint slows down all requests.
+/// If accept() or fill() throws, the completion ends with StopReason::kError.
 class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
-  /// The completion continues with this token.
+  /// Tells the constraint that the completion continues with this token.
   virtual void accept(Token token) = 0;
-  /// Sets bit i % 32 of allowed[i / 32] for each token i that may follow the accepted tokens and then `draft`
-  /// (whose tokens were all allowed); `allowed` is zeroed. At least one token must be allowed: end tokens
-  /// where the completion may end.
+  /// Writes the mask of the next token, which follows the accepted tokens and then `draft`. Sets bit i % 32
+  /// of allowed[i / 32] if token i may follow. `allowed` is zeroed before. All tokens of `draft` were
+  /// allowed. At least one token must be allowed; that is an end token if the completion must end.
   virtual void fill(std::span<const Token> draft, std::span<std::uint32_t> allowed) = 0;
-  /// Whether `next` may follow the accepted tokens and then `draft`. Called for drafts, before the step. An
-  /// exception only drops the draft.
+  /// Whether `next` may follow the accepted tokens and then `draft`. The batcher calls it to check drafts
+  /// before a step. If it throws, only the draft is dropped.
   virtual bool allows(std::span<const Token> draft, Token next) = 0;
-  /// Appends to `tokens` the tokens that the constraint forces after the accepted ones and `draft`, or the
-  /// first of them. They are drafted and verified like any draft, in one step. If a string has several
-  /// tokenizations, any of them will do. Called before the step, by the batcher's thread. An exception only
-  /// drops the draft.
+  /// Appends forced tokens that follow the accepted tokens and `draft`. A token is forced if the constraint
+  /// leaves no choice of characters. It may append the first of them only. If several tokenizations are
+  /// possible, any of them will do. One step verifies them like any draft. Called by the batcher's thread
+  /// before a step. If it throws, only the draft is dropped.
   virtual void forced(std::span<const Token> /*draft*/, std::vector<Token>& /*tokens*/) {}
 };
 
 struct RequestParams {
-  /// The embedded parts of the prompt, in their order. Completions of prompts with such parts are not
-  /// drafted.
+  /// Images and audio in the prompt, in order (weft/media.h). With them nothing is drafted.
   std::vector<EmbeddedPart> parts = {};
-  SamplerParams sampler = {};  ///< Completion i draws with seed + i.
-  int n = 1;                   ///< Completions of the prompt.
-  int n_predict = -1;          ///< Tokens of each completion. < 0: until an end token or the context is full.
-  bool ignore_end = false;     ///< End tokens are tokens like others.
-  /// Tokens of each completion before an end token may be drawn. Stop strings, and a constraint that allows
-  /// only end tokens, end a completion earlier. No effect with ignore_end.
+  SamplerParams sampler = {};  ///< Completion i uses seed + i.
+  int n = 1;                   ///< The number of completions.
+  /// The most tokens of each completion. < 0: until an end token, or until the context is full.
+  int n_predict = -1;
+  bool ignore_end = false;  ///< Continue after end tokens.
+  /// The least number of tokens before an end token may be drawn. Stop strings and stop tokens still end a
+  /// completion earlier. So does a constraint that allows only end tokens. No effect with ignore_end.
   int n_min = 0;
-  /// Completions contain control tokens too, as the vocabulary writes them, but never end tokens.
+  /// Output::text includes control tokens, as the vocabulary spells them, except end tokens.
   bool special = false;
-  std::vector<std::string> stop = {};  ///< As GenerateParams::stop.
-  int n_shown_stops = 0;               ///< The first n_shown_stops of `stop` are included in the completion.
-  /// Tokens that end the completion as end tokens do, also with ignore_end. n_min does not hold them back.
+  std::vector<std::string> stop = {};  ///< Strings that end a completion: see GenerateParams::stop.
+  /// The first n_shown_stops strings of `stop` are included in the completion that they end.
+  int n_shown_stops = 0;
+  /// Tokens that end a completion like end tokens, even with ignore_end and before n_min tokens.
   std::vector<Token> stop_tokens = {};
-  /// If not kNone, the completion generates nothing and returns the pooled embedding of its prompt
-  /// (Context::embedding) in Output::embedding. It ends with kLength once its prompt is computed. The mean
-  /// needs the whole prompt computed, whatever is cached. kCls is refused. So are n > 1, n_min, stop,
-  /// n_logprobs, prompt_logprobs, context_shift and a constraint.
+  /// If not kNone, the request generates nothing. It returns the pooled embedding of its prompt
+  /// (Output::embedding) and ends with kLength. For kMean the whole prompt is computed, even if a prefix is
+  /// cached. Error kInvalidArgument for kCls, and together with n > 1, n_min, stop, stop_tokens, n_logprobs,
+  /// prompt_logprobs, context_shift or a constraint.
   Pooling pooling = Pooling::kNone;
-  int n_logprobs = -1;  ///< Most probable tokens to return per token, with logprobs. < 0: no logprobs.
-  /// Logprobs of the prompt's tokens too, with the n_logprobs most probable ones if n_logprobs > 0. Each
-  /// completion then computes the whole prompt, whatever is cached.
+  /// Return each token's logprob, and this many most probable tokens at its place. Below 0: no logprobs.
+  int n_logprobs = -1;
+  /// Return logprobs of prompt tokens, too (Output::prompt), with n_logprobs most probable tokens each. Each
+  /// completion then computes the whole prompt, even if a prefix is cached.
   bool prompt_logprobs = false;
-  bool reuse_prefix = true;  ///< The prompt may begin with a cached prefix.
-  /// Higher goes first. Waiting requests age, so low priority never starves.
+  bool reuse_prefix = true;  ///< Use a cached prefix of the prompt, if there is one.
+  /// Higher goes first. Waiting requests age, so that low priority never starves: one level counts as much as
+  /// being submitted 64 requests earlier.
   int priority = 0;
-  // Deadlines, in milliseconds since submit; 0: none. A completion that misses one ends with
-  // StopReason::kTimeout and keeps its tokens.
-  double queue_timeout_ms = 0.0;        ///< To run first.
-  double first_token_timeout_ms = 0.0;  ///< To its first token.
-  double timeout_ms = 0.0;              ///< To its end.
-  /// When the sequence has filled the cache (or n_ctx cells), drop the older half after the first n_keep
-  /// tokens (Context::forget). n_keep must be less than these cells. The prompt of such a sequence cannot be
-  /// computed again. Its cells are saved on the host when it is preempted; a failed step ends it.
+  // Deadlines in milliseconds from submit; 0: none. A completion that misses one ends with
+  // StopReason::kTimeout. Its tokens so far were delivered.
+  double queue_timeout_ms = 0.0;        ///< Until it is first admitted.
+  double first_token_timeout_ms = 0.0;  ///< Until its first token.
+  double timeout_ms = 0.0;              ///< Until its end.
+  /// When the sequence fills the cache (or n_ctx cells), keep its first n_keep tokens, drop the older half of
+  /// the others (Context::forget), and continue. n_keep is at least 2 less than these cells. After such a
+  /// shift the cache cannot be recomputed. So a preempted completion saves its cells in host memory, and a
+  /// failed step ends it with kError.
   bool context_shift = false;
   int n_keep = 4;
-  int n_ctx = 0;          ///< Cells that each completion may hold at most. 0: the whole cache.
-  bool speculate = true;  ///< Draft tokens, also the ones that a constraint forces.
-  /// The adapters (Context::set_adapters); nullopt: the context's. Only requests with the same adapters share
-  /// prefixes.
+  int n_ctx = 0;          ///< The most cells of a completion, with its prompt. 0: the whole cache.
+  bool speculate = true;  ///< Allow drafts, including tokens that a constraint forces.
+  /// LoRA adapters (Context::set_adapters). nullopt: ContextParams::adapters. Requests share prefixes only if
+  /// they have the same adapters.
   std::optional<std::vector<AdapterUse>> adapters = std::nullopt;
-  /// Makes the constraint of a completion when it first runs. Null: none.
+  /// Makes the constraint of a completion when the completion is first admitted. Null: no constraint.
   std::function<std::unique_ptr<TokenConstraint>(int completion)> constraint = nullptr;
-  /// Called from step() after the step's computation. May submit, cancel, pause and resume, but not step.
-  /// Returning false cancels the request. An exception cancels it too; step() rethrows it after all other
-  /// outputs were delivered.
+  /// Receives the output: called by step(), at its end. It may call submit, cancel, pause and resume, but not
+  /// step(). If it returns false, the request is cancelled. If it throws, the request is cancelled, too, and
+  /// step() rethrows once all other outputs are delivered.
   std::function<bool(const Output&)> on_output = nullptr;
 };
 
-/// The drafter, in addition to constraints (TokenConstraint::forced). Models with recurrent layers cannot
-/// undo a wrong draft, so they decode without drafts.
+/// The drafter for speculative decoding. Constraints draft their forced tokens in addition
+/// (TokenConstraint::forced). Models with recurrent layers decode without drafts: their state cannot go back
+/// after a wrong one.
 enum class Speculation : std::uint8_t {
   kNone,
-  kNgram,  ///< The tokens that followed an earlier copy of the last tokens.
-  kModel,  ///< A smaller model with the same vocabulary.
+  kNgram,  ///< N-gram lookup: the tokens that followed an earlier occurrence of the last tokens.
+  kModel,  ///< A draft model: BatcherParams::draft.
 };
 
-/// Limits on submission. A request that can never be served throws Error kInvalidArgument. One that may be
-/// served later throws OverloadedError.
+/// Limits that Batcher::submit checks. A request beyond n_waiting or n_waiting_tokens throws OverloadedError,
+/// as there may be room later; an empty queue takes any. A request beyond another limit throws Error
+/// kInvalidArgument.
 struct BatcherLimits {
-  int n_waiting = 0;                                      ///< Waiting completions; 0: no limit.
-  std::int64_t n_waiting_tokens = 0;                      ///< Prompt tokens of these; 0: no limit.
-  int n_completions = 256;                                ///< Of one request.
-  std::int64_t n_request_tokens = std::int64_t{1} << 24;  ///< Prompt times completions of one request.
-  int n_stops = 256;                                      ///< Stop strings of a request ...
-  std::size_t stop_bytes = std::size_t{1} << 16;          ///< ... and their bytes.
+  int n_waiting = 0;                  ///< The most waiting completions. 0: no limit.
+  std::int64_t n_waiting_tokens = 0;  ///< The most prompt tokens of waiting completions. 0: no limit.
+  int n_completions = 256;            ///< The most completions of one request.
+  /// The most tokens of its prompt, times its completions.
+  std::int64_t n_request_tokens = std::int64_t{1} << 24;
+  int n_stops = 256;                              ///< The most stop strings, and stop tokens, of one request.
+  std::size_t stop_bytes = std::size_t{1} << 16;  ///< The most bytes of its stop strings.
 };
 
-/// The queue is full now. Error::code() is kOverloaded.
+/// The queue is full. Error::code() is kOverloaded.
 class OverloadedError : public Error {
  public:
   OverloadedError(const std::string& message, double retry_after_ms_in)
       : Error(ErrorCode::kOverloaded, message), retry_after_ms(retry_after_ms_in) {}
-  double retry_after_ms;  ///< Estimated from the queue's recent speed.
+  double retry_after_ms;  ///< Milliseconds until there may be room, from recent admissions.
 };
 
-/// The work of a step and its times.
+/// What a step computed, and how long it took.
 struct StepRecord {
   std::chrono::steady_clock::time_point begin = {};
   std::chrono::steady_clock::time_point end = {};
-  // Parts of its time: the host before Context::decode (including a decode that found no room and was
-  // repeated), decode itself, and the host after it. A failed step has only the parts that it reached.
+  // Parts of its time: host work before Context::decode, decode itself, and host work after it. If decode
+  // found no room and was repeated, the earlier attempts count as host work before. A failed step has only
+  // the parts that it reached.
   double host_before_ms = 0.0;
   double decode_ms = 0.0;
   double host_after_ms = 0.0;
   int n_streams = 0;  ///< Completions in the step.
-  int n_rows = 0;     ///< Tokens computed: of prompts, last ones of completions, drafts ...
-  int n_prompt = 0;   ///< ... and of these, tokens of prompts and of recomputation.
+  int n_rows = 0;     ///< Computed tokens: prompt tokens, each completion's last token, and drafts.
+  int n_prompt = 0;   ///< The part of n_rows that is prompt tokens and recomputed tokens.
   int n_generated = 0;
   int n_drafted = 0;
   int n_accepted = 0;
-  bool failed = false;  ///< A device or memory failed; the step is tried again.
+  bool failed = false;  ///< A device failed or memory ran out. The step is repeated.
 };
 
 struct BatcherParams {
-  /// The most completions that run at the same time. Cached prefixes, snapshots and branches of drafts need
-  /// sequences of their own. A context needs more sequences than n_running to have these while all
-  /// completions run. 0: the context's sequences.
+  /// The most completions that run at the same time. 0: ContextParams::n_sequences. Cached prefixes,
+  /// snapshots and draft branches need sequences, too. To keep them while all completions run, make the
+  /// context with more sequences than n_running.
   int n_running = 0;
-  /// The most prompt tokens of a step. 0: Context::batch_size, which is also the maximum.
+  /// The most prompt tokens of a step: at most Context::batch_size(). 0: that.
   int n_step_tokens = 0;
-  /// While other completions decode, or wait for their first token, prompts are chunked so that a step takes
-  /// about this long.
+  /// Prompts are chunked so that a step takes about this long while other completions decode or wait for
+  /// their first token.
   double max_step_ms = 150.0;
-  /// A paused completion keeps its cells and counts as running for this long, unless others need the cells.
-  /// Then it is preempted.
+  /// A paused completion keeps its cells for this long, then it is preempted. It is preempted earlier if
+  /// others need the cells.
   double max_pause_ms = 10000.0;
   BatcherLimits limits = {};
-  /// Automatic prefix caching: finished sequences stay in the cache until their cells are needed. Where
-  /// sequences cannot be cut anywhere (Context::cuts_anywhere), prefixes that were seen twice are snapshotted
-  /// too.
+  /// Automatic prefix caching: finished sequences stay in the cache until their cells are needed. In models
+  /// with recurrent or sliding-window layers sequences cannot be cut anywhere (Context::cuts_anywhere). There
+  /// a prefix that two prompts share is also kept as a snapshot, a copied sequence.
   bool reuse_prefixes = true;
   Speculation speculation = Speculation::kNone;
-  int n_draft = 8;           ///< The most tokens drafted for a completion.
-  int n_draft_branches = 4;  ///< The most branches of a draft tree, if sequences are free for them.
-  bool adapt_drafts = true;  ///< Draft as many tokens as measurably pays off; false: always n_draft.
-  /// Called after each step that computed something, before its outputs are delivered: for traces. It runs on
-  /// the stepping thread, must be quick and must not use the batcher. Its exceptions are dropped.
+  int n_draft = 8;           ///< The most drafted tokens of a completion per step.
+  int n_draft_branches = 4;  ///< The most branches of a draft tree. Each takes a free sequence.
+  /// Draft as many tokens as measured acceptance makes worthwhile. false: always n_draft.
+  bool adapt_drafts = true;
+  /// For traces: called by step() after it has computed something or failed, before it delivers outputs. It
+  /// must be quick and must not use the batcher. Its exceptions are ignored.
   std::function<void(const StepRecord&)> on_step = nullptr;
-  /// With kModel: a context of the draft model with at least as many sequences. Must outlive the batcher,
-  /// which uses both contexts in turns.
+  /// With kModel: a context of the draft model, with at least as many sequences. The vocabularies must be the
+  /// same. It must outlive the batcher, which reserves it. The batcher uses the two contexts in turns, so
+  /// they may share temporaries (Context's second constructor).
   Context* draft = nullptr;
 };
 
-/// Counts since the start, and the current state.
+/// Counts since the batcher was made, and its current state.
 struct BatcherStats {
   std::int64_t n_steps = 0;
-  std::int64_t n_failed_steps = 0;  ///< Steps that failed (device, memory) and were tried again.
-  std::int64_t n_rebuilt = 0;       ///< Times that the cache was rebuilt after a failure.
+  std::int64_t n_failed_steps = 0;  ///< Steps that failed (device or memory) and were repeated.
+  std::int64_t n_rebuilt = 0;       ///< How often the whole cache was recomputed after a failure.
 
-  std::int64_t n_requests = 0;   ///< Submitted ...
-  std::int64_t n_rejected = 0;   ///< ... and refused because of the queue's limits.
-  std::int64_t n_completed = 0;  ///< Completions by how they ended: by themselves,
-  std::int64_t n_cancelled = 0;  ///< cancelled,
-  std::int64_t n_timed_out = 0;  ///< by a deadline,
-  std::int64_t n_errors = 0;     ///< by an error.
+  std::int64_t n_requests = 0;   ///< Submitted requests.
+  std::int64_t n_rejected = 0;   ///< Requests that the queue's limits refused.
+  std::int64_t n_completed = 0;  ///< Completions that ended by themselves.
+  std::int64_t n_cancelled = 0;  ///< Completions that were cancelled.
+  std::int64_t n_timed_out = 0;  ///< Completions that missed a deadline.
+  std::int64_t n_errors = 0;     ///< Completions that failed.
 
-  std::int64_t n_prompt_tokens = 0;      ///< Computed ...
-  std::int64_t n_cached_tokens = 0;      ///< ... and found in the cache instead.
+  std::int64_t n_prompt_tokens = 0;      ///< Prompt tokens that were computed.
+  std::int64_t n_cached_tokens = 0;      ///< Prompt tokens that were found in the cache.
   std::int64_t n_recomputed_tokens = 0;  ///< Computed again after a preemption or a failure.
   std::int64_t n_generated_tokens = 0;
   std::int64_t n_drafted_tokens = 0;
   std::int64_t n_accepted_tokens = 0;
-  std::int64_t n_branches = 0;   ///< Branches of drafts after the first.
+  std::int64_t n_branches = 0;   ///< Draft branches in addition to each draft's first.
   std::int64_t n_evicted = 0;    ///< Finished sequences evicted from the cache.
   std::int64_t n_preempted = 0;  ///< Running completions preempted.
-  std::int64_t n_snapshots = 0;  ///< Prefixes snapshotted, where sequences cannot be cut (Context::can_cut).
-  int cells_peak = 0;            ///< The most cells in use, finished sequences included.
-  double host_seconds = 0.0;     ///< Sum over steps, outside Context::decode.
+  std::int64_t n_snapshots = 0;  ///< Snapshots of prefixes (BatcherParams::reuse_prefixes).
+  int cells_peak = 0;            ///< The most cells in use so far, including finished sequences.
+  double host_seconds = 0.0;     ///< Time of steps outside Context::decode.
   double decode_seconds = 0.0;
 
-  LatencyHistogram queue = {};        ///< From submit until a completion ran first.
+  LatencyHistogram queue = {};        ///< From submit until a completion was first admitted.
   LatencyHistogram first_token = {};  ///< From submit to the first token.
   LatencyHistogram between_tokens = {};
   LatencyHistogram step = {};
 
   // Now:
   int n_waiting = 0;
-  std::int64_t n_waiting_tokens = 0;  ///< Of these completions.
+  std::int64_t n_waiting_tokens = 0;  ///< Prompt tokens of the waiting completions.
   double longest_wait_ms = 0.0;
-  double ms_per_admission = 0.0;  ///< Recent time between two admissions; 0: not known.
+  double ms_per_admission = 0.0;  ///< Recent mean time between admissions. 0: not known.
   int n_running = 0;
-  int n_prefilling = 0;  ///< Running completions that prefill.
+  int n_prefilling = 0;  ///< Running completions that compute a prompt.
   int n_paused = 0;
   int cells_total = 0;
   int cells_used = 0;
-  int cells_cached = 0;  ///< Part of cells_used that only finished sequences and snapshots hold.
+  int cells_cached = 0;  ///< Cells that only finished sequences and snapshots hold.
   int sequences_total = 0;
-  int sequences_cached = 0;  ///< Sequences with finished completions or snapshots.
+  int sequences_cached = 0;  ///< Sequences that hold finished completions or snapshots.
   int sequences_free = 0;
 };
 
-/// A cached prefix.
+/// A saved prefix.
 struct SavedText {
-  int n_tokens = 0;                   ///< 0: nothing was cached.
-  std::vector<std::byte> state = {};  ///< The tokens and their cells, for restore_text().
+  int n_tokens = 0;                   ///< Its length. 0: no prefix was cached.
+  std::vector<std::byte> state = {};  ///< Bytes for restore_text(): tokens, keys and values.
 };
 
-/// A saved prefix that is in the cache again.
+/// A prefix that restore_text() has put into the cache.
 struct RestoredText {
   std::vector<Token> tokens = {};
-  std::vector<AdapterUse> adapters = {};  ///< Its adapters, as numbered in this model.
+  std::vector<AdapterUse> adapters = {};  ///< Its adapters, by their indices in this model.
 };
 
 enum class StreamState : std::uint8_t {
   kWaiting,     ///< In the queue, or preempted.
-  kPrefilling,  ///< Computes its prompt, or lost cells again.
+  kPrefilling,  ///< It computes its prompt, or recomputes tokens after a preemption.
   kDecoding,
-  kPaused,  ///< By pause(). In the queue if it has no sequence.
+  kPaused,  ///< Paused by pause(), with or without a sequence.
 };
 /// "waiting", "prefilling", "decoding", "paused"
 std::string_view name(StreamState state);
 
-/// The contents of the cache and the state of the requests, for display.
+/// A snapshot of the cache and the requests, for display.
 struct BatcherPicture {
   struct Stream {
     RequestId request = 0;
     int completion = 0;
     StreamState state = StreamState::kWaiting;
-    SeqId sequence = -1;  ///< Its sequence; -1: none.
+    SeqId sequence = -1;  ///< -1: it has none, as it waits.
     int n_prompt = 0;
-    int n_cached = 0;  ///< Prompt tokens found in the cache when it first ran.
-    int n_read = 0;    ///< Tokens of prompt and completion in the cache now.
+    int n_cached = 0;  ///< Prompt tokens found in the cache when it was first admitted.
+    int n_read = 0;    ///< Its tokens in the cache now, of prompt and completion.
     int n_generated = 0;
     int priority = 0;
-    double age_ms = 0.0;  ///< Since it was submitted.
+    double age_ms = 0.0;  ///< Time since submit.
   };
   struct Sequence {
     SeqId id = -1;
     int n_tokens = 0;
-    bool running = false;  ///< Of a running stream; otherwise a finished sequence or a snapshot.
+    /// Whether a running completion holds it. Otherwise it is a finished sequence or a snapshot.
+    bool running = false;
   };
   std::vector<CellRun> cells = {};         ///< As Context::cell_runs.
-  int n_pages = 0;                         ///< Cells are numbered page by page: the pages ...
-  int page_cells = Context::kCellsOfPage;  ///< ... and the cells of each.
-  std::vector<Stream> streams = {};        ///< Running, then the first kMostWaiting waiting ones.
-  int n_waiting = 0;                       ///< All of them.
-  std::vector<Sequence> sequences = {};    ///< Non-empty sequences, by their ids.
+  int n_pages = 0;                         ///< The pages of the cache.
+  int page_cells = Context::kCellsOfPage;  ///< Cells of a page.
+  /// Completions: the running ones, then the first kMostWaiting waiting ones.
+  std::vector<Stream> streams = {};
+  int n_waiting = 0;                     ///< All waiting completions.
+  std::vector<Sequence> sequences = {};  ///< Non-empty sequences, by ascending id.
   static constexpr int kMostWaiting = 256;
 };
 
-/// Used by one thread. The context must outlive it and is reserved for it (a second batcher on it is
-/// refused). The batcher removes all sequences at its start and end.
+/// Used by one thread. The context must outlive it and is reserved for it: a second batcher on the context is
+/// refused, and nothing else may use the context. The constructor and the destructor remove all sequences.
 class Batcher {
  public:
-  /// Throws Error kInvalidArgument.
+  /// Throws Error kInvalidArgument for wrong params, for a context that another batcher has, and for a draft
+  /// model with other tokens or with recurrent layers. Throws kUnsupported for a draft model where one of the
+  /// two is an encoder-decoder.
   explicit Batcher(Context& context, const BatcherParams& params = {});
   ~Batcher();
   Batcher(const Batcher&) = delete;
   Batcher& operator=(const Batcher&) = delete;
 
-  /// At the places of embedded parts the prompt has their tokens (EmbeddedPart::token). An encoder-decoder
-  /// model encodes the prompt as its source (ModelInfo::reads_source). Throws OverloadedError where the queue
-  /// is full. Throws Error kInvalidArgument for wrong parameters, and for a prompt that does not fit even
-  /// alone, with both numbers. Copies the prompt; all other state of a completion is made when it first runs.
+  /// Adds a request and returns its id. The prompt is copied. At the places of RequestParams::parts it holds
+  /// EmbeddedPart::token(). For an encoder-decoder model the prompt is the encoder input. Throws
+  /// OverloadedError if the queue is full. Throws Error kInvalidArgument for wrong parameters and for a
+  /// prompt that is longer than the cache or n_ctx; the message has both lengths. Throws kUnsupported for
+  /// parameters that the model cannot follow, such as context_shift with learned positions.
   RequestId submit(std::span<const Token> prompt, RequestParams params);
   RequestId submit(std::initializer_list<Token> prompt, RequestParams params) {
     return submit(std::span(prompt.begin(), prompt.size()), std::move(params));
   }
-  /// Ends open completions with kCancelled, which the next step reports to on_output. Their cells are free at
-  /// once. Does nothing for requests that are unknown or have ended.
+  /// Ends the request's open completions with kCancelled and frees their cells. The next step() calls
+  /// on_output with their end. Does nothing for a request that is unknown or has ended.
   void cancel(RequestId request);
-  /// Leaves the completion out of steps until resume(): for slow clients. Its deadlines still count. Does
-  /// nothing for completions that are unknown or have ended.
+  /// Leaves the completion out of steps until resume(), for example while its client is slow. Its deadlines
+  /// still apply. Does nothing for a completion that is unknown or has ended.
   void pause(RequestId request, int completion = 0);
   void resume(RequestId request, int completion = 0);
 
-  /// Computes one step for all requests. Returns false if nothing is left to do until a submit, a resume or a
-  /// deadline (next_deadline).
+  /// Computes one step for all requests and delivers their output. Returns false if no step is needed until
+  /// the next submit, resume or deadline (next_deadline()).
   ///
-  /// A failed step (device, memory) does not throw. Its tokens are computed again, with the same results, if
-  /// necessary in a rebuilt cache. If steps keep failing, each completion is tried alone. A completion that
-  /// fails alone ends with StopReason::kError. So does one that lacks memory to draw its token, as drawing
-  /// cannot be repeated. Throws only exceptions of on_output.
+  /// A step that fails (device or memory) does not throw. The next steps compute its tokens again, with the
+  /// same results, and rebuild the cache if it was damaged. If steps keep failing, each completion is tried
+  /// alone. One that fails alone ends with StopReason::kError. So does one for which memory runs out while
+  /// its token is drawn, because drawing cannot be repeated. step() throws only exceptions of on_output.
   bool step();
   /// Steps until nothing is left to do.
   void run() {
     while (step()) {
     }
   }
-  /// The next deadline of all open completions. step() ends completions that miss theirs.
+  /// The earliest deadline of all open completions; nullopt: none. Call step() then, which ends the late
+  /// ones.
   std::optional<std::chrono::steady_clock::time_point> next_deadline() const;
 
-  // Cached prefixes that outlive the cache. Call these between steps, and not from on_output. They throw
-  // Error kDevice or kOutOfMemory on failures; completions with undefined cells are then computed again.
+  // Saving cached prefixes and restoring them, also in another process. Call these between steps, not from
+  // on_output. If a device or memory fails, they throw Error kDevice or kOutOfMemory, and the next steps
+  // recompute the completions whose cells were damaged.
 
-  /// Saves the longest cached prefix of `tokens`, from finished and running sequences with these adapters
-  /// (nullopt: the context's). Models with recurrent layers can save only whole sequences, models with
-  /// sliding windows only prefixes whose window is cached. Encoder-decoder models save a whole source,
-  /// without its completions. The prefix ends before the first embedded part (EmbeddedPart). The last token
-  /// of a sequence was drawn but not computed, so it is not in the cache. Throws Error kOverloaded where no
-  /// sequence is free to copy a part of a sequence to.
+  /// Saves the longest cached prefix of `tokens`. It may belong to a finished or running sequence with these
+  /// adapters (nullopt: ContextParams::adapters). Limits of the prefix:
+  /// - It ends before the first image or audio part.
+  /// - It lacks the last token of a completion, which was drawn but not computed.
+  /// - With recurrent layers it is a whole sequence or snapshot.
+  /// - With sliding-window layers its last window must be in the cache.
+  /// - With encoder-decoder models it is the whole encoder input, without completions.
+  /// Throws Error kOverloaded if a part of a sequence must be copied and no sequence is free for that.
   SavedText save_text(std::span<const Token> tokens,
                       const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
-  /// Puts a saved prefix into the cache, as if it had just finished, for requests with that prefix. Evicts
-  /// finished sequences to make room. On an Error the cache gets nothing: kInvalidFile and kInvalidArgument
-  /// as Context::restore, kOverloaded where running sequences leave no room, kUnsupported without
-  /// BatcherParams::reuse_prefixes. Damaged states are detected, but forged ones are not: restore only states
-  /// that you saved.
+  /// Puts a saved prefix into the cache, as if a request with it had just finished. Later requests with this
+  /// prefix use it. Evicts finished sequences to make room. After an Error the cache does not hold it. Throws
+  /// Error kInvalidFile and kInvalidArgument like Context::restore, and kOverloaded if running sequences
+  /// leave no room. Throws kUnsupported if BatcherParams::reuse_prefixes is false. Damaged bytes are
+  /// detected, but forged ones are not: restore only states that you saved.
   RestoredText restore_text(std::span<const std::byte> state);
-  /// Evicts finished sequences that are prefixes of `tokens` or begin with `tokens`. Returns their number.
-  /// Cells shared with running sequences stay.
+  /// Evicts finished sequences that are a prefix of `tokens`, or of which `tokens` is a prefix. Returns their
+  /// number. Cells that running sequences share stay.
   int forget_text(std::span<const Token> tokens);
 
   int n_running() const;
   int n_waiting() const;
   std::int64_t n_waiting_tokens() const;
   BatcherStats stats() const;      ///< Takes time linear in the open completions.
-  BatcherPicture picture() const;  ///< Between steps. Takes time linear in the cells in use.
-  /// Checks cells and sequences against the requests: for tests and audits.
+  BatcherPicture picture() const;  ///< Takes time linear in the cells in use.
+  /// Whether cells and sequences agree with the requests; for tests.
   bool consistent() const;
 
  private:

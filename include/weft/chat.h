@@ -1,11 +1,15 @@
 #pragma once
-// Chat formats: turn a conversation into a prompt, and parse the response into content, reasoning and tool
-// calls. Each format is a description; see Chat::formats().
+// Chats: renders a conversation into a prompt, and parses the response into content, reasoning and tool
+// calls. Chat formats differ between model families; Chat::formats() lists the known ones.
 //
 //   weft::Chat chat(*model->chat_template());
-//   weft::ChatOpening opening = chat.open(turn);
-//   ... a completion of opening.prompt, with special tokens in its text ...
-//   for (const weft::AnswerEvent& event : opening.reader.push(chunk.text)) ...
+//   weft::ChatOpening opening = chat.open({.messages_json = R"([{"role": "user", "content": "Hi"}])"});
+//   weft::Response response = service.submit(model->tokenizer().encode(opening.prompt), {.special = true});
+//   for (weft::Chunk chunk; response.next(chunk);)
+//     for (const weft::AnswerEvent& event : opening.reader.push(chunk.text)) show(event);
+//   for (const weft::AnswerEvent& event : opening.reader.finish()) show(event);
+//
+// Set RequestParams::special, because the reader needs the control tokens.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,35 +27,36 @@ namespace weft {
 
 enum class ToolChoice : std::uint8_t { kNone, kAuto, kRequired, kNamed };
 
-/// A turn of a conversation: messages, tools and options.
+/// A conversation that a response is wanted for: messages, tools and options.
 struct ChatTurn {
-  /// A JSON array of messages as OpenAI's chat API has them: content as a string or as parts of text,
-  /// tool_calls with arguments as strings, role "tool" with tool_call_id, "developer" for "system",
-  /// reasoning_content.
+  /// A JSON array of messages as in OpenAI's chat API: content as a string or as parts, tool_calls with
+  /// arguments as strings, role "tool" with tool_call_id. The role "developer" means "system". Assistant
+  /// messages may have reasoning_content.
   std::string messages_json = {};
-  std::string tools_json = {};  ///< Empty, or a JSON array of OpenAI's tools.
+  std::string tools_json = {};  ///< A JSON array of tools as in OpenAI's chat API, or empty.
   ToolChoice tool_choice = ToolChoice::kAuto;
-  std::string tool_name = {};  ///< With kNamed.
-  /// Allows several calls in a response, kMostCalls at most. Unset: with kAuto only. With kNamed there
-  /// is always one.
+  std::string tool_name = {};  ///< The function to call, with kNamed.
+  /// Whether a response may have several calls (at most kMostCalls). nullopt: only with kAuto. Ignored with
+  /// kNamed, which has one call.
   std::optional<bool> parallel_tool_calls = std::nullopt;
   static constexpr int kMostCalls = 32;  ///< Enforced wherever ChatOpening::grammar is set.
-  /// False: arguments of functions that are not strict are any JSON object, whatever their schemas say.
+  /// Whether arguments must follow the functions' schemas. false: only arguments of strict functions; others
+  /// are any JSON object.
   bool hold_arguments = true;
-  /// "", "none", "minimal", "low", "medium", "high": for templates that know them; "none" turns reasoning off
-  /// where the template can.
+  /// "minimal", "low", "medium" or "high", for templates that have the variable; "none" turns reasoning off
+  /// if the template can. Empty: the template decides.
   std::string reasoning_effort = {};
-  /// Whether the model reasons before it responds, for templates with a switch. Nothing: the template
-  /// decides. All below and reasoning_effort take precedence.
+  /// Turns reasoning on or off, for templates with a switch. nullopt: the template decides. reasoning_effort
+  /// and the variables below take precedence.
   std::optional<bool> reasoning = std::nullopt;
-  /// As variables_json, for variables that the turn does not set: reasoning_effort takes precedence.
+  /// Like variables_json, but reasoning_effort and variables_json take precedence.
   std::string default_variables_json = {};
-  /// Empty, or an object of further variables for the template. `now` (ChatTemplate::Options) also gives the
-  /// dates that families' templates name otherwise: date_string, datetime.
+  /// A JSON object of further template variables, or empty. `now` (ChatTemplate::Options) also sets the
+  /// templates' other names for the date: date_string, datetime.
   std::string variables_json = {};
-  /// False: the last message is the start of the response, to be continued.
+  /// false: the last message is the start of the response, which the model continues.
   bool add_generation_prompt = true;
-  /// The grammar of the content (response_format); reasoning before it is not restricted.
+  /// The grammar of the content (response_format). Reasoning before the content is not restricted.
   std::optional<Grammar> content_grammar = std::nullopt;
 };
 
@@ -70,23 +75,23 @@ struct AnswerEvent {
   std::string id = {};    ///< With kToolCall: the model's id, if its format has one.
 };
 
-/// Parses one response as it is generated. Chunks may be cut anywhere. An event is emitted as soon as its
-/// kind is certain, never with a partial tag. Never throws on a model's output: an incomplete call is
-/// content.
+/// Parses one response while it is generated. Text may be split anywhere. Events are emitted as soon as their
+/// kind is certain, so a partial tag is never part of one. No output of a model makes it throw: an incomplete
+/// call becomes content.
 class AnswerReader {
  public:
-  AnswerReader();  ///< Without a format: everything is content.
+  AnswerReader();  ///< A reader without a format: everything is content.
   ~AnswerReader();
   AnswerReader(AnswerReader&&) noexcept;
   AnswerReader& operator=(AnswerReader&&) noexcept;
-  AnswerReader(const AnswerReader&);  ///< One per completion.
+  AnswerReader(const AnswerReader&);  ///< Copy it for each completion of a request.
   AnswerReader& operator=(const AnswerReader&);
 
   std::vector<AnswerEvent> push(std::string_view text);
-  /// The response has ended: returns the events held back. If the response was cut off, a partial tag is
-  /// dropped.
+  /// Ends the response and returns the remaining events. was_cut: the response ended early, so a partial tag
+  /// is dropped.
   std::vector<AnswerEvent> finish(bool was_cut = false);
-  /// The number of calls so far. If it is not 0, the finish reason is "tool_calls".
+  /// The number of calls so far. Above 0, OpenAI's finish_reason is "tool_calls".
   int n_calls() const;
 
  private:
@@ -108,11 +113,11 @@ struct ChatAnswer {
   bool is_calling = false;  ///< The last call is incomplete.
 
   void add(const AnswerEvent& event);
-  /// The response ends with calls, and all of them are complete.
+  /// Whether there are calls and all of them are complete.
   bool has_called() const { return !calls.empty() && !is_calling; }
 };
 
-/// An invalid tool, or a schema that cannot be enforced. The message may begin with "tools[i]".
+/// An invalid tool, or a schema that cannot be enforced. Messages may begin with "tools[i]".
 class ToolSchemaError : public Error {
  public:
   ToolSchemaError(std::size_t tool_in, const std::string& message)
@@ -122,37 +127,38 @@ class ToolSchemaError : public Error {
 
 struct ChatOpening {
   std::vector<PromptPiece> prompt = {};
-  /// The response's constraint: required calls, arguments by their schemas, the content's grammar.
+  /// The constraint of the response, if one is needed: for required calls, for arguments with schemas, for
+  /// content_grammar.
   std::optional<Grammar> grammar = std::nullopt;
   AnswerReader reader = {};
-  std::vector<std::string> stop = {};  ///< Further stop strings of the format.
-  /// Parts of schemas that the grammar does not enforce, for functions that are not strict.
+  std::vector<std::string> stop = {};  ///< The format's stop strings, in addition to the request's.
+  /// For functions that are not strict: parts of schemas that the grammar does not enforce.
   std::vector<std::string> warnings = {};
 };
 
-/// Immutable: any number of threads.
+/// Immutable: any number of threads may use one.
 class Chat {
  public:
-  /// Detects the format from the template; `format` names another. Throws Error kInvalidArgument for an
-  /// unknown name.
+  /// Detects the format from the template, or uses the one named by `format`. Throws Error kInvalidArgument
+  /// for an unknown name.
   explicit Chat(ChatTemplate chat_template, std::string_view format = {});
-  /// ChatML, for a model whose file has no template. Its tags are stop strings, so that they end a response
-  /// even if the vocabulary has no tokens for them.
+  /// ChatML, for a model without a template. Its tags are stop strings: so they end a response even if they
+  /// are not tokens of the vocabulary.
   static Chat chatml(const Tokenizer& tokenizer);
   ~Chat();
   Chat(const Chat&);
   Chat& operator=(const Chat&);
 
-  /// Throws Error kInvalidArgument for messages and tools that are invalid, or that the template rejects.
-  /// Throws ToolSchemaError for a strict function whose schema cannot be enforced.
+  /// Renders the prompt. Throws Error kInvalidArgument for invalid messages or tools and for what the
+  /// template rejects. Throws ToolSchemaError for a strict function whose schema cannot be enforced.
   ChatOpening open(const ChatTurn& turn) const;
   std::string_view format() const;
-  bool has_tools() const;  ///< The template itself writes tools; otherwise the system prompt describes them.
+  /// Whether the template itself renders tools. Otherwise the system prompt describes them.
+  bool has_tools() const;
   bool has_reasoning() const;
 
   static std::vector<std::string> formats();
-  /// Families whose templates ChatTemplate accepts by name in place of Jinja, "chatml", "llama3", ...:
-  /// llama.cpp's names, sorted.
+  /// The names that ChatTemplate accepts instead of Jinja ("chatml", "llama3", ...): llama.cpp's, sorted.
   static std::vector<std::string> template_names();
 
  private:

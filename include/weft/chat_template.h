@@ -1,6 +1,6 @@
 #pragma once
-// A model's chat template: conversations to prompts. Templates are written in Jinja and come from untrusted
-// model files: rendering is bounded in steps, depth and output and reaches nothing outside its arguments.
+// A chat template renders a conversation into a prompt. Templates are Jinja from untrusted model files:
+// rendering is limited in steps, depth and output, and has access to its arguments only.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,31 +17,32 @@ struct ChatMessage {
   std::string content = {};
 };
 
-/// Immutable: any number of threads may render. Copies share the parsed template; moving copies.
+/// Immutable: any number of threads may render. Copies share the parsed template.
 class ChatTemplate {
  public:
-  /// `source` is Jinja, or the name of a family (Chat::template_names). Throws Error kInvalidFile with line
-  /// and reason for a template that does not parse.
+  /// `source` is Jinja, or a name in Chat::template_names(). Throws Error kInvalidFile, with line and reason,
+  /// if the template does not parse.
   explicit ChatTemplate(std::string_view source, std::string bos_token = {}, std::string eos_token = {});
-  ChatTemplate(std::string_view source, const Tokenizer& tokenizer);  ///< With its BOS and EOS.
+  ChatTemplate(std::string_view source, const Tokenizer& tokenizer);  ///< With the tokenizer's BOS and EOS.
   ~ChatTemplate();
   ChatTemplate(const ChatTemplate&);
   ChatTemplate& operator=(const ChatTemplate&);
 
   struct Options {
     bool add_generation_prompt = true;
-    std::string tools_json = {};  ///< Empty, or a JSON array of tools as OpenAI's API has them.
-    /// Empty, or a JSON object of further variables (not messages, tools or add_generation_prompt). The
-    /// variable `now` ("2025-01-31", "2025-01-31T12:00:00" or seconds since 1970) is the time of
-    /// strftime_now(), which does not exist without it: weft reads no clock, so that the same conversation
-    /// gives the same prompt. It also gives date_string ("31 Jan 2025") and datetime, unless these are given.
+    std::string tools_json = {};  ///< A JSON array of tools as in OpenAI's API, or empty.
+    /// A JSON object of further variables, or empty. It must not have messages, tools or
+    /// add_generation_prompt. The variable `now` is the time for strftime_now(): "2025-01-31",
+    /// "2025-01-31T12:00:00" or seconds since 1970. Without `now`, strftime_now() does not exist. weft reads
+    /// no clock, so the same conversation always gives the same prompt. `now` also sets date_string ("31 Jan
+    /// 2025") and datetime, unless they are given.
     std::string variables_json = {};
   };
-  /// Throws Error kInvalidArgument where the template raises an error or exceeds a bound.
+  /// Renders messages. Throws Error kInvalidArgument if the template raises an error or exceeds a limit.
   std::vector<PromptPiece> render(const std::vector<ChatMessage>& messages, const Options& options) const;
-  /// The same with messages as a JSON array, for content parts and tool calls.
+  /// The same with messages as a JSON array, which may have content parts and tool calls.
   std::vector<PromptPiece> render_json(std::string_view messages_json, const Options& options) const;
-  std::string_view source() const;  ///< In Jinja.
+  std::string_view source() const;  ///< The template in Jinja.
 
  private:
   struct Impl;

@@ -14,70 +14,77 @@ namespace weft {
 
 /// The speed of a device.
 struct DeviceSpeed {
-  double bytes_per_second = 0.0;  ///< Weights read per second in decode.
-  double flops = 0.0;         ///< Multiplications and additions per second in matrix products of many tokens.
-  double step_seconds = 0.0;  ///< The time of an almost empty step.
-  double copy_bytes_per_second = 0.0;  ///< Between the host's memory and the device's.
+  double bytes_per_second = 0.0;  ///< Bytes of weights that decode reads per second.
+  /// Floating-point operations per second in matrix products of long prompts; a multiply-add counts as two.
+  double flops = 0.0;
+  double step_seconds = 0.0;           ///< The fixed cost of a step.
+  double copy_bytes_per_second = 0.0;  ///< Copies between host and device memory.
 };
 
 struct DeviceInfo {
-  std::string name = {};  ///< "cpu", "vulkan0", ... as options name it.
+  std::string name = {};  ///< "cpu", "vulkan0", ...: the name in parameters.
   std::string backend = {};
-  std::string description = {};    ///< For people: the processor's name.
+  std::string description = {};    ///< The processor's name, for display.
   std::uint64_t memory_total = 0;  ///< Bytes.
   std::uint64_t memory_free = 0;
   int n_threads = 0;         ///< A CPU's default number of threads. 0 for other devices.
-  bool beside_host = false;  ///< Steps run asynchronously to the host.
-  bool on_host_cpu = false;  ///< It computes with the host's cores: the CPU, and drivers that do.
-  std::vector<std::string> features = {};  ///< Instruction sets and abilities that weft uses here.
-  /// As the backend knows it, not measured. Placement weighs devices by it. 0: the usual speed of its kind.
+  bool beside_host = false;  ///< Whether steps run asynchronously to the host.
+  /// Whether it computes on the host's cores: the CPU, and software drivers such as llvmpipe.
+  bool on_host_cpu = false;
+  std::vector<std::string> features = {};  ///< Instruction sets and hardware features that weft uses.
+  /// Estimates of the backend, by which placement compares devices; they are not measured. 0: a usual value
+  /// for this kind of device.
   DeviceSpeed speed = {};
 };
 
-/// Backends and their devices (weft/backend.h). A program with a backend of its own adds it to a registry.
+/// A set of backends and their devices (weft/backend.h). A program can add its own backends.
 class Registry;
 
-/// The CPU and the backend modules (weft_backend_*.so) in the folder of the program or library, in its
-/// subfolder `weft`, and in `folders`.
+/// A registry with the CPU and all backend modules (weft_backend_*.so). Modules are searched for in the
+/// folder of the program or library, in its subfolder `weft`, and in `folders`.
 std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> folders = {});
 
-/// For programs that a launcher (mpirun) starts several times, on one machine or many. The first process
-/// leads and has the devices of all. Such a program calls this before anything else. In the first process,
-/// and without a launcher, it returns false at once. In each other process it computes for the first one
-/// until that ends, and then returns true. Throws Error.
+/// For programs that a launcher (mpirun) starts as several processes, on one machine or more: the first
+/// process controls the devices of all. Call it before anything else. In the first process, and without a
+/// launcher, it returns false at once. In each other process it serves the first one until that ends, and
+/// then returns true: the process should exit. Throws Error kUnsupported if a launcher started several
+/// processes and weft has no module for it.
 bool follow();
 
-/// Never empty: the CPU is always the first.
+/// All devices. The first is always the CPU.
 std::vector<DeviceInfo> devices(const Registry& registry);
 std::vector<DeviceInfo> devices();
-/// Modules that were found but cannot be used here, each with the reason.
+/// Backend modules that were found but cannot be used, each with the reason.
 std::vector<std::string> problems(const Registry& registry);
 
-/// Places weights, states and results of nodes whose names contain the pattern on the device. If several pins
-/// match, the last one wins.
+/// A placement rule: it places nodes on `device`. A node is selected if the name of its result, or of one of
+/// its weights or states, contains a match of `pattern`. If several pins match, the last one wins.
 struct Pin {
   std::string pattern = {};  ///< A regular expression (PCRE2).
   std::string device = {};
 };
 
-/// The placement of a model on devices. Nodes without a rule are placed where a step costs least.
+/// How a model is placed on devices. Nodes without a rule are placed where a step is estimated to be fastest.
 struct PlacementParams {
-  /// Names of devices as `devices` lists them. NAME=DEVICE opens a device under another name, also a second
-  /// time. The CPU is always added and takes the rest. Empty: all GPUs, unless n_layers is 0, and the devices
-  /// of pins. Without a GPU, if n_layers asks for layers, a driver that computes on the CPU.
+  /// Names of devices, as in devices(). "NAME=DEVICE" opens DEVICE under the name NAME, also a second time.
+  /// The CPU is always added and takes the remaining nodes. Empty: the devices of the pins and, unless
+  /// n_layers is 0, all GPUs. If there is no GPU and n_layers is above 0, a software driver is used.
   std::vector<std::string> devices = {};
-  /// The number of layers, counted from the last, on these devices. One more than the model has: the output
-  /// too. -1: all that fit.
+  /// How many layers, counted from the last, are placed on these devices; the others stay on the CPU. One
+  /// more than the model has includes the output head. -1: all that fit.
   int n_layers = -1;
-  std::vector<float> shares =
-      {};  ///< Each device's share. Empty: by speed (CPUs) or memory; equal shares of rows.
-  /// Divides heads, with their caches, and rows of matrices instead of layers, by the same shares.
+  /// The share of each device in these layers or rows. Empty: by speed if all are CPUs, otherwise by free
+  /// memory; equal shares with split_rows.
+  std::vector<float> shares = {};
+  /// Tensor parallelism: devices share each layer, by attention heads (with their caches) and rows of
+  /// matrices, instead of taking whole layers.
   bool split_rows = false;
+  /// Whether all experts (MoE) are placed on the CPU.
   bool experts_on_cpu = false;
   std::vector<Pin> pins = {};
-  /// Refuse a placement that exceeds a device's free memory. That also decides n_layers where it is -1.
+  /// Refuse a placement that exceeds the free memory of a device. n_layers -1 then means all layers that fit.
   bool fit = true;
-  // The expected contexts, for `fit`.
+  // The sizes of the expected contexts, for `fit`:
   int n_ctx = 0;  ///< 0: a context's default.
   int n_sequences = 1;
   int n_ubatch = 512;

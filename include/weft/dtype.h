@@ -1,10 +1,9 @@
 // Since 0.1
 #pragma once
-// THE table of tensor types. Everything that depends on a type (sizes, codec, packing, kernels) starts from a
-// row here; adding a type begins with adding a row.
+// Element types of tensors. all_dtypes() is the table that sizes, codecs, packing and kernels use.
 //
-// A quantised type stores blocks: `block_elements` consecutive elements of a row in `block_bytes` bytes. Byte
-// layouts are as in GGUF files, little-endian.
+// A quantised type stores a row as blocks: `block_elements` consecutive elements in `block_bytes` bytes.
+// Layouts are as in GGUF files, little-endian.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -55,7 +54,7 @@ enum class DTypeKind : std::uint8_t { kFloat, kInteger, kQuantised };
 
 struct DTypeInfo {
   DType type;
-  std::string_view name;  ///< As users know it: "f16", "q4_K", ...
+  std::string_view name;  ///< As in options and files: "f16", "q4_K", ...
   DTypeKind kind;
   std::int32_t block_elements;
   std::int32_t block_bytes;
@@ -64,14 +63,14 @@ struct DTypeInfo {
 /// All types, in the order of their ids.
 std::span<const DTypeInfo> all_dtypes();
 
-/// The row of a type. The type must be one of the enumerators.
+/// The table's entry of a type, which must be one of the enumerators.
 const DTypeInfo& info(DType type);
 
-/// The type of a GGUF id or of a name (any case), if there is one.
+/// The type with a GGUF id, or with a name in any case; nullopt: none.
 std::optional<DType> dtype_from_id(std::uint32_t id);
 std::optional<DType> dtype_from_name(std::string_view name);
 
-/// Bytes of a row of n elements. n must be a multiple of the type's block.
+/// The bytes of a row of n elements. n must be a multiple of block_elements.
 std::size_t row_bytes(DType type, std::int64_t n);
 
 }  // namespace weft

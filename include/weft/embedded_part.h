@@ -1,5 +1,6 @@
 #pragma once
-// Embeddings that replace tokens in a prompt: an image, or a part of one.
+// Embeddings that replace tokens of a prompt: an image, a part of a large image, or audio. weft/media.h makes
+// them.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -12,23 +13,25 @@ namespace weft {
 
 struct EmbeddedPart {
   int first = 0;  ///< Index of its first token in the prompt.
-  int n = 0;      ///< Number of tokens and rows. Each of these tokens is token().
-  /// n rows of n_embd floats, as the first layer reads them.
+  int n = 0;      ///< The number of tokens and embeddings. Each of these tokens in the prompt is token().
+  /// n embeddings of n_embd floats: the input of the first layer.
   std::shared_ptr<const float> rows = nullptr;
-  int n_embd = 0;  ///< As the model: ModelInfo::n_embd_input.
-  /// Identifies the rows in the prefix cache: the same id means the same rows. From 0 to kMaxId.
+  int n_embd = 0;  ///< ModelInfo::n_embd_input.
+  /// Identifies the embeddings in the prefix cache: parts with the same id have the same embeddings. 0 to
+  /// kMaxId.
   std::int32_t id = 0;
-  /// Bidirectional attention among its rows. Then it is computed in one step and has at most n_ubatch rows.
+  /// Whether its embeddings attend to each other in both directions. It is then computed in one step: n is at
+  /// most ContextParams::n_ubatch.
   bool both_ways = false;
-  /// The width of the grid of rows, line by line, in models with positions of lines and columns (M-RoPE:
-  /// ModelInfo::axes). With 0 the rows follow one another like tokens.
+  /// For models with M-RoPE (ModelInfo::axes): the embeddings form a grid of this width, row by row. 0: they
+  /// are a sequence, like tokens.
   int grid_width = 0;
 
   int grid_height() const { return grid_width > 0 ? n / grid_width : 0; }
-  /// In such models: the positions by which later tokens advance.
+  /// The positions that the part takes. With a grid: its longer side; otherwise n.
   int extent() const { return grid_width > 0 ? std::max(grid_width, grid_height()) : n; }
   static constexpr std::int32_t kMaxId = INT32_MAX - 2;
-  /// The token that represents it in prompts: below kNoToken.
+  /// The token at its places in the prompt. It is negative, and not kNoToken.
   Token token() const { return -2 - id; }
 };
 

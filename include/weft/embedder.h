@@ -1,14 +1,16 @@
 #pragma once
-// Embeddings and scores of documents.
+// Embeddings of documents, and their relevance to a query (reranking).
 //
-//   weft::Embedder embedder(weft::Model::load("all-MiniLM-L6-v2.gguf"));
-//   const std::vector<weft::TextTokens> inputs = ...;               // the tokens of each document
-//   std::vector<float> vectors = embedder.embed(inputs);            // a row for each
+//   const auto model = weft::Model::load("all-MiniLM-L6-v2.gguf");
+//   weft::Embedder embedder(model);
+//   const auto first = weft::tokens_of_text(model->tokenizer(), "A cat sleeps.");
+//   const auto second = weft::tokens_of_text(model->tokenizer(), "It rains.");
+//   const std::vector<weft::TextTokens> inputs = {{first}, {second}};
+//   const std::vector<float> vectors = embedder.embed(inputs);  // {2, embedder.dimensions()}
 //
-// Separate from Context: encoders have no KV cache, sequences or sampler, and keep nothing between calls.
-// Inputs are concatenated without padding, computed in shared steps and pooled on the device. A vector has
-// the same bits in any batch. On a decoder the embedder keeps a context of its own, so callers need not know
-// the kind of the model.
+// Unlike a Context, an embedder has no sequences, no sampler and no state between calls. It takes encoders
+// (BERT) and decoders alike; for a decoder it makes a context of its own. Inputs are packed without padding
+// and share steps. A vector has the same bits whichever inputs are embedded with it.
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -24,46 +26,49 @@
 namespace weft {
 
 struct EmbedderParams {
-  int n_tokens = 0;   ///< The most tokens of an input. 0: the training length, at most 8192.
-  int n_threads = 0;  ///< 0: the number of cores.
-  std::vector<AdapterUse> adapters = {};  ///< For decoders.
+  /// The most tokens of an input. 0: the training context length, at most 8192 (1024 for T5's encoder, whose
+  /// memory grows with the square).
+  int n_tokens = 0;
+  int n_threads = 0;                      ///< 0: the number of cores.
+  std::vector<AdapterUse> adapters = {};  ///< LoRA adapters, for decoders only.
 };
 
-/// An input of an embedder. The tokens must live until the call returns.
+/// An input. The tokens must stay valid until the call returns.
 struct TextTokens {
   std::span<const Token> tokens;
-  /// The index of its second part, for example the document after a query; -1: none. Only models with token
-  /// types (BERT) use it.
+  /// The index of the first token of the second segment, for example of the document after the query; -1:
+  /// none. Only models with token types (BERT) use it.
   int second = -1;
 };
 
 /// Used by one thread at a time. Keeps the model alive.
 class Embedder {
  public:
-  /// Inputs share a step up to this many tokens. That is enough for each pass over the weights, and results
-  /// of a step stay in the processor's caches.
+  /// The tokens of a step: inputs share a step until it is full. Larger steps are not faster, and their
+  /// activations leave the processor's caches.
   static constexpr int kTokensOfStep = 1024;
 
-  /// Reserves the workspace. Throws Error: kInvalidArgument for params, and errors of devices.
+  /// Reserves memory for the temporaries of steps. Throws Error kInvalidArgument for wrong params,
+  /// kUnsupported for an encoder-decoder model, and errors of devices.
   Embedder(std::shared_ptr<const Model> model, const EmbedderParams& params = {});
   ~Embedder();
   Embedder(Embedder&&) noexcept;
   Embedder& operator=(Embedder&&) noexcept;
 
   const Model& model() const;
-  int max_tokens() const;  ///< Maximum tokens of an input.
-  int dimensions() const;  ///< Floats of a vector.
-  int n_scores() const;    ///< Scores of an input; 0: the model does not rank.
+  int max_tokens() const;  ///< The most tokens of an input.
+  int dimensions() const;  ///< The size of a vector.
+  int n_scores() const;    ///< Scores per input. 0: the model is not a reranker.
 
-  /// A vector of dimensions() floats for each input, in their order; with kNone one for each token. They are
-  /// not normalised. Throws Error kInvalidArgument for an empty input, an unknown token, or more than
-  /// max_tokens() tokens. Throws NotNumbersError if a value is NaN or infinite, and errors of devices. The
-  /// embedder can be used again after an error.
+  /// One vector of dimensions() floats per input, in order. With Pooling::kNone, one vector per token.
+  /// Vectors are not normalised. Throws Error kInvalidArgument for an empty input, an unknown token, or more
+  /// than max_tokens() tokens. Throws NotNumbersError if a value is NaN or infinite, and errors of devices.
+  /// After an error the embedder can still be used.
   std::vector<float> embed(std::span<const TextTokens> texts, Pooling pooling);
-  /// With the pooling of the model's file.
+  /// The same with the pooling that the model's file names (ModelInfo::pooling).
   std::vector<float> embed(std::span<const TextTokens> texts);
-  /// The n_scores() of the model's classifier for each input. Throws as embed does, and kUnsupported where
-  /// the model has no classifier.
+  /// The n_scores() outputs of the model's classifier per input, in order. Throws like embed(), and Error
+  /// kUnsupported if the model has no classifier.
   std::vector<float> score(std::span<const TextTokens> texts);
 
   struct Impl;
@@ -72,24 +77,24 @@ class Embedder {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Scales a vector to length 1; a zero vector stays. With models trained for it (Matryoshka), vectors may be
-/// truncated: do that before normalising.
+/// Scales a vector to length 1 (L2 norm). A zero vector stays as it is. To shorten vectors of models that are
+/// trained for it (Matryoshka), truncate before normalising.
 void normalise(std::span<float> vector);
 
-/// A query and a document as one input, with the special tokens of rerankers. The document is truncated so
-/// that there are at most max_tokens in all. Throws Error kInvalidArgument where the query alone leaves it no
-/// room.
+/// A query and a document as one input for a reranker, with its special tokens. The document is truncated so
+/// that the input has at most max_tokens tokens. Throws Error kInvalidArgument if the query alone leaves no
+/// room for it.
 struct TokenPair {
   std::vector<Token> tokens;
-  int second = -1;  ///< See TextTokens.
+  int second = -1;  ///< As TextTokens::second.
 };
 TokenPair pair_tokens(const Tokenizer& tokenizer, std::string_view query, std::string_view document,
                       int max_tokens);
 
-/// The same for one query, which is encoded once, and many documents. The tokenizer must outlive it.
+/// The same for many documents and one query, which is tokenized once. The tokenizer must outlive it.
 class PairTokens {
  public:
-  /// Throws as pair_tokens does.
+  /// Throws like pair_tokens().
   PairTokens(const Tokenizer& tokenizer, std::string_view query, int max_tokens);
   TokenPair with(std::string_view document) const;
 
@@ -100,28 +105,28 @@ class PairTokens {
   std::vector<Token> behind_;
 };
 
-/// The tokens of a string with the special tokens around them. An empty string becomes the first special
-/// token, if there is one, so it has a vector.
+/// The tokens of a string as an embedder's input, with the model's special tokens around them. An empty
+/// string becomes the first special token, if the model has one: otherwise it would have no vector.
 std::vector<Token> tokens_of_text(const Tokenizer& tokenizer, std::string_view text,
                                   Tokenizer::EncodeOptions options = {});
 
 /// A ranked document.
 struct Ranked {
   int index = 0;       ///< In the given documents.
-  float score = 0.0f;  ///< Relevance from 0 to 1: the sigmoid of the classifier's output.
+  float score = 0.0f;  ///< Relevance from 0 to 1: sigmoid of the classifier's output.
 };
-/// Sorts by score, the best first; equal scores in the order of documents.
+/// Sorts by score, best first. Equal scores keep the order of the documents.
 std::vector<Ranked> rank(std::span<const float> scores);
 
 struct RankedTexts {
   std::vector<Ranked> ranked;
-  std::size_t n_tokens = 0;  ///< Computed tokens.
+  std::size_t n_tokens = 0;  ///< Tokens that were computed.
 };
-/// Ranks documents by relevance to a query; each is scored together with it (pair_tokens). Throws as
-/// Embedder::score and pair_tokens do, and Error kUnsupported for a model with several scores per input.
+/// Ranks documents by relevance to a query. Each is scored together with the query (pair_tokens). Throws like
+/// Embedder::score and pair_tokens, and Error kUnsupported for a model with several scores per input.
 RankedTexts rank(Embedder& embedder, std::string_view query, std::span<const std::string> documents);
 
-/// At most n of the tokens: the first ones, and the last one if the tokenizer adds a special token there.
+/// Truncates tokens to at most n. If the tokenizer adds a special token at the end, that token stays last.
 std::vector<Token> cut_tokens(const Tokenizer& tokenizer, std::vector<Token> tokens, int n);
 
 }  // namespace weft

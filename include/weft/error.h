@@ -1,9 +1,9 @@
 // Since 0.1
 #pragma once
-// Errors of weft. Errors from outside (a file, a request, memory, a device) throw Error. Its message has the
-// expected and the actual value, and how to solve the problem. Expected outcomes (a full cache) are return
-// values. Nothing in weft aborts on input. If the host lacks memory for small objects, std::bad_alloc is
-// thrown.
+// Errors of weft. A wrong argument, a damaged file, a failed device or missing memory throws Error. Its
+// message has the expected and the actual value, and says what to do. Expected outcomes, such as a full
+// cache, are return values. No input aborts the process. If the host lacks memory for small objects,
+// std::bad_alloc is thrown.
 #include <stdexcept>
 #include <string>
 
@@ -12,7 +12,7 @@
 namespace weft {
 
 enum class ErrorCode {
-  kInvalidArgument,  ///< The caller asked for something impossible.
+  kInvalidArgument,  ///< A wrong argument.
   kInvalidFile,      ///< A file's content is damaged or contradicts itself.
   kUnsupported,      ///< Valid, but weft cannot do it.
   kNotFound,         ///< A file, device or name does not exist.
@@ -20,8 +20,8 @@ enum class ErrorCode {
   kOutOfMemory,      ///< Memory of the host or of a device is exhausted.
   kDevice,           ///< A device failed.
   kCancelled,        ///< The caller asked to stop.
-  kOverloaded,       ///< Too much is waiting already: try again later.
-  kUnavailable,      ///< It is being shut down, or waits for other devices.
+  kOverloaded,       ///< The queue is full: try again later.
+  kUnavailable,      ///< The service is shutting down, or waits for lost devices.
 };
 
 class Error : public std::runtime_error {

@@ -1,6 +1,10 @@
 #pragma once
-// Generates one completion: prompt in, tokens out. The loop that `weft run`, `weft chat` and small programs
-// share.
+// Generates one completion of a prompt on a sequence of a context. For many requests at once use a batcher
+// (weft/batcher.h).
+//
+//   weft::Sampler sampler({.temperature = 0.7f}, model->tokenizer());
+//   const auto prompt = model->tokenizer().encode("Once upon a time");
+//   std::cout << weft::generate(context, sampler, prompt, {.n_predict = 100}).text;
 #include <functional>
 #include <initializer_list>
 #include <span>
@@ -25,36 +29,40 @@ enum class StopReason : std::uint8_t {
   kStopString,
   kCancelled,
   kTimeout,  ///< A deadline of the request (RequestParams).
-  kError,    ///< A device or memory failed repeatedly, or a constraint failed.
+  kError,    ///< Steps failed repeatedly (device or memory), or a constraint failed.
 };
 /// "end", "length", "context", "stop", "cancelled", "timeout", "error"
 std::string_view name(StopReason reason);
 
 struct GenerateParams {
-  /// The embedded parts of the prompt, in their order. At their places the prompt has EmbeddedPart::token.
+  /// Images and audio in the prompt, in order (weft/media.h). At their places the prompt has
+  /// EmbeddedPart::token().
   std::vector<EmbeddedPart> parts = {};
-  /// The sum of n - EmbeddedPart::extent over the parts that the sequence already holds.
+  /// For models with M-RoPE: the sum of EmbeddedPart::n - EmbeddedPart::extent() over parts that the sequence
+  /// already holds. It is the number of tokens minus the number of positions that they take.
   Pos n_skipped = 0;
-  int n_predict = -1;       ///< < 0: until an end token or the context is full.
+  int n_predict = -1;       ///< The most tokens. Below 0: until an end token, or until the context is full.
   bool ignore_end = false;  ///< Continue after end tokens.
-  /// Strings that end the generation; the result excludes them. None is empty. They match wherever tokens cut
-  /// them. The string that is complete first counts; if several end at one byte, the longest. A string may
-  /// contain control tokens, even where the result excludes those.
+  /// Strings that end the generation; Generation::text excludes them. Empty strings are refused. A match may
+  /// begin and end anywhere in a token. The stop string that is complete first ends the generation; if
+  /// several are complete at the same byte, the longest. They may contain control tokens, even if `special`
+  /// is false.
   std::vector<std::string> stop = {};
-  /// When the context is full, drop the older half of the sequence except its first n_keep tokens
-  /// (Context::forget). Error kUnsupported where the model cannot, and where parts have skipped positions.
+  /// When the context is full, drop the older half of the sequence after its first n_keep tokens
+  /// (Context::forget), and continue. Error kUnsupported if the model cannot, and for parts with images in
+  /// models with M-RoPE.
   bool context_shift = false;
-  int n_keep = 4;  ///< From 0. With context_shift less than the cells of the context.
-  /// Constrains the generation from its first token. It accepts each generated token, on the calling thread
-  /// only. The generation ends where the constraint allows only end tokens, also with ignore_end. Null: no
-  /// constraint. An exception of the constraint ends the generation.
+  int n_keep = 4;  ///< At least 0. With context_shift, at least 2 less than the context has cells.
+  /// Constrains all generated tokens, on the calling thread. With a constraint an end token ends the
+  /// generation, even with ignore_end. If it throws, generate() throws. Null: no constraint.
   TokenConstraint* constraint = nullptr;
-  /// The completion contains control tokens too, as the vocabulary writes them, but never end tokens.
+  /// Generation::text includes control tokens, as the vocabulary spells them, except end tokens.
   bool special = false;
-  int n_chunk = 0;  ///< Chunk the prompt into this many tokens. 0: Context::batch_size.
-  /// Called with new complete characters (UTF-8). Returning false stops (kCancelled).
+  int n_chunk = 0;  ///< The prompt is computed in batches of this many tokens. 0: Context::batch_size().
+  /// Called with new complete UTF-8 characters. Returning false ends the generation with kCancelled.
   std::function<bool(std::string_view)> on_text = {};
-  /// Called during prefill with the number of computed tokens. Returning false stops.
+  /// Called after each batch of the prompt with the number of prompt tokens computed so far. Returning false
+  /// ends the generation with kCancelled.
   std::function<bool(int)> on_prefill = {};
 };
 
@@ -64,16 +72,18 @@ struct Generation {
   int n_prompt = 0;
   StopReason stop = StopReason::kEnd;
   double prefill_ms = 0.0;
-  double decode_ms = 0.0;  ///< Of n_decoded tokens.
+  double decode_ms = 0.0;  ///< Time of n_decoded steps.
   int n_decoded = 0;       ///< Steps after the prompt.
 };
 
-/// Appends `prompt` to sequence `seq` and generates. An encoder-decoder model (ModelInfo::reads_source)
-/// encodes the prompt as its source. Its sequence must be empty, and gets only the generated tokens.
-/// Context::cancel() ends the generation with StopReason::kCancelled. The sequence keeps the prompt and the
-/// generated tokens, except a last token that was not computed. Throws Error kInvalidArgument and changes
-/// nothing for wrong parameters, and where the prompt does not fit the context, with both numbers. Throws
-/// NotNumbersError where the model computes NaN or infinity.
+/// Appends `prompt` to sequence `seq` and generates. Afterwards the sequence holds the prompt and the
+/// generated tokens, except a last one that was not computed. For an encoder-decoder model
+/// (ModelInfo::reads_source) the prompt is the source: `seq` must be empty, and then holds only generated
+/// tokens. Context::cancel() ends the generation with kCancelled.
+///
+/// Throws Error kInvalidArgument, and changes nothing, for wrong parameters and for a prompt that does not
+/// fit the context; the message has both lengths. Throws NotNumbersError if the model computes NaN or
+/// infinity, and errors of Context::decode.
 Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
                     const GenerateParams& params = {}, SeqId seq = 0);
 inline Generation generate(Context& context, Sampler& sampler, std::initializer_list<Token> prompt,

@@ -1,10 +1,10 @@
 #pragma once
-// Grammars that constrain a completion, token by token: JSON schemas, GBNF grammars, regular expressions, and
-// combinations of them.
+// Grammars that constrain a completion (structured output): JSON schemas, GBNF grammars, regular expressions,
+// and combinations of them.
 //
 //   weft::GrammarCompiler compiler(model->tokenizer());
-//   auto answer = compiler.compile(weft::Grammar::json_schema(schema));
-//   params.constraint = [answer](int) { return answer->constraint(); };
+//   auto compiled = compiler.compile(weft::Grammar::json_schema(schema));
+//   params.constraint = [compiled](int) { return compiled->constraint(); };  // RequestParams::constraint
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -24,59 +24,62 @@ namespace grammar {
 class SchemaDocument;
 }
 
-/// The cost of a grammar. A source beyond a limit throws Error kInvalidArgument. Limits count work, so the
-/// same source is always accepted or always rejected.
+/// Limits on the cost of a grammar. A source beyond one throws Error kInvalidArgument. Limits count work, not
+/// time, so a source is accepted on all machines or on none.
 struct GrammarLimits {
   std::size_t source_bytes = std::size_t{1} << 20;
-  int depth = 128;                ///< Nesting of schemas, brackets and groups.
-  std::int64_t states = 1 << 20;  ///< States of a compiled grammar.
-  std::int64_t work = 1 << 24;    ///< Steps of reading a source, and of compiling a grammar: about a second.
+  int depth = 128;                ///< The deepest nesting of schemas, brackets and groups.
+  std::int64_t states = 1 << 20;  ///< The most states of a compiled grammar.
+  std::int64_t work = 1 << 24;    ///< The most work units of parsing, and of compiling: about a second.
 };
 
 struct JsonSchemaOptions {
   GrammarLimits limits = {};
-  /// White space between the parts of objects and arrays: at most one space or line break with indentation.
-  /// Without it none but ", " and ": ", as models like to write.
+  /// Allows white space between the parts of objects and arrays: at most one space, or a line break with
+  /// indentation. By default only ", " and ": " are allowed, as models like to write.
   bool any_whitespace = false;
-  /// Null: a keyword that cannot be enforced is an error. Otherwise it is not enforced, the rest of the
-  /// schema is, and a note "#/properties/a/uniqueItems: why" is appended here (kMostNotes at most).
+  /// Null: a keyword that cannot be enforced is an error. Otherwise the rest of the schema is enforced, and a
+  /// note such as "#/properties/a/uniqueItems: why" is appended, up to kMostNotes.
   std::vector<std::string>* left_free = nullptr;
   static constexpr std::size_t kMostNotes = 16;
 };
 
-/// A language over bytes. Immutable, any number of threads; copies share the parsed rules. The parsing
-/// functions throw Error kInvalidArgument with the position and what to write instead.
+/// A set of allowed strings of bytes. Immutable: any number of threads may use one, and copies are cheap.
+/// Parsing functions throw Error kInvalidArgument with the position and what to write instead.
 class Grammar {
  public:
-  /// llama.cpp's GBNF; begins at the rule "root".
+  /// llama.cpp's GBNF. The start rule is "root".
   static Grammar gbnf(std::string_view source, const GrammarLimits& limits = {});
-  /// The whole completion matches the pattern. Supports the regular part of ECMAScript's expressions (no
-  /// backreferences, no lookaround).
+  /// The whole completion must match the pattern: ECMAScript's syntax without backreferences and lookaround.
   static Grammar regex(std::string_view pattern, const GrammarLimits& limits = {});
-  /// JSON values that the schema (draft 2020-12) allows. A keyword that cannot be enforced is an error with
-  /// its JSON pointer, unless JsonSchemaOptions::left_free is set. Annotations and formats outside JSON
-  /// Schema are ignored. Properties keep the schema's order. Without additionalProperties, an object with
-  /// `properties` has no other ones. Without items, an array with prefixItems ends with them. oneOf is read
-  /// as anyOf. Bounded numbers have no exponent, bounded strings no \u.
+  /// JSON values that a schema (draft 2020-12) allows. An unenforceable keyword is an error with its JSON
+  /// pointer (see JsonSchemaOptions::left_free). Annotations and unknown formats are ignored. Differences
+  /// from the standard:
+  /// - Properties come in the schema's order.
+  /// - Objects with `properties` have no others, unless additionalProperties is set.
+  /// - Arrays with prefixItems end with them, unless items is set.
+  /// - oneOf means anyOf.
+  /// - Numbers with bounds have no exponent, and strings with bounds no \u escapes.
   static Grammar json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
   static Grammar json_object();  ///< Any JSON object.
 
   // Building blocks:
   static Grammar literal(std::string_view text);
-  /// The special token with this string, or the string itself if the tokenizer has none.
+  /// The special token that is spelled so, or the string itself if the tokenizer has no such token.
   static Grammar tag(std::string_view text);
   static Grammar sequence(std::vector<Grammar> parts);
   static Grammar choice(std::vector<Grammar> parts);
   static Grammar repeat(Grammar part, int least, int most);  ///< most < 0: any number.
-  /// The part 1 to `most` times, with separators between.
+  /// The part, 1 to `most` times, with separators in between.
   static Grammar list(Grammar part, Grammar separator, int most);
-  /// One or more of the parts, in their order, with separators between. The size is linear in the parts.
+  /// One or more of the parts, in their order, with separators in between. The grammar's size is linear in
+  /// the number of parts.
   static Grammar some_of(const std::vector<Grammar>& parts, const Grammar& separator);
-  /// Free output with tagged parts. The output contains none of the tags, except when a tag begins a part:
-  /// the tag is followed by its grammar, then by free output again. There are at least `least` and at most
-  /// `most` such parts (< 0: any number).
+  /// Free output with tagged parts, such as tool calls. Each part is one of the tags, followed by the tag's
+  /// grammar; then free output continues. Free output cannot contain a tag. There are `least` to `most` parts
+  /// (most < 0: any number).
   static Grammar free_text(std::vector<std::pair<std::string, Grammar>> tags, int least = 0, int most = -1);
-  /// Any output up to and including the first occurrence of the tag, for example reasoning before a response.
+  /// Any output up to and including the first occurrence of the tag, such as reasoning before a response.
   static Grammar until(std::string_view tag);
 
  private:
@@ -87,14 +90,14 @@ class Grammar {
   std::shared_ptr<const Rules> rules_;
 };
 
-/// A grammar over the tokens of one vocabulary. Immutable, any number of threads. Must not outlive the
-/// tokenizer.
+/// A grammar compiled for the tokens of one vocabulary. Immutable: any number of threads may use one. The
+/// tokenizer must outlive it.
 class CompiledGrammar {
  public:
   ~CompiledGrammar();
-  /// The state of one completion in this grammar. It keeps the grammar alive.
+  /// Makes the constraint of one completion. It keeps this grammar alive.
   std::unique_ptr<TokenConstraint> constraint() const;
-  /// Whether it allows exactly this completion; for tests.
+  /// Whether this string is a complete completion; for tests.
   bool allows_text(std::string_view text) const;
   std::size_t bytes() const;
 
@@ -105,12 +108,13 @@ class CompiledGrammar {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Shared by all grammars of a vocabulary: its tokens as a tree of bytes. Immutable, any number of threads;
-/// one per model.
+/// Compiles grammars for one vocabulary, whose tokens it holds as a tree of bytes. Make one per model.
+/// Immutable: any number of threads may use it. The tokenizer must outlive it.
 class GrammarCompiler {
  public:
   explicit GrammarCompiler(const Tokenizer& tokenizer);
   ~GrammarCompiler();
+  /// Throws Error kInvalidArgument for a grammar beyond a limit.
   std::shared_ptr<const CompiledGrammar> compile(const Grammar& grammar,
                                                  const GrammarLimits& limits = {}) const;
 

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// 128 bits that identify contents. Not cryptographic: safe against accidents, not against forgery. All
-/// zeros: not known.
+/// A 128-bit hash that identifies content. It is not cryptographic: it detects accidental changes, not
+/// forgery. All zeros: unknown.
 struct Hash128 {
   std::uint64_t low = 0;
   std::uint64_t high = 0;

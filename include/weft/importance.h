@@ -1,13 +1,13 @@
 #pragma once
-// Importance matrices: the importance of each column of a model's matrices, from the inputs of the matrices
-// over calibration data. quantize() takes such a file (QuantizeParams::importance).
+// Importance matrices (imatrix): how much each column of a model's matrices matters, measured on calibration
+// data. quantize() uses them (QuantizeParams::importance).
 //
 //   weft::Context context(model, {.sum_columns = true});
-//   ... decode calibration data ...
+//   ... decode the calibration data ...
 //   weft::write_importance("imatrix.gguf", {.tensors = context.column_sums(), .n_chunks = 1});
 //
-// Files are GGUF, as llama.cpp's: general.type is "imatrix". For each of a tensor's matrices, NAME.in_sum2
-// has the sum of squares of each column, and NAME.counts has the number of rows. imatrix.datasets,
+// Files are GGUF as llama.cpp's, with general.type "imatrix". NAME.in_sum2 has the sum of squares of each
+// input column of tensor NAME, and NAME.counts the number of input rows. The keys imatrix.datasets,
 // imatrix.chunk_count and imatrix.chunk_size describe the calibration data.
 #include <cstdint>
 #include <filesystem>
@@ -18,36 +18,38 @@
 
 namespace weft {
 
-/// The sums of squares of the input rows of one tensor of a model's file.
+/// Per tensor of the model: the sum of squares of each input column.
 struct ColumnSums {
   std::string tensor;
-  /// The number of rows in the sums, for each of the tensor's matrices (experts, heads), or for all of them.
+  /// The number of input rows in the sums: one entry per matrix of the tensor (experts, heads), or one for
+  /// all.
   std::vector<double> counts;
-  std::vector<double> sums;  ///< Matrix after matrix; a multiple of the counts' number.
+  /// The sums of all columns, matrix after matrix. Its size is a multiple of counts.size().
+  std::vector<double> sums;
 };
 
 struct Importance {
   std::vector<ColumnSums> tensors;
   std::vector<std::string> datasets = {};  ///< Names of the calibration files.
-  std::int64_t n_chunks = 0;               ///< Chunks of the calibration data ...
-  int chunk_size = 512;                    ///< ... and their tokens.
+  std::int64_t n_chunks = 0;               ///< Chunks of the calibration data.
+  int chunk_size = 512;                    ///< Tokens per chunk.
 };
 
-/// kOlder is llama.cpp's format before GGUF. It counts chunks instead of rows for each tensor, and names one
+/// The file format. kOlder is llama.cpp's format before GGUF: it counts chunks instead of rows, and names one
 /// calibration file.
 enum class ImportanceForm : std::uint8_t { kGguf, kOlder };
 
-/// Of either form. Each chunk that the older one counts is taken for `older_chunk_size` rows. The file is
+/// Reads a file of either format. For the older one, a chunk counts as `older_chunk_size` rows. The file is
 /// untrusted. Throws Error kInvalidFile, kNotFound, kIo.
 Importance read_importance(const std::filesystem::path& path, int older_chunk_size = 512);
 
-/// The file appears whole or stays as it was. Tensors are sorted by their names. Tensors without rows are
-/// left out. Throws Error kInvalidArgument where nothing is left, kIo.
+/// Writes a file atomically. Tensors are sorted by name; those without rows are left out. Throws Error
+/// kInvalidArgument if none is left, and kIo.
 void write_importance(const std::filesystem::path& path, const Importance& importance,
                       ImportanceForm form = ImportanceForm::kGguf);
 
-/// Adds the sums of other calibration data. Throws Error kInvalidArgument, and changes nothing, where a
-/// tensor has other columns there: it is of another model.
+/// Adds the sums of other calibration data for the same model. Throws Error kInvalidArgument, and changes
+/// nothing, if a tensor has another number of columns.
 void merge_importance(Importance& to, const Importance& more);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 #pragma once
-// Models that fill in the middle (FIM): the tokens that mark the parts of such a prompt.
+// Fill-in-the-middle (FIM): the tokens that mark the parts of an infill prompt.
 #include "weft/model.h"
 #include "weft/types.h"
 
@@ -11,16 +11,17 @@ namespace weft {
 struct InfillTokens {
   Token prefix = kNoToken;
   Token suffix = kNoToken;
-  /// Before the answer. Models without it (Codestral) read the suffix first, and continue the prefix.
+  /// Marks the start of the completion. Models without it (Codestral) have the suffix first and continue the
+  /// prefix.
   Token middle = kNoToken;
-  Token repository = kNoToken;  ///< Before a repository's name.
-  Token separator = kNoToken;   ///< Before a file's name.
+  Token repository = kNoToken;  ///< Before the name of a repository.
+  Token separator = kNoToken;   ///< Before the name of a file.
 
   bool can_infill() const { return prefix != kNoToken && suffix != kNoToken; }
 };
 
-/// As the file names them (tokenizer.ggml.fim_pre_token_id, ...), else as families spell them. Reads nothing
-/// of the file that is not in memory.
+/// Finds the tokens by the file's keys (tokenizer.ggml.fim_pre_token_id, ...), or else by the spellings of
+/// known families. Uses only the loaded vocabulary.
 InfillTokens find_infill_tokens(const Model& model);
 
 }  // namespace weft

@@ -1,6 +1,10 @@
 #pragma once
-// Images (vision.h) and audio (audio.h) in prompts: the results of their encoders, and their places among the
-// tokens.
+// Images (weft/vision.h) and audio (weft/audio.h) in prompts. Write a mark into the messages where an image
+// or audio belongs, render the chat template, and replace the marks:
+//
+//   const std::string mark = weft::make_media_mark();
+//   const auto pieces = model->chat_template()->render({{"user", mark + "What is this?"}}, {});
+//   weft::PromptWithMedia prompt = weft::place_media(model->tokenizer(), pieces, {&media, 1}, mark);
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -16,24 +20,24 @@
 
 namespace weft {
 
-/// An encoded image or audio input, as a language model reads it.
+/// An encoded image or audio input: what replaces a mark in a prompt.
 struct EncodedMedia {
-  /// Either a string of the family, in which control tokens are recognised, or rows.
+  /// Either a string (`text`) in which control tokens are recognised, or embeddings (`n_rows`).
   struct Piece {
     std::string text = {};
     int n_rows = 0;
     int grid_width = 0;  ///< EmbeddedPart::grid_width
   };
   std::vector<Piece> pieces = {};
-  std::vector<float> rows = {};  ///< All pieces' rows, one after another: n_embd floats each.
+  std::vector<float> rows = {};  ///< The embeddings of all pieces, one after another, n_embd floats each.
   int n_embd = 0;
   bool both_ways = false;
-  /// The id of its first piece with rows; the others have the following ids. Unique in a process, and the
-  /// same for the same content as long as its model caches it.
+  /// EmbeddedPart::id of the first piece with embeddings. Later pieces have the following ids. Ids are unique
+  /// in the process. The same content has the same id as long as its encoder caches it.
   std::int32_t id = 0;
 };
 
-/// The encoders of an mmproj file.
+/// Which encoders an mmproj file has.
 struct MediaKinds {
   bool pictures = false;  ///< VisionModel::load
   bool sounds = false;    ///< AudioModel::load
@@ -46,12 +50,12 @@ struct PromptWithMedia {
   std::vector<EmbeddedPart> parts = {};
 };
 
-/// A string that marks places of images and audio in a prompt. It is random, so that a message cannot contain
-/// it by intent.
+/// A string that marks the places of images and audio in messages. It is random, so that users cannot write
+/// it into messages.
 std::string make_media_mark();
 
-/// Replaces each `mark` in a rendered prompt, in any piece, by the next of `media`. Throws Error
-/// kInvalidArgument where the numbers of marks and media differ.
+/// Replaces each `mark` in a rendered prompt by the next of `media`, and tokenizes the rest. Throws Error
+/// kInvalidArgument if the numbers of marks and media differ.
 PromptWithMedia place_media(const Tokenizer& tokenizer, std::span<const PromptPiece> prompt,
                             std::span<const std::shared_ptr<const EncodedMedia>> media,
                             std::string_view mark);

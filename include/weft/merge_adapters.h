@@ -1,8 +1,8 @@
 #pragma once
-// Merges adapters into a model's file. Each matrix W that adapters change becomes W plus the sum of scale *
-// alpha / rank * B A. The result computes the same as the model with the adapters, up to rounding, at the
-// cost of the model alone. If a matrix has a separate factor (as in NVFP4 files), W is the matrix times the
-// factor, and the factor stays as it is.
+// Merges LoRA adapters into a model's file. Each matrix W that they change becomes W + sum of scale * alpha /
+// rank * B A. The result computes the same as the model with adapters, up to rounding, at the model's own
+// cost. If a matrix has a separate scale tensor (as in NVFP4 files), that tensor stays as it is, and W is the
+// scaled matrix.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -23,19 +23,19 @@ struct AdapterToMerge {
 
 struct MergeAdaptersParams {
   std::vector<AdapterToMerge> adapters;
-  /// The type of changed matrices. Empty: each keeps its type. A quantised matrix is quantised again, which
-  /// loses about as much as the first time.
+  /// The type of changed matrices. nullopt: each keeps its type. Quantising a quantised matrix again loses
+  /// about as much as the first time.
   std::optional<DType> type = {};
   int n_threads = 0;  ///< 0: the number of cores.
-  /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
+  /// The calling thread calls it with the progress, 0 to 1. Returning false cancels (Error kCancelled).
   std::function<bool(double)> progress = {};
 };
 
-/// Reads a file or a split set, and writes one file, completely or not at all. Holds one tensor in memory at
-/// a time, with its parts of the adapters. Returns the changed matrices. Throws Error kInvalidArgument for
-/// invalid params: no adapters, a type that a matrix's rows do not fit, or the input file as the result.
-/// Throws kInvalidFile for files that are not adapters of this model and kUnsupported for tensors that weft
-/// cannot adapt (embeddings). Also throws kNotFound, kIo and kCancelled.
+/// Reads a model's file or split set, and writes one file atomically. Holds one tensor in memory at a time,
+/// with its parts of the adapters. Returns the changed matrices. Throws Error kInvalidArgument for wrong
+/// params: no adapters, a type that does not fit a matrix's rows, or `to` as an input. Throws kInvalidFile
+/// for a file that is not an adapter of this model, and kUnsupported for tensors that cannot be adapted
+/// (embeddings). Also kNotFound, kIo and kCancelled.
 std::vector<QuantizedTensor> merge_adapters(const std::filesystem::path& from,
                                             const std::filesystem::path& to,
                                             const MergeAdaptersParams& params);

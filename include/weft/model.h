@@ -1,6 +1,9 @@
 #pragma once
-// A model: weights on one or several devices, its vocabulary and its chat template. Immutable after loading,
-// shared by contexts and threads (reload() is for lost devices and files).
+// A loaded model: its weights on one or several devices, its tokenizer and its chat template. It is immutable
+// and shared by contexts, embedders and threads; only reload() replaces lost weights.
+//
+//   const auto model = weft::Model::load("model.gguf");
+//   weft::Context context(model);
 #include <compare>
 #include <cstdint>
 #include <filesystem>
@@ -27,8 +30,8 @@ namespace engine {
 struct ModelImpl;
 }
 
-/// The CPU kernels. kBest selects the best that the machine supports; the others are for tests and
-/// comparison.
+/// The instruction set of the CPU kernels. kBest: the fastest that this machine supports. The others are for
+/// tests and comparison.
 enum class CpuIsa : std::uint8_t {
   kBest,
   kGeneric,
@@ -41,15 +44,15 @@ enum class CpuIsa : std::uint8_t {
   kI8mm
 };
 
-/// An adapter to load with a model: low-rank additions to its matrices (LoRA, arXiv 2106.09685) in a GGUF
-/// file (general.type "adapter", adapter.type "lora"), made for the same architecture.
+/// A LoRA adapter (arXiv 2106.09685) to load with a model of the same architecture: a GGUF file with
+/// general.type "adapter" and adapter.type "lora".
 struct AdapterFile {
   std::filesystem::path path = {};
-  std::string name = {};  ///< Empty: the file's general.name, otherwise the file's name.
+  std::string name = {};  ///< Empty: general.name in the file, or else the file's name.
 };
 
-/// Vectors that are added to the outputs of layers, for every sequence: tensor direction.N of a GGUF file
-/// after layer N. Vectors of several files are summed.
+/// A control vector, which changes the output of all sequences. The GGUF tensor direction.N is added, times
+/// `scale`, to the output of layer N. Several files add up.
 struct ControlVectorFile {
   std::filesystem::path path = {};
   float scale = 1.0f;
@@ -59,39 +62,39 @@ struct ModelParams {
   int n_threads = 0;  ///< CPU threads for loading, at most 1024. 0: the number of cores.
   CpuIsa isa = CpuIsa::kBest;
   PlacementParams placement = {};
-  /// Experts of the first n_cpu_moe layers stay with the CPU. PlacementParams::experts_on_cpu: of all layers.
+  /// Experts of the first n_cpu_moe layers are placed on the CPU. PlacementParams::experts_on_cpu does the
+  /// same for all layers.
   int n_cpu_moe = 0;
   std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
-  /// The CPU packs weights into the order in which its kernels read them. Without packing, weights are used
-  /// in the mapped file as they are. Loading is then instant and takes no memory of its own. Results are the
-  /// same, but steps are much slower. The file must not change: see check_weights().
+  /// Whether the CPU packs weights into the layout of its kernels. If not, it uses them in the mapped file:
+  /// loading is instant and takes no memory of its own. Results are the same, but steps are much slower. The
+  /// file must not change while the model is used: see check_weights().
   bool repack = true;
-  /// A folder for packed weights and compiled GPU kernels: the next start of the same model maps them instead
-  /// of packing (see check_weights()). It is made where it is missing; empty: none. If the folder cannot be
-  /// used, the model loads without it.
+  /// A folder that caches packed weights and compiled GPU kernels. The next load of the same model maps the
+  /// packed weights instead of packing again (see check_weights()). The folder is created if it does not
+  /// exist. A folder that cannot be used is ignored. Empty: no cache.
   std::filesystem::path pack_cache = {};
-  /// The most bytes of the folder: the least recently loaded models are removed first. 5 % of the disk also
-  /// stay free.
+  /// The maximum size of the folder. Least recently loaded models are removed first. 5 % of the disk stay
+  /// free as well.
   std::uint64_t pack_cache_bytes = std::uint64_t{64} << 30;
-  /// Byte-level BPE: the pre-tokenizer to use instead of the one that the file names ("gpt-2", "llama-bpe",
-  /// ...). Empty: the file's.
+  /// The pre-tokenizer of byte-level BPE ("gpt-2", "llama-bpe", ...), instead of the one in the file. Empty:
+  /// the file's.
   std::string pre_tokenizer = {};
-  /// A chat template to use instead of the file's. Its end of an assistant's message ends generations, too.
-  /// Throws Error kInvalidFile where it does not parse. Empty: the file's.
+  /// A chat template (Jinja) instead of the one in the file. The token that ends an assistant message in it
+  /// also ends generations. Throws Error kInvalidFile if it does not parse. Empty: the file's.
   std::string chat_template = {};
-  /// Adapters that sequences can use (ContextParams::adapters, Context::set_adapters). Loading them does not
-  /// change sequences without adapters. They are numbered in this order.
+  /// LoRA adapters that sequences can use (ContextParams::adapters, Context::set_adapters).
+  /// AdapterUse::adapter is an index into this list. Sequences without adapters are not affected.
   std::vector<AdapterFile> adapters = {};
   std::vector<ControlVectorFile> control_vectors = {};
-  /// The first and last layer that control vectors are added after; -1: all layers of the vectors.
+  /// The first and last layer to which control vectors are added. -1: all layers that the files have.
   int first_control_layer = -1;
   int last_control_layer = -1;
-  /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error
-  /// kCancelled).
+  /// Called by the loading thread with the progress, 0 to 1. Returning false cancels (Error kCancelled).
   std::function<bool(float)> progress = {};
 };
 
-/// How the hidden states of an input become one vector.
+/// How the hidden states of an input's tokens become one vector.
 enum class Pooling : std::uint8_t {
   kNone,  ///< No pooling: one vector for each token.
   kMean,
@@ -102,88 +105,89 @@ enum class Pooling : std::uint8_t {
 struct ModelInfo {
   std::string name = {};
   std::string architecture = {};
-  /// As the file names it, "Q4_K_M"; otherwise the type of most weights, "q4_K".
+  /// The file's name for it, "Q4_K_M", or else the type of most weights, "q4_K".
   std::string quantisation = {};
   std::int64_t n_parameters = 0;
   std::int64_t file_bytes = 0;
-  std::int64_t weight_bytes =
-      0;  ///< In memory, as the devices hold them; for an inspected file, as a CPU would.
-  bool weights_mapped = false;  ///< In a mapped file: the cache of packed weights, or the model's own.
+  /// Bytes of the weights as the devices store them; from inspect(): as a CPU would.
+  std::int64_t weight_bytes = 0;
+  /// Whether weights are used in a mapped file: the packed cache or the model's file.
+  bool weights_mapped = false;
   int n_vocab = 0;
   int n_ctx_train = 0;
   int n_embd = 0;
   int n_embd_input = 0;  ///< Size of an embedding that replaces a token: n_embd, or a multiple of it.
   int n_layers = 0;
-  int n_heads = 0;  ///< 0 in models without attention.
+  int n_heads = 0;  ///< 0: a model without attention.
   int n_kv_heads = 0;
-  int window = 0;  ///< Positions that layers with a sliding window see; 0: there are none.
-  /// Keys and queries turn by positions of several axes (M-RoPE): see Batch::stand_at.
+  int window = 0;  ///< The sliding window in tokens. 0: no layer has one.
+  /// Whether RoPE has three positions per token (M-RoPE): see Batch::stand_at.
   bool axes = false;
-  bool recurrent =
-      false;  ///< Some layers have a recurrent state: sequences are removed and copied as a whole only.
-  /// An encoder with bidirectional attention: for an Embedder. It has no Context.
+  /// Whether layers have a recurrent state. Sequences can then be removed and copied only as a whole.
+  bool recurrent = false;
+  /// Whether it is an encoder with bidirectional attention (BERT): for an Embedder, not for a Context.
   bool encoder = false;
-  /// An encoder-decoder model. The encoder reads a source with bidirectional attention first
-  /// (Context::set_source), then the decoder generates.
+  /// Whether it is an encoder-decoder model (T5): the encoder reads a source (Context::set_source), then the
+  /// decoder generates.
   bool reads_source = false;
-  Token first_token = kNoToken;      ///< The first token of each sequence of such a model.
-  bool ranks = false;                ///< An encoder with a classifier (Embedder::score).
-  Pooling pooling = Pooling::kMean;  ///< As the file says, otherwise the mean.
+  Token first_token = kNoToken;  ///< The decoder's first token in such a model.
+  bool ranks = false;  ///< Whether it is a reranker: an encoder with a classifier (Embedder::score).
+  Pooling pooling = Pooling::kMean;  ///< From the file; kMean if it names none.
 };
 
 /// An adapter that was loaded with a model.
 struct AdapterInfo {
   std::string name = {};
   std::filesystem::path path = {};
-  int rank = 0;  ///< The largest.
+  int rank = 0;  ///< The largest rank of its matrices.
   float alpha = 0.0f;
-  int n_tensors = 0;  ///< Tensors of the model that it changes.
+  int n_tensors = 0;  ///< The number of the model's tensors that it changes.
 };
 
 /// An adapter of a sequence, and its scale.
 struct AdapterUse {
-  int adapter = 0;  ///< Its place in ModelParams::adapters.
+  int adapter = 0;  ///< Its index in ModelParams::adapters.
   float scale = 1.0f;
   friend auto operator<=>(const AdapterUse&, const AdapterUse&) = default;
 };
 
 class Model {
  public:
-  /// Reads a GGUF file, or a split set by one of its files. Everything is checked before memory is allocated.
-  /// Throws Error: kInvalidArgument for params; other errors name the key or tensor and the expected value.
+  /// Loads a GGUF file, or a split set by the path of any of its files. The file is untrusted: it is checked
+  /// before memory is allocated. Throws Error kInvalidArgument for wrong params. Errors of the file name the
+  /// key or tensor and the expected value. Any thread.
   static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelParams& params = {});
   ~Model();
 
-  /// Loads the weights again onto the present devices. Use it where devices are lost for good or
-  /// check_weights() throws. Throws kIo where the model's own file was written to. Contexts and embedders of
-  /// the model must be destroyed first, and none may be made until this returns. Other uses may continue;
-  /// info() and the like do not change. Throws like load(). After that the model has no weights: it refuses
-  /// contexts and embedders, and reload() may be tried again.
+  /// Loads the weights again, onto the devices that are present now. Call it after a device was lost for good
+  /// or check_weights() has thrown. Destroy all contexts and embedders of the model before; none may be made
+  /// until reload() returns. Other members may be used during the call, and info() does not change. Throws
+  /// like load(), and Error kIo if the model's own file was written to. After an error the model may be
+  /// without weights: it then refuses contexts and embedders, and reload() may be called again.
   void reload(const ModelParams& params) const;
 
   const ModelInfo& info() const;
-  /// Throws Error kIo, which names the file, where weights are read from a mapped file (see info()) whose
-  /// bytes have changed since it was opened. Another process cut the file or wrote to it, or its disk failed.
-  /// From then on all steps of contexts and embedders throw it, and the process continues. The results of a
-  /// step that did not throw are right. A file that was renamed, removed, replaced by renaming, touched or
-  /// given other permissions stays in use. So does a file that was written with the same bytes, from a second
-  /// after loading on.
+  /// Throws Error kIo, with the file's name, if weights are used in a mapped file (ModelInfo::weights_mapped)
+  /// whose bytes have changed since it was opened. Reasons are a process that truncated or overwrote the
+  /// file, and a failed disk. All later steps of contexts and embedders then throw it, too; the results of
+  /// steps that did not throw are correct. A file may be renamed, deleted, replaced by renaming, touched or
+  /// given other permissions. From a second after loading it may also be rewritten with the same bytes.
   ///
-  /// If the file had packed weights, reload() packs them again. If the model's own file is whole again,
-  /// load() reads it. Any thread may call this, but not while reload() runs.
+  /// If the file was the cache of packed weights, reload() packs them again. If it was the model's own file,
+  /// restore it and call load(). Any thread may call check_weights(), but not during reload().
   ///
-  /// A SIGBUS handler finds lost bytes of mapped files: see guard_mapped_files (weft/weights.h).
+  /// Reading lost bytes of a mapped file raises SIGBUS, which weft handles: see guard_mapped_files
+  /// (weft/weights.h).
   void check_weights() const;
-  /// Blocks until mapped weights have moved to large pages, which makes the model faster, and until their
-  /// bytes are hashed for check_weights(). Otherwise both happen while the model is used.
+  /// Blocks until background work on mapped weights is done: moving them to huge pages, which makes steps
+  /// faster, and hashing them for check_weights(). Without this call both happen while the model is used.
   void settle() const;
   const Tokenizer& tokenizer() const;
-  /// Null where the file has none. Encoder-decoder models always have one, which makes the last question the
-  /// source.
+  /// Null if the file has none. Encoder-decoder models always have one. It renders the last user message,
+  /// which becomes the source.
   const ChatTemplate* chat_template() const;
   std::span<const AdapterInfo> adapters() const;
-  /// Oddities of the file, and how they are read: a sentence each, with the key's name. For the program's
-  /// log.
+  /// Notes for a log. A note says in a sentence how weft reads an unusual key of the file.
   std::span<const std::string> notes() const;
 
   const engine::ModelImpl& impl() const { return *impl_; }
@@ -193,8 +197,8 @@ class Model {
   std::unique_ptr<engine::ModelImpl> impl_;
 };
 
-/// The tokenizer alone, also from a file that has a vocabulary and no tensors. `pre_tokenizer` as in
-/// ModelParams. Its notes() are about the file.
+/// Loads only the tokenizer, even from a file without tensors. `pre_tokenizer` is as in ModelParams.
+/// Tokenizer::notes() are about the file.
 Tokenizer load_tokenizer(const std::filesystem::path& path, std::string_view pre_tokenizer = {});
 
 /// The contents of a GGUF file, without loading it.
@@ -202,7 +206,7 @@ struct FileInfo {
   struct Entry {
     std::string key = {};
     std::string type = {};
-    std::string value = {};  ///< For people; long arrays and strings are cut.
+    std::string value = {};  ///< For display: long arrays and strings are truncated.
   };
   struct Tensor {
     std::string name = {};
@@ -215,48 +219,48 @@ struct FileInfo {
   std::uint64_t file_bytes = 0;
   std::vector<Entry> metadata = {};
   std::vector<Tensor> tensors = {};
-  /// Set where the file holds a model that weft can run; otherwise `problem` says why not.
+  /// Set if weft can run the file's model. Otherwise `problem` says why not.
   std::optional<ModelInfo> model = {};
   std::string problem = {};
-  /// The cache of a full context with one sequence on the CPU; zeros without a model.
+  /// The KV cache of a context with one sequence, full, on the CPU. All 0 if `model` is not set.
   struct Cache {
     int n_ctx = 0;
-    std::string type = {};              ///< "bf16"; "q8_0, f16" where keys and values differ.
-    std::uint64_t bytes = 0;            ///< Layers with a sliding window keep little more than the window.
-    std::uint64_t bytes_per_token = 0;  ///< Growth with each token once windows are full.
+    std::string type = {};    ///< "bf16", or "q8_0, f16" if keys and values differ.
+    std::uint64_t bytes = 0;  ///< All of it. Sliding-window layers keep little more than their window.
+    std::uint64_t bytes_per_token = 0;  ///< Growth per token after the windows are full.
   };
   Cache cache = {};
 };
-/// Throws Error kInvalidArgument for impossible parameters of the context.
+/// Reads only the file's description. Throws Error kInvalidArgument for wrong parameters of the context.
 FileInfo inspect(const std::filesystem::path& path, const ContextParams& context);
-FileInfo inspect(const std::filesystem::path& path);  ///< With a context's defaults.
+FileInfo inspect(const std::filesystem::path& path);  ///< With default ContextParams.
 
-/// The placement of a model on devices, and the steps of a context of the expected sizes.
+/// Where a model's weights and nodes are placed, for contexts of the expected size (PlacementParams).
 struct PlanReport {
   struct Device {
     std::string name = {};
     std::uint64_t weights = 0, cache = 0;
-    std::uint64_t workspace = 0;  ///< Inputs, outputs, copies and temporaries of steps.
+    std::uint64_t workspace = 0;  ///< Bytes for inputs, outputs, copies and temporaries of steps.
     std::uint64_t free = 0;
   };
-  /// A run of nodes on one device.
+  /// Consecutive nodes of the graph on one device.
   struct Split {
     std::string device = {};
     int n_nodes = 0;
-    std::string first = {}, last = {};  ///< Its first and last value.
+    std::string first = {}, last = {};  ///< The names of its first and last result.
   };
   struct Copy {
     std::string value = {};
     std::string from = {}, to = {};
-    std::uint64_t bytes = 0;  ///< In a step of one token, at most.
-    int before = 0;           ///< The split that reads it first.
+    std::uint64_t bytes = 0;  ///< Bytes of one step with one token, at most.
+    int before = 0;           ///< The index of the first split that reads it.
   };
   std::vector<Device> devices = {};
   std::vector<Split> splits = {};
   std::vector<Copy> copies = {};
-  std::string drawing = {};  ///< For Graphviz.
+  std::string drawing = {};  ///< The graph, for Graphviz.
 };
-/// Reads the file's description only. Opens the devices.
+/// Reads only the file's description, and opens the devices.
 PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& params);
 
 }  // namespace weft

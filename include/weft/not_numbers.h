@@ -1,6 +1,6 @@
 #pragma once
-// The error of a model that computes NaN or infinity, because its weights are damaged or values overflow
-// their type. It is thrown, or ends a completion.
+// The error for a model that computes NaN or infinity, because its weights are damaged or values overflow
+// their type. Functions throw it; a batcher's completion ends with it.
 #include <span>
 
 #include "weft/error.h"
@@ -17,8 +17,8 @@ class NotNumbersError : public Error {
   explicit NotNumbersError(const Model& model);
 };
 
-/// Throws NotNumbersError unless all values of the model are finite. For values that callers read themselves:
-/// embeddings, Context::log_sum_exp. Single logits may be minus infinity.
+/// Throws NotNumbersError unless all values are finite. For values that a caller reads itself, such as
+/// Context::embedding and Context::log_sum_exp. Single logits may be minus infinity.
 void check_numbers(const Model& model, std::span<const float> values);
 
 }  // namespace weft

@@ -1,15 +1,20 @@
 // Since 0.1
 #pragma once
-// Plans: a graph placed on devices, compiled once, and run step by step.
+// Plans: a graph (weft/graph.h) is placed on devices, compiled once, and run in steps.
+//
+//   weft::Graph g;
+//   auto n = g.symbol("n", 1, 512);
+//   auto x = g.input("x", {n, 768});
+//   g.output("y", weft::linear(x, g.weight("up.weight", {3072, 768})));
 //
 //   weft::Plan plan(g, weft::find_devices(), {.pins = {{"up.*", "vulkan0"}}});
-//   plan.set_weight("up.weight", bytes);
-//   plan.run({{n, 7}}, {{"x", seven_rows}});
-//   plan.read("y", out);
+//   plan.set_weight("up.weight", weights);         // std::vector<float>, which must outlive the plan
+//   plan.run({{n, 7}}, {{"x", seven_rows}});       // std::vector<float> of 7 * 768
+//   std::vector<float> y = plan.read("y");         // {7, 3072}
 //
-// A pin places a node on a device. Other nodes go to the supporting device where a step costs least. Memory
-// for the upper bounds of all symbols is reserved once. A step gives their values and the new inputs; nothing
-// is planned again.
+// A pin places nodes on a device by name. All other nodes are placed where a step is estimated to be fastest,
+// on devices that support them. Memory is reserved once, for the upper bounds of all symbols. A step only
+// sets the symbols' values and the inputs.
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +45,7 @@ struct DeviceSet;
 
 namespace weft {
 
-/// Open devices, shared by plans. A copy refers to the same devices.
+/// Opened devices, which plans share. A copy refers to the same devices.
 class Devices {
  public:
   explicit Devices(std::shared_ptr<const exec::DeviceSet> set) : set_(std::move(set)) {}
@@ -51,18 +56,18 @@ class Devices {
   std::shared_ptr<const exec::DeviceSet> set_;
 };
 
-/// Opens the devices with these names, as `devices` lists them (NAME=DEVICE opens one again under another
-/// name). Adds the CPU, which takes nodes that no other device supports. Empty: the CPU and all GPUs. Throws
-/// Error kNotFound with the names of all devices, and errors of devices.
+/// Opens devices by their names in devices() (weft/device.h). "NAME=DEVICE" opens DEVICE under the name NAME,
+/// also a second time. The CPU is always added: it takes nodes that no other device supports. No names: the
+/// CPU and all GPUs. Throws Error kNotFound with the names of all devices, and errors of devices.
 Devices find_devices(std::span<const std::string> names = {});
 Devices find_devices(std::initializer_list<std::string> names);
 Devices find_devices(std::string_view name);
-/// The same with a registry that has the program's backends (weft/backend.h). It must have a device "cpu", as
-/// the registry of find_backends has. It is not needed after the call.
+/// The same from a registry with the program's own backends (weft/backend.h). The registry must have a device
+/// "cpu", as the registry of find_backends() has. It may be destroyed after the call.
 Devices find_devices(const Registry& registry, std::span<const std::string> names = {});
 Devices find_devices(const Registry& registry, std::initializer_list<std::string> names);
 
-/// A value of a step, for debugging. Valid during the call.
+/// A result of a step, for PlanParams::watch. Valid during that call.
 struct WatchedValue {
   std::string_view name;
   DType dtype = DType::kF32;
@@ -70,44 +75,47 @@ struct WatchedValue {
   std::span<const std::byte> bytes;
 };
 
-/// Shared memory for temporaries of plans, as large as the largest plan needs.
+/// Memory for temporaries that several plans share: see PlanParams::workspaces. It grows to the largest that
+/// any of them needs.
 std::shared_ptr<Workspaces> make_workspaces();
 
 struct PlanParams {
+  /// What steps may change: values of symbols (shapes), weights (tensors), the graph (topology).
   Changes allowed = {.shapes = true};
-  /// Nodes whose result, weights or states have names that contain the pattern. The last match wins.
+  /// Placement rules: see Pin (weft/device.h). The last matching pin wins.
   std::vector<Pin> pins = {};
   int n_threads = 0;  ///< Host threads. 0: the number of cores.
-  /// Plans with the same workspaces must run in turns: a step of one may begin, on any thread, only after the
-  /// step of another has ended. This is not checked. Null: the plan has its own.
+  /// Memory for temporaries, shared with other plans. Their steps must not overlap: a step of one plan may
+  /// begin, on any thread, only after the step of another has ended. This is not checked. Null: the plan has
+  /// its own memory.
   std::shared_ptr<Workspaces> workspaces = nullptr;
-  /// For debugging: after each run, calls `watch` with every result whose name contains this regular
-  /// expression (PCRE2), in the order of nodes. Watched results are not fused away, so sums may round
-  /// differently.
+  /// For debugging: after each run(), `watch` is called for each result whose name contains a match of this
+  /// regular expression (PCRE2), in the order of the nodes. Such results are not fused with others, so their
+  /// sums may round differently. Empty: none.
   std::string watched = {};
   std::function<void(const WatchedValue&)> watch = nullptr;
 };
 
-/// For display; as JSON, for programs; as a drawing, for Graphviz.
+/// The format of Plan::explain: for display, JSON for programs, or a drawing for Graphviz.
 enum class Explain : std::uint8_t { kText, kJson, kDot };
 
 /// Element types of inputs and outputs.
 template <typename T>
 concept PlanElement = std::same_as<T, float> || std::same_as<T, std::int32_t>;
 
-/// Element types of weights: elements of the weight's type, or its bytes. std::uint16_t holds the bits of F16
-/// and BF16.
+/// Element types of weight data. std::uint16_t holds the bits of F16 or BF16. std::byte and std::uint8_t are
+/// the bytes of any type, including quantised ones.
 template <typename T>
 concept WeightElement =
     PlanElement<T> || std::same_as<T, double> || std::same_as<T, std::int64_t> ||
     std::same_as<T, std::int16_t> || std::same_as<T, std::int8_t> || std::same_as<T, std::uint16_t> ||
     std::same_as<T, std::byte> || std::same_as<T, std::uint8_t>;
 
-/// Used by one thread at a time. Strong exception guarantee, except that outputs are undefined after a device
-/// fails in run().
+/// Used by one thread at a time. A call that throws changes nothing, except that outputs and states are
+/// undefined after a device fails in a step.
 class Plan {
  public:
-  /// A symbol, as Graph::symbol gave it or by its name, and its value in a step.
+  /// A symbol, by its Dim (the result of Graph::symbol) or its name, and its value in a step.
   struct SymbolValue {
     Dim symbol;
     std::string_view name = {};  ///< Empty: see `symbol`.
@@ -115,12 +123,12 @@ class Plan {
     SymbolValue(Dim dim, std::int64_t v) : symbol(std::move(dim)), value(v) {}
     SymbolValue(std::string_view symbol_name, std::int64_t v) : name(symbol_name), value(v) {}
   };
-  /// The elements of an input, with the number that its shape has in the step: a vector, array or span of
-  /// numbers, or their bytes.
+  /// The data of an input in a step: a vector, array or span of its elements, or its bytes. The size must
+  /// match the input's shape in the step.
   struct InputData {
     std::string_view name;
     std::span<const std::byte> bytes;
-    std::optional<DType> dtype = {};  ///< The type of elements; none: untyped bytes.
+    std::optional<DType> dtype = {};  ///< The element type. nullopt: untyped bytes.
     InputData(std::string_view input, std::span<const std::byte> data) : name(input), bytes(data) {}
     template <std::ranges::contiguous_range R>
       requires PlanElement<std::ranges::range_value_t<R>>
@@ -128,25 +136,25 @@ class Plan {
         : name(input),
           bytes(std::as_bytes(std::span(std::ranges::data(data), std::ranges::size(data)))),
           dtype(dtype_of<std::ranges::range_value_t<R>>()) {}
-    /// {1.0f, 2.0f}, which must live until the call ends.
+    /// A list such as {1.0f, 2.0f}, which must live until the call ends.
     template <PlanElement T>
     InputData(std::string_view input, std::initializer_list<T> data)
         : name(input), bytes(std::as_bytes(std::span(data.begin(), data.size()))), dtype(dtype_of<T>()) {}
   };
 
-  /// Places the graph, and copies it. Throws Error: kInvalidArgument for a graph without outputs or a pin
-  /// that fits nothing, kNotFound for an unknown device of a pin. Throws kUnsupported for a node that no
-  /// device, or not its pinned one, can compute.
+  /// Copies the graph and places it on the devices. Throws Error kInvalidArgument for a graph without outputs
+  /// and for a pin that matches nothing, and kNotFound for a pin to an unknown device. Throws kUnsupported
+  /// for a node that no device can compute, or that its pinned device cannot.
   Plan(Graph graph, Devices devices, PlanParams params = {});
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
 
-  /// The rows of a weight in its type, as GGUF stores them: bytes, or elements of that type. The caller keeps
-  /// them, unchanged, as long as the plan. A device may read them in place, and set_graph reads them for a
-  /// device that did not have the weight. So a temporary container does not compile. A weight that is set
-  /// again after a step is a changed tensor, which the plan must allow. Throws Error kNotFound, and
-  /// kInvalidArgument that names the weight for another number of bytes or another type of elements.
+  /// Sets the data of a weight: all rows in the weight's type and GGUF's layout, as bytes or elements. The
+  /// data is not copied: the caller keeps it unchanged as long as the plan. Devices may use it in place, and
+  /// set_graph() may read it again. A temporary container does not compile for that reason. Setting a weight
+  /// again after a step needs PlanParams::allowed.tensors. Throws Error kNotFound for an unknown name, and
+  /// kInvalidArgument for a wrong size or element type.
   void set_weight(std::string_view name, std::span<const std::byte> bytes);
   template <std::ranges::contiguous_range R>
     requires WeightElement<std::ranges::range_value_t<R>> && std::ranges::borrowed_range<R>
@@ -159,37 +167,41 @@ class Plan {
     requires(!std::ranges::borrowed_range<R>)
   void set_weight(std::string_view name, R&& data) = delete;
 
-  /// Sets all weights of the graph that are in the file by name. The plan keeps the file. Throws Error
-  /// kInvalidArgument with the name of a weight that has another type or shape there.
+  /// Sets each weight of the graph that the file has under the same name. The plan keeps the file open.
+  /// Throws Error kInvalidArgument, with the weight's name, if the file has another type or shape for it.
   void set_weights(const WeightFile& file);
 
-  /// Runs one step. Symbols and inputs that are not given keep the values of the step before; changes are
-  /// found by comparing. The first step compiles. Throws Error kInvalidArgument, and runs nothing, for
-  /// symbols and inputs that are missing, out of bounds, of another size or not allowed; it names them. After
-  /// errors of devices (kDevice, kOutOfMemory) all that the step was to write is undefined. Another step may
-  /// be tried, which must give all inputs; symbols keep the values of the last successful step.
+  /// Runs one step; the first one compiles the graph. Symbols and inputs that are not given keep their last
+  /// values. Throws Error kInvalidArgument, and runs nothing, if a symbol or input is missing, unknown, out
+  /// of bounds or of a wrong size. The same holds for a change that is not allowed. The message names it.
+  ///
+  /// Throws kDevice or kOutOfMemory if a device fails. All outputs and states that the step writes are then
+  /// undefined. Another step may be run; it must give all inputs, and symbols still have the values of the
+  /// last successful step.
   void run(std::span<const SymbolValue> symbols, std::span<const InputData> inputs);
   void run(std::initializer_list<SymbolValue> symbols = {}, std::initializer_list<InputData> inputs = {});
 
-  /// Runs one step asynchronously: returns as soon as the inputs may be overwritten. On asynchronous devices
-  /// steps overlap. Until finish(), outputs are the results of the step before, which is complete (after the
-  /// first start there are none). A step that changes more than shapes waits for earlier ones. So does every
-  /// step of a plan that does not allow changed tensors. Throws as run does, also errors of the step before.
+  /// Starts one step and returns as soon as the inputs' memory may be reused. Steps on asynchronous devices
+  /// overlap. Until finish(), outputs are the results of the step before this one, which is complete; after
+  /// the first start() there are none. A step that changes more than shapes waits for earlier steps. If the
+  /// plan does not allow changed tensors, each step waits. Throws like run(), including the errors of the
+  /// step before.
   void start(std::span<const SymbolValue> symbols, std::span<const InputData> inputs);
   void start(std::initializer_list<SymbolValue> symbols = {}, std::initializer_list<InputData> inputs = {});
   /// Waits for all started steps. Outputs are then the results of the last one.
   void finish();
 
-  /// Replaces the graph from the next step on: changed topology, which the plan must allow. A weight with the
-  /// same name, type and shape in both graphs stays set, on any devices. Other weights must be set. Weights
-  /// that the new graph does not have are forgotten. States stay likewise; new ones start empty. All inputs
-  /// must be given. If the plan allows changed shapes and tensors, splits that are equal node for node are
-  /// not compiled again. Throws as the constructor does, errors of devices, and kUnsupported for a state that
-  /// would move to another device.
+  /// Replaces the graph for the next steps; PlanParams::allowed.topology is needed. Weights and states with
+  /// the same name, type and shape in both graphs stay as they are. Other weights of the new graph must be
+  /// set, and other states start empty. Weights that only the old graph had are dropped. The next step must
+  /// give all inputs. Splits with equal nodes are not compiled again if the plan allows changed shapes and
+  /// tensors. Throws like the constructor, kUnsupported for a state that would move to another device, and
+  /// errors of devices.
   void set_graph(Graph graph);
 
-  /// An output of the last step: its dimensions, and its elements. Throws Error kNotFound for an unknown
-  /// name, kInvalidArgument before the first step or where `to` has another size.
+  /// The dimensions of an output in the last step; read() copies its elements in row-major order. Throws
+  /// Error kNotFound for an unknown name, and kInvalidArgument before the first step or if `to` has another
+  /// size.
   std::vector<std::int64_t> shape(std::string_view output) const;
   void read(std::string_view output, std::span<std::byte> to) const;
   template <std::ranges::contiguous_range R>
@@ -198,7 +210,7 @@ class Plan {
     check_type(output, dtype_of<std::ranges::range_value_t<R>>());
     read(output, std::as_writable_bytes(std::span(std::ranges::data(to), std::ranges::size(to))));
   }
-  /// The elements of an output as a vector. Throws kInvalidArgument where T is not their type.
+  /// The elements of an output. Throws Error kInvalidArgument if T is not their type.
   template <PlanElement T = float>
   std::vector<T> read(std::string_view output) const {
     std::int64_t n = 1;
@@ -210,9 +222,10 @@ class Plan {
 
   const Graph& graph() const;
   const PlanCounters& counters() const;
-  /// The device of each node, by name.
+  /// The name of each node's device, in the order of nodes.
   std::vector<std::string> placement() const;
-  /// The splits, the copies between them, and the memory of each device.
+  /// Describes the placement: runs of nodes on one device (splits), copies between them, and the memory of
+  /// each device.
   std::string explain(Explain as = Explain::kText) const;
 
  private:

@@ -1,10 +1,11 @@
 #pragma once
-// GGUF files in other types: the matrices of a model, packed so that they take less room.
+// Quantizes the matrices of a GGUF file.
 //
 //   weft::quantize("model-f16.gguf", "model-q4_k_m.gguf", {.mix = "Q4_K_M"});
 //
-// A mix has one type for most matrices and others for the most sensitive ones. Other tensors than matrices of
-// products (norms, biases, routers, convolutions, tables of positions) keep their types.
+// A mix, such as Q4_K_M, is a preset: one type for most matrices, and others for the most sensitive ones.
+// Only weights of matrix products are quantised. Norms, biases, routers, convolutions and position tables
+// keep their types.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -24,17 +25,17 @@ namespace weft {
 
 struct QuantizeMix {
   std::string_view name;         ///< "Q4_K_M"
-  std::string_view description;  ///< In a few words.
-  DType type = DType::kF32;      ///< Of most matrices.
-  /// Whether it is of little use without knowing which columns matter (QuantizeParams::importance).
+  std::string_view description;  ///< A short description.
+  DType type = DType::kF32;      ///< The type of most matrices.
+  /// Whether it needs an importance matrix to be useful (QuantizeParams::importance).
   bool wants_importance = false;
 };
-/// All of them, the largest files first.
+/// All mixes, from the largest files to the smallest.
 std::span<const QuantizeMix> quantize_mixes();
-/// By its name, in any case, or by another that llama.cpp has for it ("Q4_K" is Q4_K_M); null: there is none.
+/// Finds a mix by its name, in any case, or by llama.cpp's alias ("Q4_K" is Q4_K_M). Null: none.
 const QuantizeMix* find_quantize_mix(std::string_view name);
 
-/// Tensors whose names a regular expression is found in get this type.
+/// A rule: tensors whose names contain a match of a regular expression get this type.
 struct QuantizeRule {
   std::string pattern;
   DType type = DType::kF32;
@@ -47,61 +48,64 @@ struct QuantizedTensor {
   DType to = DType::kF32;
   std::uint64_t bytes_from = 0;
   std::uint64_t bytes_to = 0;
-  /// The type that it would have, if its rows were a multiple of that one's block.
+  /// The type that was chosen first, if its blocks do not fit the tensor's rows.
   std::optional<DType> wanted = {};
 };
 
-/// A key of a file's metadata, and its new value.
+/// A metadata key and its new value.
 using MetadataChange = std::pair<std::string, std::variant<std::int64_t, double, bool, std::string>>;
 
 struct QuantizeParams {
   std::string mix = "Q4_K_M";  ///< A name of quantize_mixes(), in any case.
-  bool keep_types = false;     ///< No mix: matrices without a rule keep their type.
-  /// The importance of each column of each matrix, from calibration data: a GGUF file of general.type
-  /// "imatrix", or llama.cpp's older form. Empty: all alike.
+  bool keep_types = false;     ///< Ignore `mix`: matrices without a rule keep their types.
+  /// An importance matrix (weft/importance.h): GGUF, or llama.cpp's older format. Empty: none.
   std::filesystem::path importance = {};
-  /// Importances are used for tensors whose names contain one of these only (empty: all), ...
+  /// Use the importance matrix only for tensors whose names contain one of these strings. Empty: all.
   std::vector<std::string> important = {};
-  std::vector<std::string> unimportant = {};  ///< ... and not for those whose names contain one of these.
-  std::vector<QuantizeRule> rules = {};       ///< Before the mix; the first that fits a matrix wins.
-  /// The type of the output matrix; in models with tied embeddings, of the embedding table.
+  /// Do not use it for tensors whose names contain one of these strings.
+  std::vector<std::string> unimportant = {};
+  /// Types by name, instead of the mix's. The first rule that matches a tensor wins.
+  std::vector<QuantizeRule> rules = {};
+  /// The type of the output matrix, or of the embedding table if the model has tied embeddings.
   std::optional<DType> output_type = {};
   std::optional<DType> embedding_type = {};  ///< The type of the embedding table.
-  bool pure = false;                         ///< All matrices in the mix's type.
-  bool keep_output = false;                  ///< The output matrix stays as it is.
-  /// Whether quantised matrices may be quantised again. That keeps their loss, so it is an error by default.
+  bool pure = false;                         ///< All matrices get the mix's main type.
+  bool keep_output = false;                  ///< The output matrix keeps its type.
+  /// Whether quantised matrices may be quantised again. Their loss remains, so it is an error by default.
   bool requantize = false;
-  /// Layers to remove; later layers are renumbered. The result may not be a useful model.
+  /// Layers to remove (pruning); later layers are renumbered. The result may not be a useful model.
   std::vector<int> left_out_layers = {};
-  std::vector<MetadataChange> metadata = {};  ///< A number keeps the key's type if the key exists.
-  /// For a split set the result is a split set with the same tensors in each part. `to` names its files
-  /// without the part number: "model.gguf" or "model" gives model-00001-of-00003.gguf.
+  /// Metadata to set. A number keeps the type of an existing key.
+  std::vector<MetadataChange> metadata = {};
+  /// Write a split set with the same tensors in each part, if the input is a split set. `to` names it without
+  /// the part number: "model.gguf" or "model" gives model-00001-of-00003.gguf.
   bool keep_split = false;
   int n_threads = 0;  ///< 0: the number of cores.
-  /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
+  /// The calling thread calls it with the progress, 0 to 1. Returning false cancels (Error kCancelled).
   std::function<bool(double)> progress = {};
 };
 
 struct QuantizeResult {
   std::string mix;
   std::vector<QuantizedTensor> tensors;  ///< In the file's order.
-  std::uint64_t bytes_from = 0;          ///< Of all tensors.
+  std::uint64_t bytes_from = 0;          ///< The bytes of all tensors before and after.
   std::uint64_t bytes_to = 0;
   double bits_per_weight = 0.0;
-  std::vector<std::filesystem::path> files = {};  ///< The files that were written, or would be.
-  /// Parameters without effect, a sentence each: rules that match no matrix, importances that match no
-  /// tensor, matrices without importances.
+  /// The files written; from plan_quantize(), the files to write.
+  std::vector<std::filesystem::path> files = {};
+  /// Warnings, a sentence each: rules that match no matrix, importances that match no tensor, matrices
+  /// without importances.
   std::vector<std::string> notes = {};
 };
 
-/// The result that quantize() would have. Reads no tensor. Throws as quantize does.
+/// Returns the result that quantize() would have, without reading tensors. Throws like quantize().
 QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizeParams& params = {},
                              const std::filesystem::path& to = {});
 
-/// Reads a file or a split set, and writes one file, or with keep_split several: whole, or not at all. Holds
-/// one tensor in memory at a time. Throws Error kInvalidArgument for params that make no sense (an unknown
-/// mix, a pattern that is none, quantised matrices without `requantize`, the file itself as the result),
-/// kInvalidFile for a damaged file and for importances that do not fit it, kNotFound, kIo, kCancelled.
+/// Reads a file or a split set, and writes one file (or several, with keep_split) atomically. Holds one
+/// tensor in memory at a time. Throws Error kInvalidArgument for wrong params: an unknown mix, an invalid
+/// pattern, quantised matrices without `requantize`, or the input as the output. Throws kInvalidFile for a
+/// damaged file and for an importance matrix that does not fit it. Also kNotFound, kIo and kCancelled.
 QuantizeResult quantize(const std::filesystem::path& from, const std::filesystem::path& to,
                         const QuantizeParams& params = {});
 

@@ -1,12 +1,12 @@
 #pragma once
-// A batcher on its own thread: requests from any thread, responses to any thread.
+// A batcher on its own thread, for requests from any thread (as an inference server has them).
 //
 //   weft::Service service(std::move(context));
-//   weft::Response response = service.submit(prompt, params);
+//   weft::Response response = service.submit(prompt, {.n_predict = 100});
 //   for (weft::Chunk chunk; response.next(chunk);) std::cout << chunk.text;
 //
-// Each completion has a bounded queue of output. A slow client pauses its own completion, never a step. The
-// completion continues once the client has emptied the queue. While it is paused, others may take its cells.
+// Each completion has a bounded queue of output. If a client reads slowly, only its completion pauses. Steps
+// continue for others, which may take its cells. The completion resumes once the client has read the queue.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -24,11 +24,11 @@ namespace weft {
 
 struct ServiceParams {
   BatcherParams batcher = {};
-  /// A completion pauses when this many of its tokens are unread.
+  /// A completion pauses while this many of its tokens are unread.
   int n_unread = 256;
-  /// Whether devices of the context are lost for good, or weights (Model::check_weights). The service's
-  /// thread calls it after a failed step. If true, no request ends with an error: all wait for renew(). Null:
-  /// nothing can be lost.
+  /// Returns whether devices of the context, or its weights (Model::check_weights), are lost for good. The
+  /// service's thread calls it after a failed step. If it returns true, requests do not end with an error but
+  /// wait for renew(). Null: never lost.
   std::function<bool()> devices_lost = nullptr;
 };
 
@@ -47,8 +47,8 @@ struct Chunk {
   CompletionStats stats = {};
 };
 
-/// The response to a request, as a stream. Used by one thread at a time, except cancel(). Moving and
-/// destroying are cheap. Destroying a response before its end cancels the request. May outlive the service.
+/// The response to a request, as a stream of chunks. Used by one thread at a time, except cancel().
+/// Destroying it before its end cancels the request. It may outlive the service.
 class Response {
  public:
   Response();  ///< Without a request: next() returns false.
@@ -57,18 +57,18 @@ class Response {
   Response& operator=(Response&&) noexcept;
 
   RequestId id() const;
-  /// Waits for new output of any completion, and takes all new output of one. Returns false at the end of
-  /// all.
+  /// Waits for new output, and takes all new output of one completion. Returns false after the last chunk of
+  /// all completions.
   bool next(Chunk& chunk);
   enum class Poll : std::uint8_t { kChunk, kNothingYet, kEnd };
-  /// The same, but waits at most this long; 0: not at all.
+  /// The same, but waits at most this long. 0: does not wait.
   Poll poll(Chunk& chunk, std::chrono::milliseconds at_most = std::chrono::milliseconds(0));
-  /// Ends the request. Output so far can still be taken, then the completions end with kCancelled. Any
-  /// thread.
+  /// Ends the request. Output so far can still be taken; then each completion ends with kCancelled. Any
+  /// thread may call it.
   void cancel();
-  /// For event loops: the service's thread calls `wake` whenever poll() has new output, and this call does at
-  /// once if there is some. `wake` must not block, throw or use the service. Null ends the calls; after the
-  /// return none is running.
+  /// For event loops: the service's thread calls `wake` whenever poll() has new output. If there is some
+  /// already, this call itself calls `wake`. `wake` must not block, throw or use the service. Null ends the
+  /// calls: none is running after the return.
   void on_ready(std::function<void()> wake);
 
  private:
@@ -81,44 +81,48 @@ class Response {
 /// All members may be called from any thread.
 class Service {
  public:
-  /// From here on the context belongs to the service's thread. So does a draft's context
-  /// (BatcherParams::draft), which must outlive the service. Throws Error.
+  /// The service's thread now owns the context. It also uses the draft model's context
+  /// (BatcherParams::draft), which must outlive the service. Throws like Batcher's constructor, Error
+  /// kInvalidArgument for n_unread below 1, and kOutOfMemory if no thread can be made.
   explicit Service(Context context, const ServiceParams& params = {});
-  /// Cancels everything and waits for the thread.
+  /// Cancels all requests and waits for the thread.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
   const Model& model() const;
-  /// on_output must be empty: the response replaces it. Throws like Batcher::submit, and Error kUnavailable
-  /// when the service is draining or down.
+  /// Adds a request. RequestParams::on_output must be empty: the response replaces it. Throws like
+  /// Batcher::submit, and Error kUnavailable after drain() or shutdown().
   Response submit(std::vector<Token> prompt, RequestParams params);
-  /// The statistics after the last step.
+  /// Recent statistics. Does not wait for a step.
   BatcherStats stats() const;
-  /// The contents of the cache and the state of the requests, made by the service's thread: waits for the end
-  /// of the running step. Throws Error kUnavailable once the service is down.
+  /// A snapshot of the cache and the requests. Waits for the end of the running step. Throws Error
+  /// kUnavailable after shutdown().
   BatcherPicture picture() const;
 
-  // As the batcher's, on the service's thread: they wait for the end of the running step. Throw Error
-  // kUnavailable once the service is down, and while it waits for renew() if they need lost devices.
+  // See Batcher. These wait for the end of the running step. They throw Error kUnavailable after shutdown(),
+  // and while devices are lost and the service waits for renew().
   SavedText save_text(std::span<const Token> tokens,
                       const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
   RestoredText restore_text(std::span<const std::byte> state);
   int forget_text(std::span<const Token> tokens);
 
-  /// Replaces a context whose devices or weights are lost. `make` returns another one, of the same Model
-  /// (Model::reload) and with the same parameters. It is called on the service's thread once the old one is
-  /// gone. Requests under way continue: their tokens are computed again, with the same results, and no output
-  /// is delivered twice. New requests wait. Cached prefixes of finished sequences are lost. A request that
-  /// has dropped some of its sequence (RequestParams::context_shift) ends with an error. A draft's context
-  /// stays as it is; where its devices are lost, too, nothing is drafted any more. Throws what `make` throws.
-  /// Requests then end with that error, too, and the service takes no more.
+  /// Replaces the context after its devices or weights were lost. The service's thread destroys the old
+  /// context and then calls `make`. That returns a new one with the same Model (after Model::reload) and the
+  /// same parameters.
+  ///
+  /// Open requests continue: their tokens are computed again, with the same results, and no output is
+  /// delivered twice. Requests whose context was shifted (RequestParams::context_shift) end with an error.
+  /// New requests wait. Cached prefixes are lost. The draft model's context is not replaced: if its devices
+  /// are lost, too, speculation ends.
+  ///
+  /// If `make` throws, renew() rethrows it, all requests end with that error, and the service takes no more.
   void renew(const std::function<Context()>& make);
 
-  /// Takes no more requests and waits at most this long for the open ones. Then cancels the rest. Returns
-  /// true if none had to be cancelled.
+  /// Refuses new requests and waits at most this long for the open ones; then cancels the rest. Returns true
+  /// if none had to be cancelled.
   bool drain(std::chrono::milliseconds at_most);
-  /// Takes no more requests and cancels the open ones. All responses end.
+  /// Refuses new requests and cancels the open ones, so that all responses end.
   void shutdown();
 
  private:

@@ -1,8 +1,8 @@
 #pragma once
-// A saved state of one sequence (Context::save) with its tokens: the result of Batcher::save_text, and the
-// format of its files. Bytes:
+// A saved state of one sequence (Context::save) together with its tokens: the format of Batcher::save_text
+// and of its files. Bytes:
 //
-//   Header, n_tokens token ids (i32), the state, the XXH3-128 of all before
+//   Header, n_tokens token ids (i32), the state, the XXH3-128 hash of all bytes before
 //
 // Numbers are little-endian.
 #include <cstddef>
@@ -17,11 +17,12 @@ namespace weft {
 
 struct TextState {
   std::vector<Token> tokens = {};
-  std::span<const std::byte> state = {};  ///< Into the given bytes; not checked.
+  std::span<const std::byte> state = {};  ///< Refers to the given bytes. Context::restore checks it.
 };
 
 std::vector<std::byte> write_text_state(std::span<const Token> tokens, std::span<const std::byte> state);
-/// Throws Error: kInvalidFile for damaged or other bytes, kUnsupported for another version.
+/// Throws Error kInvalidFile for bytes that are damaged or in another format, and kUnsupported for another
+/// version.
 TextState read_text_state(std::span<const std::byte> bytes);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 #pragma once
-// The few words that every part of weft speaks.
+// Basic types of weft.
 #include <cstdint>
 
 namespace weft {
@@ -10,7 +10,8 @@ using Pos = std::int32_t;    ///< Position of a token in its sequence, from 0.
 
 inline constexpr Token kNoToken = -1;
 
-/// One of the best tokens of an item: tokens with the largest logits, lower ids first among equals.
+/// One of the best tokens of an item (Context::best): those with the largest logits, lower ids first among
+/// equals.
 struct Best {
   Token id = kNoToken;
   float logit = 0.0f;

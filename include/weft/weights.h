@@ -1,6 +1,7 @@
 // Since 0.1
 #pragma once
-// Weights from files: GGUF (one file or a split set) and safetensors, mapped into memory, by their names.
+// Reads weights by name from GGUF files (one file or a split set) and safetensors files, which are mapped
+// into memory.
 //
 //   plan.set_weights(weft::WeightFile("model.safetensors"));
 #include <cstddef>
@@ -22,30 +23,31 @@ class MappedFile;
 
 namespace weft {
 
-/// A file's tensors. Immutable: any number of threads may read one, and a copy is the same file. The file is
-/// an untrusted input: whatever it says is checked before it is used.
+/// The tensors of a file. Immutable: any number of threads may use one, and copies share the mapping. The
+/// file is untrusted and is checked when it is opened.
 class WeightFile {
  public:
   struct Tensor {
     std::string name;
     DType dtype = DType::kF32;
     std::vector<std::int64_t> shape;  ///< Outermost first.
-    /// Rows as GGUF stores them, in the mapped file. Bytes that the file loses read as zeros
-    /// (guard_mapped_files), and writes of other processes show. So a program that uses the bytes in place
-    /// calls check_unchanged after each use. `read` copies them and needs no check.
+    /// Its rows in GGUF's layout, in the mapped file. If another process changes the file, the bytes change,
+    /// too; bytes that the file loses read as zeros (guard_mapped_files). So call check_unchanged() after
+    /// each use of the bytes in place, or copy them by read(), which checks itself.
     std::span<const std::byte> bytes;
   };
 
-  /// The first bytes give the format. Throws Error kNotFound, kIo, and kInvalidFile with the reason. Tensors
-  /// of types that weft lacks are left out of safetensors, and are kUnsupported in GGUF.
+  /// Opens a file. Its first bytes determine the format. Tensors of types that weft does not know are left
+  /// out of safetensors files. In GGUF files they are an error. Throws Error kNotFound, kIo, kInvalidFile
+  /// with the reason, and kUnsupported.
   explicit WeightFile(const std::filesystem::path& path);
 
   std::span<const Tensor> tensors() const;
-  const Tensor* find(std::string_view name) const;  ///< Null where there is none.
-  /// Copies a part of a tensor's bytes. Throws Error kIo where the file lost them.
+  const Tensor* find(std::string_view name) const;  ///< Null: none.
+  /// Copies a part of a tensor's bytes. Throws Error kIo if the file has lost them.
   void read(std::span<const std::byte> part, std::span<std::byte> to) const;
-  /// Throws Error kIo, which names the file, where another process cut it or wrote to it since it was opened,
-  /// or its disk failed. It may have been renamed or removed.
+  /// Throws Error kIo, with the file's name, if the file was truncated or overwritten since it was opened, or
+  /// its disk failed. Renaming and deleting it is allowed.
   void check_unchanged() const;
   /// The mapped file, for weft's own use.
   std::shared_ptr<const base::MappedFile> file_of(std::span<const std::byte> part) const;
@@ -55,13 +57,13 @@ class WeightFile {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Other processes may cut mapped files, and disks may fail. A thread that touches lost bytes gets SIGBUS,
-/// which ends the process. By default weft handles that signal from its first mapped file on. The thread
-/// continues with zeros, and steps and checks throw Error kIo, which names the file.
+/// Sets whether weft handles SIGBUS. If a mapped file is truncated or its disk fails, a thread that reads the
+/// lost bytes gets SIGBUS, which ends the process. By default weft installs a handler with its first mapped
+/// file. The thread then reads zeros, and steps and checks throw Error kIo, which names the file.
 ///
-/// Every other SIGBUS goes to the handler that the program had before, or to the system. A handler that a
-/// program installs later must pass other signals than its own to weft's. False, before the first file is
-/// opened: weft installs no handler, and such a thread ends the process. Any thread.
+/// Other SIGBUS signals go to the handler that the program had before, or to the system. A handler that a
+/// program installs later must pass signals that are not its own to weft's handler. With false, weft installs
+/// none; call this before the first file is opened. Any thread may call it.
 void guard_mapped_files(bool guarded);
 
 }  // namespace weft

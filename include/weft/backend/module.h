@@ -1,16 +1,15 @@
 // Since 0.1
 #pragma once
-// The export of a backend module, and the check that module and program were built from the same contract.
-//
-// A module is a shared library weft_backend_NAME.so with one function:
+// Backend modules: shared libraries weft_backend_NAME.so, which find_backends() loads. weft refuses a module
+// that was built with other headers. A module exports one function:
 //
 //   extern "C" __attribute__((visibility("default"))) const weft::ModuleInfo* weft_backend_module() {
 //     static const weft::ModuleInfo kModule = {.add = [](weft::Registry& r) { r.add(my_backend()); }};
 //     return &kModule;
 //   }
 //
-// It is in the folder of the program or library that uses weft, in the subfolder `weft` or in lib/weft
-// (find_backends). Modules stay loaded until the process ends.
+// Modules are searched for in the folder of the program or library that uses weft, in its subfolder `weft`,
+// and in lib/weft. They stay loaded until the process ends.
 #include <cstdint>
 
 #include "weft/backend/registry.h"
@@ -19,23 +18,25 @@
 
 namespace weft {
 
-/// Counts the changes of weft/device.h, backend/ and graph/ that modules cannot live with.
+/// The version of the module interface: weft/device.h, backend/ and graph/. Modules of another version are
+/// refused.
 inline constexpr std::uint32_t kModuleVersion = 8;
 
 struct ModuleInfo {
   std::uint32_t version = kModuleVersion;
-  /// Sizes of types that cross the boundary. They differ with other compilers or headers.
+  /// Sizes of types that the interface passes. They detect other compilers and headers.
   std::uint32_t bytes_of_graph = sizeof(Graph);
   std::uint32_t bytes_of_node = sizeof(Node);
   std::uint32_t bytes_of_device_info = sizeof(DeviceInfo);
-  /// Adds the module's backend. May throw Error if the machine lacks something that it needs.
+  /// Adds the module's backend to a registry. May throw Error if the machine lacks something that it needs.
   void (*add)(Registry& registry) = nullptr;
-  /// In a process that another one leads: computes for that one, with the registry's devices, until it ends,
-  /// and returns true. Returns false at once in all others. Null: this backend knows no others.
+  /// See weft::follow (weft/device.h). In a process that serves another one: serves it, with the registry's
+  /// devices, until it ends, and returns true. Otherwise returns false at once. Null: this backend has no
+  /// such processes.
   bool (*follow)(const Registry& registry) = nullptr;
 };
 
-/// The name and type of the one function that a module exports, extern "C".
+/// The name and type of the function that a module exports.
 inline constexpr const char* kModuleEntry = "weft_backend_module";
 using ModuleEntry = const ModuleInfo* (*)();
 

@@ -1,11 +1,10 @@
 // Since 0.1
 #pragma once
-// The registry: the available backends and their devices. A registry is a value without global state.
-// find_backends() returns one with the CPU; a program adds its own backends to it. Then it opens devices
-// (find_devices) or loads models with this registry.
+// The registry of backends and their devices. A registry is a value without global state. find_backends()
+// makes one with the CPU and all modules. A program may add its own backends, then opens devices
+// (find_devices) or loads models (ModelParams::registry) with it.
 //
-// Backends may also be modules: shared libraries named weft_backend_NAME.so that export `weft_backend_module`
-// (module.h). A module that cannot be loaded, for example because a driver is missing, is only reported in
+// A module (module.h) that cannot be loaded, for example because a driver is missing, is only listed in
 // problems().
 #include <cstdint>
 #include <filesystem>
@@ -23,48 +22,49 @@
 
 namespace weft {
 
-/// The cache of packed weights for the next start, if a device uses it.
+/// Where a device may cache packed weights for the next start.
 struct KeptWeights {
-  std::filesystem::path folder = {};  ///< Empty: nothing is kept.
-  std::uint64_t max_bytes = 0;        ///< Maximum size of the folder.
+  std::filesystem::path folder = {};  ///< Empty: no cache.
+  std::uint64_t max_bytes = 0;        ///< The most bytes of the folder.
   std::string model = {};             ///< The model's name, for display.
-  Hash128 key = {};                   ///< Identifies the model; a hash of samples of its weights suffices.
-  Hash128 identity = {};              ///< Identity of the model's files: the same if they are unchanged.
-  std::uint64_t n_bytes = 0;          ///< Approximate size of the weights.
+  Hash128 key = {};                   ///< Identifies the model; made from samples of its weights.
+  Hash128 identity = {};              ///< Identifies the model's files: unchanged files have the same one.
+  std::uint64_t n_bytes = 0;          ///< The approximate bytes of the weights.
 };
 
 struct OpenOptions {
-  std::string name = {};  ///< The opened device's name. Empty: its listed name.
-  int n_threads = 0;      ///< Host threads for loading, and for plans that don't say. 0: the number of cores.
-  std::string feature =
-      {};  ///< The best of the device's features to use, for tests. Empty: the best there is.
-  bool repack =
-      true;  ///< Put weights into the order that kernels read; otherwise use them as they lie, slowly.
+  std::string name = {};  ///< A name for the opened device. Empty: its listed name.
+  /// Host threads for loading, and for plans without CompileOptions::n_threads. 0: the number of cores.
+  int n_threads = 0;
+  std::string feature = {};  ///< For tests: the best of DeviceInfo::features to use. Empty: all.
+  bool repack = true;        ///< See ModelParams::repack.
   KeptWeights kept = {};
-  std::filesystem::path compiled = {};  ///< A folder where a device may keep compiled kernels. Empty: none.
+  /// A folder in which a device may cache compiled kernels. Empty: none.
+  std::filesystem::path compiled = {};
 };
 
-/// A kind of devices. Its functions and devices may be used from any thread.
+/// A backend: a kind of devices. Any thread may use its functions and devices.
 struct Backend {
   std::string name;
-  /// The available devices, each with a unique name ("vulkan0"). Does not throw if there are none.
+  /// Lists the available devices, each with a unique name ("vulkan0"). Returns an empty list if there are
+  /// none.
   std::function<std::vector<DeviceInfo>()> list;
-  /// Opens a device by its listed name. Each opened device has separate tensors. Throws Error.
+  /// Opens a device by its listed name. A device that is opened twice has separate tensors. Throws Error.
   std::function<std::shared_ptr<Device>(std::string_view device, const OpenOptions& options)> open;
-  /// Whether `list` could find a GPU. Returns at once, whereas listing may load drivers. Null: it could.
+  /// Whether `list` could find a GPU. It must be fast, whereas `list` may load drivers. Null: yes.
   std::function<bool()> may_find_gpus = nullptr;
-  /// Whether it lists a device of this name, without opening any. Null: `list` is called instead.
+  /// Whether it lists a device of this name. It opens none. Null: `list` is called instead.
   std::function<bool(std::string_view device)> has = nullptr;
 };
 
 /// One thread may change it, or any number of threads may read it.
 class Registry {
  public:
-  /// Adds a backend. It replaces one with the same name.
+  /// Adds a backend, or replaces the one with the same name.
   void add(Backend backend);
-  /// Adds the backend of a module. Errors are recorded in problems().
+  /// Loads a module and adds its backend. Errors are listed in problems().
   void load_module(const std::filesystem::path& path);
-  /// All modules of the folders that exist, in the order of their names.
+  /// Loads all modules in these folders, by name. Missing folders are ignored.
   void load_modules(std::span<const std::filesystem::path> folders);
 
   /// See weft::follow (weft/device.h).
@@ -74,9 +74,9 @@ class Registry {
   std::span<const std::string> problems() const { return problems_; }
   /// Devices of all backends, in the order in which the backends were added.
   std::vector<DeviceInfo> devices() const;
-  /// The devices that do not compute with the host's cores. Almost free if there can be none.
+  /// Devices that do not compute on the host's cores. Fast if no backend could have one.
   std::vector<DeviceInfo> gpus() const;
-  /// Throws Error kNotFound that names the available devices.
+  /// Opens a device by its listed name. Throws Error kNotFound with the available names.
   std::shared_ptr<Device> open(std::string_view device, const OpenOptions& options = {}) const;
 
  private:

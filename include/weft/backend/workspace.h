@@ -1,11 +1,11 @@
 // Since 0.1
 #pragma once
-// Memory for the temporaries of plans that run in turns, as large as the largest of them needs. Data that
-// must survive between steps (states, inputs, outputs) is stored elsewhere.
+// Memory for temporaries that plans share if they run in turns. It is as large as the largest of them needs.
+// States, inputs and outputs are stored elsewhere.
 //
-// The caller ensures the turns. While a plan has a step in flight, no thread may submit another plan on the
-// same workspace or compile one. Only an asynchronous device that runs its plans in the order of submission
-// may get the next step of another plan before.
+// The caller ensures the turns. While a step of one plan runs, no thread may submit a step of another plan on
+// the same workspace, or compile one. An asynchronous device that runs its steps in the order of submission
+// is an exception: the next plan's step may be submitted earlier.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,8 +16,7 @@
 
 namespace weft {
 
-/// One block of a device's memory. It moves when it grows; earlier users notice that by the number of its
-/// moves.
+/// One block of a device's memory. Its address changes when it grows; users notice that by n_moves().
 class Workspace {
  public:
   Workspace() = default;
@@ -25,7 +24,7 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  /// Grows it to at least this many bytes. Throws Error kOutOfMemory; it is as before then.
+  /// Grows the block to at least this many bytes. Throws Error kOutOfMemory and then leaves it as it was.
   void reserve(std::size_t bytes) {
     if (bytes <= bytes_) return;
     grow(bytes);
@@ -46,7 +45,7 @@ class Workspace {
 /// The workspaces that plans share, one for each kind of memory.
 class Workspaces {
  public:
-  /// The workspace of type W for which `fits` is true; if there is none, adds the result of `make`.
+  /// Returns the workspace of type W for which `fits` is true. If there is none, adds the result of `make`.
   template <typename W, typename Fits, typename Make>
   std::shared_ptr<W> find(Fits fits, Make make) {
     for (const auto& one : all_)

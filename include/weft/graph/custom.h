@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// Custom ops. The shape rule of such an op is the function that makes it:
+// Custom ops: nodes that compute a function of the program on the CPU.
 //
 //   weft::Value swap_halves(weft::Value x) {
 //     return weft::custom("swap_halves", {x}, x.shape(), [](const weft::CustomCall& call) { ... });
@@ -18,24 +18,24 @@ namespace weft {
 
 struct CustomParams {
   DType dtype = DType::kF32;  ///< The result's type: kF32 or kI32.
-  /// Identifies the function when graphs are compared. Nodes with equal keys, names, types and shapes count
-  /// as equal in two graphs; a plan then keeps its function. Empty: a function is equal only to its copies in
-  /// copies of the graph.
+  /// Identifies the function when a plan compares two graphs (Plan::set_graph). Nodes with the same key,
+  /// name, types and shapes are equal, and the plan keeps the function that it has. Empty: a function equals
+  /// only its own copies, in copies of the graph.
   std::string key = {};
-  /// The rows of the result that are worth a call. Above 0, several threads call the function at once, for
-  /// different rows. The result for a row must not depend on the other rows of a call. With 0 it is called
-  /// once a step, for all rows.
+  /// The least number of result rows per call. Above 0, several threads call the function at once, for
+  /// different rows. A row's result must then not depend on which rows a call has. 0: one call per step, for
+  /// all rows.
   std::int64_t rows_per_task = 0;
 };
 
-/// A node that a function of the host computes. It runs on the CPU, even if a pin to another device matches
-/// it. Values are copied there and back as for any node.
+/// Makes a node that `function` computes on the CPU, even if a pin to another device matches it. Its inputs
+/// and its result are copied between devices as for any node.
 ///
-/// The sizes of the result may be expressions of symbols. There is one result; an op with several results
-/// concatenates them and slices them apart. The function reads inputs in row-major order, and is not called
-/// if the result has no elements. Its captures live as long as a graph or plan has the node. It is called
-/// while a step runs, so it must not use that plan. Its exceptions end the step with an Error that names the
-/// node (kDevice for other exceptions). The plan can then run further steps.
+/// The result's sizes may be expressions of symbols. For several results, concatenate them and slice them
+/// apart. Inputs are in row-major order. The function is not called for a result without elements. Its
+/// captures live as long as a graph or plan has the node. It is called during a step, so it must not use that
+/// plan. If it throws an Error, the step throws that with the node's name; for other exceptions the code is
+/// kDevice. The plan can then run further steps.
 ///
 /// Throws Error kInvalidArgument for an empty name or function, for sizes below 0 or with unknown symbols,
 /// and for types other than F32 and I32.

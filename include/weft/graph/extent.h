@@ -1,9 +1,10 @@
 // Since 0.1
 #pragma once
-// Extents: how attention finds a sequence's cells.
+// Extents: the block table of paged attention.
 //
-// A cell holds one token's K and V; cells come in pages of 64. A sequence is a list of extents in the order
-// of their positions. An extent has the cells of one page that the sequence holds, and their positions.
+// A cell of the KV cache holds one token's keys and values; a page is 64 cells. A sequence is a list of
+// extents, ordered by position. An extent describes the cells of one page that the sequence holds, and their
+// positions. A lane is a cell's index in its page.
 #include <cstdint>
 
 #pragma GCC visibility push(default)
@@ -12,8 +13,8 @@ namespace weft {
 
 inline constexpr int kPageCells = 64;
 
-/// If its bit is set, cell j of the page has the position (j + offset) / divisor + base. In tensors: six
-/// 32-bit words.
+/// Cell j of the page belongs to the sequence if bit j of `mask` is set. Its position is (j + offset) /
+/// divisor + base. In tensors an extent is six 32-bit words.
 struct Extent {
   std::uint64_t mask = 0;
   std::int32_t page = -1;
@@ -22,7 +23,7 @@ struct Extent {
   std::int32_t offset = 0;
 
   std::int32_t position(int lane) const { return (lane + offset) / divisor + base; }
-  /// The first lane (0 to 64) whose position is not before `pos`.
+  /// The first lane whose position is at least `pos`; 64: none.
   int lane_of(std::int64_t pos) const {
     const std::int64_t lane = (pos - base) * divisor - offset;
     return static_cast<int>(lane < 0 ? 0 : lane > kPageCells ? kPageCells : lane);
@@ -31,8 +32,9 @@ struct Extent {
   std::int32_t last() const { return position(kPageCells - 1 - __builtin_clzll(mask)); }
 };
 
-/// Cells of one page that a row of a step does not see, in addition to the mask of order and windows. Entries
-/// of a row are consecutive; the list ends with an entry of no row (-1). In tensors: four 32-bit words.
+/// Cells of one page that a row of a step does not attend to, in addition to the causal and window masks.
+/// Entries of a row are consecutive, and the list ends with an entry whose row is -1. In tensors an entry is
+/// four 32-bit words.
 struct HiddenCells {
   std::int32_t row = -1;
   std::int32_t page = -1;

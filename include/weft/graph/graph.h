@@ -1,10 +1,10 @@
 // Since 0.1
 #pragma once
-// A graph: values and the nodes that make them. Nodes are in the order of addition, in which they can also
-// run. A graph is built once per model.
+// A graph: values, and the nodes that compute them. Nodes are stored in the order of addition, which is a
+// valid order of execution.
 //
-// Sizes that differ from step to step are symbols with bounds (shape.h). So one graph serves prompts of any
-// length and any number of sequences, and is compiled once (plan.h).
+// Sizes that differ between steps are symbols with bounds (shape.h). So a graph is built and compiled once
+// (weft/plan.h), for prompts of any length and any number of sequences.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,14 +25,14 @@ namespace weft {
 
 using NodeId = std::int32_t;
 inline constexpr NodeId kNoNode = -1;
-/// The index of a value or node, for lists by ids.
+/// A value's or node's id as an index.
 constexpr std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 enum class ValueKind : std::uint8_t {
   kInput,   ///< Written by the host before a step.
-  kWeight,  ///< Constant, bound when the plan is compiled.
-  kState,   ///< Lives between steps (a cache), bound when the plan is compiled.
-  kResult,  ///< Made by a node.
+  kWeight,  ///< Constant; bound when the plan is compiled.
+  kState,   ///< Kept between steps (a cache); bound when the plan is compiled.
+  kResult,  ///< Computed by a node.
 };
 
 struct ValueInfo {
@@ -50,23 +50,22 @@ enum class Part : std::uint8_t {
   kEmbedding,    ///< From the tokens to the first layer's input.
   kAttention,    ///< A layer's attention, with its norms, projections and caches.
   kRecurrent,    ///< A recurrent layer's counterpart of attention.
-  kFeedForward,  ///< With the router, where the layer has experts.
+  kFeedForward,  ///< Including the router, if the layer has experts.
   kExperts,      ///< Products with the experts' weights, and the nodes between and after them.
   kHead,         ///< From the last layer to the logits.
 };
 
-/// A node's place in the model. The builder of a graph sets it. Names are for display and for users'
-/// patterns.
+/// A node's place in the model, which the code that builds the graph sets. Placement uses it; names of values
+/// are for display and pins.
 struct NodeTag {
   static constexpr int kNone = -1;
   Part part = Part::kOther;
   int layer = kNone;
-  int shard = kNone;  ///< The device of the node, if devices compute a layer together.
+  int shard = kNone;  ///< The index of its device, if devices compute a layer together (tensor parallelism).
   friend bool operator==(const NodeTag&, const NodeTag&) = default;
 };
 
-/// The line of the user's program that made a node, for errors; line 0: not known. Graphs may be the same
-/// with nodes written elsewhere.
+/// The program's source line that made a node, for errors. Line 0: unknown. Equality of graphs ignores it.
 struct Source {
   std::source_location where = {};
   friend bool operator==(const Source&, const Source&) { return true; }
@@ -83,14 +82,14 @@ struct Node {
 
 class Value;
 
-/// A value type: copies are independent and cheap. They share memory until one of them is changed, which
-/// invalidates references into the graph.
+/// A value type: copies are independent and cheap (copy on write). Changing a graph that shares memory with a
+/// copy invalidates references into it.
 class Graph {
  public:
-  // As people write it (value.h). All throw Error kInvalidArgument with the user's line: for a name that is
-  // taken, for bounds and shapes that make no sense.
+  // For programs, with the functions of value.h. All throw Error kInvalidArgument, with the program's line,
+  // for a name that is taken and for impossible bounds and shapes.
 
-  /// A size that each step says, from min to max.
+  /// A symbolic size, which each step sets, from min to max.
   Dim symbol(std::string name, std::int64_t min, std::int64_t max,
              std::source_location where = std::source_location::current());
   Value input(std::string name, Shape shape, DType dtype = DType::kF32,
@@ -100,19 +99,19 @@ class Graph {
   Value weight(std::string name, Shape shape, std::source_location where = std::source_location::current());
   Value state(std::string name, DType dtype, Shape shape,
               std::source_location where = std::source_location::current());
-  /// A result that the host reads after a step, under this name. An unnamed result gets the name. A named one
-  /// keeps its own, and a copy of it is the output. So a value may be several outputs, or an input and an
-  /// output. Returns the value of that name.
+  /// Makes a value an output, which the host can read by this name after a step. An unnamed result gets the
+  /// name. A named value keeps its name, and a copy of it becomes the output. So one value may be several
+  /// outputs, and an input may be an output. Returns the output.
   Value output(std::string name, Value value, std::source_location where = std::source_location::current());
 
-  // The base of the language in value.h, by ids.
+  // The same by ids; value.h is built on these.
   SymbolId add_symbol(std::string name, std::int64_t min, std::int64_t max);
   ValueId add_input(std::string name, DType dtype, Shape shape);
   ValueId add_weight(std::string name, DType dtype, Shape shape);
   ValueId add_state(std::string name, DType dtype, Shape shape);
-  /// Adds a node and returns its result. Inputs that are kNoValue are left out. They must be the last of the
-  /// list, and optional for the op. Throws Error kInvalidArgument that names the result for inputs that are
-  /// none of the graph's, and where the shape rule refuses.
+  /// Adds a node and returns its result. Optional inputs, which are last in the list, may be kNoValue or left
+  /// out. Throws Error kInvalidArgument, with the result's name, for inputs that the graph does not have and
+  /// for types and shapes that the op refuses.
   ValueId add(Op op, std::span<const ValueId> inputs, std::string name, NodeTag tag = {});
   template <typename T>
     requires(!HasNamedInputs<T>)
@@ -124,11 +123,11 @@ class Graph {
     return add(Op(std::move(op)), std::span<const ValueId>(input_list<T>(inputs)), std::move(name), tag);
   }
   void rename(ValueId value, std::string name);
-  /// Says where the node was written.
+  /// Sets the program's line that made the node.
   void set_source(NodeId node, const std::source_location& where);
-  /// "stem_N", which no value is called.
+  /// A name "stem_N" that no value has.
   std::string free_name(std::string_view stem) const;
-  /// Marks a value that the host reads after a step. Throws Error kInvalidArgument where there is none.
+  /// Makes a value an output. Throws Error kInvalidArgument if there is no such value.
   void add_output(ValueId value);
 
   std::span<const Symbol> symbols() const { return data().symbols; }
@@ -138,11 +137,11 @@ class Graph {
   bool is_output(ValueId value) const;
   const ValueInfo& value(ValueId id) const { return data().values[static_cast<std::size_t>(id)]; }
   const Node& node(NodeId id) const { return data().nodes[static_cast<std::size_t>(id)]; }
-  ValueId find(std::string_view name) const;  ///< kNoValue where there is none.
+  ValueId find(std::string_view name) const;  ///< kNoValue: none.
 
   /// The upper bounds of all symbols.
   std::vector<std::int64_t> bounds() const;
-  /// Whether they are the same, node for node, with all names.
+  /// Whether both have the same nodes in the same order, with the same names.
   friend bool operator==(const Graph& a, const Graph& b) {
     return a.data_ == b.data_ ||
            (a.data().symbols == b.data().symbols && a.data().values == b.data().values &&
@@ -162,7 +161,7 @@ class Graph {
   };
   static const Data& nothing();
   const Data& data() const { return data_ != nullptr ? *data_ : nothing(); }
-  /// Its own.
+  /// The data for changes: copied first if another graph shares it.
   Data& change();
   ValueId add_value(ValueInfo info);
   void add_name(ValueId value);
@@ -170,26 +169,26 @@ class Graph {
   std::shared_ptr<Data> data_;  // Null: empty. Not changed while another graph shares it.
 };
 
-/// The op as a value of type T, or null.
+/// The node's op if it is a T, or null.
 template <typename T>
 const T* get_op(const Node& node) {
   return std::get_if<T>(&node.op);
 }
 
-/// The inputs of a node, which must be of op T, by their names.
+/// The inputs of a node by their names. Its op must be a T.
 template <HasNamedInputs T>
 typename T::Inputs named_inputs(const Node& node) {
   return named_inputs<T>(std::span<const ValueId>(node.inputs));
 }
 
-/// Whether a node changes a state: then it runs even if its result is not read.
+/// Whether a node changes a state. Such a node runs even if its result is not read.
 bool changes_state(const Node& node);
-/// The state of a value: a state itself, or a cache after moves and stores. kNoValue for others.
+/// The state that a value is, or that it results from by MoveCells and StoreCache nodes. kNoValue: none.
 ValueId state_behind(const Graph& graph, ValueId value);
-/// By node: whether the host or a state gets anything of it.
+/// For each node, whether an output or a state depends on it.
 std::vector<bool> live_nodes(const Graph& graph);
 
-/// One line per node, for people.
+/// One line per node, for display.
 std::string to_string(const Graph& graph);
 /// For Graphviz.
 std::string to_dot(const Graph& graph);

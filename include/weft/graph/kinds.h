@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// The variants that an op and its kernels both name.
+// Enumerations that ops and kernels share.
 #include <cstdint>
 
 #pragma GCC visibility push(default)
@@ -23,8 +23,8 @@ enum class Activation : std::uint8_t {
 /// kRms: x / sqrt(mean(x^2) + eps); kLayer: (x - mean) / sqrt(var + eps); kL2: x / max(sqrt(sum(x^2)), eps).
 enum class NormKind : std::uint8_t { kRms, kLayer, kL2 };
 
-/// The contents of a state: devices have different layouts for keys and values. kSlots: the running states of
-/// a recurrent layer, one after another, each with the shape of a slot.
+/// What a state holds, because devices may lay out keys and values differently. kSlots: the states of a
+/// recurrent layer, one slot per sequence.
 enum class CacheRole : std::uint8_t { kKeys, kValues, kSlots };
 
 /// Elementwise functions, NaN where the result is not real. kRound rounds to the nearest whole number, and
@@ -53,7 +53,7 @@ enum class UnaryKind : std::uint8_t {
 /// kMaximum and kMinimum: NaN where either operand is.
 enum class BinaryKind : std::uint8_t { kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kPow };
 
-/// With NaN nothing holds but kNotEqual.
+/// Comparisons with NaN are false, except kNotEqual.
 enum class CompareKind : std::uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 
 /// Ops on 32-bit integers, which wrap around. kFloorDivide rounds down, and kRemainder has the sign of the
@@ -80,7 +80,7 @@ enum class ReduceKind : std::uint8_t { kSum, kMean, kMax, kMin, kArgmax, kProd }
 /// The reduction of a window of an image.
 enum class PoolKind : std::uint8_t { kMax, kMean };
 
-/// Interpolation for resized images: the nearest element, or the four around a place.
+/// Interpolation of resized images: the nearest element, or four neighbours.
 enum class ResizeKind : std::uint8_t { kNearest, kBilinear };
 
 }  // namespace weft

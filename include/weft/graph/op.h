@@ -1,12 +1,11 @@
 // Since 0.1
 #pragma once
-// THE op table. An op is its parameter struct: its name, its arity and its shape rule stand with the
-// parameters, and `Op` is the closed list of them. To add an op, add a struct and name it in Op.
+// The op table. Each op is a struct (in graph/ops/) with its parameters, its name and its number of inputs.
+// `Op` is a variant of all of them. To add an op, add a struct and list it in Op.
 //
-// A node has its inputs as a list. An op with more than three inputs names them. Its member struct Inputs has
-// one ValueId for each, in the order of the list, the optional ones last. Only that struct maps names to the
-// order. Builders fill it in (Graph::add), devices read it (named_inputs), and the shape rule gets indices
-// from it (input_places). The structs are in graph/ops/.
+// A node stores its inputs as a list. Ops with more than three inputs also have a struct Inputs. It has one
+// ValueId per input, in the list's order, optional ones last. The functions input_list, named_inputs and
+// input_places convert between the two.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -66,22 +65,21 @@ using Op = std::variant<
 
 /// The op's name. A custom op's name is stored in the op.
 std::string_view name(const Op& op);
-/// Whether the result is a view of its input (Reshape and the ops after it).
+/// Whether the result is a view of its input: Reshape, Permute, Slice, BroadcastTo, Flip.
 bool is_view(const Op& op);
 
 /// An op whose inputs have names.
 template <typename T>
 concept HasNamedInputs = requires { typename T::Inputs; };
 
-/// The named inputs of an op as the list that a node has. A struct of ValueIds has the layout of an array of
-/// them.
+/// The named inputs of an op as the list that a node stores.
 template <HasNamedInputs T>
 constexpr auto input_list(const typename T::Inputs& inputs) {
   constexpr std::size_t kCount = sizeof(typename T::Inputs) / sizeof(ValueId);
   static_assert(kCount == static_cast<std::size_t>(T::kMaxInputs));
   return std::bit_cast<std::array<ValueId, kCount>>(inputs);
 }
-/// The way back. Optional inputs that the list lacks are kNoValue.
+/// The list as named inputs. Missing optional inputs are kNoValue.
 template <HasNamedInputs T>
 constexpr typename T::Inputs named_inputs(std::span<const ValueId> list) {
   std::array<ValueId, static_cast<std::size_t>(T::kMaxInputs)> all;
@@ -89,7 +87,7 @@ constexpr typename T::Inputs named_inputs(std::span<const ValueId> list) {
   std::copy(list.begin(), list.end(), all.begin());
   return std::bit_cast<typename T::Inputs>(all);
 }
-/// Each input's place in the list, under its name.
+/// The index of each named input in the list.
 template <HasNamedInputs T>
 constexpr typename T::Inputs input_places() {
   std::array<ValueId, static_cast<std::size_t>(T::kMaxInputs)> places;
@@ -97,7 +95,7 @@ constexpr typename T::Inputs input_places() {
   return std::bit_cast<typename T::Inputs>(places);
 }
 
-/// The type of an op's result. Throws Error kInvalidArgument that says which input does not fit.
+/// The type and shape of an op's result. Throws Error kInvalidArgument that names the wrong input.
 ValueType infer(const Op& op, std::span<const ValueType> inputs);
 
 }  // namespace weft

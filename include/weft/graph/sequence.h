@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// The language's functions over sequences: softmax of scores, attention, recurrent cells. As in value.h.
+// Functions over sequences: softmax, attention, recurrent cells. The rules of value.h hold.
 #include "weft/graph/value.h"
 
 #pragma GCC visibility push(default)
@@ -11,23 +11,23 @@ namespace weft {
 Value softmax(Value x, int axis, Where where = Where::current());
 
 struct AttentionOptions {
-  Value bias = {};   ///< F32, added to the scores, or I32: a mask, 0 where keys are not seen. Broadcasts.
-  Value sinks = {};  ///< {h}
+  Value bias = {};   ///< F32: added to the scores. I32: a mask, 0 hides a key. It broadcasts to {b, h, m, n}.
+  Value sinks = {};  ///< Attention sinks {h}: see ops::DenseAttention.
   bool causal = false;
   float scale = 0.0f;    ///< 0: 1 / sqrt(d).
   float softcap = 0.0f;  ///< 0: off
 };
-/// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e} -> {b, h, m, e}; of three axes, all but b, or of two, one
+/// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e} -> {b, h, m, e}. Three axes leave out b; two axes are one
 /// head. See ops::DenseAttention.
 Value scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& options = {},
                                    Where where = Where::current());
 
-/// The outputs of all times, {t, b, h}, and the state after the last one, {b, h}, for the next part of the
-/// sequence.
+/// The results of lstm() and gru(). y {t, b, h} has the outputs of all time steps. h {b, h}, with c for an
+/// LSTM, is the state after the last step, to continue the sequence.
 struct Recurrence {
   Value y;
   Value h;
-  Value c = {};  ///< Of an LSTM.
+  Value c = {};  ///< The cell state, for an LSTM.
 };
 /// x {t, b, 4h}, weight {4h, h}, h0 {b, h}?, c0 {b, h}? See ops::Lstm. torch.nn.LSTM of one layer is
 /// lstm(linear(x, weight_ih, bias_ih + bias_hh), weight_hh).

@@ -1,7 +1,7 @@
 // Since 0.1
 #pragma once
-// Shapes whose dimensions may be symbols. A graph is built once with symbols ("n_tokens" in [1, 512]); each
-// step gives them values. Memory is reserved for their upper bounds.
+// Shapes with symbolic dimensions, such as "n_tokens" in [1, 512]. Each step gives symbols their values.
+// Memory is reserved for the upper bounds.
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -20,8 +20,8 @@ namespace weft {
 using SymbolId = std::int32_t;
 inline constexpr SymbolId kNoSymbol = -1;
 
-/// The upper bound of a symbol at most. Products of a few such sizes still fit into 64 bits, where they are
-/// refused for want of memory.
+/// The largest upper bound of a symbol. It keeps products of a few sizes within 64 bits, so that they fail
+/// with an out-of-memory error and not by overflow.
 inline constexpr std::int64_t kMaxSymbol = std::int64_t{1} << 31;
 
 struct Symbol {
@@ -31,11 +31,11 @@ struct Symbol {
   friend bool operator==(const Symbol&, const Symbol&) = default;
 };
 
-/// A size: a constant, a symbol, or an expression of them: 2 * n, n + m, (n + 2 * p - k) / s + 1. Sums and
-/// products are kept in one normal form, so that equal ones compare equal however they were written.
+/// A size: a constant, a symbol, or an expression such as 2 * n, n + m or (n + 2 * p - k) / s + 1. Sums and
+/// products have a normal form, so equal sizes compare equal.
 ///
-/// Memory is reserved for the upper bounds of all symbols, so a size must not be larger below them.
-/// Differences that might be are refused; of products with negative constants, plans notice it in the step.
+/// Memory is reserved for the upper bounds of all symbols, so a size must not grow when a symbol shrinks.
+/// Differences that might do so are refused. Products with negative constants are checked in each step.
 class Dim {
  public:
   Dim() = default;                                   ///< 1
@@ -45,7 +45,7 @@ class Dim {
   bool is_constant() const { return expression_ == nullptr && symbol_ == kNoSymbol; }
   /// The value of a constant size.
   std::int64_t constant() const;
-  /// The value for given symbols of the graph. Throws Error kInvalidArgument on overflow of 64 bits.
+  /// The value for these values of the graph's symbols. Throws Error kInvalidArgument on 64-bit overflow.
   std::int64_t value(std::span<const std::int64_t> symbols) const {
     if (expression_ != nullptr) return value_of(*expression_, symbols);
     if (symbol_ == kNoSymbol) return factor_;
@@ -53,28 +53,28 @@ class Dim {
     if (__builtin_mul_overflow(factor_, symbols[static_cast<std::size_t>(symbol_)], &result)) too_large();
     return result;
   }
-  /// Neither a constant nor a multiple of a symbol.
+  /// Whether it is neither a constant nor a multiple of one symbol.
   bool is_expression() const { return expression_ != nullptr; }
   bool uses(SymbolId symbol) const;
-  /// The highest id that it uses, or kNoSymbol.
+  /// The highest id of its symbols, or kNoSymbol.
   SymbolId last_symbol() const;
-  /// How many times `other` this is, where that is a whole number whatever the symbols are.
+  /// This size / `other`, if that is a whole number for all values of the symbols.
   std::optional<std::int64_t> multiple_of(const Dim& other) const;
   /// The same with each symbol s replaced by `symbols[s]`.
   Dim with(std::span<const Dim> symbols) const;
-  /// As numbers, for those who send it to another process: appends them to `code`.
+  /// Appends the size to `code` as numbers, to send it to another process.
   void encode(std::vector<std::int64_t>& code) const;
-  /// The size that `encode` wrote at the front of `code`, which is taken off. Throws Error kInvalidArgument
-  /// where there is none.
+  /// Reads a size that `encode` wrote, and removes it from the front of `code`. Throws Error kInvalidArgument
+  /// if there is none.
   static Dim decode(std::span<const std::int64_t>& code);
 
-  // These throw Error kInvalidArgument where a result exceeds 64 bits, or would have more than some hundreds
-  // of parts (symbols and quotients, nested ones too). Each step computes its value.
+  // These throw Error kInvalidArgument for 64-bit overflow and for results with more than some hundred parts
+  // (symbols and quotients), as each step computes their values.
   friend Dim operator+(const Dim& a, const Dim& b);
-  /// Throws, too, where the difference might shrink as a symbol grows.
+  /// Also throws if the difference might shrink when a symbol grows.
   friend Dim operator-(const Dim& a, const Dim& b);
   friend Dim operator*(const Dim& a, const Dim& b);
-  /// Rounded down. Throws, too, where `divisor` is not above 0.
+  /// Rounded down. Also throws if `divisor` is not above 0.
   friend Dim operator/(const Dim& a, std::int64_t divisor);
   friend bool operator==(const Dim& a, const Dim& b);
   friend std::string to_string(const Dim& dim, std::span<const Symbol> symbols);
@@ -118,7 +118,8 @@ class Shape {
   const Dim& back() const& { return (*this)[rank_ - 1]; }
   Dim back() && { return std::move(*this)[rank_ - 1]; }
 
-  /// The columns, constant in all that has rows, and the product of all other dimensions.
+  /// A shape as a matrix: columns() is the last dimension, which must be constant, and rows() the product of
+  /// the others.
   std::int64_t columns() const { return rank_ == 0 ? 1 : back().constant(); }
   std::int64_t rows(std::span<const std::int64_t> symbols) const;
   std::int64_t elements(std::span<const std::int64_t> symbols) const;

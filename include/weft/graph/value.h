@@ -1,11 +1,14 @@
 // Since 0.1
 #pragma once
-// The language in which graphs are written: values with operators, and a function for each op, under the
-// names that NumPy and PyTorch have for it.
+// The functions that build graphs: values with operators, and a function per op, named as in NumPy and
+// PyTorch.
 //
-// Each function makes a node in the graph of its operands and returns its result. All throw Error
-// kInvalidArgument that names the op, the given and expected shapes, and the user's line. Results are named
-// after their op and index ("gelu_7"), unless named(). Pins, explain and debugging use these names.
+// Each function adds a node to the graph of its operands and returns the result. All throw Error
+// kInvalidArgument with the op, the given and expected shapes, and the program's line. Results are named by
+// op and index ("gelu_7"); Value::named() gives another name. Pins, Plan::explain and PlanParams::watched use
+// these names.
+//
+// In the comments, "weight {o, i}" gives a shape, outermost first, and "?" marks an optional value.
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
@@ -21,20 +24,20 @@
 
 namespace weft {
 
-/// The line of the user's program that makes a node.
+/// The program's line that makes a node.
 #ifndef __cpp_lib_source_location
 #error "weft needs std::source_location: GCC 11, Clang 16 or newer"
 #endif
 using Where = std::source_location;
 
-/// An index along an axis, with the line where it is used.
+/// An index along an axis, with the program's line.
 struct Place {
   Place(std::int64_t p, Where w = Where::current()) : place(p), where(w) {}  // NOLINT: an index is a place
   std::int64_t place;
   Where where;
 };
 
-/// Axes of a value: one, or a list. Negative ones count from the innermost, -1.
+/// One axis of a value, or a list of axes. Negative ones count from the innermost, -1.
 class Axes {
  public:
   Axes() = default;
@@ -47,8 +50,8 @@ class Axes {
   std::vector<int> list_;
 };
 
-/// A value of a graph: a handle, as cheap to copy as a pointer. Valid as long as its graph is not moved or
-/// destroyed. A default-constructed one is an absent optional operand.
+/// A value of a graph: a handle, cheap to copy, and valid until its graph is moved or destroyed. A
+/// default-constructed Value is an absent optional operand.
 class Value {
  public:
   Value() = default;
@@ -66,9 +69,9 @@ class Value {
   /// A dimension, the outermost first; negative ones count from the innermost, -1. Throws Error
   /// kInvalidArgument where there is none.
   Dim size(int axis) const;
-  /// The part at an index of the first axis, without that axis. Negative indices count from its end.
+  /// The slice at an index of the first axis, without that axis. Negative indices count from the end.
   Value operator[](Place place) const;
-  /// Gives the value this name, and is it.
+  /// Renames the value and returns it.
   Value named(std::string name, Where where = Where::current()) const;
 
  private:
@@ -78,15 +81,15 @@ class Value {
   ValueId id_ = kNoValue;
 };
 
-/// A value where it is used, with the line.
+/// A value as an operand, with the program's line.
 struct Operand {
   Operand(Value v, Where w = Where::current()) : value(v), where(w) {}  // NOLINT: a value is an operand
   Value value;
   Where where;
 };
 
-/// The result of a comparison: I32, 1 where it holds and 0 elsewhere. It has no truth before a step, so `if`
-/// does not take it.
+/// The result of a comparison: I32, 1 where true and 0 elsewhere. It has no value before a step, so it cannot
+/// be used in `if`.
 class Comparison : public Value {
  public:
   explicit Comparison(Value value) : Value(value) {}
@@ -97,7 +100,7 @@ class Comparison : public Value {
 /// optional inputs are left out.
 Value apply(Op op, std::span<const Value> inputs, Where where = Where::current());
 Value apply(Op op, std::initializer_list<Value> inputs, Where where = Where::current());
-/// The same, of ops whose inputs have names.
+/// The same for ops with named inputs.
 template <HasNamedInputs T>
 Value apply(Graph& graph, const T& op, const typename T::Inputs& inputs, Where where = Where::current()) {
   const auto list = input_list<T>(inputs);
@@ -122,7 +125,7 @@ Value operator/(Operand a, Value b);
 Value operator/(Operand a, float b);
 Value operator/(float a, Operand b);
 
-// There is no == and no !=: equal and not_equal (below) compare elements.
+// Values have no operators == and !=: use equal() and not_equal().
 Comparison operator<(Operand a, Value b);
 Comparison operator<(Operand a, float b);
 Comparison operator<(float a, Operand b);
@@ -143,26 +146,26 @@ Value linear(Value x, Value weight, Value bias = {}, Where where = Where::curren
 Value relu(Value x, Where where = Where::current());
 Value relu_squared(Value x, Where where = Where::current());
 Value silu(Value x, Where where = Where::current());
-Value gelu(Value x, Where where = Where::current());       ///< The exact one, with erf.
-Value gelu_tanh(Value x, Where where = Where::current());  ///< Its approximation by tanh.
+Value gelu(Value x, Where where = Where::current());       ///< Exact, by erf.
+Value gelu_tanh(Value x, Where where = Where::current());  ///< The tanh approximation.
 Value gelu_quick(Value x, Where where = Where::current());
 Value softplus(Value x, Where where = Where::current());
 /// activation(gate) * up
 Value glu(Activation activation, Value gate, Value up, Where where = Where::current());
 /// cap * tanh(x / cap)
 Value softcap(Value x, float cap, Where where = Where::current());
-/// Over the columns of each row.
+/// Softmax of each row's columns.
 Value softmax(Value x, Where where = Where::current());
 
 Value layer_norm(Value x, Value weight = {}, Value bias = {}, float eps = 1e-5f,
                  Where where = Where::current());
 Value rms_norm(Value x, Value weight = {}, float eps = 1e-5f, Where where = Where::current());
-/// Each row divided by its length, as torch.nn.functional.normalize.
+/// Divides each row by its L2 norm, as torch.nn.functional.normalize.
 Value normalize(Value x, float eps = 1e-12f, Where where = Where::current());
 
-/// table {n, d}, rows {m} I32 -> {m, d}
+/// table {n, d}, rows {m} I32 -> {m, d}: an embedding lookup.
 Value take(Value table, Value rows, Where where = Where::current());
-/// Columns side by side.
+/// Joins columns (the innermost axis).
 Value concat(std::span<const Value> values, Where where = Where::current());
 Value concat(std::initializer_list<Value> values, Where where = Where::current());
 /// Along any axis. Negative axes count from the innermost, -1, here and below.
@@ -173,22 +176,22 @@ Value top_k(Value x, int k, Where where = Where::current());
 Value rope(Value x, Value positions, const ops::Rope& params, Value factors = {},
            Where where = Where::current());
 
-// For rows of several sequences, concatenated without padding: see ops::RaggedAttention.
+// For rows of several sequences that are packed without padding: see ops::RaggedAttention.
 
 /// q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32 -> {m, n_heads*e}
 Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int n_heads, float scale = 0.0f,
                        Where where = Where::current());
-/// state {n, 1, d} F32, x {m, d}, rows {m} I32 -> the state after the rows of x were stored in those rows.
+/// state {n, 1, d} F32, x {m, d}, rows {m} I32 -> the state, with row i of x stored in row rows[i].
 Value store_rows(Value state, Value x, Value rows, Where where = Where::current());
-/// x {t, c}, weight {o, kernel*c}, bias {o}? -> {(t + 2 * padding - kernel) / stride + 1, o}: over rows,
-/// which are the times of a signal. A row of the weight has the c inputs of the first time, then the inputs
-/// of the next. torch.nn.functional.conv1d has them as {o, c, kernel}. (conv1d, of value_windows.h, takes
-/// signals {n, c, t}, channels first.)
+/// x {t, c}, weight {o, kernel*c}, bias {o}? -> {(t + 2 * padding - kernel) / stride + 1, o}: a 1D
+/// convolution over the rows of one signal. A weight's row has the c inputs of the first time step, then the
+/// c inputs of the next. torch.nn.functional.conv1d has {o, c, kernel}. For signals {n, c, t} use conv1d
+/// (value_windows.h).
 Value conv1d_channels_last(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_t stride = 1,
                            std::int64_t padding = 0, Where where = Where::current());
 /// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}
 Value ragged_mean(Value x, Value begins, Value ends, Where where = Where::current());
-// Of each element. NaN where the result is not real.
+// Elementwise functions. NaN where the result is not a real number.
 Value abs(Value x, Where where = Where::current());
 Value square(Value x, Where where = Where::current());
 Value sqrt(Value x, Where where = Where::current());
@@ -202,10 +205,10 @@ Value tanh(Value x, Where where = Where::current());
 Value sigmoid(Value x, Where where = Where::current());
 Value floor(Value x, Where where = Where::current());
 Value ceil(Value x, Where where = Where::current());
-Value round(Value x, Where where = Where::current());  ///< Halves to the even number.
+Value round(Value x, Where where = Where::current());  ///< Halves round to even.
 Value clamp(Value x, float low, float high, Where where = Where::current());
 
-// Functions of two operands, which broadcast; the second may be a number.
+// Functions of two operands, which broadcast. One may be a number.
 Value maximum(Value a, Value b, Where where = Where::current());
 Value maximum(Value a, float b, Where where = Where::current());
 Value minimum(Value a, Value b, Where where = Where::current());
@@ -214,7 +217,7 @@ Value pow(Value a, Value b, Where where = Where::current());
 Value pow(Value a, float b, Where where = Where::current());
 Value pow(float a, Value b, Where where = Where::current());
 
-// Comparisons: I32, 1 where it holds and 0 elsewhere.
+// Comparisons: I32, 1 where true and 0 elsewhere.
 Value equal(Value a, Value b, Where where = Where::current());
 Value equal(Value a, float b, Where where = Where::current());
 Value not_equal(Value a, Value b, Where where = Where::current());
@@ -233,32 +236,32 @@ Value where(Value condition, Value a, float b, Where where = Where::current());
 Value where(Value condition, float a, Value b, Where where = Where::current());
 Value where(Value condition, float a, float b, Where where = Where::current());
 
-// Reductions over some axes, or all if none are named; `keep` leaves them with size 1. For I32 values, sum,
-// max and min return I32; a sum wraps at 32 bits. The others take F32: cast first.
+// Reductions over some axes, or over all if none are given; `keep` keeps them with size 1. For I32 values,
+// sum, max and min return I32, and sums wrap at 32 bits. The others need F32: cast first.
 Value sum(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 Value mean(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 Value max(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 Value min(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
 /// The population variance: the mean square of the differences from the mean.
 Value var(Value x, const Axes& axes = {}, bool keep = false, Where where = Where::current());
-/// I32: the place along the axis, the first among equals.
+/// I32: the index along the axis, the first among equals.
 Value argmax(Value x, int axis, bool keep = false, Where where = Where::current());
 
-/// a {..., m, k}, b {..., k, n} -> {..., m, n}. Of two results or inputs; `linear` multiplies with weights.
+/// a {..., m, k}, b {..., k, n} -> {..., m, n}, for inputs and results. For weights use `linear`.
 Value matmul(Value a, Value b, Where where = Where::current());
 
-// Views: free if their readers support strides, otherwise a copy.
+// Views: they take no time if the ops that read them support strides, otherwise a copy.
 
-/// One size may be -1: the rest.
+/// One size may be -1: it follows from the others.
 Value reshape(Value x, Shape shape, Where where = Where::current());
 /// Axis i of the result is axis axes[i] of x.
 Value permute(Value x, const Axes& axes, Where where = Where::current());
-/// With two axes exchanged.
+/// Exchanges two axes.
 Value transpose(Value x, int axis_a = -2, int axis_b = -1, Where where = Where::current());
-/// Elements begin, begin + step, ... below end of an axis. Negative constants count from its end.
+/// Elements begin, begin + step, ... below end of an axis. Negative constants count from the axis's end.
 Value slice(Value x, int axis, Dim begin, Dim end, std::int64_t step = 1, Where where = Where::current());
 Value broadcast_to(Value x, Shape shape, Where where = Where::current());
-/// Without an axis of size 1, and with a new one there.
+/// Removes an axis of size 1; adds one.
 Value squeeze(Value x, int axis, Where where = Where::current());
 Value unsqueeze(Value x, int axis, Where where = Where::current());
 

@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
-// The language's functions for images {n, c, h, w}: convolutions, pooling, resizing, and the normalisations
-// between them. Names and numbers are as in torch.nn.functional; errors as in value.h. A signal {n, c, t} is
-// an image of height 1, with kernels of height 1.
+// Functions for images {n, c, h, w}: convolutions, pooling, resizing and normalisation. Names and parameters
+// are as in torch.nn.functional; the rules of value.h hold. A signal {n, c, t} is treated as an image of
+// height 1.
 #include <cstdint>
 #include <optional>
 
@@ -20,7 +20,7 @@ Value conv2d(Value x, Value weight, Value bias = {}, const ops::Conv2d& params =
 Value conv_transpose2d(Value x, Value weight, Value bias = {}, const ops::ConvTranspose2d& params = {},
                        Where where = Where::current());
 
-/// How windows move over a signal.
+/// Parameters of conv1d, as in torch.nn.functional.
 struct Conv1d {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
@@ -34,9 +34,8 @@ struct ConvTranspose1d {
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
 };
-/// Signals x {n, c, t}, weight {o, c / groups, 1, k}, bias {o}? -> {n, o, t'}. The bytes of a weight are the
-/// same as torch's, which is {o, c / groups, k}. (conv1d_channels_last, of value.h, takes the rows of a
-/// single signal.)
+/// x {n, c, t}, weight {o, c / groups, 1, k}, bias {o}? -> {n, o, t'}. torch's weight {o, c / groups, k} has
+/// the same bytes. For the rows of one signal use conv1d_channels_last (value.h).
 ///   conv1d(x, w, b, {.stride = 2, .groups = 4})
 Value conv1d(Value x, Value weight, Value bias = {}, const Conv1d& params = {},
              Where where = Where::current());
@@ -44,27 +43,27 @@ Value conv1d(Value x, Value weight, Value bias = {}, const Conv1d& params = {},
 Value conv_transpose1d(Value x, Value weight, Value bias = {}, const ConvTranspose1d& params = {},
                        Where where = Where::current());
 
-/// Without a stride it is the kernel.
+/// The default stride is the kernel's size.
 Value max_pool2d(Value x, HeightWidth kernel, std::optional<HeightWidth> stride = {}, HeightWidth padding = 0,
                  Where where = Where::current());
 Value avg_pool2d(Value x, HeightWidth kernel, std::optional<HeightWidth> stride = {}, HeightWidth padding = 0,
                  bool count_include_pad = true, Where where = Where::current());
 
-/// Scales the size by these factors.
+/// Multiplies the height and width.
 Value upsample_nearest(Value x, HeightWidth scale, Where where = Where::current());
 Value upsample_bilinear(Value x, HeightWidth scale, bool align_corners = false,
                         Where where = Where::current());
-/// To a size: torch.nn.functional.interpolate.
+/// Resizes to a height and width, as torch.nn.functional.interpolate.
 Value resize_nearest(Value x, Dim height, Dim width, Where where = Where::current());
 Value resize_bilinear(Value x, Dim height, Dim width, bool align_corners = false,
                       Where where = Where::current());
 
-/// At inference: (x - mean) / sqrt(var + eps) * weight + bias, all of them {c}, as one factor and one summand
-/// a channel.
+/// Batch normalisation at inference: (x - mean) / sqrt(var + eps) * weight + bias, with mean, var, weight and
+/// bias {c}.
 Value batch_norm(Value x, Value mean, Value var, Value weight = {}, Value bias = {}, float eps = 1e-5f,
                  Where where = Where::current());
-/// Normalises `groups` groups of channels of each image to mean 0 and variance 1; then times weight {c} plus
-/// bias {c}.
+/// Normalises each image's `groups` groups of channels to mean 0 and variance 1, then multiplies by weight
+/// {c} and adds bias {c}.
 Value group_norm(Value x, std::int64_t groups, Value weight = {}, Value bias = {}, float eps = 1e-5f,
                  Where where = Where::current());
 

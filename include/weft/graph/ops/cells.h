@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
-// Recurrent cells over a sequence, in PyTorch's order of gates. The product of the inputs stands outside, as
-// one product of all rows (`linear`, with the inputs' bias and, of an LSTM, both): the op does the recurrent
-// rest, with e^x and tanh as elsewhere.
+// Recurrent cells (LSTM, GRU) over a sequence, with PyTorch's order of gates. The product of the inputs is
+// computed before, as one matrix product for all time steps (`linear`, with the input bias; for an LSTM with
+// the sum of both biases). The op computes the recurrent part.
 #include <string_view>
 
 #include "weft/graph/value_id.h"
@@ -11,8 +11,8 @@
 
 namespace weft::ops {
 
-/// x {t, b, 4h} (gates i, f, g, o of each time), weight {4h, h} (a weight), h0 {b, h}?, c0 {b, h}? (zeros if
-/// absent) -> {2, t, b, h}: the outputs of all times, then the cells:
+/// x {t, b, 4h} (gates i, f, g, o), weight {4h, h}, h0 {b, h}?, c0 {b, h}? -> {2, t, b, h}: first the outputs
+/// h of all time steps, then their cell states c. `weight` must be a weight. Absent h0 and c0 are zeros.
 ///   i, f, o = sigmoid(x + weight h), g = tanh(x + weight h); c' = f * c + i * g; h' = o * tanh(c')
 struct Lstm {
   static constexpr std::string_view kName = "lstm";
@@ -24,8 +24,8 @@ struct Lstm {
   friend bool operator==(const Lstm&, const Lstm&) = default;
 };
 
-/// x {t, b, 3h} (gates r, z, n), weight {3h, h} (a weight), h0 {b, h}?, bias {h}? (of n's recurrent part)
-/// -> {t, b, h}: the outputs of all times:
+/// x {t, b, 3h} (gates r, z, n), weight {3h, h}, h0 {b, h}?, bias {h}? -> {t, b, h}: the outputs of all time
+/// steps. `weight` must be a weight. `bias` is the recurrent bias of n.
 ///   r, z = sigmoid(x + weight h), n = tanh(x + r * (weight h + bias)); h' = (1 - z) * n + z * h
 struct Gru {
   static constexpr std::string_view kName = "gru";

@@ -1,6 +1,7 @@
 // Since 0.1
 #pragma once
-// Ops of users: a function of the host computes them. weft::custom (graph/custom.h) makes one.
+// Custom ops: a function of the program computes them on the CPU. weft::custom (graph/custom.h) makes their
+// nodes.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,18 +17,18 @@
 
 namespace weft {
 
-/// An input in one step, whole: elements row after row without gaps, whatever it is a view of.
+/// The whole input in a step: elements in row-major order without gaps, even if it is a view.
 struct CustomInput {
   DType dtype = DType::kF32;  ///< kF32 or kI32.
   std::span<const std::int64_t> shape;
   std::span<const std::byte> bytes;
-  /// The elements. Throws Error kInvalidArgument where they have the other type.
+  /// Its elements. Throws Error kInvalidArgument if dtype is the other type.
   std::span<const float> f32() const;
   std::span<const std::int32_t> i32() const;
 };
 
-/// The arguments of a function, valid during the call: its inputs, and the rows of its result that it must
-/// write. Rows go along the outermost axis; a result without axes has one.
+/// A call of the function: its inputs, and the rows of the result that it must write. Valid during the call.
+/// Rows are along the outermost axis; a result without axes has one row.
 struct CustomCall {
   std::span<const CustomInput> inputs;
   DType dtype = DType::kF32;            ///< The result's type.
@@ -43,7 +44,7 @@ using CustomFunction = std::function<void(const CustomCall&)>;
 
 namespace ops {
 
-/// inputs, F32 or I32 -> `dtype` of `shape`. Devices other than the CPU need not know it.
+/// inputs, F32 or I32 -> `shape`, of type `dtype`. Only the CPU has to support it.
 struct Custom {
   static constexpr std::string_view kName = "custom";
   static constexpr int kMinInputs = 1, kMaxInputs = 16;
@@ -51,8 +52,8 @@ struct Custom {
   DType dtype = DType::kF32;
   Shape shape;
   std::shared_ptr<const CustomFunction> function;
-  std::string key;                 ///< Functions of one key are the same.
-  std::int64_t rows_per_task = 0;  ///< 0: one call has all rows.
+  std::string key;                 ///< Functions with the same key are equal: see CustomParams::key.
+  std::int64_t rows_per_task = 0;  ///< See CustomParams::rows_per_task.
   friend bool operator==(const Custom& a, const Custom& b) {
     const bool same = a.key.empty() && b.key.empty() ? a.function == b.function : a.key == b.key;
     return same && a.name == b.name && a.dtype == b.dtype && a.shape == b.shape &&

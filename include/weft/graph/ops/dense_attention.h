@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// Attention over keys that a step has made, without a cache.
+// Attention over keys and values of the same step, without a cache.
 #include <string_view>
 
 #include "weft/graph/value_id.h"
@@ -9,12 +9,16 @@
 
 namespace weft::ops {
 
-/// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e}, bias?, sinks {h}? -> {b, h, m, e}. Head i reads head i /
-/// (h / g) of k and v. A score is scale * q k. A softcap makes it softcap * tanh(score / softcap). Then the
-/// bias is added: F32, of a shape that broadcasts to {b, h, m, n}. Where it is I32, it is a mask: keys are
-/// seen where it is not 0. Row i of a `causal` one sees keys 0 to i. A sink is one more score of every row of
-/// its head, of a key without a value. A row that sees nothing gives zeros. Values of hidden keys are
-/// multiplied by 0, so they must be finite. A device need not hold the scores of all rows.
+/// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e}, bias?, sinks {h}? -> {b, h, m, e}.
+/// - Head i of q uses head i / (h / g) of k and v (grouped-query attention).
+/// - A score is scale * q k, with a softcap softcap * tanh(scale * q k / softcap).
+/// - `bias` broadcasts to {b, h, m, n}. F32: it is added to the scores, after the softcap. I32: it is a mask,
+///   and 0 hides a key.
+/// - `causal`: row i attends to keys 0 to i.
+/// - A sink is one more score of each row of its head, with a value of zeros.
+/// - A row that attends to nothing gives zeros.
+/// - Values of hidden keys are multiplied by 0, so they must be finite.
+/// A device need not store all scores (flash attention).
 struct DenseAttention {
   static constexpr std::string_view kName = "dense_attention";
   struct Inputs {

@@ -1,7 +1,7 @@
 // Since 0.1
 #pragma once
-// Ops over values of any rank. Broadcasting is NumPy's: shapes are aligned at their last dimensions, and
-// sizes that are the constant 1, or missing, are repeated. Axes count from 0, the outermost.
+// Ops for values of any rank. They broadcast as NumPy does, but only sizes that are the constant 1 (or
+// missing) are repeated. Axes count from 0, the outermost.
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -29,8 +29,8 @@ struct Clamp {
   friend bool operator==(const Clamp&, const Clamp&) = default;
 };
 
-/// a, b? -> their broadcast shape. Without b, `scalar` is the second operand; the first if scalar_first. kAdd
-/// and kMul take a scalar only: of two values they are Add and Mul.
+/// a, b? -> their broadcast shape. Without b, `scalar` is the second operand, or the first if scalar_first.
+/// kAdd and kMul are for a scalar only: for two values use Add and Mul.
 struct Binary {
   static constexpr std::string_view kName = "binary";
   static constexpr int kMinInputs = 1, kMaxInputs = 2;
@@ -40,8 +40,8 @@ struct Binary {
   friend bool operator==(const Binary&, const Binary&) = default;
 };
 
-/// a, b?, both F32 or both I32 -> I32 of their broadcast shape: 1 where it holds, 0 elsewhere. Without b,
-/// `scalar` is the second operand, a whole number if a is I32.
+/// a, b?, both F32 or both I32 -> I32 of their broadcast shape: 1 where true, 0 elsewhere. Without b,
+/// `scalar` is the second operand, an integer if a is I32.
 struct Compare {
   static constexpr std::string_view kName = "compare";
   static constexpr int kMinInputs = 1, kMaxInputs = 2;
@@ -59,8 +59,8 @@ struct Where {
   friend bool operator==(const Where&, const Where&) = default;
 };
 
-/// x -> x reduced over the axes whose bits are set (bit 0: axis 0). They are removed, or have size 1 if
-/// `keep`. kArgmax gives I32: indices into the elements of those axes, in their order.
+/// x -> x reduced over the axes whose bits are set (bit 0: axis 0). These axes are removed, or kept with size
+/// 1 if `keep`. kArgmax returns I32: the index among the elements of the reduced axes, in row-major order.
 struct Reduce {
   static constexpr std::string_view kName = "reduce";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
@@ -77,7 +77,7 @@ struct BatchMatmul {
   friend bool operator==(const BatchMatmul&, const BatchMatmul&) = default;
 };
 
-/// x padded with elements of `value` before and after it, by axis.
+/// x padded with `value`: before[i] elements before axis i and after[i] after it.
 struct Pad {
   static constexpr std::string_view kName = "pad";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;

@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
-// Ops over concatenated rows of several sequences (or images ...) of different lengths, without padding.
-// Which rows belong together is said by pairs of indices: those from begins[i] up to ends[i]
-// - 1, as far as there are such rows.
+// Ops over rows of several sequences (or images) of different lengths, packed without padding (as
+// FlashAttention's varlen functions). Sequence i has the rows begins[i] to ends[i] - 1, cut to the rows that
+// exist.
 #include <string_view>
 
 #include "weft/graph/value_id.h"
@@ -11,10 +11,10 @@
 
 namespace weft::ops {
 
-/// Attention of rows over rows. q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32 -> {m,
-/// n_heads*e}. Row r of q attends to rows begins[r] to ends[r] - 1 of k and v; an empty range gives zeros.
-/// Head h reads head h / (n_heads / g) of k and v. These may be states {n, g, d} and {n, g, e} of plain rows
-/// (StoreCache with kSlots).
+/// q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32 -> {m, n_heads*e}. Row r of q
+/// attends to the rows begins[r] to ends[r] - 1 of k and v. An empty range gives zeros. Head h uses head h /
+/// (n_heads / g) of k and v. k and v may also be states {n, g, d} and {n, g, e} of plain rows (StoreCache
+/// with kSlots).
 struct RaggedAttention {
   static constexpr std::string_view kName = "ragged_attention";
   struct Inputs {
@@ -22,12 +22,12 @@ struct RaggedAttention {
   };
   static constexpr int kMinInputs = 5, kMaxInputs = 5;
   int n_heads = 1;
-  float scale = 0.0f;  ///< Of q * k. 0: 1 / sqrt(d).
+  float scale = 0.0f;  ///< The factor of scores. 0: 1 / sqrt(d).
   friend bool operator==(const RaggedAttention&, const RaggedAttention&) = default;
 };
 
-/// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}: the mean of the rows from begins[i] to ends[i] - 1; of
-/// none: zeros.
+/// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}: the mean of the rows begins[i] to ends[i] - 1. An empty
+/// range gives zeros.
 struct RaggedMean {
   static constexpr std::string_view kName = "ragged_mean";
   static constexpr int kMinInputs = 3, kMaxInputs = 3;

@@ -1,6 +1,6 @@
 // Since 0.1
 #pragma once
-// Views: other shapes of x, F32 or I32, for which a device need not move an element.
+// Views of x, F32 or I32: other shapes of the same elements, which a device need not copy.
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -45,7 +45,7 @@ struct BroadcastTo {
   friend bool operator==(const BroadcastTo&, const BroadcastTo&) = default;
 };
 
-/// x with the axes turned round whose bits are set (bit 0: axis 0): their last elements come first.
+/// x with the axes reversed whose bits are set (bit 0: axis 0).
 struct Flip {
   static constexpr std::string_view kName = "flip";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
