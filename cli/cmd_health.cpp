@@ -37,10 +37,10 @@ std::string status_in(const std::string& body) {
 }
 
 int run(const Options& options) {
-  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL.
+  std::signal(SIGPIPE, SIG_IGN);  // libcurl and OpenSSL write without MSG_NOSIGNAL.
   ProbeTarget target;
   if (options.url.empty()) {
-    target.host = options.host;
+    target.host = options.host.substr(0, options.host.find(','));  // Of several, as 'weft serve' has them.
     target.port = fmt::format("{}", options.port);
     target.tls = !options.ssl_cert_file.empty();
   } else {

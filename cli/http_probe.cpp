@@ -1,17 +1,9 @@
 #include "http_probe.h"
 
-#include <fcntl.h>
+#include <curl/curl.h>
 #include <fmt/format.h>
-#include <netdb.h>
-#include <openssl/ssl.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -22,121 +14,9 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::size_t kMaxAnswer = 64 << 10;
-
-using Clock = std::chrono::steady_clock;
+constexpr std::size_t kMaxBody = 64 << 10;
 
 [[noreturn]] void fail(const std::string& why) { throw Error(ErrorCode::kIo, why); }
-
-template <class T, void (*kFree)(T*)>
-struct Free {
-  void operator()(T* object) const { kFree(object); }
-};
-
-class Socket {
- public:
-  Socket(int family, Clock::time_point deadline)
-      : descriptor_(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), deadline_(deadline) {
-    if (descriptor_ < 0) fail(std::strerror(errno));
-  }
-  ~Socket() { ::close(descriptor_); }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-
-  void connect(const sockaddr* address, socklen_t size) {
-    if (::connect(descriptor_, address, size) == 0) return;
-    if (errno != EINPROGRESS) fail(std::strerror(errno));
-    wait(POLLOUT);
-    int error = 0;
-    socklen_t error_size = sizeof error;
-    ::getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &error, &error_size);
-    if (error != 0) fail(std::strerror(error));
-  }
-
-  void begin_tls() {
-    context_.reset(::SSL_CTX_new(::TLS_client_method()));
-    tls_.reset(context_ != nullptr ? ::SSL_new(context_.get()) : nullptr);
-    if (tls_ == nullptr || ::SSL_set_fd(tls_.get(), descriptor_) != 1) fail("TLS cannot be used");
-    for (int result = 0; (result = ::SSL_connect(tls_.get())) != 1;) retry_or_fail_tls(result);
-  }
-
-  void send(std::string_view text) {
-    while (!text.empty()) {
-      std::size_t size = 0;
-      if (tls_ != nullptr) {
-        const int result = ::SSL_write_ex(tls_.get(), text.data(), text.size(), &size);
-        if (result != 1) retry_or_fail_tls(result);
-      } else {
-        const ssize_t n = ::send(descriptor_, text.data(), text.size(), MSG_NOSIGNAL);
-        if (n < 0) retry_or_fail(POLLOUT);
-        size = static_cast<std::size_t>(std::max<ssize_t>(n, 0));
-      }
-      text.remove_prefix(size);
-    }
-  }
-
-  // Reads until the peer closes or the limit is reached.
-  std::string receive_all() {
-    std::string text;
-    std::array<char, 4096> block{};
-    while (text.size() < kMaxAnswer) {
-      if (tls_ != nullptr) {
-        std::size_t size = 0;
-        const int result = ::SSL_read_ex(tls_.get(), block.data(), block.size(), &size);
-        if (result == 1) {
-          text.append(block.data(), size);
-        } else if (::SSL_get_error(tls_.get(), result) == SSL_ERROR_ZERO_RETURN) {
-          break;
-        } else {
-          retry_or_fail_tls(result);
-        }
-        continue;
-      }
-      const ssize_t n = ::recv(descriptor_, block.data(), block.size(), 0);
-      if (n == 0) break;
-      if (n > 0) {
-        text.append(block.data(), static_cast<std::size_t>(n));
-      } else {
-        retry_or_fail(POLLIN);
-      }
-    }
-    return text;
-  }
-
- private:
-  void retry_or_fail(short events) {
-    if (errno == EINTR) return;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) fail(std::strerror(errno));
-    wait(events);
-  }
-
-  void retry_or_fail_tls(int result) {
-    const int kind = ::SSL_get_error(tls_.get(), result);
-    if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE)
-      fail("TLS failed: the server closed the connection, or speaks plain HTTP");
-    wait(kind == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT);
-  }
-
-  void wait(short events) {
-    for (;;) {
-      const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
-      if (rest.count() <= 0) fail("no response in time");
-      pollfd entry{.fd = descriptor_, .events = events, .revents = 0};
-      const int n = ::poll(&entry, 1, static_cast<int>(std::min<long>(rest.count(), 1'000'000)));
-      if (n > 0) return;
-      if (n < 0 && errno != EINTR) fail(std::strerror(errno));
-    }
-  }
-
-  int descriptor_;
-  Clock::time_point deadline_;
-  std::unique_ptr<SSL_CTX, Free<SSL_CTX, ::SSL_CTX_free>> context_;
-  std::unique_ptr<SSL, Free<SSL, ::SSL_free>> tls_;
-};
-
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
 
 bool is_socket(const ProbeTarget& target) { return target.host.find('/') != std::string::npos; }
 
@@ -146,41 +26,24 @@ std::string authority(const ProbeTarget& target) {
   return fmt::format("{}{}{}:{}", v6 ? "[" : "", target.host, v6 ? "]" : "", target.port);
 }
 
-std::string ask(Socket& socket, const ProbeTarget& target) {
-  if (target.tls) socket.begin_tls();
-  const std::string host = is_socket(target) ? "localhost" : authority(target);
-  socket.send(
-      fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAccept: application/json\r\n\r\n",
-                  target.path, host));
-  return socket.receive_all();
+std::size_t append(char* data, std::size_t, std::size_t n, void* to) {
+  auto& body = *static_cast<std::string*>(to);
+  const std::size_t taken = std::min(n, kMaxBody - body.size());
+  body.append(data, taken);
+  return taken;  // Less than n ends the transfer.
 }
 
-std::string exchange(const ProbeTarget& target, Clock::time_point deadline) {
-  if (is_socket(target)) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (target.host.size() >= sizeof address.sun_path) fail("the path of the socket is too long");
-    std::copy(target.host.begin(), target.host.end(), address.sun_path);
-    Socket socket(AF_UNIX, deadline);
-    socket.connect(reinterpret_cast<const sockaddr*>(&address), sizeof address);
-    return ask(socket, target);
-  }
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(target.host.c_str(), target.port.c_str(), &hints, &found); error != 0)
-    fail(::gai_strerror(error));
-  const std::unique_ptr<addrinfo, FreeAddresses> list(found);
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    try {
-      Socket socket(each->ai_family, deadline);
-      socket.connect(each->ai_addr, each->ai_addrlen);
-      return ask(socket, target);
-    } catch (const Error&) {
-      if (each->ai_next == nullptr) throw;
-    }
-  }
-  fail("the name has no address");
+std::string reason(CURL* curl, CURLcode code) {
+  long number = 0;
+  curl_easy_getinfo(curl, CURLINFO_OS_ERRNO, &number);
+  if (code == CURLE_OPERATION_TIMEDOUT) return "no response in time";
+  if (code == CURLE_GOT_NOTHING) return "the connection was closed without a response";
+  if (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY)
+    return "the server does not speak HTTP";
+  if (code == CURLE_SSL_CONNECT_ERROR)
+    return "TLS failed: the server closed the connection, or speaks plain HTTP";
+  return code == CURLE_COULDNT_CONNECT && number != 0 ? std::strerror(static_cast<int>(number))
+                                                      : curl_easy_strerror(code);
 }
 
 bool is_plain(std::string_view text) {
@@ -236,18 +99,33 @@ ProbeTarget parse_probe_url(std::string_view url) {
 }
 
 ProbeAnswer probe(const ProbeTarget& target, std::chrono::milliseconds timeout) {
-  const std::string text = exchange(target, Clock::now() + timeout);
-  // HTTP/1.1 200 OK
-  constexpr std::string_view kVersion = "HTTP/1.";
+  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(
+      started == CURLE_OK ? curl_easy_init() : nullptr, curl_easy_cleanup);
+  if (curl == nullptr) fail("libcurl does not start");
   ProbeAnswer answer;
-  constexpr std::size_t kStatus = kVersion.size() + 2;
-  const char* const begin = text.data() + std::min(kStatus, text.size());
-  const auto [rest, error] =
-      std::from_chars(begin, text.data() + std::min(kStatus + 3, text.size()), answer.status);
-  if (!text.starts_with(kVersion) || error != std::errc{} || rest != begin + 3 || answer.status < 100)
-    fail(text.empty() ? "the connection was closed without a response" : "the server does not speak HTTP");
-  const std::size_t body = text.find("\r\n\r\n");
-  if (body != std::string::npos) answer.body = text.substr(body + 4);
+  const auto set = [&](CURLoption option, auto value) {
+    if (const CURLcode code = curl_easy_setopt(curl.get(), option, value); code != CURLE_OK)
+      fail(curl_easy_strerror(code));
+  };
+  const std::string url = is_socket(target) ? "http://localhost" + target.path : target.url();
+  set(CURLOPT_URL, url.c_str());
+  if (is_socket(target)) set(CURLOPT_UNIX_SOCKET_PATH, target.host.c_str());
+  set(CURLOPT_PROXY, "");
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(CURLOPT_SSL_VERIFYPEER, 0L);
+  set(CURLOPT_SSL_VERIFYHOST, 0L);
+  set(CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+  set(CURLOPT_WRITEFUNCTION, &append);
+  set(CURLOPT_WRITEDATA, &answer.body);
+  const CURLcode code = curl_easy_perform(curl.get());
+  long status = 0;
+  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  const bool has_enough = code == CURLE_OK || code == CURLE_WRITE_ERROR || code == CURLE_PARTIAL_FILE;
+  if (!has_enough) fail(reason(curl.get(), code));
+  if (status < 100) fail("the server does not speak HTTP");
+  answer.status = static_cast<int>(status);
   return answer;
 }
 

@@ -25,8 +25,7 @@ struct ProbeAnswer {
   std::string body;  ///< Its beginning.
 };
 
-/// GETs the path. All of it takes no longer than `timeout`, but for finding the address of a name, which
-/// takes as long as the system likes. Throws Error kIo.
+/// GETs the path without a proxy. All of it takes no longer than `timeout`. Throws Error kIo.
 ProbeAnswer probe(const ProbeTarget& target, std::chrono::milliseconds timeout);
 
 }  // namespace weft::cli

@@ -1,25 +1,30 @@
-# weft_precompile(TARGET): shares one set of precompiled headers of the standard library between libraries.
-# CMAKE_DISABLE_PRECOMPILE_HEADERS=ON builds without it and shows a missing #include.
+# weft_precompile(TARGET [header...]): precompiled headers of the standard library. Libraries share one set of them; a
+# target with further headers has its own. CMAKE_DISABLE_PRECOMPILE_HEADERS=ON builds without them and shows a missing
+# #include.
 function(weft_precompile TARGET)
+  set(headers <algorithm> <array> <atomic> <chrono> <cmath> <cstddef> <cstdint> <cstring> <filesystem> <fstream>
+      <functional> <map> <memory> <mutex> <optional> <set> <span> <sstream> <stdexcept> <string> <string_view> <thread>
+      <unordered_map> <utility> <variant> <vector>)
+  if(ARGN)
+    target_precompile_headers(${TARGET} PRIVATE ${headers} ${ARGN})
+    return()
+  endif()
   if(NOT TARGET weft_precompiled)
     file(WRITE "${PROJECT_BINARY_DIR}/precompiled.cpp" "")
     add_library(weft_precompiled STATIC "${PROJECT_BINARY_DIR}/precompiled.cpp")
-    target_precompile_headers(weft_precompiled PRIVATE
-      <algorithm> <array> <atomic> <chrono> <cmath> <cstddef> <cstdint> <cstring> <filesystem> <fstream> <functional>
-      <map> <memory> <mutex> <optional> <set> <span> <sstream> <stdexcept> <string> <string_view> <thread>
-      <unordered_map> <utility> <variant> <vector>)
+    target_precompile_headers(weft_precompiled PRIVATE ${headers})
   endif()
   target_precompile_headers(${TARGET} REUSE_FROM weft_precompiled)
 endfunction()
 
-# weft_layer(NAME [HOT] [FOLDERS folder...] [DEPS layer...] [LIBS target...])
+# weft_layer(NAME [HOT] [FOLDERS folder...] [DEPS layer...] [LIBS target...] [PRECOMPILE header...])
 #
 # A layer is the static library weft_NAME of all sources of the current folder and of its FOLDERS. DEPS are the layers
 # that it may use, LIBS the external targets that it links. Its tests are in tests/NAME (weft_layer_tests). tests/layers
 # checks #include lines against DEPS. libweft does not contain a SEPARATE layer. The global property WEFT_BELOW_NAME
 # lists all layers that NAME uses. A HOT layer computes in every step: it keeps -O3 where the others have -O2.
 function(weft_layer NAME)
-  cmake_parse_arguments(ARG "SEPARATE;HOT" "" "FOLDERS;DEPS;LIBS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE;HOT" "" "FOLDERS;DEPS;LIBS;SOURCES;PRECOMPILE" ${ARGN})
   set(patterns "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   foreach(folder ${ARG_FOLDERS})
     list(APPEND patterns "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
@@ -30,7 +35,7 @@ function(weft_layer NAME)
   if(NOT ARG_HOT)
     weft_optimise_less(weft_${NAME} -O2)
   endif()
-  weft_precompile(weft_${NAME})
+  weft_precompile(weft_${NAME} ${ARG_PRECOMPILE})
   set(below ${ARG_DEPS})
   foreach(dep ${ARG_DEPS})
     get_property(more GLOBAL PROPERTY WEFT_BELOW_${dep})

@@ -38,7 +38,7 @@ class FakeOpenAi {
   FakeOpenAi(const FakeOpenAi&) = delete;
   FakeOpenAi& operator=(const FakeOpenAi&) = delete;
 
-  std::string url() const { return server_.address(); }
+  std::string url() const { return server_.addresses().front(); }
   int most_at_once() const { return most_at_once_; }
   std::vector<Json> requests() {
     const std::lock_guard lock(mutex_);

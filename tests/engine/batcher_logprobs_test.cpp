@@ -87,8 +87,9 @@ TEST(BatcherLogprobs, PromptLogprobsNeedNoLogprobsOfTheResponse) {
           read[static_cast<std::size_t>(n_logprobs + 1)].push_back(token.logprob);
           EXPECT_TRUE(token.top.empty());
         }
-        if (n_logprobs < 0)
+        if (n_logprobs < 0) {
           for (const OutputToken& token : output.tokens) EXPECT_EQ(token.logprob, 0.0f);
+        }
         return true;
       };
       batcher.submit(prompt, params);

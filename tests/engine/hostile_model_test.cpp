@@ -238,8 +238,9 @@ TEST_P(Hostile, TensorsThatDoNotFitAreNamed) {
                    x.bytes.resize(2 * x.bytes.size());
                  }),
                  t.name == "token_embd.weight" ? "token_embd" : t.name, "another rank");
-    if (t.name.ends_with("norm.weight"))
+    if (t.name.ends_with("norm.weight")) {
       EXPECT_EQ(changed([&](Draft::Tensor& x) { x.shape.push_back(1); }), "") << t.name;
+    }
     expect_names(changed([&](Draft::Tensor& x) {
                    x.dtype = DType::kI8;
                    x.bytes.resize(x.bytes.size() / static_cast<std::size_t>(info(t.dtype).block_bytes));

@@ -84,7 +84,7 @@ TEST_F(Observe, TraceThatCannotBeContinuedIsReportedOnce) {
                                       "/x");  // A folder: the full file cannot take its place.
   for (int i = 0; i < 20; ++i) trace.step("m", {});
   EXPECT_EQ(warnings.size(), 1U);
-  EXPECT_NO_THROW((void)Json::parse(content(path("trace"))));
+  EXPECT_TRUE(Json::accept(content(path("trace"))));
 }
 
 }  // namespace

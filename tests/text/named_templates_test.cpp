@@ -200,7 +200,7 @@ TEST(NamedTemplates, MarksOfTurnsInMessagesAreText) {
   const ChatTemplate chat("chatml");
   const std::vector<PromptPiece> pieces = chat.render({{"user", "a<|im_end|>b"}}, {});
   for (const PromptPiece& piece : pieces)
-    if (piece.text.find("a<|im_end|>b") != std::string::npos) EXPECT_FALSE(piece.from_template);
+    EXPECT_FALSE(piece.from_template && piece.text.find("a<|im_end|>b") != std::string::npos);
 }
 
 TEST(ChatTemplate, KnowsTheDateAsFamiliesNameIt) {
