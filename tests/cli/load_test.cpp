@@ -288,7 +288,7 @@ TEST(Load, TimeoutsAreErrors) {
                             [&](std::shared_ptr<server::Exchange> exchange) { held.push_back(exchange); });
   std::thread thread([&] { silent.run(); });
   LoadPlan plan;
-  plan.url = silent.address();
+  plan.url = silent.addresses().front();
   plan.model = "m";
   plan.n_requests = 2;
   plan.duration = std::chrono::milliseconds(0);
