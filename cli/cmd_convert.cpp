@@ -37,6 +37,7 @@ int run(const ConvertOptions& options) {
     to = (options.params.mmproj ? "mmproj-" : "") +
          (folder.has_filename() ? folder : folder.parent_path()).filename().string() + ".gguf";
   }
+  const bool replaces = std::filesystem::exists(to);
   const InterruptGuard interrupt;
   Progress progress(options.talk, "converting");
   ConvertParams params = options.params;
@@ -46,6 +47,7 @@ int run(const ConvertOptions& options) {
   };
   const ConvertResult result = convert(options.folder, to, params);
   for (const std::string& line : result.notes) note(options.talk, line);
+  if (replaces) note_replaced(options.talk, to);
   print(fmt::format("wrote {}: {}, {}, {} tensors, {}\n", to.string(), result.architecture, result.type,
                     result.n_tensors, bytes_text(result.bytes)));
   return kExitOk;

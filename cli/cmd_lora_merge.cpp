@@ -63,6 +63,7 @@ MergeAdaptersParams params_of(const LoraMergeOptions& options) {
 int run(const LoraMergeOptions& options) {
   MergeAdaptersParams params = params_of(options);
   if (options.output.empty()) throw UsageError("no result file: name one with -o FILE");
+  const bool replaces = std::filesystem::exists(options.output);
   const InterruptGuard interrupt;
   Progress progress(options.talk, "merging");
   params.progress = [&](double fraction) {
@@ -72,6 +73,7 @@ int run(const LoraMergeOptions& options) {
   const std::vector<QuantizedTensor> changed =
       merge_adapters(find_model(options.model, options.talk), options.output, params);
   progress.done();
+  if (replaces) note_replaced(options.talk, options.output);
   const auto n_repacked = std::count_if(changed.begin(), changed.end(), [](const QuantizedTensor& tensor) {
     return info(tensor.from).kind == DTypeKind::kQuantised && info(tensor.to).kind == DTypeKind::kQuantised;
   });

@@ -219,13 +219,15 @@ int run(const QuantizeOptions& options) {
   if (options.dry_run) {
     result = plan_quantize(words.from, params, words.to);
   } else {
+    const bool replaces = std::filesystem::exists(words.to);
     const InterruptGuard interrupt;
-    Progress progress(options.talk, "quantising");
+    Progress progress(options.talk, "quantizing");
     params.progress = [&](double fraction) {
       progress.update(fraction);
       return !interrupt.requested();
     };
     result = quantize(words.from, words.to, params);
+    if (replaces) note_replaced(options.talk, words.to);
   }
   for (const std::string& text : result.notes) note(options.talk, "weft: note: " + text);
   if (options.json) {

@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_cli import GOLDEN, LLAMA, Case  # noqa: E402
+from test_cli import GOLDEN, LLAMA, Case, weft  # noqa: E402
 
 TASKS = GOLDEN.parent / "tasks"
 ADAPTERS = GOLDEN.parent / "adapters"
@@ -55,6 +55,19 @@ class Quantize(FileCase):
         text, out = self.folder / "text.txt", self.folder / "imatrix.gguf"
         text.write_text(TEXT)
         self.assertIn("not numbers", self.fail_with(1, "imatrix", "-m", self.model, "-f", text, "-c", 32, "-o", out))
+
+    def test_an_existing_result_is_replaced_with_a_note(self):
+        out = self.folder / "out.gguf"
+        self.succeed("split", "--split-max-tensors", 9, self.model, self.folder / "part")
+        adapter = ADAPTERS / "one.gguf"
+        for command in (["quantize", self.model, out, "Q8_0"], ["merge", min(self.folder.glob("part-*")), out],
+                        ["lora-merge", "-m", self.model, "--lora", adapter, "-o", out]):  # fmt: skip
+            out.unlink(missing_ok=True)
+            self.assertEqual(weft(*command).stderr, b"", command)
+            out.write_bytes(b"old")
+            self.assertEqual(weft(*command).stderr.decode(), f"weft: note: replaced the existing file {out}\n")
+            self.assertEqual(out.read_bytes()[:4], b"GGUF")
+            self.assertEqual(weft(*command, "-q").stderr, b"")
 
     def test_a_result_needs_a_name(self):
         self.assertIn("no name", self.fail_with(1, "quantize", self.model, "", "Q8_0"))
