@@ -58,6 +58,13 @@ std::pair<Token, float> parse_logit_bias(const std::string& text) {
       fmt::format("--logit-bias '{}': expected ID+BIAS or ID-BIAS, e.g. 15043-1.5 or 2-inf", text));
 }
 
+std::vector<SamplerStep> read_steps(std::string_view option, const std::string& text,
+                                    std::vector<SamplerStep> (*parse)(std::string_view)) try {
+  return parse(text);
+} catch (const Error& error) {
+  throw UsageError(fmt::format("{} '{}': {}", option, text, error.what()));
+}
+
 }  // namespace
 
 const std::map<std::string, ColorMode>& color_modes() {
@@ -456,8 +463,9 @@ SamplerParams sampler_params(const SamplingOptions& options) try {
   if (!options.steps.empty() && !options.step_letters.empty()) {
     throw UsageError("--samplers and --sampler-seq both set the order; give one of them");
   }
-  if (!options.step_letters.empty()) params.steps = parse_sampler_letters(options.step_letters);
-  if (!options.steps.empty()) params.steps = parse_sampler_steps(options.steps);
+  if (!options.step_letters.empty())
+    params.steps = read_steps("--sampler-seq", options.step_letters, parse_sampler_letters);
+  if (!options.steps.empty()) params.steps = read_steps("--samplers", options.steps, parse_sampler_steps);
   if (!options.dry_breakers.empty()) {
     params.dry_breakers = options.dry_breakers;
     std::erase(*params.dry_breakers, "none");

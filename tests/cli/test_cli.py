@@ -181,6 +181,9 @@ class Usage(Case):
         ):
             message = self.fail_with(2, "run", "-m", LLAMA, "-p", "x", *words)
             self.assertNotIn("000000", message)
+        for words in (["--samplers", "top_k;nothing"], ["--sampler-seq", "kq"]):
+            message = self.fail_with(2, "run", "-m", LLAMA, "-p", "x", *words)
+            self.assertIn(f"{words[0]} '{words[1]}': unknown sampler", message)
         self.assertIn("--temp: 'abc' is not a number", self.fail_with(2, "run", "-p", "x", "--temp", "abc"))
         message = self.fail_with(2, "run", "-p", "x", "--temp", "-1")
         self.assertIn("0 always takes the most probable token", message)
