@@ -99,8 +99,8 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
         "n_logprobs, prompt_logprobs, context_shift and a constraint");
   if (p.pooling == Pooling::kCls)
     refuse(
-        "the first token of a text that is read in order knows nothing of the rest: pool by the mean or the "
-        "last one");
+        "pooling \"cls\" needs an encoder: in a decoder the first token sees no later token; use \"mean\" or "
+        "\"last\"");
   if (p.pooling > Pooling::kLast)
     refuse("there is no pooling " + std::to_string(static_cast<int>(p.pooling)));
   if (p.n_min < 0)
