@@ -307,7 +307,10 @@ Plan::Impl::Brought Plan::Impl::check(std::span<const SymbolValue> symbol_values
   for (std::size_t s = 0; s < brought.symbols.size(); ++s) {
     const Symbol& symbol = now.graph.symbols()[s];
     const std::int64_t value = brought.symbols[s];
-    if (value == kNotGiven) refuse("the first step gives no value for symbol '" + symbol.name + "'");
+    if (value == kNotGiven)
+      refuse("symbol '" + symbol.name +
+             "' has no value; the first step must give one for each symbol, as in run({{\"" + symbol.name +
+             "\", 8}}, ...)");
     if (value < symbol.min || value > symbol.max)
       refuse(symbol.name + " = " + std::to_string(value) + " is outside [" + std::to_string(symbol.min) +
              ", " + std::to_string(symbol.max) + "]");

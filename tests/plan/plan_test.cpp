@@ -245,7 +245,9 @@ TEST(Plan, MistakesAreNamedAndChangeNothing) {
   const auto step = [&](std::int64_t n) { plan.run({{net.n, n}}, {{"x", x}}); };
   EXPECT_TRUE(has(refusal([&] { step(3); }), "weight 'up.weight' was not set"));
   net.set_weights(plan);
-  EXPECT_TRUE(has(refusal([&] { plan.run({}, {{"x", x}}); }), "no value for symbol 'n'"));
+  EXPECT_TRUE(
+      has(refusal([&] { plan.run({}, {{"x", x}}); }),
+          "symbol 'n' has no value; the first step must give one for each symbol, as in run({{\"n\", 8}}"));
   EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}); }), "input 'x' was not given, as it must be"));
   EXPECT_TRUE(has(refusal([&] { step(17); }), "outside [1, 16]"));
   EXPECT_TRUE(has(refusal([&] { step(2); }), "input 'x' [2, 4] of f32 has 32 bytes"));
