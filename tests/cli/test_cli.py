@@ -1020,7 +1020,7 @@ class Texts(Case):
                          self.succeed(*self.RUN, "-n", "16", "-p", "a", "--stop", stop, "--no-escape"))  # fmt: skip
         result = weft("embed", "-m", LLAMA, r"a\nb", "-e", "--no-escape")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(b"does not replace escapes", result.stderr)
+        self.assertIn(b"does not process escapes", result.stderr)
 
     def test_byte_order_marks(self):
         mark = b"\xef\xbb\xbf"
