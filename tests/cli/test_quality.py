@@ -50,7 +50,7 @@ class Quantize(FileCase):
         data[-500_000:-499_000] = b"\x00\x7e" * 500
         self.model.write_bytes(data)
         message = self.fail_with(1, "quantize", self.model, self.folder / "out.gguf", "Q8_0")
-        self.assertRegex(message, r"blk\.\d\.\w+\.weight has values that are infinite or no numbers")
+        self.assertRegex(message, r"blk\.\d\.\w+\.weight has values that are infinite or not numbers")
         self.assertEqual([one.name for one in self.folder.iterdir()], [self.model.name])
         text, out = self.folder / "text.txt", self.folder / "imatrix.gguf"
         text.write_text(TEXT)
@@ -157,7 +157,7 @@ class Quantize(FileCase):
         self.assertEqual(self.types_of(result["files"][3]), self.types_of(one))
         words = ["-p", "a b c", "-n", 8, "--temp", 0]
         self.assertEqual(self.succeed("run", "-m", one, *words), self.succeed("run", "-m", result["files"][0], *words))
-        self.assertIn("there already", self.fail_with(1, "quantize", "--keep-split", parts[1]["path"], out, "Q8_0"))
+        self.assertIn("exists already", self.fail_with(1, "quantize", "--keep-split", parts[1]["path"], out, "Q8_0"))
 
     def test_copies_keep_types_but_those_that_rules_name(self):
         out = self.folder / "copy.gguf"
@@ -297,7 +297,7 @@ class Split(Case):
         self.assertIn("one part", self.fail_with(1, "split", LLAMA, self.folder / "a"))
         self.assertIn("2G", self.fail_with(2, "split", "--split-max-size", "12", LLAMA, self.folder / "a"))
         self.assertIn("give a model", self.fail_with(2, "split", LLAMA))
-        self.assertIn("one file already", self.fail_with(1, "merge", LLAMA, self.folder / "a.gguf"))
+        self.assertIn("not a split model", self.fail_with(1, "merge", LLAMA, self.folder / "a.gguf"))
         self.succeed("split", "--split-max-tensors", 16, LLAMA, self.folder / "a")
         first, second = sorted(self.folder.iterdir())
         self.assertIn("overwrite", self.fail_with(1, "merge", first, second))
