@@ -59,14 +59,12 @@ Embedded embed(Embedder& embedder, const EmbedOptions& options, const std::vecto
       if (options.truncate)
         tokens.back() = cut_tokens(tokenizer, std::move(tokens.back()), embedder.max_tokens());
       if (tokens.back().size() > static_cast<std::size_t>(embedder.max_tokens()))
-        throw Error(
-            ErrorCode::kInvalidArgument,
-            fmt::format("input {} (of 0 to {}) has {} tokens, the limit is {}; shorten it, or use --truncate",
-                        i, texts.size() - 1, tokens.back().size(), embedder.max_tokens()));
+        throw Error(ErrorCode::kInvalidArgument, fmt::format("input {} (counting from 0) has {} tokens, but "
+                                                             "the limit is {}; shorten it, or use --truncate",
+                                                             i, tokens.back().size(), embedder.max_tokens()));
       if (tokens.back().empty())
         throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("input {} (of 0 to {}) is empty, and the model adds no BOS token", i,
-                                texts.size() - 1));
+                    fmt::format("input {} (counting from 0) is empty, and the model adds no BOS token", i));
       result.n_tokens.push_back(tokens.back().size());
     }
     for (const std::vector<Token>& one : tokens) batch.push_back({one});

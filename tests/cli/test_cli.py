@@ -239,7 +239,7 @@ class Usage(Case):
             for words in (["test-backend", "vulkan0"], ["run", "-m", LLAMA, "-p", "x", "--device", "vulkan0"]):
                 result = run(*words)
                 self.assertEqual(result.returncode, 1)
-                self.assertIn("weft_backend_vulkan.so is not there", result.stderr)
+                self.assertIn("weft_backend_vulkan.so is missing", result.stderr)
             result = run("run", "-m", LLAMA, "-p", "x", "-n", "1", "-ngl", "99")
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("no GPU was found", result.stderr)
@@ -637,7 +637,7 @@ class Embed(Case):
         long = "a b " * 100
         wrong = self.fail_with(1, "embed", "-m", BERT, "x", long)
         self.assertIn("--truncate", wrong)
-        self.assertIn("input 1 (of 0 to 1)", wrong)
+        self.assertIn("input 1 (counting from 0)", wrong)
         self.assertEqual(len(self.vectors(BERT, "--truncate", "x", long)), 2)
         self.assertIn("64", self.fail_with(2, "embed", "-m", BERT, "x", "--dimensions", "65"))
         self.assertIn("no input", self.fail_with(2, "embed", "-m", BERT))
