@@ -174,6 +174,7 @@ class BenchRun {
     const bool profiled = options_.profile || !options_.trace.empty();
     const std::size_t max_spans = options_.trace.empty() ? 0 : kMaxSpans;
     const auto add_profile = [&](const char* field, ProfiledTest test) {
+      test.test = title(findings_.back().settings) + test.test;
       findings_.back().profiles.push_back({field, std::move(test)});
     };
     SingleBench bench(context, interrupt_);
@@ -190,6 +191,20 @@ class BenchRun {
       add_profile("prefill_profile", {name_of(test) + " prefill", std::move(profile.prefill)});
       add_profile("decode_profile", {name_of(test) + " decode", std::move(profile.decode)});
     }
+  }
+
+  /// The settings that may differ between profiles of one test. Threads are part of each profile.
+  std::string title(const Json& settings) const {
+    std::string text;
+    if (options_.models.size() > 1)
+      text += fmt::format("{} ({}), ", settings.at("name").get<std::string>(),
+                          settings.at("model").get<std::string>());
+    if (!options_.batch_sizes.empty() || !options_.ubatch_sizes.empty())
+      text += fmt::format("ubatch {}, ", settings.at("n_ubatch").get<int>());
+    if (!options_.k_types.empty()) text += fmt::format("keys {}, ", settings.at("type_k").get<std::string>());
+    if (!options_.v_types.empty())
+      text += fmt::format("values {}, ", settings.at("type_v").get<std::string>());
+    return text;
   }
 
   Json rows() const {

@@ -1521,6 +1521,12 @@ class Bench(Case):
             self.assertEqual(profile["matmul attn_q"]["calls"], layers * steps)
             self.assertGreater(profile["matmul attn_q"]["gop_per_second"], 0)
             self.assertIn("matmul attn_q", text)
+        # Profiles of the same test with other settings have other titles.
+        text = self.succeed(*self.BASE, "-p", "16", "-n", "0", "--profile", "-ctk", "f16,q8_0", "-b", "8,16")
+        titles = re.findall(r"^(.*): \d+ step", text, re.MULTILINE)
+        self.assertEqual(len(titles), 4)
+        self.assertEqual(len(set(titles)), 4, titles)
+        self.assertIn("ubatch 16, keys q8_0, pp16", titles)
         spans = [e for e in events if e["ph"] == "X"]
         self.assertEqual({e["pid"] for e in spans}, {0, 1})
         self.assertEqual({e["args"]["step"] for e in spans if e["pid"] == 1}, {0, 1, 2})
