@@ -280,7 +280,7 @@ ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int fir
       require_floats(from.path, tensor);
       if (tensor.shape != std::vector<std::int64_t>{hparams.n_embd})
         refuse(from.path, "tensor " + tensor.name + " has the shape " + text_of(tensor.shape) +
-                              ", but the model has the width " + std::to_string(hparams.n_embd) + "");
+                              ", but the model has the width " + std::to_string(hparams.n_embd));
       if (layer < first || (last >= 0 && layer > last)) continue;
       std::vector<std::byte> bytes(tensor.data.size());
       file.read(tensor.data, bytes);
