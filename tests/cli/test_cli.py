@@ -230,7 +230,7 @@ class Usage(Case):
         self.assertIn("known are get_rows", self.fail_with(1, "test-backend", "--op", "nothing"))
         self.assertIn("known are cpu", self.fail_with(1, "test-backend", "gpu9"))
 
-    def test_what_is_missing_of_vulkan_is_said(self):
+    def test_error_names_the_missing_vulkan_module(self):
         with tempfile.TemporaryDirectory() as folder:
             alone = Path(folder) / "weft"  # Beside it are no modules.
             alone.write_bytes(Path(WEFT).read_bytes())
@@ -633,7 +633,7 @@ class Embed(Case):
         self.assertEqual(len(first), len(last))
         self.assertNotEqual(first, last)
 
-    def test_what_is_wrong_is_said(self):
+    def test_errors_name_the_wrong_input(self):
         long = "a b " * 100
         wrong = self.fail_with(1, "embed", "-m", BERT, "x", long)
         self.assertIn("--truncate", wrong)
@@ -672,7 +672,7 @@ class Rerank(Case):
         [line] = self.succeed(*words, "two\nlines").splitlines()  # A document is a line, whatever it holds.
         self.assertTrue(line.endswith("  two lines"), line)
 
-    def test_what_is_wrong_is_said(self):
+    def test_errors_name_the_wrong_input(self):
         self.assertIn("classifier", self.fail_with(1, "rerank", "-m", BERT, "-p", "x", "y"))
         self.assertIn("3 scores", self.fail_with(1, "rerank", "-m", ENCODERS / "xlm-roberta-rank" / "model.gguf", "-p", "x", "y"))
         self.assertIn("no query", self.fail_with(2, "rerank", "-m", RERANKER, "y"))
@@ -1045,7 +1045,7 @@ class Texts(Case):
         self.assertNotEqual(self.succeed(*base, "--keep", "-1"), self.succeed(*base, "--keep", "0"))
         self.assertIn("-1: the whole prompt", self.fail_with(2, *base, "--keep", "-2"))
 
-    def test_a_second_bos_is_said(self):
+    def test_second_bos_gets_a_note(self):
         words = [*self.RUN, "-p"]
         self.assertIn(b"begins with two <s> tokens", weft(*words, "<s>Hello").stderr)
         self.assertEqual(weft(*words, "<s>Hello", "-q").stderr, b"")

@@ -545,7 +545,7 @@ class Pull(unittest.TestCase):
             if path.startswith("/cdn/"):
                 self.assertEqual(authorization, "")
 
-    def test_what_cannot_be_is_said(self):
+    def test_errors_name_what_cannot_be_pulled(self):
         self.assertIn("does not exist", self.refused(1, "pull", "user/nothing"))
         self.hub.files["user/no-gguf/model.safetensors"] = b"x"
         self.assertIn("no GGUF file", self.refused(1, "pull", "user/no-gguf"))
