@@ -43,32 +43,33 @@ NamedAdapter adapter_of(const std::string& text, float scale) {
 void add_adapter_files(CLI::App& app, AdapterOptions& options, const std::string& group) {
   add_repeated(app, "--lora", options.adapters, "a LoRA adapter (GGUF); may be given again", "FILE")
       ->group(group);
-  add_repeated(app, "--lora-scaled", options.scaled_adapters, "the same with a scale factor, e.g. 0.5",
+  add_repeated(app, "--lora-scaled", options.scaled_adapters, "a LoRA adapter and its scale factor, e.g. 0.5",
                "FILE SCALE")
       ->group(group);
 }
 
 void add_adapter_options(CLI::App& app, AdapterOptions& options) {
   const std::string group = "Adapters";
-  add_repeated(app, "--lora", options.adapters,
-               "a LoRA adapter (GGUF); may be given again. With 'weft serve', NAME=FILE adapts only requests "
-               "that name it as their model",
-               "FILE")
+  add_repeated(
+      app, "--lora", options.adapters,
+      "a LoRA adapter (GGUF); may be given again. With 'weft serve', NAME=FILE applies the adapter only "
+      "to requests whose model is NAME",
+      "FILE")
       ->group(group);
-  add_repeated(app, "--lora-scaled", options.scaled_adapters, "the same with a scale factor, e.g. 0.5",
+  add_repeated(app, "--lora-scaled", options.scaled_adapters, "a LoRA adapter and its scale factor, e.g. 0.5",
                "FILE SCALE")
       ->group(group);
   add_switch(app, "--lora-init-without-apply", options.unused,
-             "load the adapters without applying them; requests may ask for them")
+             "load the adapters but do not apply them, except to requests that name them")
       ->group(group);
   add_repeated(app, "--control-vector", options.vectors, "a control vector (GGUF); may be given again",
                "FILE")
       ->group(group);
   add_repeated(app, "--control-vector-scaled", options.scaled_vectors,
-               "the same with a scale factor, e.g. 0.5", "FILE SCALE")
+               "a control vector and its scale factor, e.g. 0.5", "FILE SCALE")
       ->group(group);
   app.add_option("--control-vector-layer-range", options.vector_layers,
-                 "the first and the last layer that control vectors are added to (default: all)")
+                 "first and last layer that control vectors are added to (default: all layers)")
       ->type_name("FIRST LAST")
       ->group(group);
 }

@@ -17,56 +17,59 @@
 namespace weft::cli {
 
 void add_load_options(CLI::App& app, LoadOptions& options) {
-  const std::string group = "Load of a server";
+  const std::string group = "Server load";
   const auto add_text = [&](const std::string& name, std::string& value, const std::string& type,
                             const std::string& help) {
     app.add_option(name, value, help)->type_name(type)->group(group);
   };
   add_text("--serve", options.url, "URL",
-           "load-test this OpenAI-compatible server; -m: the model's name there (default: the first listed); "
-           "-p and -n also take ranges such as 64-512 (default 128, 64)");
+           "load-test the OpenAI-compatible server at this URL. -m names a model of the server (default: the "
+           "first listed); -p and -n also take ranges such as 64-512, and default to 128 and 64");
   add_text("--concurrency", options.concurrency, "N,...",
-           "number of clients, which each send their next request after a response; or several: 1,8,32 "
+           "number of clients, one or several: 1,8,32. Each sends its next request after a response "
            "(default 8)");
-  add_text("--rate", options.rate, "R,...", "requests per second at random times, instead of --concurrency");
+  add_text("--rate", options.rate, "R,...",
+           "requests per second, sent at random times (Poisson), in place of --concurrency");
   add_text("--replay", options.replay, "FILE",
-           "requests as recorded: lines of JSON with \"at\" (seconds), \"messages\", \"prompt\" or "
-           "\"prompt_tokens\", "
-           "\"max_tokens\"");
+           "replay recorded requests: lines of JSON with \"at\" (seconds), \"max_tokens\", and one of "
+           "\"messages\", "
+           "\"prompt\" and \"prompt_tokens\"");
   add_size(app, "--requests", options.n_requests, {1},
            "stop after this many requests (default 64, or all of --replay)")
       ->group(group);
   add_number(app, "--duration", options.duration_s, {0.0f, 86400.0f},
-             "send no more requests after this many seconds")
+             "stop sending requests after this many seconds (default: no limit)")
       ->group(group);
   add_text("--endpoint", options.endpoint, "NAME", "chat or completions (default chat)");
   add_size(app, "--shared-prefix", options.shared_prefix, {0, 1 << 20},
-           "words of a prefix that all prompts share; in chats the system prompt")
+           "length in words of a prefix that all prompts share; in chats it is the system prompt (default 0)")
       ->group(group);
   add_number(app, "--long-share", options.long_share, {0.0f, 1.0f},
-             "share of requests with a long prompt, e.g. 0.1")
+             "fraction of requests with a long prompt, e.g. 0.1 (default 0)")
       ->group(group);
-  add_size(app, "--long-tokens", options.long_tokens, {1, 1 << 20}, "words of a long prompt (default 2048)")
+  add_size(app, "--long-tokens", options.long_tokens, {1, 1 << 20},
+           "length in words of a long prompt (default 2048)")
       ->group(group);
-  add_text("--schema", options.schema, "FILE", "constrain responses to this JSON schema");
+  add_text("--schema", options.schema, "FILE", "file with a JSON schema that responses must match");
   add_text("--tools", options.tools, "FILE",
-           "responses call one of these tools: a JSON list as in OpenAI's API");
+           "file with a JSON list of tools as in OpenAI's API; each response must call one of them");
   add_switch(app, "--ignore-eos", options.ignore_eos,
-             "ask for responses of full length (default, without a schema or tools)")
+             "request responses of full length (default: yes, unless there is a schema or there are tools)")
       ->group(group);
-  add_text("--api-key", options.api_key, "KEY", "sent as Authorization: Bearer KEY");
-  add_size(app, "--warm-up", options.n_warm_up, {0}, "unmeasured requests to warm up (default 1)")
+  add_text("--api-key", options.api_key, "KEY", "API key of the server, sent as Authorization: Bearer KEY");
+  add_size(app, "--warm-up", options.n_warm_up, {0},
+           "number of requests to warm up, which are not measured (default 1)")
       ->group(group);
   add_text("--seed", options.seed, "N", "RNG seed of prompts and arrivals (default: random)");
   add_number(app, "--timeout", options.timeout_s, {0.001f, 86400.0f},
-             "most seconds per request (default 600)")
+             "maximum seconds per request (default 600)")
       ->group(group);
   const float most = std::numeric_limits<float>::max();
   add_number(app, "--slo-ttft", options.slo_ttft_ms, {0.0f, most},
-             "goodput: requests whose first token comes within this many ms")
+             "goodput: maximum ms to the first token; requests within all limits count")
       ->group(group);
   add_number(app, "--slo-itl", options.slo_itl_ms, {0.0f, most},
-             "goodput: and whose tokens take at most this many ms each, on average")
+             "goodput: maximum ms per token, as the mean of a request")
       ->group(group);
   // Not --prompt-tokens and the like: the environment may set them for other commands.
   CLI::Option* const serve = app.get_option("--serve");

@@ -94,7 +94,7 @@ class BenchRun {
     std::vector<std::string> models = options_.models;
     if (models.empty()) models.push_back(options_.model.model);
     if (options_.profile && options_.format == "csv")
-      throw UsageError("--profile works with -o md, json and jsonl");
+      throw UsageError("--profile needs the output format md, json or jsonl (-o)");
     for (const std::string& file : {options_.trace, options_.plot})
       if (!file.empty() && !std::ofstream(file, std::ios::app))
         throw Error(ErrorCode::kIo, fmt::format("cannot write '{}'", file));  // Before minutes of work.
@@ -174,6 +174,7 @@ class BenchRun {
     const bool profiled = options_.profile || !options_.trace.empty();
     const std::size_t max_spans = options_.trace.empty() ? 0 : kMaxSpans;
     const auto add_profile = [&](const char* field, ProfiledTest test) {
+      test.test = title(findings_.back().settings) + test.test;
       findings_.back().profiles.push_back({field, std::move(test)});
     };
     SingleBench bench(context, interrupt_);
@@ -190,6 +191,20 @@ class BenchRun {
       add_profile("prefill_profile", {name_of(test) + " prefill", std::move(profile.prefill)});
       add_profile("decode_profile", {name_of(test) + " decode", std::move(profile.decode)});
     }
+  }
+
+  /// The settings that may differ between profiles of one test. Threads are part of each profile.
+  std::string title(const Json& settings) const {
+    std::string text;
+    if (options_.models.size() > 1)
+      text += fmt::format("{} ({}), ", settings.at("name").get<std::string>(),
+                          settings.at("model").get<std::string>());
+    if (!options_.batch_sizes.empty() || !options_.ubatch_sizes.empty())
+      text += fmt::format("ubatch {}, ", settings.at("n_ubatch").get<int>());
+    if (!options_.k_types.empty()) text += fmt::format("keys {}, ", settings.at("type_k").get<std::string>());
+    if (!options_.v_types.empty())
+      text += fmt::format("values {}, ", settings.at("type_v").get<std::string>());
+    return text;
   }
 
   Json rows() const {
@@ -291,14 +306,14 @@ int run(BenchOptions options, const LoadOptions& load, const OpsOptions& ops) {
   const std::vector<std::string> formats = {"md", "json", "jsonl", "csv"};
   if (std::find(formats.begin(), formats.end(), options.format) == formats.end())
     throw UsageError(
-        fmt::format("--output: '{}' is not one of {}", options.format, fmt::join(formats, ", ")));
+        fmt::format("--output: unknown format '{}'; known are {}", options.format, fmt::join(formats, ", ")));
   if (!options.plot.empty() && options.plot == options.trace)
-    throw UsageError("--plot and --trace need different files");
+    throw UsageError("--plot and --trace name the same file; give them different ones");
   if (ops.ops) return run_ops(ops, options);
   if (!ops.filter.empty()) throw UsageError("--filter works only with --ops");
   if (!load.url.empty()) return run_load(load, options);
   if (options.plans && options.format != "md" && options.format != "json")
-    throw UsageError("--plans works with -o md and json");
+    throw UsageError("--plans needs the output format md or json (-o)");
   return BenchRun(options).run();
 }
 
@@ -308,7 +323,7 @@ void set_parallel(int& n_parallel, const std::string& text) {
   const bool bare = text.empty() || text == "true";
   n_parallel = bare ? kDefault : static_cast<int>(parse_size(text));
   if (n_parallel < 1 || n_parallel > kMaxStreams)
-    throw UsageError(fmt::format("--parallel: {} is not 1 to {}", text, kMaxStreams));
+    throw UsageError(fmt::format("--parallel: {} is not from 1 to {}", text, kMaxStreams));
 }
 
 std::function<int()> prepare(CLI::App& app) {
@@ -319,17 +334,18 @@ std::function<int()> prepare(CLI::App& app) {
   const auto add_list = [&](const std::string& names, std::string& value, const std::string& help) {
     return app.add_option(names, value, help)->type_name("N,...")->group(group);
   };
-  add_list("-p,--prompt-size,--n-prompt,--prompt-tokens", options->prompt_sizes,
-           "prompt tokens, one or several lengths: 128,512; 0: none (default 512; 128 with streams)");
+  add_list(
+      "-p,--prompt-size,--n-prompt,--prompt-tokens", options->prompt_sizes,
+      "prompt lengths in tokens, one or several: 128,512; 0: no prefill (default 512; 128 with streams)");
   add_list("-n,--generate-size,--n-gen,--predict", options->generate_sizes,
-           "tokens to generate, one or several lengths; 0: none (default 128; 32 with streams)");
+           "numbers of tokens to generate, one or several; 0: no decoding (default 128; 32 with streams)");
   add_repeated(app, "--prompt-generate", options->mixed,
                "prefill PP tokens, then generate TG, as one test; may be given again", "PP,TG")
       ->group(group);
   add_list("-d,--depth,--n-depth", options->depths,
-           "tokens in the cache before a test begins, one or several numbers (default 0)");
+           "numbers of tokens in the cache before a test begins, one or several (default 0)");
   add_size(app, "-r,--repetitions", options->repetitions, {1},
-           "repetitions of each test, after one to warm up (default 5)")
+           "repetitions of each test, after a warm-up run (default 5)")
       ->group(group);
   app.add_option_function<std::string>(
          "--parallel", [options](const std::string& text) { set_parallel(options->n_parallel, text); },
@@ -339,19 +355,21 @@ std::function<int()> prepare(CLI::App& app) {
       ->expected(0, 1)
       ->group(group);
   add_list("--streams", options->streams,
-           "generate this many sequences at the same time, one or several numbers: 8,32");
-  add_switch(app, "--shared-prompt", options->shared_prompt, "all streams have the same prompt")
+           "numbers of sequences to generate at the same time, one or several: 8,32");
+  add_switch(app, "--shared-prompt", options->shared_prompt, "use the same prompt for all streams")
       ->group(group);
 
   add_switch(app, "--ops", ops->ops, "measure single ops of typical shapes, without a model")->group(group);
-  app.add_option("--filter", ops->filter, "with --ops: only ops whose line matches this regular expression")
+  app.add_option("--filter", ops->filter,
+                 "with --ops: measure only ops whose line matches this regular expression")
       ->type_name("REGEX")
       ->group(group);
 
   add_switch(app, "--plans", options->plans,
              "print how often plans were compiled and reused, and the host's time per step")
       ->group("Output");
-  add_switch(app, "--profile", options->profile, "run each test once more, and print where its time went")
+  add_switch(app, "--profile", options->profile,
+             "run each test once more, and print the time of each kind of op")
       ->group("Output");
   app.add_option("--trace", options->trace,
                  "write what each thread did as a Chrome trace, for ui.perfetto.dev")
@@ -377,15 +395,15 @@ std::function<int()> prepare(CLI::App& app) {
     app.remove_option(app.get_option(name));
   app.remove_option(app.get_option("--source-size"));  // Models that read a source are refused.
   add_repeated(app, "-m,--model", options->models,
-               "a GGUF file, or a name in the model cache or a part of it; may be given again", "FILE")
+               "a GGUF file, or a name (or part of a name) in the model cache; may be given again", "FILE")
       ->group("Model");
   add_size(app, "-c,--ctx-size", options->context.n_ctx, {0},
-           "context size in tokens (default: as the tests need)")
+           "context size in tokens (default: what the tests need)")
       ->group("Context");
-  add_list("-t,--threads", options->threads, "threads, one or several numbers: 1,2 (default: all cores)");
+  add_list("-t,--threads", options->threads, "numbers of threads, one or several: 1,2 (default: all cores)");
   add_list("-b,--batch-size", options->batch_sizes,
-           "prompt tokens per step, one or several numbers (default 512)");
-  add_list("--ubatch-size", options->ubatch_sizes, "the same; weft uses the smaller of the two");
+           "numbers of prompt tokens per step, one or several (default 512)");
+  add_list("--ubatch-size", options->ubatch_sizes, "as --batch-size; weft uses the smaller of the two");
   for (const auto& [name, value] :
        {std::pair{"--cache-type-k", &options->k_types}, std::pair{"--cache-type-v", &options->v_types}}) {
     app.add_option(name, *value,
@@ -403,48 +421,40 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kBenchCommand = {
     "bench", "[options]", "measure the speed of prompts and generation",
-    "pp512 is the prefill of 512 prompt tokens, tg128 the generation of 128 tokens, pp512+tg128 one after "
-    "the\n"
-    "other. '@ d4096' means that 4,096 tokens are already in the cache. Prompts are random tokens, as in\n"
-    "llama-bench; generated tokens are those of a prose text. All combinations of the options' values are "
-    "run.\n"
-    "Speeds are means ± standard deviations over the repetitions.\n"
+    "pp512 is the prefill of 512 prompt tokens, tg128 the generation of 128 tokens, and pp512+tg128 is one\n"
+    "after the other. '@ d4096' means that 4,096 tokens are already in the cache. Prompts are random\n"
+    "tokens, as in llama-bench. Generated tokens are those of a prose text. weft runs all combinations of\n"
+    "the options' values. Speeds are means ± standard deviations over the repetitions.\n"
     "\n"
-    "'of roofline' is the share of the speed that this machine could reach at best. The least time of a step "
-    "is\n"
-    "the larger of two: reading the packed weights once and the visible cells of the cache, at the memory\n"
-    "bandwidth; and the multiplications of products and attention, at the peak of their kind: 8-bit "
-    "integers\n"
-    "(quantised weights), floats, or pairs of BF16 (attention to caches of that type).\n"
-    "The limits are measured with the same threads, at the start and between tests; the best values count.\n"
-    "A model that fits into the processor's caches may exceed the memory bandwidth. The lines below the "
-    "table\n"
-    "are the speeds of products with operands in the nearest caches, for each type of the model's weights. "
-    "They\n"
-    "limit prefill more than the peak does, as the work on scales shares a unit with dot products.\n"
+    "'of roofline' compares the speed with the machine's limit. A step takes at least the longer of two\n"
+    "times. The first is the time to read the packed weights and the visible cells of the cache once, at\n"
+    "the memory bandwidth. The second is the time of the multiplications in matrix products and attention,\n"
+    "at the peak for their type: 8-bit integers for quantized weights, floats, or pairs of BF16 for\n"
+    "attention with BF16 caches. weft measures these limits with the same threads, at the start and between\n"
+    "tests, and uses the best values. A model that fits into the processor's caches may exceed the memory\n"
+    "bandwidth.\n"
     "\n"
-    "With --parallel or --streams the batcher serves many sequences together. Prefill counts the prompt "
-    "tokens\n"
-    "computed until all streams have their first token (of a shared prompt once); decode counts the tokens\n"
-    "generated after that, over all streams. 'on the host' is the share of the decode time outside kernels.\n"
+    "The lines below the table are the speeds of matrix products with operands in the nearest caches, for\n"
+    "each type of the model's weights. They limit prefill more than the peak does, because the work on\n"
+    "scales shares an execution port with dot products.\n"
     "\n"
-    "In a profile, 'waiting' is the share of the time in which threads were idle: claiming tasks and "
-    "waiting\n"
-    "for other threads.\n"
+    "With --parallel or --streams the batcher serves many sequences together. Prefill counts the prompt\n"
+    "tokens computed until all streams have their first token; a shared prompt counts once. Decode counts\n"
+    "the tokens generated after that, over all streams. 'on the host' is the share of the decode time\n"
+    "outside kernels.\n"
     "\n"
-    "--serve loads a server instead: weft's, or any other with OpenAI's API. Prompts are random words, "
-    "mostly of\n"
-    "one token each; token counts are the server's. 'First token' is the time from sending a request to its\n"
-    "first content, 'between' the time between pieces of content. A request is within limits if its mean "
-    "time\n"
-    "per token is. Ctrl-C stops and reports the finished requests.\n"
+    "In a profile, 'waiting' is the share of the time in which threads were idle: they claimed tasks or\n"
+    "waited for other threads.\n"
     "\n"
-    "--ops measures single ops, as graphs of one node. It prints the fastest repetition and its share of "
-    "the\n"
-    "roofline: all operands and the result through memory once, and products at the peak of float\n"
-    "multiplications, or of the 8-bit dot product for quantised weights. Operands in the processor's caches "
-    "may\n"
-    "exceed it.\n"
+    "--serve puts load on a server instead: weft's, or another one with OpenAI's API. Prompts are random\n"
+    "words, most of one token each; the server counts the tokens. 'First token' is the time from sending a\n"
+    "request to its first content, 'between' the time between pieces of content. 'Within limits' counts\n"
+    "requests that keep to --slo-ttft and --slo-itl. Ctrl-C stops and reports the finished requests.\n"
+    "\n"
+    "--ops measures single ops, as graphs of one node. It prints the fastest repetition and its share of\n"
+    "the roofline: all operands and the result pass through memory once, and products run at the peak of\n"
+    "float multiplications, or of the 8-bit dot product for quantized weights. Operands in the processor's\n"
+    "caches may exceed it.\n"
     "\n"
     "Examples:\n"
     "  weft bench\n"

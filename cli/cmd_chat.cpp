@@ -37,7 +37,7 @@ namespace {
 
 constexpr std::string_view kHelp =
     "  /help           this list\n"
-    "  /regen          generate the last response again\n"
+    "  /regen          regenerate the last response\n"
     "  /clear          begin a new conversation (the system prompt stays)\n"
     "  /image FILE     an image for the next message, PNG or JPEG; needs --mmproj\n"
     "  /audio FILE     audio for the next message; needs --mmproj\n"
@@ -45,7 +45,7 @@ constexpr std::string_view kHelp =
     "  /system TEXT    set the system prompt and begin a new conversation; without TEXT: none\n"
     "  /save FILE      write the conversation as JSON, with its images, audio and calls\n"
     "  /load FILE      continue a saved conversation\n"
-    "  /exit           leave (so does Ctrl-D)\n"
+    "  /exit           leave; Ctrl-D does the same\n"
     "Ctrl-C stops a response, or clears the line; in an empty line it leaves when pressed twice. A line "
     "that\n"
     "ends in \\ continues in the next one. Lines between \"\"\" and \"\"\" are one message, and so is a "
@@ -484,19 +484,19 @@ int run(ChatOptions options) {
 void add_tool_options(CLI::App& app, ChatOptions& options) {
   const std::string group = "Tools";
   app.add_option("--tools", options.tools,
-                 "functions that the model may call: a JSON array of tools as in OpenAI's API")
+                 "file with functions that the model may call: a JSON array of tools as in OpenAI's API")
       ->type_name("FILE")
       ->group(group);
   app.add_option(
          "--tool-command", options.tool_command,
-         "shell command that handles a call: it reads the call as JSON (id, name, arguments) on stdin and "
-         "prints the result (default: you type the result)")
+         "shell command that executes a call: it reads the call as JSON (id, name, arguments) from stdin and "
+         "prints the result (default: the user types the result)")
       ->type_name("CMD")
       ->group(group);
   add_choice<ToolChoice>(
       app, "--tool-choice", options.tool_choice,
       {{"auto", ToolChoice::kAuto}, {"none", ToolChoice::kNone}, {"required", ToolChoice::kRequired}},
-      "whether the model must call a tool first (default auto: the model decides)")
+      "whether the model must call a tool; none: never, required: first (default auto: the model decides)")
       ->group(group);
 }
 
@@ -536,7 +536,7 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kChatCommand = {
     "chat", "[options]", "chat with a model",
-    "Lines from a pipe are questions, too. In the conversation /help lists its commands.\n"
+    "Reads messages from the terminal, or lines from a pipe. In the conversation, /help lists its commands.\n"
     "\n"
     "Examples:\n"
     "  weft chat\n"

@@ -37,6 +37,7 @@ int run(const ConvertOptions& options) {
     to = (options.params.mmproj ? "mmproj-" : "") +
          (folder.has_filename() ? folder : folder.parent_path()).filename().string() + ".gguf";
   }
+  const bool replaces = std::filesystem::exists(to);
   const InterruptGuard interrupt;
   Progress progress(options.talk, "converting");
   ConvertParams params = options.params;
@@ -46,6 +47,7 @@ int run(const ConvertOptions& options) {
   };
   const ConvertResult result = convert(options.folder, to, params);
   for (const std::string& line : result.notes) note(options.talk, line);
+  if (replaces) note_replaced(options.talk, to);
   print(fmt::format("wrote {}: {}, {}, {} tensors, {}\n", to.string(), result.architecture, result.type,
                     result.n_tensors, bytes_text(result.bytes)));
   return kExitOk;
@@ -57,17 +59,17 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("-o,--output", options->output,
                  "the GGUF file to write (default: the folder's name with .gguf, in the current folder)")
       ->type_name("FILE");
-  app.add_option("--type", options->params.type,
-                 "type of the matrices: f32, f16, bf16, q8_0 or auto, the folder's own (default auto)")
+  app.add_option(
+         "--type", options->params.type,
+         "type of the matrices: f32, f16, bf16, q8_0, or auto for the type in the folder (default auto)")
       ->type_name("TYPE");
   app.add_option("--pre", options->params.pre_tokenizer,
-                 "the pre-tokenizer, if weft does not recognize the one in tokenizer.json, e.g. llama-bpe")
+                 "pre-tokenizer, if weft does not recognize the one in tokenizer.json, e.g. llama-bpe")
       ->type_name("NAME");
-  app.add_option("--base", options->params.base,
-                 "the base model's folder, where FOLDER is a PEFT adapter; the adapter must fit it")
+  app.add_option("--base", options->params.base, "folder of the base model, if FOLDER holds a PEFT adapter")
       ->type_name("FOLDER");
   add_switch(app, "--mmproj", options->params.mmproj,
-             "write the folder's image encoder (for --mmproj) instead of the language model");
+             "write the image encoder, a file for --mmproj, instead of the language model");
   add_switch(app, "--list", options->list, "print the architectures that weft converts, and exit");
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
@@ -77,11 +79,10 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kConvertCommand = {
     "convert", "[options] FOLDER", "convert a Hugging Face folder to GGUF",
-    "Writes the model of a folder (config.json, safetensors in one file or several, tokenizer.json) as "
-    "GGUF.\n"
-    "A folder with adapter_config.json (a LoRA adapter of PEFT) gives a file for --lora.\n"
-    "The file is written completely or not at all. 'weft run -m FOLDER' and other commands take the folder\n"
-    "itself, too: it is converted once and kept in the cache.\n"
+    "Writes the model in a folder (config.json, tokenizer.json, and one or several safetensors files) as\n"
+    "GGUF. A folder with a PEFT LoRA adapter (adapter_config.json) gives a file for --lora. The file is\n"
+    "written completely or not at all; an existing file is replaced. Other commands accept a folder too, as\n"
+    "in 'weft run -m FOLDER': they convert it once and keep the result in the cache.\n"
     "\n"
     "Examples:\n"
     "  weft convert SmolLM2-135M                              writes SmolLM2-135M.gguf\n"

@@ -71,9 +71,12 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kDevicesCommand = {
     "devices", "[options]", "list the devices of this machine",
-    "--device and --pin take these names. Backends are searched next to the program, in lib/weft and\n"
-    "in the folders of WEFT_BACKENDS.\n"
-    "\nExamples:\n  weft devices\n  weft devices --measure\n",
+    "--device and --pin take these names. Backends are modules: weft looks for them next to the program, in\n"
+    "lib/weft, and in the folders of WEFT_BACKENDS.\n"
+    "\n"
+    "Examples:\n"
+    "  weft devices\n"
+    "  weft devices --measure\n",
     prepare};
 
 }  // namespace weft::cli

@@ -59,14 +59,12 @@ Embedded embed(Embedder& embedder, const EmbedOptions& options, const std::vecto
       if (options.truncate)
         tokens.back() = cut_tokens(tokenizer, std::move(tokens.back()), embedder.max_tokens());
       if (tokens.back().size() > static_cast<std::size_t>(embedder.max_tokens()))
-        throw Error(
-            ErrorCode::kInvalidArgument,
-            fmt::format("input {} (of 0 to {}) has {} tokens, the limit is {}; shorten it, or use --truncate",
-                        i, texts.size() - 1, tokens.back().size(), embedder.max_tokens()));
+        throw Error(ErrorCode::kInvalidArgument, fmt::format("input {} (counting from 0) has {} tokens, but "
+                                                             "the limit is {}; shorten it, or use --truncate",
+                                                             i, tokens.back().size(), embedder.max_tokens()));
       if (tokens.back().empty())
         throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("input {} (of 0 to {}) is empty, and the model adds no BOS token", i,
-                                texts.size() - 1));
+                    fmt::format("input {} (counting from 0) is empty, and the model adds no BOS token", i));
       result.n_tokens.push_back(tokens.back().size());
     }
     for (const std::vector<Token>& one : tokens) batch.push_back({one});
@@ -140,12 +138,12 @@ int run(const EmbedOptions& options) {
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<EmbedOptions>();
-  const std::string group = "Texts";
+  const std::string group = "Input";
   add_text_options(app, options->input, "TEXT", "the texts", group);
   add_switch(app, "--truncate", options->truncate, "truncate inputs that are longer than the model's limit")
       ->group(group);
   add_size(app, "-c,--ctx-size", options->n_tokens, {0},
-           "most tokens of an input (default 0: the model's limit, at most 8192)")
+           "maximum tokens of an input (default 0: the model's limit, at most 8192)")
       ->group(group);
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20}, "inputs per batch (default 64)")
       ->group(group);
@@ -156,8 +154,8 @@ std::function<int()> prepare(CLI::App& app) {
     options->pooling = parse_choice("--pooling", word, kWords);
   };
   app.add_option_function<std::string>("--pooling", set_pooling,
-                                       "pooling of an input's token vectors: mean, cls (the first), last, or "
-                                       "none (print all of them) (default: the model's, else mean)")
+                                       "pooling of the token vectors: mean, cls (the first), last, or none "
+                                       "to print all vectors (default: the model's, else mean)")
       ->type_name("none|mean|cls|last")
       ->group(vectors);
   add_size(app, "--dimensions", options->n_dimensions, {0},
@@ -165,7 +163,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(vectors);
   add_switch(app, "--normalize", options->normalize, "scale each vector to length 1 (default)")
       ->group(vectors);
-  add_switch(app, "--json", options->json, "print one JSON object, as /v1/embeddings of a server has it")
+  add_switch(app, "--json", options->json, "print one JSON object, in the format of /v1/embeddings")
       ->group("Output");
   add_model_options(app, options->model);
   add_talk_options(app, options->talk);
@@ -177,11 +175,9 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kEmbedCommand = {
     "embed", "[options] [TEXT ...]", "compute embeddings of texts",
-    "Prints a line with a vector for each input (with --pooling none for each of its tokens), or JSON. "
-    "Embedding\n"
-    "models (like BERT) attend in both directions; other models give their hidden states. Inputs and lines "
-    "may\n"
-    "be empty.\n"
+    "Prints a vector per line, for each input or, with --pooling none, for each token; or JSON. Embedding\n"
+    "models such as BERT use bidirectional attention. For other models weft pools the last hidden states.\n"
+    "Inputs and lines may be empty.\n"
     "\n"
     "Examples:\n"
     "  weft embed -m all-MiniLM-L6-v2.gguf \"A cat sits on the mat.\" \"A kitten rests on a rug.\"\n"

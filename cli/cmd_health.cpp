@@ -63,14 +63,14 @@ int run(const Options& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   const std::string group = "Server";
-  app.add_option("URL", options->url, "the server, instead of --host and --port");
+  app.add_option("URL", options->url, "URL of the server, in place of --host and --port");
   app.add_option("--host", options->host,
                  "address, or path of a Unix socket, of the server (default 127.0.0.1)")
       ->type_name("HOST")
       ->group(group);
   add_size(app, "--port", options->port, {1, kPorts}, "port of the server (default 8080)")->group(group);
   app.add_option("--ssl-cert-file", options->ssl_cert_file,
-                 "the certificate of 'weft serve': use HTTPS. The certificate is not checked")
+                 "use HTTPS if 'weft serve' has this option; the certificate is not verified")
       ->type_name("FILE")
       ->group(group);
   add_size(app, "--max-time", options->max_time, {1, kMaxSeconds},
@@ -81,18 +81,17 @@ std::function<int()> prepare(CLI::App& app) {
 
 }  // namespace
 
-const Command kHealthCommand = {"health", "[options] [URL]", "check whether a server is ready",
-                                "Requests /health. Exits with 0 if the status is 200, and with 1 if it is "
-                                "another one (503: the model is\n"
-                                "being loaded) or there is no response. A configuration file or environment "
-                                "that tells 'weft serve' where to\n"
-                                "listen applies here, too.\n"
-                                "\n"
-                                "Examples:\n"
-                                "  weft health\n"
-                                "  weft health http://127.0.0.1:9000\n"
-                                "  weft health https://127.0.0.1:8443\n"
-                                "  weft health unix:/run/weft.sock\n",
-                                prepare};
+const Command kHealthCommand = {
+    "health", "[options] [URL]", "check whether a server is ready",
+    "Requests /health. Exits with 0 if the status is 200, otherwise or without a response with 1. The\n"
+    "status is 503 while the model is loading. The address of 'weft serve' in the configuration file or the\n"
+    "environment applies here, too.\n"
+    "\n"
+    "Examples:\n"
+    "  weft health\n"
+    "  weft health http://127.0.0.1:9000\n"
+    "  weft health https://127.0.0.1:8443\n"
+    "  weft health unix:/run/weft.sock\n",
+    prepare};
 
 }  // namespace weft::cli

@@ -193,11 +193,12 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   add_size(app, "-c,--ctx-size", options->chunks.n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")
       ->group(group);
-  add_size(app, "--chunks", options->chunks.most, {-1}, "chunks to read (default -1: all)")->group(group);
+  add_size(app, "--chunks", options->chunks.most, {-1}, "maximum number of chunks to read (default -1: all)")
+      ->group(group);
   add_size(app, "--chunk,--from-chunk", options->chunks.skip, {0}, "skip the first N chunks (default 0)")
       ->group(group);
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
-           "tokens per step, over several chunks (default 2048)")
+           "tokens per step, of several chunks together (default 2048)")
       ->group(group);
   add_switch(app, "--parse-special", options->chunks.parse_special, "parse control tokens in the document")
       ->group(group);
@@ -209,20 +210,21 @@ std::function<int()> prepare(CLI::App& app) {
                              {{"gguf", ImportanceForm::kGguf}, {"dat", ImportanceForm::kOlder}},
                              "file format (default gguf); dat: llama.cpp's older format")
       ->group(files);
-  app.add_option("--in-file", options->in_files, "add the data of this file; may be given again")
+  app.add_option("--in-file", options->in_files, "importance matrix to add to the result; may be given again")
       ->type_name("FILE")
       ->allow_extra_args(false)
       ->group(files);
   add_size(app, "--output-frequency", options->output_frequency, {0},
-           "write the result after every N chunks (default 10; 0: only at the end)")
+           "save the result after every N chunks (default 10; 0: only at the end)")
       ->group(files);
   add_size(app, "--save-frequency", options->save_frequency, {0},
            "keep a copy FILE.at_N after every N chunks (default 0: never)")
       ->group(files);
-  add_switch(app, "--process-output", options->process_output, "include the output matrix")->group(group);
+  add_switch(app, "--process-output", options->process_output, "include the output matrix (lm_head)")
+      ->group(group);
   const std::string output = "Output";
   add_switch(app, "--show-statistics", options->show_statistics,
-             "read no document: print statistics of the files of --in-file")
+             "print statistics of the files of --in-file, without reading a document")
       ->group(output);
   add_switch(app, "--json", options->json, "print one JSON object")->group(output);
   add_cache_type_options(app, options->context, "Cache");
@@ -236,10 +238,9 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kImatrixCommand = {
     "imatrix", "[options] -f FILE", "compute the importance matrix of a model",
-    "Reads a document in chunks, and sums the squares of each matrix's inputs by column, for each expert\n"
-    "separately. 'weft quantize --imatrix' then spends bits where they matter. llama-quantize reads the "
-    "file,\n"
-    "too, and weft reads files of llama-imatrix.\n"
+    "Reads a document in chunks and sums the squares of the inputs of each matrix by column, for each\n"
+    "expert separately. 'weft quantize --imatrix' uses the sums to keep more precision where it matters.\n"
+    "llama-quantize reads the file, too, and weft reads files of llama-imatrix.\n"
     "\n"
     "Examples:\n"
     "  weft imatrix -m model-f16.gguf -f text.txt\n"

@@ -279,20 +279,20 @@ std::function<int()> prepare(CLI::App& app) {
            "print the memory needed for this many tokens (default: the model's context, at most 8k)")
       ->group("Options");
   add_cache_type_options(app, options->context, "Options");
-  add_switch(app, "--tensors", options->tensors, "list every tensor, shapes outermost first")
+  add_switch(app, "--tensors", options->tensors, "list all tensors, with shapes as in PyTorch (rows first)")
       ->group("Output");
   add_switch(app, "--plan", options->plan,
              "print how weft places the model on devices: memory, splits, copies")
       ->group("Output");
   app.add_option("--nodes", options->nodes,
-                 "with --plan: estimate times on the cluster that this file describes (JSON)")
+                 "with --plan: estimate the speed on the cluster that this JSON file describes")
       ->type_name("FILE")
       ->group("Output");
   app.add_option("--svg", options->drawing, "draw the plan as SVG (needs Graphviz)")
       ->type_name("FILE")
       ->group("Output");
   add_device_options(app, options->devices);
-  add_switch(app, "--json", options->json, "print one JSON object with everything")->group("Output");
+  add_switch(app, "--json", options->json, "print everything as one JSON object")->group("Output");
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
 }
@@ -301,7 +301,7 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kInspectCommand = {"inspect", "[options] FILE",
                                  "show what a GGUF file contains and the memory it needs",
-                                 "Reads the description only, not the weights.\n"
+                                 "Reads the metadata only, not the weights.\n"
                                  "\n"
                                  "Examples:\n"
                                  "  weft inspect model.gguf\n"

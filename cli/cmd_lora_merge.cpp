@@ -63,6 +63,7 @@ MergeAdaptersParams params_of(const LoraMergeOptions& options) {
 int run(const LoraMergeOptions& options) {
   MergeAdaptersParams params = params_of(options);
   if (options.output.empty()) throw UsageError("no result file: name one with -o FILE");
+  const bool replaces = std::filesystem::exists(options.output);
   const InterruptGuard interrupt;
   Progress progress(options.talk, "merging");
   params.progress = [&](double fraction) {
@@ -72,6 +73,7 @@ int run(const LoraMergeOptions& options) {
   const std::vector<QuantizedTensor> changed =
       merge_adapters(find_model(options.model, options.talk), options.output, params);
   progress.done();
+  if (replaces) note_replaced(options.talk, options.output);
   const auto n_repacked = std::count_if(changed.begin(), changed.end(), [](const QuantizedTensor& tensor) {
     return info(tensor.from).kind == DTypeKind::kQuantised && info(tensor.to).kind == DTypeKind::kQuantised;
   });
@@ -95,14 +97,14 @@ int run(const LoraMergeOptions& options) {
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<LoraMergeOptions>();
-  app.add_option("-m,--model", options->model, "the model: a GGUF file, or a name in the model cache")
+  app.add_option("-m,--model", options->model, "a GGUF file, or a name in the model cache")
       ->type_name("FILE")
       ->group("Files");
   add_adapter_files(app, options->adapters, "Files");
   app.add_option("-o,--output,--output-file", options->output, "the GGUF file to write")
       ->type_name("FILE")
       ->group("Files");
-  app.add_option("--type", options->type, "type of the matrices that change (default: each keeps its type)")
+  app.add_option("--type", options->type, "type of the changed matrices (default: each keeps its type)")
       ->type_name("TYPE")
       ->group("Work");
   add_size(app, "-t,--threads", options->n_threads, {0, kMaxThreads}, "threads (default 0: all cores)")
@@ -116,10 +118,9 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kLoraMergeCommand = {
     "lora-merge", "[options] -m FILE --lora FILE -o FILE", "merge LoRA adapters into a model",
-    "Adds scale * alpha / rank * B A of each LoRA adapter to the model's matrices, and writes a new model. "
-    "It\n"
-    "has the results of the model with adapters, at the speed of the model alone. The file is written\n"
-    "completely or not at all.\n"
+    "Adds scale * alpha / rank * B A of each LoRA adapter to the model's matrices, and writes a new model.\n"
+    "It gives the results of the model with the adapters, at the speed of the model alone. The file is\n"
+    "written completely or not at all; an existing file is replaced.\n"
     "\n"
     "Examples:\n"
     "  weft lora-merge -m model-f16.gguf --lora adapter.gguf -o merged.gguf\n"

@@ -142,11 +142,11 @@ std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::Option* const packed =
       add_switch(app, "--packed", options->packed,
-                 "list the packed weights that are kept for fast starts, and their size");
+                 "list the packed weights, which are kept for fast starts, and their sizes");
   add_switch(app, "--clear-packed", options->clear_packed,
              "remove all packed weights; the next start packs them again")
       ->excludes(packed);
-  add_repeated(app, "--remove", options->removed, "remove a model, by its whole name; may be given again",
+  add_repeated(app, "--remove", options->removed, "remove the model with this whole name; may be given again",
                "NAME")
       ->excludes(packed);
   add_switch(app, "--json", options->json, "print JSON")->group("Output");
@@ -157,10 +157,14 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kModelsCommand = {
     "models", "[--packed | --clear-packed | --remove NAME] [--json]", "list the models in the cache",
-    "The cache is ${WEFT_CACHE:-$HOME/.cache/weft}/models. -m takes a name from here, or a unique part of "
-    "one.\n"
-    "Packed weights of used models are kept in ${WEFT_CACHE:-$HOME/.cache/weft}/packed.\n"
-    "\nExamples:\n  weft models\n  weft models --packed\n  weft models --remove USER/REPO/FILE\n",
+    "The cache is ${WEFT_CACHE:-$HOME/.cache/weft}/models. -m takes a name from this list, or a unique part\n"
+    "of one. Packed weights of the models that were used are kept in\n"
+    "${WEFT_CACHE:-$HOME/.cache/weft}/packed.\n"
+    "\n"
+    "Examples:\n"
+    "  weft models\n"
+    "  weft models --packed\n"
+    "  weft models --remove USER/REPO/FILE\n",
     prepare};
 
 }  // namespace weft::cli

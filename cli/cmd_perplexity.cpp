@@ -278,9 +278,10 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   add_size(app, "-c,--ctx-size", options->n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")
       ->group(group);
-  add_size(app, "--chunks", options->n_chunks, {0}, "chunks to read (default 0: all)")->group(group);
+  add_size(app, "--chunks", options->n_chunks, {0}, "maximum number of chunks to read (default 0: all)")
+      ->group(group);
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
-           "tokens per step, over several chunks (default 2048)")
+           "tokens per step, of several chunks together (default 2048)")
       ->group(group);
   const std::string tasks = "Tasks";
   add_switch(app, "--hellaswag", options->hellaswag, "the file has HellaSwag tasks")->group(tasks);
@@ -298,10 +299,11 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(tasks);
   const std::string reference = "Reference";
   app.add_option("--save-all-logits", options->save_logits,
-                 "write the model's logits, as a reference for --kl-divergence-base")
+                 "write the model's logits to this file, as a reference for --kl-divergence-base")
       ->type_name("FILE")
       ->group(reference);
-  app.add_option("--kl-divergence-base", options->base, "compare with the logits in this file, on its tokens")
+  app.add_option("--kl-divergence-base", options->base,
+                 "compare with the logits in this file, for the tokens in it")
       ->type_name("FILE")
       ->group(reference);
   add_cache_type_options(app, options->context, "Cache");
@@ -316,12 +318,12 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kPerplexityCommand = {
     "perplexity", "[options] -f FILE", "compute the perplexity of a model on a document",
-    "Cuts a document into independent chunks and scores the second half of each. The perplexity is e to\n"
-    "the mean of -log(probability) of its tokens, printed with its standard error. llama-perplexity\n"
-    "computes the same number. --save-all-logits writes all probabilities, in llama.cpp's format; KL\n"
-    "divergences from them show what a quantised model lost. With --hellaswag, --winogrande or\n"
-    "--multiple-choice the file has tasks, in llama.cpp's formats. The most probable choice of a task\n"
-    "counts as the model's; weft prints the share of right ones.\n"
+    "Cuts a document into independent chunks and scores the second half of each. The perplexity is e to the\n"
+    "mean of -log(probability) of these tokens; weft prints it with its standard error, and\n"
+    "llama-perplexity computes the same number. --save-all-logits writes all probabilities in llama.cpp's\n"
+    "format. KL divergences from them (--kl-divergence-base) show what a quantized model lost. With\n"
+    "--hellaswag, --winogrande or --multiple-choice the file has tasks, in llama.cpp's formats. The model's\n"
+    "answer to a task is its most probable choice; weft prints the share of right answers.\n"
     "\n"
     "Examples:\n"
     "  weft perplexity -m model.gguf -f text.txt\n"

@@ -219,13 +219,15 @@ int run(const QuantizeOptions& options) {
   if (options.dry_run) {
     result = plan_quantize(words.from, params, words.to);
   } else {
+    const bool replaces = std::filesystem::exists(words.to);
     const InterruptGuard interrupt;
-    Progress progress(options.talk, "quantising");
+    Progress progress(options.talk, "quantizing");
     params.progress = [&](double fraction) {
       progress.update(fraction);
       return !interrupt.requested();
     };
     result = quantize(words.from, words.to, params);
+    if (replaces) note_replaced(options.talk, words.to);
   }
   for (const std::string& text : result.notes) note(options.talk, "weft: note: " + text);
   if (options.json) {
@@ -245,7 +247,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("FILE");
   const std::string group = "Types";
   app.add_option("--imatrix", options->params.importance,
-                 "importance matrix: a file of 'weft imatrix' or llama-imatrix")
+                 "importance matrix, a file of 'weft imatrix' or llama-imatrix")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--include-weights", options->params.important,
@@ -266,7 +268,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->allow_extra_args(false)
       ->group(group);
   app.add_option("--tensor-type-file", options->rules_file,
-                 "a file of such rules, separated by spaces or newlines; # begins a comment line")
+                 "file with --tensor-type rules, separated by spaces or newlines; # begins a comment line")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--output-tensor-type", options->output_type, "type of the output matrix")
@@ -279,11 +281,11 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   add_switch(app, "--pure", options->params.pure, "give all matrices the same type")->group(group);
   add_switch(app, "--allow-requantize", options->params.requantize,
-             "quantize tensors that are quantized already; this loses more accuracy")
+             "quantize tensors that are quantized already, which loses more accuracy")
       ->group(group);
   const std::string model = "Model";
   app.add_option("--prune-layers", options->left_out_layers,
-                 "leave out these layers (4,5,9); later layers get new numbers")
+                 "remove these layers, e.g. 4,5,9; later layers are renumbered")
       ->type_name("LAYERS")
       ->group(model);
   app.add_option("--override-kv", options->metadata,
@@ -292,10 +294,12 @@ std::function<int()> prepare(CLI::App& app) {
       ->allow_extra_args(false)
       ->group(model);
   add_switch(app, "--keep-split", options->params.keep_split,
-             "write a split model again as a split model, part for part")
+             "write the result of a split model in as many parts")
       ->group(model);
   const std::string work = "Work";
-  add_switch(app, "--dry-run", options->dry_run, "print types and sizes, and write nothing")->group(work);
+  add_switch(app, "--dry-run", options->dry_run,
+             "print the types and sizes of the result, without writing it")
+      ->group(work);
   add_size(app, "-t,--threads", options->params.n_threads, {0, kMaxThreads}, "threads (default 0: all cores)")
       ->group(work);
   add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
@@ -308,17 +312,13 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kQuantizeCommand = {
     "quantize", "[options] FILE [RESULT] MIX [THREADS]", "quantize a model to smaller types",
-    "Writes the model with its matrices in other types. Q4_K_M is the usual choice, and Q8_0 loses almost "
-    "nothing.\n"
-    "Types below three bits need --imatrix. The result is written completely or not at all. COPY keeps all "
-    "types\n"
-    "unless a rule sets another.\n"
+    "Writes a model with its matrices in another type. Q4_K_M is the usual choice; Q8_0 loses almost\n"
+    "nothing. Types below three bits need --imatrix. COPY keeps all types unless a rule sets another. The\n"
+    "result is written completely or not at all; an existing file is replaced.\n"
     "\n"
-    "Types: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q5_1, Q5_K_S, Q5_0, Q4_K_M, Q4_1, Q4_K_S, Q4_0, IQ4_NL, "
-    "NVFP4,\n"
-    "IQ4_XS, MXFP4, Q3_K_L, Q3_K_M, IQ3_M, IQ3_S, Q3_K_S, IQ3_XS, IQ3_XXS, Q2_K, Q2_K_S, IQ2_M, IQ2_S, "
-    "IQ2_XS,\n"
-    "TQ2_0, IQ2_XXS, IQ1_M, TQ1_0, IQ1_S, Q1_0\n"
+    "Types: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q5_1, Q5_K_S, Q5_0, Q4_K_M, Q4_1, Q4_K_S, Q4_0, IQ4_NL,\n"
+    "NVFP4, IQ4_XS, MXFP4, Q3_K_L, Q3_K_M, IQ3_M, IQ3_S, Q3_K_S, IQ3_XS, IQ3_XXS, Q2_K, Q2_K_S, IQ2_M,\n"
+    "IQ2_S, IQ2_XS, TQ2_0, IQ2_XXS, IQ1_M, TQ1_0, IQ1_S, Q1_0\n"
     "\n"
     "Examples:\n"
     "  weft quantize model-f16.gguf Q4_K_M                    writes model-Q4_K_M.gguf\n"

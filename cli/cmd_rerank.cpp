@@ -70,9 +70,9 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("TEXT")
       ->group(group);
   add_text_options(app, options->input, "DOCUMENT", "the documents", group);
-  add_size(app, "-n,--top-n", options->n_best, {0}, "print only the best N (default 0: all)")
+  add_size(app, "-n,--top-n", options->n_best, {0}, "print only the best N documents (default 0: all)")
       ->group("Output");
-  add_switch(app, "--json", options->json, "print one JSON object, as /v1/rerank of a server has it")
+  add_switch(app, "--json", options->json, "print one JSON object, in the format of /v1/rerank")
       ->group("Output");
   add_model_options(app, options->model);
   add_talk_options(app, options->talk);
@@ -84,9 +84,9 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kRerankCommand = {
     "rerank", "-p QUERY [options] [DOCUMENT ...]", "rank documents by how well they match a query",
-    "Prints a line for each document, the best one first: its score from 0 to 1, its number from 0, and "
-    "itself; or\n"
-    "JSON. The model must be a reranker, one with a classifier: it reads the query and a document together.\n"
+    "Prints a line for each document, the best one first: its score from 0 to 1, its index from 0, and its\n"
+    "text; or JSON. The model must be a reranker (cross-encoder), which reads the query and a document\n"
+    "together and has a classifier.\n"
     "\n"
     "Examples:\n"
     "  weft rerank -m bge-reranker.gguf -p \"What do pandas eat?\" \"Bamboo, mostly.\" \"It rains.\"\n"

@@ -99,7 +99,7 @@ PromptWithMedia read_prompt(const RunOptions& options, const LoadedModel& loaded
     tokens = tokenizer.encode(text, {.add_special = true, .parse_special = options.parse_special});
     if (tokens.size() > 1 && tokens[0] == tokenizer.bos() && tokens[1] == tokenizer.bos())
       note(options.talk, fmt::format("weft: note: the prompt begins with two {} tokens: weft adds one, so "
-                                     "leave it out of the prompt",
+                                     "leave yours out of the prompt",
                                      tokenizer.piece(tokenizer.bos(), true)));
     // An empty prompt of a tokenizer that adds no BOS starts with BOS.
     if (tokens.empty() && tokenizer.bos() != kNoToken) tokens.push_back(tokenizer.bos());
@@ -355,7 +355,7 @@ std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   const std::string group = "Text";
   app.add_option("-p,--prompt", options->prompt, "the prompt")->type_name("TEXT")->group(group);
-  app.add_option("-f,--file", options->prompt_file, "the prompt from a file; -: standard input")
+  app.add_option("-f,--file", options->prompt_file, "file with the prompt; -: standard input")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--tokens", options->tokens,
@@ -366,27 +366,27 @@ std::function<int()> prepare(CLI::App& app) {
   add_audio_option(app, options->sounds, group);
   add_mmproj_option(app, options->mmproj, group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
-           "most tokens to generate (default -1: until the model stops or the context is full)")
+           "maximum tokens to generate (default -1: until the model stops or the context is full)")
       ->group(group);
   add_switch(app, "--ignore-eos", options->ignore_eos, "continue after end tokens")->group(group);
   add_switch(app, "--context-shift", options->context_shift,
              "when the context is full, drop the older half of the sequence and continue")
       ->group(group);
   add_size(app, "--keep", options->n_keep, {-1, std::numeric_limits<int>::max(), "-1: the whole prompt"},
-           "tokens at the beginning that --context-shift keeps; -1: the whole prompt (default 4)")
+           "number of first tokens that --context-shift keeps; -1: the whole prompt (default 4)")
       ->group(group);
   add_repeated(app, "--stop,-r,--reverse-prompt", options->stop,
-               "stop before this string; may be given again", "TEXT")
+               "stop string, which is not printed; may be given again", "TEXT")
       ->group(group);
   add_switch(app, "--parse-special", options->parse_special,
-             "recognise control tokens such as <|im_end|> in the prompt (default); --no-parse-special reads "
-             "them as plain characters")
+             "parse control tokens such as <|im_end|> in the prompt (default); --no-parse-special: as plain "
+             "text")
       ->group(group);
   add_switch(app, "--special", options->special, "print control tokens such as <|im_end|>")->group(group);
   add_prompt_cache_options(app, options->cache, group);
   add_constraint_options(app, options->constraint);
   add_size(app, "--chunk", options->n_chunk, {1},
-           "prefill the prompt in chunks of N tokens (default: as the batch size)")
+           "prefill the prompt in chunks of N tokens (default: the batch size)")
       ->group(group);
   app.add_option(
          "--logits", options->logits_file,
@@ -406,11 +406,9 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kRunCommand = {
     "run", "-p TEXT [options]", "generate text from a prompt",
-    "The completion goes to stdout as it is generated; everything else goes to stderr. The prompt is used as "
-    "it\n"
-    "is: 'weft help chat' explains conversations by the model's template. Models with an encoder and a "
-    "decoder\n"
-    "(T5) encode the prompt and generate a response to it.\n"
+    "The completion goes to stdout as it is generated; everything else goes to stderr. weft continues the\n"
+    "prompt as it is, without a chat template; for conversations use 'weft chat'. Encoder-decoder models\n"
+    "such as T5 encode the prompt and generate a response to it.\n"
     "\n"
     "Examples:\n"
     "  weft run -p \"Once upon a time\" -n 64\n"

@@ -525,7 +525,8 @@ std::function<int()> prepare(CLI::App& app) {
 const Command kServeCommand = {
     "serve", "[-m FILE] [options]", "serve models over HTTP, with a web page",
     "OpenAI's API at /v1, Anthropic's at /v1/messages, a chat page at /, Prometheus metrics at /metrics.\n"
-    "Sampling options are defaults for requests. --ctx-size is the size of the cache, which all requests\n"
+    "Sampling options are the defaults of requests. --ctx-size is the size of the KV cache, which all "
+    "requests\n"
     "share; each may use all of it.\n"
     "\n"
     "Examples:\n"
@@ -535,8 +536,8 @@ const Command kServeCommand = {
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
     "\"Hello\"}]}'\n"
     "\n"
-    "SIGTERM and Ctrl-C: finish the running responses and accept no more; a second signal stops at once.\n"
-    "SIGHUP: reads keys and the certificate again, and reopens the log files.\n",
+    "SIGTERM and Ctrl-C finish the running responses and accept no requests; a second signal stops at once.\n"
+    "SIGHUP reloads the API keys and the certificate, and reopens the log files.\n",
     prepare};
 
 }  // namespace weft::cli

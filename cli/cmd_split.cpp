@@ -77,12 +77,12 @@ std::function<int()> prepare_split(CLI::App& app) {
   app.add_option("FILE", options->words, "the model, and the prefix of the parts' names")->type_name("FILE");
   const std::string group = "Parts";
   add_size(app, "--split-max-tensors", options->max_tensors, {0},
-           "most tensors per part (default 128, unless a size is given)")
+           "maximum number of tensors per part (default 128, unless a size is given)")
       ->group(group);
-  app.add_option("--split-max-size", options->max_size, "most bytes per part: 2G, 500M")
+  app.add_option("--split-max-size", options->max_size, "maximum size of a part, e.g. 2G or 500M")
       ->type_name("SIZE")
       ->group(group);
-  add_switch(app, "--dry-run", options->dry_run, "print the parts, and write nothing")->group(group);
+  add_switch(app, "--dry-run", options->dry_run, "print the parts, without writing them")->group(group);
   add_switch(app, "--json", options->json, "print JSON")->group("Output");
   add_talk_options(app, options->talk);
   return [options] { return run_split(*options); };
@@ -92,10 +92,12 @@ int run_merge(const SplitOptions& options) {
   if (options.words.size() != 2)
     throw UsageError(
         "give a part of the model and the result's file: weft merge model-00001-of-00003.gguf model.gguf");
+  const bool replaces = std::filesystem::exists(options.words[1]);
   const InterruptGuard interrupt;
   Progress progress(options.talk, "merging");
   merge_model(find_model(options.words[0], options.talk), options.words[1], shown(progress, interrupt));
   progress.done();
+  if (replaces) note_replaced(options.talk, options.words[1]);
   print(fmt::format("wrote {}\n", options.words[1]));
   return kExitOk;
 }
@@ -109,18 +111,20 @@ std::function<int()> prepare_merge(CLI::App& app) {
 
 }  // namespace
 
-const Command kSplitCommand = {"split", "[options] FILE PREFIX", "split a model into several files",
-                               "Writes PREFIX-00001-of-00003.gguf and so on, each completely or not at all.\n"
-                               "Every command reads the set by any of its parts.\n"
-                               "\n"
-                               "Examples:\n"
-                               "  weft split --split-max-size 2G model.gguf model\n"
-                               "  weft split --dry-run --split-max-tensors 100 model.gguf model\n",
-                               prepare_split};
+const Command kSplitCommand = {
+    "split", "[options] FILE PREFIX", "split a model into several files",
+    "Writes the parts PREFIX-00001-of-00003.gguf etc., each completely or not at all. Every command opens a\n"
+    "split model by the name of any part.\n"
+    "\n"
+    "Examples:\n"
+    "  weft split --split-max-size 2G model.gguf model\n"
+    "  weft split --dry-run --split-max-tensors 100 model.gguf model\n",
+    prepare_split};
 
 const Command kMergeCommand = {
     "merge", "[options] FILE RESULT", "merge a split model into one file",
-    "Reads a set by any of its parts, and writes one file, completely or not at all.\n"
+    "Reads a split model by the name of any part, and writes one file, completely or not at all. An\n"
+    "existing file is replaced.\n"
     "\n"
     "Example:\n"
     "  weft merge model-00001-of-00003.gguf model.gguf\n",

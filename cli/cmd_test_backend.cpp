@@ -80,9 +80,8 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kTestBackendCommand = {
     "test-backend", "[options] [DEVICE]", "test whether a device computes correctly",
-    "Runs every op with every type on the device and compares with sums in double. Cases that a "
-    "device\n"
-    "does not support are left to the CPU when a model runs. Exits with 1 if a case fails.\n"
+    "Runs every op with every type on the device and compares the results with sums in double precision.\n"
+    "Cases that a device does not support run on the CPU when a model runs. Exits with 1 if a case fails.\n"
     "\n"
     "Examples:\n"
     "  weft test-backend vulkan0\n"

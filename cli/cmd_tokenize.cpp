@@ -64,14 +64,14 @@ std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
   const std::string group = "Options";
   app.add_option("-m,--model", options->model,
-                 "a GGUF file (its vocabulary is enough) or a name in the model cache")
+                 "a GGUF file, which needs no tensors, or a name in the model cache")
       ->type_name("FILE")
       ->group(group);
   app.add_option("-f,--file", options->file, "the input (default: standard input, byte for byte)")
       ->type_name("FILE")
       ->group(group);
   add_pre_tokenizer_option(app, options->pre_tokenizer, group);
-  add_switch(app, "--null", options->null, "the input has several strings, each ended by a zero byte")
+  add_switch(app, "--null", options->null, "the input has several strings, each terminated by a zero byte")
       ->group(group);
   add_switch(app, "--json", options->json, "print a JSON array of ids for each string, one per line")
       ->group("Output");
@@ -79,7 +79,7 @@ std::function<int()> prepare(CLI::App& app) {
              "add the special tokens that the model expects around a prompt (default)")
       ->group(group);
   add_switch(app, "--special", options->special,
-             "parse control tokens such as <|im_end|> (default); --no-special reads them as plain characters")
+             "parse control tokens such as <|im_end|> (default); --no-special: as plain text")
       ->group(group);
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
@@ -89,7 +89,8 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kTokenizeCommand = {
     "tokenize", "[options] < TEXT", "convert text to token ids",
-    "Prints one token a line, its id and its characters as a JSON string; with --json one array of ids.\n"
+    "Prints each token on a line: its id, and its characters as a JSON string. With --json: one array of "
+    "ids.\n"
     "\n"
     "Examples:\n"
     "  printf 'Hello world' | weft tokenize\n"

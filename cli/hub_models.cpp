@@ -83,16 +83,16 @@ std::filesystem::path find_model(std::string_view name, const Talk& talk,
 
 void add_hub_options(CLI::App& app, std::string& model, const std::string& group) {
   const auto add_name = [&model](const std::string& text) {
-    if (!model.empty()) throw UsageError("-m and --hf-repo both name a model");
+    if (!model.empty()) throw UsageError("-m and --hf-repo both name a model; give one of them");
     model = fetch::names_hub(text) ? text : "hf.co/" + text;
     if (!parsed(model))
-      throw UsageError(fmt::format("--hf-repo: '{}' is not like USER/REPO or USER/REPO:Q4_K_M",
+      throw UsageError(fmt::format("--hf-repo: '{}' does not have the form USER/REPO or USER/REPO:Q4_K_M",
                                    fetch::shown_address(text)));
   };
   CLI::Option* const repo =
-      app.add_option_function<std::string>("--hf-repo", add_name,
-                                           "a model on Hugging Face, downloaded once (default type: Q4_K_M); "
-                                           "ollama:NAME is also accepted")
+      app.add_option_function<std::string>(
+             "--hf-repo", add_name,
+             "model on Hugging Face, or ollama:NAME, downloaded at first use (default type: Q4_K_M)")
           ->type_name("USER/REPO[:TYPE]")
           ->group(group);
   app.add_option_function<std::string>(
@@ -105,7 +105,7 @@ void add_hub_options(CLI::App& app, std::string& model, const std::string& group
                  file));
            model += ":" + file;
          },
-         "the file of that repository")
+         "file to use in the repository of --hf-repo")
       ->needs(repo)
       ->type_name("FILE")
       ->group(group);
@@ -113,11 +113,11 @@ void add_hub_options(CLI::App& app, std::string& model, const std::string& group
          "--model-url",
          [&model](const std::string& url) {
            if (url.find("://") == std::string::npos || !parsed(url))
-             throw UsageError(fmt::format("--model-url: '{}' is not an address of a GGUF file",
-                                          fetch::shown_address(url)));
+             throw UsageError(
+                 fmt::format("--model-url: '{}' is not the URL of a GGUF file", fetch::shown_address(url)));
            model = url;
          },
-         "address of a GGUF file, downloaded once")
+         "URL of a GGUF file, downloaded at first use")
       ->excludes(repo)
       ->type_name("URL")
       ->group(group);

@@ -60,7 +60,7 @@ constexpr std::string_view kWarmup = "there is nothing to warm up";
 constexpr std::string_view kTimes = "-v prints times";
 constexpr std::string_view kTemplates = "templates are always Jinja";
 constexpr std::string_view kModes = "'weft chat' chats, 'weft run' continues a prompt";
-constexpr std::string_view kPlainText = "this command does not replace escapes";
+constexpr std::string_view kPlainText = "this command does not process escapes";
 constexpr std::string_view kLogs = "messages go to stderr; -q leaves them out";
 constexpr std::string_view kTerminal =
     "colour and line editing are for terminals only; --color never, --no-wrap";
@@ -75,11 +75,11 @@ constexpr std::string_view kRope = "weft reads RoPE scaling from the file; leave
 constexpr std::string_view kNoDraft =
     "speculative decoding is in the library only (weft/batcher.h); leave the option out";
 constexpr std::string_view kThoughts = "reasoning is printed as it is generated";
-constexpr std::string_view kSeveralLines = "lines that end in \\, or lines between \"\"\", are one question";
-constexpr std::string_view kEncoders = "the model determines its endpoints: chats, embeddings or reranking";
+constexpr std::string_view kSeveralLines = "lines that end in \\, or lines between \"\"\", are one message";
+constexpr std::string_view kEncoders = "the model determines its endpoints: chat, embeddings or reranking";
 constexpr std::string_view kPrefixes = "equal prefixes are reused while the cache has room, by all requests";
 constexpr std::string_view kSnapshots = "weft keeps snapshots of prefixes that requests share";
-constexpr std::string_view kCost = "weft computes what fits, and places the rest by cost";
+constexpr std::string_view kCost = "weft itself decides what runs on each device, by memory and cost";
 constexpr std::string_view kFromModel = "weft takes this from the model's file; leave the option out";
 constexpr std::string_view kNoTools =
     "the server runs no tools: a client sends 'tools' with its requests, and runs what the model calls";
@@ -207,7 +207,7 @@ constexpr ForeignOption kOptions[] = {
     {"--reranking", kNone, true, kEncoders},
     {"--props", kNone, true, "GET /props is always there, and nothing in it can be changed"},
     {"--mmproj-auto", kNone, true, "an encoder that was downloaded with the model is always used"},
-    {"--mtmd-batch-max-tokens", kOne, true, "weft divides images into steps itself"},
+    {"--mtmd-batch-max-tokens", kOne, true, "weft itself divides images over steps"},
     {"--cors-methods", kOne, true, kCorsHeaders},
     {"--cors-headers", kOne, true, kCorsHeaders},
     {"--cors-credentials", kNone, true, kCorsHeaders},
@@ -229,7 +229,7 @@ constexpr ForeignOption kOptions[] = {
     {"--no-prefill-assistant", kNone, true, "a request says so with continue_final_message"},
     {"--check-tensors", kNone, true, kChecked},
     {"--offline", kNone, true, "downloaded models need no network; HF_HUB_OFFLINE=1 forbids downloads"},
-    {"--max-buffer-size", kOne, true, "weft holds one tensor and four MiB of its source at a time"},
+    {"--max-buffer-size", kOne, true, "weft holds one tensor and four MiB of the input in memory at a time"},
     {"--ppl", kNone, true, kNoPerplexity},
     {"--no-ppl", kNone, true, kNoPerplexity},
     {"--reasoning-format", kOne, true, kThoughts},
@@ -283,7 +283,7 @@ constexpr ForeignOption kOptions[] = {
     {"--moe-cache-mib", kOne, false, "--cpu-moe and --pin place experts; leave the option out", "0"},
     {"-ncffn", kOne, false, "use --pin, as in --pin 'blk\\.[0-3]\\.ffn=cpu'", "0"},
     {"--n-cpu-ffn", kOne, false, "use --pin, as in --pin 'blk\\.[0-3]\\.ffn=cpu'", "0"},
-    {"--adaptive-target", kOne, false, "weft has no sampler of this kind; use --min-p or --xtc-probability",
+    {"--adaptive-target", kOne, false, "weft does not have this sampler; use --min-p or --xtc-probability",
      "-1"},
     {"--adaptive-decay", kOne, true, "it belongs to --adaptive-target, which weft does not have"},
     {"--reasoning-budget-message", kOne, false, "weft cannot stop reasoning; --reasoning off turns it off"},

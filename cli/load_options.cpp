@@ -33,7 +33,8 @@ int parse_count(const std::string& option, const std::string& text, int most) {
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("{}: {}", option, error.what()));
   }
-  if (value < 1 || value > most) throw UsageError(fmt::format("{}: {} is not 1 to {}", option, text, most));
+  if (value < 1 || value > most)
+    throw UsageError(fmt::format("{}: {} is not from 1 to {}", option, text, most));
   return static_cast<int>(value);
 }
 
@@ -73,7 +74,7 @@ RecordedRequest parse_recorded(const std::string& where, const std::string& line
                              "64}}, or \"messages\" or \"prompt_tokens\" instead of the prompt",
                              where, why));
   };
-  if (!json.is_object()) throw wrong("an object is expected");
+  if (!json.is_object()) throw wrong("the line is not a JSON object");
   RecordedRequest request;
   const Json at = json.value("at", Json(0.0)), tokens = json.value("max_tokens", Json(n_predict));
   if (!at.is_number() || !(at.get<double>() >= 0.0) || at.get<double>() > 1e6)
@@ -92,7 +93,7 @@ RecordedRequest parse_recorded(const std::string& where, const std::string& line
              json["prompt_tokens"].get<std::int64_t>() <= kMaxTokens) {
     request.n_prompt = json["prompt_tokens"].get<int>();
   } else {
-    throw wrong("it has no prompt");
+    throw wrong("the request has no prompt");
   }
   return request;
 }

@@ -8,10 +8,10 @@ namespace weft::cli {
 
 void add_log_options(CLI::App& app, LogOptions& options) {
   const std::string group = "Logging";
-  app.add_option("--log-file", options.file, "also write the log to this file; SIGHUP opens it again")
+  app.add_option("--log-file", options.file, "write the log to this file, too; SIGHUP reopens it")
       ->type_name("FILE")
       ->group(group);
-  add_switch(app, "--log-json", options.json, "log lines are JSON objects")->group(group);
+  add_switch(app, "--log-json", options.json, "write log lines as JSON objects")->group(group);
   add_choice<ColorMode>(
       app, "--log-colors", options.colors,
       {{"auto", ColorMode::kAuto}, {"on", ColorMode::kAlways}, {"off", ColorMode::kNever}},

@@ -117,7 +117,7 @@ int run_program(std::vector<std::string> arguments) {
     report(error.what(), context.color);
     return kExitFailure;
   } catch (const std::bad_alloc&) {
-    report("out of memory; a smaller context (-c) or model needs less", context.color);
+    report("out of memory; use a smaller context (-c) or a smaller model", context.color);
     return kExitFailure;
   } catch (const std::exception& error) {
     report(fmt::format("{} (unexpected: please report this)", error.what()), context.color);

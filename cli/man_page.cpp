@@ -116,12 +116,13 @@ std::string option_items(const Command& command) {
 
 // The sections common to all commands.
 std::string common_sections() {
-  std::string environment = item(bold("WEFT_ARG_NAME"), "the value of the option --name, unless it is given");
-  environment += item(bold("WEFT_CONFIG"), "a configuration file instead of those below; empty: none");
-  environment += item(bold("WEFT_CACHE"), "the folder of models and packed weights instead of ~/.cache/weft");
-  environment += item(bold("WEFT_BACKENDS"), "folders with more backends, separated by colons");
-  environment += item(bold("OMP_NUM_THREADS"), "number of threads, unless --threads is given");
-  environment += item(bold("NO_COLOR"), "no colour, if it is set");
+  std::string environment =
+      item(bold("WEFT_ARG_NAME"), "value of the option --name, if the option is not given");
+  environment += item(bold("WEFT_CONFIG"), "configuration file to read in place of those below; empty: none");
+  environment += item(bold("WEFT_CACHE"), "folder of models and packed weights, in place of ~/.cache/weft");
+  environment += item(bold("WEFT_BACKENDS"), "folders with additional backends, separated by colons");
+  environment += item(bold("OMP_NUM_THREADS"), "number of threads, if --threads is not given");
+  environment += item(bold("NO_COLOR"), "no colour, if set");
   std::string files = item(bold("~/.config/weft/config.toml"),
                            "the user's options as TOML, by their long names: at the top for all commands, or "
                            "in a table with the command's name");

@@ -18,9 +18,9 @@ constexpr std::string_view kNoMmproj = "none";
 }  // namespace
 
 void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& group) {
-  app.add_option("--mmproj", mmproj,
-                 "the encoder of images and audio (GGUF); none: do not use the one that was downloaded with "
-                 "the model")
+  app.add_option(
+         "--mmproj", mmproj,
+         "encoder of images and audio (GGUF); none: ignore the one that was downloaded with the model")
       ->type_name("FILE")
       ->group(group);
   app.add_flag_function(
@@ -28,19 +28,20 @@ void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& gr
          [&mmproj](std::int64_t count) {
            if (count > 0) mmproj = kNoMmproj;
          },
-         "as --mmproj none")
+         "the same as --mmproj none")
       ->group(group);
 }
 
 void add_image_option(CLI::App& app, std::vector<std::string>& images, const std::string& group) {
   add_repeated(app, "--image", images,
-               "an image before the prompt, PNG or JPEG; needs --mmproj; may be given again", "FILE")
+               "image to put before the prompt, PNG or JPEG; needs --mmproj; may be given again", "FILE")
       ->group(group);
 }
 
 void add_audio_option(CLI::App& app, std::vector<std::string>& sounds, const std::string& group) {
   add_repeated(app, "--audio", sounds,
-               "audio before the prompt, WAV, FLAC, Ogg or MP3; needs --mmproj; may be given again", "FILE")
+               "audio to put before the prompt, WAV, FLAC, Ogg or MP3; needs --mmproj; may be given again",
+               "FILE")
       ->group(group);
 }
 

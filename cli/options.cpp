@@ -58,6 +58,13 @@ std::pair<Token, float> parse_logit_bias(const std::string& text) {
       fmt::format("--logit-bias '{}': expected ID+BIAS or ID-BIAS, e.g. 15043-1.5 or 2-inf", text));
 }
 
+std::vector<SamplerStep> read_steps(std::string_view option, const std::string& text,
+                                    std::vector<SamplerStep> (*parse)(std::string_view)) try {
+  return parse(text);
+} catch (const Error& error) {
+  throw UsageError(fmt::format("{} '{}': {}", option, text, error.what()));
+}
+
 }  // namespace
 
 const std::map<std::string, ColorMode>& color_modes() {
@@ -94,16 +101,15 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   add_size(app, "-t,--threads", options.n_threads, {0, kMaxThreads, "0: all cores"},
            "threads (default: OMP_NUM_THREADS, or all cores)")
       ->group("Model");
-  add_switch(
-      app, "--repack", options.repack,
-      "repack weights for the CPU's kernels (default); --no-repack uses them as they are in the file: same "
-      "results, less memory, much slower")
+  add_switch(app, "--repack", options.repack,
+             "repack weights for fast CPU kernels (default); --no-repack uses the file's layout, with equal "
+             "results: less memory, but much slower")
       ->group("Model");
   add_switch(app, "--pack-cache", options.pack_cache,
-             "keep repacked weights on disk next to the model cache, for faster starts (default)")
+             "save repacked weights on disk next to the model cache, for faster starts (default)")
       ->group("Model");
   add_size(app, "--pack-cache-size", options.pack_cache_gib, {0, kMaxGib, "0: none are kept"},
-           "most GiB of repacked weights on disk; the least recently used are removed first (default 64)")
+           "maximum GiB of repacked weights on disk; the least recently used are removed first (default 64)")
       ->group("Model");
   add_choice<CpuIsa>(app, "--isa", options.isa,
                      {{"best", CpuIsa::kBest},
@@ -115,7 +121,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                       {"amx", CpuIsa::kAmx},
                       {"neon", CpuIsa::kNeon},
                       {"i8mm", CpuIsa::kI8mm}},
-                     "the CPU's instruction set, for tests and comparisons (default best)")
+                     "instruction set of the CPU kernels, for tests and comparisons (default best)")
       ->group("Model");
   add_pre_tokenizer_option(app, options.pre_tokenizer, "Model");
   add_adapter_options(app, options.adapters);
@@ -124,7 +130,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
 
 void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::string& group) {
   app.add_option("--pre", name,
-                 "the pre-tokenizer instead of the one that the file names, e.g. gpt-2, llama-bpe, qwen2")
+                 "override the pre-tokenizer that the file names, e.g. gpt-2, llama-bpe, qwen2")
       ->type_name("NAME")
       ->group(group);
 }
@@ -132,28 +138,31 @@ void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::strin
 void add_device_options(CLI::App& app, ModelOptions& options) {
   const std::string group = "Devices";
   app.add_option("--device", options.devices,
-                 "devices to use with the CPU, as 'weft devices' lists them; cpu: only the CPU; NAME=DEVICE "
-                 "opens a device a second time (default: all GPUs)")
+                 "devices to use besides the CPU, by their names in 'weft devices'; cpu: only the CPU; "
+                 "NAME=DEVICE opens a device once more under that name (default: all GPUs)")
       ->type_name("A,B,...")
       ->group(group);
-  app.add_option("--gpu-layers,--n-gpu-layers", options.n_layers,
-                 "layers on those devices, counted from the last; all; 0: none (default: as many as fit)")
+  app.add_option(
+         "--gpu-layers,--n-gpu-layers", options.n_layers,
+         "number of layers on those devices, the last ones; all, or 0: none (default: as many as fit)")
       ->type_name("N")
       ->group(group);
-  app.add_option("--tensor-split", options.shares,
-                 "share of each device, e.g. 3,1 (default: by memory; CPUs by speed; rows evenly)")
+  app.add_option(
+         "--tensor-split", options.shares,
+         "proportion of the model on each device, e.g. 3,1 (default: by memory; among CPUs by speed; with "
+         "--split-mode row evenly)")
       ->type_name("A,B,...")
       ->group(group);
   add_choice<std::optional<bool>>(app, "--split,--split-mode", options.split_rows,
                                   {{"auto", std::nullopt}, {"layer", false}, {"row", true}, {"tensor", true}},
                                   "layer: whole layers per device; row or tensor: shard every layer; auto: "
-                                  "the faster of the two for CPUs of several processes, by measured speed "
+                                  "the faster of the two by measured speed, for CPUs of several processes "
                                   "(default: layer)")
       ->group(group);
   add_repeated(
       app, "--pin", options.pins,
       "place tensors whose names match the regular expression, e.g. 'ffn_up=cpu'; may be given again, the "
-      "last match counts",
+      "last match wins",
       "REGEX=DEVICE")
       ->group(group);
   add_switch(app, "--cpu-moe", options.placement.experts_on_cpu, "keep the experts' weights on the CPU")
@@ -306,16 +315,18 @@ void add_context_options(CLI::App& app, ContextOptions& options) {
       ->group(group);
   add_size(app, "-b,--batch-size", options.n_batch, {0}, "prompt tokens per step (default 512)")
       ->group(group);
-  add_size(app, "--ubatch-size", options.n_ubatch, {0}, "the same; weft uses the smaller of the two")
+  add_size(app, "--ubatch-size", options.n_ubatch, {0}, "as --batch-size; weft uses the smaller of the two")
       ->group(group);
   add_cache_type_options(app, options, group);
-  add_size(app, "--window-rewind", options.window_rewind, {.otherwise = "--swa-full keeps everything"},
-           "tokens that a sequence can be cut back by in sliding-window layers (default 256)")
+  add_size(
+      app, "--window-rewind", options.window_rewind, {.otherwise = "--swa-full keeps everything"},
+      "tokens that a sequence can be rolled back by, for models with sliding-window layers (default 256)")
       ->group(group);
   add_size(app, "--source-size", options.n_source, {0},
-           "most tokens of the encoder's input, for models with an encoder and a decoder (T5; default 512)")
+           "maximum tokens of the encoder's input, for encoder-decoder models such as T5 (default 512)")
       ->group(group);
-  app.add_flag("--swa-full", options.full_windows, "sliding-window layers keep all tokens")->group(group);
+  app.add_flag("--swa-full", options.full_windows, "keep all tokens in the cache of sliding-window layers")
+      ->group(group);
 }
 
 CacheType parse_cache_type(const std::string& option, const std::string& text) {
@@ -352,15 +363,14 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
   const std::string group = "Sampling";
   app.add_option("-s,--seed", options.seed, "RNG seed (default -1: random)")->type_name("N")->group(group);
   add_number(app, "--temp,--temperature", p.temperature,
-             {0, kLarge, "0 always takes the most probable token"},
-             "temperature; 0: always the most probable token")
+             {0, kLarge, "0 always takes the most probable token"}, "temperature; 0: greedy")
       ->group(group);
   add_int(app, "--top-k", p.top_k, {-1}, "keep the K most probable tokens; 0: all")->group(group);
   add_number(app, "--top-p", p.top_p, {0, 1},
-             "keep the most probable tokens with this total probability; 1: all")
+             "keep the most probable tokens whose probabilities sum to P; 1: all")
       ->group(group);
   add_number(app, "--min-p", p.min_p, {0, 1},
-             "keep tokens with at least this probability relative to the most probable; 0: all")
+             "keep tokens with at least P times the highest probability; 0: all")
       ->group(group);
   add_number(app, "--typical,--typical-p", p.typical_p, {0, 1}, "keep locally typical tokens; 1: all")
       ->group(group);
@@ -368,9 +378,10 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
              "keep logits within N standard deviations of the highest; -1: all")
       ->group(group);
   add_number(app, "--xtc-probability", p.xtc_probability, {0, 1},
-             "XTC: chance to remove the most probable tokens; 0: off")
+             "XTC: probability of removing the most probable tokens; 0: off")
       ->group(group);
-  add_number(app, "--xtc-threshold", p.xtc_threshold, {0, 1}, "XTC: minimum probability of removed tokens")
+  add_number(app, "--xtc-threshold", p.xtc_threshold, {0, 1},
+             "XTC: minimum probability of the tokens that are removed")
       ->group(group);
   add_number(app, "--dynatemp-range", p.dynamic_temperature_range, {0, kLarge},
              "dynamic temperature: range around the temperature; 0: off")
@@ -379,7 +390,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
              "dynamic temperature: exponent")
       ->group(group);
   add_int(app, "--mirostat", p.mirostat, {0, 2},
-          "Mirostat version 1 or 2, instead of the truncation samplers; 0: off")
+          "Mirostat version 1 or 2, in place of top-k, top-p and the like; 0: off")
       ->group(group);
   add_number(app, "--mirostat-ent,--mirostat-tau", p.mirostat_tau, {0, kLarge},
              "Mirostat: target entropy (tau)")
@@ -388,7 +399,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
              "Mirostat: learning rate (eta)")
       ->group(group);
   add_int(app, "--repeat-last-n", p.penalty_last_n, {-1},
-          "last N tokens that penalties apply to; 0: off, -1: all")
+          "number of last tokens that penalties consider; 0: off, -1: all")
       ->group(group);
   add_number(app, "--repeat-penalty", p.repetition_penalty, {1e-6f, kLarge},
              "penalty for tokens already in the context; 1: off")
@@ -403,17 +414,18 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
       ->group(group);
   add_number(app, "--dry-base", p.dry_base, {0, kLarge}, "DRY: base of the penalty's growth")->group(group);
   add_int(app, "--dry-allowed-length", p.dry_allowed_length, {0},
-          "DRY: repetitions up to this length have no penalty")
+          "DRY: maximum length of repetitions without a penalty")
       ->group(group);
-  add_int(app, "--dry-penalty-last-n", p.dry_penalty_last_n, {-1}, "DRY: last N tokens to search; -1: all")
+  add_int(app, "--dry-penalty-last-n", p.dry_penalty_last_n, {-1},
+          "DRY: number of last tokens to search for repetitions; -1: all")
       ->group(group);
   add_repeated(
       app, "--dry-sequence-breaker", options.dry_breakers,
-      R"(DRY: string that ends a repetition; may be given again; 'none': no string (default: newline : " *))",
+      R"(DRY: string that ends a repetition; may be given again; none: no string (default: newline : " *))",
       "TEXT")
       ->group(group);
   add_repeated(app, "--logit-bias", options.logit_biases,
-               "added to a token's logit, e.g. 15043-1.5 or 2-inf; may be given again", "ID+BIAS")
+               "bias to add to a token's logit, e.g. 15043-1.5 or 2-inf; may be given again", "ID+BIAS")
       ->group(group);
   std::vector<std::string> names;
   for (const SamplerStep step : p.steps) names.emplace_back(name(step));
@@ -429,8 +441,8 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
 
 void add_generation_options(CLI::App& app, GenerationOptions& options) {
   add_switch(app, "-e,--escape", options.sampling.escape,
-             "read the escapes \\n \\r \\t \\\\ \\' \\\" \\xHH in prompts and strings of the command line "
-             "(default); files are taken as they are")
+             "process the escapes \\n \\r \\t \\\\ \\' \\\" \\xHH in prompts and strings of the command "
+             "line, but not in files (default)")
       ->group("Text");
   add_model_options(app, options.model);
   add_context_options(app, options.context);
@@ -456,8 +468,9 @@ SamplerParams sampler_params(const SamplingOptions& options) try {
   if (!options.steps.empty() && !options.step_letters.empty()) {
     throw UsageError("--samplers and --sampler-seq both set the order; give one of them");
   }
-  if (!options.step_letters.empty()) params.steps = parse_sampler_letters(options.step_letters);
-  if (!options.steps.empty()) params.steps = parse_sampler_steps(options.steps);
+  if (!options.step_letters.empty())
+    params.steps = read_steps("--sampler-seq", options.step_letters, parse_sampler_letters);
+  if (!options.steps.empty()) params.steps = read_steps("--samplers", options.steps, parse_sampler_steps);
   if (!options.dry_breakers.empty()) {
     params.dry_breakers = options.dry_breakers;
     std::erase(*params.dry_breakers, "none");

@@ -22,19 +22,18 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
 
 void add_prompt_cache_options(CLI::App& app, PromptCacheOptions& options, const std::string& group) {
   app.add_option("--prompt-cache", options.file,
-                 "save the computed prompt in this file, for later prompts with the same prefix")
+                 "save the KV cache of the prompt in this file; later prompts with the same prefix reuse it")
       ->type_name("FILE")
       ->group(group);
-  app.add_flag("--prompt-cache-all", options.all, "save generated tokens there, too")->group(group);
-  app.add_flag("--prompt-cache-ro", options.read_only, "read that file without changing it")->group(group);
+  app.add_flag("--prompt-cache-all", options.all, "save generated tokens in that file, too")->group(group);
+  app.add_flag("--prompt-cache-ro", options.read_only, "read that file but do not write it")->group(group);
 }
 
 void check(const PromptCacheOptions& options) {
   if (options.file.empty() && (options.all || options.read_only))
-    throw UsageError("--prompt-cache-all and --prompt-cache-ro go with --prompt-cache FILE");
+    throw UsageError("--prompt-cache-all and --prompt-cache-ro need --prompt-cache FILE");
   if (options.all && options.read_only)
-    throw UsageError(
-        "--prompt-cache-all writes the file that --prompt-cache-ro leaves alone; give one of them");
+    throw UsageError("--prompt-cache-all writes the file, --prompt-cache-ro forbids that; give one of them");
 }
 
 std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, std::span<const Token> prompt,
@@ -47,7 +46,7 @@ std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, 
   try {
     const TextState saved = read_text_state(bytes);
     if (!context.restore(saved.state, kSequence)) {
-      note(talk, fmt::format("({} holds {} tokens, more than the context has room for; it is not used)",
+      note(talk, fmt::format("({} holds {} tokens, which do not fit into the context; it is not used)",
                              options.file, saved.tokens.size()));
       return 0;
     }

@@ -27,52 +27,52 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
          "machine only)")
       ->type_name("HOST,...")
       ->group(group);
-  add_size(app, "--port", options.port, {0, 65535}, "port (default 8080; 0: any that is free)")->group(group);
+  add_size(app, "--port", options.port, {0, 65535}, "port (default 8080; 0: a free port)")->group(group);
   add_size(app, "--parallel", options.n_parallel, {1, 1024},
-           "most requests computed at the same time (default 64); others wait")
+           "maximum number of requests computed at the same time (default 64); others wait")
       ->group(group);
   add_size(app, "--max-queue", options.max_queue, {1, 1 << 20},
-           "most waiting requests (default 1024); more get status 429")
+           "maximum number of waiting requests (default 1024); further ones get status 429")
       ->group(group);
   add_size(app, "--step-ms", options.step_ms, {1, 1 << 20},
-           "milliseconds of a step while responses are generated and prompts are read (default 150). Less: "
-           "smoother streams; more: prompts are read faster")
+           "target time in ms of a step that both generates and prefills (default 150). Lower: smoother "
+           "streams; higher: faster prefill")
       ->group(group);
   add_size(app, "--timeout", options.timeout_s, {0, 1 << 20, "0: no limit"},
-           "most seconds per request (default 600); the response ends with the tokens generated until then")
+           "maximum seconds per request (default 600); then the response ends with the tokens so far")
       ->group(group);
   add_repeated(app, "--api-key", options.keys,
-               "a key that clients must send, hidden from the list of processes; may be given again", "KEY")
+               "API key that clients must send; not visible in process lists; may be given again", "KEY")
       ->group(group);
   app.add_option("--api-key-file", options.key_file,
-                 "a file with one key per line, optionally with a name for the logs: KEY NAME")
+                 "file with one API key per line, each optionally with a name for the logs: KEY NAME")
       ->type_name("FILE")
       ->group(group);
   add_repeated(app, "-a,--alias", options.aliases,
-               "name of the first model for clients; several with commas, or given again", "NAME")
+               "name of the first model in requests; several separated by commas; may be given again", "NAME")
       ->group(group);
-  add_repeated(app, "--tags", options.tags, "words that /v1/models shows for the first model, with commas",
+  add_repeated(app, "--tags", options.tags, "tags of the first model in /v1/models, separated by commas",
                "WORDS")
       ->group(group);
   add_size(app, "--models-max", options.models_max, {0},
-           "most models in memory at the same time (default 0: as many as fit)")
+           "maximum number of models in memory at the same time (default 0: as many as fit)")
       ->group(group);
   add_switch(app, "--cors", options.cors,
-             "allow web pages of other origins to use the server (default: only with an API key)")
+             "allow web pages of all other origins to use the server (default: only with an API key)")
       ->group(group);
   add_repeated(app, "--cors-origins", options.cors_origins,
-               "as --allowed-host for these origins, with commas; '*': as --cors", "ORIGINS")
+               "allow web pages of these origins, separated by commas; '*': of all, as --cors", "ORIGINS")
       ->group(group);
   add_repeated(app, "--allowed-host", options.allowed_hosts,
-               "a host name that browsers may use for the server, as behind a proxy; '.example.com': all "
-               "names below it. Not needed with an API key; may be given again",
+               "host name under which browsers may reach the server, e.g. that of a proxy; '.example.com': "
+               "all its subdomains. Not needed with an API key; may be given again",
                "NAME")
       ->group(group);
-  app.add_option("--api-prefix", options.api_prefix, "path before all paths, such as /llm (default: none)")
+  app.add_option("--api-prefix", options.api_prefix, "prefix of all paths, e.g. /llm (default: none)")
       ->type_name("PATH")
       ->group(group);
   app.add_option("--ssl-cert-file", options.ssl_cert_file,
-                 "certificate with its chain, in PEM form: serve HTTPS in place of HTTP")
+                 "certificate with its chain, in PEM form; the server then speaks HTTPS only")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--ssl-key-file", options.ssl_key_file,
@@ -85,75 +85,79 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
                "ADDRESS")
       ->group(group);
   add_size(app, "--max-connections", options.max_connections, {1, 1 << 20},
-           "open connections (default 16384); more are refused (503)")
+           "maximum number of connections (default 16384); further ones get status 503")
       ->group(group);
   add_size(app, "--max-connections-per-address", options.max_connections_each, {0, 1 << 20, "0: no limit"},
-           "open connections of one address (default 4096)")
+           "maximum number of connections from one address (default 4096)")
       ->group(group);
   add_size(app, "--max-requests-per-client", options.max_requests_each, {-1, 1 << 20, "0: no limit"},
-           "running and waiting requests per API key, or per address without keys (default -1: half of "
-           "--parallel and --max-queue together); more are refused (429)")
+           "maximum number of running and waiting requests per API key, or per address without keys (default "
+           "-1: half of --parallel and --max-queue together); further ones get status 429")
       ->group(group);
-  add_switch(app, "--share-slots", options.share_slots,
-             "let API keys see each other's requests (/slots, /live) and saved sessions (default: yes, "
-             "unless there are several keys)")
+  add_switch(
+      app, "--share-slots", options.share_slots,
+      "show every API key the requests (/slots, /live) and saved sessions of the others (default: yes, "
+      "unless there are several keys)")
       ->group(group);
   add_switch(app, "--metrics", options.metrics, "Prometheus metrics at /metrics (default)")->group(group);
   add_switch(app, "--slots", options.slots, "the state of all slots at /slots (default)")->group(group);
   app.add_flag("--webui,--ui,!--no-webui,!--no-ui", options.web_page, "the web page at / (default)")
       ->group(group);
   add_size(app, "--threads-http", options.n_workers, {-1, 64, "-1: the default"},
-           "threads that read requests (default 2)")
+           "number of threads that parse requests (default 2)")
       ->group(group);
-  app.add_option("--slot-save-path", options.save_folder, "folder for saved slots (default: none)")
+  app.add_option("--slot-save-path", options.save_folder, "folder that slots are saved in (default: none)")
       ->type_name("DIR")
       ->group(group);
   app.add_option(
          "--access-log", options.access_log,
-         "log each request as a line of JSON; -: standard error. Prompts and responses are never logged")
+         "log each request to this file as a line of JSON; -: stderr. Prompts and responses are never logged")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--trace", options.trace, "write steps and requests as a Chrome trace, for ui.perfetto.dev")
       ->type_name("FILE")
       ->group(group);
   add_size(app, "--shutdown-timeout", options.shutdown_timeout_s, {0, 1 << 20},
-           "most seconds that responses continue after SIGTERM (default 30)")
+           "after SIGTERM, let running responses continue for at most this many seconds (default 30)")
       ->group(group);
   add_size(app, "--drain-delay", options.drain_delay_s, {0, 1 << 20},
-           "seconds after SIGTERM in which the server accepts requests while /ready fails (default 0)")
+           "after SIGTERM, accept requests for this many seconds while /ready fails, so that load balancers "
+           "can react (default 0)")
       ->group(group);
   add_mmproj_option(app, options.mmproj, group);
   add_template_options(app, options.chat_template, group);
   app.add_option_function<std::string>(
          "--reasoning-format", &check_reasoning_format,
-         "how reasoning is returned: auto and deepseek (both the default) apart, as reasoning_content")
+         "where reasoning is returned; auto and deepseek: in reasoning_content (default auto)")
       ->type_name("auto|deepseek")
       ->group(group);
   add_size(app, "-n,--predict,--n-predict", options.n_predict, kPredictRange,
-           "most tokens of a response, unless the request says (default -1: no limit)")
+           "maximum tokens of a response, unless the request sets it (default -1: no limit)")
       ->group(group);
   const std::string generation = "Generation";
-  add_switch(app, "--ignore-eos", options.ignore_eos, "continue after end tokens, unless the request says")
+  add_switch(app, "--ignore-eos", options.ignore_eos,
+             "continue after end tokens, unless the request sets ignore_eos")
       ->group(generation);
-  add_switch(app, "--context-shift", options.context_shift,
-             "when a sequence has filled its context, drop the older half of it and continue (default: the "
-             "response ends)")
+  add_switch(
+      app, "--context-shift", options.context_shift,
+      "when the context is full, drop the older half of the sequence and continue (default: the response "
+      "ends)")
       ->group(generation);
   add_size(app, "--keep", options.n_keep, {0},
-           "tokens at the beginning that --context-shift keeps (default 4)")
+           "number of first tokens that --context-shift keeps (default 4)")
       ->group(generation);
   add_choice<std::optional<Pooling>>(
       app, "--pooling", options.pooling,
       {{"mean", Pooling::kMean}, {"cls", Pooling::kCls}, {"last", Pooling::kLast}, {"rank", std::nullopt}},
-      "pooling of embeddings, unless the request says (default: the model's; rank: for rerankers, which need "
-      "no pooling)")
+      "pooling of embeddings, unless the request sets it; rank: for rerankers, which have their own "
+      "(default: the model's)")
       ->group(generation);
   add_size(app, "--embd-normalize", options.embedding_norm, {-1, 1024, "-1: not at all"},
-           "norm that embeddings have, unless the request says: 2 Euclidean (default), 1 taxicab, 0 largest "
-           "number 32760, -1 none")
+           "normalization of embeddings, unless the request sets it; 2: Euclidean, 1: taxicab, 0: maximum "
+           "absolute value of 32760, -1: none (default 2)")
       ->group(generation);
   add_switch(app, "--spm-infill", options.suffix_first,
-             "/infill writes the suffix before the prefix, as some models want it")
+             "put the suffix before the prefix in prompts of /infill, as some models need")
       ->group(generation);
 }
 

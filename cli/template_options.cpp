@@ -45,45 +45,47 @@ Json read_variables(const std::string& text) {
   } catch (const Error& error) {
     refuse(error.what());
   }
-  if (!given.is_object()) refuse("this is not an object");
+  if (!given.is_object()) refuse("the value is not an object");
   for (const char* name : {"messages", "tools", "add_generation_prompt"})
-    if (given.contains(name)) refuse(fmt::format("'{}' is set by weft itself", name));
+    if (given.contains(name)) refuse(fmt::format("weft itself sets '{}'", name));
   return given;
 }
 
 }  // namespace
 
 void add_template_options(CLI::App& app, TemplateOptions& options, const std::string& group) {
-  app.add_option("--chat-template", options.text,
-                 fmt::format("a chat template (Jinja) instead of the model's own, or one of: {}",
-                             fmt::join(weft::Chat::template_names(), ", ")))
+  app.add_option(
+         "--chat-template", options.text,
+         fmt::format("chat template (Jinja) in place of the model's own, or the name of one of these: {}",
+                     fmt::join(weft::Chat::template_names(), ", ")))
       ->type_name("TEXT")
       ->group(group);
   app.add_option("--chat-template-file", options.file, "the chat template from a file")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--chat-template-kwargs", options.variables,
-                 "variables for the template, e.g. '{\"enable_thinking\": false}'; \"now\" is the time of "
-                 "strftime_now (default: the clock's)")
+  app.add_option(
+         "--chat-template-kwargs", options.variables,
+         "JSON object with variables of the template, e.g. '{\"enable_thinking\": false}'; \"now\" sets the "
+         "time that strftime_now returns (default: the current time)")
       ->type_name("JSON")
       ->group(group);
-  add_choice<Reasoning>(
-      app, "--reasoning", options.reasoning,
-      {{"on", Reasoning::kOn},
-       {"off", Reasoning::kOff},
-       {"auto", Reasoning::kAuto},
-       {"template", Reasoning::kTemplate}},
-      "whether the model reasons before it responds (default auto: yes, if its template has a "
-      "switch; template: the template decides)")
+  add_choice<Reasoning>(app, "--reasoning", options.reasoning,
+                        {{"on", Reasoning::kOn},
+                         {"off", Reasoning::kOff},
+                         {"auto", Reasoning::kAuto},
+                         {"template", Reasoning::kTemplate}},
+                        "whether the model reasons before it responds; auto: yes, if its template can turn "
+                        "reasoning on and off; "
+                        "template: the template decides (default auto)")
       ->group(group);
   app.add_option_function<std::string>(
          "--reasoning-budget", [&options](const std::string& text) { set_budget(options, text); },
-         "0: as --reasoning off; -1: no limit (default)")
+         "0: no reasoning, as --reasoning off; -1: unlimited reasoning (default)")
       ->type_name("N")
       ->group(group);
   app.add_option_function<std::string>(
          "--reasoning-effort", [&options](const std::string& text) { set_effort(options, text); },
-         "how much the model reasons, in the template's words: low, medium, high (default: the template's)")
+         "reasoning effort, a value that the template knows: low, medium, high (default: the template's)")
       ->type_name("WORD")
       ->group(group);
 }

@@ -62,6 +62,10 @@ void note(const Talk& talk, std::string_view line) {
   if (!talk.quiet) fmt::print(stderr, "{}\n", line);
 }
 
+void note_replaced(const Talk& talk, const std::filesystem::path& file) {
+  note(talk, fmt::format("weft: note: replaced the existing file {}", file.string()));
+}
+
 Progress::Progress(const Talk& talk, std::string label)
     : label_(std::move(label)),
       enabled_(talk.progress && !talk.quiet && moves_cursor(STDERR_FILENO)),

@@ -1,6 +1,7 @@
 #pragma once
 // Terminal output: colour, progress bars and messages. Results go to stdout, everything else to stderr.
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,8 @@ std::string styled(std::string_view text, std::string_view style, bool on);
 void print(std::string_view text);
 /// A line to stderr, unless quiet.
 void note(const Talk& talk, std::string_view line);
+/// Notes that `file`, which existed before, was replaced.
+void note_replaced(const Talk& talk, const std::filesystem::path& file);
 
 /// A bar on stderr for work that takes long. Shows nothing off a terminal, in quiet mode, or within the first
 /// third of a second; removes itself.

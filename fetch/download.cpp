@@ -197,11 +197,10 @@ class PartFile final : public Sink {
     const auto needed =
         static_cast<std::uintmax_t>(std::max<std::int64_t>(0, size_ - bytes_on_disk(file_.get())));
     if (!error && space.available < needed)
-      throw Error(
-          ErrorCode::kIo,
-          fmt::format("{} needs {} MiB more, {} has {} MiB left; free some, or set WEFT_CACHE "
-                      "to a folder of another disk",
-                      path_.string(), needed >> 20, path_.parent_path().string(), space.available >> 20));
+      throw Error(ErrorCode::kIo, fmt::format("{} needs {} MiB more, but {} has only {} MiB left; free some "
+                                              "space, or set WEFT_CACHE to a folder on another disk",
+                                              path_.string(), needed >> 20, path_.parent_path().string(),
+                                              space.available >> 20));
     if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) io_error("cannot write", path());
   }
 
@@ -228,7 +227,7 @@ void make_folder(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder, error);
   if (error)
     throw Error(ErrorCode::kIo,
-                fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+                fmt::format("cannot create the folder {}: {}", folder.string(), error.message()));
 }
 
 /// The identity of a file's bytes, as a hash, since URLs may contain secrets. Empty if it is unknown.
@@ -275,10 +274,11 @@ void download(const RemoteFile& file, const std::filesystem::path& path, const D
   const Probe probed = probe(file.request, waiting, params.retry);
   const std::int64_t size = probed.size >= 0 ? probed.size : file.size;
   if (size < 0)
-    throw Error(ErrorCode::kIo, fmt::format("{}: the server does not say how large the file is", file.path));
+    throw Error(ErrorCode::kIo,
+                fmt::format("{}: the server does not report the size of the file", file.path));
   if (file.size >= 0 && size != file.size)
-    throw Error(ErrorCode::kIo, fmt::format("{}: the server's file has {} bytes, the hub lists {}", file.path,
-                                            size, file.size));
+    throw Error(ErrorCode::kIo, fmt::format("{}: the server's file has {} bytes, but the hub lists {}",
+                                            file.path, size, file.size));
   if (file.size < 0 && is_there(file, path, size, on_progress)) return;
 
   part.begin(identity_of(file, probed, size), size);
@@ -294,10 +294,9 @@ void download(const RemoteFile& file, const std::filesystem::path& path, const D
     const std::string sum = sha256_of(part.path(), on_progress);
     if (sum != file.sha256) {
       part.discard();
-      throw Error(
-          ErrorCode::kIo,
-          fmt::format("{}: the download has the SHA-256 {}, the hub lists {}; it was removed: try again",
-                      file.path, sum, file.sha256));
+      throw Error(ErrorCode::kIo, fmt::format("{}: the download has the SHA-256 {}, but the hub lists {}; "
+                                              "the download was removed, try again",
+                                              file.path, sum, file.sha256));
     }
   }
   std::error_code ignored;

@@ -105,7 +105,7 @@ class Transfer {
   static CURL* make() {
     static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
     CURL* const easy = started == CURLE_OK ? curl_easy_init() : nullptr;
-    if (easy == nullptr) throw Error(ErrorCode::kOutOfMemory, "libcurl does not start");
+    if (easy == nullptr) throw Error(ErrorCode::kOutOfMemory, "libcurl cannot be initialized");
     return easy;
   }
   template <typename T>
@@ -174,7 +174,7 @@ class Tries {
                   fmt::format("{}: {}{}", host_of(request.url), why,
                               asked_for > params.longest_wait
                                   ? fmt::format("; it asks to retry in {} s", asked_for.count() / 1000)
-                                  : ", also when tried again"));
+                                  : ", also after retries"));
     const auto own = params.first_wait * (1 << std::min(n_ - 1, 10));
     return Clock::now() +
            std::clamp(std::max(own, asked_for), std::chrono::milliseconds(0), params.longest_wait);
@@ -192,7 +192,7 @@ void wait_until(Clock::time_point time, const KeepGoing& keep_going) {
 }
 
 std::string why_of(CURLcode code, long status) {
-  if (code == CURLE_PARTIAL_FILE) return "the connection ended early";
+  if (code == CURLE_PARTIAL_FILE) return "the connection was closed early";
   return code != CURLE_OK ? std::string(curl_easy_strerror(code))
                           : fmt::format("the server responded with status {}", status);
 }
@@ -239,12 +239,13 @@ void refuse_status(const Request& request, long status) {
   if (status == 404 || status == 410)
     throw Error(ErrorCode::kNotFound, fmt::format("{} does not exist", where));
   if (status == 401 || status == 403)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} is not open to {} (status {}): {}", where,
-                            request.token.empty() ? "everybody" : "this token", status,
-                            request.token.empty()
-                                ? "set HF_TOKEN to a token of the hub, and accept the model's terms there"
-                                : "check the token and accept the model's terms on its page"));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} denies access {} (status {}): {}", where,
+                    request.token.empty() ? "without a token" : "with this token", status,
+                    request.token.empty()
+                        ? "set HF_TOKEN to a token of the hub, and accept the model's terms on its page"
+                        : "check the token, and accept the model's terms on its page"));
   throw Error(ErrorCode::kIo, fmt::format("{}: the server responded with status {}", where, status));
 }
 
@@ -283,10 +284,9 @@ Probe probe(const Request& request, const KeepGoing& keep_going, const RetryPara
                (code == CURLE_WRITE_ERROR && status == 200);
       });
   if (transfer->header("content-type").starts_with("text/html"))
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{} is a web page, not a file; take the address that the page's download link has",
-                    shown_address(request.url)));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{} is a web page, not a file; use the URL of the download link on that page",
+                            shown_address(request.url)));
   Probe result;
   result.etag = transfer->etag();
   result.strong_etag = !result.etag.empty() && !transfer->header("etag").starts_with("W/");
@@ -317,7 +317,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
   std::deque<Part> waiting;
   for (const Range& range : ranges) waiting.push_back({range, range.begin, range.begin});
   const Multi multi(curl_multi_init(), curl_multi_cleanup);
-  if (multi == nullptr) throw Error(ErrorCode::kOutOfMemory, "libcurl does not start");
+  if (multi == nullptr) throw Error(ErrorCode::kOutOfMemory, "libcurl cannot be initialized");
   std::vector<std::unique_ptr<Part>> running;
   // Handles leave the multi handle before they end, whatever is thrown.
   struct Leave {
@@ -376,7 +376,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
       part->tries.reset();
     } else {
       const std::string why =
-          code == CURLE_OK && status < 300 ? "the connection ended early" : why_of(code, status);
+          code == CURLE_OK && status < 300 ? "the connection was closed early" : why_of(code, status);
       part->not_before = part->tries.after(request, retry, why, part->transfer->retry_after());
     }
     part->transfer.reset();

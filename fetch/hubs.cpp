@@ -85,8 +85,8 @@ std::string next_page(const Answer& answer, const std::string& url) {
   const std::string next = resolved(url, link.substr(begin + 1, end - begin - 1));
   // The token goes to no other host.
   if (!same_origin(next, url))
-    throw Error(ErrorCode::kIo, fmt::format("{}: the list of files continues at {}, which is not followed; "
-                                            "set HF_ENDPOINT to a hub that lists its files itself",
+    throw Error(ErrorCode::kIo, fmt::format("{}: the file list continues at {}, on another host, which weft "
+                                            "does not follow; set HF_ENDPOINT to that hub",
                                             host_of(url), next.empty() ? "no address" : host_of(next)));
   return next;
 }
@@ -98,7 +98,7 @@ std::vector<RemoteFile> list_hugging_face(const ModelName& name, const Hosts& ho
   std::string url = fmt::format("{}/api/models/{}/tree/main?recursive=true", host, escaped(name.repo));
   for (int page = 0; !url.empty(); ++page) {
     if (page == kMaxPages)
-      throw Error(ErrorCode::kUnsupported, fmt::format("{} has too many files to look through", name.repo));
+      throw Error(ErrorCode::kUnsupported, fmt::format("{} has too many files", name.repo));
     const Answer answer = get({url, hosts.hugging_face_token}, kMaxListing, keep_going, retry);
     for (const Json& entry : parse(answer, url)) {
       const std::string path = string_of(entry, "path");
@@ -157,7 +157,7 @@ RemoteModel find_in_ollama(const ModelName& name, const Hosts& hosts, const Keep
   }
   if (model.parts.size() != 1)
     throw Error(ErrorCode::kUnsupported,
-                fmt::format("{} has no GGUF file (it may run on Ollama's servers only)", name.text()));
+                fmt::format("{} has no GGUF file (it may be a cloud model of Ollama)", name.text()));
   return model;
 }
 
@@ -203,11 +203,9 @@ RemoteModel choose(std::vector<RemoteFile> files, const ModelName& name) {
   for (RemoteFile& file : files)
     (is_vision(file) && name.file.empty() ? vision : models).push_back(std::move(file));
   if (models.empty())
-    throw Error(
-        ErrorCode::kUnsupported,
-        fmt::format("{} has no GGUF file; look for a repository of that model with '-GGUF' in its name, or "
-                    "convert it",
-                    name.repo));
+    throw Error(ErrorCode::kUnsupported, fmt::format("{} has no GGUF file; find a repository of the model "
+                                                     "with '-GGUF' in its name, or convert it (weft convert)",
+                                                     name.repo));
   const RemoteFile* chosen = nullptr;
   // The shorter of two matching paths wins: "Model-Q4_0.gguf" before "Model-Q4_0-imat.gguf".
   const auto consider = [&](const RemoteFile& file) {

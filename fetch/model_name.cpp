@@ -72,11 +72,10 @@ std::string hash_of(std::string_view text) {
 }
 
 [[noreturn]] void refuse(std::string_view text) {
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      fmt::format("'{}' is not a model's name; names are USER/REPO or USER/REPO:Q4_K_M (Hugging Face), "
-                  "ollama:NAME:TAG, modelscope.cn/USER/REPO, or an address https://.../FILE.gguf",
-                  shown_address(text).substr(0, kMaxName)));
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is not a model name; valid are USER/REPO or USER/REPO:Q4_K_M (Hugging Face), "
+                          "ollama:NAME:TAG, modelscope.cn/USER/REPO, and URLs https://.../FILE.gguf",
+                          shown_address(text).substr(0, kMaxName)));
 }
 
 ModelName parse_url(std::string_view text) {

@@ -176,9 +176,8 @@ PulledModel pull(const std::filesystem::path& folder, const ModelName& name, con
   write_record(record_of(folder, name), {{"name", name.text()}, {"files", files}});
   const auto pulled = find_pulled(folder, name);
   if (!pulled)
-    throw Error(ErrorCode::kIo,
-                fmt::format("the files of {} changed in {} while they were downloaded; try again",
-                            name.text(), place.string()));
+    throw Error(ErrorCode::kIo, fmt::format("the files of {} changed on {} during the download; try again",
+                                            name.text(), place.string()));
   return *pulled;
 }
 

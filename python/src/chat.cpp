@@ -195,7 +195,7 @@ void bind_chat(nb::module_& m) {
   nb::class_<PyConstraint>(m, "Constraint", "Where a sequence stands in a grammar.")
       .def("allowed", &PyConstraint::allowed,
            "An array with True for each token that may follow. Sampler.sample() takes it.")
-      .def("accept", &PyConstraint::accept, nb::arg("token"), "The sequence goes on with this token.");
+      .def("accept", &PyConstraint::accept, nb::arg("token"), "Continues the sequence with this token.");
 
   nb::class_<Opening>(m, "Opening")
       .def_prop_ro("tokens", &Opening::tokens)

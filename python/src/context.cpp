@@ -313,7 +313,7 @@ void bind_context(nb::module_& m) {
           nb::arg("source"), nb::arg("target"), nb::arg("begin") = 0, nb::arg("end") = -1, WithoutLock(),
           "Positions begin to end of target become those of source (-1: to the end); target keeps its "
           "others.\n"
-          "Both share the cells. A sequence that then goes on copies the page of 64 cells that it shares in "
+          "Both share the cells. A sequence that then continues copies the page of 64 cells that it shares in "
           "part.")
       .def(
           "keep", [](PyContext& self, SeqId seq) { self.with([&](Context& c) { c.keep(seq); }); },

@@ -89,11 +89,11 @@ def _engine_options(options: dict[str, Any], n_adapters: int, has_draft: bool) -
     service = {name: value for name, value in options.items() if name in arguments.known(ServiceOptions)}
     n_running = service.get("n_running", 0)
     if n_running > context.setdefault("n_sequences", max(_N_SEQUENCES, n_running)):
-        raise InvalidArgumentError(f"n_running is {n_running} and n_sequences {context['n_sequences']}; make n_sequences as large")
+        raise InvalidArgumentError(f"n_running is {n_running} and n_sequences {context['n_sequences']}; n_sequences must be at least as large")
     speculation = service.setdefault("speculation", "model" if has_draft else "none")
     if has_draft != (speculation == "model"):
         given = "a draft model is given" if has_draft else "there is no draft model"
-        raise InvalidArgumentError(f"speculation is {speculation!r} and {given}; 'model' goes with draft=weft.Model(...)")
+        raise InvalidArgumentError(f"speculation is {speculation!r} and {given}; 'model' needs draft=weft.Model(...)")
     check_adapters(context.setdefault("use_adapters", [(i, 1.0) for i in range(n_adapters)]), n_adapters)
     return context, service
 
@@ -102,8 +102,8 @@ def check_adapters(uses: Sequence[tuple[int, float]], n_adapters: int) -> None:
     """Refuses a use of adapters that a model does not have."""
     for number, _ in uses:
         if not 0 <= number < n_adapters:
-            there = "the model was loaded without adapters=[...]" if n_adapters == 0 else f"the model has 0 to {n_adapters - 1}"
-            raise InvalidArgumentError(f"use_adapters names the adapter {number}; {there}")
+            there = "the model was loaded without adapters=[...]" if n_adapters == 0 else f"known are 0 to {n_adapters - 1}"
+            raise InvalidArgumentError(f"use_adapters: unknown adapter {number}; {there}")
 
 
 def _file_of(path: Path, progress: Optional[Callable[[float], Any]]) -> Path:

@@ -144,7 +144,7 @@ class Stream(Iterator[str], AsyncIterator[str]):
         if self._answer is not None:
             try:
                 self._take(self._answer.rest())
-            except InvalidArgumentError:  # Another thread reads it, and goes on.
+            except InvalidArgumentError:  # Another thread reads it and continues.
                 raise
             except BaseException:
                 self.close()
@@ -162,7 +162,7 @@ class Stream(Iterator[str], AsyncIterator[str]):
             try:
                 chunk = self._answer.next()
                 text = self._take(chunk) if chunk is not None else ""
-            except InvalidArgumentError:  # Another thread reads it, and goes on.
+            except InvalidArgumentError:  # Another thread reads it and continues.
                 raise
             except BaseException:
                 self.close()
@@ -188,7 +188,7 @@ class Stream(Iterator[str], AsyncIterator[str]):
                     await queue.wait(self._key)
                     continue
                 text = self._take(chunk) if chunk is not None else ""
-            except InvalidArgumentError:  # A thread reads it, and goes on.
+            except InvalidArgumentError:  # A thread reads it and continues.
                 raise
             except BaseException:
                 self.close()

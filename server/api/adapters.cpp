@@ -39,7 +39,7 @@ std::vector<AdapterUse> read_adapters(const Json& list, const std::string& path,
     const double factor = factor_of(model.adapters()[static_cast<std::size_t>(use.adapter)]);
     if (std::abs(use.scale * factor) > kMostScale)
       throw bad_request(fields.path_of("scale"),
-                        fmt::format("'{}' must be at most {:g} times one of the adapter's own, {:g}",
+                        fmt::format("'{}' must be at most {:g} times the adapter's own scale, {:g}",
                                     fields.path_of("scale"), kMostScale, factor));
     if (std::any_of(uses.begin(), uses.end(),
                     [&](const AdapterUse& other) { return other.adapter == use.adapter; }))
@@ -48,7 +48,7 @@ std::vector<AdapterUse> read_adapters(const Json& list, const std::string& path,
   }
   if (uses.size() > static_cast<std::size_t>(Context::kMaxAdapters))
     throw bad_request(
-        path, fmt::format("'{}': a request may use {} adapters at most", path, Context::kMaxAdapters));
+        path, fmt::format("'{}': a request may use at most {} adapters", path, Context::kMaxAdapters));
   return uses;
 }
 

@@ -299,7 +299,7 @@ void Api::start(const Route& route, Job job) {
 void Api::work_on(Workers& workers, const Route& route, const std::shared_ptr<Job>& job,
                   std::function<void()> work) {
   if (!workers.run(job->client, std::move(work)))
-    fail(*job, route.shape, unavailable("overloaded", "too many requests are being read; try again"));
+    fail(*job, route.shape, unavailable("overloaded", "too many requests are being received; try again"));
 }
 
 void Api::with_model(const Route& route, std::shared_ptr<Job> job) {

@@ -15,7 +15,7 @@ namespace {
 
 void check_count(const std::string& path, std::string_view what, std::size_t n, std::size_t most) {
   if (n > most)
-    throw bad_request(path, fmt::format("'{}' may have {} {} at most, not {}", path, most, what, n));
+    throw bad_request(path, fmt::format("'{}' may have at most {} {}, not {}", path, most, what, n));
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
   const std::string path = fields.path_of("logit_bias");
   const auto check_count = [&](std::size_t n) {
     if (n > kMaxBiases)
-      throw bad_request(path, fmt::format("'{}' may bias {} tokens at most", path, kMaxBiases));
+      throw bad_request(path, fmt::format("'{}' may have at most {} tokens", path, kMaxBiases));
   };
   if (value->is_structured()) check_count(value->size());
   if (value->is_object()) {
@@ -126,7 +126,7 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   for (const char* name : {"repeat_penalty", "repetition_penalty"}) {
     number(name, sampler.repetition_penalty, 0.0, 100.0);
     if (fields.has(name) && sampler.repetition_penalty <= 0.0F)
-      throw bad_request(name, fmt::format("'{}' must be more than 0, as it divides; 1 turns it off", name));
+      throw bad_request(name, fmt::format("'{}' must be above 0; 1 turns it off", name));
   }
   sampler.penalty_last_n = fields.integer("repeat_last_n", sampler.penalty_last_n, -1);
   sampler.mirostat = fields.integer("mirostat", sampler.mirostat, 0, 2);
@@ -332,7 +332,7 @@ GrammarWish schema_wish(const Json& schema, bool strict, const std::string& fiel
   } catch (const Error& error) {
     if (strict) throw unenforceable(field, error);
     // The schema is too large for any constraint.
-    warnings.push_back(fmt::format("'{}': {}; any JSON object is allowed", field, error.what()));
+    warnings.push_back(fmt::format("'{}': {}; it may be any JSON object", field, error.what()));
     return object_wish();
   }
 }
@@ -377,7 +377,7 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
   params.reuse_prefix = fields.boolean("cache_prompt", true);
   if (const Json* ids = fields.array("stop_token_ids")) {
     if (ids->size() > kMaxStops)
-      throw bad_request("stop_token_ids", fmt::format("'stop_token_ids' may have {} ids at most", kMaxStops));
+      throw bad_request("stop_token_ids", fmt::format("'stop_token_ids' may have at most {} ids", kMaxStops));
     params.stop_tokens = read_ids(*ids, fields.path_of("stop_token_ids"), tokenizer);
   }
   result.n_kept = read_n_kept(fields);

@@ -12,14 +12,13 @@ std::size_t check_texts(const ServedModel& model, const std::vector<TokenPair>& 
   const auto most = static_cast<std::size_t>(model.embedding->max_tokens());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::size_t n = texts[i].tokens.size();
-    if (n == 0)
-      throw bad_request(std::string(param),
-                        fmt::format("input {} (of 0 to {}) is empty", i, texts.size() - 1));
+    if (n == 0) throw bad_request(std::string(param), fmt::format("input {} (counting from 0) is empty", i));
     if (n > most) {
-      throw prompt_too_long(std::string(param),
-                            fmt::format("input {} (of 0 to {}) has {} tokens, but the model reads {} at most",
-                                        i, texts.size() - 1, n, most),
-                            n, most, most);
+      throw prompt_too_long(
+          std::string(param),
+          fmt::format("input {} (counting from 0) has {} tokens, but the limit of the model is {}", i, n,
+                      most),
+          n, most, most);
     }
     n_tokens += n;
   }

@@ -134,7 +134,7 @@ std::vector<std::string> Fields::strings(std::string_view name, std::size_t at_m
   if (value->is_string()) return {value->get<std::string>()};
   if (!value->is_array()) wrong_type(path_of(name), "a string or an array of strings", *value);
   if (value->size() > at_most)
-    throw bad_request(path_of(name), fmt::format("'{}' may have {} strings at most, not {}", path_of(name),
+    throw bad_request(path_of(name), fmt::format("'{}' may have at most {} strings, not {}", path_of(name),
                                                  at_most, value->size()));
   std::vector<std::string> result;
   for (std::size_t i = 0; i < value->size(); ++i) {

@@ -152,7 +152,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     if (over_) return;
     over_ = true;
     outcome_.status = 499;
-    outcome_.error = "the client has gone";
+    outcome_.error = "the client disconnected";
     release();
   }
 

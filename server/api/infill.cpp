@@ -72,7 +72,7 @@ InfillText read_infill_text(Fields& fields) {
   InfillText text;
   if (const Json* extra = fields.array("input_extra")) {
     if (extra->size() > kMostFiles)
-      throw bad_request("input_extra", fmt::format("'input_extra' may have {} entries at most, not {}",
+      throw bad_request("input_extra", fmt::format("'input_extra' may have at most {} entries, not {}",
                                                    kMostFiles, extra->size()));
     for (std::size_t i = 0; i < extra->size(); ++i) {
       Fields file = fields.within((*extra)[i], element("input_extra", i));

@@ -30,8 +30,8 @@ void check_length(const ServedModel& model, std::size_t n_tokens, std::string_vi
   if (n_tokens == 0) throw bad_request(std::string(param), "the prompt is empty");
   if (n_tokens < most) return;
   const std::string message = is_source ? fmt::format(
-                                              "the prompt has {} tokens, but the model's encoder reads {} at "
-                                              "most (--source-size of the server)",
+                                              "the prompt has {} tokens, but the limit of the model's "
+                                              "encoder is {} (--source-size of the server)",
                                               n_tokens, model.context.n_source)
                                         : fmt::format(
                                               "the prompt has {} tokens, but the context of {} tokens must "
@@ -63,7 +63,7 @@ HttpHeaders Job::headers() const {
 }
 
 void Job::check_wanted() const {
-  if (exchange->closed()) throw ApiError(499, "invalid_request_error", "", "", "the client has gone");
+  if (exchange->closed()) throw ApiError(499, "invalid_request_error", "", "", "the client disconnected");
 }
 
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,

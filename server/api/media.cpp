@@ -40,12 +40,12 @@ std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedMo
   if (image && (spent.n_pixels += std::int64_t{image->width} * image->height) > kMaxPixels)
     throw bad_request(
         file.path,
-        fmt::format("with '{}' the images of this request exceed {} pixels in total; send smaller ones",
+        fmt::format("'{}': the images of this request exceed {} pixels in total; send smaller ones",
                     file.path, kMaxPixels));
   if (sound && (spent.n_samples += std::ssize(sound->samples)) > kMaxSamples)
-    throw bad_request(
-        file.path, fmt::format("with '{}' the audio of this request exceeds {} seconds in total; send less",
-                               file.path, kMaxSamples / Sound::kSampleRate));
+    throw bad_request(file.path,
+                      fmt::format("'{}': the audio of this request exceeds {} seconds in total; send less",
+                                  file.path, kMaxSamples / Sound::kSampleRate));
   return sound ? model.audio->encode(*sound, is_wanted) : model.vision->encode(*image, is_wanted);
 }
 
@@ -71,9 +71,9 @@ MediaTaker::MediaTaker(Job& job) : model_(*job.model), ignored_(&job.ignored) {
 
 std::string MediaTaker::add(std::string_view base64, const std::string& path, bool is_sound) {
   if (media_.files.size() == kMaxFiles)
-    throw bad_request(path, fmt::format("a request may have {} images and audio files at most", kMaxFiles));
+    throw bad_request(path, fmt::format("a request may have at most {} images and audio files", kMaxFiles));
   auto bytes = base::from_base64(base64);
-  if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are not base64", path));
+  if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are not valid base64", path));
   if (media_.mark.empty()) media_.mark = make_media_mark();
   media_.files.push_back({path, std::move(*bytes), is_sound});
   return media_.mark;
@@ -90,7 +90,7 @@ std::string MediaTaker::take_picture(std::string_view base64, const std::string&
 std::string MediaTaker::take_url(std::string_view url, const std::string& path) {
   if (model_.vision == nullptr) return take_picture({}, path);
   if (!url.starts_with("data:"))
-    throw bad_request(path, fmt::format("'{}' must be a data: URL; the server fetches nothing itself", path));
+    throw bad_request(path, fmt::format("'{}' must be a data: URL; the server does not fetch URLs", path));
   const std::size_t comma = url.find(',');
   if (comma == std::string_view::npos || !url.substr(0, comma).ends_with(";base64"))
     throw bad_request(path, fmt::format("'{}' must look like \"data:image/png;base64,...\"", path));

@@ -72,9 +72,8 @@ std::optional<ApiError> refuse_stranger(const HttpRequest& request, const Origin
   const std::string_view origin = request.header("Origin");
   if (origin.empty() || is_trusted_origin(request, rules)) return std::nullopt;
   return stranger("foreign_origin",
-                  fmt::format("the page's origin '{}' may not use this server; start the server with "
-                              "--allowed-host and the origin's host, with an API key, or with --cors for "
-                              "all pages",
+                  fmt::format("pages of the origin '{}' may not use this server; allow them with "
+                              "--cors-origins, set an API key, or allow all pages with --cors",
                               origin.substr(0, 200)));
 }
 

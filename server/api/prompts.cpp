@@ -100,7 +100,7 @@ std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const To
     return {read_prompt(value, path, tokenizer, options)};
   if (value.size() > at_most)
     throw bad_request(path,
-                      fmt::format("'{}' may have {} entries at most, not {}", path, at_most, value.size()));
+                      fmt::format("'{}' may have at most {} entries, not {}", path, at_most, value.size()));
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < value.size(); ++i)
     prompts.push_back(read_prompt(value[i], element(path, i), tokenizer, options));

@@ -27,11 +27,11 @@ RequestTools::RequestTools(Fields& fields) {
   const std::string path = fields.path_of("tools");
   if (tools->size() > kMost)
     throw bad_request(path,
-                      fmt::format("'{}' may have {} entries at most, not {}", path, kMost, tools->size()));
+                      fmt::format("'{}' may have at most {} entries, not {}", path, kMost, tools->size()));
   for (std::size_t i = 0; i < tools->size(); ++i)
     read(fields.within((*tools)[i], element(path, i)), (*tools)[i], "");
   if (functions_.size() > kMost)
-    throw bad_request(path, fmt::format("'{}' and its namespaces may have {} functions at most, not {}", path,
+    throw bad_request(path, fmt::format("'{}' and its namespaces may have at most {} functions, not {}", path,
                                         kMost, functions_.size()));
 }
 

@@ -20,7 +20,7 @@ float probability(float score) { return 1.0f / (1.0f + std::exp(-score)); }
 std::vector<std::string> read_documents(Fields& fields, const char* name, std::size_t at_most) {
   const Json* const array = fields.array(name);
   if (array == nullptr || array->empty())
-    throw bad_request(name, fmt::format("'{}' is {}: an array of documents is expected", name,
+    throw bad_request(name, fmt::format("'{}' is {}, expected an array of documents", name,
                                         array == nullptr ? "missing" : "empty"));
   if (array->size() > at_most)
     throw bad_request(name, fmt::format("at most {} documents can be ranked at once", at_most));

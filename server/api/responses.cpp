@@ -68,7 +68,7 @@ class ItemReader {
     if (!input.is_array() || input.empty())
       throw bad_request("input", "'input' must be a string or an array with at least one item");
     for (std::size_t i = 0; i < input.size(); ++i) read_item(fields_.within(input[i], element("input", i)));
-    if (messages_.empty()) throw bad_request("input", "'input' has no item that the server reads");
+    if (messages_.empty()) throw bad_request("input", "'input' has no item of a supported type");
     return std::move(messages_);
   }
 
@@ -130,7 +130,7 @@ class ItemReader {
     if (!id.starts_with("rs_"))
       throw bad_request(
           item.path_of("id"),
-          fmt::format("the server stores no items: send '{}' itself (clients do so with \"store\": false)",
+          fmt::format("the server stores no items; send '{}' in full (clients do so with \"store\": false)",
                       id.substr(0, 64)));
     item.note("item_reference");
   }

@@ -66,8 +66,9 @@ int status_of(int error) {
 [[noreturn]] void fail(const std::string& name, const char* action) {
   const int status = status_of(errno);
   throw ApiError(status, status < 500 ? "invalid_request_error" : "server_error", "", "filename",
-                 errno == ELOOP ? fmt::format("'{}' is a symbolic link, which is not followed", name)
-                                : fmt::format("cannot {} '{}': {}", action, name, std::strerror(errno)));
+                 errno == ELOOP
+                     ? fmt::format("'{}' is a symbolic link, which the server does not follow", name)
+                     : fmt::format("cannot {} '{}': {}", action, name, std::strerror(errno)));
 }
 
 // Writes the file completely or not at all, and never through a link.

@@ -111,7 +111,7 @@ void Api::ready(Job& job) {
   if (can_answer(states) || first.stage == ModelState::Stage::kIdle) return job.send({{"status", "ok"}});
   if (first.stage == ModelState::Stage::kLoading) throw unavailable("loading", "the model is being loaded");
   throw unavailable("model_unavailable",
-                    "the model could not be loaded; the log and GET /v1/models have the reason");
+                    "the model could not be loaded; see the log or GET /v1/models for the reason");
 }
 
 Json Api::models_json() const {
@@ -198,9 +198,10 @@ namespace {
 /// The refusal of an endpoint that would show requests of all keys.
 void check_may_look(const Job& job) {
   if (job.owner.empty()) return;
-  throw ApiError(403, "invalid_request_error", "not_shared", "",
-                 fmt::format("{} shows requests of all keys; start the server with --share-slots to allow it",
-                             job.exchange->request().path));
+  throw ApiError(
+      403, "invalid_request_error", "not_shared", "",
+      fmt::format("{} shows the requests of all API keys; start the server with --share-slots to allow that",
+                  job.exchange->request().path));
 }
 
 }  // namespace

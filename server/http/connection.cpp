@@ -181,7 +181,7 @@ asio::awaitable<bool> Connection::read_head() {
     const bool came = co_await more();
     if (came) continue;
     if (!timed_out_ || !busy_) co_return false;
-    refusal = Refusal{408, "the head of the request took too long"};
+    refusal = Refusal{408, "the request headers took too long"};
   }
   const std::string_view text(parser_->get().target().data(), parser_->get().target().size());
   std::optional<Target> target = parse_target(text);
@@ -216,7 +216,7 @@ asio::awaitable<bool> Connection::read_body() {
     const bool came = co_await more();
     if (came) continue;
     if (!timed_out_) co_return false;
-    refusal = Refusal{408, "the body of the request took too long"};
+    refusal = Refusal{408, "the request body took too long"};
     break;
   }
   if (refusal) co_await refuse(std::move(*refusal));

@@ -199,7 +199,7 @@ std::vector<Protocol::endpoint> find_addresses(const HttpUrl& url) {
   addrinfo* list = nullptr;
   if (const int failed = ::getaddrinfo(url.host.c_str(), std::to_string(url.port).c_str(), &wanted, &list);
       failed != 0)
-    throw Error(ErrorCode::kIo, "cannot find the host '" + url.host + "': " + ::gai_strerror(failed));
+    throw Error(ErrorCode::kIo, "cannot resolve the host '" + url.host + "': " + ::gai_strerror(failed));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
   for (const addrinfo* one = list; one != nullptr; one = one->ai_next)
     found.emplace_back(one->ai_addr, one->ai_addrlen);

@@ -126,7 +126,7 @@ ListeningSockets::ListeningSockets(const std::vector<int>& inherited) {
     socklen_t size = sizeof(listens);
     if (::getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0)
       throw Error(ErrorCode::kInvalidArgument, "descriptor " + std::to_string(socket) +
-                                                   " was passed as a listening socket, but does not listen");
+                                                   " was passed as a listening socket, but is not one");
   }
   for (const int socket : inherited) {
     ::fcntl(socket, F_SETFD, ::fcntl(socket, F_GETFD) | FD_CLOEXEC);

@@ -9,9 +9,9 @@ std::string bytes_text(std::size_t bytes) { return std::to_string(bytes) + " byt
 
 Refusal refusal_of(const error_code& error, const HttpParams& params) {
   if (error == http::error::header_limit)
-    return {431, "the head of the request has more than " + bytes_text(params.header_bytes)};
+    return {431, "the request headers have more than " + bytes_text(params.header_bytes)};
   if (error == http::error::body_limit)
-    return {413, "the body of the request has more than " + bytes_text(params.body_bytes)};
+    return {413, "the request body has more than " + bytes_text(params.body_bytes)};
   if (error == boost::system::errc::not_enough_memory)
     return {503, "too many large requests at the same time; try again later"};
   if (error == http::error::bad_version)

@@ -47,7 +47,7 @@ void use_certificate(SSL_CTX* context, const std::string& path) {
   if (::SSL_CTX_use_certificate_chain_file(context, path.c_str()) == 1) return;
   if (is_about_form()) {
     ::ERR_clear_error();
-    refuse("'" + path + "' holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)");
+    refuse("'" + path + "' has no certificate in PEM form (-----BEGIN CERTIFICATE-----)");
   }
   refuse("the certificate '" + path + "' cannot be used: " + openssl_reason());
 }
@@ -67,7 +67,7 @@ Key read_key(const std::string& path) {
   if (encrypted)
     refuse("the private key '" + path + "' is encrypted; write it without a password: openssl pkey -in '" +
            path + "' -out server.key");
-  refuse("'" + path + "' holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)");
+  refuse("'" + path + "' has no private key in PEM form (-----BEGIN PRIVATE KEY-----)");
 }
 
 /// Other protocols than HTTP/1.1 are refused within the handshake, so that no client waits for HTTP/2.
@@ -88,7 +88,7 @@ Context make_context(const std::string& certificate_file, const std::string& key
   Context context(::SSL_CTX_new(::TLS_server_method()), &::SSL_CTX_free);
   if (context == nullptr || ::SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION) != 1 ||
       ::SSL_CTX_set_cipher_list(context.get(), kCiphers) != 1)
-    throw Error(ErrorCode::kUnsupported, "OpenSSL cannot serve TLS: " + openssl_reason());
+    throw Error(ErrorCode::kUnsupported, "OpenSSL cannot set up TLS: " + openssl_reason());
   ::SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   // Writes continue where the socket took a part. Idle connections hold no buffers, and sessions are kept by
   // clients (tickets).
@@ -100,8 +100,7 @@ Context make_context(const std::string& certificate_file, const std::string& key
   const Key key = read_key(key_file);
   if (::X509_check_private_key(::SSL_CTX_get0_certificate(context.get()), key.get()) != 1) {
     ::ERR_clear_error();
-    refuse("the private key '" + key_file + "' does not belong to the certificate '" + certificate_file +
-           "'");
+    refuse("the private key '" + key_file + "' does not match the certificate '" + certificate_file + "'");
   }
   if (::SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1)
     refuse("the private key '" + key_file + "' cannot be used: " + openssl_reason());

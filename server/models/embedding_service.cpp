@@ -39,7 +39,7 @@ EmbeddingService::EmbeddingService(Embedder embedder, int n_waiting, std::functi
       n_scores_(embedder_.n_scores()),
       n_waiting_most_(n_waiting),
       devices_lost_(std::move(devices_lost)),
-      cancelled_(made(ErrorCode::kCancelled, "the client has gone")),
+      cancelled_(made(ErrorCode::kCancelled, "the client disconnected")),
       why_stopped_(made(ErrorCode::kUnavailable, "the server is shutting down")),
       thread_([this] { work(); }) {}
 

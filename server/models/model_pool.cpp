@@ -142,7 +142,7 @@ void ModelPool::get(std::string_view name, Ready ready) {
       error = as_pointer(slot->not_loaded());
     } else if (waiting_.size() >= kMaxWaiting) {
       error =
-          as_pointer(no_model("too many requests wait for a model to be loaded; try again later", 5000.0));
+          as_pointer(no_model("too many requests are waiting for a model to load; try again later", 5000.0));
     } else {
       const auto at =
           std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s.get() == slot; });
@@ -298,7 +298,7 @@ void ModelPool::renew(Slot& slot, const std::string& why, std::unique_lock<std::
   std::shared_ptr<ServedModel> model = slot.model;
   slot.progress = 0.0f;
   lock.unlock();
-  warn(fmt::format("model '{}' has lost its weights; requests wait while they are loaded again: {}",
+  warn(fmt::format("model '{}' lost its weights; requests wait while the server reloads them: {}",
                    slot.spec.name, why));
   std::string error;
   try {

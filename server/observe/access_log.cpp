@@ -88,8 +88,7 @@ void AccessLog::add(const AccessRecord& record) {
     begins_to_lose = lost && !loses_lines_;
     loses_lines_ = lost;
   }
-  if (begins_to_lose && warn_)
-    warn_(fmt::format("the access log '{}' cannot be written; lines are lost", path_));
+  if (begins_to_lose && warn_) warn_(fmt::format("cannot write the access log '{}'; lines are lost", path_));
 }
 
 }  // namespace weft::server

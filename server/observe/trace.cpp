@@ -75,7 +75,7 @@ void Trace::write(const std::string& event) {
     begins_to_lose = !written && !loses_events_;
     loses_events_ = !written;
   }
-  if (begins_to_lose && warn_) warn_(fmt::format("the trace '{}' cannot be written; events are lost", path_));
+  if (begins_to_lose && warn_) warn_(fmt::format("cannot write the trace '{}'; events are lost", path_));
 }
 
 void Trace::step(const std::string& model, const StepRecord& record) {

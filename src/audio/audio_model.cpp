@@ -19,10 +19,9 @@ namespace {
 gguf::File open_checked(const std::filesystem::path& path) {
   gguf::File file = gguf::File::open(path);
   if (!encoders::has_encoder(file, "audio"))
-    throw Error(ErrorCode::kUnsupported,
-                path.string() +
-                    " has no audio encoder; give the model's mmproj file, which llama.cpp's "
-                    "converter writes with --mmproj");
+    throw Error(ErrorCode::kUnsupported, path.string() +
+                                             " has no audio encoder; give the model's mmproj file, which "
+                                             "llama.cpp's converter writes with --mmproj");
   return file;
 }
 
@@ -99,7 +98,7 @@ struct AudioModel::Impl {
     encoded->n_embd = hparams.n_embd;
     encoded->pieces.push_back({std::string(family.before), 0});
     for (std::size_t at = 0; at < samples.size(); at += part_samples()) {
-      if (goes_on && !goes_on()) throw Error(ErrorCode::kCancelled, "the sound is wanted no more");
+      if (goes_on && !goes_on()) throw Error(ErrorCode::kCancelled, "the audio encoding was cancelled");
       const std::vector<float> rows =
           compute(samples.subspan(at, std::min(part_samples(), samples.size() - at)));
       encoded->pieces.push_back({"", static_cast<int>(rows.size()) / hparams.n_embd});
@@ -153,9 +152,9 @@ std::shared_ptr<const EncodedMedia> AudioModel::encode(const Sound& sound,
   const std::vector<float>& samples = sound.samples;
   if (samples.empty() || std::ssize(samples) > Sound::kMaxSamples ||
       !std::all_of(samples.begin(), samples.end(), [](float x) { return std::isfinite(x); }))
-    throw Error(ErrorCode::kInvalidArgument, "a sound has 1 to " + std::to_string(Sound::kMaxSamples) +
-                                                 " samples, all of them numbers; this one has " +
-                                                 std::to_string(samples.size()));
+    throw Error(ErrorCode::kInvalidArgument,
+                "an audio clip must have 1 to " + std::to_string(Sound::kMaxSamples) +
+                    " finite samples; this one has " + std::to_string(samples.size()));
   const auto bytes = std::as_bytes(std::span(samples));
   const std::scoped_lock lock(impl_->mutex);
   if (std::shared_ptr<const EncodedMedia> found = impl_->cache.find(bytes)) {

@@ -74,7 +74,7 @@ const Family& find_family(std::string_view projector) {
     known += (known.empty() ? "" : ", ") + std::string(family.projector);
   }
   throw Error(ErrorCode::kUnsupported, "the audio encoder's projector is \"" +
-                                           std::string(projector.substr(0, 64)) + "\"; weft knows " + known);
+                                           std::string(projector.substr(0, 64)) + "\"; known are " + known);
 }
 
 HParams read_hparams(const gguf::File& file, const WeightFile& weights, const Family& family) {
@@ -98,12 +98,12 @@ HParams read_hparams(const gguf::File& file, const WeightFile& weights, const Fa
   if (file.find(stacked) != nullptr) h.stacked = require_int(file, stacked, kMaxStacked);
   if (h.width % h.n_heads != 0)
     refuse(audio + "attention.head_count",
-           std::to_string(h.n_heads) + " heads do not divide a width of " + std::to_string(h.width));
+           std::to_string(h.n_heads) + " heads do not divide the width " + std::to_string(h.width));
   const WeightFile::Tensor* const positions = weights.find("a.position_embd.weight");
   if (positions == nullptr || positions->shape.size() != 2 || positions->shape[0] < h.stacked ||
       positions->shape[0] > kMaxPositions || (h.whole_stacks && positions->shape[0] % h.stacked != 0))
     throw Error(ErrorCode::kInvalidFile,
-                "tensor a.position_embd.weight is missing, or its rows are not 1 to " +
+                "tensor a.position_embd.weight is missing, or its number of rows is not 1 to " +
                     std::to_string(kMaxPositions / h.stacked) + " times " + std::to_string(h.stacked));
   h.n_positions = static_cast<int>(positions->shape[0]);
   if (const WeightFile::Tensor* const norm = weights.find("mm.a.norm_mid.weight"))
@@ -111,9 +111,8 @@ HParams read_hparams(const gguf::File& file, const WeightFile& weights, const Fa
       h.n_inner = static_cast<int>(norm->shape[0]);
   if (h.n_inner == 0 && family.projector == kUltravoxName)
     throw Error(ErrorCode::kUnsupported,
-                "tensor mm.a.norm_mid.weight is missing: of Ultravox weft knows the projectors from 0.5 on, "
-                "which have a "
-                "norm between their products");
+                "tensor mm.a.norm_mid.weight is missing: weft supports the projectors of Ultravox 0.5 and "
+                "later, which have a norm between their matrices");
   return h;
 }
 

@@ -21,7 +21,7 @@ constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 constexpr int kMpeg = 0x230000;  // SF_FORMAT_MPEG, which libsndfile has from 1.1 on.
 
 [[noreturn]] void damaged(const std::string& why) {
-  throw Error(ErrorCode::kInvalidFile, "the sound file cannot be read: it " + why);
+  throw Error(ErrorCode::kInvalidFile, "the audio file cannot be read: it " + why);
 }
 
 std::string reason(int error) { return "is damaged: " + std::string(sf_error_number(error)); }
@@ -104,9 +104,9 @@ class Resampler {
  private:
   void append(std::span<const float> samples) {
     if (samples_.size() + samples.size() > static_cast<std::size_t>(Sound::kMaxSamples))
-      throw Error(ErrorCode::kUnsupported, "the sound is longer than the " +
+      throw Error(ErrorCode::kUnsupported, "the audio is longer than the limit of " +
                                                std::to_string(Sound::kMaxSamples / Sound::kSampleRate) +
-                                               " seconds that are read; cut it");
+                                               " seconds; cut it");
     samples_.insert(samples_.end(), samples.begin(), samples.end());
   }
 
@@ -125,17 +125,16 @@ Sound read_sound(std::span<const std::byte> bytes) {
   SF_INFO info{};
   const File file(sf_open_virtual(&io, SFM_READ, &info, &input), sf_close);
   if (file == nullptr || !is_read(info.format))
-    throw Error(
-        ErrorCode::kUnsupported,
-        "this is no sound that can be read (WAV, FLAC, Ogg, AIFF, and MP3 with libsndfile 1.1 or later); "
-        "convert it: ffmpeg -i IN -ac 1 -ar 16000 OUT.wav");
+    throw Error(ErrorCode::kUnsupported,
+                "unknown audio format; known are WAV, FLAC, Ogg, AIFF, and MP3 with libsndfile 1.1 or later. "
+                "To convert it: ffmpeg -i IN -ac 1 -ar 16000 OUT.wav");
   if (info.channels < 1 || info.channels > kMaxChannels || info.samplerate < kLowestRate ||
       info.samplerate > kHighestRate)
-    throw Error(ErrorCode::kUnsupported, "the sound has " + std::to_string(info.channels) + " channels and " +
-                                             std::to_string(info.samplerate) + " samples a second; 1 to " +
-                                             std::to_string(kMaxChannels) + " of " +
-                                             std::to_string(kLowestRate) + " to " +
-                                             std::to_string(kHighestRate) + " are read");
+    throw Error(ErrorCode::kUnsupported,
+                "the audio has " + std::to_string(info.channels) + " channels and " +
+                    std::to_string(info.samplerate) + " samples per second; supported are 1 to " +
+                    std::to_string(kMaxChannels) + " channels of " + std::to_string(kLowestRate) + " to " +
+                    std::to_string(kHighestRate) + " samples per second");
   const auto n_channels = static_cast<std::size_t>(info.channels);
   const std::size_t n_frames = kBlockSamples / n_channels;
   std::vector<float> block(n_frames * n_channels), mono(n_frames);
@@ -149,7 +148,7 @@ Sound read_sound(std::span<const std::byte> bytes) {
       float sum = 0.0f;
       for (std::size_t c = 0; c < n_channels; ++c) sum += block[i * n_channels + c];
       mono[i] = sum / static_cast<float>(n_channels);
-      if (!std::isfinite(mono[i])) damaged("has samples that are no numbers");
+      if (!std::isfinite(mono[i])) damaged("has samples that are not numbers");
     }
     resampler.add(std::span(mono).first(static_cast<std::size_t>(n)), false);
   }
@@ -157,7 +156,8 @@ Sound read_sound(std::span<const std::byte> bytes) {
   if (const int error = sf_error(file.get()); error != SF_ERR_NO_ERROR) damaged(reason(error));
   if (n_read == 0) damaged("has no samples");
   if ((info.format & SF_FORMAT_TYPEMASK) == SF_FORMAT_FLAC && n_read < info.frames)
-    damaged("is cut: it has " + std::to_string(n_read) + " of " + std::to_string(info.frames) + " samples");
+    damaged("is truncated: it has " + std::to_string(n_read) + " of " + std::to_string(info.frames) +
+            " samples");
   resampler.add({}, true);
   Sound sound = resampler.take();
   if (sound.samples.empty()) damaged("has no samples");

@@ -51,14 +51,14 @@ void Registry::add(Backend backend) {
 
 void Registry::load_module(const std::filesystem::path& path) {
   const auto problem = [&](const std::string& what) { problems_.push_back(path.string() + ": " + what); };
-  if (is_cut_short(path)) return problem("is not whole; install it again");
+  if (is_cut_short(path)) return problem("is incomplete; install it again");
   // Modules stay loaded: their devices may outlive every registry.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return problem(dlerror());
   const auto entry = reinterpret_cast<ModuleEntry>(dlsym(handle, kModuleEntry));
   const ModuleInfo* const module = entry != nullptr ? entry() : nullptr;
   if (module == nullptr)
-    return problem("is no backend of weft: it does not export " + std::string(kModuleEntry));
+    return problem("is not a backend of weft: it does not export " + std::string(kModuleEntry));
   const ModuleInfo own;
   if (module->version != own.version || module->bytes_of_graph != own.bytes_of_graph ||
       module->bytes_of_node != own.bytes_of_node || module->bytes_of_device_info != own.bytes_of_device_info)
@@ -114,19 +114,19 @@ std::shared_ptr<Device> Registry::open(std::string_view device, const OpenOption
     std::shared_ptr<Device> opened = backend.open(device, options);
     if (opened == nullptr)
       throw Error(ErrorCode::kDevice, "the backend " + backend.name + " lists the device \"" +
-                                          std::string(device) + "\" and opens none");
+                                          std::string(device) + "\" but cannot open it");
     return opened;
   }
   std::string known;
   for (const DeviceInfo& info : devices()) known += (known.empty() ? "" : ", ") + info.name;
-  std::string message = "there is no device \"" + std::string(device) + "\"; known are " + known;
+  std::string message = "unknown device \"" + std::string(device) + "\"; known are " + known;
   constexpr std::string_view kVulkan = "vulkan";
   const bool has_vulkan = std::any_of(backends_.begin(), backends_.end(),
                                       [&](const Backend& backend) { return backend.name == kVulkan; });
   if (device.starts_with(kVulkan) && !has_vulkan)
     message +=
-        "; the module weft_backend_vulkan.so is not there or of no use: it is built where Vulkan's headers "
-        "and glslc are installed, and found beside the program and in lib/weft";
+        "; the module weft_backend_vulkan.so is missing or unusable: it is built if Vulkan's headers and "
+        "glslc are installed, and weft looks for it next to the program and in lib/weft";
   for (const std::string& problem : problems_) message += "; " + problem;
   throw Error(ErrorCode::kNotFound, message);
 }

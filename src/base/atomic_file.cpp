@@ -36,7 +36,7 @@ fs::path follow_links(const fs::path& path) {
   fs::path place = path;
   std::error_code error;
   for (int i = 0; fs::is_symlink(fs::symlink_status(place, error)); ++i) {
-    if (i == kMaxLinks) refuse(path, "it leads through too many symbolic links");
+    if (i == kMaxLinks) refuse(path, "it has too many levels of symbolic links");
     place = folder_of(place) / fs::read_symlink(place, error);
     if (error) refuse(path, error.message());
   }
@@ -65,7 +65,7 @@ bool remove_abandoned(const fs::path& temporary) {
 AtomicFile::AtomicFile(const fs::path& path) : path_(follow_links(path)) {
   struct stat old{};
   const bool replaces = ::stat(path_.c_str(), &old) == 0;
-  if (replaces && !S_ISREG(old.st_mode)) refuse(path, "it is no regular file; name another path");
+  if (replaces && !S_ISREG(old.st_mode)) refuse(path, "it is not a regular file; name another path");
   const mode_t mode = replaces ? old.st_mode & 0777 : 0666;
   if (!open_without_name(mode)) open_with_name(mode);
   if (replaces) ::fchmod(fd_, mode);  // The process's mask is for new files.

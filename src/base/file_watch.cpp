@@ -88,8 +88,8 @@ std::string FileWatch::find_problem() const {
   const std::string path = file_->file().path().string();
   const auto was_changed = [&] {
     return path +
-           " was written to while weights were read from it; load the model again, and replace files "
-           "by renaming others to their names";
+           " was modified while weft read weights from it; load the model again. To replace a file, rename "
+           "the new one to its name";
   };
   if (file_->lost()) return file_->loss();
   const std::optional<OpenFile::Stamp> now = file_->file().stamp_now();

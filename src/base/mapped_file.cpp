@@ -62,7 +62,7 @@ void MappedFile::read(std::span<const std::byte> part, std::span<std::byte> to) 
   if (n < to.size()) {
     throw Error(ErrorCode::kIo, "cannot read " + file_->path().string() + ": it had " +
                                     std::to_string(size_) +
-                                    " bytes when it was opened and has lost those from byte " +
+                                    " bytes when it was opened, but has lost those from byte " +
                                     std::to_string(offset + n) + " on; do not change it while it is in use");
   }
 }
@@ -74,7 +74,8 @@ void MappedFile::check_unchanged() const {
 
 std::string MappedFile::loss() const {
   return "cannot read " + file_->path().string() +
-         " any more: it was cut, or its disk failed, while it was in use; open it again once it is whole";
+         " any more: it was truncated, or its disk failed, while it was in use; open it again when it is "
+         "complete";
 }
 
 }  // namespace weft::base

@@ -70,9 +70,10 @@ void OpenFile::check_unchanged() const {
   const std::optional<Stamp> now = stamp_now();
   if (!now) fail("read");
   if (now->size == stamp_.size && now->written_ns == stamp_.written_ns) return;
-  throw Error(ErrorCode::kIo,
-              path_.string() + " was written to since it was opened; do not change a file while it is in " +
-                  "use, but put another one in its place");
+  throw Error(
+      ErrorCode::kIo,
+      path_.string() +
+          " was modified after it was opened; do not change a file in use, but rename a new one to its name");
 }
 
 std::size_t OpenFile::read_at(std::size_t offset, std::span<std::byte> to) const {

@@ -112,7 +112,8 @@ class ArgumentWriter {
   void leave_open(const Tool& tool) {
     open_budget_.add_states(kPartStates);
     if (tool.schema)
-      leave_free(tool, "the schema is no plain list of properties, which the model's format for calls needs");
+      leave_free(
+          tool, "the schema is not a plain list of properties, which the model's format of tool calls needs");
   }
 
  private:

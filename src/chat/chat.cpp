@@ -32,7 +32,7 @@ const chat::Format& format_named(std::string_view name) {
   }
   std::string names;
   for (const std::string& known : Chat::formats()) names += (names.empty() ? "" : ", ") + known;
-  chat::refuse("there is no chat format \"" + std::string(name) + "\"; those known are " + names);
+  chat::refuse("unknown chat format \"" + std::string(name) + "\"; known are " + names);
 }
 
 bool holds_mark(const std::vector<PromptPiece>& prompt) {
@@ -50,7 +50,8 @@ void cut_at_mark(std::vector<PromptPiece>& prompt) {
     prompt.resize(i + 1);
     return;
   }
-  chat::refuse("the chat template does not write the end of the last message, so it cannot be continued");
+  chat::refuse(
+      "the chat template does not render the end of the last message, so the message cannot be continued");
 }
 
 /// Sets every switch in the defaults, because a template may read one name before another.
@@ -176,9 +177,9 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   const Impl& impl = *impl_;
   std::vector<chat::Tool> tools = chat::read_tools(turn.tools_json);
   const bool must_call = turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed;
-  if (must_call && tools.empty()) chat::refuse("tool_choice asks for a call, but there are no tools");
+  if (must_call && tools.empty()) chat::refuse("tool_choice requires a call, but there are no tools");
   if (turn.tool_choice == ToolChoice::kNamed && !chat::find_tool(tools, turn.tool_name)) {
-    chat::refuse("tool_choice names the function \"" + turn.tool_name + "\", which is none of the tools");
+    chat::refuse("tool_choice names the function \"" + turn.tool_name + "\", which is not one of the tools");
   }
   if (turn.tool_choice == ToolChoice::kNone) tools.clear();
   const bool calls = !tools.empty();
@@ -186,7 +187,7 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   std::vector<chat::Message> messages = chat::read_messages(turn.messages_json);
   const bool continues = !turn.add_generation_prompt && messages.back().role == "assistant";
   if (continues && !messages.back().calls.empty()) {
-    chat::refuse("the last message has calls of tools, so it cannot be continued");
+    chat::refuse("the last message has tool calls, so it cannot be continued");
   }
   const bool continues_reasoning = continues && mark_end(messages.back(), impl.format);
   const std::string_view tools_json = calls ? std::string_view(turn.tools_json) : std::string_view();

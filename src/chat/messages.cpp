@@ -130,7 +130,7 @@ void read_calls(const ordered_json& item, const std::string& where, base::JsonBu
     message.calls.push_back(read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]", budget));
   }
   if (!calls->empty() && message.role != "assistant") {
-    refuse(where + ".tool_calls belongs into messages of the assistant");
+    refuse(where + ".tool_calls is allowed only in messages of the assistant");
   }
 }
 

@@ -36,15 +36,15 @@ void check_kind(const Json& adapter) {
   const auto kind = find_text(adapter, "peft_type");
   if (!kind && find(adapter, "fine_tune_type") != nullptr)
     throw Error(ErrorCode::kUnsupported,
-                "the adapter is one of MLX, which is not converted; fuse it into its model (mlx_lm.fuse) and "
-                "convert that");
+                "MLX adapters are not supported; fuse the adapter into its model (mlx_lm.fuse) and convert "
+                "the result");
   if (kind != "LORA")
     refuse_adapter("peft_type is " + kind.value_or("missing").substr(0, 40) + ", expected LORA");
   // Options that change how the pairs are applied.
   for (const char* name :
        {"use_dora", "use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens",
         "trainable_token_indices", "target_parameters", "lora_bias", "arrow_config"})
-    if (says(adapter, name)) refuse_adapter(std::string(name) + " is set, which weft does not apply");
+    if (says(adapter, name)) refuse_adapter(std::string(name) + " is set, which weft does not support");
 }
 
 /// A pair for one matrix of the model, or for the matrix of one expert.
@@ -59,11 +59,11 @@ class Scales {
  public:
   explicit Scales(const Json& adapter) : by_root_(says(adapter, "use_rslora")) {
     const Json* const alpha = find(adapter, "lora_alpha");
-    if (alpha == nullptr || !alpha->is_number()) refuse_value("lora_alpha", "is no number");
+    if (alpha == nullptr || !alpha->is_number()) refuse_value("lora_alpha", "is not a number");
     alpha_ = alpha->get<double>();
     if (const Json* const others = find(adapter, "alpha_pattern"); others != nullptr && others->is_object())
       for (const auto& [name, value] : others->items()) {
-        if (!value.is_number()) refuse_value("alpha_pattern", "has a value that is no number");
+        if (!value.is_number()) refuse_value("alpha_pattern", "has a value that is not a number");
         others_.emplace_back(text::Pattern::of_expression("^(.*\\.)?(" + name + ")$"), value.get<double>());
       }
   }
@@ -107,15 +107,14 @@ std::pair<std::string, bool> module_of(const std::string& full) {
   }
   const std::string name = "tensor '" + full.substr(0, 120) + "' ";
   if (full.find("lora_embedding_") != full.npos)
-    throw Error(ErrorCode::kUnsupported, name + "adapts embeddings, which weft does not" + kMerge);
+    throw Error(ErrorCode::kUnsupported, name + "adapts embeddings, which weft does not support" + kMerge);
   if (full.find("lora_magnitude_vector") != full.npos)
-    throw Error(ErrorCode::kUnsupported, name + "is of DoRA, which weft does not apply" + kMerge);
-  throw Error(
-      ErrorCode::kUnsupported,
-      name +
-          "is no part of a low-rank pair, but a weight that was trained whole (modules_to_save, biases, "
-          "new tokens)" +
-          kMerge);
+    throw Error(ErrorCode::kUnsupported,
+                name + "belongs to a DoRA adapter, which weft does not support" + kMerge);
+  throw Error(ErrorCode::kUnsupported,
+              name +
+                  "is not a LoRA matrix but a fully trained weight (modules_to_save, a bias or new tokens)" +
+                  kMerge);
 }
 
 std::map<std::string, Pair> pairs_of(const FolderWeights& weights, const Scales& scales) {
@@ -123,18 +122,19 @@ std::map<std::string, Pair> pairs_of(const FolderWeights& weights, const Scales&
   for (const auto& [full, source] : weights.all()) {
     const auto [module, is_a] = module_of(full);
     check_source(full, source, 2);
-    if (source.shape.size() != 2) refuse_tensor(full, "is no matrix");
+    if (source.shape.size() != 2) refuse_tensor(full, "is not a matrix");
     const Source*& place = is_a ? pairs[module].a : pairs[module].b;
-    if (place != nullptr) refuse_tensor(full, "is there twice, of several adapters; save one of them");
+    if (place != nullptr) refuse_tensor(full, "occurs twice; save only one adapter in the folder");
     place = &source;
   }
   if (pairs.empty()) throw Error(ErrorCode::kInvalidFile, "the adapter has no tensors");
   for (auto& [module, pair] : pairs) {
     if (pair.a == nullptr || pair.b == nullptr)
-      refuse_tensor((pair.a == nullptr ? pair.b : pair.a)->name, "is there without the other of its pair");
+      refuse_tensor((pair.a == nullptr ? pair.b : pair.a)->name,
+                    "lacks the other matrix of its pair (lora_A, lora_B)");
     if (pair.a->shape[0] != pair.b->shape[1])
       refuse_tensor(pair.b->name, "has " + std::to_string(pair.b->shape[1]) +
-                                      " columns, the other of its pair has " +
+                                      " columns, but the other matrix of its pair has " +
                                       std::to_string(pair.a->shape[0]) + " rows");
     pair.scale = scales.of(module, pair.a->shape[0]);
   }
@@ -166,16 +166,16 @@ std::vector<Matrix> matrices_of(const std::map<std::string, Pair>& pairs, const 
     const Place place = place_of(full, family);
     if (place.name == "token_embd.weight")
       throw Error(ErrorCode::kUnsupported, "tensor '" + pair.a->name.substr(0, 120) +
-                                               "' adapts embeddings, which weft does not" + kMerge);
+                                               "' adapts embeddings, which weft does not support" + kMerge);
     if (place.name == "output.weight" && config.get_bool("tie_word_embeddings", false))
       throw Error(ErrorCode::kUnsupported,
                   "tensor '" + pair.a->name.substr(0, 120) +
-                      "' adapts the output head, whose matrix is that of the embeddings in this model" +
+                      "' adapts the output head, which shares the matrix of the embeddings in this model" +
                       kMerge);
     if (place.joined || changes_columns(place.name, family))
-      throw Error(ErrorCode::kUnsupported, "tensor '" + pair.a->name.substr(0, 120) +
-                                               "' adapts a matrix that is stored in another order in GGUF" +
-                                               kMerge);
+      throw Error(ErrorCode::kUnsupported,
+                  "tensor '" + pair.a->name.substr(0, 120) +
+                      "' adapts a matrix whose columns GGUF stores in another order" + kMerge);
     base.check_pair(full, place, *pair.a, *pair.b);
     Matrix& matrix = found[{place.block, place.layer, place.name}];
     matrix.name = (place.layer < 0 ? "" : place.block + "." + std::to_string(place.layer) + ".") + place.name;
@@ -196,13 +196,13 @@ void check_parts(const Matrix& matrix, const Config& config) {
   const std::int64_t n_experts = of_experts ? config.get_int(kExperts).value_or(0) : 1;
   const auto& [unused, first] = matrix.parts.front();
   if (n_experts != static_cast<std::int64_t>(matrix.parts.size()))
-    throw Error(ErrorCode::kUnsupported, "the adapter has pairs for " + std::to_string(matrix.parts.size()) +
-                                             " of " + std::to_string(n_experts) + " matrices of " +
-                                             matrix.name + kMerge);
+    throw Error(ErrorCode::kUnsupported,
+                "the adapter has LoRA matrices for " + std::to_string(matrix.parts.size()) + " of " +
+                    std::to_string(n_experts) + " matrices of " + matrix.name + kMerge);
   for (const auto& [expert, pair] : matrix.parts)
     if (pair.a->shape != first.a->shape || pair.b->shape != first.b->shape || pair.scale != first.scale)
       throw Error(ErrorCode::kUnsupported, "tensor '" + pair.b->name.substr(0, 120) +
-                                               "' has another shape or scale than those of other experts" +
+                                               "' differs from that of other experts in its shape or scale" +
                                                kMerge);
 }
 
@@ -225,9 +225,10 @@ void check_values(const OutTensor& tensor, const std::string& source) {
     unpack_row(tensor.type, bytes.data() + at, row);
     for (const float value : row)
       if (!std::isfinite(value))
-        refuse_tensor(source, "has a value that is not a number (" + std::to_string(value) + ", as " +
-                                  std::string(info(tensor.type).name) +
-                                  "); its training has failed, or the type is too small (--type f32)");
+        refuse_tensor(source,
+                      "has a value that is not finite (" + std::to_string(value) + ", as " +
+                          std::string(info(tensor.type).name) +
+                          "); the training failed, or the type has too small a range (use --type f32)");
   }
 }
 
@@ -284,8 +285,8 @@ AdapterPlan plan_adapter(const Json& adapter, const FolderWeights& weights, cons
     if (start.starts_with(changing))
       plan.notes.push_back(
           "init_lora_weights is " + start.substr(0, 40) +
-          ": its training begins with a changed base model; the adapter fits the published one "
-          "only if it was saved for that (path_initial_model_for_weight_conversion)");
+          ": it changes the base model before training. The adapter fits the published model only if it was "
+          "converted when it was saved (path_initial_model_for_weight_conversion)");
   return plan;
 }
 

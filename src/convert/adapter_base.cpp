@@ -53,11 +53,12 @@ void AdapterBase::check_pair(const std::string& matrix, const Place& place, cons
                                         text_of(rows, columns) + " for " + matrix.substr(0, 120) +
                                         " of the base model" +
                                         (n_in >= 0 && n_out >= 0 ? ", " + text_of(n_out, n_in) : "") +
-                                        "; it was trained for another model");
+                                        "; the adapter was trained for another model");
   };
   if (place.block == "blk" && n_layers_ && place.layer >= *n_layers_)
     refuse_tensor(a.name, "adapts layer " + std::to_string(place.layer) + ", the base model has " +
-                              std::to_string(*n_layers_) + " layers; it was trained for another model");
+                              std::to_string(*n_layers_) +
+                              " layers; the adapter was trained for another model");
   if (!shapes_.empty()) {
     const auto found = shapes_.find(key_of(place));
     if (found == shapes_.end() && place.expert < 0 && !place.joined)

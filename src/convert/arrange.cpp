@@ -260,7 +260,8 @@ std::vector<OutTensor> arrange(OutTensor tensor, const Config& config, const Fam
     for (const View& view : part.views) n += view.n_elements();
     for (const std::int64_t size : part.shape) expected *= size;
     if (n != expected)
-      throw Error(ErrorCode::kInvalidFile, "tensor '" + name + "' has another shape than config.json says");
+      throw Error(ErrorCode::kInvalidFile,
+                  "tensor '" + name + "' has another shape than config.json implies");
     check_blocks(part);
   }
   return parts;

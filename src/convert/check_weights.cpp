@@ -39,7 +39,7 @@ void check_biases(const std::vector<OutTensor>& tensors) {
     if (biases.contains(std::string(name) + std::string(kBias)) && !all.contains(bias))
       throw Error(ErrorCode::kInvalidFile,
                   "the folder lacks a weight: " + bias +
-                      " is missing, other layers have one; download the folder again");
+                      " is missing, but other layers have it; download the folder again");
   }
 }
 
@@ -51,7 +51,8 @@ void check_weights(const std::vector<OutTensor>& tensors, const GgufWriter& file
   try {
     model::build_graph(planned, description, {});  // Building is the check.
   } catch (const Error& error) {
-    throw Error(error.code(), "the folder's weights do not make a model: " + std::string(error.what()));
+    throw Error(error.code(),
+                "the weights in the folder do not form a complete model: " + std::string(error.what()));
   }
   check_biases(tensors);
 }

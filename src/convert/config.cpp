@@ -124,7 +124,7 @@ Config::Config(Json json, std::string_view defaults) : json_(Json::parse(default
     if (const Json* const list = find({layers}); list != nullptr && !json_.contains("num_hidden_layers"))
       json_["num_hidden_layers"] = list->is_string() ? list->get<std::string>().size() : list->size();
   if (const Json* const rope = find({"rope_parameters", "rope_scaling"})) {
-    if (!rope->is_object()) refuse("config.json: the parameters of rope are no object");
+    if (!rope->is_object()) refuse("config.json: rope_parameters (or rope_scaling) is not an object");
     const Json* const full = convert_impl::find(*rope, "full_attention");
     rope_ = full != nullptr && full->is_object() ? *full : *rope;
   }
@@ -152,14 +152,14 @@ std::optional<std::int64_t> Config::get_int(const Names& names) const {
   if (value == nullptr) return std::nullopt;
   if (!value->is_number_unsigned() || value->get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max())
     refuse("config.json: " + name_of(json_, names) + " is " + value->dump().substr(0, 40) +
-           ", expected a whole number of at most 31 bits");
+           ", expected an integer of at most 31 bits");
   return value->get<std::int64_t>();
 }
 
 std::int64_t Config::require_int(const Names& names) const {
   const auto value = get_int(names);
   if (!value || *value == 0)
-    refuse("config.json: " + std::string(names.front()) + " is missing or 0, expected a whole number");
+    refuse("config.json: " + std::string(names.front()) + " is missing or 0, expected an integer");
   return *value;
 }
 
@@ -205,7 +205,7 @@ std::string Config::rope_type() const {
 std::int64_t Config::rope_dim() const {
   double part = get_float({"partial_rotary_factor", "rotary_pct"}).value_or(1.0);
   part = rope_float("partial_rotary_factor", part);
-  if (!(part > 0.0 && part <= 1.0)) refuse("config.json: partial_rotary_factor is not above 0 and at most 1");
+  if (!(part > 0.0 && part <= 1.0)) refuse("config.json: partial_rotary_factor is not in the range (0, 1]");
   const bool newer = convert_impl::find(rope_, "partial_rotary_factor") != nullptr;
   return get_int(newer ? Names{"qk_rope_head_dim"} : Names{"rotary_dim", "qk_rope_head_dim"})
       .value_or(static_cast<std::int64_t>(part * static_cast<double>(head_dim())));

@@ -39,7 +39,7 @@ const Type& type_of(std::string name, const FolderWeights& weights) {
     if (type.name == name) return type;
   if (name != "auto")
     throw Error(ErrorCode::kInvalidArgument,
-                "'" + name + "' is no type to convert to; known are f32, f16, bf16, q8_0 and auto");
+                "'" + name + "' is not a type to convert to; known are f32, f16, bf16, q8_0 and auto");
   std::array<std::size_t, kTypes.size()> bytes = {};
   for (const auto& [unused, source] : weights.all()) {
     // Quantised sources count as BF16, from which nearly all of them were made.
@@ -90,12 +90,12 @@ const Family& family_of(const std::string& name, const Json& json) {
   for (const NotConverted& other : not_converted())
     if (other.name == name)
       throw Error(ErrorCode::kUnsupported,
-                  "folders of the class " + name + " are not converted; weft runs its models (" +
-                      std::string(other.architecture) + ") from GGUF files that were made elsewhere");
+                  "folders of the class " + name + " cannot be converted; weft only runs such models (" +
+                      std::string(other.architecture) + ") from existing GGUF files");
   std::string known;
   for (const Family& family : families()) known += (known.empty() ? "" : ", ") + std::string(family.name);
   throw Error(ErrorCode::kUnsupported,
-              "the architecture '" + name.substr(0, 80) + "' is not converted; known are " + known);
+              "the architecture '" + name.substr(0, 80) + "' cannot be converted; known are " + known);
 }
 
 std::string architecture_of(const Family& family, bool has_experts) {
@@ -128,7 +128,7 @@ ConvertResult write(const std::vector<OutTensor>& tensors, const std::string& ar
       fill_tensor(tensor, bytes);
       done += bytes.size();
       if (params.progress && !params.progress(static_cast<double>(done) / static_cast<double>(result.bytes)))
-        throw Error(ErrorCode::kCancelled, "converting was cancelled");
+        throw Error(ErrorCode::kCancelled, "the conversion was cancelled");
     });
   if (check) check_weights(tensors, file);
   file.write(to);
@@ -153,8 +153,8 @@ ConvertResult convert_adapter(const std::filesystem::path& folder, const std::fi
     throw Error(ErrorCode::kInvalidArgument,
                 folder.string() + " is an adapter of the model '" +
                     find_text(adapter, "base_model_name_or_path").value_or("unknown").substr(0, 120) +
-                    "'; say with --base (ConvertParams::base) in which folder that model's config.json is" +
-                    (base.empty() ? "" : ", which " + base.string() + " has not"));
+                    "'; --base (ConvertParams::base) must name the folder with that model's config.json" +
+                    (base.empty() ? "" : "; there is none in " + base.string()));
   const Json config_json = read_json(base / "config.json");
   const Family family = family_of(class_of(base, config_json), config_json);
   const Config config(config_json, family.defaults);
@@ -200,12 +200,11 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
                       const ConvertParams& params) {
   if (is_adapter_folder(folder)) return convert_adapter(folder, to, params);
   if (!params.base.empty())
-    throw Error(ErrorCode::kInvalidArgument,
-                folder.string() +
-                    " is no adapter (it has no adapter_config.json, or weights of a model), so it "
-                    "needs no base model (--base)");
+    throw Error(ErrorCode::kInvalidArgument, folder.string() +
+                                                 " is not an adapter: it has no adapter_config.json, or it "
+                                                 "has the weights of a model. Leave --base out");
   if (!is_model_folder(folder))
-    throw Error(ErrorCode::kNotFound, folder.string() + " is no folder with a config.json");
+    throw Error(ErrorCode::kNotFound, folder.string() + " is not a folder with a config.json");
   Json json = read_json(folder / "config.json");
   const std::string name = class_of(folder, json);
   GgufWriter file;
@@ -223,9 +222,7 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   const Modules modules = read_modules(folder);
   if (!modules.dense.empty() && ((family.traits & kEncoder) == 0 || (family.traits & kBothSides) != 0))
     throw Error(ErrorCode::kUnsupported,
-                "the folder's vectors go through products that weft has for other "
-                "encoders only, not for " +
-                    name);
+                "the embeddings pass through dense layers, which weft does not support for " + name);
   for (std::size_t i = 0; i < modules.dense.size(); ++i)  // They are numbered as their folders are.
     weights.add_file(modules.dense[i], "dense_" + std::to_string(i + 2) + ".");
   const Config config(std::move(json), family.defaults);

@@ -59,9 +59,10 @@ std::vector<std::filesystem::path> parts_of(const std::filesystem::path& folder)
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
     if (const auto numbers = part_numbers(entry.path().filename().string())) {
       if (n != 0 && n != numbers->second)
-        throw Error(ErrorCode::kInvalidFile, folder.string() + " has parts of " + std::to_string(n) +
-                                                 " and of " + std::to_string(numbers->second) +
-                                                 " files; remove those of the other model");
+        throw Error(ErrorCode::kInvalidFile, folder.string() + " has parts of a model in " +
+                                                 std::to_string(n) + " files and of one in " +
+                                                 std::to_string(numbers->second) +
+                                                 " files; remove those of one model");
       n = numbers->second;
       parts[numbers->first] = entry.path();
     }
@@ -103,7 +104,7 @@ void FolderWeights::add_files(const std::filesystem::path& folder) {
   std::set<std::string> names;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string())
-      throw Error(ErrorCode::kInvalidFile, index.string() + " names no file for '" + tensor + "'");
+      throw Error(ErrorCode::kInvalidFile, index.string() + " has no file name for '" + tensor + "'");
     names.insert(file.get<std::string>());
   }
   for (const std::string& name : names) {
@@ -111,15 +112,16 @@ void FolderWeights::add_files(const std::filesystem::path& folder) {
     if (name.empty() || name.front() == '.' ||
         name.find_first_of(std::string("/\\\0", 3)) != std::string::npos)
       throw Error(ErrorCode::kInvalidFile, index.string() + " names the file '" + name.substr(0, 80) +
-                                               "', expected one in its folder");
+                                               "', expected a file in its own folder");
     if (!std::filesystem::exists(folder / name, ignored))
-      throw Error(ErrorCode::kNotFound, index.string() + " names " + name + ", which is not there");
+      throw Error(ErrorCode::kNotFound, index.string() + " names " + name + ", which does not exist");
     add_file(folder / name, "");
   }
   for (const auto& [tensor, file] : map->items())
     if (!sources_.contains(tensor))
-      throw Error(ErrorCode::kInvalidFile, index.string() + " says that '" + tensor.substr(0, 120) +
-                                               "' is in " + file.get<std::string>() + ", where it is not");
+      throw Error(ErrorCode::kInvalidFile, index.string() + " says that tensor '" + tensor.substr(0, 120) +
+                                               "' is in " + file.get<std::string>() +
+                                               ", but that file lacks it");
 }
 
 void FolderWeights::add_file(const std::filesystem::path& path, const std::string& prefix) {
@@ -154,7 +156,7 @@ void FolderWeights::add_file(const std::filesystem::path& path, const std::strin
       file.read(bytes.subspan(static_cast<std::size_t>(first) * size, to.size()), to);
     };
     if (!sources_.emplace(prefix + tensor.name, std::move(source)).second)
-      throw Error(ErrorCode::kInvalidFile, "tensor '" + tensor.name.substr(0, 120) + "' is there twice");
+      throw Error(ErrorCode::kInvalidFile, "tensor '" + tensor.name.substr(0, 120) + "' occurs twice");
   }
 }
 

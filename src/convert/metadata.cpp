@@ -166,7 +166,7 @@ class Keys {
     const auto dense = [](const Json& type) { return type == "dense"; };
     const auto first = std::find_if_not(types->begin(), types->end(), dense);
     if (std::any_of(first, types->end(), dense))
-      refuse_config("mlp_layer_types has dense layers behind others, which weft has not");
+      refuse_config("mlp_layer_types has dense layers after sparse ones, which weft does not support");
     set("leading_dense_block_count", u32(first - types->begin()));
   }
 
@@ -230,7 +230,8 @@ class Keys {
       const OutTensor* const norm = of_layer(layer, "attn_q_norm.weight");
       if (norm == nullptr) refuse_tensor("blk." + std::to_string(layer) + ".attn_q_norm", "is missing");
       const std::int64_t dim = norm->shape.front();
-      if (dims[kind] != 0 && dims[kind] != dim) refuse_config("heads of layers of one kind have two sizes");
+      if (dims[kind] != 0 && dims[kind] != dim)
+        refuse_config("attention heads differ in size between layers of the same type");
       dims[kind] = dim;
       // Layers without keys of their own use the keys of the last layer of their kind.
       if (const OutTensor* const k = of_layer(layer, "attn_k.weight")) heads[kind] = k->shape.front() / dim;
@@ -310,9 +311,9 @@ class Keys {
     // "dynamic" changes nothing up to the trained length, and "llama3" becomes a tensor.
     if (kind != "linear" && kind != "yarn" && kind != "longrope" && kind != "su" && kind != "default" &&
         kind != "dynamic" && kind != "llama3" && !(kind == "proportional" && has(kTwoHeadSizes)))
-      throw Error(ErrorCode::kUnsupported, "config.json: the scaling '" + kind.substr(0, 40) +
-                                               "' of rope is unknown; known are linear, yarn, longrope, "
-                                               "llama3, dynamic and default");
+      throw Error(ErrorCode::kUnsupported,
+                  "config.json: rope_type '" + kind.substr(0, 40) +
+                      "' is unknown; known are linear, yarn, longrope, llama3, dynamic and default");
   }
 
   /// The factor that YaRN multiplies rotated values with. GGUF stores it relative to the usual factor, which
@@ -351,7 +352,7 @@ class Keys {
         const std::string name = "model.layers." + std::to_string(layer) + ".mlp.act_fn." + part;
         const auto found = weights.all().find(name);
         if (found == weights.all().end() || found->second.n_elements() != 1 || !found->second.dtype)
-          refuse_tensor(name, "is missing, or no single number");
+          refuse_tensor(name, "is missing, or is not a single number");
         std::vector<std::byte> bytes(row_bytes(*found->second.dtype, 1));
         found->second.read(0, bytes);
         float value = 0.0f;
@@ -367,11 +368,11 @@ class Keys {
   void add_sections() {
     const Json* const list = find(config_.rope(), "mrope_section");
     if (list == nullptr || !list->is_array() || list->size() > 4)
-      refuse_config("rope has no list mrope_section");
+      refuse_config("rope_parameters has no list mrope_section");
     std::vector<std::int32_t> sections;
     for (const Json& section : *list) {
       if (!section.is_number_unsigned() || section > 1 << 16)
-        refuse_config("mrope_section has no whole numbers");
+        refuse_config("mrope_section is not a list of integers");
       sections.push_back(section.get<std::int32_t>());
     }
     sections.resize(4);
@@ -447,7 +448,7 @@ class Keys {
     if (types->is_array())
       for (const Json& type : *types) slides.push_back(type == wanted);
     if (slides.size() != static_cast<std::size_t>(n_layers()))
-      refuse_config("layer_types is no list with a text for each layer");
+      refuse_config("layer_types is not a list with a string for each layer");
     return slides;
   }
 
@@ -472,7 +473,8 @@ class Keys {
     std::vector<float> scales;
     for (const Json& share : shares) {
       const double wanted = share.is_number() ? share.get<double>() : -1.0;
-      if (!(wanted >= 0.0 && wanted < 1.0)) refuse_config("activation_sparsity_pattern has no shares of 1");
+      if (!(wanted >= 0.0 && wanted < 1.0))
+        refuse_config("activation_sparsity_pattern is not a list of fractions below 1");
       double low = -40.0, high = 40.0;
       for (int i = 0; i < 100; ++i) {
         const double middle = 0.5 * (low + high);

@@ -14,9 +14,10 @@ namespace {
 constexpr std::size_t kMostProducts = 2;
 
 [[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::kUnsupported, "the folder's vectors are made by " + what.substr(0, 120) +
-                                           ", which weft has not; known are poolings by the mean, the first "
-                                           "or the last token, and two products without biases behind it");
+  throw Error(ErrorCode::kUnsupported,
+              "the embeddings use " + what.substr(0, 120) +
+                  ", which weft does not support; known are mean, cls and last-token pooling, followed by up "
+                  "to two dense layers without bias or activation");
 }
 
 /// Older files have a truth value for each way, newer ones its name.
@@ -42,14 +43,14 @@ std::uint32_t pooling_of(const Json& json) {
       if (on.front() == way.flag) return way.number;
   std::string all;
   for (const std::string& key : on) all += (all.empty() ? "" : " and ") + key;
-  refuse(on.empty() ? "a pooling that its configuration does not say" : all);
+  refuse(on.empty() ? "a pooling that the configuration does not name" : all);
 }
 
 void check_product(const Json& json) {
   const Json* const bias = find(json, "bias");
   const std::string active = find_text(json, "activation_function").value_or("Tanh");
-  if (bias == nullptr || !bias->is_boolean() || bias->get<bool>()) refuse("a product with a bias");
-  if (!active.ends_with(".Identity")) refuse("a product with the activation " + active);
+  if (bias == nullptr || !bias->is_boolean() || bias->get<bool>()) refuse("a dense layer with a bias");
+  if (!active.ends_with(".Identity")) refuse("a dense layer with the activation " + active);
 }
 
 }  // namespace
@@ -76,7 +77,7 @@ Modules read_modules(const std::filesystem::path& folder) {
     const std::string path = find_text(module, "path").value_or("");
     // The path is untrusted: it must be in the folder itself.
     if (path == "." || path.find_first_of(std::string("/\\\0", 3)) != path.npos || path.starts_with(".."))
-      bad("names the folder '" + path.substr(0, 80) + "', expected one in its folder");
+      bad("names the folder '" + path.substr(0, 80) + "', expected one inside its own folder");
     if (kind == "Pooling") read_pooling(folder / path);
     if (kind == "Dense") {
       check_product(read_json(folder / path / "config.json"));

@@ -107,7 +107,7 @@ Place place_of(const std::string& full, const Family& family) {
   } else if (find_name(family.whole, shared_whole_names(), name, place)) {
     return place;
   }
-  refuse_tensor(full, "is unknown in a model of the class " + std::string(family.name));
+  refuse_tensor(full, "is not part of any known model of the class " + std::string(family.name));
 }
 
 }  // namespace weft::convert_impl

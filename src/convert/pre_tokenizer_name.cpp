@@ -79,10 +79,10 @@ std::string pre_tokenizer_name(const Json& tokenizer) {
       return std::string(ignores_merges ? row.name_ignoring_merges : row.name);
   std::string text;
   for (const std::string& step : steps) text += (text.empty() ? "" : ", then ") + step.substr(0, 120);
-  if (text.empty()) text = "no step cuts them";
-  throw Error(ErrorCode::kUnsupported, "tokenizer.json cuts texts in a way that is not known (" + text +
-                                           "), and a wrong one would give the model wrong tokens; --pre "
-                                           "(ConvertParams::pre_tokenizer) says which to use, as \"gpt-2\"");
+  if (text.empty()) text = "no step splits text";
+  throw Error(ErrorCode::kUnsupported, "tokenizer.json has an unknown pre-tokenizer (" + text +
+                                           "). Name a known one with --pre (ConvertParams::pre_tokenizer), "
+                                           "e.g. \"gpt-2\"; a wrong one gives the model wrong tokens");
 }
 
 }  // namespace weft::convert_impl

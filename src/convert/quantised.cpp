@@ -32,10 +32,10 @@ struct Scheme {
 
 [[noreturn]] void refuse_method(const std::string& method) {
   throw Error(ErrorCode::kUnsupported,
-              "the folder's weights are quantised (" + method.substr(0, 60) +
-                  "), which is not converted; read are mxfp4, fp8 and compressed-tensors' float-quantized, "
-                  "int-quantized and pack-quantized. Take a version of the model in one of these, BF16, F16 "
-                  "or F32, and 'weft quantize' behind it");
+              "weft cannot convert weights of this quantization method (" + method.substr(0, 60) +
+                  "); known are mxfp4, fp8 and compressed-tensors' float-quantized, int-quantized and "
+                  "pack-quantized. Convert a version of the model in one of these, BF16, F16 or F32; then "
+                  "'weft quantize' makes it smaller");
 }
 
 void read_block(const Json& json, const char* name, Scheme& scheme) {
@@ -47,7 +47,7 @@ void read_block(const Json& json, const char* name, Scheme& scheme) {
   if (!block->is_array() || block->size() != 2 || !good((*block)[0]) || !good((*block)[1]))
     throw Error(ErrorCode::kInvalidFile, "config.json: " + std::string(name) + " is " +
                                              block->dump().substr(0, 40) +
-                                             ", expected two whole numbers above 0");
+                                             ", expected two positive integers");
   scheme.block = {(*block)[0].get<std::int64_t>(), (*block)[1].get<std::int64_t>()};
 }
 
@@ -129,7 +129,7 @@ Scales scales_of(const std::string& name, const std::vector<std::int64_t>& shape
                  const Scheme& scheme) {
   if (source.dtype != DType::kF32 && source.dtype != DType::kF16 && source.dtype != DType::kBF16)
     refuse(source.name, "is of the type " + source.stored + ", expected scales of F32, F16 or BF16");
-  if (shape.size() < 2) refuse(name, "is quantised and no matrix");
+  if (shape.size() < 2) refuse(name, "is quantized but not a matrix");
   Scales scales{.source = source, .rows = shape[shape.size() - 2], .columns = shape.back()};
   std::int64_t n_matrices = 1;
   for (std::size_t i = 0; i + 2 < shape.size(); ++i) n_matrices *= shape[i];
@@ -137,7 +137,7 @@ Scales scales_of(const std::string& name, const std::vector<std::int64_t>& shape
   if (source.n_elements() == 1) given.assign(shape.size(), 1);
   if (given.size() + 1 == shape.size()) given.push_back(1);
   const auto bad = [&] {
-    refuse(source.name, "has a shape that does not fit the scales of '" + name.substr(0, 120) + "'");
+    refuse(source.name, "has a shape that does not match the scales of '" + name.substr(0, 120) + "'");
   };
   if (given.size() != shape.size()) bad();
   std::int64_t n_given = 1;
@@ -184,7 +184,7 @@ Source take(Sources& sources, const std::string& name) {
 
 void put(Sources& sources, const std::string& name, Source joined) {
   if (!sources.emplace(name, std::move(joined)).second)
-    refuse(name, "is there twice, quantised and as it is");
+    refuse(name, "occurs twice, quantized and unquantized");
 }
 
 /// One byte for each element: FP8, or whole numbers.
@@ -216,7 +216,7 @@ void join_packed(const std::string& stem, const Scheme& scheme, Sources& sources
     refuse_method("compressed-tensors' pack-quantized with " + std::to_string(scheme.bits) + " bits");
   const Source words = take(sources, name + "_packed");
   const Source said = take(sources, name + "_shape");
-  if (words.dtype != DType::kI32 || words.shape.size() != 2) refuse(words.name, "is no matrix of I32");
+  if (words.dtype != DType::kI32 || words.shape.size() != 2) refuse(words.name, "is not a matrix of I32");
   std::array<std::int64_t, 2> shape{};
   if (said.dtype == DType::kI64 && said.n_elements() == 2) {
     said.read(0, std::as_writable_bytes(std::span(shape)));
@@ -224,12 +224,12 @@ void join_packed(const std::string& stem, const Scheme& scheme, Sources& sources
     said.read(0, std::as_writable_bytes(std::span(small)));
     shape = {small[0], small[1]};
   } else {
-    refuse(said.name, "is no pair of whole numbers");
+    refuse(said.name, "is not a pair of integers");
   }
   const std::int64_t in_word = 32 / scheme.bits;
   const std::int64_t most = words.shape[1] * in_word;
   if (shape[0] != words.shape[0] || shape[1] <= 0 || shape[1] <= most - in_word || shape[1] > most)
-    refuse(said.name, "says another shape than '" + words.name.substr(0, 120) + "' has");
+    refuse(said.name, "has a shape that contradicts '" + words.name.substr(0, 120) + "' has");
   const Scales scales = scales_of(name, {shape[0], shape[1]}, take(sources, name + "_scale"), scheme);
   Source joined = words;
   joined.name = name;
@@ -261,7 +261,7 @@ void join_mxfp4(const std::string& name, Sources& sources) {
   std::vector<std::int64_t> expected = scales.shape;
   expected.push_back(kCodes);
   if (codes.stored != "U8" || scales.stored != "U8" || codes.shape != expected || scales.shape.empty())
-    refuse(codes.name, "is no U8 tensor with 16 bytes for each of '" + scales.name.substr(0, 120) + "'");
+    refuse(codes.name, "is not a U8 tensor with 16 bytes for each of '" + scales.name.substr(0, 120) + "'");
   Source joined = codes;
   joined.name = name;
   joined.dtype = DType::kMXFP4;

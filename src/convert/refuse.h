@@ -23,7 +23,7 @@ inline void check_source(const std::string& name, const Source& source, std::siz
     refuse_tensor(name, "is of the type " + source.stored + ", expected F32, F16, BF16 or F64");
   for (const std::int64_t size : source.shape)
     if (size <= 0) refuse_tensor(name, "is empty");
-  if (source.shape.size() > most_axes) refuse_tensor(name, "has a rank that no tensor of a model has");
+  if (source.shape.size() > most_axes) refuse_tensor(name, "has too many dimensions, or none");
 }
 
 }  // namespace weft::convert_impl

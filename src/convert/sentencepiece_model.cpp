@@ -49,14 +49,14 @@ class Message {
         field.number = fixed(sizeof(std::uint32_t));
         break;
       default:
-        refuse("is damaged, or no such file");
+        refuse("is damaged, or not a sentencepiece model");
     }
     return field;
   }
 
  private:
   std::span<const std::byte> take(std::uint64_t n) {
-    if (n > rest_.size()) refuse("is cut, or no such file");
+    if (n > rest_.size()) refuse("is truncated, or not a sentencepiece model");
     const auto part = rest_.first(static_cast<std::size_t>(n));
     rest_ = rest_.subspan(part.size());
     return part;
@@ -94,7 +94,7 @@ SentencePieceModel::Piece read_piece(std::span<const std::byte> bytes) {
       piece.text.assign(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
     if (field.id == 2) piece.score = field.real();
     if (field.id != 3) return;
-    if (field.whole() < 1 || field.whole() > kLastKind) refuse("has a piece of an unknown kind");
+    if (field.whole() < 1 || field.whole() > kLastKind) refuse("has a piece of an unknown type");
     piece.kind = static_cast<std::int32_t>(field.whole());
   });
   return piece;
@@ -113,7 +113,7 @@ SentencePieceModel read_sentencepiece(std::span<const std::byte> bytes) {
     const std::int64_t id = static_cast<std::int32_t>(field.number);
     if (field.id == kKind && field.whole() != kUnigram && field.whole() != kPairs)
       throw Error(ErrorCode::kUnsupported,
-                  "the sentencepiece model is one of words or characters; known are unigram and BPE");
+                  "the sentencepiece model is of the type word or char; known are unigram and BPE");
     if (field.id == kKind) model.unigram = field.whole() == kUnigram;
     if (field.id == kUnknown) model.unknown = id;
     if (field.id == kBos) model.bos = id;

@@ -61,8 +61,8 @@ constexpr Fixed kFixed[] = {
 [[noreturn]] void refuse(const Family& family, const std::string& field, const std::string& found,
                          const std::string& expected) {
   throw Error(ErrorCode::kUnsupported, "config.json: " + field + " is " + found.substr(0, 60) +
-                                           ", and weft's " + std::string(family.architecture) +
-                                           " models have " + expected);
+                                           ", but weft supports only " + std::string(family.architecture) +
+                                           " models with " + expected);
 }
 
 void check_activation(const Config& config, const Family& family) {

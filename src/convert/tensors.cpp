@@ -86,7 +86,7 @@ class Planner {
       if (parts[i].expert != (first.expert >= 0 ? static_cast<std::int64_t>(i) : -1) ||
           (first.expert < 0 && i > 0))
         refuse_tensor(parts[i].full,
-                      first.expert >= 0 ? "has none before it" : "is there twice under several names");
+                      first.expert >= 0 ? "has no expert before it" : "occurs under several names");
       Shape shape = source.shape;
       if (first.joined && i > 0 && !shape.empty() && !first.source->shape.empty()) {
         tensor.shape.front() += shape.front();
@@ -100,7 +100,7 @@ class Planner {
       if (const auto n = config_.get_int(kExperts);
           n && name.find("_exps.") != name.npos && static_cast<std::size_t>(*n) != parts.size())
         refuse_tensor(parts.back().full, "is the last of " + std::to_string(parts.size()) +
-                                             " experts, config.json says " + std::to_string(*n));
+                                             " experts, but config.json says " + std::to_string(*n));
       tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(parts.size()));
     }
     const bool norm = name.find("norm") != name.npos;
@@ -132,7 +132,7 @@ class Planner {
                           " and hidden_size " + std::to_string(expected[1]) + " say");
       return;
     }
-    throw Error(ErrorCode::kInvalidFile, "the folder has no table of embeddings");
+    throw Error(ErrorCode::kInvalidFile, "the folder has no token embeddings");
   }
 
   /// Llama 3's scaling and LongRope's are factors of frequencies.
@@ -145,11 +145,11 @@ class Planner {
       const std::string key = std::string(length) + "_factor";
       const Json* const list = find(config_.rope(), key.c_str());
       if (list == nullptr || !list->is_array() || list->empty())
-        throw Error(ErrorCode::kInvalidFile, "config.json: rope's " + key + " is no list");
+        throw Error(ErrorCode::kInvalidFile, "config.json: rope's " + key + " is not a list");
       OutTensor factors{.name = "rope_factors_" + std::string(length) + ".weight", .shape = {}};
       for (const Json& factor : *list) {
         if (!factor.is_number())
-          throw Error(ErrorCode::kInvalidFile, "config.json: " + key + " has no numbers");
+          throw Error(ErrorCode::kInvalidFile, "config.json: " + key + " is not a list of numbers");
         factors.values.push_back(factor.get<float>());
       }
       factors.shape = {static_cast<std::int64_t>(factors.values.size())};
@@ -224,8 +224,8 @@ void check_blocks(const OutTensor& tensor) {
     const std::int64_t n = type.block_elements;
     if (n > 1 &&
         (tensor.shape.size() < 2 || view.sizes.back() * n != tensor.shape.back() || view.strides.back() != 1))
-      refuse_tensor(view.source->name,
-                    "is quantised in blocks (" + std::string(type.name) + "), as no tensor of its kind is");
+      refuse_tensor(view.source->name, "is stored in quantized blocks (" + std::string(type.name) +
+                                           "), which weft does not support for this tensor");
   }
 }
 

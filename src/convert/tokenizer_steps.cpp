@@ -26,7 +26,7 @@ void flatten(const Json& step, const char* list_name, std::vector<const Json*>& 
 /// SentencePiece's table, which GGUF has a key for.
 std::string take_charsmap(Json& step, std::string& map, GgufWriter& file) {
   const auto bytes = base::from_base64(find_text(step, "precompiled_charsmap").value_or(""));
-  if (!bytes) throw Error(ErrorCode::kInvalidFile, "tokenizer.json: precompiled_charsmap is no base64");
+  if (!bytes) throw Error(ErrorCode::kInvalidFile, "tokenizer.json: precompiled_charsmap is not base64");
   const auto* const data = reinterpret_cast<const std::uint8_t*>(bytes->data());
   if (!bytes->empty())
     file.set("tokenizer.ggml.precompiled_charsmap", std::vector<std::uint8_t>(data, data + bytes->size()));
@@ -66,10 +66,9 @@ void add_steps(const Json& tokenizer, bool cuts_by_name, GgufWriter& file) {
     const Json* const adds = find(*step, "add_prefix_space");
     const bool prefixes = find_text(*step, "type") == "ByteLevel" && adds != nullptr && *adds == true;
     if (cuts_by_name && prefixes && !first)
-      throw Error(
-          ErrorCode::kUnsupported,
-          "tokenizer.json puts a space before each piece of a text (add_prefix_space), which weft does not "
-          "do; another text would give the model wrong tokens");
+      throw Error(ErrorCode::kUnsupported,
+                  "tokenizer.json adds a space before each piece of the text (add_prefix_space), which weft "
+                  "does not support; without it, the model would get wrong tokens");
     if (!cuts_by_name || prefixes) cuts.push_back(*step);
     first = false;
   }

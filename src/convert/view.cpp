@@ -15,7 +15,7 @@ constexpr std::int64_t kChunk = 4 << 20;  ///< Elements that are read at a time,
 
 [[noreturn]] void refuse(const View& view, const std::string& reason) {
   throw Error(ErrorCode::kInvalidFile, "tensor '" + view.source->name.substr(0, 120) + "' " + reason +
-                                           ": its shape and config.json's sizes contradict each other");
+                                           ": its shape contradicts the sizes in config.json");
 }
 
 std::size_t block_bytes(const View& view) {

@@ -116,7 +116,7 @@ const VisionFamily& find_vision(std::string_view name) {
     known += (known.empty() ? "" : ", ") + std::string(family.name);
   }
   throw Error(ErrorCode::kUnsupported, "models of the class " + std::string(name.substr(0, 80)) +
-                                           " have no encoder of pictures that is converted; known are " +
+                                           " have no image encoder that weft can convert; known are " +
                                            known);
 }
 
@@ -155,7 +155,7 @@ class Planner {
     const std::optional<std::string> of_encoder = inner_name(full);
     if (!of_encoder) return;
     check_source(full, source, 5);
-    if (source.shape.empty()) refuse_tensor(full, "has a rank that no tensor of a model has");
+    if (source.shape.empty()) refuse_tensor(full, "has too many dimensions, or none");
     arrange(full, gguf_name(full, *of_encoder), source);
   }
 
@@ -164,9 +164,9 @@ class Planner {
       if (!layers_.contains(layer))
         throw Error(ErrorCode::kInvalidFile, "layer " + std::to_string(layer) + " of the " +
                                                  std::to_string(n_layers()) +
-                                                 " that see pictures has no tensors");
+                                                 " of the image encoder has no tensors");
     if (!names_.contains("v.patch_embd.weight"))
-      throw Error(ErrorCode::kInvalidFile, "the folder's encoder of pictures has no filter of patches");
+      throw Error(ErrorCode::kInvalidFile, "the image encoder in the folder has no patch embedding");
     return std::move(tensors_);
   }
 
@@ -187,7 +187,7 @@ class Planner {
   std::int64_t ff_width() const {
     if (!is(Kind::kQwen2)) return vision_.require_int({"intermediate_size"});
     const double ratio = vision_.get_float({"mlp_ratio"}).value_or(4.0);
-    if (!(ratio > 0.0 && ratio <= 64.0)) refuse_config("mlp_ratio is not above 0 and at most 64");
+    if (!(ratio > 0.0 && ratio <= 64.0)) refuse_config("mlp_ratio is not in the range (0, 64]");
     return static_cast<std::int64_t>(ratio * static_cast<double>(width()));
   }
 
@@ -198,10 +198,10 @@ class Planner {
     std::vector<std::int64_t> result;
     if (list == nullptr) return result;
     constexpr std::size_t kMost = 512;
-    if (!list->is_array() || list->size() > kMost) refuse_config(std::string(name) + " is no list");
+    if (!list->is_array() || list->size() > kMost) refuse_config(std::string(name) + " is not a list");
     for (const Json& number : *list) {
       if (!number.is_number_unsigned() || number.get<std::uint64_t>() >= kMost)
-        refuse_config(std::string(name) + " has no numbers of layers");
+        refuse_config(std::string(name) + " is not a list of layer indices");
       result.push_back(number.get<std::int64_t>());
     }
     return result;
@@ -222,7 +222,7 @@ class Planner {
         if (number.is_number()) result.push_back(number.get<float>());
     if (result.size() != 3 || list->size() != 3)
       throw Error(ErrorCode::kInvalidFile, "preprocessor_config.json: " + std::string(name) +
-                                               " is no list of three numbers, of red, green and blue");
+                                               " is not a list of three numbers, for red, green and blue");
     return result;
   }
 
@@ -237,8 +237,8 @@ class Planner {
     else if (name.starts_with("gelu"))
       file_.set("clip.use_gelu", true);
     else if (name != "quick_gelu")
-      throw Error(ErrorCode::kUnsupported, "the encoder of pictures has the activation '" +
-                                               name.substr(0, 40) + "', known are gelu, quick_gelu and silu");
+      throw Error(ErrorCode::kUnsupported, "the image encoder has the activation '" + name.substr(0, 40) +
+                                               "'; known are gelu, quick_gelu and silu");
   }
 
   void add_sizes(std::int64_t patch) {
@@ -258,7 +258,9 @@ class Planner {
       const std::int64_t rows = whole_.get_int({"mm_tokens_per_image"}).value_or(256);
       const auto across = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(rows))));
       if (across <= 0 || across * across != rows || side / patch % across != 0)
-        refuse_config("mm_tokens_per_image is no square that divides the picture's patches");
+        refuse_config(
+            "mm_tokens_per_image is not a square number that divides the image into equal squares of "
+            "patches");
       set("projector.scale_factor", u32(side / patch / across));
     } else if (is(Kind::kIdefics3)) {
       set("projector.scale_factor", u32(whole_.get_int({"scale_factor"}).value_or(2)));
@@ -275,7 +277,7 @@ class Planner {
       side = std::llround(std::sqrt(n)) * patch;
       std::vector<bool> tapped(static_cast<std::size_t>(n_layers()), false);
       for (const std::int64_t layer : taps_) {
-        if (layer >= n_layers()) refuse_config("deepstack_visual_indexes names a layer that is not there");
+        if (layer >= n_layers()) refuse_config("deepstack_visual_indexes names a layer that does not exist");
         tapped[static_cast<std::size_t>(layer)] = true;
       }
       set("is_deepstack_layers", tapped);
@@ -292,8 +294,8 @@ class Planner {
       even &= full[i] == static_cast<std::int64_t>(i + 1) * every - 1;
     if (!even || static_cast<std::int64_t>(full.size()) != n_layers() / every)
       throw Error(ErrorCode::kUnsupported,
-                  "config.json: fullatt_block_indexes is not every so many layers' "
-                  "last, which is all that GGUF can say");
+                  "config.json: fullatt_block_indexes does not name every N-th layer, and GGUF cannot "
+                  "express other patterns");
     set("n_wa_pattern", u32(every));
     set("window_size", u32(vision_.require_int({"window_size"})));
   }
@@ -342,7 +344,8 @@ class Planner {
       const auto layer = take_number(name);
       if (const auto to = layer ? renamed(family_.layer, name) : std::nullopt) {
         if (*layer >= n_layers())
-          refuse_tensor(full, "is of a layer that config.json's " + std::to_string(n_layers()) + " have not");
+          refuse_tensor(full,
+                        "is of a layer beyond the " + std::to_string(n_layers()) + " that config.json names");
         layers_.insert(*layer);
         return "v.blk." + std::to_string(*layer) + "." + *to;
       }
@@ -356,7 +359,7 @@ class Planner {
     } else if (const auto to = renamed(family_.whole, name)) {
       return *to;
     }
-    refuse_tensor(full, "is unknown in an encoder of pictures of the class " + std::string(family_.name));
+    refuse_tensor(full, "is not part of any known image encoder of the class " + std::string(family_.name));
   }
 
   void arrange(const std::string& full, const std::string& name, const Source& source) {
@@ -364,7 +367,7 @@ class Planner {
     std::vector<std::int64_t> shape = source.shape;
     const bool qkv = name.find("attn_qkv.") != name.npos;
     if (qkv && !is(Kind::kQwen3)) {  // Files have them apart.
-      if (shape.front() % 3 != 0) refuse_tensor(full, "is no three matrices");
+      if (shape.front() % 3 != 0) refuse_tensor(full, "does not consist of three matrices");
       shape.front() /= 3;
       for (int part = 0; part < 3; ++part) {
         std::string to = name;
@@ -386,8 +389,8 @@ class Planner {
   }
 
   void put(const std::string& full, const std::string& name, std::vector<std::int64_t> shape, View view) {
-    if (!names_.insert(name).second) refuse_tensor(full, "is there twice under several names");
-    if (shape.size() > 4) refuse_tensor(full, "has a rank that no tensor of a model has");
+    if (!names_.insert(name).second) refuse_tensor(full, "occurs under several names");
+    if (shape.size() > 4) refuse_tensor(full, "has too many dimensions, or none");
     OutTensor tensor{.name = name, .shape = std::move(shape), .views = {std::move(view)}};
     check_blocks(tensor);
     if (name == "mm.soft_emb_norm.weight") tensor.add = 1.0f;  // Stored without its 1.

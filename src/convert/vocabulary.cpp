@@ -74,13 +74,13 @@ class Vocabulary {
     add_chat_templates(folder_, names_, file_, notes);
     if (!beyond_.empty())
       notes.push_back("left out " + std::to_string(beyond_.size()) +
-                      " tokens without a row of embeddings, among them '" + beyond_.begin()->substr(0, 60) +
+                      " tokens that the embeddings have no row for, e.g. '" + beyond_.begin()->substr(0, 60) +
                       "'");
   }
 
  private:
   void put(std::string text, std::int64_t id, std::int32_t kind) {
-    if (id < 0) refuse("tokenizer.json: the token '" + text.substr(0, 60) + "' has a negative number");
+    if (id < 0) refuse("tokenizer.json: the token '" + text.substr(0, 60) + "' has a negative id");
     // The model has no row of embeddings for this token.
     if (static_cast<std::size_t>(id) >= n_tokens_) {
       beyond_.insert(std::move(text));
@@ -98,11 +98,11 @@ class Vocabulary {
     const Json* const vocabulary = find(model, "vocab");
     if (vocabulary == nullptr || !vocabulary->is_object()) refuse("tokenizer.json has no object \"vocab\"");
     for (const auto& [text, id] : vocabulary->items()) {
-      if (!id.is_number_integer()) refuse("tokenizer.json: a token's number is none");
+      if (!id.is_number_integer()) refuse("tokenizer.json: a token's id is not an integer");
       const auto number = id.get<std::int64_t>();
       if (const auto at = static_cast<std::uint64_t>(number); at < n_tokens_ && kinds_[at] != kUnused)
         refuse("tokenizer.json: the tokens '" + tokens_[at].substr(0, 60) + "' and '" + text.substr(0, 60) +
-               "' have the same number");
+               "' have the same id");
       put(text, number, kNormal);
     }
     read_added();
@@ -126,12 +126,12 @@ class Vocabulary {
         std::int64_t id = -1;
         const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
         if (error != std::errc() || end != number.data() + number.size())
-          refuse("tokenizer_config.json: an added token has no number");
+          refuse("tokenizer_config.json: an added token has no id");
         if (!says_all || is_free(id)) put_added(token, id, "tokenizer_config.json");
       }
     const Json beside = read_json_if_there(folder_ / "added_tokens.json");
     for (const auto& [text, id] : beside.items()) {
-      if (!id.is_number_integer()) refuse("added_tokens.json: a token's number is none");
+      if (!id.is_number_integer()) refuse("added_tokens.json: a token's id is not an integer");
       const auto number = id.get<std::int64_t>();
       const bool beyond = static_cast<std::uint64_t>(number) >= n_tokens_;
       if (beyond || (is_free(number) && !ids_.contains(text)))
@@ -191,7 +191,7 @@ class Vocabulary {
       } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
         merges.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
       } else {
-        refuse("tokenizer.json: a merge is no pair of texts");
+        refuse("tokenizer.json: a merge is not a pair of strings");
       }
     }
     return merges;
@@ -204,7 +204,7 @@ class Vocabulary {
       if (const std::string mark = find_text(model, name).value_or(""); !mark.empty())
         throw Error(ErrorCode::kUnsupported, "tokenizer.json marks parts of words with '" +
                                                  mark.substr(0, 40) + "' (" + name +
-                                                 "), which weft does not do in BPE");
+                                                 "), which weft does not support for BPE");
     const Json* const fallback = find(model, "byte_fallback");
     const bool bytes = fallback != nullptr && fallback->is_boolean() && fallback->get<bool>();
     if (bytes && ids_.contains("<0x00>") && ids_.contains("<0xFF>")) {
@@ -266,7 +266,7 @@ class Vocabulary {
     std::int64_t id = 0;
     for (const Json& piece : *list) {
       if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number())
-        refuse("tokenizer.json: a piece is no text with a score");
+        refuse("tokenizer.json: a piece is not a string with a score");
       put_piece(piece[0].get<std::string>(), id++, kNormal, piece[1].get<float>());
     }
     read_added();

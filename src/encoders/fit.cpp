@@ -26,12 +26,12 @@ void check_fits(const Fit& fit, std::string_view architecture, int n_embd_input)
   if (std::find(fit.text_models.begin(), fit.text_models.end(), architecture) == fit.text_models.end()) {
     std::string known;
     for (const std::string& one : fit.text_models) known += (known.empty() ? "" : " or ") + one;
-    refuse("it is of the kind " + fit.projector + ", which goes with text models of " + known + ", not " +
+    refuse("its projector " + fit.projector + " fits text models of " + known + ", not " +
            std::string(architecture));
   }
   if (fit.n_embd != n_embd_input)
-    refuse("it makes rows of " + std::to_string(fit.n_embd) + " numbers, and the text model reads " +
-           std::to_string(n_embd_input));
+    refuse("its embeddings have " + std::to_string(fit.n_embd) +
+           " dimensions, and those of the text model have " + std::to_string(n_embd_input));
 }
 
 }  // namespace weft::encoders
@@ -43,8 +43,8 @@ MediaKinds media_kinds(const std::filesystem::path& path) {
   const MediaKinds kinds = {encoders::has_encoder(file, "vision"), encoders::has_encoder(file, "audio")};
   if (!kinds.pictures && !kinds.sounds)
     throw Error(ErrorCode::kUnsupported, path.string() +
-                                             " has no encoder of pictures or sounds; give the model's mmproj "
-                                             "file, which llama.cpp's converter writes with --mmproj");
+                                             " has no image or audio encoder; give the model's mmproj file, "
+                                             "which 'weft convert --mmproj' or llama.cpp's converter writes");
   return kinds;
 }
 

@@ -12,8 +12,7 @@ std::int32_t take_media_ids(std::int32_t n) {
   std::int32_t first = next.load();
   do {
     if (first > EmbeddedPart::kMaxId - n)
-      throw Error(ErrorCode::kUnsupported,
-                  "no numbers are left for pictures and sounds; start the program anew");
+      throw Error(ErrorCode::kUnsupported, "no ids are left for images and audio; restart the program");
   } while (!next.compare_exchange_weak(first, first + n));
   return first;
 }

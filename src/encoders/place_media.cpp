@@ -77,13 +77,13 @@ std::string make_media_mark() {
 PromptWithMedia place_media(const Tokenizer& tokenizer, std::span<const PromptPiece> prompt,
                             std::span<const std::shared_ptr<const EncodedMedia>> media,
                             std::string_view mark) {
-  if (mark.empty()) throw Error(ErrorCode::kInvalidArgument, "the mark of pictures and sounds is empty");
+  if (mark.empty()) throw Error(ErrorCode::kInvalidArgument, "the marker of images and audio is empty");
   std::vector<std::vector<PromptPiece>> runs = cut_at_marks(prompt, mark);
   if (runs.size() != media.size() + 1)
-    throw Error(ErrorCode::kInvalidArgument, "the prompt has places for " + std::to_string(runs.size() - 1) +
-                                                 " pictures and sounds, and there are " +
-                                                 std::to_string(media.size()) +
-                                                 "; the chat template must write each message once");
+    throw Error(ErrorCode::kInvalidArgument,
+                "the prompt has " + std::to_string(runs.size() - 1) +
+                    " markers of images and audio, but there are " + std::to_string(media.size()) +
+                    " images and audio clips; the chat template must render each message exactly once");
   PromptWithMedia result;
   Writer writer(tokenizer, result);
   for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -53,8 +53,7 @@ Value TransformerBuilder::reordered(const std::string& name, std::initializer_li
   const std::size_t n = static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
   const std::size_t size = tensor.bytes.size() / n;
   if (size * n != tensor.bytes.size() || size < 2)
-    throw Error(ErrorCode::kUnsupported,
-                "tensor " + name + " is of a type of blocks; store it as F16 or F32");
+    throw Error(ErrorCode::kUnsupported, "tensor " + name + " has a quantized type; store it as F16 or F32");
   std::vector<std::byte> bytes(tensor.bytes.size());
   file_.read(tensor.bytes, bytes);
   OwnWeight own{name + " (" + how + ")", std::vector<std::byte>(bytes.size())};
@@ -115,7 +114,7 @@ Value TransformerBuilder::feed_forward(Value x, const std::string& name) {
   // The width comes from the tensors: in some files the metadata has another model's width.
   const WeightFile::Tensor* const up = file_.find(name + "ffn_up.weight");
   if (up == nullptr || up->shape.size() != 2)
-    throw Error(ErrorCode::kInvalidFile, "tensor " + name + "ffn_up.weight is missing, or no matrix");
+    throw Error(ErrorCode::kInvalidFile, "tensor " + name + "ffn_up.weight is missing, or is not a matrix");
   // Older files call the two the other way round.
   const bool swapped = up->shape[0] == d && up->shape[1] != d;
   const std::int64_t f = swapped ? up->shape[1] : up->shape[0];

@@ -19,7 +19,7 @@ void Batch::clear() {
 
 void Batch::add(std::span<const float> embedding, SeqId seq, bool logits, Pos pos) {
   if (embeddings_.size() + embedding.size() > std::numeric_limits<std::int32_t>::max())
-    refuse("the batch's embeddings have more than 2^31 numbers; put fewer into one batch");
+    refuse("the embeddings of the batch have more than 2^31 numbers; use smaller batches");
   items_.push_back({.token = -1,
                     .pos = pos,
                     .seq = seq,
@@ -63,7 +63,7 @@ void Batch::want_embedding(int item) {
 void Batch::hide(int item, int other) {
   if (item < 0 || item >= size() || other < 0 || other >= size() || item == other)
     refuse("items " + std::to_string(item) + " and " + std::to_string(other) +
-           " are not two items of the batch");
+           " are not two different items of the batch");
   hidden_.emplace_back(item, other);
 }
 

@@ -16,7 +16,7 @@ void rethrow_as_error() {
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::kOutOfMemory, "the host's memory is exhausted");
   } catch (const std::length_error&) {
-    throw Error(ErrorCode::kOutOfMemory, "more memory is needed than a host can have");
+    throw Error(ErrorCode::kOutOfMemory, "the request needs more memory than a host can have");
   } catch (const std::filesystem::filesystem_error& error) {
     throw Error(ErrorCode::kIo, error.what());
   } catch (const std::system_error& error) {

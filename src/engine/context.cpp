@@ -34,8 +34,7 @@ std::shared_ptr<const Model> checked(std::shared_ptr<const Model> model) {
   if (model->info().encoder)
     throw Error(ErrorCode::kUnsupported,
                 "a model of the family " + model->info().architecture +
-                    " is an encoder: it makes vectors of texts and writes none; use an Embedder "
-                    "(weft embed, weft rerank)");
+                    " is an encoder and generates no text; use an Embedder (weft embed, weft rerank)");
   return model;
 }
 
@@ -117,7 +116,7 @@ Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
 
 Context::Impl& Context::impl() const {
-  if (impl_ == nullptr) refuse("this context was moved to another: it can only be assigned to");
+  if (impl_ == nullptr) refuse("this context was moved from; it can only be assigned to");
   return *impl_;
 }
 
@@ -160,7 +159,7 @@ std::span<const float> Context::logits(int i) const {
   const auto& rows = impl().results.logits_of;
   if (i < 0 || i >= static_cast<int>(rows.size()) || rows[static_cast<std::size_t>(i)] == nullptr)
     refuse("item " + std::to_string(i) +
-           " of the last batch has no logits; ask for them, and for all of them, when adding it");
+           " of the last batch has no logits; request all logits when adding the item");
   return {rows[static_cast<std::size_t>(i)], static_cast<std::size_t>(impl().model->info().n_vocab)};
 }
 
@@ -168,7 +167,7 @@ std::span<const Best> Context::best(int i) const {
   const engine::BatchResults& results = impl().results;
   if (i < 0 || i >= static_cast<int>(results.best_of.size()) ||
       results.best_of[static_cast<std::size_t>(i)].n == 0)
-    refuse("item " + std::to_string(i) + " of the last batch did not ask for its best tokens (only_best)");
+    refuse("item " + std::to_string(i) + " of the last batch did not request its best tokens (only_best)");
   const auto& [begin, n] = results.best_of[static_cast<std::size_t>(i)];
   return std::span(results.best).subspan(begin, n);
 }
@@ -178,7 +177,7 @@ std::span<const float> Context::embedding(int i) const {
   if (i < 0 || i >= static_cast<int>(results.embedding_of.size()) ||
       results.embedding_of[static_cast<std::size_t>(i)] < 0)
     refuse("item " + std::to_string(i) +
-           " of the last batch did not ask for its embedding (Batch::want_embedding)");
+           " of the last batch did not request its embedding (Batch::want_embedding)");
   const auto n_embd = static_cast<std::size_t>(impl().model->info().n_embd);
   return std::span(results.kept_embeddings)
       .subspan(static_cast<std::size_t>(results.embedding_of[static_cast<std::size_t>(i)]) * n_embd, n_embd);
@@ -188,7 +187,7 @@ const engine::LogSumExp& Context::Impl::log_sum_of(int item) const {
   const auto& sums = results.log_sums;
   if (item < 0 || item >= static_cast<int>(sums.size()) || !sums[static_cast<std::size_t>(item)])
     refuse("item " + std::to_string(item) +
-           " of the last batch did not ask for its log-sum-exp (want_log_sum_exp)");
+           " of the last batch did not request its log-sum-exp (want_log_sum_exp)");
   return *sums[static_cast<std::size_t>(item)];
 }
 
@@ -242,11 +241,11 @@ bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   const bool replaces = was_empty || (begin <= c.sequences.min_pos(to) && end >= c.sequences.next_pos(to));
   const bool has_text = c.sequences.min_pos(from) >= 0;
   if (has_text && !replaces && !c.adapters.same(from, to))
-    refuse("sequence " + std::to_string(to) + " was written with other adapters than sequence " +
-           std::to_string(from) + ", of which it is to get a part; remove it before");
+    refuse("sequence " + std::to_string(to) + " was computed with other adapters than sequence " +
+           std::to_string(from) + ", so it cannot take a part of that; remove it first");
   if (has_text && !replaces && !c.sources.same(from, to))
-    refuse("sequence " + std::to_string(to) + " was written about another source than sequence " +
-           std::to_string(from) + ", of which it is to get a part; remove it before");
+    refuse("sequence " + std::to_string(to) + " was computed with another encoder input than sequence " +
+           std::to_string(from) + ", so it cannot take a part of that; remove it first");
   if (!c.sequences.copy(from, to, begin, end)) return false;
   const bool is_empty = c.sequences.min_pos(to) < 0;
   const bool becomes_empty = is_empty && !was_empty;
@@ -279,12 +278,13 @@ bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   c.check_sequence(seq);
   c.check_intact(seq);
   if (c.hparams().learned_positions)
-    throw Error(ErrorCode::kUnsupported, "this model has learned positions: its text cannot be shifted");
+    throw Error(ErrorCode::kUnsupported,
+                "this model has learned positions, so its sequences cannot be shifted");
   const Pos first = std::max(begin, 0), last = end_of(end);
   if (can_shift() && !c.sequences.can_shift(seq, first, last, delta))
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
            std::to_string(seq) + " shifted by " + std::to_string(delta) +
-           " would meet others or leave the range of positions");
+           " would collide with others or leave the range of positions");
   check_memories(c.memories, seq, "shifted like this",
                  [&](const auto& memory) { return memory.why_not_shift(seq, first, last, delta); });
   const bool shifted = engine::throwing_errors([&] { return c.sequences.shift(seq, first, last, delta); });
@@ -306,7 +306,7 @@ bool Context::forget(SeqId seq, Pos begin, Pos n, const std::function<bool()>& m
   if (begin < 0 || n < 1 || n >= next_pos(seq) - begin)
     refuse("sequence " + std::to_string(seq) + " cannot forget " + std::to_string(n) +
            " positions from position " + std::to_string(begin) + ": it has " + std::to_string(next_pos(seq)) +
-           ", and the last one stays");
+           ", and the last one must remain");
   // A running state covers the whole sequence and has no part to forget.
   const auto can_follow = [&](auto why_not) {
     return std::ranges::all_of(c.memories, [&](const auto& memory) {
@@ -330,21 +330,20 @@ bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   c.check_sequence(seq);
   c.check_intact(seq);
   if (c.hparams().learned_positions)
-    throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
+    throw Error(ErrorCode::kUnsupported, "this model has learned positions, which cannot be divided");
   // Dividing positions would change lines and columns by other steps than time, and the caches know only a
   // cell's position in the sequence. Rows of an image would keep their distances while the tokens around them
   // came closer.
   if (c.on_axes[static_cast<std::size_t>(seq)])
-    throw Error(
-        ErrorCode::kUnsupported,
-        "sequence " + std::to_string(seq) +
-            " holds a picture, or was restored and perhaps does: its rows stand on lines and columns, whose "
-            "positions cannot be divided with those of the text; shift it, or divide what has no pictures");
+    throw Error(ErrorCode::kUnsupported,
+                "sequence " + std::to_string(seq) +
+                    " holds an image, or was restored and may hold one; 2D positions cannot be divided. "
+                    "Shift the sequence, or divide one without images");
   const Pos first = std::max(begin, 0), last = end_of(end);
   if (divisor < 1 || (can_shift() && !c.sequences.can_divide(seq, first, last, divisor)))
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
            std::to_string(seq) + " cannot be divided by " + std::to_string(divisor) +
-           ": they would pass those before them");
+           ": they would pass earlier positions");
   check_memories(c.memories, seq, "divided like this",
                  [&](const auto& memory) { return memory.why_not_divide(seq, first, last, divisor); });
   const bool divided = engine::throwing_errors([&] { return c.sequences.divide(seq, first, last, divisor); });
@@ -357,11 +356,12 @@ void Context::set_adapters(SeqId seq, std::span<const AdapterUse> adapters) {
   c.check_sequence(seq);
   if (c.sequences.min_pos(seq) >= 0)
     refuse("sequence " + std::to_string(seq) +
-           " holds text that was written with other adapters perhaps; remove it before");
+           " may hold tokens that were computed with other adapters; remove it first");
   std::vector<AdapterUse> uses = engine::checked_adapters(*c.model, adapters);
   if (c.sources.size(seq) > 0 && uses != c.adapters.of(seq))
     refuse("sequence " + std::to_string(seq) +
-           " has a source that was read with other adapters; remove it, and set adapters before the source");
+           " has an encoder input that was computed with other adapters; remove it, and set adapters before "
+           "the encoder input");
   c.adapters.set(seq, std::move(uses));
 }
 
@@ -434,8 +434,8 @@ std::string Context::why_full(int n_wanted) const {
   if (n_wanted > 0) text += ", and the batch has " + count(n_wanted, "tokens");
   if (n_wanted > 0 && n_wanted <= cells_total() - cells_used())
     text += "; pages of " + std::to_string(kCellsOfPage) +
-            " cells that sequences share are copied when one goes on";
-  return text + "; remove or shorten sequences, or make the context with a larger n_ctx";
+            " cells that sequences share are copied when one of them continues";
+  return text + "; remove or shorten sequences, or create the context with a larger n_ctx";
 }
 int Context::n_pages() const { return impl().n_pages; }
 
@@ -545,7 +545,7 @@ bool Context::restore_file(const std::filesystem::path& path) {
 
 void Context::lease() {
   if (std::exchange(impl().leased, true))
-    refuse("a batcher uses the context already; make another context for a second one");
+    refuse("another batcher uses the context already; create one context per batcher");
 }
 
 void Context::end_lease() noexcept {

@@ -42,7 +42,7 @@ DType dtype_of(CacheType type) {
     case CacheType::kQ4_0:
       return DType::kQ4_0;
   }
-  refuse("there is no cache type " + std::to_string(static_cast<int>(type)));
+  refuse("unknown cache type " + std::to_string(static_cast<int>(type)));
 }
 
 /// The number of elements of a head must be a multiple of this.
@@ -62,14 +62,16 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, b
   // No step can compute more tokens than there are cells.
   p.n_ubatch = std::min(p.n_ubatch, p.n_ctx);
   if (p.n_source == 0) p.n_source = std::min(info.n_ctx_train, kDefaultSource);
-  checked("the length of sources", p.n_source, kMaxSource);
+  checked("the length of encoder inputs", p.n_source, kMaxSource);
   if (p.n_outputs == 0) p.n_outputs = std::max(kDefaultOutputs, p.n_sequences);
   p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
   check_threads(p.n_threads);
-  if (p.window_rewind < -1) refuse("the window's rewind must be -1 or more");
+  if (p.window_rewind < -1) refuse("window_rewind must be -1 or more");
   if (p.n_best == -1) p.n_best = finds_best ? std::min(kDefaultBest, info.n_vocab) : 0;
   if (p.n_best != 0 && !finds_best)
-    refuse("only a model on CPUs alone finds the best tokens; leave n_best at 0 and ask for logits");
+    refuse(
+        "best tokens are available only if the whole model runs on CPUs; leave n_best at 0 and request "
+        "logits");
   if (p.n_best < 0 || p.n_best > std::min(kMaxBest, info.n_vocab))
     refuse("the number of best tokens is " + std::to_string(p.n_best) + ", expected 0 to " +
            std::to_string(std::min(kMaxBest, info.n_vocab)));

@@ -31,10 +31,9 @@ void Context::Impl::check_sequence(SeqId seq) const {
 
 void Context::Impl::check_intact(SeqId seq) const {
   if (!sequences.intact(seq))
-    refuse(
-        "sequence " + std::to_string(seq) +
-        " is not intact, since a device or an allocation failed while its cells were moved; remove it, and "
-        "compute its text again");
+    refuse("sequence " + std::to_string(seq) +
+           " is damaged, because a device or an allocation failed while its cells were moved; remove it, and "
+           "decode its tokens again");
 }
 
 void Context::Impl::check(const Batch& batch) {
@@ -42,7 +41,7 @@ void Context::Impl::check(const Batch& batch) {
   if (batch.size() > sequences.cells_total())
     refuse("the batch has " + std::to_string(batch.size()) + " items, the cache has " +
            std::to_string(sequences.cells_total()) +
-           " cells: it can never fit; cut it, or make the context with a larger n_ctx");
+           " cells; split the batch, or create the context with a larger n_ctx");
   positions.clear();
   for (int i = 0; i < batch.size(); ++i) {
     check_sequence(batch[i].seq);
@@ -59,18 +58,20 @@ void Context::Impl::check(const Batch& batch) {
     if (item.embedding >= 0) {
       if (item.n_embedding != model->info().n_embd_input)
         refuse("the embedding has " + std::to_string(item.n_embedding) +
-               " numbers, those of this model have " + std::to_string(model->info().n_embd_input) + where());
+               " numbers, but those of this model have " + std::to_string(model->info().n_embd_input) +
+               where());
     } else if (item.token < 0 || item.token >= model->info().n_vocab) {
       refuse("token " + std::to_string(item.token) + " is outside the vocabulary of " +
              std::to_string(model->info().n_vocab) + where());
     }
     if (item.n_best > params.n_best)
-      refuse("the " + std::to_string(item.n_best) + " best tokens are asked for, the context gives " +
-             std::to_string(params.n_best) + where() + "; make it with a larger n_best");
+      refuse("the " + std::to_string(item.n_best) +
+             " best tokens were requested, but the context returns at most " + std::to_string(params.n_best) +
+             where() + "; create it with a larger n_best");
     if (item.log_sum_exp && item.token_of_logit != kNoToken &&
         (item.token_of_logit < 0 || item.token_of_logit >= model->info().n_vocab))
       refuse("the logit of token " + std::to_string(item.token_of_logit) +
-             " is asked for, the vocabulary has " + std::to_string(model->info().n_vocab) + where());
+             " was requested, but the vocabulary has " + std::to_string(model->info().n_vocab) + where());
     const Pos last = last_of(item.seq);
     const Pos pos = item.pos != Batch::kNextPos
                         ? item.pos
@@ -80,8 +81,8 @@ void Context::Impl::check(const Batch& batch) {
     const auto claim = [&](SeqId seq) {
       check_intact(seq);
       if (model->info().reads_source && sources.size(seq) == 0)
-        refuse("sequence " + std::to_string(seq) + " has no source" + where() +
-               ": this model writes about a text that it reads first (Context::set_source)");
+        refuse("sequence " + std::to_string(seq) + " has no encoder input" + where() +
+               "; this model generates from one (Context::set_source)");
       if (pos <= last_of(seq))
         refuse("position " + std::to_string(pos) + " does not follow the last one of sequence " +
                std::to_string(seq) + where());
@@ -100,7 +101,7 @@ void Context::Impl::check(const Batch& batch) {
       claim(other);
       if (!sources.same(item.seq, other))
         refuse("sequences " + std::to_string(item.seq) + " and " + std::to_string(other) +
-               " have different sources and cannot share a token" + where());
+               " have different encoder inputs and cannot share a token" + where());
       if (!adapters.same(item.seq, other))
         refuse("sequences " + std::to_string(item.seq) + " and " + std::to_string(other) +
                " have different adapters and cannot share a token" + where());
@@ -116,12 +117,12 @@ void Context::Impl::check(const Batch& batch) {
   placer.begin(batch, positions, ubatch_size(batch));
   hidden_pairs.assign(batch.hidden().begin(), batch.hidden().end());
   if (hidden_pairs.size() > engine::kMaxHidden)
-    refuse("at most " + std::to_string(engine::kMaxHidden) + " pairs of items can be hidden, the batch has " +
-           std::to_string(hidden_pairs.size()));
+    refuse("at most " + std::to_string(engine::kMaxHidden) +
+           " pairs of items can be hidden, but the batch has " + std::to_string(hidden_pairs.size()));
   for (const auto& [item, other] : hidden_pairs)
     if (!engine::UbatchPlacer::shares_sequence(batch, item, other))
       refuse("items " + std::to_string(item) + " and " + std::to_string(other) +
-             " of the batch have no sequence in common: they do not see each other anyway");
+             " of the batch have no common sequence, so they do not attend to each other anyway");
   std::sort(hidden_pairs.begin(), hidden_pairs.end());
   for (int i = 0; i < batch.size(); ++i) {
     const auto& axes = batch[i].axes;
@@ -320,15 +321,15 @@ DecodeStatus Context::Impl::set_source(SeqId seq, std::span<const Token> tokens)
   check_sequence(seq);
   if (!model->info().reads_source)
     throw Error(ErrorCode::kUnsupported, "a model of the family " + model->info().architecture +
-                                             " reads no source: its prompt is the beginning of the text");
+                                             " has no encoder; its prompt is the beginning of the sequence");
   if (sequences.min_pos(seq) >= 0)
     refuse("sequence " + std::to_string(seq) +
-           " holds a text about another source perhaps; remove it before");
-  if (tokens.empty()) refuse("the source is empty");
+           " may hold tokens that were computed with another encoder input; remove it first");
+  if (tokens.empty()) refuse("the encoder input is empty");
   engine::check_source_size(tokens.size(), params.n_source);
   for (const Token token : tokens)
     if (token < 0 || token >= model->info().n_vocab)
-      refuse("token " + std::to_string(token) + " of the source is outside the vocabulary of " +
+      refuse("token " + std::to_string(token) + " of the encoder input is outside the vocabulary of " +
              std::to_string(model->info().n_vocab));
   follow_moves();
   sources.set(seq, tokens);
@@ -513,8 +514,8 @@ DecodeStatus Context::Impl::compute(const Batch& batch, bool leave) {
     if (status == DecodeStatus::kCacheFull && sequences.cells_used() == 0)
       refuse("the batch's " + std::to_string(batch.size()) + " items do not fit into the empty cache of " +
              std::to_string(sequences.cells_total()) + " cells in " + std::to_string(n_pages) +
-             " pages: their positions lie too far apart, or too many sequences part; cut the batch, or make "
-             "the context with a larger n_ctx");
+             " pages: their positions are too far apart, or too many sequences diverge; split the batch, or "
+             "create the context with a larger n_ctx");
     return status;
   }
   for (const auto& memory : memories) memory->end_batch(/*computed=*/true);

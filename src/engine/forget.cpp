@@ -13,15 +13,14 @@ namespace weft::engine {
 void check_forgets(const Context& context, std::span<const EmbeddedPart> parts, int n_keep, int max_text) {
   const auto unsupported = [](std::string_view why) {
     throw Error(ErrorCode::kUnsupported, std::string("the context cannot be shifted: ") + std::string(why) +
-                                             "; without a shift the text ends where the context "
-                                             "is full");
+                                             "; without a shift, generation ends when the context is full");
   };
   if (const std::string_view why = context.why_not_forget(); !why.empty()) unsupported(why);
-  if (any_skips(parts)) unsupported("the positions of this model know lines and columns of pictures");
+  if (any_skips(parts)) unsupported("the model has 2D positions of images");
   constexpr int kLeast = 2;  // One token to drop, and the last one.
   if (n_keep > max_text - kLeast)
-    refuse("n_keep is " + std::to_string(n_keep) + " and the text has room for " + std::to_string(max_text) +
-           " tokens: context_shift could forget none; make n_keep smaller");
+    refuse("n_keep is " + std::to_string(n_keep) + " and the context has room for " +
+           std::to_string(max_text) + " tokens, so context_shift could drop none; use a smaller n_keep");
 }
 
 Middle middle_of(const Context& context, SeqId seq, int n_keep) {

@@ -61,7 +61,7 @@ class Generator {
     if (prompt.empty()) refuse("the prompt is empty");
     if (reads_source() && !params_.parts.empty())
       throw Error(ErrorCode::kUnsupported,
-                  "a source is text alone: this model has no place for pictures or sounds");
+                  "an encoder input is text only; this model accepts no images or audio");
     if (!reads_source()) engine::check_prompt(prompt, params_.parts, context_);
     if (params_.n_chunk < 0)
       refuse("n_chunk is " + std::to_string(params_.n_chunk) + "; it must be 1 or more tokens, or 0");
@@ -69,16 +69,15 @@ class Generator {
       refuse("n_skipped is " + std::to_string(params_.n_skipped) + "; the sequence has " +
              std::to_string(context_.next_pos(seq_)) + " positions");
     if (params_.n_keep < 0)
-      refuse("n_keep is " + std::to_string(params_.n_keep) +
-             "; it must not be negative: a number of tokens at the beginning of the text");
+      refuse("n_keep is " + std::to_string(params_.n_keep) + "; it must not be negative");
     for (const std::string& stop : params_.stop)
       if (stop.empty()) refuse("a stop string is empty; leave it out");
     if (params_.context_shift) check_shift();
     if (reads_source()) return;
     const auto room = static_cast<std::size_t>(context_.cells_total() - context_.cells_used());
     if (prompt.size() > room)
-      refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
-             std::to_string(room) + "; make the context larger (n_ctx), or the prompt shorter");
+      refuse("the prompt has " + std::to_string(prompt.size()) + " tokens, but the context has room for " +
+             std::to_string(room) + "; enlarge the context (n_ctx), or shorten the prompt");
   }
 
   void check_shift() const {
@@ -86,8 +85,8 @@ class Generator {
                           std::min<int>(context_.cells_total(), context_.max_positions()));
     if (params_.n_skipped > 0)
       throw Error(ErrorCode::kUnsupported,
-                  "the context cannot be shifted: the sequence holds pictures that have skipped positions; "
-                  "leave context_shift out");
+                  "the context cannot be shifted: the sequence has images with 2D positions; leave "
+                  "context_shift out");
   }
 
   bool stopped(StopReason reason) {

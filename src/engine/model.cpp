@@ -195,13 +195,13 @@ void fit_vocabulary(text::Vocabulary& vocabulary, int n_rows) {
   const std::size_t n_tokens = vocabulary.tokens.size(), n = static_cast<std::size_t>(n_rows);
   if (n_tokens == n) return;
   const std::string counts = "tensor token_embd.weight has " + std::to_string(n) +
-                             " rows, the vocabulary (tokenizer.ggml.tokens) has " + std::to_string(n_tokens) +
-                             " tokens";
+                             " rows, but the vocabulary (tokenizer.ggml.tokens) has " +
+                             std::to_string(n_tokens) + " tokens";
   if (n_tokens > n || n_tokens == 0) throw Error(ErrorCode::kInvalidFile, counts);
   vocabulary.tokens.resize(n);
   if (!vocabulary.kinds.empty()) vocabulary.kinds.resize(n, TokenKind::kUnused);
   if (!vocabulary.scores.empty()) vocabulary.scores.resize(n);
-  vocabulary.notes.push_back(counts + "; the last rows are of no token");
+  vocabulary.notes.push_back(counts + "; the last rows belong to no token");
 }
 
 /// The file's pooling; kMean if it has none.
@@ -226,8 +226,7 @@ namespace engine {
 
 void check_has_weights(const Model& model) {
   if (model.impl().devices.devices.empty())
-    throw Error(ErrorCode::kDevice,
-                "the model has no weights: it was to be loaded anew, and that failed; try it again");
+    throw Error(ErrorCode::kDevice, "the model has no weights, because reloading it failed; try again");
 }
 
 model::Additions load_additions(const ModelParams& params, const gguf::File& file,
@@ -235,7 +234,7 @@ model::Additions load_additions(const ModelParams& params, const gguf::File& fil
   model::Additions additions;
   if (hparams.encoder && !(params.adapters.empty() && params.control_vectors.empty()))
     throw Error(ErrorCode::kUnsupported,
-                "adapters and control vectors are for models that write text, and this one is an encoder");
+                "adapters and control vectors need a model that generates text; this one is an encoder");
   if (!params.adapters.empty()) additions.adapters = std::make_shared<model::Adapters>(params.adapters, file);
   if (!params.control_vectors.empty())
     additions.control = std::make_shared<model::ControlVectors>(
@@ -313,7 +312,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
     } catch (const Error& error) {
       if (!params.chat_template.empty()) throw;
       // A model with a template that weft cannot read is still a model; chat asks for another template.
-      impl->notes.push_back("tokenizer.chat_template is not read: " + std::string(error.what()));
+      impl->notes.push_back("tokenizer.chat_template is ignored: " + std::string(error.what()));
     }
   }
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);

@@ -16,13 +16,13 @@ void check(const PlacementParams& params) {
            ", expected 0 or more, or -1 for as many as fit");
   for (const float share : params.shares)
     if (!std::isfinite(share) || share < 0.0f)
-      refuse("a device's share is " + std::to_string(share) + ", expected a number of 0 or more");
+      refuse("the share of a device is " + std::to_string(share) + ", expected a number of 0 or more");
   if (!params.shares.empty() &&
       std::all_of(params.shares.begin(), params.shares.end(), [](float share) { return share == 0.0f; }))
     refuse("all devices have a share of 0; give at least one of them more, or leave the shares out");
   if (!params.devices.empty() && params.shares.size() > params.devices.size())
     refuse("there are " + std::to_string(params.shares.size()) + " shares for " +
-           std::to_string(params.devices.size()) + " devices; give each device one");
+           std::to_string(params.devices.size()) + " devices; give one share per device");
   const auto at_least = [](const char* what, int value, int least) {
     if (value < least)
       refuse("placement." + std::string(what) + " is " + std::to_string(value) + ", expected " +
@@ -39,14 +39,13 @@ void check(const PlacementParams& params) {
 void check(const ModelParams& params) {
   check_threads(params.n_threads);
   if (params.isa > CpuIsa::kI8mm)
-    refuse("there is no instruction set " + std::to_string(static_cast<int>(params.isa)) +
-           "; CpuIsa names them, kBest is what the machine can do");
+    refuse("unknown instruction set " + std::to_string(static_cast<int>(params.isa)) +
+           "; see CpuIsa; kBest is the best one of this machine");
   check(params.placement);
   if (params.n_cpu_moe < 0)
-    refuse("the experts of " + std::to_string(params.n_cpu_moe) +
-           " layers are to stay with the CPU, expected 0 or more");
+    refuse("n_cpu_moe is " + std::to_string(params.n_cpu_moe) + ", expected 0 or more");
   if (params.control_vectors.empty() && (params.first_control_layer != -1 || params.last_control_layer != -1))
-    refuse("there are layers for control vectors, and no control vectors; give both or neither");
+    refuse("a layer range needs control vectors; give both or neither");
 }
 
 void check_threads(int n_threads) {

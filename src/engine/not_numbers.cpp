@@ -21,11 +21,10 @@ bool any_number(std::span<const float> logits) {
 }  // namespace
 
 NotNumbersError::NotNumbersError(const Model& model)
-    : Error(
-          ErrorCode::kInvalidFile,
-          "the model '" + model.impl().path.stem().string() +
-              "' computed values that are not numbers (NaN or infinity): its weights are damaged, or values "
-              "overflow their type; fetch the file again, or convert its original to another type") {}
+    : Error(ErrorCode::kInvalidFile,
+            "the model '" + model.impl().path.stem().string() +
+                "' computed NaN or infinity: its weights are damaged, or values overflow their type; "
+                "download the file again, or convert the original to another type") {}
 
 void check_numbers(const Model& model, std::span<const float> values) {
   if (!std::ranges::all_of(values, is_finite)) throw NotNumbersError(model);

@@ -20,25 +20,26 @@ void check_part(const EmbeddedPart& part, int after, std::span<const Token> prom
   const std::string name = "the part at place " + std::to_string(part.first) + " of the prompt ";
   if (part.n < 1 || part.first < after || part.n > static_cast<int>(prompt.size()) - part.first)
     refuse(name + "has " + std::to_string(part.n) +
-           " rows, which do not lie within the prompt and behind the part before");
+           " rows, which are outside the prompt or overlap the previous part");
   if (part.rows == nullptr) refuse(name + "has no rows");
   if (const int n_embd = context.model().info().n_embd_input; part.n_embd != n_embd)
-    refuse(name + "has rows of " + std::to_string(part.n_embd) + " numbers, and the model reads " +
-           std::to_string(n_embd) + ": they are another model's");
+    refuse(name + "has rows of " + std::to_string(part.n_embd) + " numbers, but the model has " +
+           std::to_string(n_embd) + "; they belong to another model");
   if (part.grid_width < 0 || (part.grid_width > 0 && part.n % part.grid_width != 0))
-    refuse(name + "has " + std::to_string(part.n) + " rows, which are no grid of " +
+    refuse(name + "has " + std::to_string(part.n) + " rows, which do not form a grid of " +
            std::to_string(part.grid_width) + " columns");
   if (part.grid_width > 0 && !context.model().info().axes)
-    refuse(name + "is a grid, and positions of this model know no lines and columns");
+    refuse(name + "is a grid, but this model has no 2D positions");
   if (part.id < 0 || part.id > EmbeddedPart::kMaxId)
     refuse(name + "has the id " + std::to_string(part.id) + ", expected 0 to " +
            std::to_string(EmbeddedPart::kMaxId));
   if (part.both_ways && part.n > context.params().n_ubatch)
-    refuse(name + "has " + std::to_string(part.n) + " rows that see each other, and a step has room for " +
+    refuse(name + "has " + std::to_string(part.n) +
+           " rows that attend to each other, but a step has room for " +
            std::to_string(context.params().n_ubatch) + "; use a larger ubatch");
   const auto places = prompt.subspan(static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.n));
   if (std::any_of(places.begin(), places.end(), [&](Token token) { return token != part.token(); }))
-    refuse(name + "does not have its token in all its places (EmbeddedPart::token)");
+    refuse(name + "does not have its token at all its positions (EmbeddedPart::token)");
 }
 
 }  // namespace

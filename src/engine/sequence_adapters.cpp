@@ -16,11 +16,11 @@ std::vector<AdapterUse> checked_adapters(const Model& model, std::span<const Ada
   const auto n = static_cast<int>(model.adapters().size());
   for (const AdapterUse& use : uses) {
     if (use.adapter < 0 || use.adapter >= n)
-      refuse("there is no adapter " + std::to_string(use.adapter) +
+      refuse("unknown adapter " + std::to_string(use.adapter) +
              (n == 0 ? ": the model was loaded without any (ModelParams::adapters)"
-                     : ", the model has 0 to " + std::to_string(n - 1)));
+                     : "; known are 0 to " + std::to_string(n - 1)));
     if (!std::isfinite(use.scale))
-      refuse("the scale of adapter " + std::to_string(use.adapter) + " is no number");
+      refuse("the scale of adapter " + std::to_string(use.adapter) + " is not a number");
     const float factor = model.impl().description.additions.adapters->factor(use.adapter);
     if (std::abs(use.scale) > model::kLargestScale || std::abs(use.scale * factor) > model::kLargestScale)
       refuse("the scale of adapter " + std::to_string(use.adapter) + " is " + std::to_string(use.scale) +
@@ -37,7 +37,7 @@ std::vector<AdapterUse> checked_adapters(const Model& model, std::span<const Ada
     refuse("adapter " + std::to_string(twice->adapter) +
            " is given twice; give it once, with the sum of both scales");
   if (checked.size() > static_cast<std::size_t>(Context::kMaxAdapters))
-    refuse("a text can have " + std::to_string(Context::kMaxAdapters) + " adapters at a time, not " +
+    refuse("a sequence can have " + std::to_string(Context::kMaxAdapters) + " adapters, not " +
            std::to_string(checked.size()) + "; give fewer, or merge them into one file");
   return checked;
 }

@@ -10,9 +10,9 @@ namespace weft::engine {
 
 void check_source_size(std::size_t n_tokens, int n_source) {
   if (n_tokens > static_cast<std::size_t>(n_source))
-    refuse("the source has " + std::to_string(n_tokens) + " tokens, and the context reads " +
+    refuse("the encoder input has " + std::to_string(n_tokens) + " tokens, but the limit is " +
            std::to_string(n_source) +
-           " at most; make it with a larger n_source (--source-size of the program), or cut the source");
+           "; use a larger n_source (--source-size of the program), or shorten the input");
 }
 
 Sources::Sources(const model::ModelGraph& graph, const Bindings& bindings, int n_sequences, int n_source)

@@ -95,8 +95,9 @@ void UbatchPlacer::check_what_is_seen(const Batch& batch) {
   const auto seen = [&](SeqId seq) -> Seen& { return seen_[static_cast<std::size_t>(seq)]; };
   const auto check = [&](int i, SeqId seq) {
     if (at(i).pos >= seen(seq).end) return;
-    refuse("item " + std::to_string(seen(seq).item) + " of the batch sees item " + std::to_string(i) +
-           ", which is of a later step; use a larger ubatch (" + std::to_string(n_ubatch_) + " tokens now)");
+    refuse("item " + std::to_string(seen(seq).item) + " of the batch attends to item " + std::to_string(i) +
+           ", which belongs to a later step; use a larger n_ubatch (" + std::to_string(n_ubatch_) +
+           " tokens now)");
   };
   for (int i = ubatch_.begin; i < ubatch_.end; ++i) {
     check(i, batch[i].seq);

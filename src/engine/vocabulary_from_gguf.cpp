@@ -33,7 +33,7 @@ VocabularyKind read_kind(const gguf::File& file) {
   if (*model == "gemma4") return VocabularyKind::kCharacterBpe;
   if (*model == "rwkv") return VocabularyKind::kRwkv;
   throw Error(ErrorCode::kUnsupported, "tokenizer.ggml.model is \"" + std::string(model->substr(0, 64)) +
-                                           "\"; weft knows gpt2, gemma4, llama, bert, t5 and rwkv");
+                                           "\"; known are gpt2, gemma4, llama, bert, t5 and rwkv");
 }
 
 /// Kinds are numbered as in SentencePiece; 0 is not set.
@@ -54,7 +54,7 @@ void read_kinds(const gguf::File& file, Vocabulary& v) {
     v.kinds.push_back(kind.value_or(TokenKind::kNormal));
     if (kind || n_unknown++ > 0) continue;
     v.notes.push_back(key("token_type") + "[" + std::to_string(i) + "] is " + std::to_string((*types)[i]) +
-                      ", known are 0 to 6; such tokens are read as ordinary ones");
+                      "; known are 0 to 6. Such tokens are treated as ordinary ones");
   }
   if (types->empty()) invalid(key("token_type") + " is empty");
 }
@@ -70,8 +70,8 @@ std::vector<Token> read_ids(const gguf::File& file, std::string_view name, Vocab
       if (id >= 0 && static_cast<std::uint64_t>(id) < v.tokens.size())
         ids.push_back(static_cast<Token>(id));
       else
-        base::add_note(v.notes, key(name) + " is " + std::to_string(id) + ", there are " +
-                                    std::to_string(v.tokens.size()) + " tokens; it is not used");
+        base::add_note(v.notes, key(name) + " is " + std::to_string(id) + ", but there are " +
+                                    std::to_string(v.tokens.size()) + " tokens; it is ignored");
     }
   } catch (const Error& error) {
     v.notes.push_back(std::string(error.what()) + "; it is not used");
@@ -91,7 +91,7 @@ void read_tokens(const gguf::File& file, Vocabulary& v) {
     }
   if (v.kind != VocabularyKind::kBpe && v.kind != VocabularyKind::kCharacterBpe) return;
   const auto* merges = file.get_strings(key("merges"));
-  if (merges == nullptr) invalid("tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
+  if (merges == nullptr) invalid("tokenizer.ggml.merges is missing, which byte-level BPE needs");
   v.merges = *merges;
 }
 
@@ -101,7 +101,7 @@ std::string read_bytes(const gguf::File& file, std::string_view name) {
   const auto numbers = file.get_ints(key(name));
   if (!numbers) return bytes;
   for (const std::int64_t number : *numbers) {
-    if (number < -128 || number > 255) invalid(key(name) + " is no list of bytes");
+    if (number < -128 || number > 255) invalid(key(name) + " is not a list of bytes");
     bytes += static_cast<char>(number);
   }
   return bytes;
@@ -112,7 +112,7 @@ std::string chat_template_of(const gguf::File& file, std::vector<std::string>& n
   const gguf::Value* const value = file.find(kKey);
   if (value == nullptr) return {};
   if (const auto* text = std::get_if<std::string>(&value->data)) return *text;
-  notes.push_back(std::string(kKey) + " is no text; the file is read as one without a chat template");
+  notes.push_back(std::string(kKey) + " is not a string; the file counts as one without a chat template");
   return {};
 }
 
@@ -209,15 +209,15 @@ text::Vocabulary vocabulary_from_gguf(const gguf::File& file, std::string_view p
   Vocabulary v;
   v.kind = read_kind(file);
   if (!pre.empty() && v.kind != VocabularyKind::kBpe)
-    throw Error(ErrorCode::kInvalidArgument, "pre_tokenizer is '" + std::string(pre) +
-                                                 "', and the vocabulary is no byte-level BPE: it has none; "
-                                                 "leave it out");
+    throw Error(ErrorCode::kInvalidArgument,
+                "pre_tokenizer is '" + std::string(pre) +
+                    "', but only byte-level BPE vocabularies have pre-tokenizers; leave it out");
   const auto named = pre.empty() ? file.get_string(key("pre")) : pre;
   v.pre = named.value_or("");
   if (v.kind == VocabularyKind::kBpe && !named)
     v.notes.push_back(key("pre") +
-                      " is missing: words are cut as the pre-tokenizer \"default\" does, and tokens may "
-                      "be wrong; --pre (ModelParams::pre_tokenizer) sets another");
+                      " is missing: weft uses the pre-tokenizer \"default\", and tokens may be wrong; --pre "
+                      "(ModelParams::pre_tokenizer) sets another");
   // Some files name BPE on characters by its pre-tokenizer. Files of Gemma 4 omit that name, and some set
   // add_bos to false although the model needs a BOS token.
   if (v.kind == VocabularyKind::kBpe && (v.pre == "gemma4" || v.pre == "granite-embed-multi-311m" ||

@@ -27,7 +27,7 @@ int DeviceSet::find(const std::string& name) const {
     if (own == name) return d;
     known += (known.empty() ? "" : ", ") + own;
   }
-  throw Error(ErrorCode::kNotFound, "no device \"" + name + "\" was asked for; there are " + known);
+  throw Error(ErrorCode::kNotFound, "unknown device \"" + name + "\"; known are " + known);
 }
 
 DeviceSet open_devices(const Registry& registry, const PlacementParams& params, const OpenOptions& options) {

@@ -36,12 +36,11 @@ std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device&
     const Node& node = graph.node(own_op);
     throw Error(ErrorCode::kUnsupported, line_text(node.source.where) + graph.value(node.output).name +
                                              " = " + std::string(name(node.op)) +
-                                             " is a function of the host, and the pin '" + pin.pattern +
-                                             "' sends nothing else to " + pin.device);
+                                             " is a function that runs on the host, and the pin '" +
+                                             pin.pattern + "' matches no other node for " + pin.device);
   }
   throw Error(ErrorCode::kInvalidArgument,
-              "the pin '" + pin.pattern +
-                  "' fits no tensor: it is looked for in the names of weights, states and results");
+              "the pin '" + pin.pattern + "' matches no tensor: no weight, state or result has such a name");
 }
 
 }  // namespace weft::exec

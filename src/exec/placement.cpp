@@ -170,7 +170,7 @@ class Placer {
     if (states_.size() == end)
       throw Error(ErrorCode::kUnsupported, "no device can compute " + std::string(name(node.op)) + " (" +
                                                graph_.value(node.output).name +
-                                               ") where it has to be: check what is pinned");
+                                               ") where pins require it; check the pins");
     // From here on, only the way back through earlier states is needed.
     for (std::size_t s = begin_; s < end; ++s) std::u32string().swap(states_[s].where);
     begin_ = end;

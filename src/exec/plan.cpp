@@ -109,7 +109,7 @@ Plan::Compiled Plan::compile(PlacedGraph placed) {
     refuse("it binds tensors for another number of devices");
   for (const Bindings& bindings : result.placed.bindings)
     if (bindings.size() != graph.values().size())
-      refuse("it binds another number of tensors than the graph has");
+      refuse("it binds a different number of tensors than the graph has");
   device_of.resize(graph.nodes().size(), 0);
   for (const int device : device_of)
     if (device < 0 || device >= static_cast<int>(devices_.size()))

@@ -29,7 +29,7 @@ SearchPattern::SearchPattern(std::string_view pattern) : pattern_(pattern) {
     PCRE2_UCHAR what[256] = {};
     pcre2_get_error_message(error, what, sizeof what);
     throw Error(ErrorCode::kInvalidArgument,
-                "'" + pattern_ + "' is no regular expression: " + reinterpret_cast<const char*>(what) +
+                "'" + pattern_ + "' is not a regular expression: " + reinterpret_cast<const char*>(what) +
                     " (at character " + std::to_string(at + 1) + ")");
   }
   impl->limits.reset(pcre2_match_context_create(nullptr));
@@ -49,9 +49,9 @@ bool SearchPattern::found_in(std::string_view text) const {
   // A match with more groups than `data` has room for is one as well (0).
   if (rc >= 0) return true;
   if (rc == PCRE2_ERROR_NOMATCH) return false;
-  throw Error(ErrorCode::kInvalidArgument, "'" + pattern_ + "' takes too long to look for in '" +
+  throw Error(ErrorCode::kInvalidArgument, "'" + pattern_ + "' takes too long to match '" +
                                                std::string(text.substr(0, 64)) +
-                                               "'; a simpler pattern does not go back and forth");
+                                               "'; use a pattern with less backtracking");
 }
 
 }  // namespace weft::exec

@@ -151,7 +151,7 @@ struct File::Impl {
     for (std::size_t i = 1; i < tensor_order.size(); ++i)
       if (names[tensor_order[i]] == names[tensor_order[i - 1]])
         throw Error(ErrorCode::kInvalidFile, (source.empty() ? "" : source + ": ") + "tensor " +
-                                                 in_quotes(names[tensor_order[i]]) + " is there twice");
+                                                 in_quotes(names[tensor_order[i]]) + " occurs twice");
   }
 
   // Keeps the first of several entries with the same key. Returns whether there were any.
@@ -162,7 +162,7 @@ struct File::Impl {
       const std::string& key = metadata[key_order[i]].key;
       if (key != metadata[key_order[i - 1]].key) continue;
       repeated[key_order[i]] = any = true;
-      base::add_note(notes, "metadata key " + in_quotes(key) + " is there more than once; the first counts");
+      base::add_note(notes, "metadata key " + in_quotes(key) + " occurs more than once; the first is used");
     }
     std::size_t i = 0;
     if (any) std::erase_if(metadata, [&](const Entry&) -> bool { return repeated[i++]; });

@@ -314,7 +314,7 @@ Described read_tensor(Cursor& cursor, std::uint64_t alignment, std::size_t file_
                 std::to_string(file_bytes) + " (is the download complete?)");
   tensor.bytes = static_cast<std::size_t>(n_blocks * block_bytes);
   if (tensor.offset % alignment != 0)
-    cursor.fail("its offset " + std::to_string(tensor.offset) + " is no multiple of the alignment, " +
+    cursor.fail("its offset " + std::to_string(tensor.offset) + " is not a multiple of the alignment, " +
                 std::to_string(alignment));
   cursor.subject_name({});  // The name is about to move.
   return tensor;
@@ -357,8 +357,8 @@ struct Header {
 
 Header read_header(Cursor& cursor) {
   if (cursor.remaining() < kHeaderBytes)
-    cursor.fail("not a GGUF file: it has " + std::to_string(cursor.remaining()) + " bytes, a header has " +
-                std::to_string(kHeaderBytes));
+    cursor.fail("not a GGUF file: it has " + std::to_string(cursor.remaining()) +
+                " bytes, but a header has " + std::to_string(kHeaderBytes));
   Header header{};
   const auto magic = cursor.read<std::uint32_t>("the magic number");
   if (magic != kMagic) refuse_foreign(magic, cursor);
@@ -376,11 +376,11 @@ Header read_header(Cursor& cursor) {
   constexpr std::uint64_t kTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
   if (header.n_keys > std::min<std::uint64_t>(kMaxKeys, cursor.remaining() / kKeyBytes))
     cursor.fail("the header says " + std::to_string(header.n_keys) + " metadata keys, which " +
-                std::to_string(cursor.remaining()) + " bytes cannot hold or weft does not read");
+                std::to_string(cursor.remaining()) + " bytes cannot hold, or weft does not support");
   const std::uint64_t left = cursor.remaining() - header.n_keys * kKeyBytes;
   if (header.n_tensors > std::min<std::uint64_t>(kMaxTensors, left / kTensorBytes))
     cursor.fail("the header says " + std::to_string(header.n_tensors) + " tensors, which " +
-                std::to_string(left) + " bytes cannot hold or weft does not read");
+                std::to_string(left) + " bytes cannot hold, or weft does not support");
   return header;
 }
 
@@ -468,7 +468,7 @@ Part read_part(Cursor& cursor) {
     described.push_back(read_tensor(cursor, alignment, cursor.bytes().size()));
     if (described.back().info.n_elements() > 0) continue;
     cursor.subject_name(described.back().info.name);
-    cursor.note("it has no elements, and is left out");
+    cursor.note("it has no elements and is ignored");
     described.pop_back();
   }
   part.tensors = locate(std::move(described), cursor.bytes(), alignment, cursor);

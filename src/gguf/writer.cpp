@@ -240,12 +240,12 @@ void Writer::add_tensor(std::string_view name, DType dtype, std::vector<std::int
 Writer::Tensor& Writer::append(std::string_view name, DType dtype, std::vector<std::int64_t> shape) {
   check_name(name, kMaxWrittenNameBytes, "tensor");
   if (std::any_of(tensors_.begin(), tensors_.end(), [&](const Tensor& t) { return t.info.name == name; }))
-    refuse("tensor " + in_quotes(name) + " is there already");
+    refuse("tensor " + in_quotes(name) + " exists already");
   if (shape.empty() || shape.size() > kMaxDims)
     refuse("tensor " + in_quotes(name) + " has " + std::to_string(shape.size()) +
            " dimensions, expected 1 to " + std::to_string(kMaxDims));
   if (const auto id = static_cast<std::uint32_t>(dtype); !dtype_from_id(id))
-    refuse("tensor " + in_quotes(name) + " has type " + std::to_string(id) + ", which there is not");
+    refuse("tensor " + in_quotes(name) + " has type " + std::to_string(id) + ", which does not exist");
   const DTypeInfo& type = weft::info(dtype);
   // An element takes at most 8 bytes, so this keeps the number of bytes in range too.
   std::int64_t n_left = std::numeric_limits<std::int64_t>::max() / 8;

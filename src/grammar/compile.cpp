@@ -91,7 +91,7 @@ class Compiler {
   Automaton without_dead_ends() {
     const std::vector<char> good = productive();
     if (good[raw_.start] == 0 && !raw_.allows_empty)
-      refuse("the grammar allows no text at all: what it asks for contradicts itself, or never ends");
+      refuse("the grammar matches no text: it contradicts itself, or never ends");
     Automaton result;
     result.start = raw_.start;
     result.allows_empty = raw_.allows_empty;

@@ -112,7 +112,7 @@ void Constraint::accept(Token token) {
     n_places_ = 1;
     if (places_.size() < 2) places_.resize(2);
     if (!advance(places_[0], token, places_[1]))
-      refuse("the token " + std::to_string(token) + " does not fit the grammar that the text is held to");
+      refuse("the token " + std::to_string(token) + " does not match the grammar of the request");
     std::swap(places_[0], places_[1]);
   }
   if (stacks_.size() > kManyStacks && stacks_.size() > 2 * stacks_kept_) drop_unused_stacks();
@@ -130,7 +130,7 @@ void Constraint::fill(std::span<const Token> draft, std::span<std::uint32_t> all
       if (i / 32 < allowed.size()) allowed[i / 32] |= 1u << (i % 32);
     }
   if (std::all_of(allowed.begin(), allowed.end(), [](std::uint32_t word) { return word == 0; }))
-    refuse("the vocabulary has no token that its grammar allows here");
+    refuse("no token of the vocabulary matches the grammar here");
 }
 
 bool Constraint::allows(std::span<const Token> draft, Token next) {

@@ -40,7 +40,7 @@ class Parser {
              " ::= ...");
     const auto root = rules_.find("root");
     if (root == rules_.end())
-      refuse("the GBNF grammar has no rule \"root\", with which texts begin: write root ::= ...");
+      refuse("the GBNF grammar has no rule \"root\", where matching starts: write root ::= ...");
     return builder_.finish(builder_.rule(root->second.id));
   }
 
@@ -84,7 +84,7 @@ class Parser {
   void parse_rule() {
     const std::string rule_name = name();
     skip_space(false);
-    if (!in_.starts_with("::=")) fail("expected ::= behind the name of the rule \"" + rule_name + "\"");
+    if (!in_.starts_with("::=")) fail("expected ::= after the name of the rule \"" + rule_name + "\"");
     in_.skip(3);
     skip_space(true);
     if (rule(rule_name).defined) fail("the rule \"" + rule_name + "\" is defined twice");
@@ -157,7 +157,7 @@ class Parser {
     if (!in_.take('>')) fail("expected > at the end of the token's name");
     const std::string_view text = in_.source().substr(begin, in_.position() - begin);
     if (text.size() < 3 || text[1] == '[')
-      fail("a special token is written as the vocabulary writes it, as in <think>; ids are not read");
+      fail("a special token must be written as in the vocabulary, e.g. <think>; ids are not supported");
     return builder_.tag(text);
   }
 
@@ -197,7 +197,8 @@ class Parser {
         fail("unknown escape; known ones are \\t \\r \\n \\\\ \\\" \\[ \\] \\xHH \\uHHHH \\UHHHHHHHH");
     }
     if (!code || *code > kLastCharacter || (*code >= 0xD800 && *code <= 0xDFFF))
-      fail("an escape that is no character; write \\xHH, \\uHHHH or \\UHHHHHHHH with hexadecimal digits");
+      fail(
+          "the escape is not a valid character; write \\xHH, \\uHHHH or \\UHHHHHHHH with hexadecimal digits");
     return *code;
   }
 
@@ -221,7 +222,7 @@ class Parser {
         in_.skip();
         if (in_.at_end()) fail("expected a character at the end of the range");
         high = character();
-        if (high < low) fail("a range that ends before it begins; swap its characters");
+        if (high < low) fail("the range ends before it begins; swap its characters");
       }
       set.add(low, high);
     }

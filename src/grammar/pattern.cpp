@@ -101,7 +101,7 @@ class Parser {
     while (!in_.at_end() && in_.peek() != '|' && in_.peek() != ')') {
       budget_.spend();
       if (in_.peek() == '^') {
-        if (!at_start || !parts.empty()) fail("^ is read at the begin of a pattern only");
+        if (!at_start || !parts.empty()) fail("^ is supported only at the beginning of a pattern");
         in_.skip();
         all.starts = true;
         continue;
@@ -110,7 +110,7 @@ class Parser {
         all.ends = true;
         continue;
       }
-      if (all.ends) fail("$ is read at the end of a pattern only");
+      if (all.ends) fail("$ is supported only at the end of a pattern");
       Part part = term(depth, at_start && parts.empty());
       const NodeId repeated = repetition(part.node);
       if (repeated != part.node && (part.starts || part.ends)) fail("^ and $ cannot be repeated");
@@ -137,13 +137,12 @@ class Parser {
     if (depth >= max_depth_) fail("groups are nested deeper than " + std::to_string(max_depth_) + " levels");
     if (in_.take('?')) {
       if (in_.starts_with("=") || in_.starts_with("!") || in_.starts_with("<=") || in_.starts_with("<!"))
-        fail(
-            "lookaround is not regular and not supported: say what the text is instead of what is beside it");
+        fail("lookaround is not regular and not supported; describe the matched text itself");
       if (in_.take('<')) {
         while (!in_.at_end() && in_.peek() != '>') in_.skip();
         if (!in_.take('>')) fail("expected > at the end of the group's name");
       } else if (!in_.take(':')) {
-        fail("an unknown kind of group; known ones are (...), (?:...) and (?<name>...)");
+        fail("unknown kind of group; known are (...), (?:...) and (?<name>...)");
       }
     }
     const Part part = alternatives(depth + 1, at_start);
@@ -179,7 +178,7 @@ class Parser {
         return in_.skip(), property(c == 'P');
       case 'b':
       case 'B':
-        fail("word borders (\\b, \\B) are not supported: say which characters may stand there");
+        fail("word boundaries (\\b, \\B) are not supported; name the characters that may occur there");
       case 'k':
         fail("backreferences are not regular and not supported");
       default:
@@ -208,7 +207,7 @@ class Parser {
       case '0':
         return '\0';
       case 'c':
-        if ((in_.peek() | 0x20) < 'a' || (in_.peek() | 0x20) > 'z') fail("expected a letter behind \\c");
+        if ((in_.peek() | 0x20) < 'a' || (in_.peek() | 0x20) > 'z') fail("expected a letter after \\c");
         code = static_cast<char32_t>(in_.peek() & 0x1F);
         in_.skip();
         return *code;
@@ -224,7 +223,7 @@ class Parser {
         code = in_.character();
     }
     if (!code || *code > kLastCharacter || (*code >= 0xD800 && *code <= 0xDFFF))
-      fail("an escape that is no character; write \\xHH, \\uHHHH or \\u{HHHHH} with hexadecimal digits");
+      fail("the escape is not a valid character; write \\xHH, \\uHHHH or \\u{HHHHH} with hexadecimal digits");
     return *code;
   }
 
@@ -250,7 +249,7 @@ class Parser {
     const std::string_view name = in_.source().substr(begin + 1, in_.position() - begin - 1);
     const auto set = general_category(name);
     if (!in_.take('}') || !set)
-      fail("an unknown property; general categories are known, as in \\p{L}, \\p{Lu} or \\p{Nd}");
+      fail("unknown property; known are general categories, as in \\p{L}, \\p{Lu} or \\p{Nd}");
     budget_.spend(4096);
     return negated ? set->negated() : *set;
   }
@@ -269,7 +268,7 @@ class Parser {
       const CharSet high = class_member();
       if (!is_one(low) || !is_one(high)) fail("a range needs a character at each end");
       if (high.ranges()[0].low < low.ranges()[0].low)
-        fail("a range that ends before it begins; swap its characters");
+        fail("the range ends before it begins; swap its characters");
       set.add(low.ranges()[0].low, high.ranges()[0].low);
     }
     return negated ? set.negated() : set;

@@ -55,8 +55,8 @@ void require_numbers(const gguf::File& file, const std::filesystem::path& path) 
       unpack_row(tensor.dtype, bytes.data() + at, row);
       const auto bad = std::find_if(row.begin(), row.end(), [](float x) { return !std::isfinite(x); });
       if (bad != row.end())
-        refuse(path, "tensor " + tensor.name + " has a value that is no number (" + std::to_string(*bad) +
-                         ", in row " + std::to_string(at / n_bytes) + "); its training has failed");
+        refuse(path, "tensor " + tensor.name + " has a value that is not a number (" + std::to_string(*bad) +
+                         ", in row " + std::to_string(at / n_bytes) + "); the training failed");
     }
   }
 }
@@ -88,13 +88,13 @@ Adapters::Adapters(std::span<const AdapterFile> files, const gguf::File& model) 
 
 void Adapters::read(int adapter, const AdapterFile& from, const gguf::File& model) {
   const gguf::File& file = files_.emplace_back(gguf::File::open(from.path));
-  require(file, from.path, "general.type", "adapter", "; models are loaded, not added to one");
+  require(file, from.path, "general.type", "adapter", "; load a model as the model, not as an adapter");
   require(file, from.path, "adapter.type", "lora", "");
   const std::string architecture(model.get_string("general.architecture").value_or(""));
   require(file, from.path, "general.architecture", architecture, ", the model's");
   const double alpha = file.get_float("adapter.lora.alpha").value_or(0.0);
   if (!std::isfinite(alpha) || std::abs(alpha) > 1e6)
-    refuse(from.path, "metadata key adapter.lora.alpha is no number that adapters are scaled by");
+    refuse(from.path, "metadata key adapter.lora.alpha is missing, or not a finite number up to a million");
   AdapterInfo& info = infos_.emplace_back();
   info.path = from.path;
   info.alpha = static_cast<float>(alpha);
@@ -103,13 +103,13 @@ void Adapters::read(int adapter, const AdapterFile& from, const gguf::File& mode
   for (int other = 0; other < adapter; ++other)
     if (infos_[static_cast<std::size_t>(other)].name == info.name)
       throw Error(ErrorCode::kInvalidArgument,
-                  "two adapters are called \"" + info.name + "\"; give them other names");
+                  "two adapters have the name \"" + info.name + "\"; give them other names");
 
   for (const gguf::TensorInfo& tensor : file.tensors()) {
     const bool is_a = tensor.name.ends_with(kA);
     if (!is_a && !tensor.name.ends_with(kB))
       refuse(from.path, "tensor " + tensor.name +
-                            " is no part of a low-rank adapter, whose names end in .lora_a or .lora_b");
+                            " does not belong to a LoRA adapter, whose names end in .lora_a or .lora_b");
     const std::string matrix = tensor.name.substr(0, tensor.name.size() - kA.size());
     const gguf::TensorInfo* const other = file.find_tensor(matrix + std::string(is_a ? kB : kA));
     if (other == nullptr)
@@ -128,16 +128,17 @@ void Adapters::add_pair(int adapter, const gguf::TensorInfo& a, const gguf::Tens
   AdapterInfo& info = infos_[static_cast<std::size_t>(adapter)];
   const gguf::TensorInfo* const base = model.find_tensor(matrix);
   if (base == nullptr)
-    refuse(info.path, "tensor " + a.name + " adds to " + matrix + ", which the model has not");
+    refuse(info.path, "tensor " + a.name + " adds to " + matrix + ", which the model lacks");
   if (matrix == "token_embd.weight")
-    throw Error(ErrorCode::kUnsupported,
-                info.path.string() + ": tensor " + a.name + " adds to " + matrix +
-                    "; weft adapts no embeddings, nor the head that shares their matrix");
+    throw Error(
+        ErrorCode::kUnsupported,
+        info.path.string() + ": tensor " + a.name + " adds to " + matrix +
+            "; weft does not support LoRA on embeddings, or on an output head that shares their matrix");
   const bool of_experts = base->shape.size() == 3;
   if (base->shape.size() != 2 && !of_experts)
     throw Error(ErrorCode::kUnsupported, info.path.string() + ": tensor " + a.name + " adds to " + matrix +
                                              " of shape " + text_of(base->shape) +
-                                             "; weft adapts matrices only");
+                                             "; weft supports LoRA on matrices only");
   const std::int64_t rank = b.shape.back(), n_experts = of_experts ? base->shape[0] : 1;
   const std::int64_t n_out = base->shape.end()[-2], n_in = base->shape.back();
   const auto check_shape = [&](const gguf::TensorInfo& tensor, std::vector<std::int64_t> expected) {
@@ -244,10 +245,10 @@ void Adapters::check_all_used(const std::set<std::string>& matrices) const {
     const auto part =
         std::find_if(stack.parts.begin(), stack.parts.end(), [](const auto& p) { return p.a != nullptr; });
     const AdapterInfo& info = infos_[static_cast<std::size_t>(part - stack.parts.begin())];
-    throw Error(ErrorCode::kUnsupported,
-                info.path.string() + ": tensor " + part->a->name + " adds to " + matrix +
-                    ", to whose products weft adds nothing in models of this kind; make it a "
-                    "part of the model's file instead (weft lora-merge)");
+    throw Error(ErrorCode::kUnsupported, info.path.string() + ": tensor " + part->a->name + " adds to " +
+                                             matrix +
+                                             ", where weft does not apply LoRA for this architecture; merge "
+                                             "the adapter into the model instead (weft lora-merge)");
   }
 }
 
@@ -255,9 +256,9 @@ ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int fir
                                const HParams& hparams)
     : vectors_(static_cast<std::size_t>(hparams.n_layers)) {
   if (first < -1 || last < -1 || first >= hparams.n_layers || (last >= 0 && last < first))
-    throw Error(ErrorCode::kInvalidArgument, "control vectors are to be added behind layers " +
+    throw Error(ErrorCode::kInvalidArgument, "control vectors are requested for layers " +
                                                  std::to_string(first) + " to " + std::to_string(last) +
-                                                 ", the model has layers 0 to " +
+                                                 ", but the model has layers 0 to " +
                                                  std::to_string(hparams.n_layers - 1));
   for (const ControlVectorFile& from : files) {
     if (!std::isfinite(from.scale) || std::abs(from.scale) > kLargestScale)
@@ -272,21 +273,21 @@ ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int fir
       const char* const end = tensor.name.data() + tensor.name.size();
       if (!tensor.name.starts_with(kDirection) || std::from_chars(begin, end, layer).ptr != end ||
           begin == end)
-        refuse(from.path, "tensor " + tensor.name + " is no control vector, which are called direction.N");
+        refuse(from.path, "tensor " + tensor.name + " is not a control vector, whose name is direction.N");
       if (layer < 1 || layer >= hparams.n_layers)
-        refuse(from.path, "tensor " + tensor.name + " is of no layer that a vector is added behind: 1 to " +
+        refuse(from.path, "tensor " + tensor.name + " names a layer that is not from 1 to " +
                               std::to_string(hparams.n_layers - 1));
       require_floats(from.path, tensor);
       if (tensor.shape != std::vector<std::int64_t>{hparams.n_embd})
         refuse(from.path, "tensor " + tensor.name + " has the shape " + text_of(tensor.shape) +
-                              ", the model is " + std::to_string(hparams.n_embd) + " wide");
+                              ", but the model has the width " + std::to_string(hparams.n_embd));
       if (layer < first || (last >= 0 && layer > last)) continue;
       std::vector<std::byte> bytes(tensor.data.size());
       file.read(tensor.data, bytes);
       std::vector<float> values(static_cast<std::size_t>(hparams.n_embd));
       unpack_row(tensor.dtype, bytes.data(), values);
       if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
-        refuse(from.path, "tensor " + tensor.name + " has a value that is no number");
+        refuse(from.path, "tensor " + tensor.name + " has a value that is not a number");
       std::vector<float>& sum = vectors_[static_cast<std::size_t>(layer)];
       sum.resize(values.size());
       for (std::size_t i = 0; i < values.size(); ++i) sum[i] += from.scale * values[i];
@@ -297,8 +298,9 @@ ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int fir
 void ControlVectors::check_all_used(const std::set<int>& layers) const {
   for (std::size_t layer = 0; layer < vectors_.size(); ++layer)
     if (!vectors_[layer].empty() && !layers.contains(static_cast<int>(layer)))
-      throw Error(ErrorCode::kUnsupported, "there is a control vector for layer " + std::to_string(layer) +
-                                               ", behind which weft adds nothing in models of this kind");
+      throw Error(ErrorCode::kUnsupported,
+                  "the control vector of layer " + std::to_string(layer) +
+                      " cannot be applied: weft does not support it for this architecture");
 }
 
 }  // namespace weft::model

@@ -247,7 +247,7 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
                       (flat && is_but_for_ones(tensor->shape, shape));
     if (!fits)
       throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the shape " + shape_text(tensor->shape) +
-                                               ", the model's metadata says " + to_string(shape, {}));
+                                               ", but the model's metadata implies " + to_string(shape, {}));
     dtype = tensor->dtype;
     const DTypeInfo& type = info(dtype);
     if (type.kind == DTypeKind::kInteger || dtype == DType::kF64 || (flat && type.kind != DTypeKind::kFloat))
@@ -295,7 +295,7 @@ float Builder::number_of(const gguf::TensorInfo& tensor) const {
   float number = 0.0f;
   unpack_row(tensor.dtype, bytes.data(), {&number, 1});
   if (!std::isfinite(number))
-    throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is no finite number");
+    throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is not a finite number");
   return number;
 }
 
@@ -428,15 +428,15 @@ void Builder::check_tensors() const {
     const auto refuse_factor = [&] {
       if (tensor.name.ends_with(kFactor) && !applied)
         throw Error(ErrorCode::kUnsupported,
-                    "tensor " + tensor.name + " is a factor of a weight to which weft applies none");
+                    "tensor " + tensor.name + " scales a weight for which weft supports no scale");
     };
     const bool of_encoder = tensor.name.starts_with("enc."), of_decoder = tensor.name.starts_with("dec.");
     const std::string_view name = std::string_view(tensor.name).substr(of_encoder || of_decoder ? 4 : 0);
     const auto refuse_unread = [&](bool of_no_use) {
       if (!of_no_use)
-        throw Error(ErrorCode::kUnsupported,
-                    "tensor " + tensor.name + " is none that weft's \"" + hparams_.architecture +
-                        "\" models read; without it the model would not be the same");
+        throw Error(ErrorCode::kUnsupported, "tensor " + tensor.name + " is not one that weft uses for \"" +
+                                                 hparams_.architecture +
+                                                 "\" models; without it, the results would be wrong");
     };
     if (!name.starts_with(kLayerPrefix)) {
       if (applied) continue;
@@ -451,7 +451,7 @@ void Builder::check_tensors() const {
     const auto [rest, error] = std::from_chars(name.data() + kLayerPrefix.size(), end, layer);
     if (error != std::errc() || rest == end || *rest != '.' || layer < 0 ||
         layer >= n_layers + hparams_.n_layers_unused)
-      throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is of no layer: metadata key " +
+      throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " belongs to no layer: metadata key " +
                                                hparams_.architecture + ".block_count is " +
                                                std::to_string(n_layers));
     if (layer >= n_layers || applied) continue;

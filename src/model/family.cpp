@@ -15,22 +15,21 @@ struct Stranger {
   std::string_view architecture, reason;
 };
 constexpr std::string_view kDiffusion =
-    "is a diffusion model: it fills in all places of a text over many passes, and weft writes token after "
-    "token";
+    "is a diffusion model, which fills in all positions over many passes; weft generates token by token";
 constexpr std::string_view kDrafter =
-    "drafts tokens for another model from that one's inner rows; run that model without it";
+    "is a drafter that reads another model's hidden states; run that model without it";
 constexpr std::string_view kSparse =
-    "chooses by an index of its own which positions each token sees (sparse attention), which weft does not";
+    "selects the positions that each token attends to (sparse attention), which weft does not support";
 constexpr Stranger kStrangers[] = {
     {"clip",
-     "is an encoder of pictures or sounds: load it as a VisionModel or AudioModel (--mmproj of the program), "
-     "beside the file of its text model"},
+     "is an image or audio encoder: load it as a VisionModel or AudioModel (--mmproj of the program), "
+     "together with its language model"},
     {"dream", kDiffusion},
     {"llada", kDiffusion},
     {"llada-moe", kDiffusion},
     {"rnd1", kDiffusion},
     {"diffusion-gemma", kDiffusion},
-    {"wavtokenizer-dec", "makes sound of tokens; weft makes none"},
+    {"wavtokenizer-dec", "converts tokens to audio, which weft does not support"},
     {"eagle3", kDrafter},
     {"dflash", kDrafter},
     {"gemma4-assistant", kDrafter},

@@ -126,7 +126,7 @@ std::optional<std::vector<bool>> Metadata::get_bools(std::string_view key, int n
   if (value == nullptr || value->type != gguf::ValueType::kArray) return std::nullopt;
   std::optional<std::vector<bool>> flags = file_.get_bools(full(key));
   if (flags->size() != static_cast<std::size_t>(n_layers))
-    refuse(key, "expected a truth value for each of " + std::to_string(n_layers) + " layers");
+    refuse(key, "expected a bool for each of " + std::to_string(n_layers) + " layers");
   return flags;
 }
 
@@ -210,7 +210,7 @@ void read_layers_with_kv(const Metadata& metadata, HParams& h) {
   h.n_layers_with_kv = h.n_layers - metadata.get_int(kKey, 0, h.n_layers - 1, 0);
   for (int layer = h.n_layers_with_kv; layer < h.n_layers; ++layer)
     if (kv_layer_of(h, layer) < 0)
-      metadata.refuse(kKey, "layer " + std::to_string(layer) + " finds no earlier one of its kind with keys");
+      metadata.refuse(kKey, "layer " + std::to_string(layer) + " has no earlier layer of its kind with keys");
 }
 
 int kv_layer_of(const HParams& h, int layer) {
@@ -273,7 +273,7 @@ void read_pooling(const Metadata& metadata, HParams& h) {
   int type = metadata.get_int(kKey, std::numeric_limits<int>::min(), std::numeric_limits<int>::max(), -1);
   if (type < -1 || type > kLastType) {
     if (h.encoder) metadata.refuse(kKey, "found " + std::to_string(type) + ", expected -1 to 4");
-    h.notes.push_back(metadata.about(kKey, "found " + std::to_string(type) + ", which is not used"));
+    h.notes.push_back(metadata.about(kKey, "found " + std::to_string(type) + ", which is ignored"));
     type = -1;
   }
   if (type >= 0) h.pooling = static_cast<PoolingType>(type);
@@ -421,9 +421,9 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   h.n_vocab = static_cast<int>(table[0]);
   // Files state it with or without the rows that fill the matrix up.
   if (const int stated = metadata.get_int("vocab_size", 0, kMaxVocabulary, h.n_vocab); stated != h.n_vocab)
-    h.notes.push_back(metadata.about("vocab_size", "found " + std::to_string(stated) +
-                                                       ", tensor token_embd.weight has " +
-                                                       std::to_string(h.n_vocab) + " rows, which count"));
+    h.notes.push_back(
+        metadata.about("vocab_size", "found " + std::to_string(stated) + ", tensor token_embd.weight has " +
+                                         std::to_string(h.n_vocab) + " rows; weft uses the rows"));
   return h;
 }
 

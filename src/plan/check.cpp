@@ -54,14 +54,15 @@ void check_kinds(const Graph& graph, const Node& node) {
     if (packed && !is_weight) fail(i, "a weight");
     if ((std::find(states.begin(), states.end(), i) != states.end()) != is_state)
       fail(i, is_state ? "no state" : "a state");
-    if (table && !is_weight && value.dtype != DType::kF32) fail(i, "a weight, or f32");
+    if (table && !is_weight && value.dtype != DType::kF32) fail(i, "a weight or of type f32");
     if (is_weight && value.shape.rank() > 1 && !packed && !table && value.dtype != DType::kF32)
-      fail(i, "f32: its elements are read");
+      fail(i, "of type f32, because the op reads its elements");
     // The tables of attention are checked before a step begins.
     if (get_op<ops::Attention>(node) != nullptr && value.dtype == DType::kI32 &&
         value.kind != ValueKind::kInput)
       fail(i, "an input");
-    if (is_weight && value.dtype == DType::kI32) fail(i, "an input: whole numbers are no weights");
+    if (is_weight && value.dtype == DType::kI32)
+      fail(i, "an input, because weights of integers are not supported");
   }
 }
 
@@ -75,11 +76,10 @@ std::vector<bool> plain_weights(const Graph& graph) {
       if (graph.value(input).kind != ValueKind::kWeight || graph.value(input).shape.rank() < 2) continue;
       (may_be_packed(node, i) || i == weight_place(node) ? packed : plain)[index(input)] = true;
       if (plain[index(input)] && packed[index(input)])
-        refuse(
-            "weight '" + graph.value(input).name +
-                "' is multiplied with, or rows are taken of it, and its elements are read here: that takes "
-                "two weights",
-            node.source.where);
+        refuse("weight '" + graph.value(input).name +
+                   "' is an operand of a matrix product or a row lookup, but this op reads its elements; use "
+                   "two weights",
+               node.source.where);
     }
   }
   return plain;
@@ -94,8 +94,8 @@ std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
     if (const std::int64_t size = value.shape[i].value(symbols);
         size < 0 || __builtin_mul_overflow(elements, size, &elements))
       refuse(value.name + " " + to_string(value.shape, graph.symbols()) +
-                 (size < 0 ? " has a negative size, at the symbols' lower bounds perhaps"
-                           : " has a size that no memory has"),
+                 (size < 0 ? " has a negative size for some values of the symbols"
+                           : " is too large for any memory"),
              value.producer == kNoNode ? Where() : graph.node(value.producer).source.where);
   return elements / 8;
 }
@@ -175,7 +175,7 @@ void check_states(const Graph& graph) {
       if (const NodeId changer = changed_by[index(input)]; changer != kNoNode && index(changer) != n)
         refuse(graph.value(graph.nodes()[n].output).name + " uses '" + graph.value(input).name + "', which " +
                    graph.value(graph.node(changer).output).name +
-                   " changes where it lies; it must use the result of that",
+                   " changes in place; use the result of that op instead",
                graph.nodes()[n].source.where);
 }
 
@@ -195,7 +195,7 @@ void check_graph(const Graph& graph) {
   }
   for (const ValueId output : graph.outputs())
     if (graph.value(output).kind != ValueKind::kResult)
-      refuse("output '" + graph.value(output).name + "' is no result of an op");
+      refuse("output '" + graph.value(output).name + "' is not the result of an op");
   for (const Node& node : graph.nodes()) check_kinds(graph, node);
   check_states(graph);
 }

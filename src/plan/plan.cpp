@@ -266,12 +266,12 @@ void Plan::Impl::keep_state(Placed& next, ValueId id) const {
   }
   if (const int before = home(now, old); before != on)
     throw Error(ErrorCode::kUnsupported, "state '" + value.name + "' would move from " + device_name(before) +
-                                             " to " + device_name(on) + "; pin it to where it is");
+                                             " to " + device_name(on) + "; pin it to its present device");
   tensor = now.tensors[index(on)][index(old)];
 }
 
 void Plan::Impl::set_graph(Graph graph) {
-  if (!params.allowed.topology) refuse("the plan does not allow another graph");
+  if (!params.allowed.topology) refuse("the plan does not allow another graph (PlanParams::allowed)");
   finish();
   Placed next = place(std::move(graph));
   for (std::size_t v = 0; v < next.graph.values().size(); ++v) {
@@ -307,7 +307,10 @@ Plan::Impl::Brought Plan::Impl::check(std::span<const SymbolValue> symbol_values
   for (std::size_t s = 0; s < brought.symbols.size(); ++s) {
     const Symbol& symbol = now.graph.symbols()[s];
     const std::int64_t value = brought.symbols[s];
-    if (value == kNotGiven) refuse("the first step gives no value for symbol '" + symbol.name + "'");
+    if (value == kNotGiven)
+      refuse("symbol '" + symbol.name +
+             "' has no value; the first step must give one for each symbol, as in run({{\"" + symbol.name +
+             "\", 8}}, ...)");
     if (value < symbol.min || value > symbol.max)
       refuse(symbol.name + " = " + std::to_string(value) + " is outside [" + std::to_string(symbol.min) +
              ", " + std::to_string(symbol.max) + "]");
@@ -315,7 +318,7 @@ Plan::Impl::Brought Plan::Impl::check(std::span<const SymbolValue> symbol_values
   const bool first = !plan || other_graph;
   brought.shapes = !first && brought.symbols != last_symbols;
   if (brought.shapes && !params.allowed.shapes)
-    refuse("a symbol changed, and the plan does not allow changed shapes");
+    refuse("a symbol changed, but the plan does not allow changed shapes (PlanParams::allowed)");
   if (first || brought.shapes) check_sizes(brought.symbols);
   brought.ids = check_inputs(brought.symbols, brought.shapes, inputs);
   check_indices(brought, inputs);
@@ -330,7 +333,7 @@ std::size_t Plan::Impl::symbol_of(const SymbolValue& value) const {
     if (value.name.empty() ? value.symbol == Dim(1, static_cast<SymbolId>(s)) : value.name == symbols[s].name)
       return s;
   refuse((value.name.empty() ? to_string(value.symbol, symbols) : "'" + std::string(value.name) + "'") +
-         " is no symbol of the graph");
+         " is not a symbol of the graph");
 }
 
 void Plan::Impl::check_sizes(std::span<const std::int64_t> symbols) const {
@@ -341,7 +344,7 @@ void Plan::Impl::check_sizes(std::span<const std::int64_t> symbols) const {
       if (value.shape[i].value(symbols) > most[index(i)])
         refuse(value.name + " " + sizes_text(value.shape.dims(symbols)) +
                " is larger than at the symbols' upper bounds, " + sizes_text(most) +
-               ", which memory is laid out for");
+               ", for which memory was reserved");
   }
   for (const NodeId slice : now.slices) check_slice(now.graph, now.graph.node(slice), symbols);
 }
@@ -357,7 +360,7 @@ std::vector<ValueId> Plan::Impl::check_inputs(std::span<const std::int64_t> symb
     ids.push_back(id);
     const ValueInfo& value = now.graph.value(id);
     if (input.dtype && *input.dtype != value.dtype)
-      refuse("input '" + value.name + "' is " + std::string(info(value.dtype).name) + ", and is given " +
+      refuse("input '" + value.name + "' is " + std::string(info(value.dtype).name) + ", but got " +
              std::string(info(*input.dtype).name));
     const std::size_t expected = value_bytes(value, symbols);
     if (input.bytes.size() != expected)
@@ -370,9 +373,9 @@ std::vector<ValueId> Plan::Impl::check_inputs(std::span<const std::int64_t> symb
     const ValueInfo& value = now.graph.value(id);
     if (!now.given[index(id)])
       refuse("input '" + value.name +
-             "' was not given, as it must be in a first step and behind one that failed");
+             "' has no data; the first step, and a step after a failed one, must give all inputs");
     if (shapes && value.shape.dims(symbols) != value.shape.dims(last_symbols))
-      refuse("input '" + value.name + "' has another shape than in the step before, and was not given");
+      refuse("input '" + value.name + "' changed its shape, but the step gives no data for it");
   }
   return ids;
 }
@@ -573,14 +576,14 @@ void Plan::finish() { impl_->finish(); }
 
 std::vector<std::int64_t> Plan::shape(std::string_view output) const {
   const ValueId id = impl_->find(output, ValueKind::kResult, "output");
-  if (!impl_->has_result) refuse("there is no step whose outputs could be read");
+  if (!impl_->has_result) refuse("there is no output to read: no step has completed");
   return impl_->now.graph.value(id).shape.dims(impl_->read_symbols);
 }
 
 void Plan::check_type(std::string_view output, DType dtype) const {
   const ValueInfo& value = impl_->now.graph.value(impl_->find(output, ValueKind::kResult, "output"));
   if (value.dtype != dtype)
-    refuse("output '" + value.name + "' is " + std::string(info(value.dtype).name) + ", and is read as " +
+    refuse("output '" + value.name + "' is " + std::string(info(value.dtype).name) + ", but is read as " +
            std::string(info(dtype).name));
 }
 
@@ -589,12 +592,12 @@ void Plan::check_element(std::string_view weight, std::span<const DType> types) 
   if (types.empty() || std::ranges::count(types, value.dtype) > 0) return;
   std::string given;
   for (const DType type : types) given += (given.empty() ? "" : " or ") + std::string(info(type).name);
-  refuse("weight '" + value.name + "' is " + type_text(value) + ", and is given elements of " + given);
+  refuse("weight '" + value.name + "' is " + type_text(value) + ", but got elements of " + given);
 }
 
 void Plan::read(std::string_view output, std::span<std::byte> to) const {
   const ValueId id = impl_->find(output, ValueKind::kResult, "output");
-  if (!impl_->has_result) refuse("there is no step whose outputs could be read");
+  if (!impl_->has_result) refuse("there is no output to read: no step has completed");
   const std::size_t bytes = value_bytes(impl_->now.graph.value(id), impl_->read_symbols);
   if (to.size() != bytes)
     refuse("output '" + std::string(output) + "' " + sizes_text(shape(output)) + " has " +

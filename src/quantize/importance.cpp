@@ -31,7 +31,7 @@ std::span<const float> ColumnImportance::of(std::string_view tensor, std::int64_
     throw Error(ErrorCode::kInvalidFile,
                 path_.string() + ": " + std::string(tensor) + " has " + std::to_string(found->second.size()) +
                     " values, and the model's has " + std::to_string(n_matrices) + " times " +
-                    std::to_string(n_columns) + " columns; it was made for another model");
+                    std::to_string(n_columns) + " columns; the importance matrix was made for another model");
   return found->second;
 }
 

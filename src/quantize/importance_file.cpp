@@ -32,7 +32,7 @@ void check(const std::filesystem::path& path, const ColumnSums& sums) {
   const auto is_sum = [](double value) { return value >= 0.0 && std::isfinite(value); };
   if (!std::all_of(sums.sums.begin(), sums.sums.end(), is_sum) ||
       !std::all_of(sums.counts.begin(), sums.counts.end(), is_sum))
-    invalid(path, sums.tensor + " has a value that is no sum of squares");
+    invalid(path, sums.tensor + " has a value that is not a sum of squares");
 }
 
 std::vector<double> numbers_of(const gguf::File& file, const gguf::TensorInfo& tensor) {
@@ -79,7 +79,7 @@ Importance read_older(const std::filesystem::path& path, int chunk_size) {
   const auto number = [&] {
     std::int32_t value;
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    if (value < 0) invalid(path, "is no importance matrix");
+    if (value < 0) invalid(path, "is not an importance matrix");
     return value;
   };
   const auto text = [&] {
@@ -166,13 +166,12 @@ void write_importance(const std::filesystem::path& path, const Importance& impor
     if (std::any_of(of.counts.begin(), of.counts.end(), [](double rows) { return rows > 0.0; }))
       tensors.push_back(&of);
   if (tensors.empty())
-    throw Error(ErrorCode::kInvalidArgument, "no matrix was multiplied with anything: no text was read");
+    throw Error(ErrorCode::kInvalidArgument, "the importance matrix is empty: the model read no tokens");
   for (const ColumnSums* of : tensors)
     if (!std::all_of(of->sums.begin(), of->sums.end(), [](auto sum) { return std::isfinite(sum); }))
-      throw Error(ErrorCode::kInvalidArgument,
-                  of->tensor +
-                      " was multiplied with values that are infinite or no numbers; "
-                      "the model's file may be damaged");
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          of->tensor + " had inputs that are infinite or not numbers; the model's file may be damaged");
   std::sort(tensors.begin(), tensors.end(),
             [](const ColumnSums* a, const ColumnSums* b) { return a->tensor < b->tensor; });
   if (form == ImportanceForm::kOlder) {
@@ -216,7 +215,7 @@ void merge_importance(Importance& to, const Importance& more) {
                                                    " columns in one importance matrix "
                                                    "and " +
                                                    std::to_string(of.sums.size()) +
-                                                   " in another: they are of different models");
+                                                   " in another; they are of different models");
   }
   for (ColumnSums of : more.tensors) {
     const auto found = places.find(of.tensor);

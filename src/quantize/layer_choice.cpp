@@ -21,7 +21,7 @@ LayerChoice::LayerChoice(const gguf::File& file, std::span<const int> left_out) 
   for (const int layer : left_out)
     if (layer < 0 || layer >= n_layers_)
       throw Error(ErrorCode::kInvalidArgument, "layer " + std::to_string(layer) +
-                                                   " cannot be left out: the model has layers 0 to " +
+                                                   " cannot be removed: the model has layers 0 to " +
                                                    std::to_string(n_layers_ - 1));
   // In a damaged file the number may have any value.
   for (const gguf::TensorInfo& tensor : file.tensors()) {
@@ -33,7 +33,7 @@ LayerChoice::LayerChoice(const gguf::File& file, std::span<const int> left_out) 
         std::find(left_out.begin(), left_out.end(), layer) == left_out.end())
       kept_.emplace(layer, 0);
   }
-  if (kept_.empty()) throw Error(ErrorCode::kInvalidArgument, "no layer would be left");
+  if (kept_.empty()) throw Error(ErrorCode::kInvalidArgument, "all layers would be removed");
   std::int64_t next = 0;
   for (auto& [layer, number] : kept_) number = next++;
 }

@@ -85,7 +85,7 @@ std::vector<float> factors_of(const gguf::File& file, const model::AdapterStack&
   const auto invalid = [&](const std::string& why) {
     throw Error(ErrorCode::kInvalidFile, "tensor " + tensor->name + " " + why);
   };
-  if (info(tensor->dtype).kind != DTypeKind::kFloat) invalid("is of no floats");
+  if (info(tensor->dtype).kind != DTypeKind::kFloat) invalid("is not of a float type");
   if (tensor->n_elements() != 1 && tensor->n_elements() != stack.n_experts)
     invalid("has " + std::to_string(tensor->n_elements()) + " factors, expected one of " + stack.matrix +
             (stack.n_experts > 1 ? ", or of each expert" : ""));
@@ -95,7 +95,7 @@ std::vector<float> factors_of(const gguf::File& file, const model::AdapterStack&
   unpack_row(tensor->dtype, bytes.data(), factors);
   for (const float factor : factors)
     if (!std::isfinite(factor) || !std::isfinite(1.0f / factor))
-      invalid("has the factor " + std::to_string(factor) + ", with which nothing can be merged");
+      invalid("has the factor " + std::to_string(factor) + ", which cannot be merged");
   return factors;
 }
 

@@ -23,7 +23,7 @@ using gguf::TensorInfo;
 std::vector<std::pair<std::size_t, std::size_t>> parts_of(const gguf::File& file, const SplitParams& params) {
   if (params.max_tensors < 0) refuse("max_tensors is " + std::to_string(params.max_tensors));
   if (params.max_tensors == 0 && params.max_bytes == 0)
-    refuse("say how large parts may be: so many tensors, or so many bytes");
+    refuse("set the maximum number of tensors or bytes per part");
   const auto tensors = file.tensors();
   std::vector<std::pair<std::size_t, std::size_t>> parts;
   std::uint64_t bytes = 0;
@@ -96,7 +96,7 @@ std::vector<FilePart> split_model(const std::filesystem::path& from, const std::
   for (const FilePart& part : plan) {
     refuse_overwriting(file, from, part.path);
     if (std::filesystem::exists(part.path))
-      refuse(part.path.string() + " is there already; remove it, or choose another prefix");
+      refuse(part.path.string() + " exists already; remove it, or choose another prefix");
   }
   Copier copier(file, params.progress);
   Written written;
@@ -121,7 +121,7 @@ std::vector<FilePart> split_model(const std::filesystem::path& from, const std::
 void merge_model(const std::filesystem::path& from, const std::filesystem::path& to,
                  const std::function<bool(double)>& progress) {
   const gguf::File file = gguf::File::open(from);
-  if (file.n_parts() == 1) refuse(from.string() + " is one file already");
+  if (file.n_parts() == 1) refuse(from.string() + " is not a split model");
   refuse_overwriting(file, from, to);
   Copier copier(file, progress);
   gguf::Writer writer;

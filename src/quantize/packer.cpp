@@ -32,7 +32,7 @@ void check_threads(int n_threads) {
 
 void check_weight_type(DType type) {
   if (info(type).kind == DTypeKind::kInteger || type == DType::kF64)
-    throw Error(ErrorCode::kInvalidArgument, std::string(info(type).name) + " is no type for weights");
+    throw Error(ErrorCode::kInvalidArgument, std::string(info(type).name) + " is not a type for weights");
 }
 
 Packer::Packer(const gguf::File& file, int n_threads, std::uint64_t n_bytes,
@@ -71,9 +71,8 @@ void Packer::pack(const gguf::TensorInfo& tensor, DType type, std::span<const fl
                importance.empty() ? importance : importance.subspan(matrix * columns, columns));
     });
     if (!are_finite)
-      throw Error(
-          ErrorCode::kInvalidFile,
-          tensor.name + " has values that are infinite or no numbers, which nothing can be packed of");
+      throw Error(ErrorCode::kInvalidFile,
+                  tensor.name + " has values that are infinite or not numbers, which cannot be quantized");
     advance(piece_.size());
     begin = end;
   }

@@ -81,7 +81,7 @@ class Plan {
     if (params.embedding_type) check_weight_type(*params.embedding_type);
     if (!params.importance.empty()) importance_.emplace(params.importance);
     if (!params.important.empty() && !params.unimportant.empty())
-      refuse("say which tensors importances are used for, or for which they are not: one of them");
+      refuse("give either tensors to use the importance matrix for, or tensors not to use it for");
     choose(file, from);
   }
 
@@ -120,8 +120,9 @@ class Plan {
         fits = fits || patterns_[i].found_in(kept.to.name);
       }
       if (!decides)
-        notes.push_back("the rule '" + params_.rules[i].pattern + "' " +
-                        (fits ? "has no effect: rules before it fit the same matrices" : "fits no matrix"));
+        notes.push_back(
+            "the rule '" + params_.rules[i].pattern + "' " +
+            (fits ? "has no effect: earlier rules match the same matrices" : "matches no matrix"));
     }
   }
 
@@ -131,7 +132,8 @@ class Plan {
       if (std::none_of(file.tensors().begin(), file.tensors().end(), [&](const gguf::TensorInfo& tensor) {
             return tensor.name.find(word) != std::string::npos;
           }))
-        notes.push_back("no tensor's name contains '" + word + "', which says where importances are used");
+        notes.push_back("no tensor's name contains '" + word +
+                        "', which selects tensors for the importance matrix");
   }
 
   void add_notes_of_importance(const gguf::File& file, std::vector<std::string>& notes) const {
@@ -139,7 +141,7 @@ class Plan {
     for (const std::string& name : importance_->tensors())
       if (file.find_tensor(name) == nullptr) unknown.push_back(name);
     if (!unknown.empty())
-      notes.push_back("the importances have " + list_of(unknown) + ", which this model does not have");
+      notes.push_back("the importance matrix has " + list_of(unknown) + ", which this model lacks");
     std::vector<std::string> missing;
     for (const Kept& kept : kept_) {
       const bool is_packed = info(kept.to.to).kind == DTypeKind::kQuantised && kept.to.to != kept.to.from;
@@ -150,7 +152,8 @@ class Plan {
       if (expected && columns_of(*kept.tensor).empty()) missing.push_back(kept.tensor->name);
     }
     if (!missing.empty())
-      notes.push_back("the importances lack " + list_of(missing) + ": all columns there count alike");
+      notes.push_back("the importance matrix lacks " + list_of(missing) +
+                      ", where all columns get the same weight");
   }
 
   static std::string list_of(const std::vector<std::string>& names) {
@@ -196,8 +199,8 @@ class Plan {
       while (n_columns % info(result.to).block_elements != 0) result.to = fallback(result.to);
       if (info(tensor.dtype).kind == DTypeKind::kQuantised && !params_.requantize)
         refuse(tensor.name + " is " + std::string(info(tensor.dtype).name) +
-               " already, and packing it again loses more than packing the original would; take the F16, "
-               "BF16 or F32 file, or allow it (requantize)");
+               " already, and quantizing it again loses more accuracy; use the F16, BF16 or F32 file, or "
+               "allow it (--allow-requantize, QuantizeParams::requantize)");
     }
     const auto bytes = [&](DType type) {
       return static_cast<std::uint64_t>(tensor.n_elements() / info(type).block_elements) *
@@ -347,13 +350,13 @@ QuantizeResult quantize(const std::filesystem::path& from, const std::filesystem
     refuse_overwriting(file, from, path);
     std::error_code ignored;
     if (std::filesystem::equivalent(params.importance, path, ignored))
-      refuse("the result would overwrite " + path.string() + ", the importances; give it another name");
+      refuse("the result would overwrite " + path.string() + ", the importance matrix; give it another name");
   }
   Packer packer(file, params.n_threads, result.bytes_from, params.progress);
   Written written;
   for (std::size_t part = 0; part < result.files.size(); ++part) {
     if (result.files.size() > 1 && std::filesystem::exists(result.files[part]))
-      refuse(result.files[part].string() + " is there already; remove it, or choose another name");
+      refuse(result.files[part].string() + " exists already; remove it, or choose another name");
     writer_of(file, plan, params, part, packer).write_file(result.files[part]);
     written.paths.push_back(result.files[part]);
   }

@@ -31,8 +31,8 @@ void refuse_overwriting(const gguf::File& file, const std::filesystem::path& fro
   std::error_code ignored;
   for (const std::filesystem::path& own : files_of(file, from))
     if (std::filesystem::equivalent(own, to, ignored))
-      throw Error(ErrorCode::kInvalidArgument, "the result would overwrite " + to.string() +
-                                                   ", which it is made from; give it another name");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the result would overwrite " + to.string() + ", the input; give it another name");
 }
 
 Written::~Written() {

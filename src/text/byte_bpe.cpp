@@ -126,8 +126,8 @@ class BpeEncoder final : public Encoder {
       if (!add_merge(vocabulary.merges[rank], rank, tokens) && n_left_out++ == 0) first_left_out = rank;
     if (n_left_out == 0 || notes == nullptr) return;
     notes->push_back(std::to_string(n_left_out) + " of " + std::to_string(n_merges_) +
-                     " merges name or make no token of tokenizer.ggml.tokens and are left out, first "
-                     "tokenizer.ggml.merges[" +
+                     " merges use or produce strings that are not in tokenizer.ggml.tokens, and are ignored; "
+                     "the first is tokenizer.ggml.merges[" +
                      std::to_string(first_left_out) + "]");
   }
 
@@ -141,7 +141,8 @@ class BpeEncoder final : public Encoder {
     if (std::find(std::begin(ids), std::end(ids), kNoToken) != std::end(ids)) return false;
     if (!merges_.add(ids[0], ids[1], {static_cast<std::uint32_t>(rank), ids[2]}))
       throw Error(ErrorCode::kInvalidFile, "the vocabulary is damaged: tokenizer.ggml.merges[" +
-                                               std::to_string(rank) + "]: the list is made to collide");
+                                               std::to_string(rank) +
+                                               "]: the list was made to cause hash collisions");
     return true;
   }
 

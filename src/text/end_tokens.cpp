@@ -299,8 +299,7 @@ class Ends {
       names += (i > 0 ? ", " : "") + text(changed_[i]);
     if (changed_.size() > kShown) names += " and " + std::to_string(changed_.size() - kShown) + " more";
     v_.notes.push_back(
-        "tokenizer.ggml.token_type gives special tokens another type; they are read as control "
-        "tokens: " +
+        "tokenizer.ggml.token_type gives special tokens another type; weft treats them as control tokens: " +
         names);
   }
 

@@ -46,9 +46,9 @@ std::string with_words(std::string_view expression) {
     if (c == '[') in_class = true;
     if (c == ']') in_class = false;
     if (next == 'W' && in_class)
-      throw Error(ErrorCode::kUnsupported,
-                  "the tokenizer's expression '" + std::string(expression.substr(0, 80)) +
-                      "' has \\W in a class of characters, which weft does not read");
+      throw Error(ErrorCode::kUnsupported, "the tokenizer's expression '" +
+                                               std::string(expression.substr(0, 80)) +
+                                               "' has \\W in a character class, which weft does not support");
     if (next == 'w' || next == 'W')
       result.append(in_class ? "" : next == 'w' ? "[" : "[^").append(kWord).append(in_class ? "" : "]");
     else
@@ -103,9 +103,8 @@ Pattern Pattern::of_expression(std::string_view expression) {
                     nullptr),
       base::Pcre2Deleter());
   if (code == nullptr)
-    throw Error(
-        ErrorCode::kUnsupported,
-        "the tokenizer's expression '" + std::string(expression.substr(0, 80)) + "' is none that weft reads");
+    throw Error(ErrorCode::kUnsupported, "the tokenizer's expression '" +
+                                             std::string(expression.substr(0, 80)) + "' is not supported");
   return Pattern([code](std::string_view text) { return find_expression(*code, text); });
 }
 

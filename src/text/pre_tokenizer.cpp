@@ -79,9 +79,8 @@ const PreTokenizer& find_pre_tokenizer(std::string_view name) {
     if (std::find(row.names.begin(), row.names.end(), name) != row.names.end()) return row.how;
   throw Error(ErrorCode::kUnsupported,
               "tokenizer.ggml.pre names the pre-tokenizer \"" + std::string(name.substr(0, 64)) +
-                  "\", which weft does not know; a wrong one would give the model wrong tokens. --pre "
-                  "(ModelParams::pre_tokenizer) "
-                  "says which to use instead, \"gpt-2\" or another that the model's family uses");
+                  "\", which weft does not know. Name a known one with --pre (ModelParams::pre_tokenizer), "
+                  "e.g. \"gpt-2\"; a wrong one gives the model wrong tokens");
 }
 
 bool composes(std::string_view name) {

@@ -43,7 +43,7 @@ void check_size(std::size_t n_bytes) {
 
 [[noreturn]] void refuse_unknown(const Json& step, const char* kind) {
   throw Error(ErrorCode::kUnsupported, "the tokenizer has a " + std::string(kind) +
-                                           " that weft does not apply (" +
+                                           " that weft does not support (" +
                                            step.dump(-1, ' ', true).substr(0, 120) +
                                            "); without it, the model would get wrong tokens");
 }
@@ -58,7 +58,7 @@ Json parse(std::string_view steps, const char* key) {
     // Reported below.
   }
   throw Error(ErrorCode::kInvalidFile,
-              name + " is no JSON list of at most " + std::to_string(kMaxSteps) + " steps");
+              name + " is not a JSON list of at most " + std::to_string(kMaxSteps) + " steps");
 }
 
 std::optional<std::string> text_of(const Json& step, const char* name) {

@@ -45,7 +45,8 @@ TokenIndex::TokenIndex(const TokenTexts& texts, const std::vector<Token>& ids) :
     seed_ = mixed(static_cast<std::uint64_t>(i) + 1);
     if (build(ids)) return;
   }
-  throw Error(ErrorCode::kInvalidFile, "the vocabulary is damaged: tokenizer.ggml.tokens is made to collide");
+  throw Error(ErrorCode::kInvalidFile,
+              "the vocabulary is damaged: tokenizer.ggml.tokens was made to cause hash collisions");
 }
 
 bool TokenIndex::build(const std::vector<Token>& ids) {

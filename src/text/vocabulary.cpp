@@ -47,7 +47,7 @@ void fit(const char* key, std::vector<T>& list, Vocabulary& v) {
   const std::string counts = "tokenizer.ggml." + std::string(key) + " has " + std::to_string(list.size()) +
                              " entries, tokenizer.ggml.tokens has " + std::to_string(n);
   if (list.size() < n) invalid(counts);
-  if (list.size() > n) v.notes.push_back(counts + "; the last ones are not used");
+  if (list.size() > n) v.notes.push_back(counts + "; the last ones are ignored");
   list.resize(n);
 }
 
@@ -55,8 +55,8 @@ void mend_ids(Vocabulary& v) {
   const std::size_t n = v.tokens.size();
   const auto is_token = [n](Token id) { return id >= 0 && static_cast<std::size_t>(id) < n; };
   const auto reject = [&](const std::string& name, Token id) {
-    base::add_note(v.notes, "tokenizer.ggml." + name + " is " + std::to_string(id) + ", there are " +
-                                std::to_string(n) + " tokens; it is not used");
+    base::add_note(v.notes, "tokenizer.ggml." + name + " is " + std::to_string(id) + ", but there are " +
+                                std::to_string(n) + " tokens; it is ignored");
   };
   const std::pair<const char*, Token&> ids[] = {
       {"bos", v.bos},       {"eos", v.eos},     {"eot", v.eot}, {"eom", v.eom},   {"unknown", v.unk},
@@ -73,7 +73,7 @@ void mend_ids(Vocabulary& v) {
   for (const auto* list : {&v.strip_left, &v.strip_right, &v.single_word, &v.normalized})
     for (const Token id : *list)
       if (!is_token(id))
-        invalid("an added token has the id " + std::to_string(id) + ", there are " + std::to_string(n) +
+        invalid("an added token has the id " + std::to_string(id) + ", but there are " + std::to_string(n) +
                 " tokens");
 }
 
@@ -86,7 +86,8 @@ void derive_kinds(Vocabulary& v) {
   for (const Token id : {v.bos, v.eos, v.eot, v.eom, v.sep, v.pad, v.cls, v.mask})
     if (id != kNoToken) v.kinds[static_cast<std::size_t>(id)] = TokenKind::kControl;
   if (v.unk != kNoToken) v.kinds[static_cast<std::size_t>(v.unk)] = TokenKind::kUnknown;
-  v.notes.emplace_back("tokenizer.ggml.token_type is missing; types follow from the tokens' texts and ids");
+  v.notes.emplace_back(
+      "tokenizer.ggml.token_type is missing; weft derives the types from the tokens' strings and ids");
 }
 
 void mend_kinds(Vocabulary& v) {
@@ -96,9 +97,10 @@ void mend_kinds(Vocabulary& v) {
   for (std::size_t i = 0; i < v.tokens.size(); ++i) {
     if (v.kinds[i] != TokenKind::kByte || byte_of_text(v.tokens[i])) continue;
     v.kinds[i] = TokenKind::kNormal;
-    base::add_note(v.notes, entry("tokens", i) +
-                                " is of type byte and not written <0x00> to <0xFF>; it is read as "
-                                "an ordinary token");
+    base::add_note(
+        v.notes,
+        entry("tokens", i) +
+            " is of type byte but not of the form <0x00> to <0xFF>; weft treats it as an ordinary token");
   }
 }
 
@@ -129,7 +131,7 @@ void mend_frame(Vocabulary& v) {
     if (!wanted.value_or(false) || id != kNoToken) return;
     wanted = false;
     v.notes.push_back("tokenizer.ggml.add_" + name + "_token is true and tokenizer.ggml." + name +
-                      "_token_id is no token; none is added");
+                      "_token_id is not a token; none is added");
   };
   need(v.add_bos, bert && v.cls != kNoToken ? v.cls : v.bos, "bos");
   need(v.add_eos, bert && v.sep != kNoToken ? v.sep : v.eos, "eos");

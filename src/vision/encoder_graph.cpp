@@ -66,10 +66,9 @@ Value EncoderBuilder::at_its_place(Value x, const Dim& n) {
 Value EncoderBuilder::encode() {
   const std::int64_t d = hparams_.width, p = hparams_.patch_size;
   if (kind_.places != Places::kTable && hparams_.width / hparams_.n_heads % 4 != 0)
-    throw Error(ErrorCode::kInvalidFile,
-                "metadata key clip.vision.attention.head_count: heads of " +
-                    std::to_string(hparams_.width / hparams_.n_heads) +
-                    " elements cannot turn by lines and columns, expected a multiple of 4");
+    throw Error(ErrorCode::kInvalidFile, "metadata key clip.vision.attention.head_count: heads of " +
+                                             std::to_string(hparams_.width / hparams_.n_heads) +
+                                             " elements do not fit 2D RoPE, expected a multiple of 4");
   n_rows_ = graph().symbol("n_rows", 1, hparams_.max_rows());
   const Dim n = n_rows_ * Dim(std::int64_t{hparams_.merge} * hparams_.merge);
   const auto index = [&](const char* name) { return graph().input(name, {n}, DType::kI32); };

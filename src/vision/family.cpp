@@ -18,7 +18,7 @@ const Family& find_family(std::string_view projector) {
     known += (known.empty() ? "" : ", ") + std::string(family.projector);
   }
   throw Error(ErrorCode::kUnsupported,
-              "clip.projector_type is \"" + std::string(projector.substr(0, 64)) + "\"; weft knows " + known);
+              "clip.projector_type is \"" + std::string(projector.substr(0, 64)) + "\"; known are " + known);
 }
 
 }  // namespace weft::vision

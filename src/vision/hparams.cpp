@@ -43,7 +43,7 @@ float get_float(const gguf::File& file, const std::string& key, double min, doub
 
 std::array<float, 3> require_colours(const gguf::File& file, const std::string& key, double min, double max) {
   const auto values = file.get_floats(key);
-  if (!values || values->size() != 3) refuse(key, "expected three numbers, of red, green and blue");
+  if (!values || values->size() != 3) refuse(key, "expected three numbers, for red, green and blue");
   std::array<float, 3> result{};
   for (std::size_t i = 0; i < 3; ++i) {
     if (!((*values)[i] >= min && (*values)[i] <= max))
@@ -59,15 +59,17 @@ void read_pixels(const gguf::File& file, HParams& h) {
   const auto read = [&](const char* name, int otherwise) {
     const std::string key = std::string("clip.vision.") + name;
     const std::int64_t pixels = file.get_int(key).value_or(otherwise * of_row);
-    if (pixels < of_row) refuse(key, "found " + std::to_string(pixels) + ", less than a row has");
+    if (pixels < of_row)
+      refuse(key, "found " + std::to_string(pixels) + ", less than a row of the output stands for");
     return pixels;
   };
   h.max_pixels = std::min(read("image_max_pixels", kUsualRows), kMostRows * of_row);
   h.min_pixels =
       read("image_min_pixels", static_cast<int>(std::min(kFewestRows * of_row, h.max_pixels) / of_row));
   if (h.min_pixels > h.max_pixels)
-    refuse("clip.vision.image_min_pixels",
-           "found " + std::to_string(h.min_pixels) + ", more than the most, " + std::to_string(h.max_pixels));
+    refuse("clip.vision.image_min_pixels", "found " + std::to_string(h.min_pixels) +
+                                               ", more than clip.vision.image_max_pixels, " +
+                                               std::to_string(h.max_pixels));
 }
 
 void read_windows(const gguf::File& file, HParams& h) {
@@ -84,9 +86,9 @@ void read_deepstack(const gguf::File& file, HParams& h) {
   if (file.find(key) == nullptr) return;
   const auto flags = file.get_bools(key);
   if (!flags || flags->size() != static_cast<std::size_t>(h.n_layers))
-    refuse(key, "expected a truth value for each of " + std::to_string(h.n_layers) + " layers");
+    refuse(key, "expected a bool for each of " + std::to_string(h.n_layers) + " layers");
   h.deepstack = *flags;
-  if (std::int64_t{h.n_embd} * (1 + h.n_taps()) > 64 * kMaxWidth) refuse(key, "rows would be too wide");
+  if (std::int64_t{h.n_embd} * (1 + h.n_taps()) > 64 * kMaxWidth) refuse(key, "the rows would be too wide");
 }
 
 }  // namespace
@@ -117,9 +119,9 @@ HParams read_hparams(const gguf::File& file, int merge_otherwise, bool keeps_sha
                                                                   : encoders::Activation::kGeluQuick;
   if (h.width % h.n_heads != 0)
     refuse(vision + "attention.head_count",
-           std::to_string(h.n_heads) + " heads do not divide a width of " + std::to_string(h.width));
+           std::to_string(h.n_heads) + " heads do not divide the width " + std::to_string(h.width));
   if (h.image_size % h.patch_size != 0 || h.grid() % h.merge != 0)
-    refuse(vision + "image_size", std::to_string(h.image_size) + " pixels are no whole number of " +
+    refuse(vision + "image_size", std::to_string(h.image_size) + " pixels are not a multiple of " +
                                       std::to_string(h.merge) + " patches of " +
                                       std::to_string(h.patch_size));
   if (std::int64_t{h.grid()} * h.grid() > kMaxPatches)

@@ -17,17 +17,17 @@ namespace {
 
 [[noreturn]] void damaged(std::string_view format, std::string_view why) {
   throw Error(ErrorCode::kInvalidFile,
-              "the " + std::string(format) + " picture cannot be read: " + std::string(why));
+              "the " + std::string(format) + " image cannot be read: " + std::string(why));
 }
 
 void check_size(std::int64_t width, std::int64_t height) {
   if (width >= 1 && height >= 1 && width <= kMaxImageSide && height <= kMaxImageSide &&
       width * height <= kMaxImagePixels)
     return;
-  throw Error(ErrorCode::kUnsupported, "the picture has " + std::to_string(width) + " x " +
-                                           std::to_string(height) + " pixels; at most " +
-                                           std::to_string(kMaxImageSide) + " on a side and " +
-                                           std::to_string(kMaxImagePixels) + " in all are read");
+  throw Error(ErrorCode::kUnsupported, "the image has " + std::to_string(width) + " x " +
+                                           std::to_string(height) + " pixels; the limit is " +
+                                           std::to_string(kMaxImageSide) + " per side and " +
+                                           std::to_string(kMaxImagePixels) + " in total");
 }
 
 std::size_t rgb_bytes(int width, int height) {
@@ -59,12 +59,12 @@ Image read_png(std::span<const std::byte> bytes) {
 
 Image read_jpeg(std::span<const std::byte> bytes) {
   const std::unique_ptr<void, int (*)(tjhandle)> jpeg(tjInitDecompress(), tjDestroy);
-  if (!jpeg) throw Error(ErrorCode::kOutOfMemory, "no memory to read a JPEG picture");
+  if (!jpeg) throw Error(ErrorCode::kOutOfMemory, "no memory to read a JPEG image");
   const auto* const data = reinterpret_cast<const unsigned char*>(bytes.data());
   int width = 0, height = 0, sampling = 0, colours = 0;
   if (tjDecompressHeader3(jpeg.get(), data, bytes.size(), &width, &height, &sampling, &colours) != 0)
     damaged("JPEG", tjGetErrorStr2(jpeg.get()));
-  if (width < 1 || height < 1) damaged("JPEG", "it ends before it tells its size");
+  if (width < 1 || height < 1) damaged("JPEG", "it ends before its size");
   check_size(width, height);
   Image image{width, height, std::vector<std::uint8_t>(rgb_bytes(width, height))};
   // Truncated and damaged files are errors, although a viewer could show a part. So are files with very many
@@ -80,12 +80,12 @@ Image read_jpeg(std::span<const std::byte> bytes) {
 Image read_image(std::span<const std::byte> bytes) {
   if (begins_with(bytes, "\x89PNG\r\n\x1a\n")) return read_png(bytes);
   if (begins_with(bytes, "\xff\xd8\xff")) return read_jpeg(bytes);
-  throw Error(ErrorCode::kUnsupported, "the picture is no PNG and no JPEG file; convert it to one of these");
+  throw Error(ErrorCode::kUnsupported, "the image is neither PNG nor JPEG; convert it to one of these");
 }
 
 Image read_image_file(const std::filesystem::path& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) throw Error(ErrorCode::kNotFound, "cannot open the picture '" + path.string() + "'");
+  if (!file) throw Error(ErrorCode::kNotFound, "cannot open the image '" + path.string() + "'");
   constexpr std::size_t kMaxBytes = std::size_t{1} << 28, kPiece = std::size_t{1} << 20;
   std::vector<std::byte> bytes;
   while (bytes.size() < kMaxBytes) {
@@ -96,7 +96,7 @@ Image read_image_file(const std::filesystem::path& path) {
     if (got < kPiece) break;
   }
   if (std::ferror(file.get()) != 0)
-    throw Error(ErrorCode::kIo, "cannot read the picture '" + path.string() + "'");
+    throw Error(ErrorCode::kIo, "cannot read the image '" + path.string() + "'");
   try {
     return read_image(bytes);
   } catch (const Error& error) {

@@ -147,10 +147,11 @@ std::shared_ptr<const EncodedMedia> VisionModel::encode(const Image& image,
                                                         const std::function<bool()>& goes_on) const {
   if (image.width < 1 || image.height < 1 || image.width > kMaxImageSide || image.height > kMaxImageSide ||
       image.rgb.size() != 3 * static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height))
-    throw Error(ErrorCode::kInvalidArgument,
-                "a picture of " + std::to_string(image.width) + " x " + std::to_string(image.height) +
-                    " pixels has " + std::to_string(image.rgb.size()) +
-                    " bytes, expected three a pixel and sides of 1 to " + std::to_string(kMaxImageSide));
+    throw Error(ErrorCode::kInvalidArgument, "an image of " + std::to_string(image.width) + " x " +
+                                                 std::to_string(image.height) + " pixels has " +
+                                                 std::to_string(image.rgb.size()) +
+                                                 " bytes; expected are three per pixel, and sides of 1 to " +
+                                                 std::to_string(kMaxImageSide));
   vision::Layout layout = impl_->family.lay_out(impl_->hparams, image);
   std::vector<std::byte> content = content_of(layout);
   const std::scoped_lock lock(impl_->mutex);
@@ -162,7 +163,7 @@ std::shared_ptr<const EncodedMedia> VisionModel::encode(const Image& image,
       layout.pieces.begin(), layout.pieces.end(), [](const auto& piece) { return piece.n_rows > 0; }));
   auto encoded = std::make_shared<EncodedMedia>();
   for (const Image& tile : layout.tiles) {
-    if (goes_on && !goes_on()) throw Error(ErrorCode::kCancelled, "the picture is wanted no more");
+    if (goes_on && !goes_on()) throw Error(ErrorCode::kCancelled, "the image encoding was cancelled");
     impl_->compute(tile, encoded->rows);
   }
   encoded->pieces = std::move(layout.pieces);

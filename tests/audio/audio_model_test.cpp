@@ -165,10 +165,10 @@ TEST(SoundFile, RejectsOtherFormatsWithAdvice) {
   for (const auto& file : {wav(1, 0, 16000, 16, samples), wav(99, 1, 16000, 16, samples),
                            std::vector<std::byte>(100), std::vector<std::byte>()})
     EXPECT_NE(complaint(file).find("ffmpeg"), std::string::npos);
-  EXPECT_NE(complaint(wav(1, 1, 10, 16, samples)).find("10 samples a second"), std::string::npos);
+  EXPECT_NE(complaint(wav(1, 1, 10, 16, samples)).find("10 samples per second"), std::string::npos);
   EXPECT_NE(complaint(wav(1, 1, 16000, 16, {})).find("no samples"), std::string::npos);
   EXPECT_NE(complaint(wav(3, 1, 16000, 32, bytes_of<float>({std::numeric_limits<float>::quiet_NaN()})))
-                .find("no numbers"),
+                .find("samples that are not numbers"),
             std::string::npos);
   // Cut and damaged anywhere: audio or an error.
   const std::vector<std::byte> good = wav(1, 1, 16000, 16, samples);

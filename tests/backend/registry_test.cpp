@@ -29,7 +29,7 @@ TEST(Registry, ListsDevicesByBackendAndNamesMissingOnes) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kNotFound);
-    EXPECT_STREQ(error.what(), "there is no device \"c0\"; known are a1, b0");
+    EXPECT_STREQ(error.what(), "unknown device \"c0\"; known are a1, b0");
   }
 }
 
@@ -56,7 +56,7 @@ TEST(Registry, OpensNoDeviceToFindAnother) {
     registry.open("b0");
     FAIL() << "these open nothing";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "the backend b lists the device \"b0\" and opens none");
+    EXPECT_STREQ(error.what(), "the backend b lists the device \"b0\" but cannot open it");
   }
   EXPECT_EQ(opened, "b0");
   EXPECT_EQ(n_listed, 0);
@@ -95,7 +95,7 @@ TEST(Registry, ReportsTruncatedModules) {
       Registry registry;
       registry.load_module(cut);
       ASSERT_EQ(registry.problems().size(), 1u) << entry.path();
-      EXPECT_NE(registry.problems()[0].find("weft_backend_cut.so: is not whole"), std::string::npos)
+      EXPECT_NE(registry.problems()[0].find("weft_backend_cut.so: is incomplete"), std::string::npos)
           << registry.problems()[0];
     }
   }

@@ -254,7 +254,7 @@ TEST(RemoteFaults, RejectsDifferingRemoteFiles) {
     EXPECT_EQ(remote::take_label(other).kind, remote::Kind::kError);
     remote::Reader reader(other);
     EXPECT_EQ(reader.get<ErrorCode>(), ErrorCode::kInvalidFile);
-    EXPECT_NE(reader.text().find(path + " is another file here"), std::string::npos);
+    EXPECT_NE(reader.text().find(path + " differs from the leader's file"), std::string::npos);
   }
   follower.dismiss();
   EXPECT_EQ(follower.end(), "");

@@ -69,9 +69,9 @@ TEST_F(FileWatchTest, FindsBytesThatWereOverwritten) {
   watch_all();
   learn();
   overwrite(kBytes - 1, 'y');
-  expect_changed("was written to");
+  expect_changed("was modified");
   overwrite(kBytes - 1, 'x');
-  expect_changed("was written to");
+  expect_changed("was modified");
 }
 
 TEST_F(FileWatchTest, FindsOverwrittenBytesWhoseTimeWasSetBack) {
@@ -83,7 +83,7 @@ TEST_F(FileWatchTest, FindsOverwrittenBytesWhoseTimeWasSetBack) {
     overwrite(300000, 'y');
     fs::last_write_time(path_, time);
   }
-  expect_changed("was written to");
+  expect_changed("was modified");
 }
 
 TEST_F(FileWatchTest, FindsAFileThatWasCutAtAnyPlace) {
@@ -105,13 +105,13 @@ TEST_F(FileWatchTest, FindsAnotherFilesBytesInItsPlace) {
   watch_all();
   learn();
   write(std::string(2 * kBytes, 'z'));
-  expect_changed("was written to");
+  expect_changed("was modified");
 }
 
 TEST_F(FileWatchTest, WhatIsNotKnownCountsAsChangedWhereTheFileWasWrittenTo) {
   watch_all();
   fs::last_write_time(path_, fs::file_time_type::clock::now());
-  expect_changed("was written to");
+  expect_changed("was modified");
 }
 
 TEST_F(FileWatchTest, FilesThatAreTheSameStayInUse) {
@@ -151,7 +151,7 @@ TEST_F(FileWatchTest, OnlyWatchedBytesCount) {
   overwrite(6000, 'y');
   watch_->check();
   overwrite(5000, 'y');
-  expect_changed("was written to");
+  expect_changed("was modified");
 }
 
 TEST_F(FileWatchTest, BytesOfTheProcesssOwnDoNotCount) {
@@ -170,7 +170,7 @@ TEST_F(FileWatchTest, LearnsNothingOfAFileThatHasChanged) {
   overwrite(0, 'y');
   learn();
   EXPECT_FALSE(watch_->knows_all());
-  expect_changed("was written to");
+  expect_changed("was modified");
 }
 
 TEST_F(FileWatchTest, LearningEndsWhereItIsStopped) {

@@ -347,7 +347,7 @@ TEST(Chat, RejectsInvalidMessages) {
             "messages[0].content[0].type is \"image_url\""},
            {user(R"([{"type": "text"}])"), "messages[0].content[0].text is missing"},
            {R"([{"role": "user", "content": "", "tool_calls": [{"function": {"name": "f"}}]}])",
-            "belongs into messages of the assistant"},
+            "is allowed only in messages of the assistant"},
            {R"([{"role": "assistant", "tool_calls": [{"id": "1"}]}])",
             "messages[0].tool_calls[0] must be an object"},
            {user("\"\\ud800\""), "messages: invalid JSON at byte"},

@@ -223,7 +223,7 @@ class Tools(Chats):
         self.assertEqual(out, "yes\n")
         self.assertEqual(self.succeed(*self.base, "--tool-choice", "none", stdin=b"7?\n"), "yes\n")
 
-    def test_what_are_no_tools_is_said(self):
+    def test_invalid_tools_are_named(self):
         for text, part in (("[", "byte 2"), ("{}", "must be an array"), ('[{"type": "function"}]', "tools[0].function"),
                            ("[1e999]", "out of range")):  # fmt: skip
             self.assertIn(part, self.fail_with(1, *self.base, "--tools", self.file("bad", text)), text)

@@ -181,6 +181,9 @@ class Usage(Case):
         ):
             message = self.fail_with(2, "run", "-m", LLAMA, "-p", "x", *words)
             self.assertNotIn("000000", message)
+        for words in (["--samplers", "top_k;nothing"], ["--sampler-seq", "kq"]):
+            message = self.fail_with(2, "run", "-m", LLAMA, "-p", "x", *words)
+            self.assertIn(f"{words[0]} '{words[1]}': unknown sampler", message)
         self.assertIn("--temp: 'abc' is not a number", self.fail_with(2, "run", "-p", "x", "--temp", "abc"))
         message = self.fail_with(2, "run", "-p", "x", "--temp", "-1")
         self.assertIn("0 always takes the most probable token", message)
@@ -227,7 +230,7 @@ class Usage(Case):
         self.assertIn("known are get_rows", self.fail_with(1, "test-backend", "--op", "nothing"))
         self.assertIn("known are cpu", self.fail_with(1, "test-backend", "gpu9"))
 
-    def test_what_is_missing_of_vulkan_is_said(self):
+    def test_error_names_the_missing_vulkan_module(self):
         with tempfile.TemporaryDirectory() as folder:
             alone = Path(folder) / "weft"  # Beside it are no modules.
             alone.write_bytes(Path(WEFT).read_bytes())
@@ -236,7 +239,7 @@ class Usage(Case):
             for words in (["test-backend", "vulkan0"], ["run", "-m", LLAMA, "-p", "x", "--device", "vulkan0"]):
                 result = run(*words)
                 self.assertEqual(result.returncode, 1)
-                self.assertIn("weft_backend_vulkan.so is not there", result.stderr)
+                self.assertIn("weft_backend_vulkan.so is missing", result.stderr)
             result = run("run", "-m", LLAMA, "-p", "x", "-n", "1", "-ngl", "99")
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("no GPU was found", result.stderr)
@@ -631,11 +634,11 @@ class Embed(Case):
         self.assertEqual(len(first), len(last))
         self.assertNotEqual(first, last)
 
-    def test_what_is_wrong_is_said(self):
+    def test_errors_name_the_wrong_input(self):
         long = "a b " * 100
         wrong = self.fail_with(1, "embed", "-m", BERT, "x", long)
         self.assertIn("--truncate", wrong)
-        self.assertIn("input 1 (of 0 to 1)", wrong)
+        self.assertIn("input 1 (counting from 0)", wrong)
         self.assertEqual(len(self.vectors(BERT, "--truncate", "x", long)), 2)
         self.assertIn("64", self.fail_with(2, "embed", "-m", BERT, "x", "--dimensions", "65"))
         self.assertIn("no input", self.fail_with(2, "embed", "-m", BERT))
@@ -670,7 +673,7 @@ class Rerank(Case):
         [line] = self.succeed(*words, "two\nlines").splitlines()  # A document is a line, whatever it holds.
         self.assertTrue(line.endswith("  two lines"), line)
 
-    def test_what_is_wrong_is_said(self):
+    def test_errors_name_the_wrong_input(self):
         self.assertIn("classifier", self.fail_with(1, "rerank", "-m", BERT, "-p", "x", "y"))
         self.assertIn("3 scores", self.fail_with(1, "rerank", "-m", ENCODERS / "xlm-roberta-rank" / "model.gguf", "-p", "x", "y"))
         self.assertIn("no query", self.fail_with(2, "rerank", "-m", RERANKER, "y"))
@@ -1018,7 +1021,7 @@ class Texts(Case):
                          self.succeed(*self.RUN, "-n", "16", "-p", "a", "--stop", stop, "--no-escape"))  # fmt: skip
         result = weft("embed", "-m", LLAMA, r"a\nb", "-e", "--no-escape")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(b"does not replace escapes", result.stderr)
+        self.assertIn(b"does not process escapes", result.stderr)
 
     def test_byte_order_marks(self):
         mark = b"\xef\xbb\xbf"
@@ -1043,7 +1046,7 @@ class Texts(Case):
         self.assertNotEqual(self.succeed(*base, "--keep", "-1"), self.succeed(*base, "--keep", "0"))
         self.assertIn("-1: the whole prompt", self.fail_with(2, *base, "--keep", "-2"))
 
-    def test_a_second_bos_is_said(self):
+    def test_second_bos_gets_a_note(self):
         words = [*self.RUN, "-p"]
         self.assertIn(b"begins with two <s> tokens", weft(*words, "<s>Hello").stderr)
         self.assertEqual(weft(*words, "<s>Hello", "-q").stderr, b"")
@@ -1519,6 +1522,12 @@ class Bench(Case):
             self.assertEqual(profile["matmul attn_q"]["calls"], layers * steps)
             self.assertGreater(profile["matmul attn_q"]["gop_per_second"], 0)
             self.assertIn("matmul attn_q", text)
+        # Profiles of the same test with other settings have other titles.
+        text = self.succeed(*self.BASE, "-p", "16", "-n", "0", "--profile", "-ctk", "f16,q8_0", "-b", "8,16")
+        titles = re.findall(r"^(.*): \d+ step", text, re.MULTILINE)
+        self.assertEqual(len(titles), 4)
+        self.assertEqual(len(set(titles)), 4, titles)
+        self.assertIn("ubatch 16, keys q8_0, pp16", titles)
         spans = [e for e in events if e["ph"] == "X"]
         self.assertEqual({e["pid"] for e in spans}, {0, 1})
         self.assertEqual({e["args"]["step"] for e in spans if e["pid"] == 1}, {0, 1, 2})

@@ -60,6 +60,18 @@ class Folders(unittest.TestCase):
         expected = self.output(self.start(*words, DATA / "vision/gemma3/mmproj.gguf"))
         self.assertEqual(self.output(self.start(*words, "mmproj-gemma3.gguf")), expected)
 
+    def test_an_existing_result_is_replaced_with_a_note(self):
+        words = ["convert", DATA / "convert/phi2", "-o", "out.gguf"]
+        notes = []
+        for _ in range(2):
+            process = self.start(*words)
+            out, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, err.decode())
+            self.assertIn("wrote out.gguf", out.decode())
+            notes.append(err.decode())
+        self.assertNotIn("replaced", notes[0])
+        self.assertIn("weft: note: replaced the existing file out.gguf\n", notes[1])
+
     def test_what_cannot_be_converted_leaves_nothing(self):
         folder = self.scratch / "phi2"
         shutil.copytree(DATA / "convert/phi2", folder)

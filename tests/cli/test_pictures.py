@@ -55,7 +55,7 @@ class Run(unittest.TestCase):
         self.assertEqual(len({tuple(result["tokens"]) for result in (plain, one, two, other)}), 4)
         self.assertEqual(self.run_json("-p", "a text", "--mmproj", MMPROJ, "--image", PNG, "--chunk", "3")["tokens"], one["tokens"])
 
-    def test_what_cannot_be_read_is_said(self):
+    def test_unreadable_files_are_named(self):
         self.assertIn("--mmproj", self.refused(2, "-p", "text", "--image", PNG))
         self.assertIn("mmproj", self.refused(1, "-p", "text", "--image", PNG, "--mmproj", MODEL))
         self.assertIn("nothing.png", self.refused(1, "-p", "text", "--image", "nothing.png", "--mmproj", MMPROJ))

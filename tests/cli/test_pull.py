@@ -326,7 +326,7 @@ class Pull(unittest.TestCase):
             self.assertIn("GGUF", self.runs("-m", name))  # It was found; it is no real one.
         self.hub.files |= {name: b"new" for name in names}
         self.hub.refused_from[names[1]] = 0
-        self.assertIn("not open", self.refused(1, "pull", "user/Big:Q8_0"))
+        self.assertIn("denies access", self.refused(1, "pull", "user/Big:Q8_0"))
         # Names of the same files, too.
         for name in ("user/Big:Q8_0", "user/Big"):
             self.assertRegex(self.runs("-m", name), "weft pull user/Big(:Q8_0)?'")
@@ -394,7 +394,7 @@ class Pull(unittest.TestCase):
         self.assertEqual(len(self.left_over()), 2)
         outputs += [p.read_text() for p in self.cache.rglob("*.json")]
         self.assertNotIn("hidden", "\n".join(outputs))
-        self.assertIn("/user/T/T.gguf is not open", "\n".join(outputs))
+        self.assertIn("/user/T/T.gguf denies access", "\n".join(outputs))
 
     def test_lists_in_pages_are_whole_or_refused(self):
         self.hub.files |= {f"user/P/P-{t}.gguf": MODEL for t in ("F16", "Q8_0", "Q6_K", "Q4_K_M")}
@@ -477,7 +477,7 @@ class Pull(unittest.TestCase):
     def test_what_was_begun_is_resumed(self):
         self.hub.files["user/L/L-Q4_0.gguf"] = LARGE
         self.hub.refused_from["user/L/L-Q4_0.gguf"] = 2 * PART
-        self.assertIn("not open", self.refused(1, "pull", "user/L", "--connections", "1"))
+        self.assertIn("denies access", self.refused(1, "pull", "user/L", "--connections", "1"))
         self.assertEqual(len(self.left_over()), 2)  # The parts, and which are there.
         self.hub.refused_from = {}
         # While one process downloads, another gets an error before it requests the file.
@@ -545,7 +545,7 @@ class Pull(unittest.TestCase):
             if path.startswith("/cdn/"):
                 self.assertEqual(authorization, "")
 
-    def test_what_cannot_be_is_said(self):
+    def test_errors_name_what_cannot_be_pulled(self):
         self.assertIn("does not exist", self.refused(1, "pull", "user/nothing"))
         self.hub.files["user/no-gguf/model.safetensors"] = b"x"
         self.assertIn("no GGUF file", self.refused(1, "pull", "user/no-gguf"))
@@ -561,7 +561,7 @@ class Pull(unittest.TestCase):
         # Where no folder can be made.
         self.hub.files["user/T/T-Q4_0.gguf"] = MODEL
         (self.cache / "models").write_text("a file")
-        self.assertIn("cannot make the folder", self.refused(1, "pull", "user/T"))
+        self.assertIn("cannot create the folder", self.refused(1, "pull", "user/T"))
         self.assertIn("127.0.0.1:9: ", self.unreachable.stderr.read())
         self.assertEqual(self.unreachable.wait(), 1)
 

@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_cli import GOLDEN, LLAMA, Case  # noqa: E402
+from test_cli import GOLDEN, LLAMA, Case, weft  # noqa: E402
 
 TASKS = GOLDEN.parent / "tasks"
 ADAPTERS = GOLDEN.parent / "adapters"
@@ -50,11 +50,24 @@ class Quantize(FileCase):
         data[-500_000:-499_000] = b"\x00\x7e" * 500
         self.model.write_bytes(data)
         message = self.fail_with(1, "quantize", self.model, self.folder / "out.gguf", "Q8_0")
-        self.assertRegex(message, r"blk\.\d\.\w+\.weight has values that are infinite or no numbers")
+        self.assertRegex(message, r"blk\.\d\.\w+\.weight has values that are infinite or not numbers")
         self.assertEqual([one.name for one in self.folder.iterdir()], [self.model.name])
         text, out = self.folder / "text.txt", self.folder / "imatrix.gguf"
         text.write_text(TEXT)
         self.assertIn("not numbers", self.fail_with(1, "imatrix", "-m", self.model, "-f", text, "-c", 32, "-o", out))
+
+    def test_an_existing_result_is_replaced_with_a_note(self):
+        out = self.folder / "out.gguf"
+        self.succeed("split", "--split-max-tensors", 9, self.model, self.folder / "part")
+        adapter = ADAPTERS / "one.gguf"
+        for command in (["quantize", self.model, out, "Q8_0"], ["merge", min(self.folder.glob("part-*")), out],
+                        ["lora-merge", "-m", self.model, "--lora", adapter, "-o", out]):  # fmt: skip
+            out.unlink(missing_ok=True)
+            self.assertEqual(weft(*command).stderr, b"", command)
+            out.write_bytes(b"old")
+            self.assertEqual(weft(*command).stderr.decode(), f"weft: note: replaced the existing file {out}\n")
+            self.assertEqual(out.read_bytes()[:4], b"GGUF")
+            self.assertEqual(weft(*command, "-q").stderr, b"")
 
     def test_a_result_needs_a_name(self):
         self.assertIn("no name", self.fail_with(1, "quantize", self.model, "", "Q8_0"))
@@ -144,7 +157,7 @@ class Quantize(FileCase):
         self.assertEqual(self.types_of(result["files"][3]), self.types_of(one))
         words = ["-p", "a b c", "-n", 8, "--temp", 0]
         self.assertEqual(self.succeed("run", "-m", one, *words), self.succeed("run", "-m", result["files"][0], *words))
-        self.assertIn("there already", self.fail_with(1, "quantize", "--keep-split", parts[1]["path"], out, "Q8_0"))
+        self.assertIn("exists already", self.fail_with(1, "quantize", "--keep-split", parts[1]["path"], out, "Q8_0"))
 
     def test_copies_keep_types_but_those_that_rules_name(self):
         out = self.folder / "copy.gguf"
@@ -284,7 +297,7 @@ class Split(Case):
         self.assertIn("one part", self.fail_with(1, "split", LLAMA, self.folder / "a"))
         self.assertIn("2G", self.fail_with(2, "split", "--split-max-size", "12", LLAMA, self.folder / "a"))
         self.assertIn("give a model", self.fail_with(2, "split", LLAMA))
-        self.assertIn("one file already", self.fail_with(1, "merge", LLAMA, self.folder / "a.gguf"))
+        self.assertIn("not a split model", self.fail_with(1, "merge", LLAMA, self.folder / "a.gguf"))
         self.succeed("split", "--split-max-tensors", 16, LLAMA, self.folder / "a")
         first, second = sorted(self.folder.iterdir())
         self.assertIn("overwrite", self.fail_with(1, "merge", first, second))

@@ -47,7 +47,7 @@ class Sounds(unittest.TestCase):
         self.assertNotEqual(one["tokens"], plain["tokens"])
         self.assertEqual(one["tokens"], self.run_json("--mmproj", MMPROJ, "--audio", SOUND, "--chunk", "3")["tokens"])
 
-    def test_what_cannot_be_read_is_said(self):
+    def test_unreadable_files_are_named(self):
         self.assertIn("--mmproj", self.refused(2, "--audio", SOUND))
         self.assertIn("WAV", self.refused(1, "--mmproj", MMPROJ, "--audio", MODEL))
         self.assertIn("qwen2", self.refused(1, "--mmproj", DATA / "qwen2a" / "mmproj.gguf", "--audio", SOUND))

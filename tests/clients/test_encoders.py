@@ -68,9 +68,9 @@ def test_errors_name_the_field(encoder):
         answer, body = post(encoder.address, path, fields)
         assert answer.status == 400 and (b"encoder" in body or b"reranker" in body), body
     status, body = embed(encoder, input=["x", "y", "word " * 500])
-    assert status == 400 and b"input 2 (of 0 to 2)" in body
+    assert status == 400 and b"input 2 (counting from 0)" in body
     status, body = embed(encoder, input=[[5], []])
-    assert status == 400 and b"input 1 (of 0 to 1) is empty" in body
+    assert status == 400 and b"input 1 (counting from 0) is empty" in body
 
 
 def test_rerank(reranker):

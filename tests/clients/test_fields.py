@@ -93,7 +93,7 @@ def test_settings_that_are_empty_or_huge(address):
 def test_repeat_penalty_names_itself(address):
     for name in ("repeat_penalty", "repetition_penalty"):
         answer, body = chat(address, **{name: 0})
-        assert answer.status == 400 and f"'{name}' must be more than 0" in body["error"]["message"]
+        assert answer.status == 400 and f"'{name}' must be above 0" in body["error"]["message"]
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"], "additionalProperties": False}

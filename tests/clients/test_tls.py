@@ -134,7 +134,7 @@ def test_files_that_cannot_serve_are_named(tmp_path):
     locked_certificate, locked = make_certificate(tmp_path, "locked", "-passout", "pass:secret")
     for words, says in ((("--ssl-cert-file", certificate), "--ssl-key-file"), (("--ssl-key-file", key), "--ssl-cert-file"),
                         (("--ssl-cert-file", tmp_path / "none", "--ssl-key-file", key), "No such file"),
-                        (("--ssl-cert-file", certificate, "--ssl-key-file", other), "does not belong"),
+                        (("--ssl-cert-file", certificate, "--ssl-key-file", other), "does not match"),
                         (("--ssl-cert-file", key, "--ssl-key-file", certificate), "no certificate"),
                         (("--ssl-cert-file", locked_certificate, "--ssl-key-file", locked), "is encrypted"),
                         (("--trusted-proxy", "proxy.example.com"), "--trusted-proxy")):  # fmt: skip

@@ -211,7 +211,8 @@ TEST_F(Adapter, RejectsUnsupportedFeaturesByName) {
     write_adapter(plain);
     expect_refused(lora_, ErrorCode::kUnsupported, text, params);
   };
-  refused_tensor("base_model.model.lm_head.modules_to_save.weight", pattern(512, 64, 1), "trained whole");
+  refused_tensor("base_model.model.lm_head.modules_to_save.weight", pattern(512, 64, 1),
+                 "fully trained weight");
   refused_tensor("base_model.model.model.norm.weight", pattern(1, 64, 1),
                  "'base_model.model.model.norm.weight'");
   refused_tensor("base_model.model.model.embed_tokens.lora_embedding_A", pattern(4, 512, 1),
@@ -228,7 +229,7 @@ TEST_F(Adapter, RejectsUnsupportedFeaturesByName) {
   write(lora_ / "adapter_config.json", R"({"peft_type": "LOHA"})");
   expect_refused(lora_, ErrorCode::kUnsupported, "peft_type is LOHA", params);
   write(lora_ / "adapter_config.json", R"({"fine_tune_type": "lora", "lora_parameters": {"rank": 8}})");
-  expect_refused(lora_, ErrorCode::kUnsupported, "one of MLX", params);
+  expect_refused(lora_, ErrorCode::kUnsupported, "MLX adapters are not supported", params);
 }
 
 TEST_F(Adapter, DamagedOnesAreRefused) {
@@ -241,13 +242,13 @@ TEST_F(Adapter, DamagedOnesAreRefused) {
     write_adapter(config);
     expect_refused(lora_, ErrorCode::kInvalidFile, text, params);
   };
-  refused({{"r", 4}}, "lora_alpha is no number");
+  refused({{"r", 4}}, "lora_alpha is not a number");
   refused({{"r", 4}, {"lora_alpha", 0}}, "gives a scale of 0");
   pairs_.erase(stem + "B.weight");
-  refused({{"r", 4}, {"lora_alpha", 8}}, "without the other of its pair");
+  refused({{"r", 4}, {"lora_alpha", 8}}, "lacks the other matrix of its pair");
   pairs_ = good;
   pairs_[stem + "B.weight"] = pattern(64, 5, 1);
-  refused({{"r", 4}, {"lora_alpha", 8}}, "has 5 columns, the other of its pair has 4 rows");
+  refused({{"r", 4}, {"lora_alpha", 8}}, "has 5 columns, but the other matrix of its pair has 4 rows");
   pairs_[stem + "B.weight"] = pattern(60, 4, 1);
   refused({{"r", 4}, {"lora_alpha", 8}}, "lora_B.weight' has the shape [60, 4], expected [64, 4] for");
   pairs_.clear();
@@ -292,10 +293,11 @@ TEST_F(Adapter, NeedsItsBase) {
   use_base("mixtral");
   add("model.layers.0.self_attn.q_proj", 4, 2.0);
   write_adapter({{"r", 4}, {"lora_alpha", 8}});
-  expect_refused(lora_, ErrorCode::kInvalidArgument,
-                 "an adapter of the model 'someone/model'; say with --base");
-  expect_refused(lora_, ErrorCode::kInvalidArgument, "has not", {.base = scratch_ / "nowhere"});
-  expect_refused(base_, ErrorCode::kInvalidArgument, "is no adapter", {.base = base_});
+  expect_refused(
+      lora_, ErrorCode::kInvalidArgument,
+      "an adapter of the model 'someone/model'; --base (ConvertParams::base) must name the folder");
+  expect_refused(lora_, ErrorCode::kInvalidArgument, "there is none in", {.base = scratch_ / "nowhere"});
+  expect_refused(base_, ErrorCode::kInvalidArgument, "is not an adapter", {.base = base_});
   // Some savers copy the model's configuration.
   std::filesystem::copy(base_ / "config.json", lora_ / "config.json");
   EXPECT_EQ(convert(lora_, scratch_ / "lora.gguf").n_tensors, 2u);
@@ -311,7 +313,8 @@ TEST_F(Adapter, TheHeadOfTiedModelsIsRefused) {
   weights_["lm_head.weight"] = weights_.at("transformer.word_embeddings.weight");
   add("lm_head", 4, 2.0);
   write_adapter({{"r", 4}, {"lora_alpha", 8}});
-  expect_refused(lora_, ErrorCode::kUnsupported, "whose matrix is that of the embeddings", {.base = base_});
+  expect_refused(lora_, ErrorCode::kUnsupported, "which shares the matrix of the embeddings",
+                 {.base = base_});
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Folders, Mmproj,
 class Convert : public ConvertTest {};
 
 TEST_F(Convert, RejectsUnsupportedImageEncoders) {
-  expect_refused(kData / "convert/phi2", ErrorCode::kUnsupported, "PhiForCausalLM have no encoder",
+  expect_refused(kData / "convert/phi2", ErrorCode::kUnsupported, "PhiForCausalLM have no image encoder",
                  {.mmproj = true});
   const std::filesystem::path folder = scratch_ / "qwen25vl";
   std::filesystem::copy(kData / "convert_vision/qwen25vl", folder);
@@ -128,7 +128,7 @@ TEST_F(Convert, RejectsUnsupportedImageEncoders) {
   expect_refused(folder, ErrorCode::kUnsupported, "fullatt_block_indexes", {.mmproj = true});
   write(folder / "config.json", config);
   write(folder / "preprocessor_config.json", R"({"image_mean": [0.5, "red", 0.5]})");
-  expect_refused(folder, ErrorCode::kInvalidFile, "image_mean is no list of three", {.mmproj = true});
+  expect_refused(folder, ErrorCode::kInvalidFile, "image_mean is not a list of three", {.mmproj = true});
   test::StoredTensors tensors = test::read_tensors(folder / "model.safetensors");
   for (auto tensor = tensors.begin(); tensor != tensors.end();)
     tensor = tensor->first.find("blocks.2.") == std::string::npos ? std::next(tensor) : tensors.erase(tensor);
@@ -155,26 +155,27 @@ TEST_F(Convert, ModulesAroundAnEncoderAreReadOrRefused) {
        {R"({"pooling_mode": "max"})", R"({"pooling_mode_max_tokens": true})",
         R"({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})", "{}"}) {
     write(folder / "1_Pooling/config.json", unknown);
-    expect_refused(folder, ErrorCode::kUnsupported, "which weft has not");
+    expect_refused(folder, ErrorCode::kUnsupported, "which weft does not support");
   }
   write(folder / "1_Pooling/config.json", R"({"pooling_mode": "mean"})");
   replace(folder / "2_Dense/config.json", "Identity", "Tanh");
   expect_refused(folder, ErrorCode::kUnsupported, "activation torch.nn.modules.linear.Tanh");
   replace(folder / "2_Dense/config.json", "Tanh", "Identity");
   replace(folder / "2_Dense/config.json", "\"bias\": false", "\"bias\": true");
-  expect_refused(folder, ErrorCode::kUnsupported, "product with a bias");
+  expect_refused(folder, ErrorCode::kUnsupported, "dense layer with a bias");
   replace(folder / "modules.json", "2_Dense", "../2_Dense");
-  expect_refused(folder, ErrorCode::kInvalidFile, "expected one in its folder");
+  expect_refused(folder, ErrorCode::kInvalidFile, "expected one inside its own folder");
   write(folder / "modules.json", R"([{"type": "sentence_transformers.models.LSTM", "path": "1_LSTM"}])");
   expect_refused(folder, ErrorCode::kUnsupported, "LSTM");
   write(folder / "modules.json", R"({"type": 1})");
-  expect_refused(folder, ErrorCode::kInvalidFile, "is no JSON list");
+  expect_refused(folder, ErrorCode::kInvalidFile, "is not a JSON list");
 }
 
 TEST_F(Convert, NamesClassesThatCannotBeConverted) {
   const auto folder = copy_of("phi2");
   replace(folder / "config.json", "PhiForCausalLM", "BaichuanForCausalLM");
-  expect_refused(folder, ErrorCode::kUnsupported, "weft runs its models (baichuan) from GGUF files");
+  expect_refused(folder, ErrorCode::kUnsupported,
+                 "weft only runs such models (baichuan) from existing GGUF files");
 }
 
 TEST_F(Convert, KimiLinearsPublishedConfigurationSaysTheSame) {
@@ -191,15 +192,17 @@ TEST_F(Convert, KimiLinearsPublishedConfigurationSaysTheSame) {
 TEST_F(Convert, RejectsDenseLayersAfterExperts) {
   const auto folder = copy_of("kimi-linear");
   replace(folder / "config.json", "\"sparse\"", "\"sparse\", \"dense\"");
-  expect_refused(folder, ErrorCode::kInvalidFile, "mlp_layer_types has dense layers behind others");
+  expect_refused(folder, ErrorCode::kInvalidFile, "mlp_layer_types has dense layers after sparse ones");
 }
 
 TEST_F(Convert, VisionModelsHaveTheClassOfTheirLanguageModel) {
   const auto folder = copy_of("phi2");
   replace(folder / "config.json", "PhiForCausalLM", "Mistral3ForConditionalGeneration");
-  expect_refused(folder, ErrorCode::kInvalidFile, "unknown in a model of the class Mistral3ForConditional");
+  expect_refused(folder, ErrorCode::kInvalidFile,
+                 "not part of any known model of the class Mistral3ForConditional");
   replace(folder / "config.json", "{", R"({"text_config": {"model_type": "mistral4"},)");
-  expect_refused(folder, ErrorCode::kInvalidFile, "unknown in a model of the class Mistral4ForCausalLM");
+  expect_refused(folder, ErrorCode::kInvalidFile,
+                 "not part of any known model of the class Mistral4ForCausalLM");
 }
 
 TEST_F(Convert, WritesTheRequestedTypes) {
@@ -225,10 +228,10 @@ TEST_F(Convert, PartsOfAnIndexAreOneModel) {
 
   const auto with = [&](const std::string& text) { write(folder / "model.safetensors.index.json", text); };
   with(R"({"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}})");
-  expect_refused(folder, ErrorCode::kNotFound, "model-00002-of-00002.safetensors, which is not there");
+  expect_refused(folder, ErrorCode::kNotFound, "model-00002-of-00002.safetensors, which does not exist");
   for (const char* outside : {"../phi2/model.safetensors", "/etc/passwd", "..", ""}) {
     with(std::string(R"({"weight_map": {"lm_head.weight": ")") + outside + "\"}}");
-    expect_refused(folder, ErrorCode::kInvalidFile, "expected one in its folder");
+    expect_refused(folder, ErrorCode::kInvalidFile, "expected a file in its own folder");
   }
   with(R"({"weight_map": {"other.weight": "model-00001-of-00001.safetensors"}})");
   expect_refused(folder, ErrorCode::kInvalidFile, "'other.weight' is in");
@@ -285,13 +288,13 @@ TEST_F(Convert, RejectsOverriddenFixedFields) {
   constexpr const char* kRope = R"("rope_type": "default")";
   for (const auto& [name, from, to, refusal] : {
            Case{"gemma2", R"("hidden_activation": "gelu_pytorch_tanh")", R"("hidden_activation": "silu")",
-                R"(hidden_activation is "silu", and weft's gemma2 models have gelu)"},
+                R"(hidden_activation is "silu", but weft supports only gemma2 models with gelu)"},
            Case{"gemma2", R"("use_bidirectional_attention": null)", R"("use_bidirectional_attention": true)",
                 "use_bidirectional_attention is true"},
            Case{"gpt-oss", R"("swiglu_limit": 7.0)", R"("swiglu_limit": 5.0)", "swiglu_limit is 5.0"},
            Case{"gpt-oss", "\"truncate\": false", "\"truncate\": true", "rope's truncate is true"},
            Case{"phi2", kRope, R"("rope_type": "yarn", "factor": 4.0, "truncate": false)",
-                "rope's truncate is false, and weft's phi2 models have true"},
+                "rope's truncate is false, but weft supports only phi2 models with true"},
            Case{"flan-t5", R"("relative_attention_max_distance": 128)",
                 R"("relative_attention_max_distance": 64)", "relative_attention_max_distance is 64"},
            Case{"flan-t5", R"("feed_forward_proj": "gated-gelu")", R"("feed_forward_proj": "gated-silu")",

@@ -84,7 +84,7 @@ TEST_F(FolderFiles, AddedTokensWithSentencePiece) {
   EXPECT_EQ(kinds[1], kControl);  // As the file of SentencePiece says.
   EXPECT_EQ(kinds[1003], kUnused);
   ASSERT_EQ(notes_.size(), 1u);
-  EXPECT_EQ(notes_[0], "left out 1 tokens without a row of embeddings, among them '<beyond>'");
+  EXPECT_EQ(notes_[0], "left out 1 tokens that the embeddings have no row for, e.g. '<beyond>'");
   // No tokenizer_config.json names the end.
   EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.eos_token_id")), 1000u);
 }
@@ -170,7 +170,7 @@ TEST_F(FolderFiles, PartsWithoutAnIndex) {
   std::filesystem::remove(folder / "model-00002-of-00003.safetensors");
   expect_refused(folder, ErrorCode::kNotFound, "lacks part 2 of the 3 files");
   write(folder / "model-00001-of-00002.safetensors", "");
-  expect_refused(folder, ErrorCode::kInvalidFile, "files; remove those of the other model");
+  expect_refused(folder, ErrorCode::kInvalidFile, "files; remove those of one model");
 }
 
 TEST_F(FolderFiles, OnePartThatIsAll) {
@@ -210,7 +210,7 @@ TEST_F(FolderFiles, MlxIsRefusedByItsName) {
                                "quantization_config": {"group_size": 64, "bits": 4},)"}) {
     write(folder / "config.json", config);
     replace(folder / "config.json", "{", said);
-    expect_refused(folder, ErrorCode::kUnsupported, "quantised (mlx)");
+    expect_refused(folder, ErrorCode::kUnsupported, "quantization method (mlx)");
   }
 }
 

@@ -19,7 +19,7 @@ namespace {
 class HostileFolders : public ConvertTest {};
 
 TEST_F(HostileFolders, RejectsBadFolders) {
-  expect_refused(scratch_ / "nowhere", ErrorCode::kNotFound, "no folder with a config.json");
+  expect_refused(scratch_ / "nowhere", ErrorCode::kNotFound, "not a folder with a config.json");
   const auto folder = copy_of("phi2");
   const std::string config = read(folder / "config.json"), tokenizer = read(folder / "tokenizer.json");
   const auto restore = [&] {
@@ -34,7 +34,8 @@ TEST_F(HostileFolders, RejectsBadFolders) {
   expect_refused(folder, ErrorCode::kInvalidFile, "architectures");
   restore();
   replace(folder / "config.json", "PhiForCausalLM", "UnheardOf");
-  expect_refused(folder, ErrorCode::kUnsupported, "'UnheardOf' is not converted; known are LlamaForCausalLM");
+  expect_refused(folder, ErrorCode::kUnsupported,
+                 "'UnheardOf' cannot be converted; known are LlamaForCausalLM");
   restore();
   replace(folder / "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");
   expect_refused(folder, ErrorCode::kInvalidFile, "layer 2 of 3 has no tensors");
@@ -43,7 +44,7 @@ TEST_F(HostileFolders, RejectsBadFolders) {
   expect_refused(folder, ErrorCode::kInvalidFile, "hidden_size 128");
   restore();
   replace(folder / "config.json", "\"hidden_size\": 64", "\"hidden_size\": \"64\"");
-  expect_refused(folder, ErrorCode::kInvalidFile, "expected a whole number");
+  expect_refused(folder, ErrorCode::kInvalidFile, "expected an integer");
   for (const auto& [number, part] : {std::pair("1e999", "1e999"), std::pair("1e300", "at most 1e15")}) {
     restore();
     replace(folder / "config.json", "\"rope_theta\": 10000.0", std::string("\"rope_theta\": ") + number);
@@ -54,10 +55,11 @@ TEST_F(HostileFolders, RejectsBadFolders) {
   expect_refused(folder, ErrorCode::kInvalidFile, "config.json: intermediate_size is");
   restore();
   replace(folder / "config.json", "\"hidden_act\": \"gelu_new\"", "\"hidden_act\": \"silu\"");
-  expect_refused(folder, ErrorCode::kUnsupported, "hidden_act is \"silu\", and weft's phi2 models have gelu");
+  expect_refused(folder, ErrorCode::kUnsupported,
+                 "hidden_act is \"silu\", but weft supports only phi2 models with gelu");
   restore();
   replace(folder / "config.json", "{", R"({"quantization_config": {"quant_method": "awq"},)");
-  expect_refused(folder, ErrorCode::kUnsupported, "quantised (awq)");
+  expect_refused(folder, ErrorCode::kUnsupported, "quantization method (awq)");
   restore();
   replace(folder / "tokenizer.json", "\"ByteLevel\"", "\"Unheard\"");
   expect_refused(folder, ErrorCode::kUnsupported, "(Unheard)");
@@ -136,20 +138,21 @@ TEST_F(HostileFolders, RejectsWildConfigurations) {
     expect_change_refused(folder / "config.json", from, to, text);
   };
   with("\"hidden_size\": 64", "\"hidden_size\": 1e999", "1e999 is out of range");
-  with("\"hidden_size\": 64", "\"hidden_size\": 64.5", "expected a whole number");
-  with("\"hidden_size\": 64", "\"hidden_size\": -64", "expected a whole number");
+  with("\"hidden_size\": 64", "\"hidden_size\": 64.5", "expected an integer");
+  with("\"hidden_size\": 64", "\"hidden_size\": -64", "expected an integer");
   with("\"hidden_size\": 64", "\"hidden_size\": 18446744073709551615", "at most 31 bits");
   with("\"hidden_size\": 64", "\"hidden_sizes\": 64", "hidden_size is missing");
   with("\"num_attention_heads\": 4", "\"num_attention_heads\": 65", "heads would have 0 dimensions");
   with("\"num_attention_heads\": 4", "\"num_attention_heads\": 0", "num_attention_heads is missing or 0");
   with("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2000000000", "layer 2 of 2000000000");
-  with("\"rope_parameters\": {", "\"rope_parameters\": 1, \"other\": {", "parameters of rope are no object");
+  with("\"rope_parameters\": {", "\"rope_parameters\": 1, \"other\": {",
+       "rope_parameters (or rope_scaling) is not an object");
   with("\"vocab_size\": 512", "\"vocab_size\": 513", "vocab_size 513");
-  with("\"vocab_size\": 512", "\"vocab_size\": [512]", "expected a whole number");
+  with("\"vocab_size\": 512", "\"vocab_size\": [512]", "expected an integer");
   with("{", "{\"head_dim\": 2000000000, ", "heads would have 2000000000");
-  with("{", "{\"text_config\": {\"hidden_size\": \"\"}, ", "expected a whole number");
+  with("{", "{\"text_config\": {\"hidden_size\": \"\"}, ", "expected an integer");
   with("{", "{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [0, 1]}, ",
-       "expected two whole numbers above 0");
+       "expected two positive integers");
 }
 
 TEST_F(HostileFolders, RejectsWildTokenizers) {
@@ -157,12 +160,12 @@ TEST_F(HostileFolders, RejectsWildTokenizers) {
   const auto with = [&](const std::string& from, const std::string& to, const std::string& text) {
     expect_change_refused(folder / "tokenizer.json", from, to, text);
   };
-  with("\"vocab\": {", "\"vocab\": {\"twice\": 300, ", "have the same number");
-  with("\"vocab\": {", "\"vocab\": {\"below\": -1, ", "negative number");
-  with("\"vocab\": {", "\"vocab\": {\"wide\": 18446744073709551615, ", "negative number");
-  with("\"vocab\": {", "\"vocab\": {\"half\": 1.5, ", "number is none");
+  with("\"vocab\": {", "\"vocab\": {\"twice\": 300, ", "have the same id");
+  with("\"vocab\": {", "\"vocab\": {\"below\": -1, ", "negative id");
+  with("\"vocab\": {", "\"vocab\": {\"wide\": 18446744073709551615, ", "negative id");
+  with("\"vocab\": {", "\"vocab\": {\"half\": 1.5, ", "id is not an integer");
   with("\"vocab\": {", "\"vocab\": 1, \"other\": {", "no object \"vocab\"");
-  with("\"merges\": [", "\"merges\": [1, ", "a merge is no pair");
+  with("\"merges\": [", "\"merges\": [1, ", "a merge is not a pair");
   with("\"added_tokens\": [", "\"added_tokens\": [{\"id\": 1}, ", "no id or no content");
   // A gap in the ids gets a placeholder, and ids past the table are dropped.
   replace(folder / "tokenizer.json", "\"vocab\": {", "\"vocab\": {\"behind\": 100000, ");

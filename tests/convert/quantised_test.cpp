@@ -136,7 +136,7 @@ TEST_F(Quantised, Fp8WithAScaleForEachBlockOfWhichTheLastAreCut) {
     return fp8(stored[at(r, c)]) * factors[static_cast<std::size_t>(r / kDown * n_across + c / kAcross)];
   });
   tensors_[kName + "_scale_inv"].shape = {n_across, n_down};
-  expect_refused(scheme, "a shape that does not fit the scales");
+  expect_refused(scheme, "a shape that does not match the scales");
   tensors_.erase(kName + "_scale_inv");
   expect_refused(scheme, "of the type F8_E4M3");
 }
@@ -173,9 +173,9 @@ TEST_F(Quantised, PackedNumbersOf4And8Bits) {
   }
   expect_refused(packed(3), "with 3 bits");
   tensors_[kName + "_shape"].bytes = test::bytes_of(std::vector<std::int64_t>{kRows, -1});
-  expect_refused(packed(8), "says another shape");
+  expect_refused(packed(8), "has a shape that contradicts");
   tensors_[kName + "_shape"].bytes = test::bytes_of(std::vector<std::int64_t>{kRows, INT64_MAX});
-  expect_refused(packed(8), "says another shape");
+  expect_refused(packed(8), "has a shape that contradicts");
   tensors_[kName + "_zero_point"] = {"I32", {1}, "1234"};
   expect_refused(packed(8), "weight_zero_point");
 }
@@ -189,7 +189,7 @@ TEST_F(Quantised, ATensorHasOneFormAndOneScale) {
   tensors_[kName + "_packed"] = {"I32", {kRows, kColumns / 4}, whole};
   tensors_[kName + "_shape"] = {"I64", {2}, test::bytes_of(std::vector<std::int64_t>{kRows, kColumns})};
   tensors_[kName] = {"F16", {kRows, kColumns}, whole + whole};
-  expect_refused(packed(8), "'" + kName + "' is there twice");
+  expect_refused(packed(8), "'" + kName + "' occurs twice");
 }
 
 /// Whose rows must be whole blocks, and stay so: other shapes and orders have no such types.
@@ -205,8 +205,9 @@ TEST_F(Quantised, BlocksAreOfMatricesAlone) {
   const std::string norm = "model.layers.0.input_layernorm.weight";
   in_blocks(kName, {kRows, kColumns / 32});
   in_blocks(norm, {kColumns / 32});
-  expect_refused(R"({"quant_method": "mxfp4"})",
-                 "'" + norm + "' is quantised in blocks (mxfp4), as no tensor of its kind is");
+  expect_refused(
+      R"({"quant_method": "mxfp4"})",
+      "'" + norm + "' is stored in quantized blocks (mxfp4), which weft does not support for this tensor");
 }
 
 TEST_F(Quantised, Mxfp4OfExpertsWhoseGateAndUpAlternate) {

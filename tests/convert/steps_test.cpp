@@ -96,12 +96,12 @@ TEST_F(Steps, UnknownOnesAreRefusedByName) {
     expect_refused(scratch_, ErrorCode::kUnsupported, text);
   };
   refused("normalizer", {{"type", "ByteLevel"}},
-          "a normalizer that weft does not apply ({\"type\":\"ByteLevel\"})");
+          "a normalizer that weft does not support ({\"type\":\"ByteLevel\"})");
   refused("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Reverse"}}}}},
           "Reverse");
   refused("normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "("}}}, {"content", ""}},
           "expression '('");
-  refused("pre_tokenizer", {{"type", "UnicodeScripts"}}, "a pre-tokenizer that weft does not apply");
+  refused("pre_tokenizer", {{"type", "UnicodeScripts"}}, "a pre-tokenizer that weft does not support");
   refused("pre_tokenizer", {{"type", "FixedLength"}, {"length", 5}}, "FixedLength");
   json tokenizer = tokenizer_named("bytes");
   tokenizer["model"]["end_of_word_suffix"] = "</w>";
@@ -117,7 +117,7 @@ TEST_F(Steps, DamagedOnesAreRefused) {
     expect_refused(scratch_, ErrorCode::kInvalidFile, text);
   };
   refused("normalizer", {{"type", "Replace"}, {"content", "x"}}, "has no pattern");
-  refused("normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}, "no base64");
+  refused("normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}, "not base64");
   refused("normalizer", {{"type", "Strip"}, {"strip_left", 1}}, "no flag strip_left");
   refused("pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "last"}}, "unknown prepend_scheme");
   refused("pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "Lost"}}, "unknown behavior");

@@ -265,10 +265,10 @@ class AdaptedContext : public testing::Test {
 };
 
 TEST_F(AdaptedContext, RejectsInvalidAdapters) {
-  EXPECT_THAT(refusal(0, {{2, 1.0f}}), HasSubstr("the model has 0 to 1"));
+  EXPECT_THAT(refusal(0, {{2, 1.0f}}), HasSubstr("known are 0 to 1"));
   EXPECT_THAT(refusal(0, {{-1, 1.0f}}), HasSubstr("no adapter -1"));
   EXPECT_THAT(refusal(0, {{0, 1.0f}, {0, 2.0f}}), HasSubstr("twice"));
-  EXPECT_THAT(refusal(0, {{0, std::numeric_limits<float>::infinity()}}), HasSubstr("no number"));
+  EXPECT_THAT(refusal(0, {{0, std::numeric_limits<float>::infinity()}}), HasSubstr("not a number"));
   for (const float scale : {1.1e6f, -1e12f, 3e38f})
     EXPECT_THAT(refusal(0, {{0, scale}}), HasSubstr("a million at most")) << scale;
   EXPECT_THAT(refusal(9, {}), HasSubstr("sequence 9"));
@@ -277,7 +277,7 @@ TEST_F(AdaptedContext, RejectsInvalidAdapters) {
   EXPECT_EQ(refusal(0, {{1, 0.0f}}), "");
   EXPECT_TRUE(of(0).empty());
   all_logits(context, few, 5);
-  EXPECT_THAT(refusal(0, one), HasSubstr("remove it before"));
+  EXPECT_THAT(refusal(0, one), HasSubstr("remove it first"));
   EXPECT_THROW(Context(model, {.n_ctx = 64, .adapters = {{5, 1.0f}}}), Error);
   EXPECT_THROW(Context(Model::load(llama()), {.n_ctx = 64, .adapters = one}), Error);
 }
@@ -431,7 +431,7 @@ TEST_F(AdapterFiles, ValuesThatAreNoNumbersAreRefused) {
                   add_ending_in(w, q + ".lora_a", {4, 128}, a);
                   add_ending_in(w, q + ".lora_b", {128, 4}, b);
                 }),
-                HasSubstr(q + name + " has a value that is no number"));
+                HasSubstr(q + name + " has a value that is not a number"));
 }
 
 TEST_F(AdapterFiles, ErrorsNameTheTensorOrKey) {
@@ -480,18 +480,18 @@ TEST_F(AdapterFiles, ErrorsNameTheTensorOrKey) {
                 add(w, "blk.7.attn_q.weight.lora_a", {4, 128});
                 add(w, "blk.7.attn_q.weight.lora_b", {128, 4});
               }),
-              HasSubstr("which the model has not"));
+              HasSubstr("which the model lacks"));
   EXPECT_THAT(refusal([&](auto& w) {
                 head(w);
                 add(w, "blk.0.attn_norm.weight", {128});
               }),
-              HasSubstr("blk.0.attn_norm.weight is no part"));
+              HasSubstr("blk.0.attn_norm.weight does not belong"));
   EXPECT_THAT(refusal([&](auto& w) {
                 head(w);
                 add(w, "blk.0.attn_norm.weight.lora_a", {4, 128});
                 add(w, "blk.0.attn_norm.weight.lora_b", {1, 4});
               }),
-              HasSubstr("adapts matrices only"));
+              HasSubstr("supports LoRA on matrices only"));
   EXPECT_THAT(refusal([&](auto& w) {
                 head(w);
                 add(w, "token_embd.weight.lora_a", {4, 128});
@@ -586,11 +586,14 @@ TEST_F(AdapterFiles, ControlVectorErrorsNameTheTensorOrKey) {
     return reason;
   };
   EXPECT_THAT(why([&](auto&) {}), HasSubstr("no control vectors"));
-  EXPECT_THAT(why([&](auto& w) { add(w, "direction.0", {128}); }), HasSubstr("direction.0 is of no layer"));
-  EXPECT_THAT(why([&](auto& w) { add(w, "direction.3", {128}); }), HasSubstr("direction.3 is of no layer"));
-  EXPECT_THAT(why([&](auto& w) { add(w, "direction.1x", {128}); }), HasSubstr("called direction.N"));
-  EXPECT_THAT(why([&](auto& w) { add(w, "direction.", {128}); }), HasSubstr("called direction.N"));
-  EXPECT_THAT(why([&](auto& w) { add(w, "direction.1", {127}); }), HasSubstr("the model is 128 wide"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.0", {128}); }),
+              HasSubstr("direction.0 names a layer that is not from 1 to"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.3", {128}); }),
+              HasSubstr("direction.3 names a layer that is not from 1 to"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.1x", {128}); }), HasSubstr("whose name is direction.N"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.", {128}); }), HasSubstr("whose name is direction.N"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.1", {127}); }),
+              HasSubstr("but the model has the width 128"));
   EXPECT_EQ(why([&](auto& w) { add(w, "direction.1", {128}); }), "");
 }
 

@@ -1,10 +1,13 @@
 // Embeddings of rows: what the head reads, without the head; and pooled over prompts by the batcher.
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "engine/batcher_testing.h"
 #include "gguf/gguf.h"
 #include "tensor/codec.h"
+#include "weft/embedder.h"
 #include "weft/service.h"
 
 namespace weft {
@@ -294,6 +297,12 @@ TEST(PooledEmbedding, WhatMakesNoSenseIsRefused) {
     EXPECT_THROW(batcher.submit(prompt, {.pooling = pooling, .constraint = test::Script::writes({1})}),
                  Error);
   }
+  EXPECT_THAT([&] { batcher.submit(prompt, {.pooling = Pooling::kCls}); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("use \"mean\" or \"last\"")));
+  Embedder embedder(model);
+  const TextTokens text{.tokens = prompt};
+  EXPECT_THAT([&] { embedder.embed({&text, 1}, Pooling::kCls); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("use \"mean\" or \"last\"")));
 }
 
 }  // namespace

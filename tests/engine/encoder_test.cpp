@@ -93,8 +93,8 @@ TEST(EmbedderTest, RefusesTextsThatItCannotReadAndGoesOn) {
     const TextTokens texts[] = {golden.texts[0], {tokens}};
     return error_of(ErrorCode::kInvalidArgument, [&] { (void)embedder.embed(texts); });
   };
-  EXPECT_THAT(message({}), testing::HasSubstr("text 1 (of 0 to 1) has no tokens"));
-  EXPECT_THAT(message(std::vector<Token>(97, 5)), testing::HasSubstr("97 tokens, and at most 96"));
+  EXPECT_THAT(message({}), testing::HasSubstr("text 1 (counting from 0) has no tokens"));
+  EXPECT_THAT(message(std::vector<Token>(97, 5)), testing::HasSubstr("97 tokens, but the limit is 96"));
   EXPECT_THAT(message({3, 512}), testing::HasSubstr("512"));
   EXPECT_THAT(message({3, -1}), testing::HasSubstr("-1"));
   const std::vector<Token> longest(96, 5);

@@ -99,8 +99,8 @@ TEST(FactorsOfNothing, AreRefusedByName) {
   trials.refused(with("blk.0.attn_q.scale", {3}, 2.0f), "three factors", {"blk.0.attn_q.scale"});
   trials.refused(with("blk.0.attn_norm.scale", {1}, 2.0f), "of a norm", {"blk.0.attn_norm.scale"});
   trials.refused(with("output_norm.scale", {1}, 2.0f), "of the last norm", {"output_norm.scale"});
-  trials.refused(with("blk.0.ffn_up.scale", {1}, std::numeric_limits<float>::infinity()), "no number",
-                 {"blk.0.ffn_up.scale"});
+  trials.refused(with("blk.0.ffn_up.scale", {1}, std::numeric_limits<float>::infinity()),
+                 "not a finite number", {"blk.0.ffn_up.scale"});
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(ModelParams, ThatMakeNoSenseAreRefusedWithTheWayOut) {
   }
   ModelParams params;
   params.isa = static_cast<CpuIsa>(77);
-  expect_refusal(params, "no instruction set 77");
+  expect_refusal(params, "unknown instruction set 77");
 }
 
 TEST(ModelParams, ExpertsOfFewerLayersThanNoneAreRefused) {

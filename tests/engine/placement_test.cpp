@@ -376,14 +376,14 @@ TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
     }
     return std::string();
   };
-  EXPECT_THAT(refusal({.devices = {"gpu7"}}), HasSubstr("there is no device \"gpu7\"; known are cpu"));
+  EXPECT_THAT(refusal({.devices = {"gpu7"}}), HasSubstr("unknown device \"gpu7\"; known are cpu"));
   EXPECT_THAT(refusal({.devices = {"a=cpu", "a=cpu"}}), HasSubstr("NAME=DEVICE"));
   // On two devices, on the CPU alone, and with the default devices.
   for (const Names& devices : {Names{"a=cpu"}, Names{"cpu"}, Names{}}) {
     const std::string known = devices == Names{"a=cpu"} ? "a" : "cpu";
     EXPECT_THAT(refusal({.devices = devices, .pins = {{"attn_q", "gpu7"}}}), HasSubstr("\"gpu7\""));
-    EXPECT_THAT(refusal({.devices = devices, .pins = {{"(", known}}}), HasSubstr("no regular expression"));
-    EXPECT_THAT(refusal({.devices = devices, .pins = {{"nothing", known}}}), HasSubstr("fits no tensor"));
+    EXPECT_THAT(refusal({.devices = devices, .pins = {{"(", known}}}), HasSubstr("not a regular expression"));
+    EXPECT_THAT(refusal({.devices = devices, .pins = {{"nothing", known}}}), HasSubstr("matches no tensor"));
   }
   EXPECT_THAT(refusal({.n_layers = -2}), HasSubstr("-1 for as many as fit"));
   for (const float wrong : {NAN, INFINITY, -0.5f})

@@ -321,7 +321,7 @@ TEST(Sampler, RejectsInvalidParameters) {
   EXPECT_THAT(refused([](P& p) { p.logit_bias = {{1, kNan}}; }), HasSubstr("logit bias"));
   EXPECT_THAT(refused([](P& p) { p.logit_bias = {{1, kInf}}; }), HasSubstr("logit bias"));
   EXPECT_THAT(refused([](P& p) { p.steps = {SamplerStep::kTopK, static_cast<SamplerStep>(99)}; }),
-              HasSubstr("no step 99"));
+              HasSubstr("unknown step 99"));
   EXPECT_THAT(refused([](P& p) { p.steps.assign(1000, SamplerStep::kTopK); }), HasSubstr("1000 steps"));
   for (const float base : {0.0f, 0.5f, kNan})
     EXPECT_THAT(refused([=](P& p) { p.dry_base = base; }), HasSubstr("dry_base"));
@@ -388,7 +388,7 @@ TEST(Sampler, StepsHaveNames) {
   EXPECT_EQ(parse_sampler_letters("edskypmxt"), all);
   EXPECT_TRUE(parse_sampler_letters("").empty());
   EXPECT_THAT([] { parse_sampler_letters("kq"); },
-              testing::ThrowsMessage<Error>(HasSubstr("\"q\"; the steps are e (penalties)")));
+              testing::ThrowsMessage<Error>(HasSubstr("\"q\"; known are e (penalties)")));
   EXPECT_TRUE(parse_sampler_steps(" ;, ").empty());
   try {
     parse_sampler_steps("top_k;topp");

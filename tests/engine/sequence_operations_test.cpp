@@ -328,8 +328,8 @@ TEST(TextsWithPictures, AreShiftedAndNotDivided) {
   decode(0, true);
   decode(1, false);
   ASSERT_TRUE(context.copy(0, 2));
-  EXPECT_NE(why_not_divided(0).find("picture"), std::string::npos);
-  EXPECT_NE(why_not_divided(2).find("picture"), std::string::npos);
+  EXPECT_NE(why_not_divided(0).find("image"), std::string::npos);
+  EXPECT_NE(why_not_divided(2).find("image"), std::string::npos);
   EXPECT_EQ(why_not_divided(1), "");
   EXPECT_EQ(context.next_pos(1), 8);
   ASSERT_TRUE(context.copy(1, 2));  // Replaces the sequence with the image.

@@ -63,7 +63,7 @@ TEST_P(AdaptedSources, ASourceIsReadWithThoseOfItsText) {
   context.clear();
   context.set_adapters(0, uses[1]);
   ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
-  test::expect_error(ErrorCode::kInvalidArgument, "read with other adapters",
+  test::expect_error(ErrorCode::kInvalidArgument, "computed with other adapters",
                      [&] { context.set_adapters(0, uses[2]); });
   context.set_adapters(0, uses[1]);
   ASSERT_TRUE(context.copy(0, 1));

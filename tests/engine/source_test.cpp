@@ -193,7 +193,7 @@ TEST_F(SourceUse, TokensAreSharedWhereSourcesAre) {
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   batch.clear();
   batch.add(text[0], others, true);
-  test::expect_error(ErrorCode::kInvalidArgument, "different sources", [&] { (void)context.decode(batch); });
+  test::expect_error(ErrorCode::kInvalidArgument, "different encoder inputs", [&] { (void)context.decode(batch); });
 }
 
 TEST_F(SourceUse, RejectsInvalidSourcesWithoutSideEffects) {
@@ -208,7 +208,7 @@ TEST_F(SourceUse, RejectsInvalidSourcesWithoutSideEffects) {
   refused(0, {-1}, "vocabulary");
   refused(2, source, "sequence 2");
   EXPECT_TRUE(test::all_logits(context, text, 64, 0) == expected(text, source));
-  refused(0, source, "remove it before");
+  refused(0, source, "remove it first");
   EXPECT_EQ(context.set_source(1, std::vector<Token>(80, 5)), DecodeStatus::kOk);
   EXPECT_THROW(Context(model, {.n_ctx = 256, .n_source = -1}), Error);
   EXPECT_THROW(Context(model, {.n_ctx = 256, .n_source = 1 << 20}), Error);
@@ -219,7 +219,7 @@ TEST_F(SourceUse, RejectsInvalidSourcesWithoutSideEffects) {
   test::expect_error(ErrorCode::kInvalidArgument, "set_source", [&] { (void)context.decode(batch); });
   ASSERT_EQ(context.set_source(1, golden.sources[1]), DecodeStatus::kOk);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
-  test::expect_error(ErrorCode::kInvalidArgument, "another source", [&] { (void)context.copy(0, 1, 2, 4); });
+  test::expect_error(ErrorCode::kInvalidArgument, "another encoder input", [&] { (void)context.copy(0, 1, 2, 4); });
 }
 
 TEST_F(SourceUse, RejectsUnsupportedUses) {
@@ -229,7 +229,7 @@ TEST_F(SourceUse, RejectsUnsupportedUses) {
   };
   refused("encoder input", [&] { const Embedder embedder(model); });
   Context plain(Model::load(test::golden_dir() / "llama" / "model.gguf"), {.n_ctx = 64});
-  refused("reads no source", [&] { (void)plain.set_source(0, source); });
+  refused("has no encoder", [&] { (void)plain.set_source(0, source); });
   EXPECT_EQ(plain.source_size(0), 0);
 }
 

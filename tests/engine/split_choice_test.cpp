@@ -49,10 +49,11 @@ const DeviceSpeed kSlow = {.step_seconds = 2e-3, .copy_bytes_per_second = 1e7};
 TEST(SplitChoice, FastLinksShareLayersAndSlowOnesDivideThem) {
   const SplitChoice fast = engine::choose_split(cpus(2, kFast), large_model(), 1);
   EXPECT_TRUE(fast.split_rows);
-  EXPECT_THAT(fast.why, HasSubstr("2 CPUs compute each layer together: by formula a token takes"));
+  EXPECT_THAT(fast.why, HasSubstr("2 CPUs shard each layer: by estimate a token takes"));
   const SplitChoice slow = engine::choose_split(cpus(2, kSlow), large_model(), 1);
   EXPECT_FALSE(slow.split_rows);
-  EXPECT_THAT(slow.why, HasSubstr("layers are divided between 2 CPUs: together a token would take"));
+  EXPECT_THAT(slow.why,
+              HasSubstr("each layer runs on one of 2 CPUs: with sharded layers a token would take"));
   // It is a matter of the figures alone.
   for (int i = 0; i < 3; ++i) EXPECT_EQ(engine::choose_split(cpus(2, kFast), large_model(), 1).why, fast.why);
 }
@@ -103,7 +104,7 @@ TEST(SplitChoice, IsOfModelsFilesAndWhatIsThere) {
   ModelParams params;
   params.registry = with_another_cpu(kFast);
   EXPECT_FALSE(choose_split(path, params).split_rows);
-  EXPECT_THAT(choose_split(path, params).why, HasSubstr("divided between 2 CPUs"));
+  EXPECT_THAT(choose_split(path, params).why, HasSubstr("each layer runs on one of 2 CPUs"));
   // With one device, or where something is said, there is nothing to choose.
   EXPECT_EQ(choose_split(path, {.registry = find_backends()}).why, "");
   for (const PlacementParams& asked :

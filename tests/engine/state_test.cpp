@@ -224,8 +224,8 @@ TEST(State, StatesOfOthersAreRefused) {
   says(refusal([&] { (void)wide.restore(one, 0); }, kArgument),
        "this context's of f32; restore it into a context with the same cache types");
   Context narrow(golden("llama"), {.n_ctx = 32});
-  says(refusal([&] { (void)narrow.restore(one, 0); }, kArgument), "make it longer");
-  says(refusal([&] { (void)context.restore(one); }, kArgument), "name the one");
+  says(refusal([&] { (void)narrow.restore(one, 0); }, kArgument), "create it with a larger n_ctx");
+  says(refusal([&] { (void)context.restore(one); }, kArgument), "give the sequence id");
   says(refusal([&] { (void)context.restore(one, 2); }, kArgument), "outside");
   says(refusal([&] { context.save(-1); }, kArgument), "outside");
   EXPECT_TRUE(context.restore(whole, 0));  // It holds a single one.
@@ -233,7 +233,7 @@ TEST(State, StatesOfOthersAreRefused) {
   const std::vector<Token> tokens = tokens_of("llama");
   all_logits(three, std::span(tokens).first(20), 20, 2);
   const Bytes last = three.save();
-  says(refusal([&] { (void)context.restore(last); }, kArgument), "make it with more");
+  says(refusal([&] { (void)context.restore(last); }, kArgument), "create it with more");
   all_logits(three, std::span(tokens).first(20), 20, 1);
   says(refusal([&] { (void)context.restore(three.save(), 0); }, kArgument), "2 sequences");
   EXPECT_TRUE(context.consistent());

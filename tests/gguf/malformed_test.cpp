@@ -252,7 +252,7 @@ TEST_F(Malformed, NamesThatAreThereTwice) {
   EXPECT_EQ(rename(FieldKind::kValueType, "text", "flag"), "");
   EXPECT_EQ(rename(FieldKind::kValueType, "numbers", "n\nmbers"),
             "metadata key 6: the name \"n\\x0ambers\" holds a control character");
-  EXPECT_EQ(rename(FieldKind::kDimCount, "weight_d", "weight_a"), "tensor \"weight_a\" is there twice");
+  EXPECT_EQ(rename(FieldKind::kDimCount, "weight_d", "weight_a"), "tensor \"weight_a\" occurs twice");
   EXPECT_THAT(rename(FieldKind::kDimCount, "weight_d", std::string("weight\0d", 8)),
               HasSubstr("control character"));
 }
@@ -262,7 +262,7 @@ TEST_F(Malformed, OfAKeyThatIsThereTwiceTheFirstCounts) {
   std::memcpy(damaged.data() + field(FieldKind::kValueType, "text").at - 4, "flag", 4);
   const File file = File::parse(damaged);
   EXPECT_EQ(file.get_bool("flag"), true);
-  EXPECT_THAT(file.notes(), testing::ElementsAre(HasSubstr("metadata key \"flag\" is there more than once")));
+  EXPECT_THAT(file.notes(), testing::ElementsAre(HasSubstr("metadata key \"flag\" occurs more than once")));
   EXPECT_EQ(file.metadata().size(), File::parse(file_).metadata().size() - 1);
 }
 

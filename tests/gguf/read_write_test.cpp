@@ -388,7 +388,7 @@ TEST_F(GgufSplitFolder, AnotherSetsPartIsRefused) {
   for (const char* name : {"tensor.0", "b", "c"})
     writer.add_tensor(name, DType::kF32, {3}, std::as_bytes(std::span(data)));
   writer.write_file(folder_ / part(2));
-  refuses(ErrorCode::kInvalidFile, "tensor \"tensor.0\" is there twice");
+  refuses(ErrorCode::kInvalidFile, "tensor \"tensor.0\" occurs twice");
 }
 
 TEST_F(GgufSplitFolder, WrongCountsAreRefused) {
@@ -472,7 +472,7 @@ TEST(GgufWriter, RejectsUnreadableValues) {
   const std::array<float, 64> data{};
   const auto bytes = std::as_bytes(std::span(data));
   writer.add_tensor("a", DType::kF32, {64}, bytes);
-  refuses([&] { writer.add_tensor("a", DType::kF32, {64}, bytes); }, "\"a\" is there already");
+  refuses([&] { writer.add_tensor("a", DType::kF32, {64}, bytes); }, "\"a\" exists already");
   refuses([&] { writer.add_tensor("", DType::kF32, {64}, bytes); }, "0 bytes");
   refuses([&] { writer.add_tensor("x\n", DType::kF32, {64}, bytes); }, "control character");
   refuses([&] { writer.add_tensor("b", DType::kF32, {63}, bytes); }, "256 bytes, expected 252");

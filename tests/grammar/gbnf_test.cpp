@@ -97,7 +97,7 @@ TEST(Gbnf, SaysWhereItIsWrong) {
   EXPECT_THAT(refusal("root ::= (\"a\""), HasSubstr("expected )"));
   EXPECT_THAT(refusal("root = \"a\""), HasSubstr("expected ::="));
   EXPECT_THAT(refusal("root ::= \"\xFF\""), HasSubstr("UTF-8"));
-  EXPECT_THAT(refusal("root ::= \"a\" root"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal("root ::= \"a\" root"), HasSubstr("matches no text"));
 }
 
 // What ends other engines.

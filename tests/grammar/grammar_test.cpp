@@ -41,7 +41,7 @@ TEST(Compose, PartsAreReadInTheirOrder) {
 }
 
 TEST(Compose, NothingIsAllowedIsAnError) {
-  EXPECT_THAT(error_of([] { compiled(Grammar::choice({})); }), HasSubstr("allows no text"));
+  EXPECT_THAT(error_of([] { compiled(Grammar::choice({})); }), HasSubstr("matches no text"));
   EXPECT_THAT(error_of([] { Grammar::repeat(Grammar::literal("a"), 3, 2); }), HasSubstr("second number"));
   EXPECT_THAT(error_of([] { Grammar::tag(""); }), HasSubstr("tag"));
 }
@@ -77,7 +77,7 @@ TEST(Constraint, MasksHoldTokensThatCrossParts) {
   EXPECT_THAT(allowed_tokens(*c), ElementsAre(find("<eos>")));
   c->accept(find("<eos>"));
   EXPECT_THAT(allowed_tokens(*c), ElementsAre(find("<eos>")));
-  EXPECT_THAT(error_of([&] { c->accept(find("a")); }), HasSubstr("does not fit"));
+  EXPECT_THAT(error_of([&] { c->accept(find("a")); }), HasSubstr("does not match the grammar"));
 }
 
 TEST(Constraint, DraftsContinueTheSequence) {

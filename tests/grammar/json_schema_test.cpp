@@ -138,7 +138,7 @@ TEST(JsonSchema, ConstrainsUnevaluatedMembers) {
   EXPECT_TRUE(fits(named, R"({"a": null, "b": 1})"));
   EXPECT_FALSE(fits(R"({"unevaluatedProperties":{"type":"integer"},"required":["a"]})", R"({"a": "x"})"));
   EXPECT_TRUE(fits(R"({"unevaluatedProperties":{"type":"integer"},"required":["a"]})", R"({"a": 1})"));
-  EXPECT_THAT(refusal(R"({"unevaluatedProperties":false,"required":["a"]})"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal(R"({"unevaluatedProperties":false,"required":["a"]})"), HasSubstr("matches no text"));
 }
 
 TEST(JsonSchema, AHostOfAUriHasOnePort) {
@@ -176,9 +176,9 @@ TEST(JsonSchema, RejectsUnenforceableKeywords) {
   EXPECT_THAT(refusal(R"({"type":"object","patternProperties":{"^a":{}, "b$":{}}})"),
               HasSubstr("patternProperties"));
   EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{},"b":{}},"minProperties":2})"),
-              HasSubstr("number of properties"));
-  EXPECT_THAT(refusal(R"({"$ref":"https://example.com/x"})"), HasSubstr("another document"));
-  EXPECT_THAT(refusal(R"({"$ref":"#/$defs/none"})"), HasSubstr("leads nowhere"));
+              HasSubstr("minProperties and maxProperties"));
+  EXPECT_THAT(refusal(R"({"$ref":"https://example.com/x"})"), HasSubstr("other documents"));
+  EXPECT_THAT(refusal(R"({"$ref":"#/$defs/none"})"), HasSubstr("has no target"));
   EXPECT_EQ(refusal(R"({"type":"string","format":"int32"})"), "");
 }
 
@@ -305,14 +305,14 @@ TEST(JsonSchema, RejectsInvalidSchemas) {
 }
 
 TEST(JsonSchema, RejectsSchemasWithoutValidDocuments) {
-  EXPECT_THAT(refusal("false"), HasSubstr("allows no text"));
-  EXPECT_THAT(refusal(R"({"type":"string","minLength":3,"maxLength":2})"), HasSubstr("allows no text"));
-  EXPECT_THAT(refusal(R"({"type":"integer","minimum":3,"maximum":2})"), HasSubstr("allows no text"));
-  EXPECT_THAT(refusal(R"({"allOf":[{"type":"string"},{"type":"integer"}]})"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal("false"), HasSubstr("matches no text"));
+  EXPECT_THAT(refusal(R"({"type":"string","minLength":3,"maxLength":2})"), HasSubstr("matches no text"));
+  EXPECT_THAT(refusal(R"({"type":"integer","minimum":3,"maximum":2})"), HasSubstr("matches no text"));
+  EXPECT_THAT(refusal(R"({"allOf":[{"type":"string"},{"type":"integer"}]})"), HasSubstr("matches no text"));
   EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})"),
-              HasSubstr("allows no text"));
+              HasSubstr("matches no text"));
   EXPECT_THAT(refusal(R"({"$ref":"#"})"), HasSubstr("refers to itself"));
-  EXPECT_THAT(refusal(R"({"anyOf":[{"$ref":"#"}]})"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal(R"({"anyOf":[{"$ref":"#"}]})"), HasSubstr("matches no text"));
   EXPECT_TRUE(fits(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "null"));
   EXPECT_FALSE(fits(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "1"));
 }

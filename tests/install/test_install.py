@@ -100,6 +100,11 @@ def check_graph_library(args: argparse.Namespace) -> Path:
     flags = run(["pkg-config", "--cflags", "--libs", "weft-graph"], env=environment).split()
     by_pkgconfig = args.scratch / "graph_by_pkgconfig"
     run([args.cxx, "-std=c++20", args.source / "examples/graph.cpp", "-o", by_pkgconfig, *flags])
+    # The flags set no standard: the compiler reports which one the headers need.
+    for header in ("weft/graph.h", "weft/plan.h"):
+        old = subprocess.run([args.cxx, "-std=c++17", "-fsyntax-only", "-x", "c++", "-include", header, "/dev/null",
+                              *[flag for flag in flags if flag.startswith("-I")]], capture_output=True, text=True)  # fmt: skip
+        need(old.returncode != 0 and "weft needs C++20" in old.stderr, f"{header} does not ask for C++20: {old.stderr[:500]}")
     needed = run(["readelf", "-d", by_pkgconfig])
     need("libweft_graph.so" in needed and "libweft.so" not in needed, f"linked with {needed}")
     return build / "weft_backend_slow.so"

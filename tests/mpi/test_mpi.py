@@ -118,7 +118,7 @@ class Answers(unittest.TestCase):
         self.assertNotIn("CPUs", plan)
         # Of so small a model no part is worth a message.
         chosen = run(under_mpirun(2, *tiny, "--split-mode", "auto"))
-        self.assertIn("layers are divided between 2 CPUs: together a token would take", chosen)
+        self.assertIn("each layer runs on one of 2 CPUs: with sharded layers a token would take", chosen)
         shared = run(under_mpirun(2, *tiny, "--split-mode", "tensor"))
         self.assertNotIn("CPUs", shared)
         self.assertIn("#", shared)  # Pieces of a layer's results.
@@ -267,7 +267,7 @@ class Faults(unittest.TestCase):
                     file.seek(-4096, os.SEEK_END)
                     file.write(bytes(4096))
                 os.kill(server.ranks[1], signal.SIGKILL)
-                wait_until("that it is missed", lambda: "was written to since it was opened" in server.text())
+                wait_until("that it is missed", lambda: "was modified after it was opened" in server.text())
                 server.end(self)
 
     def test_options_hold_for_what_is_left(self) -> None:

@@ -118,7 +118,7 @@ TEST(Custom, IsTheHostsWhereAllElseIsPinnedElsewhere) {
       [&] { Plan(g, find_devices(*with_plain_device(), {"plain0"}), {.pins = {{"mirrored", "plain0"}}}); },
       ErrorCode::kUnsupported);
   EXPECT_TRUE(has(what, "custom_test.cpp:")) << what;
-  EXPECT_TRUE(has(what, "is a function of the host")) << what;
+  EXPECT_TRUE(has(what, "is a function that runs on the host")) << what;
 }
 
 TEST(Custom, ExceptionsEndTheStepButNotThePlan) {

@@ -117,7 +117,7 @@ TEST(Plan, AcceptsACustomRegistry) {
     return cpu::make_device({.name = options.name.empty() ? std::string(device) : options.name});
   };
   registry.add({.name = "other", .list = lists_other, .open = opens_other});
-  EXPECT_TRUE(has(refusal([&] { find_devices(registry); }, ErrorCode::kNotFound), "no device \"cpu\""));
+  EXPECT_TRUE(has(refusal([&] { find_devices(registry); }, ErrorCode::kNotFound), "unknown device \"cpu\""));
   registry.add(cpu::backend());
   // All devices that are not the CPU, or the named ones.
   ASSERT_EQ(find_devices(registry).infos().size(), 2u);
@@ -175,13 +175,13 @@ TEST(Plan, WeightsAreOfTheTypeOfTheirElements) {
   const std::vector<std::uint16_t> bits(12);
   const Floats floats(12, 1.0f);
   EXPECT_EQ(refusal([&] { plan.set_weight("single", wholes); }),
-            "weight 'single' is [3, 4] of f32, and is given elements of i32");
+            "weight 'single' is [3, 4] of f32, but got elements of i32");
   EXPECT_EQ(refusal([&] { plan.set_weight("single", doubles); }),
-            "weight 'single' is [3, 4] of f32, and is given elements of f64");
+            "weight 'single' is [3, 4] of f32, but got elements of f64");
   EXPECT_EQ(refusal([&] { plan.set_weight("single", bits); }),
-            "weight 'single' is [3, 4] of f32, and is given elements of f16 or bf16");
+            "weight 'single' is [3, 4] of f32, but got elements of f16 or bf16");
   EXPECT_EQ(refusal([&] { plan.set_weight("half", floats); }),
-            "weight 'half' is [3, 4] of f16, and is given elements of f32");
+            "weight 'half' is [3, 4] of f16, but got elements of f32");
   const Floats few(11);
   EXPECT_EQ(refusal([&] { plan.set_weight("single", few); }),
             "weight 'single' [3, 4] of f32 has 48 bytes, got 44");
@@ -245,23 +245,25 @@ TEST(Plan, MistakesAreNamedAndChangeNothing) {
   const auto step = [&](std::int64_t n) { plan.run({{net.n, n}}, {{"x", x}}); };
   EXPECT_TRUE(has(refusal([&] { step(3); }), "weight 'up.weight' was not set"));
   net.set_weights(plan);
-  EXPECT_TRUE(has(refusal([&] { plan.run({}, {{"x", x}}); }), "no value for symbol 'n'"));
-  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}); }), "input 'x' was not given, as it must be"));
+  EXPECT_TRUE(
+      has(refusal([&] { plan.run({}, {{"x", x}}); }),
+          "symbol 'n' has no value; the first step must give one for each symbol, as in run({{\"n\", 8}}"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}); }), "input 'x' has no data; the first step"));
   EXPECT_TRUE(has(refusal([&] { step(17); }), "outside [1, 16]"));
   EXPECT_TRUE(has(refusal([&] { step(2); }), "input 'x' [2, 4] of f32 has 32 bytes"));
-  EXPECT_TRUE(has(refusal([&] { (void)plan.read("y"); }), "no step whose"));
+  EXPECT_TRUE(has(refusal([&] { (void)plan.read("y"); }), "no step has completed"));
   EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}, {{"z", x}}); }, ErrorCode::kNotFound), "there are x"));
   EXPECT_TRUE(has(refusal([&] { plan.set_weight("y", x); }, ErrorCode::kNotFound), "up.weight, up.bias"));
   EXPECT_TRUE(has(refusal([&] { plan.set_weight("up.bias", x); }), "has 24 bytes, got 48"));
-  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n + 1, 3}}, {{"x", x}}); }), "n + 1 is no symbol"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n + 1, 3}}, {{"x", x}}); }), "n + 1 is not a symbol"));
   EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}, {"n", 2}}, {{"x", x}}); }), "'n' is given twice"));
   EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, -1}}, {{"x", x}}); }), "n = -1 is outside"));
   const std::vector<std::int32_t> whole(12);
-  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}, {{"x", whole}}); }), "is f32, and is given i32"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}, {{"x", whole}}); }), "is f32, but got i32"));
   step(3);
   expect_near(plan.read("y"), net.expected(x));
-  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 2}}); }), "another shape"));
-  EXPECT_TRUE(has(refusal([&] { (void)plan.read<std::int32_t>("y"); }), "is f32, and is read as i32"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 2}}); }), "changed its shape"));
+  EXPECT_TRUE(has(refusal([&] { (void)plan.read<std::int32_t>("y"); }), "is f32, but is read as i32"));
   Floats few(2);
   EXPECT_TRUE(has(refusal([&] { plan.read("y", few); }), "there is room for 8"));
   EXPECT_TRUE(has(refusal([&] { (void)plan.read("x"); }, ErrorCode::kNotFound), "there are y"));
@@ -270,8 +272,8 @@ TEST(Plan, MistakesAreNamedAndChangeNothing) {
   Graph silent;
   relu(silent.input("x", {silent.symbol("n", 1, 2), 4}));
   EXPECT_TRUE(has(refusal([&] { Plan(silent, find_devices({"cpu"})); }), "no outputs"));
-  EXPECT_TRUE(
-      has(refusal([&] { Plan(net.g, find_devices({"cpu"}), {.pins = {{"nothing", "cpu"}}}); }), "fits no"));
+  EXPECT_TRUE(has(refusal([&] { Plan(net.g, find_devices({"cpu"}), {.pins = {{"nothing", "cpu"}}}); }),
+                  "matches no tensor"));
   EXPECT_TRUE(has(
       refusal([&] { Plan(net.g, find_devices({"cpu"}), {.pins = {{"up", "gpu7"}}}); }, ErrorCode::kNotFound),
       "gpu7"));
@@ -296,7 +298,7 @@ TEST(Plan, GraphsThatDevicesCannotRelyOnAreRefused) {
                     const Value w = g.weight("w", {4, 4});
                     return linear(x, w) + sum(w);
                   }),
-                  "takes two weights"));
+                  "use two weights"));
   EXPECT_TRUE(
       has(plan_refusal([](Graph& g, Value x, Dim) { return take(x, g.weight("ids", DType::kI32, {2})); }),
           "whole numbers"));

@@ -234,7 +234,7 @@ def test_symbols():
     assert "cpu" in grows.explain() and "matmul" in str(grows)
 
 
-def test_all_that_is_missing_is_said_at_once():
+def test_all_missing_ops_are_named_at_once():
     nodes = [
         helper.make_node("NonZero", ["x"], ["i"], name="find"),
         helper.make_node("Det", ["x"], ["d"], name="first"),

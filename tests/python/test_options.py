@@ -331,7 +331,7 @@ def test_errors_are_in_the_words_of_python(load):
         "max_tokens": ({"max_tokens": 2**40}, "it must be an int >= -1 of 32 bits"),
         "logprobs": ({"logprobs": 5000}, "logprobs is 5000; it must be an int from 0 to 1024"),
         "use_adapters": ({"use_adapters": [(0, 1.0)]}, r"adapter 0; the model was loaded without adapters=\[...\]"),
-        "prompt": ({"prompt": [5] * 5000}, r"make the context larger \(n_ctx\), or the prompt shorter"),
+        "prompt": ({"prompt": [5] * 5000}, r"enlarge the context \(n_ctx\), or shorten the prompt"),
     }.values():
         with pytest.raises((TypeError, weft.InvalidArgumentError), match=told):
             load().generate(**{"prompt": "hello"} | given)

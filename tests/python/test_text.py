@@ -368,6 +368,9 @@ def test_vectors_are_those_of_the_reference():
         embedder.embed("hello", pooling="middle")
     with pytest.raises(ValueError, match="dimensions"):
         embedder.embed("hello", dimensions=0)
+    decoder = weft.Embedder(GOLDEN / "llama/model.gguf", pack_cache="")
+    with pytest.raises(ValueError, match='pooling "cls" needs an encoder.*use "mean" or "last"'):
+        decoder.embed("hello", pooling="cls")
 
 
 def test_any_thread_may_embed():

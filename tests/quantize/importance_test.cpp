@@ -59,7 +59,7 @@ TEST(Importance, FilesRoundTrip) {
   EXPECT_EQ(read.chunk_size, 4);
   EXPECT_THAT(error_of([&] { write_importance(path, {.tensors = {{"x", {0.0}, {0.0}}}}); },
                        ErrorCode::kInvalidArgument),
-              HasSubstr("no text was read"));
+              HasSubstr("the model read no tokens"));
 }
 
 TEST(Importance, TheOlderFormKeepsMeans) {

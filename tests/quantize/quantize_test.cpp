@@ -357,10 +357,10 @@ TEST_F(Quantize, SaysWhichRulesHaveNoEffect) {
   EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"ffn_down", DType::kQ8_0}, {"attn_(q|v)", DType::kF16}}}),
               testing::IsEmpty());
   EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"nosuch", DType::kQ8_0}}}),
-              testing::ElementsAre(HasSubstr("'nosuch' fits no matrix")));
+              testing::ElementsAre(HasSubstr("'nosuch' matches no matrix")));
   // Norms are not matrices, so a rule for them has no effect.
   EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"attn_norm", DType::kQ8_0}}}),
-              testing::ElementsAre(HasSubstr("'attn_norm' fits no matrix")));
+              testing::ElementsAre(HasSubstr("'attn_norm' matches no matrix")));
   EXPECT_THAT(notes({.mix = "Q4_0", .rules = {{"blk", DType::kQ8_0}, {"ffn_down", DType::kF16}}}),
               testing::ElementsAre(HasSubstr("'ffn_down' has no effect")));
   EXPECT_THAT(notes({.keep_types = true, .rules = {{"FFN_DOWN", DType::kQ8_0}}}),
@@ -381,9 +381,8 @@ TEST_F(Quantize, ReportsMissingAndMismatchedImportances) {
               testing::IsEmpty());
   EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q", "nosuch"}}, "blk.3.attn_q.weight"),
               testing::ElementsAre(HasSubstr("'nosuch'")));
-  EXPECT_THAT(
-      notes_with({.mix = "F16"}, "blk.99.attn_q.weight"),
-      testing::ElementsAre(HasSubstr("1 tensor (blk.99.attn_q.weight), which this model does not have")));
+  EXPECT_THAT(notes_with({.mix = "F16"}, "blk.99.attn_q.weight"),
+              testing::ElementsAre(HasSubstr("1 tensor (blk.99.attn_q.weight), which this model lacks")));
 }
 
 }  // namespace

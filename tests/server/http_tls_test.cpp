@@ -518,7 +518,7 @@ TEST_F(HttpTls, FilesThatCannotServeAreNamed) {
   EXPECT_THAT(problem("one.pem", "none.key"),
               testing::AllOf(HasSubstr("none.key"), HasSubstr("No such file")));
   EXPECT_THAT(problem("one.pem", "two.key"),
-              testing::AllOf(HasSubstr("two.key' does not belong"), HasSubstr("one.pem")));
+              testing::AllOf(HasSubstr("two.key' does not match"), HasSubstr("one.pem")));
   EXPECT_THAT(problem("encrypted.pem", "encrypted.key"), HasSubstr("encrypted.key' is encrypted"));
   for (const char* name : {"empty", "text", "der", "cut.pem", "one.key", "."})
     EXPECT_THAT(problem(name, "one.key"), HasSubstr("no certificate in PEM form")) << name;

@@ -144,9 +144,8 @@ TEST_F(LostModel, IsReloadedAndStays) {
   EXPECT_EQ(state().stage, ModelState::Stage::kLoaded);
   EXPECT_EQ(state().model, model);
   ASSERT_FALSE(warnings_.empty());
-  EXPECT_EQ(
-      warnings_.front(),
-      "model 'one' has lost its weights; requests wait while they are loaded again: one.packed was cut");
+  EXPECT_EQ(warnings_.front(),
+            "model 'one' lost its weights; requests wait while the server reloads them: one.packed was cut");
 }
 
 TEST_F(LostModel, WithAChangedFileFailsAndNamesTheFile) {

@@ -105,10 +105,10 @@ TEST(PieceCutter, Behaviours) {
 
 TEST(TextSteps, RejectsUnknownAndDamagedStepsByName) {
   EXPECT_THAT(message_of(R"([{"type": "Reverse"}])"), HasSubstr("Reverse"));
-  EXPECT_THAT(message_of(R"([3])"), HasSubstr("does not apply (3)"));
-  EXPECT_THAT(message_of(R"({"type": "NFC"})"), HasSubstr("weft.tokenizer.normalizers is no JSON list"));
-  EXPECT_THAT(message_of("[{"), HasSubstr("weft.tokenizer.normalizers is no JSON list"));
-  EXPECT_THAT(message_of(std::string(1000, '[')), HasSubstr("is no JSON list"));
+  EXPECT_THAT(message_of(R"([3])"), HasSubstr("does not support (3)"));
+  EXPECT_THAT(message_of(R"({"type": "NFC"})"), HasSubstr("weft.tokenizer.normalizers is not a JSON list"));
+  EXPECT_THAT(message_of("[{"), HasSubstr("weft.tokenizer.normalizers is not a JSON list"));
+  EXPECT_THAT(message_of(std::string(1000, '[')), HasSubstr("is not a JSON list"));
   std::string many = "[";
   for (int i = 0; i < 65; ++i) many += std::string(i > 0 ? "," : "") + R"({"type": "NFC"})";
   EXPECT_THAT(message_of(many + "]"), HasSubstr("at most 64 steps"));

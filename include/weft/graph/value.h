@@ -26,7 +26,7 @@ namespace weft {
 
 /// The program's line that makes a node.
 #ifndef __cpp_lib_source_location
-#error "weft needs std::source_location: GCC 11, Clang 16 or newer"
+#error "weft needs C++20 with std::source_location: -std=c++20, and GCC 11, Clang 16 or newer"
 #endif
 using Where = std::source_location;
 

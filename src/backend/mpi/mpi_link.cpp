@@ -277,7 +277,7 @@ World join() {
     }
     on_exit(part, nullptr);
     if (provided < MPI_THREAD_MULTIPLE)
-      throw Error(ErrorCode::kUnsupported, "this MPI lets no two threads talk at once (MPI_THREAD_MULTIPLE)");
+      throw Error(ErrorCode::kUnsupported, "this MPI does not support MPI_THREAD_MULTIPLE, which weft needs");
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI does not start");
     World world;
     check(MPI_Comm_rank(MPI_COMM_WORLD, &world.rank), "MPI does not start");

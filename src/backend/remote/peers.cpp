@@ -61,7 +61,7 @@ Message Peers::receive(const TransferEnd& from, const std::function<bool()>& is_
       return std::move(arrived.contents);
     }
     if (peer.is_lost) fail(from.rank, "is lost");
-    if (is_given_up()) fail(from.rank, "is not waited for any more");
+    if (is_given_up()) fail(from.rank, "did not respond in time");
     try {
       listen_to(peer, Clock::now() + kSlice);
     } catch (const Error& error) {

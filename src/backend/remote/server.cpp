@@ -30,7 +30,7 @@ namespace {
 template <typename T>
 T& found(std::map<std::uint64_t, T>& objects, std::uint64_t id) {
   const auto at = objects.find(id);
-  if (at == objects.end()) throw Error(ErrorCode::kDevice, "the leader names an object that is not there");
+  if (at == objects.end()) throw Error(ErrorCode::kDevice, "the leader names an object that does not exist");
   return at->second;
 }
 
@@ -99,13 +99,15 @@ class Server {
     if (!message) {
       if (silence_.so_far() <= 3 * patience_.lost_after) return;
       if (silence_.longest_absence() >= patience_.lost_after)
-        throw Error(ErrorCode::kUnavailable, "this process was stopped, and its leader has given it up");
-      throw Error(ErrorCode::kDevice, "the leader is not heard of any more");
+        throw Error(ErrorCode::kUnavailable,
+                    "this process was stopped, and its leader no longer waits for it");
+      throw Error(ErrorCode::kDevice, "the leader no longer sends messages");
     }
     silence_.broken();
     const Label label = take_label(*message);
     if (static_cast<std::size_t>(label.kind) >= kKinds)
-      throw Error(ErrorCode::kDevice, "the leader speaks otherwise; install the same weft on all machines");
+      throw Error(ErrorCode::kDevice,
+                  "the leader has another version of weft; install the same one on all machines");
     if (label.kind == Kind::kPing) {
       answer(label, Kind::kAnswer, Writer().raw(*message));
       return;
@@ -184,7 +186,7 @@ class Server {
       } catch (const Error& error) {
         refuse(label, error.code(), error.what());
       } catch (const std::bad_alloc&) {
-        refuse(label, ErrorCode::kOutOfMemory, "a follower has no memory left");
+        refuse(label, ErrorCode::kOutOfMemory, "a follower is out of memory");
       } catch (const std::exception& error) {
         refuse(label, ErrorCode::kDevice, error.what());
       }
@@ -223,8 +225,9 @@ class Server {
     switch (const Kind kind = asked.kind; kind) {
       case Kind::kGreet: {
         if (const std::string leader = in.text(); leader != build_name())
-          throw Error(ErrorCode::kUnsupported, "this process runs " + build_name() + ", the leader " +
-                                                   leader + "; install the same weft on all machines");
+          throw Error(ErrorCode::kUnsupported, "this process runs " + build_name() +
+                                                   ", but the leader runs " + leader +
+                                                   "; install the same weft on all machines");
         std::vector<DeviceInfo> infos = registry_.devices();
         for (DeviceInfo& info : infos)
           if (info.n_threads > 0) info.speed.bytes_per_second = measure_memory(info.n_threads);
@@ -398,9 +401,9 @@ class Server {
       if (hasher.result() == hash) return true;
     }
     to.clear();
-    throw Error(
-        ErrorCode::kInvalidFile,
-        path + " is another file here than the leader's; copy that one, or remove it, and it is sent");
+    throw Error(ErrorCode::kInvalidFile, path +
+                                             " differs from the leader's file; copy that one here, or remove "
+                                             "this one, and the leader sends it");
   }
 
   static CompileOptions options(const OpenDevice& open, const PlanRequest& request,

@@ -118,6 +118,6 @@ Graph Reader::graph() {
   return graph;
 }
 
-void Reader::refuse() { throw Error(ErrorCode::kDevice, "a message of another process makes no sense"); }
+void Reader::refuse() { throw Error(ErrorCode::kDevice, "a message of another process is malformed"); }
 
 }  // namespace weft::remote

@@ -31,12 +31,12 @@ BatcherParams fill_in(BatcherParams p, const Context& context) {
   const BatcherLimits& limits = p.limits;
   if (limits.n_waiting < 0 || limits.n_waiting_tokens < 0 || limits.n_completions < 1 ||
       limits.n_request_tokens < 1 || limits.n_stops < 0)
-    refuse("the limits of a batcher must not be negative, and let in one completion at least");
+    refuse("the limits of a batcher must not be negative, and must allow at least one completion");
   if (p.draft != nullptr && p.speculation != Speculation::kModel)
-    refuse("there is the context of a draft model, and speculation is not kModel; set it, or give no draft");
+    refuse("a draft model needs speculation = kModel; set it, or leave the draft out");
   if (p.speculation > Speculation::kModel)
-    refuse("there is no speculation " + std::to_string(static_cast<int>(p.speculation)));
-  if (p.draft == &context) refuse("a context cannot be its own draft; make one of the draft model");
+    refuse("unknown speculation " + std::to_string(static_cast<int>(p.speculation)));
+  if (p.draft == &context) refuse("a context cannot be its own draft; create a context of the draft model");
   if (p.n_draft < 0 || p.n_draft > kMaxDraft)
     refuse("the depth of drafts must be 0 to " + std::to_string(kMaxDraft));
   if (p.n_draft_branches < 1 || p.n_draft_branches > kMaxBranches)
@@ -46,8 +46,7 @@ BatcherParams fill_in(BatcherParams p, const Context& context) {
   if (p.speculation == Speculation::kModel &&
       (context.model().info().reads_source || p.draft->model().info().reads_source))
     throw Error(ErrorCode::kUnsupported,
-                "a draft model cannot write ahead where texts are about a source, which it would have to "
-                "read, too; speculate by n-grams, or not at all");
+                "draft models do not work with encoder-decoder models; use n-grams for speculation, or none");
   return p;
 }
 
@@ -61,11 +60,9 @@ namespace {
 /// The prompt is the encoder input.
 void check_source(std::span<const Token> source, const RequestParams& p, const Context& context) {
   const auto unsupported = [](const char* why) { throw Error(ErrorCode::kUnsupported, why); };
-  if (!p.parts.empty()) unsupported("a source is text alone: this model has no place for pictures or sounds");
+  if (!p.parts.empty()) unsupported("an encoder input is text only; this model accepts no images or audio");
   if (p.prompt_logprobs)
-    unsupported(
-        "this model reads the prompt as a source and predicts none of its tokens: there are no logprobs of "
-        "them; ask without prompt_logprobs");
+    unsupported("this model encodes the prompt and does not predict its tokens; leave prompt_logprobs out");
   if (p.pooling != Pooling::kNone)
     unsupported("this model generates from an encoder input and has no embeddings; use an embedding model");
   check_source_size(source.size(), context.params().n_source);
@@ -80,7 +77,7 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   const bool reads_source = context.model().info().reads_source;
   if (reads_source) check_source(prompt, p, context);
   if (!p.parts.empty() && p.prompt_logprobs)
-    refuse("prompt_logprobs are those of tokens, and the prompt has parts that are none");
+    refuse("prompt_logprobs need a prompt of tokens only, without images or audio");
   if (p.n < 1 || p.n > limits.n_completions)
     refuse("the number of completions is " + std::to_string(p.n) + ", expected 1 to " +
            std::to_string(limits.n_completions));
@@ -94,22 +91,19 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
       (p.n > 1 || p.n_min > 0 || !p.stop.empty() || !p.stop_tokens.empty() || p.n_logprobs >= 0 ||
        p.prompt_logprobs || p.context_shift || p.constraint))
     refuse(
-        "an embedding is one completion, and no token of it is generated: ask without n, n_min, stop, "
-        "stop_tokens, "
-        "n_logprobs, prompt_logprobs, context_shift and a constraint");
+        "an embedding generates no tokens; leave out n, n_min, stop, stop_tokens, n_logprobs, "
+        "prompt_logprobs, context_shift and the constraint");
   if (p.pooling == Pooling::kCls)
     refuse(
-        "the first token of a text that is read in order knows nothing of the rest: pool by the mean or the "
-        "last one");
-  if (p.pooling > Pooling::kLast)
-    refuse("there is no pooling " + std::to_string(static_cast<int>(p.pooling)));
-  if (p.n_min < 0)
-    refuse("the least number of tokens is " + std::to_string(p.n_min) + ", expected 0 or more");
+        "pooling \"cls\" needs an encoder: in a decoder the first token sees no later token; use \"mean\" or "
+        "\"last\"");
+  if (p.pooling > Pooling::kLast) refuse("unknown pooling " + std::to_string(static_cast<int>(p.pooling)));
+  if (p.n_min < 0) refuse("n_min is " + std::to_string(p.n_min) + ", expected 0 or more");
   if (p.n_predict >= 0 && p.n_min > p.n_predict)
-    refuse("the request asks for at least " + std::to_string(p.n_min) + " tokens and at most " +
-           std::to_string(p.n_predict) + "; make the least number the smaller one");
+    refuse("the request asks for at least " + std::to_string(p.n_min) + " tokens but at most " +
+           std::to_string(p.n_predict) + "; n_min must not be larger than n_predict");
   for (const double ms : {p.queue_timeout_ms, p.first_token_timeout_ms, p.timeout_ms})
-    if (!(ms >= 0.0)) refuse("a deadline must be 0 (none) or later than now");
+    if (!(ms >= 0.0)) refuse("the deadline must be 0 (none) or in the future");
   std::size_t stop_bytes = 0;
   for (const std::string& stop : p.stop) {
     if (stop.empty()) refuse("a stop string is empty");
@@ -117,14 +111,14 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   }
   if (static_cast<int>(p.stop.size()) > limits.n_stops || stop_bytes > limits.stop_bytes)
     refuse("the request has " + std::to_string(p.stop.size()) + " stop strings of " +
-           std::to_string(stop_bytes) + " bytes, at most " + std::to_string(limits.n_stops) + " of " +
-           std::to_string(limits.stop_bytes) + " are taken");
+           std::to_string(stop_bytes) + " bytes; the limit is " + std::to_string(limits.n_stops) + " of " +
+           std::to_string(limits.stop_bytes));
   if (p.n_shown_stops < 0 || p.n_shown_stops > std::ssize(p.stop))
     refuse("n_shown_stops is " + std::to_string(p.n_shown_stops) + ", expected 0 to " +
            std::to_string(p.stop.size()) + ", the number of stop strings");
   if (static_cast<int>(p.stop_tokens.size()) > limits.n_stops)
-    refuse("the request has " + std::to_string(p.stop_tokens.size()) + " stop tokens, at most " +
-           std::to_string(limits.n_stops) + " are taken");
+    refuse("the request has " + std::to_string(p.stop_tokens.size()) + " stop tokens; the limit is " +
+           std::to_string(limits.n_stops));
   const int n_vocab = context.model().tokenizer().n_vocab();
   for (const Token token : p.stop_tokens)
     if (token < 0 || token >= n_vocab)
@@ -133,8 +127,8 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   const int limit = max_text(p, context);
   if (p.context_shift) check_forgets(context, p.parts, p.n_keep, limit);
   if (!reads_source && prompt.size() > static_cast<std::size_t>(limit))
-    refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
-           std::to_string(limit) + "; make the context larger (n_ctx), or the prompt shorter");
+    refuse("the prompt has " + std::to_string(prompt.size()) + " tokens, but the context has room for " +
+           std::to_string(limit) + "; enlarge the context (n_ctx), or shorten the prompt");
   if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);
   const Sampler checked(p.sampler, context.model().tokenizer());  // Throws for invalid parameters.
 }
@@ -152,14 +146,15 @@ void check_load(const QueueLoad& load, std::size_t n_prompt, int n_completions, 
   // If the queue is empty, a request larger than the limits is accepted: it can be served.
   if (limits.n_waiting > 0 && load.n_waiting > 0 && load.n_waiting + n_completions > limits.n_waiting) {
     const auto too_many = static_cast<double>(load.n_waiting + n_completions - limits.n_waiting);
-    overloaded(std::to_string(load.n_waiting) + " completions wait already, at most " +
+    overloaded(std::to_string(load.n_waiting) + " completions are waiting already; the limit is " +
                    std::to_string(limits.n_waiting) + " may",
                too_many / std::max<double>(1.0, static_cast<double>(load.n_waiting)));
   }
   const auto n_tokens = static_cast<std::int64_t>(n_prompt) * n_completions;
   if (limits.n_waiting_tokens > 0 && load.n_waiting > 0 &&
       load.n_waiting_tokens + n_tokens > limits.n_waiting_tokens)
-    overloaded(std::to_string(load.n_waiting_tokens) + " tokens of prompts wait already, at most " +
+    overloaded(std::to_string(load.n_waiting_tokens) +
+                   " tokens of prompts are waiting already; the limit is " +
                    std::to_string(limits.n_waiting_tokens) + " may",
                static_cast<double>(load.n_waiting_tokens + n_tokens - limits.n_waiting_tokens) /
                    static_cast<double>(load.n_waiting_tokens));

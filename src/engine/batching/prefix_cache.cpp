@@ -297,9 +297,9 @@ PrefixCache::Saved PrefixCache::save(std::span<const Token> text, const TextOrig
   if (match.n == index_.size(match.holder)) return {match.n, context_.save(match.holder)};
   // The tokens after the match belong to another request, so the match is copied.
   const auto overloaded = [] {
-    throw Error(ErrorCode::kOverloaded,
-                "the cache has no room to copy the part of a text that is to be saved; try again when a "
-                "request has ended");
+    throw Error(
+        ErrorCode::kOverloaded,
+        "the cache has no room to copy the sequence that is to be saved; try again when a request has ended");
   };
   if (free_.empty() && !evict(match.holder)) overloaded();
   const SeqId seq = free_.back();
@@ -339,7 +339,7 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
     while (!restored && make_room_for_it());
     if (restored && (context_.next_pos(seq) != n || context_.source_size(seq) != std::ssize(origin.source)))
       throw Error(ErrorCode::kInvalidFile,
-                  "the saved text is damaged: its state is of another length; nothing was restored");
+                  "the saved sequence is damaged: its state has another length; nothing was restored");
   } catch (...) {
     context_.remove(seq);
     free_.push_back(seq);

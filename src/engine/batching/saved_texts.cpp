@@ -13,15 +13,15 @@ namespace {
 void check_tokens(std::span<const Token> tokens, int n_vocab) {
   for (const Token token : tokens)
     if (token < 0 || token >= n_vocab)
-      engine::refuse("token " + std::to_string(token) + " of the text is outside the vocabulary of " +
-                     std::to_string(n_vocab));
+      engine::refuse("token " + std::to_string(token) +
+                     " of the saved sequence is outside the vocabulary of " + std::to_string(n_vocab));
 }
 
 }  // namespace
 
 template <typename F>
 auto Batcher::Impl::or_recover(F f) {
-  if (delivering) engine::refuse("texts are saved and restored between steps, not from on_output");
+  if (delivering) engine::refuse("sequences cannot be saved or restored from on_output; do it between steps");
   unsure = false;
   try {
     land();
@@ -29,8 +29,7 @@ auto Batcher::Impl::or_recover(F f) {
   } catch (...) {
     const std::string why = engine::what_is_thrown();
     if (suspend_if_lost(why))
-      throw Error(ErrorCode::kUnavailable,
-                  "the model is about to be loaded anew; try again then (" + why + ")");
+      throw Error(ErrorCode::kUnavailable, "the model is being reloaded; try again later (" + why + ")");
     recover(why, unsure || cache.is_broken());
     throw;
   }
@@ -61,7 +60,7 @@ SavedText Batcher::Impl::save_text(std::span<const Token> tokens,
 RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
   if (!params.reuse_prefixes)
     throw Error(ErrorCode::kUnsupported,
-                "this batcher keeps no finished texts; make it with reuse_prefixes to restore any");
+                "this batcher keeps no finished sequences; set reuse_prefixes to restore one");
   // Errors of the saved bytes do not depend on devices.
   TextState text = read_text_state(state);
   check_tokens(text.tokens, context.model().info().n_vocab);
@@ -74,9 +73,9 @@ RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
         cache.restore(text.state, is_source ? std::span<const Token>() : restored.tokens, origin);
     restored.adapters = std::move(origin.adapters);
     if (!is_there)
-      throw Error(ErrorCode::kOverloaded, "running texts leave no room in the cache for the " +
-                                              std::to_string(restored.tokens.size()) +
-                                              " tokens of the saved one; try again when they have ended");
+      throw Error(ErrorCode::kOverloaded,
+                  "the cache has no room for the " + std::to_string(restored.tokens.size()) +
+                      " tokens of the saved sequence while requests run; try again later");
     return restored;
   });
 }

@@ -262,14 +262,14 @@ struct Service::Impl {
         limits(params_in.batcher.limits),
         n_unread(params_in.n_unread),
         batcher(context, params_in.batcher) {
-    if (n_unread < 1) engine::refuse("a completion must be allowed at least 1 token that was not read yet");
+    if (n_unread < 1) engine::refuse("n_unread must be at least 1");
     batcher.impl_->devices_lost = params_in.devices_lost;
     published = batcher.stats();
     try {
       thread = std::thread([this] { run(); });
     } catch (const std::system_error& error) {
-      throw Error(ErrorCode::kOutOfMemory, std::string("the service's thread cannot be made: ") +
-                                               error.what() + "; allow the process more threads");
+      throw Error(ErrorCode::kOutOfMemory, std::string("the thread of the service cannot be started: ") +
+                                               error.what() + "; raise the limit of threads of the process");
     }
   }
 
@@ -281,14 +281,14 @@ struct Service::Impl {
   // Called by any thread:
 
   Response submit(std::vector<Token> prompt, RequestParams p) {
-    if (p.on_output) engine::refuse("a service's requests have no on_output: read the response");
+    if (p.on_output) engine::refuse("requests of a service must not set on_output; read the response");
     const bool is_checked = check(prompt, p);
     auto state = std::make_shared<Response::State>(0, p.n, n_unread, wakeup);
     Submission submission{nullptr, std::move(prompt), std::move(p), is_checked};
     {
       const std::lock_guard lock(wakeup->mutex);
       if (closed)
-        throw Error(ErrorCode::kUnavailable, "the service is shutting down and takes no more requests");
+        throw Error(ErrorCode::kUnavailable, "the service is shutting down and accepts no more requests");
       try {
         engine::check_load({published.n_waiting + n_new, published.n_waiting_tokens + n_new_tokens,
                             published.ms_per_admission},

@@ -235,19 +235,19 @@ std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, 
   const auto refuse = [](const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); };
   if (draft.params().n_sequences < n_sequences)
     refuse("the draft model's context has " + std::to_string(draft.params().n_sequences) +
-           " sequences, the model's " + std::to_string(n_sequences) + "; make it with as many");
+           " sequences, the model's context has " + std::to_string(n_sequences) +
+           "; give both the same number");
   if (!draft.cuts_back())
-    refuse("the draft model cannot go back behind a draft that was wrong; use one without recurrent layers");
+    refuse("the draft model cannot roll back rejected tokens; use one without recurrent layers");
   const Tokenizer& own = draft.model().tokenizer();
   const Tokenizer& theirs = model.tokenizer();
   if (own.n_vocab() != theirs.n_vocab())
-    refuse("the draft model's vocabulary has " + std::to_string(own.n_vocab()) + " tokens, the model's " +
+    refuse("the draft model's vocabulary has " + std::to_string(own.n_vocab()) + " tokens, the model's has " +
            std::to_string(theirs.n_vocab()) + "; use a draft model of the same family");
   for (Token id = 0; id < own.n_vocab(); ++id)
     if (own.text(id) != theirs.text(id))
       refuse("token " + std::to_string(id) +
-             " is another one in the draft model's vocabulary; use a draft "
-             "model of the same family");
+             " is a different one in the draft model's vocabulary; use a draft model of the same family");
   return std::make_unique<ModelDrafter>(draft);
 }
 

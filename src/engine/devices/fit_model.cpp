@@ -21,7 +21,7 @@ std::string exceeded(const Graph& graph, const exec::DeviceSet& set, std::span<c
     // The CPU's memory also holds the file's pages, which the system can evict.
     const std::uint64_t room = static_cast<int>(d) == set.host ? info.memory_total : info.memory_free;
     if (needs[d].total() > room)
-      return info.name + " has " + std::to_string(room >> 20) + " MiB and needs " +
+      return info.name + " has " + std::to_string(room >> 20) + " MiB but needs " +
              std::to_string(needs[d].total() >> 20) + " MiB";
   }
   return "";
@@ -61,7 +61,7 @@ std::vector<int> place_model(const Graph& graph, int n_layers, const exec::Devic
         params.fit && !what.empty())
       throw Error(ErrorCode::kOutOfMemory,
                   "the model does not fit: " + what +
-                      "; use a smaller or more strongly quantised model, or a shorter context");
+                      "; use a smaller model, a smaller quantization, or a shorter context");
     return std::vector<int>(graph.nodes().size(), 0);
   }
   const int all = set.named.empty() ? 0 : n_layers + 1;
@@ -76,7 +76,7 @@ std::vector<int> place_model(const Graph& graph, int n_layers, const exec::Devic
     if (params.n_layers >= 0) break;
   }
   throw Error(ErrorCode::kOutOfMemory,
-              "the model does not fit where it is placed: " + first_problem +
+              "the model does not fit on its devices: " + first_problem +
                   "; place fewer layers there, or use a smaller model or a shorter context");
 }
 

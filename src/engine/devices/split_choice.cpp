@@ -51,26 +51,27 @@ Cluster cluster_of(std::span<const DeviceInfo> cpus) {
 
 SplitChoice choose_split(std::span<const DeviceInfo> cpus, const ModelWork& work, int n_texts) {
   const std::string n = std::to_string(cpus.size()) + " CPUs";
-  const std::string divided = "layers are divided between " + n + ": ";
+  const std::string divided = "each layer runs on one of " + n + ": ";
   if (n_texts >= kGrouped)
     return {.split_rows = false,
             .why = divided + "of " + std::to_string(n_texts) +
-                   " texts one group can be at the first of them while another is at the later ones"};
+                   " sequences, one group can run in the first layers while another runs in the later ones"};
   const std::vector<ClusterWay> ways = plan_cluster(work, cluster_of(cpus));
   const auto shared = std::find_if(ways.begin(), ways.end(), [&](const ClusterWay& way) {
     return way.group_size == static_cast<int>(cpus.size());
   });
   const ClusterWay& layers = ways.front();
-  if (shared == ways.end()) return {.split_rows = false, .why = divided + "there are too few heads to share"};
+  if (shared == ways.end()) return {.split_rows = false, .why = divided + "there are too few heads to shard"};
   if (!shared->problem.empty() || !layers.problem.empty())
-    return {.split_rows = false, .why = divided + "shared, they might not fit into memory"};
+    return {.split_rows = false, .why = divided + "sharded layers might not fit into memory"};
   const double token = shared->token_seconds / layers.token_seconds;
   const double prompt = shared->prompt_seconds / layers.pipelined_prompt_seconds;
   const std::string times =
-      percent(token) + " of the time with divided layers, and a prompt " + percent(prompt);
+      percent(token) + " of the time with whole layers per CPU, and a prompt " + percent(prompt);
   if (token <= kClearlyLess && prompt <= 1.0)
-    return {.split_rows = true, .why = n + " compute each layer together: by formula a token takes " + times};
-  return {.split_rows = false, .why = divided + "together a token would take, by formula, " + times};
+    return {.split_rows = true, .why = n + " shard each layer: by estimate a token takes " + times};
+  return {.split_rows = false,
+          .why = divided + "with sharded layers a token would take, by estimate, " + times};
 }
 
 }  // namespace engine

@@ -24,8 +24,8 @@ class DecoderReader final : public TextReader {
             std::vector<float>& result) override {
     if (pooling == Pooling::kCls)
       refuse(
-          "the first token of a text that is read in order knows nothing of the rest: pool by kMean or "
-          "kLast");
+          "pooling \"cls\" needs an encoder: in a decoder the first token sees no later token; use \"mean\" "
+          "or \"last\"");
     context_.clear();  // Drops the remains of a failed step.
     batch_.clear();
     SeqId seq = 0;

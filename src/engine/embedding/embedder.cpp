@@ -62,13 +62,11 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
 void Embedder::Impl::check(std::span<const TextTokens> texts) const {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::span<const Token> tokens = texts[i].tokens;
-    const auto text = [&] {
-      return "text " + std::to_string(i) + " (of 0 to " + std::to_string(texts.size() - 1) + ") ";
-    };
+    const auto text = [&] { return "text " + std::to_string(i) + " (counting from 0) "; };
     if (tokens.empty()) refuse(text() + "has no tokens");
     if (tokens.size() > static_cast<std::size_t>(max_tokens))
-      refuse(text() + "has " + std::to_string(tokens.size()) + " tokens, and at most " +
-             std::to_string(max_tokens) + " can be read in one step; cut it into several");
+      refuse(text() + "has " + std::to_string(tokens.size()) + " tokens, but the limit is " +
+             std::to_string(max_tokens) + "; split it into several");
     for (const Token token : tokens)
       if (token < 0 || token >= model->info().n_vocab)
         refuse(text() + "has the token " + std::to_string(token) + ", which is outside the vocabulary of " +

@@ -45,7 +45,8 @@ constexpr std::array<StepNames, 9> kSteps = {{
 [[noreturn]] void refuse_step(std::string_view given, std::string (*describe)(const StepNames&)) {
   std::string known;
   for (const StepNames& row : kSteps) known += (known.empty() ? " " : ", ") + describe(row);
-  refuse("there is no step \"" + std::string(given) + "\"; the steps are" + known);
+  throw Error(ErrorCode::kInvalidArgument,
+              "unknown sampler \"" + std::string(given) + "\"; known are" + known);
 }
 
 void check_range(const char* name, float value, float least, float most) {
@@ -126,7 +127,7 @@ void check(const SamplerParams& params, int n_vocab) {
            std::to_string(kMaxSteps) + " are allowed");
   for (const SamplerStep step : params.steps)
     if (std::ranges::find(kSteps, step, &StepNames::step) == kSteps.end())
-      refuse("there is no step " + std::to_string(static_cast<int>(step)));
+      refuse("unknown step " + std::to_string(static_cast<int>(step)) + "; see SamplerStep");
   if (params.dry_breakers) check_breakers(*params.dry_breakers);
   check_bias(params.logit_bias, n_vocab, check_id);
 }

@@ -156,8 +156,8 @@ void check_cache(const StateOwner::Cache& cache, const CacheRecord& record) {
   other.turning = record.turning;
   if (record == other)
     throw Error(ErrorCode::kInvalidArgument,
-                "the state's keys were turned by other frequencies than this context's, which the model "
-                "chooses by the context's length; restore it into a context as long as the one it is from");
+                "the state's keys have other RoPE frequencies than this context, since the model chooses "
+                "them by the context's length; restore the state into a context of the original length");
   damaged(cache.name + " has another shape than the model's");
 }
 
@@ -303,9 +303,10 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof(Header)) damaged("it has " + std::to_string(bytes.size()) + " bytes");
   Header header;
   std::memcpy(&header, bytes.data(), sizeof(Header));
-  if (header.magic != kMagic) throw Error(ErrorCode::kInvalidFile, "these bytes are no state of weft's");
+  if (header.magic != kMagic)
+    throw Error(ErrorCode::kInvalidFile, "these bytes are not a state that weft saved");
   if (header.version != kVersion)
-    throw Error(ErrorCode::kUnsupported, "the state is of version " + std::to_string(header.version) +
+    throw Error(ErrorCode::kUnsupported, "the state has version " + std::to_string(header.version) +
                                              ", this weft reads version " + std::to_string(kVersion));
   if (header.total_bytes != bytes.size())
     damaged("it has " + std::to_string(bytes.size()) + " of " + std::to_string(header.total_bytes) +
@@ -333,8 +334,8 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
                                        [](const StateOwner::Cache& cache) { return cache.windowed; });
   if (!has_windows && state.kept != state.snapshot.pages)
     throw Error(ErrorCode::kInvalidArgument,
-                "the state has only the window of sliding-window layers, and this context keeps all their "
-                "text; restore it into one that does not");
+                "the state has only the windows of sliding-window layers, but this context keeps all tokens; "
+                "restore it into a context without window_rewind = -1");
   const RowCounts counts(state);
   if (bytes.size() != header.head_bytes + tail_bytes(owner, counts))
     damaged("its cells do not agree with its size");

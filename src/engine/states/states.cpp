@@ -240,26 +240,27 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
     for (const auto& memory : memories_)
       if (!memory->is_whole(text, state.kept))
         throw Error(ErrorCode::kInvalidFile,
-                    "the state is damaged: a text's window is not there; nothing was restored");
+                    "the state is damaged: the window of a sequence is missing; nothing was restored");
   if (state.snapshot.n_cells() > sequences_.cells_total())
     refuse("the state holds " + std::to_string(state.snapshot.n_cells()) + " cells, this context has " +
-           std::to_string(sequences_.cells_total()) + "; make it longer");
+           std::to_string(sequences_.cells_total()) + "; create it with a larger n_ctx");
   for (const std::uint32_t size : state.source_sizes())
     if (size > static_cast<std::uint32_t>(sources_.max_size()))
-      refuse("the state holds a source of " + std::to_string(size) + " tokens, this context reads " +
-             std::to_string(sources_.max_size()) + " at most; make it with a larger n_source");
+      refuse("the state has an encoder input of " + std::to_string(size) +
+             " tokens, but the limit of this context is " + std::to_string(sources_.max_size()) +
+             "; create it with a larger n_source");
   if (seq) {
     if (texts.size() != 1)
       refuse("the state holds " + std::to_string(texts.size()) +
-             " sequences: restore it without naming one, or save a single one");
+             " sequences; restore it without a sequence id, or save a single sequence");
     texts[0].seq = *seq;
     return state;
   }
   if (!state.whole)
-    refuse("the state holds one sequence, not a whole context: name the one that it shall be");
+    refuse("the state holds one sequence, not a whole context; give the sequence id to restore it to");
   if (!texts.empty() && texts.back().seq >= sequences_.n_sequences())
     refuse("the state holds sequence " + std::to_string(texts.back().seq) + ", this context has " +
-           std::to_string(sequences_.n_sequences()) + " sequences; make it with more");
+           std::to_string(sequences_.n_sequences()) + " sequences; create it with more");
   // The others end up empty.
   std::vector<kv::Snapshot::Text> all(static_cast<std::size_t>(sequences_.n_sequences()));
   for (std::size_t s = 0; s < all.size(); ++s) all[s].seq = static_cast<SeqId>(s);
@@ -290,8 +291,8 @@ std::vector<AdapterUse> States::uses_of(const std::vector<TextAdapter>& marks) c
     while (adapter < n && (!(known_adapters_->hash(adapter) == mark.adapter) || is_taken(adapter))) ++adapter;
     if (adapter == n)
       refuse(
-          "the state's text was written with an adapter that this model was loaded without; load the model "
-          "with all adapters of its texts");
+          "the state was computed with an adapter that this model was loaded without; load the model with "
+          "that adapter");
     uses.push_back({adapter, mark.scale});
   }
   return checked_adapters(model_, uses);

@@ -28,7 +28,7 @@ base::Hash128 checksum(std::span<const std::byte> bytes) {
 }
 
 [[noreturn]] void damaged(const std::string& what) {
-  throw Error(ErrorCode::kInvalidFile, "the saved text is damaged: " + what + "; nothing was restored");
+  throw Error(ErrorCode::kInvalidFile, "the saved sequence is damaged: " + what + "; nothing was restored");
 }
 
 }  // namespace
@@ -54,9 +54,10 @@ TextState read_text_state(std::span<const std::byte> bytes) {
   if (bytes.size() < kFrame) damaged("it has " + std::to_string(bytes.size()) + " bytes");
   Header header;
   std::memcpy(&header, bytes.data(), sizeof(Header));
-  if (header.magic != kMagic) throw Error(ErrorCode::kInvalidFile, "these bytes are no saved text of weft's");
+  if (header.magic != kMagic)
+    throw Error(ErrorCode::kInvalidFile, "these bytes are not a sequence that weft saved");
   if (header.version != kVersion)
-    throw Error(ErrorCode::kUnsupported, "the saved text is of version " + std::to_string(header.version) +
+    throw Error(ErrorCode::kUnsupported, "the saved sequence has version " + std::to_string(header.version) +
                                              ", this weft reads version " + std::to_string(kVersion));
   const std::size_t n_body = bytes.size() - kFrame;
   const std::size_t token_bytes = std::size_t{header.n_tokens} * sizeof(Token);

@@ -122,8 +122,9 @@ std::vector<SchemaProperty> SchemaWriter::properties(const Keywords& k) {
       if (schema != kNoValue) {
         property.schema.push_back({schema});
       } else if (object.patterns != kNoValue && !tree_[object.patterns].members.empty()) {
-        reader_.leave_free(object.patterns,
-                           "patternProperties beside named properties are not supported; name them all");
+        reader_.leave_free(
+            object.patterns,
+            "patternProperties together with properties are not supported; list all properties");
       } else if (object.additional != kNoValue) {
         property.schema.push_back({object.additional});
       }
@@ -143,8 +144,9 @@ SchemaWriter::Others SchemaWriter::pattern_properties(const ObjectKeywords& obje
   result.allowed = true;
   result.key = any_string();
   if (members.size() != 1 || !closed || k.objects.size() != 1 || !k.names.empty()) {
-    reader_.leave_free(object.patterns,
-                       "patternProperties are supported for one pattern and additionalProperties: false");
+    reader_.leave_free(
+        object.patterns,
+        "patternProperties are supported only with one pattern and additionalProperties: false");
     return result;
   }
   const auto key = pattern(object.patterns, members[0].first, true, true);
@@ -188,7 +190,7 @@ SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<S
   result.key = named.empty() ? any_string() : key_besides(named);
   if (k.names.empty()) return result;
   if (!named.empty()) {
-    reader_.leave_free(k.names[0], "propertyNames beside named properties are not supported");
+    reader_.leave_free(k.names[0], "propertyNames together with properties are not supported");
     return result;
   }
   Conjunction names;
@@ -256,8 +258,9 @@ void SchemaWriter::check_number_of_properties(const Keywords& k, const std::vect
   const bool few = k.max_properties < 0 ||
                    (open ? named.empty() : static_cast<std::int64_t>(named.size()) <= k.max_properties);
   if (!enough || !few)
-    reader_.leave_free(k.properties_at,
-                       "the number of properties cannot be counted here; say which are required");
+    reader_.leave_free(
+        k.properties_at,
+        "minProperties and maxProperties are not supported here; list the required properties");
 }
 
 NodeId SchemaWriter::map(NodeId member, const Keywords& k) {

@@ -12,7 +12,7 @@ constexpr std::size_t kNoParent = std::numeric_limits<std::size_t>::max();
 
 /// Keywords that would allow too much if they were ignored, and what to write instead.
 constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
-    {"not", "say what the value is instead"},
+    {"not", "describe the allowed values instead"},
     {"if", "write anyOf with one schema for each case"},
     {"then", "write anyOf with one schema for each case"},
     {"else", "write anyOf with one schema for each case"},
@@ -96,13 +96,15 @@ ValueId KeywordReader::resolve(ValueId reference) {
     rest.remove_prefix(tree_[id].text.size());
   // Some clients leave out the '#' of a JSON pointer.
   if (!rest.empty() && rest[0] != '#' && rest[0] != '/')
-    fail(reference, "a reference to another document; write the schema into $defs and refer to #/$defs/NAME");
+    fail(reference,
+         "references to other documents are not supported; copy the schema into $defs and refer to "
+         "#/$defs/NAME");
   if (rest.starts_with('#')) rest.remove_prefix(1);
   ValueId at = tree_.root();
   const std::string path = percent_decoded(rest);
   if (!path.empty() && path[0] != '/') {
     at = anchored(path);
-    if (at == kNoValue) fail(reference, "there is no $anchor \"" + path + "\"");
+    if (at == kNoValue) fail(reference, "no such $anchor: \"" + path + "\"");
   }
   for (std::size_t begin = 1; at != kNoValue && begin <= path.size() && path[0] == '/';) {
     const std::size_t end = std::min(path.find('/', begin), path.size());
@@ -126,7 +128,7 @@ ValueId KeywordReader::resolve(ValueId reference) {
     }
     begin = end + 1;
   }
-  if (at == kNoValue) fail(reference, "the reference \"" + text + "\" leads nowhere");
+  if (at == kNoValue) fail(reference, "the reference \"" + text + "\" has no target");
   references_.emplace(text, at);
   return at;
 }
@@ -153,7 +155,7 @@ void KeywordReader::add_part(ValueId schema, Keywords& out) {
   budget_.spend(static_cast<std::int64_t>(out.parts.size()));
   for (std::size_t p = reading_; p != kNoParent; p = parents_[p])
     if (out.parts[p].schema == schema)
-      fail(schema, "the schema refers to itself without anything in between: no value would ever end");
+      fail(schema, "the schema refers to itself directly, so that no value can match");
   for (const SchemaPart& part : out.parts) {
     if (part.schema != schema) continue;
     // An alternative that refers back to its own union adds no values.
@@ -161,7 +163,7 @@ void KeywordReader::add_part(ValueId schema, Keywords& out) {
     return;
   }
   if (out.parts.size() == kMaxParts)
-    fail(schema, "more than " + std::to_string(kMaxParts) + " schemas would have to hold together");
+    fail(schema, "more than " + std::to_string(kMaxParts) + " schemas would have to hold at once");
   out.parts.push_back({schema, false, false, false});
   parents_.push_back(reading_);
 }
@@ -215,8 +217,7 @@ bool KeywordReader::read_for_arrays(std::string_view name, ValueId schema, Value
     at_most(out.max_items);
   } else if (name == "uniqueItems") {
     if (tree_[value].kind != JsonKind::kBool || tree_[value].flag)
-      fail(value,
-           "uniqueItems cannot be held to while items are written; leave it out and check it afterwards");
+      fail(value, "uniqueItems cannot be enforced during generation; leave it out and check the result");
   } else if (name == "items" || name == "prefixItems") {
     // Read together; draft 7 writes prefixItems and items as items and additionalItems.
     if (tree_[value].kind == JsonKind::kNull) fail(value, "expected a schema");

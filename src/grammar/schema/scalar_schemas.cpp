@@ -179,7 +179,7 @@ std::vector<NodeId> SchemaWriter::number_limits(const Keywords& k) {
   std::vector<NodeId> limits;
   const auto decimal = [&](ValueId at) {
     auto parsed = parse_decimal(tree_[at].text);
-    if (!parsed) reader_.leave_free(at, "a number with too many digits");
+    if (!parsed) reader_.leave_free(at, "the number has too many digits");
     return parsed;
   };
   for (const NumberBound& bound : k.at_least)
@@ -194,7 +194,7 @@ std::vector<NodeId> SchemaWriter::number_limits(const Keywords& k) {
     if (const auto multiple = add_multiple(*step, builder_)) {
       limits.push_back(*multiple);
     } else {
-      reader_.leave_free(at, "multipleOf is supported for 2, 5 and powers of ten");
+      reader_.leave_free(at, "multipleOf is supported only for 2, 5 and powers of ten");
     }
   }
   return limits;

@@ -321,7 +321,7 @@ NodeId SchemaWriter::enumeration(const Keywords& k) {
     if ((type == kArrayBit && (!k.arrays.empty() || k.min_items > 0 || k.max_items >= 0)) ||
         (type == kObjectBit && (!k.objects.empty() || !k.required.empty() || !k.names.empty())))
       reader_.leave_free(
-          id, "an array or object in enum or const beside keywords that limit it; leave those out");
+          id, "enum or const has an array or object, and other keywords restrict it; remove those keywords");
     choices.push_back(all_of(parts));
   }
   return builder_.choice(choices);

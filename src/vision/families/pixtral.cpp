@@ -38,8 +38,9 @@ Value project(EncoderBuilder& b, Value x) {
   const std::int64_t n_merged = std::int64_t{h.merge} * h.merge;
   const bool merges = b.has("mm.patch_merger.weight");
   if (merges != (h.merge > 1))
-    throw Error(ErrorCode::kInvalidFile, merges ? "tensor mm.patch_merger.weight merges squares of one patch"
-                                                : "tensor mm.patch_merger.weight is missing");
+    throw Error(ErrorCode::kInvalidFile,
+                merges ? "tensor mm.patch_merger.weight is present, but clip.vision.spatial_merge_size is 1"
+                       : "tensor mm.patch_merger.weight is missing");
   if (merges) {
     x = b.norm(x, "mm.input_norm");
     // Element by element of all patches of a square.

@@ -23,9 +23,9 @@ struct Size {
 Size wanted_size(const HParams& h, const Image& image) {
   const double width = image.width, height = image.height, square = h.square();
   if (std::max(width, height) > kLongest * std::min(width, height))
-    throw Error(ErrorCode::kUnsupported, "a picture of " + std::to_string(image.width) + " x " +
+    throw Error(ErrorCode::kUnsupported, "an image of " + std::to_string(image.width) + " x " +
                                              std::to_string(image.height) +
-                                             " pixels is more than 200 times as long as wide; cut it");
+                                             " pixels has an aspect ratio above 200; crop it");
   const auto scaled = [&](double scale, double least, double (*round)(double)) {
     const auto whole = [&](double side) {
       return static_cast<int>(std::max(round(side * scale / square), least) * square);
