@@ -33,8 +33,8 @@ classes of transformers. A few families use the class of another family that dif
 without a class in transformers have a reference in weft's tree: `scripts/own_references.py`,
 `scripts/rwkv_reference.py` or `scripts/own_encoders.py`.
 
-`weft convert` takes folders of the classes under "converted from". It refuses the classes after "not" in that column; get
-GGUF files of these models from other converters.
+`weft convert` takes folders of the classes under "converted from". It refuses the classes after "not" in that column.
+GGUF files of these models come from other converters.
 
 `scripts/make_family_table.py` writes this page.
 
