@@ -24,14 +24,16 @@ OTHERS = {"llama": ["LlamaForCausalLM"], "qwen2": ["Qwen2ForCausalLM"], "qwen3":
           "lfm2": ["Lfm2ForCausalLM"]}
 HEAD = """# Families of models
 
-Each family is a row of `src/model/families.inc`. "Lines" counts the lines of its file, which related families share.
+Each family is a row of `src/model/families.inc`. GGUF calls it the architecture. "Lines" counts the lines of its file,
+which related families share.
 
-Every family is checked with tiny models with random weights against the reference in the column "checked against".
-Logits, or vectors for encoders, must agree with an NMSE of at most 1e-6. Most references are classes of transformers. A
-few families use the class of another family that differs only in tensor names. Families without a class in transformers
-have an own reference, in `scripts/own_references.py`, `scripts/rwkv_reference.py` or `scripts/own_encoders.py`.
+Every family is tested with tiny models of random weights against the reference in the column "checked against". The
+normalized mean square error (NMSE) of logits, or of vectors for encoders, must be at most 1e-6. Most references are
+classes of transformers. A few families use the class of another family that differs only in tensor names. Families
+without a class in transformers have a reference in weft's tree: `scripts/own_references.py`,
+`scripts/rwkv_reference.py` or `scripts/own_encoders.py`.
 
-`weft convert` takes folders of the classes under "converted from". It refuses the classes listed there after "not".
+`weft convert` takes folders of the classes under "converted from". It refuses the classes after "not" in that column.
 GGUF files of these models come from other converters.
 
 `scripts/make_family_table.py` writes this page.
