@@ -71,7 +71,7 @@ Json read_json(const std::filesystem::path& path, Shape shape) {
   try {
     Json json = base::parse_json<Json>(text);
     if (shape == Shape::kObject ? !json.is_object() : !json.is_array())
-      refuse(path.string() + " is no JSON " + (shape == Shape::kObject ? "object" : "list"));
+      refuse(path.string() + " is not a JSON " + (shape == Shape::kObject ? "object" : "list"));
     return json;
   } catch (const base::JsonError& error) {
     const std::string known = base::foreign_file_text(std::as_bytes(std::span(text)), base::FileKind::kJson);

@@ -98,7 +98,7 @@ TEST_F(FileWatchTest, FindsLostBytesThatWereTouched) {
   fs::resize_file(path_, 0);
   EXPECT_EQ(watch_->file().bytes()[5000], std::byte{0});
   write(std::string(kBytes, 'x'));  // Too late: zeros were read.
-  expect_changed("was cut");
+  expect_changed("was truncated");
 }
 
 TEST_F(FileWatchTest, FindsAnotherFilesBytesInItsPlace) {

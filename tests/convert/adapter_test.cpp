@@ -280,7 +280,7 @@ TEST_F(Adapter, PairsThatDoNotFitTheBaseAreRefused) {
     refused("adapts layer 9, the base model has");
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       pairs_[stem + "B.weight"].values[7] = bad;
-      refused("lora_B.weight' has a value that is not a number");
+      refused("lora_B.weight' has a value that is not finite");
     }
     pairs_[stem + "A.weight"].values[3] = 1e6f;
     write_adapter({{"r", 4}, {"lora_alpha", 8}});

@@ -266,7 +266,7 @@ class AdaptedContext : public testing::Test {
 
 TEST_F(AdaptedContext, RejectsInvalidAdapters) {
   EXPECT_THAT(refusal(0, {{2, 1.0f}}), HasSubstr("known are 0 to 1"));
-  EXPECT_THAT(refusal(0, {{-1, 1.0f}}), HasSubstr("no adapter -1"));
+  EXPECT_THAT(refusal(0, {{-1, 1.0f}}), HasSubstr("unknown adapter -1; known are 0 to 1"));
   EXPECT_THAT(refusal(0, {{0, 1.0f}, {0, 2.0f}}), HasSubstr("twice"));
   EXPECT_THAT(refusal(0, {{0, std::numeric_limits<float>::infinity()}}), HasSubstr("not a number"));
   for (const float scale : {1.1e6f, -1e12f, 3e38f})

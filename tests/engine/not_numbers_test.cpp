@@ -138,7 +138,7 @@ TEST(NotNumbers, OtherRequestsOfABatchGoOn) {
     for (Chunk chunk; bad.next(chunk);) end = chunk;
     EXPECT_EQ(end.stop, StopReason::kError);
     EXPECT_TRUE(end.not_numbers);
-    EXPECT_THAT(end.error, HasSubstr("not numbers"));
+    EXPECT_THAT(end.error, HasSubstr("computed NaN or infinity"));
   }
 }
 

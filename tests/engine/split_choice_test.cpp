@@ -68,7 +68,7 @@ TEST(SplitChoice, ManyTextsGoInGroups) {
   EXPECT_TRUE(engine::choose_split(cpus(2, kFast), large_model(), 7).split_rows);
   const SplitChoice many = engine::choose_split(cpus(2, kFast), large_model(), 8);
   EXPECT_FALSE(many.split_rows);
-  EXPECT_THAT(many.why, HasSubstr("of 8 texts"));
+  EXPECT_THAT(many.why, HasSubstr("of 8 sequences"));
 }
 
 TEST(SplitChoice, MemoryComesFirst) {

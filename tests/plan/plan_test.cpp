@@ -301,7 +301,7 @@ TEST(Plan, GraphsThatDevicesCannotRelyOnAreRefused) {
                   "use two weights"));
   EXPECT_TRUE(
       has(plan_refusal([](Graph& g, Value x, Dim) { return take(x, g.weight("ids", DType::kI32, {2})); }),
-          "whole numbers"));
+          "an input, because weights of integers are not supported"));
   EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim n) {
                     const Value heads = g.input("heads", {n, 2, 4});
                     return rope(heads, g.input("at", {n}, DType::kI32), {.head_dim = 4, .n_rot = 4});

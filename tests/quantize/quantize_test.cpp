@@ -376,7 +376,7 @@ TEST_F(Quantize, ReportsMissingAndMismatchedImportances) {
   // One layer of sixteen; the output matrix and the embeddings are usually missing.
   EXPECT_THAT(
       notes_with({.mix = "Q4_0"}, "blk.3.attn_q.weight"),
-      testing::ElementsAre(testing::AllOf(HasSubstr("lack"), HasSubstr("blk.0."), HasSubstr("alike"))));
+      testing::ElementsAre(testing::AllOf(HasSubstr("lack"), HasSubstr("blk.0."), HasSubstr("all columns get the same weight"))));
   EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q"}}, "blk.3.attn_q.weight"),
               testing::IsEmpty());
   EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q", "nosuch"}}, "blk.3.attn_q.weight"),
