@@ -141,6 +141,22 @@ TEST_F(FolderFiles, TokensAroundPromptsThatGgufCannotStoreAreNoted) {
   EXPECT_EQ(notes_.size(), 1u);
 }
 
+TEST_F(FolderFiles, LayersBeyondTheConfigAreLeftOutWithANote) {
+  const auto folder = copy_of("mixtral");
+  json config = json::parse(read(folder / "config.json"));
+  const auto n_layers = config["num_hidden_layers"].get<std::uint32_t>();
+  ASSERT_GT(n_layers, 1u);
+  config["num_hidden_layers"] = n_layers - 1;
+  write(folder / "config.json", config.dump());
+  EXPECT_EQ(std::get<std::uint32_t>(converted(folder).at("llama.block_count")), n_layers - 1);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("left out 1 layers"), std::string::npos) << notes_[0];
+  config["num_nextn_predict_layers"] = 1;
+  write(folder / "config.json", config.dump());
+  converted(folder);
+  EXPECT_TRUE(notes_.empty());
+}
+
 TEST_F(FolderFiles, ChatTemplates) {
   const auto folder = copy_of("mixtral");
   EXPECT_FALSE(converted(folder).contains("tokenizer.chat_template"));
