@@ -128,6 +128,10 @@ void check(const RunOptions& options) {
     throw UsageError("--prompt-cache cannot be combined with --image, --audio or --logits");
   if (!options.logits_file.empty() && options.json)
     throw UsageError("--logits generates nothing, so --json has no effect; leave one of them out");
+  if (!options.mmproj.empty() && options.mmproj != kNoMmproj && !has_media(options))
+    note(options.talk, "weft: note: --mmproj has no effect without --image or --audio");
+  if (options.n_keep != RunOptions().n_keep && !options.context_shift)
+    note(options.talk, "weft: note: --keep has no effect without --context-shift");
 }
 
 // Regular files appear whole or not at all; devices and pipes are written directly.
