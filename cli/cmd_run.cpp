@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "arguments.h"
+#include "base/atomic_file.h"
 #include "command.h"
 #include "constraint_options.h"
 #include "escapes.h"
@@ -124,14 +128,25 @@ void check(const RunOptions& options) {
     throw UsageError("--prompt-cache cannot be combined with --image, --audio or --logits");
   if (!options.logits_file.empty() && options.json)
     throw UsageError("--logits generates nothing, so --json has no effect; leave one of them out");
+  if (!options.mmproj.empty() && options.mmproj != kNoMmproj && !has_media(options))
+    note(options.talk, "weft: note: --mmproj has no effect without --image or --audio");
+  if (options.n_keep != RunOptions().n_keep && !options.context_shift)
+    note(options.talk, "weft: note: --keep has no effect without --context-shift");
 }
 
-// A file that is closed, and complete, or an error.
+// Regular files appear whole or not at all; devices and pipes are written directly.
 class OutputFile {
  public:
-  explicit OutputFile(const std::string& path)
-      : path_(path), file_(path == "-" ? stdout : std::fopen(path.c_str(), "wb")) {
-    if (file_ == nullptr) throw Error(ErrorCode::kIo, fmt::format("cannot write to '{}'", path_));
+  explicit OutputFile(const std::string& path) : path_(path) {
+    if (path == "-") {
+      file_ = stdout;
+    } else if (std::error_code ignored;
+               std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+      file_ = std::fopen(path.c_str(), "wb");
+      if (file_ == nullptr) throw Error(ErrorCode::kIo, fmt::format("cannot write to '{}'", path_));
+    } else {
+      whole_.emplace(path);
+    }
   }
   ~OutputFile() {
     if (file_ != nullptr && file_ != stdout) std::fclose(file_);
@@ -140,9 +155,13 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::span<const float> values) {
-    if (std::fwrite(values.data(), sizeof(float), values.size(), file_) != values.size()) fail();
+    if (whole_)
+      whole_->write(std::as_bytes(values));
+    else if (std::fwrite(values.data(), sizeof(float), values.size(), file_) != values.size())
+      fail();
   }
   void close() {
+    if (whole_) return whole_->commit();
     std::FILE* file = std::exchange(file_, nullptr);
     if ((file == stdout ? std::fflush(file) : std::fclose(file)) != 0) fail();
   }
@@ -153,7 +172,8 @@ class OutputFile {
   }
 
   std::string path_;
-  std::FILE* file_;
+  std::FILE* file_ = nullptr;
+  std::optional<base::AtomicFile> whole_;
 };
 
 // Raw float32, [n_tokens][n_vocab]. The rows do not depend on how the prompt is cut.

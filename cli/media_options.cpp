@@ -11,12 +11,6 @@
 
 namespace weft::cli {
 
-namespace {
-
-constexpr std::string_view kNoMmproj = "none";
-
-}  // namespace
-
 void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& group) {
   app.add_option(
          "--mmproj", mmproj,

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "options.h"
@@ -11,6 +12,9 @@
 #include "weft/vision.h"
 
 namespace weft::cli {
+
+/// The value of --mmproj for no encoder.
+inline constexpr std::string_view kNoMmproj = "none";
 
 void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& group);
 void add_image_option(CLI::App& app, std::vector<std::string>& images, const std::string& group);

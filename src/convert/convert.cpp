@@ -227,14 +227,14 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
     weights.add_file(modules.dense[i], "dense_" + std::to_string(i + 2) + ".");
   const Config config(std::move(json), family.defaults);
   const Type& type = type_of(params.type, weights);
-  const std::vector<OutTensor> tensors = plan_tensors(weights, config, family, type.dtype);
+  std::vector<std::string> notes;
+  const std::vector<OutTensor> tensors = plan_tensors(weights, config, family, type.dtype, notes);
 
   const std::string architecture =
       architecture_of(family, std::any_of(tensors.begin(), tensors.end(), [](const OutTensor& tensor) {
                         return tensor.name.find("_exps.") != tensor.name.npos;
                       }));
   family.architecture = architecture;
-  std::vector<std::string> notes;
   add_general(folder, architecture, type, file);
   add_metadata(modules, config, family, weights, tensors, file);
   add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file, notes);

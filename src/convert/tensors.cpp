@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <numbers>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -32,7 +33,7 @@ class Planner {
     parts.push_back({place.expert, place.joined, full, &source});
   }
 
-  std::vector<OutTensor> finish() {
+  std::vector<OutTensor> finish(std::vector<std::string>& notes) {
     const std::int64_t n_layers = config_.require_int({"num_hidden_layers"});
     const bool has_head =
         found_.contains({"blk", -1, "output.weight"}) || found_.contains({"enc.blk", -1, "output.weight"});
@@ -45,9 +46,13 @@ class Planner {
     const auto last_of = [&](const std::string& block) {
       return block == "dec.blk" ? config_.get_int({"num_decoder_layers"}).value_or(n_layers) : n_layers;
     };
+    std::set<std::int64_t> left_out;
     for (auto& [key, parts] : found_) {
       const auto& [block, layer, name] = key;
-      if (layer >= last_of(block)) continue;  // Layers that only predict further tokens.
+      if (layer >= last_of(block)) {  // Layers that only predict further tokens.
+        left_out.insert(layer);
+        continue;
+      }
       ++n_of_layer[{block, layer}];
       if (tied && name == "output.weight") continue;
       add_tensor((layer < 0 ? "" : block + "." + std::to_string(layer) + ".") + name, name, parts);
@@ -62,6 +67,10 @@ class Planner {
                                                    std::to_string(last_of(block)) + " has no tensors");
     check_embeddings();
     add_rope_factors();
+    if (const auto n = static_cast<std::int64_t>(left_out.size());
+        n > config_.get_int({"num_nextn_predict_layers"}).value_or(0))
+      notes.push_back("left out " + std::to_string(n) + " layers: config.json's num_hidden_layers is " +
+                      std::to_string(n_layers));
     return std::move(tensors_);
   }
 
@@ -212,10 +221,10 @@ std::int64_t OutTensor::n_rows() const {
 }
 
 std::vector<OutTensor> plan_tensors(const FolderWeights& weights, const Config& config, const Family& family,
-                                    DType type) {
+                                    DType type, std::vector<std::string>& notes) {
   Planner planner(config, family, type);
   for (const auto& [name, source] : weights.all()) planner.add(name, source);
-  return planner.finish();
+  return planner.finish(notes);
 }
 
 void check_blocks(const OutTensor& tensor) {

@@ -31,9 +31,9 @@ struct OutTensor {
 };
 
 /// In the order of layers. `type` is the type of matrices. Throws Error kInvalidFile that names the tensor
-/// that is unknown, missing or of a wrong shape.
+/// that is unknown, missing or of a wrong shape. A note says how many layers are left out.
 std::vector<OutTensor> plan_tensors(const FolderWeights& weights, const Config& config, const Family& family,
-                                    DType type);
+                                    DType type, std::vector<std::string>& notes);
 
 /// Throws Error kInvalidFile if the folder's tensor has blocks and the rows of the result would split them.
 void check_blocks(const OutTensor& tensor);

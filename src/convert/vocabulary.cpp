@@ -69,7 +69,7 @@ class Vocabulary {
     } else if (!add_sentencepiece()) {
       add_word_pieces_of_text();
     }
-    add_special(config);
+    add_special(config, notes);
     add_flags();
     add_chat_templates(folder_, names_, file_, notes);
     if (!beyond_.empty())
@@ -437,7 +437,7 @@ class Vocabulary {
     return found == ids_.end() ? -1 : found->second;
   }
 
-  void add_special(const Config& config) {
+  void add_special(const Config& config, std::vector<std::string>& notes) {
     if (word_pieces_) return;
     const Json generation = read_json_if_there(folder_ / "generation_config.json");
     const auto numbers_of = [&](const char* name) {
@@ -478,48 +478,74 @@ class Vocabulary {
     if (ends.size() > 1) set("eos_token_ids", std::vector<std::int32_t>(ends.begin(), ends.end()));
     for (std::size_t i = 0; i < std::min(ends.size(), std::size(kEnds)); ++i)
       set(kEnds[i], static_cast<std::uint32_t>(ends[i]));
-    const auto [begins, closes] = frame();
+    const Frame around = frame();
     const auto said = [&](const char* name) {
       const Json* const adds = find(names_, name);
       return adds != nullptr && adds->is_boolean() ? std::optional(adds->get<bool>()) : std::nullopt;
     };
-    set("add_bos_token", bos_ >= 0 && (said("add_bos_token").value_or(false) || begins == bos_));
+    const bool adds_bos = bos_ >= 0 && (said("add_bos_token").value_or(false) ||
+                                        (!around.before.empty() && around.before.front() == bos_));
+    set("add_bos_token", adds_bos);
     const std::int64_t eos = ends.empty() ? -1 : ends.front();
-    if (eos >= 0 && closes == eos)
+    const bool closes = eos >= 0 && !around.after.empty() && around.after.back() == eos;
+    if (closes)
       set("add_eos_token", true);
     else if (const auto adds = said("add_eos_token"))
       set("add_eos_token", *adds && eos >= 0);
     else if (find(tokenizer_, "model") != nullptr)  // It lists the tokens around a prompt.
       set("add_eos_token", false);
+    if (around.before.size() > (adds_bos ? 1 : 0) || around.after.size() > (closes ? 1 : 0))
+      notes.push_back("tokenizer.json adds" + texts_of(around.before) + " before and" +
+                      texts_of(around.after) +
+                      " after each prompt; GGUF has keys for one BOS and one EOS token only, so the others "
+                      "must be written in prompts without a chat template");
   }
 
-  /// The tokens that tokenizer.json puts before and after a prompt; -1 where it has none.
-  std::pair<std::int64_t, std::int64_t> frame() const {
-    std::pair<std::int64_t, std::int64_t> ids{-1, -1};
+  /// The tokens around a prompt.
+  struct Frame {
+    std::vector<std::int64_t> before, after;
+  };
+
+  /// " <s> <x>", or " nothing".
+  std::string texts_of(const std::vector<std::int64_t>& ids) const {
+    std::string texts;
+    for (const std::int64_t id : ids)
+      texts +=
+          ' ' + (static_cast<std::uint64_t>(id) < n_tokens_ ? tokens_[static_cast<std::size_t>(id)] : "?");
+    return texts.empty() ? " nothing" : texts;
+  }
+
+  /// The tokens that tokenizer.json puts before and after a prompt; -1 if a token has no id.
+  Frame frame() const {
+    Frame around;
     const Json* const processor = find(tokenizer_, "post_processor");
-    if (processor == nullptr) return ids;
-    const std::vector<const Json*> steps = steps_of(tokenizer_, "post_processor", "processors");
+    if (processor == nullptr) return around;
     const auto id_of_text = [&](const std::string& text) {
       const auto found = ids_.find(text);
       return found == ids_.end() ? -1 : found->second;
     };
-    for (const Json* step : steps) {
+    for (const Json* step : steps_of(tokenizer_, "post_processor", "processors")) {
       const Json* const single = find(*step, "single");
-      if (single != nullptr && single->is_array() && !single->empty()) {
-        if (const Json* const first = find(single->front(), "SpecialToken"))
-          ids.first = id_of_text(find_text(*first, "id").value_or(""));
-        if (const Json* const last = find(single->back(), "SpecialToken"))
-          ids.second = id_of_text(find_text(*last, "id").value_or(""));
+      if (single != nullptr && single->is_array()) {
+        around = {};
+        bool is_after = false;
+        for (const Json& part : *single) {
+          if (const Json* const token = find(part, "SpecialToken"))
+            (is_after ? around.after : around.before)
+                .push_back(id_of_text(find_text(*token, "id").value_or("")));
+          else
+            is_after = true;  // The prompt.
+        }
       }
       const auto pair = [&](const char* name) {  // ["</s>", 2]
         const Json* const of = find(*step, name);
         const bool good = of != nullptr && of->is_array() && !of->empty() && of->front().is_string();
-        return good ? id_of_text(of->front().get<std::string>()) : -1;
+        return std::vector<std::int64_t>{good ? id_of_text(of->front().get<std::string>()) : -1};
       };
       if (find_text(*step, "type") == "RobertaProcessing" || find_text(*step, "type") == "BertProcessing")
-        ids = {pair("cls"), pair("sep")};
+        around = {pair("cls"), pair("sep")};
     }
-    return ids;
+    return around;
   }
 
   void set(const std::string& key, const GgufValue& value) { file_.set("tokenizer.ggml." + key, value); }

@@ -41,9 +41,9 @@ constexpr std::array<std::string_view, 5> kLikelyEnds = {"<eos>", "<EOT>", "_<EO
 
 /// End a file in fill-in-the-middle models. User-defined ones keep their type: clients write such prompts
 /// out, and the tokenizer finds only user-defined tokens there.
-constexpr std::array<std::string_view, 9> kFileEnds = {"<|file_sep|>", "<|repo_name|>", "<|fim_repo|>",
-                                                       "<|fim_pad|>",  "<fim_pad>",     "<fim-pad>",
-                                                       "<fim-repo>",   "<reponame>",    "<REPO>"};
+constexpr std::array<std::string_view, 11> kFileEnds = {
+    "<|file_sep|>", "<file_sep>", "<|repo_name|>", "<repo_name>", "<|fim_repo|>", "<|fim_pad|>",
+    "<fim_pad>",    "<fim-pad>",  "<fim-repo>",    "<reponame>",  "<REPO>"};
 
 /// Begin a turn or a document, and are control tokens.
 constexpr std::array<std::string_view, 7> kMarks = {
@@ -174,14 +174,18 @@ class Ends {
     return R"({"role":")" + std::string(role) + R"(","content":)" + written + std::string(further) + '}';
   }
 
+  /// If the template rejects the messages, renders them after a system message: some templates require one.
   static std::optional<std::string> render(const ChatTemplate& chat, const std::string& messages) {
-    try {
-      return join(chat.render_json(
-          '[' + messages + ']',
-          {.add_generation_prompt = false, .tools_json = {}, .variables_json = R"({"now":"2024-07-26"})"}));
-    } catch (const Error&) {
-      return std::nullopt;
+    for (const std::string& before : {std::string(), message("system", "probe_system", false) + ','}) {
+      try {
+        return join(chat.render_json(
+            '[' + before + messages + ']',
+            {.add_generation_prompt = false, .tools_json = {}, .variables_json = R"({"now":"2024-07-26"})"}));
+      } catch (const Error&) {
+        continue;
+      }
     }
+    return std::nullopt;
   }
 
   /// The first special token of a string; if `at_front`, only one that the string begins with.

@@ -912,8 +912,29 @@ class Run(Case):
         error = sum((a - b) ** 2 for a, b in zip(got, expected)) / sum(b * b for b in expected)
         self.assertLess(error, 1e-6)
 
+    def test_options_that_need_others_are_noted(self):
+        for words, name in ((["--keep", "9"], "--keep"), (["--mmproj", "nosuch.gguf"], "--mmproj")):
+            result = weft("run", "-m", LLAMA, "--tokens", "1,2", "-n", "1", *words)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(f"note: {name} has no effect without".encode(), result.stderr)
+            self.assertNotEqual(result.stdout, b"")
+
     def test_logits_need_a_place(self):
         self.fail_with(1, "run", "-m", LLAMA, "--tokens", "1,2", "--logits", "/nonexistent/out")
+
+    def test_logits_that_cannot_be_written_leave_the_old_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "logits"
+            out.write_text("old")
+            # 4 KiB are allowed; each token's logits have 2 KiB.
+            result = subprocess.run(
+                ["bash", "-c", 'ulimit -f 4 && exec "$0" "$@"', WEFT, "run", "-m", LLAMA, "--tokens", "1,2,3,4,5,6",
+                 "--logits", out],
+                capture_output=True, text=True, check=False, env=clean_environment())  # fmt: skip
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("cannot write", result.stderr)
+            self.assertEqual(out.read_text(), "old")
+            self.assertEqual([p.name for p in Path(folder).iterdir()], ["logits"])
 
     def test_interrupt(self):
         command = [WEFT, *map(str, self.BASE), "-c", "8k", "-p", "Hello", "--ignore-eos", "--json", "--temp", "0"]

@@ -115,6 +115,48 @@ TEST_F(FolderFiles, AllEndsAreKept) {
             static_cast<std::uint32_t>(ends[0]));
 }
 
+TEST_F(FolderFiles, TokensAroundPromptsThatGgufCannotStoreAreNoted) {
+  const auto folder = copy_of("mixtral");
+  json tokenizer = json::parse(read(folder / "tokenizer.json"));
+  const auto convert_with = [&](const Texts& before, const Texts& after) {
+    json single = json::array();
+    for (const auto& id : before) single.push_back({{"SpecialToken", {{"id", id}, {"type_id", 0}}}});
+    single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+    for (const auto& id : after) single.push_back({{"SpecialToken", {{"id", id}, {"type_id", 0}}}});
+    tokenizer["post_processor"] = {{"type", "TemplateProcessing"}, {"single", single}};
+    write(folder / "tokenizer.json", tokenizer.dump());
+    return converted(folder);
+  };
+  write(folder / "tokenizer_config.json", R"({"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})");
+  const std::string token = "<|endoftext|>";
+  EXPECT_TRUE(std::get<bool>(convert_with({token}, {token}).at("tokenizer.ggml.add_eos_token")));
+  EXPECT_TRUE(notes_.empty());
+  EXPECT_TRUE(std::get<bool>(convert_with({token, token}, {}).at("tokenizer.ggml.add_bos_token")));
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("adds <|endoftext|> <|endoftext|> before and nothing after"), std::string::npos)
+      << notes_[0];
+  EXPECT_FALSE(std::get<bool>(convert_with({"a"}, {}).at("tokenizer.ggml.add_bos_token")));
+  EXPECT_EQ(notes_.size(), 1u);
+  EXPECT_FALSE(std::get<bool>(convert_with({}, {"a"}).at("tokenizer.ggml.add_eos_token")));
+  EXPECT_EQ(notes_.size(), 1u);
+}
+
+TEST_F(FolderFiles, LayersBeyondTheConfigAreLeftOutWithANote) {
+  const auto folder = copy_of("mixtral");
+  json config = json::parse(read(folder / "config.json"));
+  const auto n_layers = config["num_hidden_layers"].get<std::uint32_t>();
+  ASSERT_GT(n_layers, 1u);
+  config["num_hidden_layers"] = n_layers - 1;
+  write(folder / "config.json", config.dump());
+  EXPECT_EQ(std::get<std::uint32_t>(converted(folder).at("llama.block_count")), n_layers - 1);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("left out 1 layers"), std::string::npos) << notes_[0];
+  config["num_nextn_predict_layers"] = 1;
+  write(folder / "config.json", config.dump());
+  converted(folder);
+  EXPECT_TRUE(notes_.empty());
+}
+
 TEST_F(FolderFiles, ChatTemplates) {
   const auto folder = copy_of("mixtral");
   EXPECT_FALSE(converted(folder).contains("tokenizer.chat_template"));

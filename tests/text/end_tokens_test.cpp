@@ -97,8 +97,8 @@ TEST(EndTokens, BeginsOfTurnsAreControlTokensAndNoEnds) {
 }
 
 TEST(EndTokens, FilesOfCodeEndAtTheirSeparators) {
-  for (const char* name : {"<|file_sep|>", "<|repo_name|>", "<|fim_repo|>", "<|fim_pad|>", "<fim_pad>",
-                           "<fim-pad>", "<fim-repo>", "<reponame>", "<REPO>"}) {
+  for (const char* name : {"<|file_sep|>", "<file_sep>", "<|repo_name|>", "<repo_name>", "<|fim_repo|>",
+                           "<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<fim-repo>", "<reponame>", "<REPO>"}) {
     Vocabulary v = small_bpe();
     const Token id = add_token(v, name, TokenKind::kUserDefined);
     const Token prefix = add_token(v, "<|fim_prefix|>", TokenKind::kUserDefined);
@@ -194,6 +194,12 @@ TEST(EndTokens, TemplateDefinesTheEndToken) {
                                              "%}<more>{% endif %}\n{% endfor %}",
                                       {"<last>", "<more>"})),
               ElementsAre("<|stop|>", "<last>"));
+  // A template that requires a system message.
+  EXPECT_THAT(
+      end_texts(with_template("{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}" +
+                                  each + "{{ m.role }}: {{ m.content }}<over>{% endfor %}",
+                              {"<over>"})),
+      ElementsAre("<|stop|>", "<over>"));
   // Content as a list of parts.
   EXPECT_THAT(end_texts(with_template(each + "{{ m.role }}: {% for p in m.content %}{{ p.text }}{% endfor "
                                              "%}<over>{% endfor %}",
