@@ -36,6 +36,22 @@ def ignored(answer):
     return [name for name in (answer.headers["X-Weft-Ignored"] or "").split(", ") if name]
 
 
+@pytest.mark.parametrize("samplers, skipped", [
+    (["penalties", "dry", "top_n_sigma", "top_k", "tfs_z", "typ_p", "top_p", "min_p", "xtc", "temperature"], ["samplers.tfs_z"]),
+    (["adaptive_p", "infill", "top_k"], ["samplers.infill", "samplers.adaptive_p"]),
+    (["min_p", "temperature"], []), ("min_p;temperature", []), ("mt", []), ("kfypmt", []), ("edskypmxta", []), ("", []), ([], []),
+])
+def test_samplers_that_weft_lacks_are_skipped(address, samplers, skipped):
+    answer, body = chat(address, samplers=samplers)
+    assert (answer.status, ignored(answer)) == (200, skipped), body
+
+
+@pytest.mark.parametrize("samplers", [["nonsense"], "zz", ["top_kk"], "kq"])
+def test_unknown_samplers_are_refused(address, samplers):
+    answer, body = chat(address, samplers=samplers)
+    assert answer.status == 400 and "unknown sampler" in body["error"]["message"]
+
+
 def test_foreign_fields_are_reported(address):
     for name, value in FOREIGN.items():
         answer, body = chat(address, max_tokens=1, **{name: value})
