@@ -180,6 +180,19 @@ def test_usage_in_each_chunk(address, path, body):
     assert len({chunk["usage"]["prompt_tokens"] for chunk in chunks}) == 1
 
 
+def test_parts_of_text_are_embedded(address):
+    def embed(value):
+        answer, text = post(address, "/v1/embeddings", {"input": value})
+        assert answer.status == 200, text
+        return [entry["embedding"] for entry in json.loads(text)["data"]]
+
+    parts = {"content": [{"type": "text", "text": "hello "}, {"type": "text", "text": "world"}]}
+    assert embed(parts) == embed("hello world")
+    assert len(embed(["hello world", parts])) == 2
+    image = {"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}
+    assert post(address, "/v1/embeddings", {"input": image})[0].status == 400
+
+
 def test_biases_of_strings(address):
     word = complete(address)["choices"][0]["text"].split()[0]
     assert not complete(address, logit_bias={" " + word: -100})["choices"][0]["text"].startswith(" " + word)
