@@ -180,6 +180,13 @@ def test_usage_in_each_chunk(address, path, body):
     assert len({chunk["usage"]["prompt_tokens"] for chunk in chunks}) == 1
 
 
+@pytest.mark.parametrize("path", ["/chat/completions/input_tokens", "/responses/input_tokens"])
+def test_tokens_are_counted_without_the_prefix(address, path):
+    body = {"messages": CHAT["messages"], "input": CHAT["messages"]}
+    counts = [json.loads(post(address, prefix + path, body)[1])["input_tokens"] for prefix in ("", "/v1")]
+    assert counts[0] == counts[1] > 5
+
+
 def test_parts_of_text_are_embedded(address):
     def embed(value):
         answer, text = post(address, "/v1/embeddings", {"input": value})
