@@ -109,8 +109,8 @@ void read_tool_choice(Fields& fields, RequestTools& tools, RequestTurn& turn) {
 
 }  // namespace
 
-void read_tools(Fields& fields, RequestTurn& turn) {
-  const auto tools = std::make_shared<RequestTools>(fields);
+void read_tools(Fields& fields, RequestTurn& turn, const ToolChanges& changes) {
+  const auto tools = std::make_shared<RequestTools>(fields, changes);
   read_tool_choice(fields, *tools, turn);
   turn.tools_json = tools->json();
   turn.tools = tools;
@@ -132,7 +132,7 @@ void read_continuation(Fields& fields, ChatTurn& turn) {
 }
 
 std::string known_effort(std::string effort) {
-  if (effort == "xhigh" || effort == "max") return "high";
+  if (effort == "xhigh" || effort == "max" || effort == "ultra") return "high";
   if (effort == "default" || effort == "auto") return {};
   return effort;
 }

@@ -91,14 +91,17 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
   }
 }
 
-// As llama.cpp: an array of names, or a string of letters. weft lacks the sampler for editors ("infill", i)
-// and skips it; the response lists the samplers in use.
+// As llama.cpp: an array of names, or a string of letters. Samplers that llama.cpp has or had and weft lacks
+// are skipped: web pages list all that they know. The response lists the samplers in use.
 std::vector<SamplerStep> read_samplers(Fields& fields) {
+  constexpr std::pair<std::string_view, char> kOthers[] = {
+      {"infill", 'i'}, {"tfs_z", 'f'}, {"tfs", 'f'}, {"adaptive_p", 'a'}};
   std::vector<std::string> names = fields.strings("samplers", 64);
-  std::erase(names, "infill");
+  for (const auto& [other, letter] : kOthers)
+    if (std::erase(names, other) > 0) fields.note(fmt::format("samplers.{}", other));
   if (names.size() == 1 && names[0] != "temp") {
     std::string letters = names[0];
-    std::erase(letters, 'i');
+    for (const auto& [other, letter] : kOthers) std::erase(letters, letter);
     try {
       return parse_sampler_letters(letters);
     } catch (const Error&) {  // It is a name, then.

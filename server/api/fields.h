@@ -55,6 +55,7 @@ class Fields {
   void done() const;
 
   const std::string& path() const { return path_; }
+  const Json& json() const { return *object_; }
   std::string path_of(std::string_view name) const;
 
  private:

@@ -33,10 +33,11 @@ void check_length(const ServedModel& model, std::size_t n_tokens, std::string_vi
                                               "the prompt has {} tokens, but the limit of the model's "
                                               "encoder is {} (--source-size of the server)",
                                               n_tokens, model.context.n_source)
+                                        // Agents search for the first words, and shorten the conversation.
                                         : fmt::format(
-                                              "the prompt has {} tokens, but the context of {} tokens must "
-                                              "hold it and at least one token of the response",
-                                              n_tokens, most);
+                                              "this model's maximum context length is {} tokens, but the "
+                                              "prompt has {} and the response needs at least one",
+                                              most, n_tokens);
   throw prompt_too_long(std::string(param), message, n_tokens, most - 1,
                         is_source ? static_cast<std::size_t>(model.context.n_source) : most);
 }

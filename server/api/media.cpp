@@ -63,6 +63,16 @@ std::optional<std::string> take_part(const Json& part, const std::string& path, 
   return taker.take_url(url->get_ref<const std::string&>(), path);
 }
 
+/// The base64 of a data: URL.
+std::string_view data_of(std::string_view url, const std::string& path, std::string_view example) {
+  if (!url.starts_with("data:"))
+    throw bad_request(path, fmt::format("'{}' must be a data: URL; the server does not fetch URLs", path));
+  const std::size_t comma = url.find(',');
+  if (comma == std::string_view::npos || !url.substr(0, comma).ends_with(";base64"))
+    throw bad_request(path, fmt::format("'{}' must look like \"data:{};base64,...\"", path, example));
+  return url.substr(comma + 1);
+}
+
 }  // namespace
 
 MediaTaker::MediaTaker(Job& job) : model_(*job.model), ignored_(&job.ignored) {
@@ -79,29 +89,35 @@ std::string MediaTaker::add(std::string_view base64, const std::string& path, bo
   return media_.mark;
 }
 
-std::string MediaTaker::take_picture(std::string_view base64, const std::string& path) {
-  if (model_.vision == nullptr)
-    throw bad_request(path, fmt::format("'{}' is an image, but the model '{}' cannot read images: start the "
-                                        "server with --mmproj FILE, the model's vision file",
-                                        path, model_.spec.name));
-  return add(base64, path, false);
-}
-
-std::string MediaTaker::take_url(std::string_view url, const std::string& path) {
-  if (model_.vision == nullptr) return take_picture({}, path);
-  if (!url.starts_with("data:"))
-    throw bad_request(path, fmt::format("'{}' must be a data: URL; the server does not fetch URLs", path));
-  const std::size_t comma = url.find(',');
-  if (comma == std::string_view::npos || !url.substr(0, comma).ends_with(";base64"))
-    throw bad_request(path, fmt::format("'{}' must look like \"data:image/png;base64,...\"", path));
-  return take_picture(url.substr(comma + 1), path);
-}
-
-std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
-  if (model_.audio == nullptr)
+std::string MediaTaker::leave_out(bool is_sound, const std::string& path) {
+  if (in_tool_result_) {
+    ignored_->add(path);
+    return is_sound ? "[audio that this model cannot read]" : "[image that this model cannot read]";
+  }
+  if (is_sound)
     throw bad_request(path, fmt::format("'{}' is audio, but the model '{}' cannot read audio: start the "
                                         "server with --mmproj FILE, the model's audio file",
                                         path, model_.spec.name));
+  throw bad_request(path, fmt::format("'{}' is an image, but the model '{}' cannot read images: start the "
+                                      "server with --mmproj FILE, the model's vision file",
+                                      path, model_.spec.name));
+}
+
+std::string MediaTaker::take_picture(std::string_view base64, const std::string& path) {
+  return model_.vision == nullptr ? leave_out(false, path) : add(base64, path, false);
+}
+
+std::string MediaTaker::take_url(std::string_view url, const std::string& path) {
+  return model_.vision == nullptr ? leave_out(false, path)
+                                  : add(data_of(url, path, "image/png"), path, false);
+}
+
+std::string MediaTaker::take_sound_url(std::string_view url, const std::string& path) {
+  return model_.audio == nullptr ? leave_out(true, path) : add(data_of(url, path, "audio/wav"), path, true);
+}
+
+std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
+  if (model_.audio == nullptr) return leave_out(true, path);
   Fields fields(part, path, ignored_);
   const Json* const value = fields.object("input_audio");
   if (value == nullptr) throw bad_request(path, fmt::format("'{}' has no \"input_audio\"", path));
@@ -134,6 +150,8 @@ Media take_media(Json& messages, Job& job) {
     if (!messages[m].is_object() || !messages[m].contains("content")) continue;
     Json& content = messages[m]["content"];
     if (!content.is_array()) continue;
+    const auto role = messages[m].find("role");
+    taker.in_tool_result(role != messages[m].end() && (*role == "tool" || *role == "function"));
     Json parts = Json::array();
     bool was_taken = false;
     for (std::size_t i = 0; i < content.size(); ++i) {

@@ -33,19 +33,27 @@ class MediaTaker {
   /// The job must outlive it.
   explicit MediaTaker(Job& job);
 
-  /// These return the mark that replaces the file.
+  /// Whether the next files are in the result of a tool. There a file that the model cannot read is left out
+  /// with a note: agents' tools return images unasked, and an error would come again with each turn.
+  void in_tool_result(bool is_in) { in_tool_result_ = is_in; }
+  /// These return the mark that replaces the file, or words in place of a file that is left out.
   std::string take_url(std::string_view url, const std::string& path);
   std::string take_picture(std::string_view base64, const std::string& path);
   /// A part {"type": "input_audio", "input_audio": {"data": base64, "format": "wav"}} of OpenAI's APIs.
   std::string take_sound(const Json& part, const std::string& path);
+  /// A data: URL.
+  std::string take_sound_url(std::string_view url, const std::string& path);
   Media finish() { return std::move(media_); }
 
  private:
   std::string add(std::string_view base64, const std::string& path, bool is_sound);
+  /// For a file that the model cannot read. Throws ApiError outside results of tools.
+  std::string leave_out(bool is_sound, const std::string& path);
 
   const ServedModel& model_;
   Ignored* ignored_;
   Media media_;
+  bool in_tool_result_ = false;
 };
 
 /// Whether a request's body has an image or audio, in the format of any API.

@@ -141,6 +141,7 @@ class MessageReader {
     const Json* content = message.find("content");
     const std::string path = message.path_of("content");
     if (content == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
+    message.ignore({"clear_at", "output_config"});  // Read before.
     message.done();
     TextBlocks blocks(*media_);
     thinking_.clear();
@@ -161,6 +162,8 @@ class MessageReader {
     if (!calls_.empty()) mine["tool_calls"] = std::move(calls_);
     out_->push_back(std::move(mine));
   }
+  /// The tools that messages add and remove.
+  const ToolChanges& changes() const { return changes_; }
 
  private:
   void read_block(Fields block, TextBlocks& blocks) {
@@ -177,21 +180,60 @@ class MessageReader {
             {{"name", block.string("name")}, {"arguments", input == nullptr ? Json() : *input}}}});
     } else if (type == "tool_result") {
       const Json* content = block.find("content");
+      media_->in_tool_result(true);
       std::string text =
           content == nullptr ? std::string() : text_of(*content, block.path_of("content"), block, *media_);
+      media_->in_tool_result(false);
       if (block.boolean("is_error", false)) text = "Error: " + text;
       out_->push_back(
           {{"role", "tool"}, {"tool_call_id", block.string("tool_use_id")}, {"content", std::move(text)}});
+    } else if (type == "compaction" && block.has("content")) {
+      blocks.add_text(block.string("content"));  // The summary of what came before.
+    } else if (type == "tool_addition" || type == "tool_removal") {
+      read_change(block, type == "tool_addition");
     } else if (type != "redacted_thinking") {
       block.note(type);
     }
   }
 
+  // A definition, or the name of one of the request's tools.
+  void read_change(Fields& block, bool adds) {
+    const Json* const value = block.object("tool");
+    if (value == nullptr) return block.note(adds ? "tool_addition" : "tool_removal");
+    Fields tool = block.within(*value, block.path_of("tool"));
+    const Json* const definition = tool.object("definition");
+    const std::string name = definition != nullptr
+                                 ? tool.within(*definition, tool.path_of("definition")).string("name")
+                                 : tool.string("name", tool.string("tool_name"));
+    if (!adds) {
+      changes_.removed.insert(name);
+      return;
+    }
+    changes_.removed.erase(name);
+    if (definition != nullptr) changes_.added.push_back(tool.within(*definition, tool.path_of("definition")));
+  }
+
   Json* out_;
   MediaTaker* media_;
+  ToolChanges changes_;
   std::string thinking_;
   Json calls_;
 };
+
+bool has(const Json& message, const char* name, std::string_view value) {
+  return message.is_object() && message.contains(name) && message[name] == value;
+}
+
+/// The effort that the last message with one sets for what follows it. Empty: none does.
+std::string last_effort(const Json& messages) {
+  for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
+    if (!message->is_object() || !message->contains("output_config")) continue;
+    const Json& config = (*message)["output_config"];
+    if (config.is_object() && config.contains("effort") && config["effort"].is_string())
+      return known_effort(config["effort"].get<std::string>());
+  }
+  return {};
+}
 
 RequestTurn read_turn(Fields& fields, MediaTaker& media) {
   RequestTurn turn;
@@ -202,12 +244,19 @@ RequestTurn read_turn(Fields& fields, MediaTaker& media) {
   if (given == nullptr || !given->is_array() || given->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
   MessageReader reader(list, media);
-  for (std::size_t i = 0; i < given->size(); ++i)
-    reader.read(fields.within((*given)[i], element("messages", i)));
+  std::size_t last_user = given->size();
+  while (last_user > 0 && !has((*given)[last_user - 1], "role", "user")) --last_user;
+  for (std::size_t i = 0; i < given->size(); ++i) {
+    // A system message may end with its turn.
+    const Json& message = (*given)[i];
+    const bool is_over =
+        i + 1 < last_user && has(message, "role", "system") && has(message, "clear_at", "next_user_message");
+    if (!is_over) reader.read(fields.within(message, element("messages", i)));
+  }
   // A last message of the assistant is continued.
   turn.add_generation_prompt = list.empty() || list.back()["role"] != "assistant";
   turn.messages_json = to_text(list);
-  read_tools(fields, turn);
+  read_tools(fields, turn, reader.changes());
   turn.reasoning_effort = read_effort(fields);
   read_template_variables(fields, turn);
   return turn;
@@ -236,6 +285,9 @@ void read_output_config(Fields& fields, CommonFields& common, RequestTurn& turn)
     read_format(inner, "format");
     inner.done();
   }
+  if (const Json* list = fields.array("messages"))
+    if (const std::string effort = last_effort(*list); !effort.empty() && turn.reasoning_effort != "none")
+      turn.reasoning_effort = effort;
 }
 
 class MessageWriter : public AnswerWriter {

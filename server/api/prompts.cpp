@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "api/error.h"
 #include "weft/embedder.h"
@@ -75,9 +77,23 @@ const Json& unwrapped(const Json& value, const std::string& path) {
   throw bad_request(path, fmt::format("'{}' has neither 'content' nor 'prompt_string'", path));
 }
 
+/// The text of parts [{"type": "text", "text": "..."}]. Nothing for another value.
+std::optional<std::string> text_of_parts(const Json& value) {
+  if (!value.is_array() || value.empty()) return std::nullopt;
+  std::string all;
+  for (const Json& part : value) {
+    if (!part.is_object() || !part.contains("type") || part["type"] != "text") return std::nullopt;
+    const auto text = part.find("text");
+    if (text == part.end() || !text->is_string()) return std::nullopt;
+    all += text->get_ref<const std::string&>();
+  }
+  return all;
+}
+
 Prompt read_prompt(const Json& wrapped, const std::string& path, const Tokenizer& tokenizer,
                    const EncodeOptions& options) {
   const Json& entry = unwrapped(wrapped, path);
+  if (auto text = text_of_parts(entry)) return from_text(*std::move(text), tokenizer, options);
   if (entry.is_string()) return from_text(entry.get<std::string>(), tokenizer, options);
   if (!entry.is_array())
     throw bad_request(path, fmt::format("'{}' must be a string or an array of token ids", path));
@@ -93,7 +109,8 @@ std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const To
   const std::string path = fields.path_of(name);
   if (found == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
   const Json& value = unwrapped(*found, path);
-  if (value.is_string()) return {read_prompt(value, path, tokenizer, options)};
+  if (value.is_string() || (found->is_object() && text_of_parts(value)))
+    return {read_prompt(value, path, tokenizer, options)};
   if (!value.is_array() || value.empty())
     throw bad_request(path, fmt::format("'{}' must be a string, or an array of strings or token ids", path));
   if (std::any_of(value.begin(), value.end(), [](const Json& entry) { return entry.is_number(); }))

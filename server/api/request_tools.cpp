@@ -21,29 +21,45 @@ std::string name_of(const Json& tool) {
 
 }  // namespace
 
-RequestTools::RequestTools(Fields& fields) {
+RequestTools::RequestTools(Fields& fields, const ToolChanges& changes) {
+  read_list(fields);
+  skips_known_ = true;
+  for (const Fields& tool : changes.added) {
+    read(tool, "");
+    check_count(tool.path());
+  }
+  if (changes.removed.empty()) return;
+  std::unordered_set<std::string> kept;
+  for (const auto& [function, origin] : origins_)
+    if (!changes.removed.contains(function)) kept.insert(function);
+  keep_only(kept);
+}
+
+void RequestTools::read_list(Fields& fields) {
   const Json* const tools = fields.array("tools");
   if (tools == nullptr) return;
   const std::string path = fields.path_of("tools");
   if (tools->size() > kMost)
     throw bad_request(path,
                       fmt::format("'{}' may have at most {} entries, not {}", path, kMost, tools->size()));
-  for (std::size_t i = 0; i < tools->size(); ++i)
-    read(fields.within((*tools)[i], element(path, i)), (*tools)[i], "");
+  for (std::size_t i = 0; i < tools->size(); ++i) read(fields.within((*tools)[i], element(path, i)), "");
+  check_count(path);
+}
+
+void RequestTools::check_count(const std::string& path) const {
   if (functions_.size() > kMost)
     throw bad_request(path, fmt::format("'{}' and its namespaces may have at most {} functions, not {}", path,
                                         kMost, functions_.size()));
 }
 
-void RequestTools::read(Fields tool, const Json& json, const std::string& name_space) {
+void RequestTools::read(Fields tool, const std::string& name_space) {
   const bool is_anthropic = tool.has("input_schema");
   const std::string type = tool.string("type", is_anthropic ? "custom" : "function");
   if (type == "function" && tool.object("function") != nullptr) {
-    Json whole = json;
+    Json whole = tool.json();
     whole["type"] = type;
-    if (std::string name = name_of(whole); !name.empty()) origins_[name] = {name};
-    functions_.push_back(std::move(whole));  // Templates write it as it is.
-    paths_.push_back(tool.path());
+    const std::string name = name_of(whole);
+    append(std::move(whole), tool.path(), name, {name});  // Templates write it as it is.
   } else if (type == "function" || (type == "custom" && is_anthropic)) {
     Json function = {{"name", tool.string("name")}, {"description", tool.string("description")}};
     function["strict"] = tool.boolean("strict", false);
@@ -52,7 +68,7 @@ void RequestTools::read(Fields tool, const Json& json, const std::string& name_s
     tool.ignore({"cache_control", "eager_input_streaming", "allowed_callers", "defer_loading",
                  "input_examples", "output_schema"});
     tool.done();
-    add(std::move(function), tool.path(), name_space);
+    add(std::move(function), tool.path(), {tool.string("name"), name_space});
   } else if (type == "custom") {
     const Json* const inner = tool.object("custom");
     Fields custom = inner == nullptr ? tool : tool.within(*inner, tool.path_of("custom"));
@@ -61,8 +77,10 @@ void RequestTools::read(Fields tool, const Json& json, const std::string& name_s
     const std::string name = tool.string("name");
     const Json* const tools = tool.array("tools");
     for (std::size_t i = 0; tools != nullptr && i < tools->size(); ++i)
-      read(tool.within((*tools)[i], element(tool.path_of("tools"), i)), (*tools)[i],
+      read(tool.within((*tools)[i], element(tool.path_of("tools"), i)),
            name == kNoNamespace ? std::string() : name);
+  } else if (type == "tool_search" && tool.string("execution") == "client") {
+    add_search(tool);
   } else {
     tool.note(type);
   }
@@ -89,16 +107,28 @@ void RequestTools::add_custom(Fields& tool, const std::string& name_space) {
          {"properties", {{"input", input}}},
          {"required", Json::array({"input"})},
          {"additionalProperties", false}}}},
-      tool.path(), name_space, true);
+      tool.path(), {tool.string("name"), name_space, true});
 }
 
-void RequestTools::add(Json function, const std::string& path, const std::string& name_space,
-                       bool is_custom) {
-  const std::string name = function["name"].get<std::string>();
-  const std::string whole = function_of(name_space, name);
-  origins_[whole] = {name, name_space, is_custom};
+void RequestTools::add_search(Fields& tool) {
+  constexpr const char* kName = "tool_search";
+  Json function = {{"name", kName}, {"description", tool.string("description")}};
+  if (const Json* schema = tool.object("parameters")) function["parameters"] = *schema;
+  Origin origin{kName};
+  origin.is_search = true;
+  add(std::move(function), tool.path(), std::move(origin));
+}
+
+void RequestTools::add(Json function, const std::string& path, Origin origin) {
+  const std::string whole = function_of(origin.name_space, origin.name);
   function["name"] = whole;
-  functions_.push_back({{"type", "function"}, {"function", std::move(function)}});
+  append({{"type", "function"}, {"function", std::move(function)}}, path, whole, std::move(origin));
+}
+
+void RequestTools::append(Json tool, const std::string& path, const std::string& function, Origin origin) {
+  if (skips_known_ && has(function)) return;
+  if (!function.empty()) origins_[function] = std::move(origin);
+  functions_.push_back(std::move(tool));
   paths_.push_back(path);
 }
 

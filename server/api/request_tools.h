@@ -10,15 +10,23 @@
 
 namespace weft::server {
 
+/// Changes of the tools within a conversation.
+struct ToolChanges {
+  std::vector<Fields> added;                ///< Definitions.
+  std::unordered_set<std::string> removed;  ///< Names.
+};
+
 /// A tool of type "custom" is a function with the string argument "input". Functions of a namespace have its
-/// name as a prefix. Tools of other types, which a server would have to run, are skipped with a note.
+/// name as a prefix. A search for tools that the client runs is a function, too. Tools of other types, which
+/// a server would have to run, are skipped with a note.
 class RequestTools {
  public:
   static constexpr std::size_t kMost = 2048;
 
   RequestTools() = default;
-  /// Reads the field "tools". Throws ApiError for too many tools and wrong ones.
-  explicit RequestTools(Fields& fields);
+  /// Reads the field "tools", and applies the changes. An added tool whose name is taken is skipped: clients
+  /// repeat them. Throws ApiError for too many tools and wrong ones.
+  explicit RequestTools(Fields& fields, const ToolChanges& changes = {});
 
   bool empty() const { return functions_.empty(); }
   /// A JSON array of the chat API's tools. Empty: none.
@@ -31,6 +39,7 @@ class RequestTools {
     std::string name;
     std::string name_space = {};  ///< Empty: none.
     bool is_custom = false;
+    bool is_search = false;  ///< A call of it is an item "tool_search_call" of the Responses API.
   };
   Origin origin_of(const std::string& function) const;
   /// The function's name of a tool.
@@ -43,10 +52,16 @@ class RequestTools {
   static std::string input_of(const std::string& arguments);
 
  private:
-  void read(Fields tool, const Json& json, const std::string& name_space);
+  void read_list(Fields& fields);
+  void read(Fields tool, const std::string& name_space);
   void add_custom(Fields& tool, const std::string& name_space);
-  void add(Json function, const std::string& path, const std::string& name_space, bool is_custom = false);
+  void add_search(Fields& tool);
+  /// `function` without its namespace, which `origin` has.
+  void add(Json function, const std::string& path, Origin origin);
+  void append(Json tool, const std::string& path, const std::string& function, Origin origin);
+  void check_count(const std::string& path) const;
 
+  bool skips_known_ = false;  ///< Functions whose names are taken.
   Json functions_ = Json::array();
   std::vector<std::string> paths_;
   std::unordered_map<std::string, Origin> origins_;  ///< Of all functions.

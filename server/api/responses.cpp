@@ -22,7 +22,9 @@ std::string text_of(const Json& content, const std::string& path, const Fields& 
     Fields part = parent.within(content[i], element(path, i));
     const std::string type = part.string("type", "text");
     if (type == "input_audio") {
-      text += media.take_sound(content[i], element(path, i));
+      text += part.has("audio_url")
+                  ? media.take_sound_url(part.string("audio_url"), part.path_of("audio_url"))
+                  : media.take_sound(content[i], element(path, i));
     } else if (type == "input_image") {
       part.refuse("file_id", "the server stores no files; send the image as 'image_url'");
       text += media.take_url(part.string("image_url"), part.path_of("image_url"));
@@ -71,6 +73,8 @@ class ItemReader {
     if (messages_.empty()) throw bad_request("input", "'input' has no item of a supported type");
     return std::move(messages_);
   }
+  /// The tools that the items add.
+  const ToolChanges& changes() const { return changes_; }
 
  private:
   // Calls and thoughts belong to the message that the model wrote with them.
@@ -85,18 +89,28 @@ class ItemReader {
     return content == nullptr ? std::string() : text_of(*content, item.path_of(name), item, media_);
   }
 
+  std::string result(Fields& item, std::string_view name) {
+    media_.in_tool_result(true);
+    std::string all = text(item, name);
+    media_.in_tool_result(false);
+    return all;
+  }
+
   // Items have many members that do not concern the model: these get no notes.
   void read_item(Fields item) {
     const std::string type = item.string("type", "message");
     if (type == "message") return read_message(item);
     if (type == "reasoning") return read_reasoning(item);
     if (type == "item_reference") return read_reference(item);
+    if (type == "agent_message") return read_agent_message(item);
+    if (type == "additional_tools") return add_tools(item);
+    if (type == "tool_search_output" && item.has("call_id")) return read_found_tools(item);
     if (type == "mcp_call") {
       read_call(item, type);
-      return add_result(call_id_of(item), text(item, item.has("error") ? "error" : "output"));
+      return add_result(call_id_of(item), result(item, item.has("error") ? "error" : "output"));
     }
     if (type.ends_with("_output") && item.has("call_id") && item.has("output"))
-      return add_result(item.string("call_id"), text(item, "output"));
+      return add_result(item.string("call_id"), result(item, "output"));
     if (type.ends_with("_call") && item.has("call_id")) return read_call(item, type);
     item.note(type);
   }
@@ -112,6 +126,29 @@ class ItemReader {
       assistant()["content"].get_ref<std::string&>() += content;
     else
       messages_.push_back({{"role", role}, {"content", content}});
+  }
+
+  // From another agent to this one.
+  void read_agent_message(Fields& item) {
+    if (std::string content = text(item, "content"); !content.empty())
+      messages_.push_back({{"role", "user"}, {"content", std::move(content)}});
+  }
+
+  void add_tools(Fields& item) {
+    const Json* const tools = item.array("tools");
+    for (std::size_t i = 0; tools != nullptr && i < tools->size(); ++i)
+      changes_.added.push_back(item.within((*tools)[i], element(item.path_of("tools"), i)));
+  }
+
+  // The model can call what its search has found.
+  void read_found_tools(Fields& item) {
+    add_tools(item);
+    std::string names;
+    if (const Json* const tools = item.array("tools"))
+      for (const Json& tool : *tools)
+        if (const auto name = tool.find("name"); name != tool.end() && name->is_string())
+          names += (names.empty() ? "" : ", ") + name->get_ref<const std::string&>();
+    add_result(item.string("call_id"), names.empty() ? "No tools found." : "Found: " + names);
   }
 
   void read_reasoning(Fields& item) {
@@ -162,6 +199,7 @@ class ItemReader {
   Fields& fields_;
   MediaTaker& media_;
   Json messages_ = Json::array();
+  ToolChanges changes_;
 };
 
 std::optional<GrammarWish> read_format(Fields& fields, std::vector<std::string>& warnings) {
@@ -277,7 +315,9 @@ class ResponseWriter : public AnswerWriter {
     if (!open_) return;
     const Kind kind = *std::exchange(open_, std::nullopt);
     item()["status"] = status;
-    if (kind == Kind::kToolCall) {
+    if (kind == Kind::kToolCall && is_search()) {
+      item()["arguments"] = object_of(arguments_);
+    } else if (kind == Kind::kToolCall) {
       const char* const member = text_member();
       Json event = at();
       if (!is_custom()) event["name"] = item()["name"];
@@ -303,10 +343,23 @@ class ResponseWriter : public AnswerWriter {
 
   // Of the call that is open.
   bool is_custom() { return item()["type"] == "custom_tool_call"; }
+  bool is_search() { return item()["type"] == "tool_search_call"; }
   const char* text_member() { return is_custom() ? "input" : "arguments"; }
+
+  // An object that is cut is empty.
+  static Json object_of(const std::string& arguments) {
+    try {
+      if (Json json = parse_json(arguments); json.is_object()) return json;
+    } catch (const ApiError&) {  // It was cut.
+    }
+    return Json::object();
+  }
 
   Json call_item(const AnswerEvent& event) const {
     const RequestTools::Origin tool = answer_.origin_of(event.name);
+    if (tool.is_search)
+      return {{"id", make_id("tsc_")}, {"type", "tool_search_call"}, {"status", "in_progress"},
+              {"call_id", event.id},   {"execution", "client"},      {"arguments", Json::object()}};
     Json json = {{"id", make_id(tool.is_custom ? "ctc_" : "fc_")},
                  {"type", tool.is_custom ? "custom_tool_call" : "function_call"},
                  {"status", "in_progress"},
@@ -360,9 +413,14 @@ class ResponseWriter : public AnswerWriter {
         break;
       }
       case Kind::kToolCall:
+        arguments_.clear();
         open(out, Kind::kToolCall, call_item(event), Json());
         break;
       case Kind::kToolArguments: {
+        if (is_search()) {
+          arguments_ += event.text;
+          break;
+        }
         item()[text_member()].get_ref<std::string&>() += event.text;
         Json delta = at();
         delta["delta"] = event.text;
@@ -383,6 +441,7 @@ class ResponseWriter : public AnswerWriter {
   Json pending_logprobs_ = Json::array();
   ReadAnswer answer_;
   std::optional<Kind> open_;
+  std::string arguments_;  ///< Of the search for tools that is open.
   int n_events_ = 0;
 };
 
@@ -423,16 +482,28 @@ RequestTurn read_turn(Fields& fields, MediaTaker& taker) {
   RequestTurn turn;
   const Json* input = read_conversation(fields, "input");
   if (input == nullptr) throw bad_request("input", "'input' is missing");
-  Json list = ItemReader(fields, taker).read(*input);
+  ItemReader reader(fields, taker);
+  Json list = reader.read(*input);
   if (const std::string instructions = fields.string("instructions"); !instructions.empty())
     list.insert(list.begin(), Json{{"role", "system"}, {"content", instructions}});
   turn.messages_json = to_text(list);
   if (fields.has("parallel_tool_calls"))
     turn.parallel_tool_calls = fields.boolean("parallel_tool_calls", true);
-  read_tools(fields, turn);
+  read_tools(fields, turn, reader.changes());
   turn.reasoning_effort = read_effort(fields);
   read_template_variables(fields, turn);
   return turn;
+}
+
+/// In a stream, OpenAI's API reports a prompt that is too long as an event. Agents shorten the conversation
+/// then; a status of 400 ends their turn.
+void send_too_long(Job& job, Json frame, const ApiError& error) {
+  ResponseWriter writer(std::move(frame), job.model, {.stream = true}, {});
+  HttpAnswer answer{.content_type = "text/event-stream; charset=utf-8", .headers = job.headers()};
+  writer.begin(answer.body);
+  writer.fail(error, answer.body);
+  job.exchange->send(std::move(answer));
+  if (job.done) job.done({.status = error.status, .error = error.what()});
 }
 
 }  // namespace
@@ -480,7 +551,14 @@ void responses(Job& job) {
   fields.done();
 
   Json frame = frame_of(job.body, job.model_name, params.sampler);
-  ChatOrder order = make_order(job, std::move(turn), std::move(common), taker.finish());
+  std::optional<ChatOrder> made;
+  try {
+    made = make_order(job, std::move(turn), std::move(common), taker.finish());
+  } catch (const ApiError& error) {
+    if (!style.stream || error.n_prompt == 0) throw;
+    return send_too_long(job, std::move(frame), error);
+  }
+  ChatOrder order = std::move(*made);
   answer.reader = std::move(order.reader);
   auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, style, std::move(answer));
   std::vector<std::vector<Token>> prompts;

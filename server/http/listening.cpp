@@ -83,6 +83,35 @@ bool has(const std::vector<Descriptor>& sockets, const sockaddr_storage& address
   });
 }
 
+bool has_ipv4(const std::vector<Descriptor>& sockets) {
+  return std::any_of(sockets.begin(), sockets.end(), [](const Descriptor& socket) {
+    return address_of(socket.get(), false).first.ss_family == AF_INET;
+  });
+}
+
+/// Whether a socket at [::] serves the IPv4 address, too.
+bool has_both(const std::vector<Descriptor>& sockets, const sockaddr_storage& address) {
+  if (address.ss_family != AF_INET) return false;
+  sockaddr_storage any{};
+  any.ss_family = AF_INET6;
+  set_port(any, port_of(address));
+  return has(sockets, any);
+}
+
+/// A host as it may be written: " [::1]", "unix:///run/weft.sock".
+std::string bare_host(std::string_view host) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
+  while (!host.empty() && is_space(host.front())) host.remove_prefix(1);
+  while (!host.empty() && is_space(host.back())) host.remove_suffix(1);
+  if (host.starts_with("unix:")) {
+    host.remove_prefix(5);
+    if (host.starts_with("//")) host.remove_prefix(2);
+  } else if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  }
+  return std::string(host);
+}
+
 /// Whether the path is a socket whose program has ended.
 bool is_left_over(const sockaddr_un& address) {
   struct stat found{};
@@ -111,8 +140,9 @@ ListeningSockets::ListeningSockets(std::string_view hosts, std::uint16_t port) :
   bool has_port = false;
   for (std::size_t begin = 0; begin <= hosts.size();) {
     const std::size_t end = std::min(hosts.find(',', begin), hosts.size());
-    const std::string host(hosts.substr(begin, end - begin));
+    const std::string host = bare_host(hosts.substr(begin, end - begin));
     begin = end + 1;
+    if (host.empty() && !hosts.empty()) continue;  // "a,,b", "a,"
     const bool is_path = host.find('/') != host.npos;
     is_path ? listen_at_path(host) : listen_at_name(host);
     has_port |= !is_path;
@@ -192,8 +222,8 @@ void ListeningSockets::listen_at_name(const std::string& host) {
     set_port(address, port_);
     Descriptor socket(open_socket(one->ai_family));
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR);
-    // A name's other addresses get sockets of their own.
-    if (one->ai_family == AF_INET6 && list->ai_next != nullptr)
+    // A name's other addresses, and other hosts, have sockets of their own.
+    if (one->ai_family == AF_INET6 && (list->ai_next != nullptr || has_ipv4(sockets_)))
       set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY);
     if (socket.get() >= 0 &&
         ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), one->ai_addrlen) == 0 &&
@@ -203,7 +233,8 @@ void ListeningSockets::listen_at_name(const std::string& host) {
       continue;
     }
     const int problem = errno;
-    if (problem == EADDRINUSE && has(sockets_, address)) continue;  // Two hosts with one address.
+    if (problem == EADDRINUSE && (has(sockets_, address) || has_both(sockets_, address)))
+      continue;  // Two hosts with one address.
     // Addresses of the name that this machine lacks are skipped. A port that another program uses is an
     // error, unless port 0 was asked for: then this address is skipped.
     const bool lacking = problem == EADDRNOTAVAIL || problem == EAFNOSUPPORT;

@@ -366,7 +366,8 @@ static void sources(const weft_model* model) {
   OK(weft_batcher_submit(batcher, prompt, kPrompt, &params, NULL, &error));
   params.n_logprobs = 1;
   params.prompt_logprobs = true;
-  FAILS(weft_batcher_submit(batcher, prompt, kPrompt, &params, NULL, &error), WEFT_UNSUPPORTED, "source");
+  FAILS(weft_batcher_submit(batcher, prompt, kPrompt, &params, NULL, &error), WEFT_UNSUPPORTED,
+        "encodes the prompt");
   OK(weft_batcher_run(batcher, &error));
   CHECK(one.n_done == 1 && two.n_done == 2);
   CHECK(memcmp(one.tokens[0], tokens, kWritten * sizeof *tokens) == 0);

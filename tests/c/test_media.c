@@ -303,7 +303,8 @@ static void pictures(const char* data, const char* scratch) {
   FAILS(weft_vision_model_check_fits(vision, NULL, &error), WEFT_INVALID_ARGUMENT, "model is NULL");
 
   int n_asked = 0;
-  NO_POINTER(weft_vision_model_encode(vision, &image, never, &n_asked, &error), WEFT_CANCELLED, "picture");
+  NO_POINTER(weft_vision_model_encode(vision, &image, never, &n_asked, &error), WEFT_CANCELLED,
+             "image encoding");
   CHECK(n_asked == 1);
   NO_POINTER(weft_vision_model_encode(vision, NULL, NULL, NULL, &error), WEFT_INVALID_ARGUMENT,
              "image is NULL");
@@ -320,7 +321,7 @@ static void pictures(const char* data, const char* scratch) {
   weft_prompt* prompt = NULL;
   const weft_media* const one[] = {media, NULL};
   NO_POINTER(weft_prompt_create(llama, "hello", 5, 0, one, 1, "(*)", &error), WEFT_INVALID_ARGUMENT,
-             "places");
+             "has 0 markers");
   NO_POINTER(weft_prompt_create(llama, "(*)(*)", 6, 0, one, 2, "(*)", &error), WEFT_INVALID_ARGUMENT,
              "one of media is NULL");
   NO_POINTER(weft_prompt_create(llama, "(*)", 3, 0, NULL, 1, "(*)", &error), WEFT_INVALID_ARGUMENT,
@@ -380,7 +381,8 @@ static void sounds(const char* data) {
   OK(weft_audio_model_get_info(audio, &info, &error));
   CHECK(strcmp(info.projector, "voxtral") == 0 && info.n_mels == 32 && info.part_seconds > 0.0);
   int n_asked = 0;
-  NO_POINTER(weft_audio_model_encode(audio, &sound, never, &n_asked, &error), WEFT_CANCELLED, "sound");
+  NO_POINTER(weft_audio_model_encode(audio, &sound, never, &n_asked, &error), WEFT_CANCELLED,
+             "audio encoding");
   weft_media* media = NULL;
   MADE(media, weft_audio_model_encode(audio, &sound, NULL, NULL, &error));
   weft_free(sound.samples);

@@ -54,7 +54,7 @@ class Quantize(FileCase):
         self.assertEqual([one.name for one in self.folder.iterdir()], [self.model.name])
         text, out = self.folder / "text.txt", self.folder / "imatrix.gguf"
         text.write_text(TEXT)
-        self.assertIn("not numbers", self.fail_with(1, "imatrix", "-m", self.model, "-f", text, "-c", 32, "-o", out))
+        self.assertIn("computed NaN or infinity", self.fail_with(1, "imatrix", "-m", self.model, "-f", text, "-c", 32, "-o", out))
 
     def test_an_existing_result_is_replaced_with_a_note(self):
         out = self.folder / "out.gguf"

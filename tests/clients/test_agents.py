@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from agent_requests import (CLAUDE_FIRST, CLAUDE_HISTORY, CODEX_FIRST, CODEX_HISTORY, PATCH_GRAMMAR, claude_code,
-                            codex)
+from agent_requests import (CLAUDE_FIRST, CLAUDE_HISTORY, CODEX_FIRST, CODEX_HISTORY, PATCH_GRAMMAR, PIXEL,
+                            claude_code, codex, function, tool_change)
 from test_wire import address, post  # noqa: F401: a fixture
 
 
@@ -29,9 +29,9 @@ def test_codex_from_the_first_turn_to_the_last(address):
     output, _, answer = respond(address, items)
     assert output
     ignored = answer.headers["X-Weft-Ignored"].split(", ")
-    assert {"tools.web_search", "tools.local_shell", "tools.image_generation", "tools.tool_search",
-            "include.web_search_call.action.sources"} <= set(ignored)
-    assert not {"store", "prompt_cache_key", "client_metadata", "service_tier"} & set(ignored)
+    assert {"tools.web_search", "tools.local_shell", "tools.image_generation", "reasoning.context",
+            "stream_options.reasoning_summary_delivery", "include.web_search_call.action.sources"} <= set(ignored)
+    assert not {"store", "prompt_cache_key", "client_metadata", "service_tier", "tools.tool_search"} & set(ignored)
     # A call of each kind, the custom one cut by its length, goes back with its output.
     items += output
     output, _, _ = respond(address, items, tool_choice={"type": "function", "name": "read", "namespace": "mcp__files"},
@@ -48,6 +48,22 @@ def test_codex_from_the_first_turn_to_the_last(address):
     assert "".join(deltas) == call["input"]
     assert [event["input"] for event in events if event["type"] == "response.custom_tool_call_input.done"] == [call["input"]]
     items += output + [{"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "Done!"}]
+    # The model searches for tools, and calls what was found.
+    output, events, _ = respond(address, items, tool_choice={"type": "function", "name": "tool_search"},
+                                parallel_tool_calls=False)
+    call = output[-1]
+    assert (call["type"], call["execution"]) == ("tool_search_call", "client")
+    assert call["arguments"]["query"] in ("notes", "mail")
+    assert not [event for event in events if "arguments" in event["type"]]
+    found = {"type": "namespace", "name": "mcp__notes", "description": "Notes.", "tools": [
+        function("save", title={"type": "string", "enum": ["x"]}) | {"defer_loading": True}]}
+    items += output + [{"type": "tool_search_output", "call_id": call["call_id"], "execution": "client",
+                        "status": "completed", "tools": [found]}]
+    output, _, _ = respond(address, items, tool_choice={"type": "function", "name": "save", "namespace": "mcp__notes"},
+                           parallel_tool_calls=False)
+    call = output[-1]
+    assert (call["namespace"], call["name"], json.loads(call["arguments"])) == ("mcp__notes", "save", {"title": "x"})
+    items += output + [{"type": "function_call_output", "call_id": call["call_id"], "output": "saved"}]
     output, _, _ = respond(address, items, tools=[], tool_choice="none")
     assert output
 
@@ -57,7 +73,62 @@ def test_codex_history(address):
     assert output
     ignored = set(answer.headers["X-Weft-Ignored"].split(", "))
     assert {"input.encrypted_content", "input.web_search_call", "input.ghost_snapshot", "input.compaction",
-            "input.item_reference"} <= ignored
+            "input.item_reference", "input.image_generation_call", "input.local_shell_call",
+            "input.configuration_update", "input.context_compaction", "input.compaction_trigger",
+            "input.output.image_url", "input.output.audio_url"} <= ignored
+    assert not {"input.agent_message", "input.tool_search_output", "input.additional_tools"} & ignored
+
+
+def test_tools_within_the_input(address):
+    """Codex sends its tools so where it sends neither `tools` nor `instructions`."""
+    body = codex([{"type": "additional_tools", "role": "developer", "tools": [
+        function("wait", until={"type": "string", "enum": ["noon"]})]}] * 2 + CODEX_FIRST)
+    del body["tools"], body["instructions"]
+    body |= {"tool_choice": {"type": "function", "name": "wait"}, "parallel_tool_calls": False}
+    answer, text = post(address, "/v1/responses", body)
+    call = events_of(answer, text)[-1]["response"]["output"][-1]
+    assert (call["name"], json.loads(call["arguments"])) == ("wait", {"until": "noon"})
+
+
+def test_messages_of_other_agents(address):
+    counts = []
+    for words in ("Go.", "Go to the second file and read all of it."):
+        message = {"type": "agent_message", "author": "/root", "recipient": "/root/a", "content": [
+            {"type": "input_text", "text": words}]}
+        answer, text = post(address, "/v1/responses/input_tokens", {"input": [*CODEX_FIRST, message]})
+        assert answer.status == 200, text
+        counts.append(json.loads(text)["input_tokens"])
+    assert counts[0] < counts[1]
+
+
+@pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"])
+def test_efforts_of_codex(address, effort):
+    body = {"input": "x", "max_output_tokens": 1, "reasoning": {"effort": effort}}
+    answer, text = post(address, "/v1/responses", body)
+    assert answer.status == 200, text
+
+
+def test_a_schema_for_the_last_message(address):
+    """`codex exec --output-schema`, with tools that may be called first."""
+    schema = {"type": "object", "properties": {"done": {"enum": [True]}}, "required": ["done"],
+              "additionalProperties": False}
+    text = {"format": {"type": "json_schema", "strict": True, "schema": schema, "name": "codex_output_schema"}}
+    output, _, _ = respond(address, CODEX_FIRST, text=text, tool_choice="none")
+    assert json.loads(output[-1]["content"][0]["text"]) == {"done": True}
+    output, _, _ = respond(address, CODEX_FIRST, text=text, max_output_tokens=300)
+    assert output[-1]["type"] != "message" or json.loads(output[-1]["content"][0]["text"]) == {"done": True}
+
+
+def test_a_stream_says_that_its_prompt_is_too_long(address):
+    """Codex shortens the conversation then. It ends the turn for a status of 400."""
+    long = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "word " * 100000}]}]
+    answer, body = post(address, "/v1/responses", codex(long))
+    assert answer.status == 200 and answer.headers["Content-Type"].startswith("text/event-stream"), body
+    events = events_of(answer, body)
+    assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.failed"]
+    error = events[-1]["response"]["error"]
+    assert error["code"] == "context_length_exceeded" and "maximum context length is" in error["message"]
+    assert events[-1]["response"]["status"] == "failed"
 
 
 def test_sealed_reasoning_comes_back(address):
@@ -111,7 +182,8 @@ def test_claude_code_from_the_first_turn_to_the_last(address):
     messages = list(CLAUDE_FIRST)
     content, answer = reply(address, messages, tool_choice={"type": "tool", "name": "Bash", "disable_parallel_tool_use": True})
     ignored = set(answer.headers["X-Weft-Ignored"].split(", "))
-    assert {"tools.web_search_20250305", "context_management", "output_config.task_budget"} <= ignored
+    assert {"tools.web_search_20250305", "tools.advisor_20260301", "context_management", "output_config.task_budget",
+            "safeguards"} <= ignored
     assert not {"metadata", "thinking", "cache_control", "system"} & ignored
     call = content[-1]
     assert call["name"] == "Bash" and call["input"]["command"] in ("ls", "pwd")
@@ -125,8 +197,86 @@ def test_claude_code_from_the_first_turn_to_the_last(address):
 def test_claude_code_history(address):
     content, answer = reply(address, CLAUDE_FIRST + CLAUDE_HISTORY)
     assert content
-    assert {"messages.content.server_tool_use", "messages.content.container_upload"} <= set(
-        answer.headers["X-Weft-Ignored"].split(", "))
+    ignored = set(answer.headers["X-Weft-Ignored"].split(", "))
+    assert {"messages.content.server_tool_use", "messages.content.container_upload",
+            "messages.content.tool_search_tool_result", "messages.content.content.source.data"} <= ignored
+    assert not {"messages.output_config", "messages.clear_at", "messages.content.compaction"} & ignored
+
+
+def n_tokens(address, messages, **more):
+    answer, body = post(address, "/v1/messages/count_tokens", {"messages": messages, **more})
+    assert answer.status == 200, body
+    return json.loads(body)["input_tokens"]
+
+
+def test_system_messages_within_the_conversation(address):
+    user, said = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}
+    reminder = {"role": "system", "content": "A reminder of a dozen words that ends with its turn, or does not."}
+    over = {**reminder, "clear_at": "next_user_message"}
+    assert n_tokens(address, [user, over]) == n_tokens(address, [user, reminder]) > n_tokens(address, [user])
+    assert n_tokens(address, [user, over, said, user]) == n_tokens(address, [user, said, user])
+    assert n_tokens(address, [user, reminder, said, user]) > n_tokens(address, [user, said, user])
+    assert n_tokens(address, [user, over, said]) > n_tokens(address, [user, said])
+
+
+def test_summaries_are_read(address):
+    user = {"role": "user", "content": "Hi"}
+    short, long = ({"role": "assistant", "content": [{"type": "compaction", "content": words}]}
+                   for words in ("Done.", "All files were listed."))
+    assert n_tokens(address, [user, short, user]) < n_tokens(address, [user, long, user])
+
+
+def test_tools_change_within_the_conversation(address):
+    schema = {"type": "object", "properties": {"path": {"enum": ["a.txt"]}}, "required": ["path"],
+              "additionalProperties": False}
+    messages = [*CLAUDE_FIRST, tool_change("tool_addition", "Save", description="Saves.", input_schema=schema)]
+    content, answer = reply(address, messages, tool_choice={"type": "tool", "name": "Save"})
+    assert content[-1]["name"] == "Save" and content[-1]["input"] == {"path": "a.txt"}
+    assert "tool_addition" not in answer.headers["X-Weft-Ignored"]
+    messages.append(tool_change("tool_removal", "Save"))
+    gone = post(address, "/v1/messages", claude_code(messages, tool_choice={"type": "tool", "name": "Save"}))
+    assert gone[0].status == 400 and b"Save" in gone[1]
+    messages.append(tool_change("tool_addition", "Save"))
+    assert reply(address, messages, tool_choice={"type": "tool", "name": "Save"})[0][-1]["name"] == "Save"
+
+
+@pytest.mark.parametrize("body", [
+    {"max_tokens": 1, "messages": [{"role": "user", "content": "quota"}], "metadata": {"user_id": "{}"}},
+    {"max_tokens": 0, "messages": [{"role": "user", "content": "warmup"}], "system": [
+        {"type": "text", "text": "Be brief."}]},
+    {"max_tokens": 128000, "stop_sequences": ["e"], "messages": [{"role": "user", "content": "Hi"}]},
+    {"max_tokens": 8, "messages": [
+        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"type": "text", "text": "{"}]}]},
+    {"max_tokens": 8, "tools": [], "messages": [{"role": "user", "content": "Title?"}],
+     "thinking": {"type": "disabled"}, "output_config": {"format": {"type": "json_schema", "schema": {
+         "type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}}}},
+])
+def test_side_requests_of_claude_code(address, body):
+    answer, text = post(address, "/v1/messages?beta=true", {"model": "claude-haiku-4-5", "temperature": 0, **body})
+    assert answer.status == 200, text
+
+
+@pytest.mark.parametrize("path, where, body", [
+    ("/v1/chat/completions", "messages.content", {"messages": [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64," + PIXEL}}]}]}),
+    ("/v1/responses", "input.output.image_url", {"input": [
+        {"role": "user", "content": "Look."},
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [
+            {"type": "input_image", "image_url": "data:image/png;base64," + PIXEL}]}]}),
+])
+def test_images_of_tools_for_a_model_that_cannot_read_them(address, path, where, body):
+    answer, text = post(address, path, {**body, "max_tokens" if "chat" in path else "max_output_tokens": 1})
+    assert answer.status == 200 and where in answer.headers["X-Weft-Ignored"], text
+    for key in ("messages", "input"):  # The user's own image is needed.
+        if key in body:
+            part = (body[key][-1].get("content") or body[key][-1].get("output"))[0]
+            answer, text = post(address, path, {key: [{"role": "user", "content": [part]}]})
+            assert answer.status == 400 and b"cannot read images" in text
 
 
 def test_claude_codes_bookkeeping_does_not_split_prefixes(address):

@@ -36,6 +36,22 @@ def ignored(answer):
     return [name for name in (answer.headers["X-Weft-Ignored"] or "").split(", ") if name]
 
 
+@pytest.mark.parametrize("samplers, skipped", [
+    (["penalties", "dry", "top_n_sigma", "top_k", "tfs_z", "typ_p", "top_p", "min_p", "xtc", "temperature"], ["samplers.tfs_z"]),
+    (["adaptive_p", "infill", "top_k"], ["samplers.infill", "samplers.adaptive_p"]),
+    (["min_p", "temperature"], []), ("min_p;temperature", []), ("mt", []), ("kfypmt", []), ("edskypmxta", []), ("", []), ([], []),
+])
+def test_samplers_that_weft_lacks_are_skipped(address, samplers, skipped):
+    answer, body = chat(address, samplers=samplers)
+    assert (answer.status, ignored(answer)) == (200, skipped), body
+
+
+@pytest.mark.parametrize("samplers", [["nonsense"], "zz", ["top_kk"], "kq"])
+def test_unknown_samplers_are_refused(address, samplers):
+    answer, body = chat(address, samplers=samplers)
+    assert answer.status == 400 and "unknown sampler" in body["error"]["message"]
+
+
 def test_foreign_fields_are_reported(address):
     for name, value in FOREIGN.items():
         answer, body = chat(address, max_tokens=1, **{name: value})
@@ -162,6 +178,26 @@ def test_usage_in_each_chunk(address, path, body):
     counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
     assert counts == sorted(counts) and counts[-1] == counts[-2] > 0
     assert len({chunk["usage"]["prompt_tokens"] for chunk in chunks}) == 1
+
+
+@pytest.mark.parametrize("path", ["/chat/completions/input_tokens", "/responses/input_tokens"])
+def test_tokens_are_counted_without_the_prefix(address, path):
+    body = {"messages": CHAT["messages"], "input": CHAT["messages"]}
+    counts = [json.loads(post(address, prefix + path, body)[1])["input_tokens"] for prefix in ("", "/v1")]
+    assert counts[0] == counts[1] > 5
+
+
+def test_parts_of_text_are_embedded(address):
+    def embed(value):
+        answer, text = post(address, "/v1/embeddings", {"input": value})
+        assert answer.status == 200, text
+        return [entry["embedding"] for entry in json.loads(text)["data"]]
+
+    parts = {"content": [{"type": "text", "text": "hello "}, {"type": "text", "text": "world"}]}
+    assert embed(parts) == embed("hello world")
+    assert len(embed(["hello world", parts])) == 2
+    image = {"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}
+    assert post(address, "/v1/embeddings", {"input": image})[0].status == 400
 
 
 def test_biases_of_strings(address):

@@ -62,7 +62,7 @@ def test_a_chat_is_about_the_last_question(writer):
 def test_unsupported_requests_are_refused(writer):
     for path, fields, word in (
         ("/v1/completions", {"prompt": "hello " * 100}, "--source-size"),
-        ("/v1/completions", {"prompt": "hello", "echo": True, "logprobs": 1}, "source"),
+        ("/v1/completions", {"prompt": "hello", "echo": True, "logprobs": 1}, "encodes the prompt"),
         ("/v1/embeddings", {"input": "hello"}, "embedding"),
     ):
         answer, body = post(writer.address, path, fields)

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -202,3 +203,26 @@ def test_second_terminate_ends_at_once(start_server):
     assert mine.process.wait(15) == 0
     thread.join()
     assert b'"error"' in bodies[0]
+
+
+@pytest.mark.parametrize("hosts, found", [
+    ("127.0.0.1, [::1]", ["127.0.0.1", "[::1]"]), ("127.0.0.1,", ["127.0.0.1"]), ("0.0.0.0,::", ["127.0.0.1", "[::1]"]),
+    ("::,0.0.0.0", ["127.0.0.1", "[::1]"]), ("127.0.0.1,127.0.0.1", ["127.0.0.1"]),
+])
+def test_lists_of_hosts(start_server, hosts, found):
+    mine = start_server("--host", hosts)
+    port = mine.url.rsplit(":", 1)[1]
+    for host in found:
+        with urllib.request.urlopen(f"http://{host}:{port}/health", timeout=30) as answer:
+            assert answer.status == 200
+    assert mine.stop() == 0
+
+
+def test_prefixes_of_paths(start_server, tmp_path):
+    path = tmp_path / "a.sock"
+    mine = start_server("--host", f"127.0.0.1,unix://{path}")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert client.recv(64).startswith(b"HTTP/1.1 200")
+    assert mine.stop() == 0 and not path.exists()

@@ -48,7 +48,7 @@ def test_a_prompt_is_the_source_of_models_that_read_one():
         assert [one.tokens for one in together] == [model.generate(prompt, **asked).tokens for prompt in prompts]
         assert together[0].tokens == together[3].tokens != together[1].tokens
         assert together[0].stats["n_prompt"] == len(model.tokenize("hello"))
-        with pytest.raises(weft.UnsupportedError, match="source"):
+        with pytest.raises(weft.UnsupportedError, match="encodes the prompt"):
             model.generate("hello", max_tokens=1, logprobs=0, prompt_logprobs=True)
         n, state = model.save_text(model.tokenize("hello"))
         assert n == len(model.tokenize("hello")) and model.restore_text(state) == model.tokenize("hello")

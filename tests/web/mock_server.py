@@ -292,7 +292,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.fail(429, "The queue is full: 32 requests wait already.", "rate_limit_error", [("Retry-After", self.server.retry_after)])
         n_prompt = prompt_tokens(body)
         if n_prompt >= self.server.n_ctx:
-            message = f"the prompt has {n_prompt} tokens, but the context of {self.server.n_ctx} tokens must hold it and at least one token of the response"
+            message = f"this model's maximum context length is {self.server.n_ctx} tokens, but the prompt has {n_prompt} and the response needs at least one"
             return self.answer(400, {"error": {"message": message, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}})
         reasoning, text, tool = "", answers.SHOWCASE, None
         if body.get("response_format"):

@@ -365,7 +365,7 @@ def test_full_context_offers_to_drop_the_oldest_turns(open_page, serve):
         ask(page, f"echo {i} " + "word " * 40)
     ask(page, "echo " + "last " * 100)
     page.problems.expect("400")
-    assert "the context of 400 tokens" in page.inner_text(".problem")
+    assert "maximum context length is 400 tokens" in page.inner_text(".problem")
     assert page.query_selector(".problem button:has-text('Try again')") is None
     page.click(".problem button:has-text('Drop the oldest turns')")
     page.wait_for_selector(".problem", state="detached")

@@ -81,7 +81,7 @@ def test_full_context_is_left_by_dropping_turns(open_page, weft):
     page = open_page(weft("-m", DATA / "golden/gemma3/model.gguf", "-n", "8", "-c", "256"))
     for i in range(6):
         ask(page, f"{i} " + "some words of a question " * 6)
-        if page.query_selector(".problem:has-text('the context of')"):
+        if page.query_selector(".problem:has-text('maximum context length')"):
             break
     page.click(".problem button:has-text('Drop the oldest turns')")
     page.wait_for_selector(".problem", state="detached")
