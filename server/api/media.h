@@ -34,7 +34,7 @@ class MediaTaker {
   explicit MediaTaker(Job& job);
 
   /// Whether the next files are in the result of a tool. There a file that the model cannot read is left out
-  /// with a note: agents' tools return images unasked, and an error would come again with each turn.
+  /// with a note. Agents' tools return images by default, and an error would come again with each turn.
   void in_tool_result(bool is_in) { in_tool_result_ = is_in; }
   /// These return the mark that replaces the file, or words in place of a file that is left out.
   std::string take_url(std::string_view url, const std::string& path);

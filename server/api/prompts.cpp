@@ -77,7 +77,7 @@ const Json& unwrapped(const Json& value, const std::string& path) {
   throw bad_request(path, fmt::format("'{}' has neither 'content' nor 'prompt_string'", path));
 }
 
-/// The text of parts [{"type": "text", "text": "..."}]. Nothing for another value.
+/// The joined strings of parts [{"type": "text", "text": "..."}]. Nothing for another value.
 std::optional<std::string> text_of_parts(const Json& value) {
   if (!value.is_array() || value.empty()) return std::nullopt;
   std::string all;

@@ -142,7 +142,6 @@ ListeningSockets::ListeningSockets(std::string_view hosts, std::uint16_t port) :
     const std::size_t end = std::min(hosts.find(',', begin), hosts.size());
     const std::string host = bare_host(hosts.substr(begin, end - begin));
     begin = end + 1;
-    if (host.empty() && !hosts.empty()) continue;  // "a,,b", "a,"
     const bool is_path = host.find('/') != host.npos;
     is_path ? listen_at_path(host) : listen_at_name(host);
     has_port |= !is_path;

@@ -48,7 +48,7 @@ def test_codex_from_the_first_turn_to_the_last(address):
     assert "".join(deltas) == call["input"]
     assert [event["input"] for event in events if event["type"] == "response.custom_tool_call_input.done"] == [call["input"]]
     items += output + [{"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "Done!"}]
-    # The model searches for tools, and calls what was found.
+    # The model searches for tools, and calls one of the results.
     output, events, _ = respond(address, items, tool_choice={"type": "function", "name": "tool_search"},
                                 parallel_tool_calls=False)
     call = output[-1]

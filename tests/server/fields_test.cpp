@@ -115,12 +115,38 @@ TEST(RequestTools, AreFunctionsInAllForms) {
 
 TEST(RequestTools, ServerSideToolsAreNoted) {
   const ReadTools read(R"([{"type": "web_search"}, {"type": "local_shell"}, {"type": "image_generation"},
-    {"type": "web_search_20250305", "name": "web_search"}, {"type": "tool_search", "execution": "client"},
+    {"type": "web_search_20250305", "name": "web_search"}, {"type": "tool_search", "execution": "server"},
     {"type": "mcp", "server_label": "x"}])");
   EXPECT_TRUE(read.tools.empty());
   EXPECT_EQ(read.tools.json(), "");
   EXPECT_EQ(read.ignored.names().front(), "tools.web_search");
   EXPECT_EQ(read.ignored.names().size(), 6u);
+}
+
+TEST(RequestTools, SearchesOfTheClientAreFunctions) {
+  const ReadTools read(R"([{"type": "tool_search", "execution": "client", "description": "Finds tools.",
+    "parameters": {"type": "object"}}])");
+  EXPECT_THAT(read.names(), ElementsAre("tool_search"));
+  EXPECT_TRUE(read.tools.origin_of("tool_search").is_search);
+  EXPECT_TRUE(read.ignored.names().empty());
+}
+
+TEST(RequestTools, ChangesAddAndRemoveFunctions) {
+  const Json body =
+      Json::parse(R"({"tools": [{"type": "function", "name": "a"}, {"type": "function", "name": "b"}],
+    "more": [{"type": "function", "name": "b", "description": "again"},
+             {"type": "namespace", "name": "s", "tools": [{"type": "function", "name": "c"}]}]})");
+  Ignored ignored;
+  Fields fields(body, "", &ignored);
+  ToolChanges changes{.removed = {"a"}};
+  for (const Json& tool : body["more"]) changes.added.push_back(fields.within(tool, "more"));
+  const RequestTools tools(fields, changes);
+  const Json functions = Json::parse(tools.json());
+  ASSERT_EQ(functions.size(), 2u);
+  EXPECT_EQ(functions[0]["function"]["name"], "b");
+  EXPECT_EQ(functions[0]["function"]["description"], "");
+  EXPECT_EQ(functions[1]["function"]["name"], "s__c");
+  EXPECT_EQ(functions.dump().find("again"), std::string::npos);
 }
 
 TEST(RequestTools, FunctionsKnowTheirPlacesInTheRequest) {
