@@ -139,8 +139,10 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   number("dry_base", sampler.dry_base, 1.0);
   sampler.dry_allowed_length = fields.integer("dry_allowed_length", sampler.dry_allowed_length, 0);
   sampler.dry_penalty_last_n = fields.integer("dry_penalty_last_n", sampler.dry_penalty_last_n, -1);
-  if (fields.has("dry_sequence_breakers"))
+  if (fields.has("dry_sequence_breakers")) {
     sampler.dry_breakers = fields.strings("dry_sequence_breakers", 1024);
+    std::erase(*sampler.dry_breakers, "");  // Clients send empty ones, which match nothing.
+  }
   if (fields.has("samplers")) sampler.steps = read_samplers(fields);
   if (fields.has("seed"))  // -1 is SamplerParams::kRandomSeed.
     sampler.seed = static_cast<std::uint64_t>(fields.integer("seed", std::int64_t{-1},

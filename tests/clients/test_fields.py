@@ -36,6 +36,13 @@ def ignored(answer):
     return [name for name in (answer.headers["X-Weft-Ignored"] or "").split(", ") if name]
 
 
+@pytest.mark.parametrize("breakers", [[""], ["", "\n"], []])
+@pytest.mark.parametrize("multiplier", [0, 0.8])
+def test_empty_dry_breakers_match_nothing(address, breakers, multiplier):
+    answer, body = chat(address, dry_multiplier=multiplier, dry_sequence_breakers=breakers)
+    assert answer.status == 200, body
+
+
 @pytest.mark.parametrize("samplers, skipped", [
     (["penalties", "dry", "top_n_sigma", "top_k", "tfs_z", "typ_p", "top_p", "min_p", "xtc", "temperature"], ["samplers.tfs_z"]),
     (["adaptive_p", "infill", "top_k"], ["samplers.infill", "samplers.adaptive_p"]),
