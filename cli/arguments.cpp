@@ -321,9 +321,9 @@ std::string with_origin(std::string_view message, const std::map<std::string, st
 }
 
 template <typename T>
-std::string describe(const Range<T>& range) {
+std::string describe(const Range<T>& range, T value) {
   constexpr T kLarge = 1'000'000'000;  // As good as none.
-  const bool bounded = range.most < kLarge;
+  const bool bounded = range.most < kLarge || value > range.most;
   return bounded ? fmt::format("from {} to {}", range.least, range.most)
                  : fmt::format("{} or more", range.least);
 }
@@ -331,8 +331,8 @@ std::string describe(const Range<T>& range) {
 template <typename T>
 void check_range(const std::string& name, std::string_view text, T value, const Range<T>& range) {
   if (value >= range.least && value <= range.most) return;  // Not so for NaN.
-  throw UsageError(fmt::format("{}: {} is out of range, it must be {}{}{}", name, text, describe(range),
-                               range.otherwise.empty() ? "" : "; ", range.otherwise));
+  throw UsageError(fmt::format("{}: {} is out of range, it must be {}{}{}", name, text,
+                               describe(range, value), range.otherwise.empty() ? "" : "; ", range.otherwise));
 }
 
 }  // namespace
@@ -343,16 +343,17 @@ std::int64_t parse_size(std::string_view text) {
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   std::int64_t factor = 1;
   const char* tail = rest;
-  if (error == std::errc{} && tail + 1 == end) {
+  const bool overflows = error == std::errc::result_out_of_range;
+  if ((error == std::errc{} || overflows) && tail + 1 == end) {
     if (*tail == 'k' || *tail == 'K') factor = std::int64_t{1} << 10;
     if (*tail == 'm' || *tail == 'M') factor = std::int64_t{1} << 20;
     if (factor != 1) ++tail;
   }
-  if (error != std::errc{} || tail != end) {
+  if ((error != std::errc{} && !overflows) || tail != end)
     throw UsageError(fmt::format("'{}' is not a number; write e.g. 4096, 8k or 1M", text));
-  }
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();
-  if (value > kMax / factor || value < -kMax / factor) throw UsageError(fmt::format("{} is too large", text));
+  if (overflows || value > kMax / factor || value < -kMax / factor)
+    throw UsageError(fmt::format("{} is too large", text));
   return value * factor;
 }
 

@@ -357,6 +357,9 @@ class Config(Case):
             message = self.fail_with(2, "run", "-m", LLAMA, "-p", "x", "--config", file)
             for part in (f"{file}:{line}", *parts):
                 self.assertIn(part, message)
+        for words in (("-n", "9" * 20), ("-n", "9" * 20 + "k"), ("-c", "4000m")):
+            self.assertIn("too large", self.fail_with(2, "run", "-m", LLAMA, *words))
+        self.assertIn("from 0 to 1000000000", self.fail_with(2, "run", "-m", LLAMA, "--temp", "1e30"))
         self.assertIn("'/none'", self.fail_with(1, "version", "--config", "/none"))
         self.assertIn("'/none'", self.fail_with(1, "version", env={"WEFT_CONFIG": "/none"}))
         self.assertIn("directory", self.fail_with(1, "version", "--config", self.folder))
