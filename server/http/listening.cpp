@@ -77,25 +77,30 @@ void set_option(int socket, int level, int name) {
   ::setsockopt(socket, level, name, &on, sizeof(on));
 }
 
-bool has(const std::vector<Descriptor>& sockets, const sockaddr_storage& address) {
-  return std::any_of(sockets.begin(), sockets.end(), [&](const Descriptor& socket) {
-    return text_of(address_of(socket.get(), false).first) == text_of(address);
-  });
-}
-
 bool has_ipv4(const std::vector<Descriptor>& sockets) {
   return std::any_of(sockets.begin(), sockets.end(), [](const Descriptor& socket) {
     return address_of(socket.get(), false).first.ss_family == AF_INET;
   });
 }
 
-/// Whether a socket at [::] serves the IPv4 address, too.
-bool has_both(const std::vector<Descriptor>& sockets, const sockaddr_storage& address) {
-  if (address.ss_family != AF_INET) return false;
-  sockaddr_storage any{};
-  any.ss_family = AF_INET6;
-  set_port(any, port_of(address));
-  return has(sockets, any);
+bool is_ipv6_only(int socket) {
+  int on = 0;
+  socklen_t size = sizeof(on);
+  return ::getsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &on, &size) == 0 && on != 0;
+}
+
+/// Whether one of the sockets accepts connections to the address: it listens there, or at 0.0.0.0 or [::].
+bool any_accepts(const std::vector<Descriptor>& sockets, const sockaddr_storage& address) {
+  return std::any_of(sockets.begin(), sockets.end(), [&](const Descriptor& socket) {
+    const sockaddr_storage own = address_of(socket.get(), false).first;
+    if (text_of(own) == text_of(address)) return true;
+    sockaddr_storage any{};
+    any.ss_family = own.ss_family;
+    set_port(any, port_of(address));
+    return text_of(own) == text_of(any) &&
+           (own.ss_family == address.ss_family ||
+            (own.ss_family == AF_INET6 && address.ss_family == AF_INET && !is_ipv6_only(socket.get())));
+  });
 }
 
 /// A host as it may be written: " [::1]", "unix:///run/weft.sock".
@@ -232,8 +237,7 @@ void ListeningSockets::listen_at_name(const std::string& host) {
       continue;
     }
     const int problem = errno;
-    if (problem == EADDRINUSE && (has(sockets_, address) || has_both(sockets_, address)))
-      continue;  // Two hosts with one address.
+    if (problem == EADDRINUSE && any_accepts(sockets_, address)) continue;  // An earlier host includes it.
     // Addresses of the name that this machine lacks are skipped. A port that another program uses is an
     // error, unless port 0 was asked for: then this address is skipped.
     const bool lacking = problem == EADDRNOTAVAIL || problem == EAFNOSUPPORT;
