@@ -103,7 +103,7 @@ bool any_accepts(const std::vector<Descriptor>& sockets, const sockaddr_storage&
   });
 }
 
-/// A host as it may be written: " [::1]", "unix:///run/weft.sock".
+/// "::1" of " [::1]", "/run/weft.sock" of "unix:///run/weft.sock".
 std::string bare_host(std::string_view host) {
   const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
   while (!host.empty() && is_space(host.front())) host.remove_prefix(1);
@@ -141,12 +141,19 @@ SocketPath::~SocketPath() {
     ::unlink(path_.c_str());
 }
 
+std::vector<std::string> split_hosts(std::string_view list) {
+  std::vector<std::string> hosts;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    hosts.push_back(bare_host(list.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return hosts;
+}
+
 ListeningSockets::ListeningSockets(std::string_view hosts, std::uint16_t port) : port_(port) {
   bool has_port = false;
-  for (std::size_t begin = 0; begin <= hosts.size();) {
-    const std::size_t end = std::min(hosts.find(',', begin), hosts.size());
-    const std::string host = bare_host(hosts.substr(begin, end - begin));
-    begin = end + 1;
+  for (const std::string& host : split_hosts(hosts)) {
     const bool is_path = host.find('/') != host.npos;
     is_path ? listen_at_path(host) : listen_at_name(host);
     has_port |= !is_path;
