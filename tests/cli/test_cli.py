@@ -522,6 +522,8 @@ class Health(Case):
             self.succeed("health", "--host", path)
             for hosts in (path + ",127.0.0.1", f" unix:{path}, 127.0.0.1", f"unix://{path}"):
                 self.succeed("health", env={"WEFT_ARG_HOST": hosts})
+            self.fail_with(1, "health", "--host", path, "--ssl-cert-file", "server.pem")
+            self.assertEqual(self.requests[-1][:1], b"\x16")  # A handshake of TLS.
             self.fail_with(1, "health", "unix:/" + "x" * 200)
         self.fail_with(2, "health", "--port", "0")
 
