@@ -31,7 +31,7 @@ const Json* read_conversation(Fields& fields, std::string_view name) {
       const auto parts = entry.is_object() ? entry.find(member) : entry.end();
       if (parts != entry.end() && parts->is_array()) n_parts += parts->size();
     }
-  check_count(path, "parts of its entries", n_parts, kMostParts);
+  check_count(path, "parts", n_parts, kMostParts);
   return list;
 }
 
