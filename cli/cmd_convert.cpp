@@ -37,7 +37,7 @@ int run(const ConvertOptions& options) {
     to = (options.params.mmproj ? "mmproj-" : "") +
          (folder.has_filename() ? folder : folder.parent_path()).filename().string() + ".gguf";
   }
-  const bool replaces = std::filesystem::exists(to);
+  const bool replaces = is_there(to);
   const InterruptGuard interrupt;
   Progress progress(options.talk, "converting");
   ConvertParams params = options.params;

@@ -8,6 +8,7 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "http/listening.h"
 #include "http_probe.h"
 #include "json_output.h"
 #include "terminal.h"
@@ -40,7 +41,7 @@ int run(const Options& options) {
   std::signal(SIGPIPE, SIG_IGN);  // libcurl and OpenSSL write without MSG_NOSIGNAL.
   ProbeTarget target;
   if (options.url.empty()) {
-    target.host = options.host.substr(0, options.host.find(','));  // Of several, as 'weft serve' has them.
+    target.host = server::split_hosts(options.host).front();
     target.port = fmt::format("{}", options.port);
     target.tls = !options.ssl_cert_file.empty();
   } else {

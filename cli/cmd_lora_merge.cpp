@@ -63,7 +63,7 @@ MergeAdaptersParams params_of(const LoraMergeOptions& options) {
 int run(const LoraMergeOptions& options) {
   MergeAdaptersParams params = params_of(options);
   if (options.output.empty()) throw UsageError("no result file: name one with -o FILE");
-  const bool replaces = std::filesystem::exists(options.output);
+  const bool replaces = is_there(options.output);
   const InterruptGuard interrupt;
   Progress progress(options.talk, "merging");
   params.progress = [&](double fraction) {

@@ -219,7 +219,7 @@ int run(const QuantizeOptions& options) {
   if (options.dry_run) {
     result = plan_quantize(words.from, params, words.to);
   } else {
-    const bool replaces = std::filesystem::exists(words.to);
+    const bool replaces = is_there(words.to);
     const InterruptGuard interrupt;
     Progress progress(options.talk, "quantizing");
     params.progress = [&](double fraction) {

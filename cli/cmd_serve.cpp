@@ -25,6 +25,7 @@
 #include "base/memory.h"
 #include "command.h"
 #include "http/host.h"
+#include "http/listening.h"
 #include "http/tls.h"
 #include "hub_models.h"
 #include "log_options.h"
@@ -294,7 +295,7 @@ std::vector<std::string> known_hosts(const ServeOptions& options) {
   if (::gethostname(own.data(), own.size() - 1) == 0)
     if (const auto host = server::parse_host(own.data()))
       hosts.insert(hosts.end(), {host->name, host->name + ".local"});
-  for (const std::string& given : split_at_commas({options.host}))
+  for (const std::string& given : server::split_hosts(options.host))
     if (const auto host = server::parse_host(given); host && !host->is_address) hosts.push_back(host->name);
   std::vector<std::pair<const char*, std::string>> allowed;
   for (const std::string& host : options.allowed_hosts) allowed.emplace_back("--allowed-host", host);

@@ -92,7 +92,7 @@ int run_merge(const SplitOptions& options) {
   if (options.words.size() != 2)
     throw UsageError(
         "give a part of the model and the result's file: weft merge model-00001-of-00003.gguf model.gguf");
-  const bool replaces = std::filesystem::exists(options.words[1]);
+  const bool replaces = is_there(options.words[1]);
   const InterruptGuard interrupt;
   Progress progress(options.talk, "merging");
   merge_model(find_model(options.words[0], options.talk), options.words[1], shown(progress, interrupt));

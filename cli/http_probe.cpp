@@ -108,7 +108,9 @@ ProbeAnswer probe(const ProbeTarget& target, std::chrono::milliseconds timeout) 
     if (const CURLcode code = curl_easy_setopt(curl.get(), option, value); code != CURLE_OK)
       fail(curl_easy_strerror(code));
   };
-  const std::string url = is_socket(target) ? "http://localhost" + target.path : target.url();
+  const std::string url = is_socket(target)
+                              ? (target.tls ? "https://localhost" : "http://localhost") + target.path
+                              : target.url();
   set(CURLOPT_URL, url.c_str());
   if (is_socket(target)) set(CURLOPT_UNIX_SOCKET_PATH, target.host.c_str());
   set(CURLOPT_PROXY, "");

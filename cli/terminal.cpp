@@ -62,6 +62,11 @@ void note(const Talk& talk, std::string_view line) {
   if (!talk.quiet) fmt::print(stderr, "{}\n", line);
 }
 
+bool is_there(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::exists(file, ignored);
+}
+
 void note_replaced(const Talk& talk, const std::filesystem::path& file) {
   note(talk, fmt::format("weft: note: replaced the existing file {}", file.string()));
 }

@@ -43,6 +43,8 @@ std::string styled(std::string_view text, std::string_view style, bool on);
 void print(std::string_view text);
 /// A line to stderr, unless quiet.
 void note(const Talk& talk, std::string_view line);
+/// Whether there is a file of that name; false if the system does not say.
+bool is_there(const std::filesystem::path& file);
 /// Notes that `file`, which existed before, was replaced.
 void note_replaced(const Talk& talk, const std::filesystem::path& file);
 

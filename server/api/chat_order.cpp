@@ -26,11 +26,12 @@ const Json* read_conversation(Fields& fields, std::string_view name) {
   const std::string path = fields.path_of(name);
   check_count(path, "entries", list->size(), kMostMessages);
   std::size_t n_parts = 0;
-  for (const Json& entry : *list) {
-    const auto content = entry.is_object() ? entry.find("content") : entry.end();
-    if (content != entry.end() && content->is_array()) n_parts += content->size();
-  }
-  check_count(path, "parts of content", n_parts, kMostParts);
+  for (const Json& entry : *list)
+    for (const char* member : {"content", "output", "tools"}) {
+      const auto parts = entry.is_object() ? entry.find(member) : entry.end();
+      if (parts != entry.end() && parts->is_array()) n_parts += parts->size();
+    }
+  check_count(path, "parts", n_parts, kMostParts);
   return list;
 }
 

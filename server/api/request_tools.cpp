@@ -24,10 +24,7 @@ std::string name_of(const Json& tool) {
 RequestTools::RequestTools(Fields& fields, const ToolChanges& changes) {
   read_list(fields);
   skips_known_ = true;
-  for (const Fields& tool : changes.added) {
-    read(tool, "");
-    check_count(tool.path());
-  }
+  for (const Fields& tool : changes.added) read(tool, "");
   if (changes.removed.empty()) return;
   std::unordered_set<std::string> kept;
   for (const auto& [function, origin] : origins_)
@@ -43,13 +40,6 @@ void RequestTools::read_list(Fields& fields) {
     throw bad_request(path,
                       fmt::format("'{}' may have at most {} entries, not {}", path, kMost, tools->size()));
   for (std::size_t i = 0; i < tools->size(); ++i) read(fields.within((*tools)[i], element(path, i)), "");
-  check_count(path);
-}
-
-void RequestTools::check_count(const std::string& path) const {
-  if (functions_.size() > kMost)
-    throw bad_request(path, fmt::format("'{}' and its namespaces may have at most {} functions, not {}", path,
-                                        kMost, functions_.size()));
 }
 
 void RequestTools::read(Fields tool, const std::string& name_space) {
@@ -127,6 +117,8 @@ void RequestTools::add(Json function, const std::string& path, Origin origin) {
 
 void RequestTools::append(Json tool, const std::string& path, const std::string& function, Origin origin) {
   if (skips_known_ && has(function)) return;
+  if (functions_.size() == kMost)
+    throw bad_request(path, fmt::format("'{}': a request may have at most {} functions", path, kMost));
   if (!function.empty()) origins_[function] = std::move(origin);
   functions_.push_back(std::move(tool));
   paths_.push_back(path);

@@ -59,7 +59,6 @@ class RequestTools {
   /// `function` without its namespace, which `origin` has.
   void add(Json function, const std::string& path, Origin origin);
   void append(Json tool, const std::string& path, const std::string& function, Origin origin);
-  void check_count(const std::string& path) const;
 
   bool skips_known_ = false;  ///< Functions whose names are taken.
   Json functions_ = Json::array();

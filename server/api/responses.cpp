@@ -316,7 +316,7 @@ class ResponseWriter : public AnswerWriter {
     const Kind kind = *std::exchange(open_, std::nullopt);
     item()["status"] = status;
     if (kind == Kind::kToolCall && is_search()) {
-      item()["arguments"] = object_of(arguments_);
+      item()["arguments"] = object_of(std::exchange(arguments_, {}));
     } else if (kind == Kind::kToolCall) {
       const char* const member = text_member();
       Json event = at();
@@ -413,7 +413,6 @@ class ResponseWriter : public AnswerWriter {
         break;
       }
       case Kind::kToolCall:
-        arguments_.clear();
         open(out, Kind::kToolCall, call_item(event), Json());
         break;
       case Kind::kToolArguments: {

@@ -77,28 +77,33 @@ void set_option(int socket, int level, int name) {
   ::setsockopt(socket, level, name, &on, sizeof(on));
 }
 
-bool has(const std::vector<Descriptor>& sockets, const sockaddr_storage& address) {
-  return std::any_of(sockets.begin(), sockets.end(), [&](const Descriptor& socket) {
-    return text_of(address_of(socket.get(), false).first) == text_of(address);
-  });
-}
-
 bool has_ipv4(const std::vector<Descriptor>& sockets) {
   return std::any_of(sockets.begin(), sockets.end(), [](const Descriptor& socket) {
     return address_of(socket.get(), false).first.ss_family == AF_INET;
   });
 }
 
-/// Whether a socket at [::] serves the IPv4 address, too.
-bool has_both(const std::vector<Descriptor>& sockets, const sockaddr_storage& address) {
-  if (address.ss_family != AF_INET) return false;
-  sockaddr_storage any{};
-  any.ss_family = AF_INET6;
-  set_port(any, port_of(address));
-  return has(sockets, any);
+bool is_ipv6_only(int socket) {
+  int on = 0;
+  socklen_t size = sizeof(on);
+  return ::getsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &on, &size) == 0 && on != 0;
 }
 
-/// A host as it may be written: " [::1]", "unix:///run/weft.sock".
+/// Whether one of the sockets accepts connections to the address: it listens there, or at 0.0.0.0 or [::].
+bool any_accepts(const std::vector<Descriptor>& sockets, const sockaddr_storage& address) {
+  return std::any_of(sockets.begin(), sockets.end(), [&](const Descriptor& socket) {
+    const sockaddr_storage own = address_of(socket.get(), false).first;
+    if (text_of(own) == text_of(address)) return true;
+    sockaddr_storage any{};
+    any.ss_family = own.ss_family;
+    set_port(any, port_of(address));
+    return text_of(own) == text_of(any) &&
+           (own.ss_family == address.ss_family ||
+            (own.ss_family == AF_INET6 && address.ss_family == AF_INET && !is_ipv6_only(socket.get())));
+  });
+}
+
+/// "::1" of " [::1]", "/run/weft.sock" of "unix:///run/weft.sock".
 std::string bare_host(std::string_view host) {
   const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
   while (!host.empty() && is_space(host.front())) host.remove_prefix(1);
@@ -136,12 +141,19 @@ SocketPath::~SocketPath() {
     ::unlink(path_.c_str());
 }
 
+std::vector<std::string> split_hosts(std::string_view list) {
+  std::vector<std::string> hosts;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    hosts.push_back(bare_host(list.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return hosts;
+}
+
 ListeningSockets::ListeningSockets(std::string_view hosts, std::uint16_t port) : port_(port) {
   bool has_port = false;
-  for (std::size_t begin = 0; begin <= hosts.size();) {
-    const std::size_t end = std::min(hosts.find(',', begin), hosts.size());
-    const std::string host = bare_host(hosts.substr(begin, end - begin));
-    begin = end + 1;
+  for (const std::string& host : split_hosts(hosts)) {
     const bool is_path = host.find('/') != host.npos;
     is_path ? listen_at_path(host) : listen_at_name(host);
     has_port |= !is_path;
@@ -232,8 +244,7 @@ void ListeningSockets::listen_at_name(const std::string& host) {
       continue;
     }
     const int problem = errno;
-    if (problem == EADDRINUSE && (has(sockets_, address) || has_both(sockets_, address)))
-      continue;  // Two hosts with one address.
+    if (problem == EADDRINUSE && any_accepts(sockets_, address)) continue;  // An earlier host includes it.
     // Addresses of the name that this machine lacks are skipped. A port that another program uses is an
     // error, unless port 0 was asked for: then this address is skipped.
     const bool lacking = problem == EADDRNOTAVAIL || problem == EAFNOSUPPORT;

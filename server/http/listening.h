@@ -31,6 +31,10 @@ class SocketPath {
   std::pair<std::uint64_t, std::uint64_t> id_;  ///< Device and inode.
 };
 
+/// The hosts of a list such as "127.0.0.1, [::1], unix:/run/weft.sock": at least one, without spaces around
+/// them, brackets and "unix:". A host may be empty.
+std::vector<std::string> split_hosts(std::string_view list);
+
 /// Descriptors that listen, non-blocking and closed on exec. The destructor closes them. It removes the Unix
 /// sockets that this object made.
 class ListeningSockets {

@@ -483,9 +483,8 @@ class Vocabulary {
       const Json* const adds = find(names_, name);
       return adds != nullptr && adds->is_boolean() ? std::optional(adds->get<bool>()) : std::nullopt;
     };
-    const bool adds_bos = bos_ >= 0 && (said("add_bos_token").value_or(false) ||
-                                        (!around.before.empty() && around.before.front() == bos_));
-    set("add_bos_token", adds_bos);
+    const bool begins = bos_ >= 0 && !around.before.empty() && around.before.front() == bos_;
+    set("add_bos_token", bos_ >= 0 && (said("add_bos_token").value_or(false) || begins));
     const std::int64_t eos = ends.empty() ? -1 : ends.front();
     const bool closes = eos >= 0 && !around.after.empty() && around.after.back() == eos;
     if (closes)
@@ -494,7 +493,7 @@ class Vocabulary {
       set("add_eos_token", *adds && eos >= 0);
     else if (find(tokenizer_, "model") != nullptr)  // It lists the tokens around a prompt.
       set("add_eos_token", false);
-    if (around.before.size() > (adds_bos ? 1 : 0) || around.after.size() > (closes ? 1 : 0))
+    if (around.before.size() > (begins ? 1 : 0) || around.after.size() > (closes ? 1 : 0))
       notes.push_back("tokenizer.json adds" + texts_of(around.before) + " before and" +
                       texts_of(around.after) +
                       " after each prompt; GGUF has keys for one BOS and one EOS token only, so the others "

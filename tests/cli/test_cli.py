@@ -523,7 +523,10 @@ class Health(Case):
             self.serve(self.http("200 OK", "{}"), socket.AF_UNIX, path)
             self.assertEqual(self.succeed("health", "unix:" + path), f"unix:{path}: 200\n")
             self.succeed("health", "--host", path)
-            self.succeed("health", env={"WEFT_ARG_HOST": path + ",127.0.0.1"})
+            for hosts in (path + ",127.0.0.1", f" unix:{path}, 127.0.0.1", f"unix://{path}"):
+                self.succeed("health", env={"WEFT_ARG_HOST": hosts})
+            self.fail_with(1, "health", "--host", path, "--ssl-cert-file", "server.pem")
+            self.assertEqual(self.requests[-1][:1], b"\x16")  # A handshake of TLS.
             self.fail_with(1, "health", "unix:/" + "x" * 200)
         self.fail_with(2, "health", "--port", "0")
 

@@ -71,6 +71,7 @@ class Quantize(FileCase):
 
     def test_a_result_needs_a_name(self):
         self.assertIn("no name", self.fail_with(1, "quantize", self.model, "", "Q8_0"))
+        self.assertNotIn("report this", self.fail_with(1, "quantize", self.model, self.folder / ("x" * 300), "Q8_0"))
         self.assertIn("parts' names", self.fail_with(2, "split", self.model, "", "--split-max-tensors", 9))
 
     def test_no_result_takes_the_place_of_what_it_is_made_from(self):

@@ -139,6 +139,9 @@ TEST_F(FolderFiles, TokensAroundPromptsThatGgufCannotStoreAreNoted) {
   EXPECT_EQ(notes_.size(), 1u);
   EXPECT_FALSE(std::get<bool>(convert_with({}, {"a"}).at("tokenizer.ggml.add_eos_token")));
   EXPECT_EQ(notes_.size(), 1u);
+  write(folder / "tokenizer_config.json", R"({"bos_token": "<|endoftext|>", "add_bos_token": true})");
+  EXPECT_TRUE(std::get<bool>(convert_with({"a"}, {}).at("tokenizer.ggml.add_bos_token")));
+  EXPECT_EQ(notes_.size(), 1u);
 }
 
 TEST_F(FolderFiles, LayersBeyondTheConfigAreLeftOutWithANote) {

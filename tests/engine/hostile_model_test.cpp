@@ -182,8 +182,8 @@ TEST_P(Hostile, ContradictionsAreRefused) {
   expect_names(load(draft, [&](Writer& w) { w.set("general.architecture", "unheard"); }), "unheard", "");
   constexpr std::pair<const char*, const char*> kStrangers[] = {{"llada", "diffusion"},
                                                                 {"clip", "--mmproj"},
-                                                                {"wavtokenizer-dec", "sound"},
-                                                                {"eagle3", "drafts"},
+                                                                {"wavtokenizer-dec", "audio"},
+                                                                {"eagle3", "drafter"},
                                                                 {"glm-dsa", "sparse attention"}};
   for (const auto& [architecture, reason] : kStrangers)
     expect_names(load(draft, [&](Writer& w) { w.set("general.architecture", architecture); }), reason,

@@ -170,6 +170,16 @@ TEST(RequestTools, MalformedToolsAreRefused) {
               HasSubstr("did you mean 'parameters'?"));
 }
 
+TEST(RequestTools, NamespacesDoNotExceedTheLimit) {
+  std::string inner;
+  for (std::size_t i = 0; i <= RequestTools::kMost; ++i) inner += (i == 0 ? "{}" : ",{}");
+  const auto list = [&] { return R"([{"type": "namespace", "name": "s", "tools": [)" + inner + "]}]"; };
+  EXPECT_THAT(refusal([&] { ReadTools read(list()); }),
+              HasSubstr("'tools[0].tools[2048]': a request may have at most 2048 functions"));
+  inner.resize(inner.size() - 3);
+  EXPECT_EQ(ReadTools(list()).names().size(), RequestTools::kMost);
+}
+
 TEST(RequestTools, InputsAreFoundInArguments) {
   EXPECT_EQ(RequestTools::input_of(R"({"input": "a\nb"})"), "a\nb");
   EXPECT_EQ(RequestTools::input_of(R"({"input": "a\nb)"), "a\nb");

@@ -98,6 +98,20 @@ TEST(HttpLife, ListensAtSeveralHosts) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST(HttpLife, AHostMayIncludeLaterOnes) {
+  for (const char* hosts : {"0.0.0.0,127.0.0.1", "0.0.0.0,127.0.0.2,127.0.0.1"}) {
+    RunningServer server(say_hello, {.host = hosts});
+    RawClient client(server.port());
+    client.send(get("/"));
+    EXPECT_EQ(client.read_answer().body, "hello");
+  }
+}
+
+TEST(HttpLife, AddressesOfOtherProgramsAreErrors) {
+  const ListeningSockets other("127.0.0.2", 0);
+  EXPECT_THROW(HttpServer({.host = "127.0.0.1,::,127.0.0.2", .port = other.port()}, say_hello), Error);
+}
+
 TEST(HttpLife, UnixSocketsThatWereLeftAreReplaced) {
   const std::string path = socket_path();
   const int left = ::socket(AF_UNIX, SOCK_STREAM, 0);
