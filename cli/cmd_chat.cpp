@@ -394,7 +394,7 @@ class Session {
   void add_media(const std::string& command, const std::string& path, bool is_sound) {
     if (path.empty()) throw Error(ErrorCode::kInvalidArgument, command + " needs a file's name");
     media_.push_back(read_media(media_models_, path, is_sound));
-    note(options_.talk, fmt::format("(the next question has {} in front)", path));
+    note(options_.talk, fmt::format("(the next message begins with {})", path));
   }
 
   void set_tools(const std::string& path) {
