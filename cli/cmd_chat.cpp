@@ -513,7 +513,7 @@ std::function<int()> prepare(CLI::App& app) {
   add_mmproj_option(app, options->mmproj, group);
   add_switch(app, "--single-turn", options->single_turn, "exit after one response")->group(group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
-           "most tokens of a response (default -1: no limit)")
+           "maximum tokens of a response (default -1: no limit)")
       ->group(group);
   app.add_option("--session", options->session,
                  "continue the conversation in this file, if it exists, and save it there")
