@@ -98,7 +98,7 @@ class Server:
                         return
             except OSError:
                 time.sleep(0.2)
-        sys.exit(f"{command[0]} does not answer")
+        sys.exit(f"{command[0]} does not respond")
 
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -50,7 +50,7 @@ std::vector<ParallelTest> parallel_tests(const BenchOptions& options, const std:
       options.streams.empty() ? doubling(options.n_parallel) : parse_list("--streams", options.streams);
   for (const int n : counts)
     if (n < 1 || n > kMaxStreams)
-      throw UsageError(fmt::format("--streams: {} is not 1 to {}", n, kMaxStreams));
+      throw UsageError(fmt::format("--streams: {} is not from 1 to {}", n, kMaxStreams));
   // --parallel N compares both kinds of prompts; --streams measures one kind.
   const bool both = options.streams.empty() && !options.shared_prompt;
   std::vector<ParallelTest> tests;

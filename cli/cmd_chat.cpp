@@ -394,7 +394,7 @@ class Session {
   void add_media(const std::string& command, const std::string& path, bool is_sound) {
     if (path.empty()) throw Error(ErrorCode::kInvalidArgument, command + " needs a file's name");
     media_.push_back(read_media(media_models_, path, is_sound));
-    note(options_.talk, fmt::format("(the next question has {} in front)", path));
+    note(options_.talk, fmt::format("(the next message begins with {})", path));
   }
 
   void set_tools(const std::string& path) {
@@ -513,7 +513,7 @@ std::function<int()> prepare(CLI::App& app) {
   add_mmproj_option(app, options->mmproj, group);
   add_switch(app, "--single-turn", options->single_turn, "exit after one response")->group(group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
-           "most tokens of a response (default -1: no limit)")
+           "maximum tokens of a response (default -1: no limit)")
       ->group(group);
   app.add_option("--session", options->session,
                  "continue the conversation in this file, if it exists, and save it there")

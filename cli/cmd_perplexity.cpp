@@ -221,8 +221,7 @@ int run(const PerplexityOptions& options) {
   if (const auto task = task_of(options)) return run_tasks(options, *task);
   if (options.file.empty() && options.base.empty())
     throw UsageError(
-        "no document: give one with -f FILE, or with --kl-divergence-base FILE, as --save-all-logits writes "
-        "it");
+        "no document: give one with -f FILE, or a file of --save-all-logits with --kl-divergence-base FILE");
   if (!options.base.empty() && !options.save_logits.empty())
     throw UsageError(
         "--save-all-logits writes a reference, and --kl-divergence-base compares with one; give one of them");

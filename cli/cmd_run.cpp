@@ -365,7 +365,7 @@ int run(const RunOptions& options) {
   }
   if (options.talk.verbose) {
     const PlanStats plans = context.plan_stats();
-    note(options.talk, fmt::format("plans: {} compiled, {} steps, {:.1f} us of the host a step; seed {}",
+    note(options.talk, fmt::format("plans: {} compiled, {} steps, {:.1f} us of host time per step; seed {}",
                                    plans.compiled, plans.steps, plans.host_us_per_step, sampler.seed()));
   }
   return result.stop == StopReason::kCancelled ? kExitInterrupted : kExitOk;

@@ -279,7 +279,7 @@ std::string first_model(const LoadPlan& plan, const server::HttpUrl& url) {
                     },
                 .on_end = [&](server::HttpEnd, const std::string& reason) { problem = reason; }});
   client.run();
-  if (!problem.empty()) throw Error(ErrorCode::kIo, plan.url + " does not answer: " + problem);
+  if (!problem.empty()) throw Error(ErrorCode::kIo, plan.url + " does not respond: " + problem);
   const Json list = Json::parse(text, nullptr, false);
   if (status == 200 && list.is_object() && list.contains("data") && list["data"].is_array() &&
       !list["data"].empty()) {

@@ -101,9 +101,10 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   add_size(app, "-t,--threads", options.n_threads, {0, kMaxThreads, "0: all cores"},
            "threads (default: OMP_NUM_THREADS, or all cores)")
       ->group("Model");
-  add_switch(app, "--repack", options.repack,
-             "repack weights for fast CPU kernels (default); --no-repack uses the file's layout, with equal "
-             "results: less memory, but much slower")
+  add_switch(
+      app, "--repack", options.repack,
+      "repack weights for fast CPU kernels (default). --no-repack (-nr) uses the file's layout, with equal "
+      "results: less memory, but much slower")
       ->group("Model");
   add_switch(app, "--pack-cache", options.pack_cache,
              "save repacked weights on disk next to the model cache, for faster starts (default)")
@@ -367,10 +368,10 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
       ->group(group);
   add_int(app, "--top-k", p.top_k, {-1}, "keep the K most probable tokens; 0: all")->group(group);
   add_number(app, "--top-p", p.top_p, {0, 1},
-             "keep the most probable tokens whose probabilities sum to P; 1: all")
+             "keep the most probable tokens with a total probability of F; 1: all")
       ->group(group);
   add_number(app, "--min-p", p.min_p, {0, 1},
-             "keep tokens with at least P times the highest probability; 0: all")
+             "keep tokens with at least F times the highest probability; 0: all")
       ->group(group);
   add_number(app, "--typical,--typical-p", p.typical_p, {0, 1}, "keep locally typical tokens; 1: all")
       ->group(group);

@@ -83,7 +83,7 @@ class Reader {
     ConversationMessage message{.role = text(json, "role")};
     const std::string& role = message.role;
     if (role != "system" && role != "user" && role != "assistant" && role != "tool")
-      refuse(fmt::format("message {} is of '{}', expected system, user, assistant or tool", n_, role));
+      refuse(fmt::format("message {} has the role '{}', expected system, user, assistant or tool", n_, role));
     if (role == "assistant" && json.contains("tool_calls") && json["tool_calls"].is_array())
       for (const Json& call : json["tool_calls"]) message.calls.push_back(read_call(call));
     if (json.contains("content") && json["content"].is_array()) {

@@ -149,12 +149,12 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
   add_choice<std::optional<Pooling>>(
       app, "--pooling", options.pooling,
       {{"mean", Pooling::kMean}, {"cls", Pooling::kCls}, {"last", Pooling::kLast}, {"rank", std::nullopt}},
-      "pooling of embeddings, unless the request sets it; rank: for rerankers, which have their own "
-      "(default: the model's)")
+      "pooling of embeddings, unless the request sets it; rank: the score of a reranker (default: the "
+      "model's)")
       ->group(generation);
   add_size(app, "--embd-normalize", options.embedding_norm, {-1, 1024, "-1: not at all"},
-           "normalization of embeddings, unless the request sets it; 2: Euclidean, 1: taxicab, 0: maximum "
-           "absolute value of 32760, -1: none (default 2)")
+           "normalization of embeddings, unless the request sets it; 2: Euclidean, 1: taxicab, 0: the "
+           "maximum absolute value becomes 32760, -1: none (default 2)")
       ->group(generation);
   add_switch(app, "--spm-infill", options.suffix_first,
              "put the suffix before the prefix in prompts of /infill, as some models need")

@@ -221,7 +221,9 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
       if (params_.log) params_.log(fmt::format("model '{}' was unloaded to make room", name));
       lock.lock();
     } else if (std::chrono::steady_clock::now() > deadline) {
-      throw no_model("models in use leave no room for this one; try again later", 5000.0);
+      throw no_model(
+          "no room for this model (memory or --models-max) while other models are in use; try again later",
+          5000.0);
     } else {
       changed_.wait_for(lock, kLookAgain);
     }

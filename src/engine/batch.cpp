@@ -37,7 +37,7 @@ void Batch::see_to(int item, Pos end) {
 void Batch::stand_at(int item, const AxisPositions& at) {
   if (item < 0 || item >= size()) refuse("the batch has no item " + std::to_string(item));
   for (const Pos pos : at)
-    if (pos < 0) refuse("an item cannot stand at position " + std::to_string(pos) + "; positions are from 0");
+    if (pos < 0) refuse("the position of an item is " + std::to_string(pos) + ", expected at least 0");
   items_[static_cast<std::size_t>(item)].axes = at;
 }
 

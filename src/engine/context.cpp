@@ -194,7 +194,8 @@ const engine::LogSumExp& Context::Impl::log_sum_of(int item) const {
 float Context::log_sum_exp(int i) const { return impl().log_sum_of(i).sum; }
 float Context::logit(int i) const {
   const engine::LogSumExp& of = impl().log_sum_of(i);
-  if (of.token == kNoToken) refuse("item " + std::to_string(i) + " of the last batch named no token");
+  if (of.token == kNoToken)
+    refuse("item " + std::to_string(i) + " of the last batch requested its log-sum-exp without a token");
   return of.logit;
 }
 

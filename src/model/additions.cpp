@@ -88,7 +88,7 @@ Adapters::Adapters(std::span<const AdapterFile> files, const gguf::File& model) 
 
 void Adapters::read(int adapter, const AdapterFile& from, const gguf::File& model) {
   const gguf::File& file = files_.emplace_back(gguf::File::open(from.path));
-  require(file, from.path, "general.type", "adapter", "; load a model as the model, not as an adapter");
+  require(file, from.path, "general.type", "adapter", "; give the file of an adapter");
   require(file, from.path, "adapter.type", "lora", "");
   const std::string architecture(model.get_string("general.architecture").value_or(""));
   require(file, from.path, "general.architecture", architecture, ", the model's");
@@ -273,7 +273,8 @@ ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int fir
       const char* const end = tensor.name.data() + tensor.name.size();
       if (!tensor.name.starts_with(kDirection) || std::from_chars(begin, end, layer).ptr != end ||
           begin == end)
-        refuse(from.path, "tensor " + tensor.name + " is not a control vector, whose name is direction.N");
+        refuse(from.path, "tensor " + tensor.name +
+                              " does not belong in a control vector, whose tensors are named direction.N");
       if (layer < 1 || layer >= hparams.n_layers)
         refuse(from.path, "tensor " + tensor.name + " names a layer that is not from 1 to " +
                               std::to_string(hparams.n_layers - 1));

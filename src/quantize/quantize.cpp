@@ -200,7 +200,7 @@ class Plan {
       if (info(tensor.dtype).kind == DTypeKind::kQuantised && !params_.requantize)
         refuse(tensor.name + " is " + std::string(info(tensor.dtype).name) +
                " already, and quantizing it again loses more accuracy; use the F16, BF16 or F32 file, or "
-               "allow it (--allow-requantize, QuantizeParams::requantize)");
+               "allow it (--allow-requantize, or QuantizeParams::requantize in C++)");
     }
     const auto bytes = [&](DType type) {
       return static_cast<std::uint64_t>(tensor.n_elements() / info(type).block_elements) *

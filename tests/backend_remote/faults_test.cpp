@@ -41,7 +41,7 @@ TEST(RemoteFaults, HangingFollowersAreDroppedAndExit) {
     FAIL() << "opened by nobody";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDevice);
-    EXPECT_EQ(std::string(error.what()), "rank1 is lost: it does not answer");
+    EXPECT_EQ(std::string(error.what()), "rank1 is lost: it does not respond");
   }
   remote.join();
 }

@@ -152,7 +152,7 @@ class Load(unittest.TestCase):
         result = subprocess.run([WEFT, "bench", "--rate", "1"], capture_output=True, text=True, timeout=60)
         self.assertEqual(result.returncode, 2)
         self.assertIn("--serve", result.stderr)
-        for url, message in [("http://127.0.0.1:1", "does not answer"), ("https://127.0.0.1:1", "does not answer"), ("ftp://x", "http://")]:
+        for url, message in [("http://127.0.0.1:1", "does not respond"), ("https://127.0.0.1:1", "does not respond"), ("ftp://x", "http://")]:
             result = subprocess.run([WEFT, "bench", "--serve", url], capture_output=True, text=True, timeout=60)
             self.assertEqual(result.returncode, 1)
             self.assertIn(message, result.stderr)

@@ -590,8 +590,10 @@ TEST_F(AdapterFiles, ControlVectorErrorsNameTheTensorOrKey) {
               HasSubstr("direction.0 names a layer that is not from 1 to"));
   EXPECT_THAT(why([&](auto& w) { add(w, "direction.3", {128}); }),
               HasSubstr("direction.3 names a layer that is not from 1 to"));
-  EXPECT_THAT(why([&](auto& w) { add(w, "direction.1x", {128}); }), HasSubstr("whose name is direction.N"));
-  EXPECT_THAT(why([&](auto& w) { add(w, "direction.", {128}); }), HasSubstr("whose name is direction.N"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.1x", {128}); }),
+              HasSubstr("whose tensors are named direction.N"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.", {128}); }),
+              HasSubstr("whose tensors are named direction.N"));
   EXPECT_THAT(why([&](auto& w) { add(w, "direction.1", {127}); }),
               HasSubstr("but the model has the width 128"));
   EXPECT_EQ(why([&](auto& w) { add(w, "direction.1", {128}); }), "");

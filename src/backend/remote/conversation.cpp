@@ -126,7 +126,7 @@ void Conversation::watch_until_lost(const std::stop_token& stop) try {
     silence_.broken();
     while (!heard_) {
       if (stop.stop_requested() || !lost_.empty()) return;
-      if (silence_.so_far() > patience_.lost_after) return lose(lock, "it does not answer");
+      if (silence_.so_far() > patience_.lost_after) return lose(lock, "it does not respond");
       lock.unlock();
       // If another thread cannot send its message, the follower does not read.
       if (!asked)
