@@ -5,6 +5,7 @@
 
 #include "weft/batcher.h"
 #include "weft/generate.h"
+#include "weft/version.h"
 
 struct weft_error {
   weft_status status = WEFT_INTERNAL;

@@ -40,6 +40,7 @@
 #include "weft/backend/registry.h"
 #include "weft/device.h"
 #include "weft/error.h"
+#include "weft/version.h"
 
 namespace weft::cli {
 namespace {

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "json_output.h"
 #include "terminal.h"
+#include "weft/version.h"
 
 namespace weft::cli {
 namespace {

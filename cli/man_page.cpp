@@ -8,6 +8,7 @@
 
 #include "help.h"
 #include "option_table.h"
+#include "weft/version.h"
 
 namespace weft::cli {
 namespace {

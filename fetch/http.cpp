@@ -13,6 +13,7 @@
 
 #include "address.h"
 #include "weft/error.h"
+#include "weft/version.h"
 
 namespace weft::fetch {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "weft/backend/module.h"
 #include "weft/graph.h"
+#include "weft/version.h"
 
 namespace weft::remote {
 
