@@ -14,7 +14,7 @@ from pathlib import Path
 from make_wheel import make_environment, make_wheel, run
 
 SOURCE = Path(__file__).resolve().parent.parent
-VERSION = re.search(r"project\(weft VERSION ([\d.]+)", (SOURCE / "CMakeLists.txt").read_text())[1]
+VERSION = re.search(r"#define WEFT_VERSION \"([\d.]+)", (SOURCE / "include/weft/version.h").read_text())[1]
 SITE = ["sphinx==9.0.4", "furo==2025.12.19", "myst-parser==5.2.0", "sphinx-copybutton==0.5.2"]
 REFERENCE = ["pdoc==16.0.0", "numpy"]
 BACK = "[All documentation](../../index.html)"

@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // The version of weft that a program is compiled with. The build reads it here. C programs may include it, too.
 

@@ -55,7 +55,8 @@ def check_build_target(build: Path, source: Path) -> None:
 
 def check_since(headers: Path, source: Path) -> None:
     """Each header of the graph library names the version that introduced it."""
-    version = re.search(r"project\(weft VERSION (\d+)\.(\d+)", (source / "CMakeLists.txt").read_text()).groups()
+    header = (source / "include/weft/version.h").read_text()
+    version = re.search(r"#define WEFT_VERSION \"(\d+)\.(\d+)", header).groups()
     found = sorted(headers.rglob("*.h"))
     need(len(found) > 15, f"few headers of the graph library: {found}")
     for header in found:
