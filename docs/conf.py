@@ -6,7 +6,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 project = "weft"
 author = "the authors of weft"
-version = release = re.search(r"project\(weft VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+version = release = re.search(r"#define WEFT_VERSION \"([\d.]+)", (ROOT / "include/weft/version.h").read_text())[1]
 language = "en"
 root_doc = "index"
 extensions = ["myst_parser", "sphinx_copybutton"]
