@@ -1,9 +1,11 @@
 """weft: language models from GGUF files, and graphs of one's own.
 
-    import weft
-    model = weft.Model("model.gguf")
-    for piece in model.stream("Once upon a time", max_tokens=64):
-        print(piece, end="", flush=True)
+```python
+import weft
+model = weft.Model("model.gguf")
+for piece in model.stream("Once upon a time", max_tokens=64):
+    print(piece, end="", flush=True)
+```
 """
 
 from importlib.metadata import version as _version
