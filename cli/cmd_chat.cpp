@@ -433,7 +433,7 @@ class Session {
   InterruptGuard& interrupt_;
   std::string model_name_;
   MediaModels media_models_;
-  Conversation::Media media_;  // Of the next question.
+  Conversation::Media media_;  // Of the next message.
   bool color_;
   AnswerView::Params view_;
   LineEditor editor_;

@@ -1,6 +1,6 @@
 #pragma once
 // Embeddings that replace tokens of a prompt: an image, a part of a large image, or audio. weft/media.h makes
-// them.
+// them. Plain data, which threads may share as long as none changes it; no errors.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

@@ -1,6 +1,6 @@
 #pragma once
 // Importance matrices (imatrix): how much each column of a model's matrices matters, measured on calibration
-// data. quantize() uses them (QuantizeParams::importance).
+// data. quantize() uses them (QuantizeParams::importance). Any thread may call the functions.
 //
 //   weft::Context context(model, {.sum_columns = true});
 //   ... decode the calibration data ...

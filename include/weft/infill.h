@@ -1,5 +1,6 @@
 #pragma once
 // Fill-in-the-middle (FIM): the tokens that mark the parts of an infill prompt.
+// Any thread may call the function. It does not fail.
 #include "weft/model.h"
 #include "weft/types.h"
 

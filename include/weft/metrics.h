@@ -1,5 +1,5 @@
 #pragma once
-// Latency histograms, for percentiles.
+// Latency histograms, for percentiles. Plain data: one thread at a time.
 #include <array>
 #include <cstdint>
 

@@ -4,7 +4,7 @@
 //
 //   Header, n_tokens token ids (i32), the state, the XXH3-128 hash of all bytes before
 //
-// Numbers are little-endian.
+// Numbers are little-endian. The functions have no state: any thread may call them.
 #include <cstddef>
 #include <span>
 #include <vector>

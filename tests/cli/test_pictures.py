@@ -93,7 +93,7 @@ class Chat(unittest.TestCase):
         code, answer, messages = self.chat(f"/image {PNG}\n{long}\nWhat is it?\n", "--mmproj", MMPROJ)
         self.assertEqual(code, 1)
         self.assertIn("n_ctx", messages)
-        self.assertIn("the next question has", messages)
+        self.assertIn("the next message begins with", messages)
         _, expected, _ = self.chat(f"/image {PNG}\nWhat is it?\n", "--mmproj", MMPROJ)
         self.assertEqual(answer, expected)
         _, cleared, _ = self.chat(f"/image {PNG}\n{long}\n/clear\nWhat is it?\n", "--mmproj", MMPROJ)

@@ -83,7 +83,7 @@ struct Node {
 class Value;
 
 /// A value type: copies are independent and cheap (copy on write). Changing a graph that shares memory with a
-/// copy invalidates references into it.
+/// copy invalidates references into it. One thread at a time uses a graph.
 class Graph {
  public:
   // For programs, with the functions of value.h. All throw Error kInvalidArgument, with the program's line,
