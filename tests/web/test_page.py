@@ -418,6 +418,7 @@ def test_conversations_are_kept_searched_renamed_and_deleted(open_page):
     page.keyboard.type("pears")
     wait_until(page, "document.querySelectorAll('.conversation').length === 1")
     page.click(".conversation a")
+    page.wait_for_selector(".message .prose:has-text('apples and pears') >> nth=1")
     assert texts(page, ".message .prose") == ["echo apples and pears", "apples and pears"]
     page.fill(".search-field", "")
     page.wait_for_selector(".conversation >> nth=1")
@@ -474,6 +475,7 @@ def test_export_and_import(open_page, tmp_path):
     other = open_page(page.server)
     other.set_input_files(".sidebar input[type=file]", path)
     other.click(".conversation a")
+    other.wait_for_selector(".message .prose >> nth=1")
     assert texts(other, ".message .prose") == ["echo exported", "exported"]
     other.click(".conversation.current button")
     with other.expect_download() as download:
@@ -822,7 +824,8 @@ def test_keyboard_alone(open_page):
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.getAttribute('aria-haspopup')") == "menu"
     page.keyboard.press("Control+Shift+O")
-    assert page.is_visible(".empty") and page.evaluate("document.activeElement.id") == "message"
+    page.wait_for_selector(".empty")
+    assert page.evaluate("document.activeElement.id") == "message"
 
 
 def test_dark_light_and_system(open_page):
