@@ -14,6 +14,13 @@ Json parse_json(std::string_view text) {
   }
 }
 
+std::optional<Json> parse_object(std::string_view text) try {
+  Json json = parse_json(text);
+  return json.is_object() ? std::optional(std::move(json)) : std::nullopt;
+} catch (const ApiError&) {
+  return std::nullopt;
+}
+
 std::string to_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string json_text(std::string_view text) { return to_text(Json(text)); }

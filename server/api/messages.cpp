@@ -403,11 +403,8 @@ class MessageWriter : public AnswerWriter {
 
   // Always an object. A call that was cut has its raw arguments.
   static Json input_of(const ToolCall& call) {
-    try {
-      if (Json input = parse_json(call.arguments); input.is_object()) return input;
-    } catch (const ApiError&) {  // It was cut.
-    }
-    return {{"_partial", call.arguments}};
+    auto input = parse_object(call.arguments);
+    return input ? *std::move(input) : Json{{"_partial", call.arguments}};
   }
 
   std::string_view stop_reason() const {

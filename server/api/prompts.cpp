@@ -109,8 +109,9 @@ std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const To
   const std::string path = fields.path_of(name);
   if (found == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
   const Json& value = unwrapped(*found, path);
-  if (value.is_string() || (found->is_object() && text_of_parts(value)))
-    return {read_prompt(value, path, tokenizer, options)};
+  if (value.is_string()) return {read_prompt(value, path, tokenizer, options)};
+  if (found->is_object())
+    if (auto text = text_of_parts(value)) return {from_text(*std::move(text), tokenizer, options)};
   if (!value.is_array() || value.empty())
     throw bad_request(path, fmt::format("'{}' must be a string, or an array of strings or token ids", path));
   if (std::any_of(value.begin(), value.end(), [](const Json& entry) { return entry.is_number(); }))
