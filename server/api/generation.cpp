@@ -42,10 +42,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       if (const auto self = weak.lock()) self->pump();
     });
     if (streams_) {
-      HttpHeaders headers = std::move(parts_.headers);
-      headers.emplace_back("Cache-Control", "no-cache");
-      headers.emplace_back("X-Accel-Buffering", "no");
-      parts_.exchange->begin(200, "text/event-stream; charset=utf-8", std::move(headers));
+      parts_.exchange->begin(200, kEventStream, stream_headers(std::move(parts_.headers)));
       std::string out;
       parts_.writer->begin(out);
       if (!out.empty()) parts_.exchange->write(std::move(out));
@@ -190,6 +187,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
 void AnswerWriter::fail(const ApiError& error, std::string& out) {
   add_event(out, to_text(error_json(error, shape())));
+}
+
+HttpHeaders stream_headers(HttpHeaders headers) {
+  headers.emplace_back("Cache-Control", "no-cache");
+  headers.emplace_back("X-Accel-Buffering", "no");
+  return headers;
 }
 
 void add_event(std::string& out, std::string_view json, std::string_view name) {

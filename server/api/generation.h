@@ -33,6 +33,10 @@ class AnswerWriter {
   virtual void fail(const ApiError& error, std::string& out);
 };
 
+/// The content type of a stream of events.
+inline constexpr const char* kEventStream = "text/event-stream; charset=utf-8";
+/// With the headers that keep caches and proxies from holding a stream back.
+HttpHeaders stream_headers(HttpHeaders headers);
 /// "data: JSON\n\n", with an event's name where there is one.
 void add_event(std::string& out, std::string_view json, std::string_view name = {});
 

@@ -316,7 +316,7 @@ class ResponseWriter : public AnswerWriter {
     const Kind kind = *std::exchange(open_, std::nullopt);
     item()["status"] = status;
     if (kind == Kind::kToolCall && is_search()) {
-      item()["arguments"] = object_of(std::exchange(arguments_, {}));
+      item()["arguments"] = parse_object(std::exchange(arguments_, {})).value_or(Json::object());
     } else if (kind == Kind::kToolCall) {
       const char* const member = text_member();
       Json event = at();
@@ -345,15 +345,6 @@ class ResponseWriter : public AnswerWriter {
   bool is_custom() { return item()["type"] == "custom_tool_call"; }
   bool is_search() { return item()["type"] == "tool_search_call"; }
   const char* text_member() { return is_custom() ? "input" : "arguments"; }
-
-  // An object that is cut is empty.
-  static Json object_of(const std::string& arguments) {
-    try {
-      if (Json json = parse_json(arguments); json.is_object()) return json;
-    } catch (const ApiError&) {  // It was cut.
-    }
-    return Json::object();
-  }
 
   Json call_item(const AnswerEvent& event) const {
     const RequestTools::Origin tool = answer_.origin_of(event.name);
@@ -498,7 +489,7 @@ RequestTurn read_turn(Fields& fields, MediaTaker& taker) {
 /// then; a status of 400 ends their turn.
 void send_too_long(Job& job, Json frame, const ApiError& error) {
   ResponseWriter writer(std::move(frame), job.model, {.stream = true}, {});
-  HttpAnswer answer{.content_type = "text/event-stream; charset=utf-8", .headers = job.headers()};
+  HttpAnswer answer{.content_type = kEventStream, .headers = stream_headers(job.headers())};
   writer.begin(answer.body);
   writer.fail(error, answer.body);
   job.exchange->send(std::move(answer));

@@ -299,10 +299,7 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
 void Api::live(Job& job) {
   check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
-  HttpHeaders headers = job.headers();
-  headers.emplace_back("Cache-Control", "no-cache");
-  headers.emplace_back("X-Accel-Buffering", "no");
-  job.exchange->begin(200, "text/event-stream; charset=utf-8", std::move(headers));
+  job.exchange->begin(200, kEventStream, stream_headers(job.headers()));
   if (job.exchange->request().method == "HEAD") return job.exchange->end();
   std::make_shared<LiveStream>(*http_, *workers_, job.exchange, model, job.client, start_)->next();
 }

@@ -124,6 +124,7 @@ def test_a_stream_says_that_its_prompt_is_too_long(address):
     long = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "word " * 100000}]}]
     answer, body = post(address, "/v1/responses", codex(long))
     assert answer.status == 200 and answer.headers["Content-Type"].startswith("text/event-stream"), body
+    assert answer.headers["X-Accel-Buffering"] == "no" and answer.headers["Cache-Control"] == "no-cache"
     events = events_of(answer, body)
     assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.failed"]
     error = events[-1]["response"]["error"]
