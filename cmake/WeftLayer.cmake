@@ -73,7 +73,7 @@ endfunction()
 # warnings there.
 function(weft_optimise_less TARGET LEVEL)
   target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release>:${LEVEL}>
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-pointer;-Wno-array-bounds;-Wno-stringop-overflow>)
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-pointer;-Wno-array-bounds>)
 endfunction()
 
 # weft_compile_briefly(TARGET): tests are compiled more often than run. So their common headers are precompiled once,
