@@ -27,7 +27,7 @@ namespace ops = weft::ops;
 
 constexpr std::uint64_t kMemory = std::uint64_t{1} << 30;
 
-/// What was asked of the device.
+/// Counts of the calls to the device.
 struct Counts {
   std::atomic<int> weights{0}, plans{0}, steps{0}, nodes{0};
 };

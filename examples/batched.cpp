@@ -28,12 +28,12 @@ struct Continuation {
 void decode(weft::Context& context, const weft::Batch& batch) {
   if (context.decode(batch) == weft::DecodeStatus::kOk) return;
   throw weft::Error(weft::ErrorCode::kOutOfMemory,
-                    "the cache is full: ask for fewer continuations or tokens");
+                    "the cache is full: generate fewer continuations or tokens");
 }
 
-// Most samplers need a few of the most probable tokens; then the step need not write a row of logits for its
+// Most samplers need only the most probable tokens. Then the step does not return a row of logits for its
 // last item.
-void ask_for_what_it_needs(const weft::Sampler& sampler, const weft::Context& context, weft::Batch& batch) {
+void request_best(const weft::Sampler& sampler, const weft::Context& context, weft::Batch& batch) {
   const int n = sampler.n_best();
   if (n > 0 && n <= context.params().n_best) batch.only_best(batch.size() - 1, n);
 }
@@ -61,7 +61,7 @@ int main(int argc, char** argv) try {
   for (int i = 0; i < n; ++i)
     all.push_back({weft::Sampler({.seed = static_cast<std::uint64_t>(i)}, model->tokenizer()),
                    weft::Detokenizer(model->tokenizer()), "", batch.size() - 1});
-  ask_for_what_it_needs(all[0].sampler, context, batch);  // They differ in their seeds only.
+  request_best(all[0].sampler, context, batch);  // They differ in their seeds only.
   decode(context, batch);
   for (int i = 1; i < n; ++i)
     if (!context.copy(0, i)) return 1;
@@ -83,7 +83,7 @@ int main(int argc, char** argv) try {
       c.text += c.detokenizer.push(token);
       c.item = batch.size();
       batch.add(token, i, /*logits=*/true);
-      ask_for_what_it_needs(c.sampler, context, batch);
+      request_best(c.sampler, context, batch);
     }
     if (batch.size() == 0 || n_steps == n_tokens) break;
     decode(context, batch);

@@ -26,7 +26,7 @@ int main(int argc, char** argv) try {
     return 2;
   }
   const int n_tokens = argc > 3 ? std::atoi(argv[3]) : 1000;
-  constexpr weft::SeqId kText = 0;
+  constexpr weft::SeqId kSequence = 0;
   constexpr weft::Pos kKeep = 4;      // The beginning stays: attention leans on it.
   constexpr weft::Pos kForget = 128;  // Whole pages of 64, so cells stay where they are.
 
@@ -36,7 +36,7 @@ int main(int argc, char** argv) try {
   weft::Detokenizer text(model->tokenizer());
 
   weft::Batch batch;
-  batch.add(model->tokenizer().encode("The sea"), kText);
+  batch.add(model->tokenizer().encode("The sea"), kSequence);
   compute(context, batch);
   int n_shifts = 0;
   for (int i = 0; i < n_tokens; ++i) {
@@ -44,10 +44,10 @@ int main(int argc, char** argv) try {
     sampler.accept(token);
     std::fputs(text.push(token).c_str(), stdout);
     batch.clear();
-    batch.add(token, kText, /*logits=*/true);
+    batch.add(token, kSequence, /*logits=*/true);
     while (context.decode(batch) == weft::DecodeStatus::kCacheFull) {
-      context.remove(kText, kKeep, kKeep + kForget);
-      if (!context.shift(kText, kKeep + kForget, -1, -kForget))
+      context.remove(kSequence, kKeep, kKeep + kForget);
+      if (!context.shift(kSequence, kKeep + kForget, -1, -kForget))
         return 1;  // Never: no other sequence shares these cells.
       ++n_shifts;
     }

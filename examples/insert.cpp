@@ -25,7 +25,7 @@ int main(int argc, char** argv) try {
     std::fprintf(stderr, "usage: insert -m MODEL\n");
     return 2;
   }
-  constexpr weft::SeqId kText = 0;
+  constexpr weft::SeqId kSequence = 0;
   const auto model = weft::Model::load(argv[2]);
   const weft::Tokenizer& tokenizer = model->tokenizer();
   weft::Context context(model, {.n_ctx = 512});
@@ -33,26 +33,26 @@ int main(int argc, char** argv) try {
 
   const auto before = tokenizer.encode("Anna has a dog. ");
   const auto after = tokenizer.encode("They live in a small house by the sea.", {.add_special = false});
-  batch.add(before, kText);
-  batch.add(after, kText);
+  batch.add(before, kSequence);
+  batch.add(after, kSequence);
   compute(context, batch);
   const auto gap = static_cast<weft::Pos>(before.size());
-  std::printf("%d tokens in the cache\n", context.next_pos(kText));
+  std::printf("%d tokens in the cache\n", context.next_pos(kSequence));
 
   // Room for the new sentence: all cells after the gap move to later positions.
   const auto inserted = tokenizer.encode("The dog is called Bruno. ", {.add_special = false});
-  if (!context.shift(kText, gap, -1, static_cast<weft::Pos>(inserted.size()))) return 1;
+  if (!context.shift(kSequence, gap, -1, static_cast<weft::Pos>(inserted.size()))) return 1;
   batch.clear();
   for (std::size_t i = 0; i < inserted.size(); ++i)
-    batch.add(inserted[i], kText, /*logits=*/false, gap + static_cast<weft::Pos>(i));
+    batch.add(inserted[i], kSequence, /*logits=*/false, gap + static_cast<weft::Pos>(i));
   compute(context, batch);
-  std::printf("%d after %d were inserted at position %d; only those were computed\n", context.next_pos(kText),
-              static_cast<int>(inserted.size()), gap);
+  std::printf("%d after %d were inserted at position %d; only those were computed\n",
+              context.next_pos(kSequence), static_cast<int>(inserted.size()), gap);
 
   std::string_view question = " The dog's name is";
   std::printf("...%.*s", static_cast<int>(question.size()), question.data());
   batch.clear();
-  batch.add(tokenizer.encode(question, {.add_special = false}), kText);
+  batch.add(tokenizer.encode(question, {.add_special = false}), kSequence);
   compute(context, batch);
   weft::Detokenizer text(tokenizer);
   for (int i = 0; i < 8; ++i) {
@@ -61,7 +61,7 @@ int main(int argc, char** argv) try {
         static_cast<weft::Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     std::fputs(text.push(best).c_str(), stdout);
     batch.clear();
-    batch.add(best, kText, /*logits=*/true);
+    batch.add(best, kSequence, /*logits=*/true);
     compute(context, batch);
   }
   std::printf("\n");

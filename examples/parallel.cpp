@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache_picture.h"
+#include "cache_plot.h"
 #include "weft/batcher.h"
 #include "weft/error.h"
 
@@ -27,18 +27,18 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: parallel -m MODEL [options]\n"
-    "  -np N              clients that are served at the same time (4)\n"
+    "  -np N              clients at the same time (4)\n"
     "  -ns N              sequences in all (8)\n"
-    "  -n N               tokens of each answer, at most (32)\n"
-    "  -cb, --no-cb       a client goes on when its answer is complete (default), or when all are\n"
-    "  -c N               cells of the cache (what the clients may need at the same time)\n"
+    "  -n N               maximum number of tokens of a response (32)\n"
+    "  -cb, --no-cb       a client asks again when its response is complete (default), or when all are\n"
+    "  -c N               cells of the cache (default: as many as all clients need)\n"
     "  -t N               threads (all cores)\n"
     "  --system FILE      the system prompt\n"
     "  --system-tokens N  N random tokens instead of a system prompt, for benchmarks\n"
     "  --prompt-tokens N  N random tokens instead of each question\n"
-    "  --ignore-end       answers have their full length\n"
-    "  --draw [FILE.svg]  a picture of the cache over time, here or as a file\n"
-    "  --json             totals as JSON, and nothing else\n";
+    "  --ignore-end       responses have their full length\n"
+    "  --draw [FILE.svg]  plot the cache over time, in the terminal or as a file\n"
+    "  --json             print only totals, as JSON\n";
 
 constexpr std::string_view kSystem =
     "A conversation between a curious user and an assistant. The assistant answers in a sentence or two.\n\n";
@@ -113,7 +113,7 @@ Options parse(int argc, char** argv) {
       o.draw = true;
       if (i + 1 < argc && argv[i + 1][0] != '-') o.draw_file = value();
     } else
-      fail_usage("what is " + std::string(option) + "?");
+      fail_usage("unknown option " + std::string(option));
   }
   if (o.model.empty()) fail_usage("-m is missing");
   return o;
@@ -132,7 +132,7 @@ struct Prompts {
         token = static_cast<weft::Token>(random() % static_cast<unsigned>(tokenizer.n_vocab()));
       return tokens;
     };
-    system = o.n_system > 0 ? random_tokens(o.n_system) : tokenizer.encode(system_text(o));
+    system = o.n_system > 0 ? random_tokens(o.n_system) : tokenizer.encode(system_prompt(o));
     for (int i = 0; i < o.n_sequences; ++i) {
       const auto question = kQuestions[static_cast<std::size_t>(i) % std::size(kQuestions)];
       own.push_back(o.n_prompt > 0 ? random_tokens(o.n_prompt)
@@ -141,7 +141,7 @@ struct Prompts {
     }
   }
 
-  static std::string system_text(const Options& o) {
+  static std::string system_prompt(const Options& o) {
     if (o.system_file.empty()) return std::string(kSystem);
     std::ifstream file(o.system_file, std::ios::binary);
     if (!file) throw weft::Error(weft::ErrorCode::kNotFound, "cannot open '" + o.system_file + "'");
@@ -155,8 +155,8 @@ struct Prompts {
   }
 };
 
-/// What became of a sequence.
-struct Answer {
+/// The response to a request, and its statistics.
+struct Response {
   int client = 0;
   std::string text;
   weft::StopReason stop = weft::StopReason::kEnd;
@@ -170,9 +170,9 @@ class Day {
         prompts_(prompts),
         context_(context),
         batcher_(context, {.n_running = options.n_clients}),
-        answers_(prompts.own.size()),
-        held_(static_cast<std::size_t>(options.n_clients), CachePicture::Share{0, 0}) {
-    if (options.draw) picture_.emplace(context.cells_total(), static_cast<int>(prompts.system.size()));
+        responses_(prompts.own.size()),
+        held_(static_cast<std::size_t>(options.n_clients), CachePlot::Share{0, 0}) {
+    if (options.draw) plot_.emplace(context.cells_total(), static_cast<int>(prompts.system.size()));
   }
 
   void run() {
@@ -184,15 +184,15 @@ class Day {
     while (n_begun_ < options_.n_sequences) {
       for (int client = 0; client < options_.n_clients; ++client) ask(client);
       while (batcher_.step())
-        if (picture_) picture_->add({seconds(), context_.cells_used(), held_});
+        if (plot_) plot_->add({seconds(), context_.cells_used(), held_});
     }
     seconds_ = seconds();
     cpu_seconds_ = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   }
 
-  const std::vector<Answer>& answers() const { return answers_; }
+  const std::vector<Response>& responses() const { return responses_; }
   weft::BatcherStats stats() const { return batcher_.stats(); }
-  const CachePicture* picture() const { return picture_ ? &*picture_ : nullptr; }
+  const CachePlot* plot() const { return plot_ ? &*plot_ : nullptr; }
   double seconds() const { return seconds_; }
   double cpu_seconds() const { return cpu_seconds_; }  // Of all threads.
 
@@ -201,7 +201,7 @@ class Day {
   void ask(int client) {
     if (n_begun_ == options_.n_sequences) return;
     const int sequence = n_begun_++;
-    answer(sequence).client = client;
+    response(sequence).client = client;
     std::vector<weft::Token> prompt = prompts_.system;
     const auto& own = prompts_.own[static_cast<std::size_t>(sequence)];
     prompt.insert(prompt.end(), own.begin(), own.end());
@@ -211,27 +211,27 @@ class Day {
     if (options_.n_prompt == 0) params.stop = {"\nUser:"};
     params.on_output = [this, client, sequence,
                         n_held = static_cast<int>(own.size()) - 1](const weft::Output& output) mutable {
-      answer(sequence).text += output.text;
+      response(sequence).text += output.text;
       n_held += static_cast<int>(output.tokens.size());  // The last one drawn is not in the cache yet.
       held_[static_cast<std::size_t>(client)] = {sequence, output.done ? 0 : n_held};
       if (output.done) {
-        answer(sequence).stop = output.stop;
-        answer(sequence).stats = output.stats;
+        response(sequence).stop = output.stop;
+        response(sequence).stats = output.stats;
         if (options_.continuous) ask(client);
       }
       return true;
     };
     batcher_.submit(prompt, std::move(params));
   }
-  Answer& answer(int sequence) { return answers_[static_cast<std::size_t>(sequence)]; }
+  Response& response(int sequence) { return responses_[static_cast<std::size_t>(sequence)]; }
 
   const Options& options_;
   const Prompts& prompts_;
   weft::Context& context_;
   weft::Batcher batcher_;
-  std::vector<Answer> answers_;
-  std::vector<CachePicture::Share> held_;  // By client.
-  std::optional<CachePicture> picture_;
+  std::vector<Response> responses_;
+  std::vector<CachePlot::Share> held_;  // By client.
+  std::optional<CachePlot> plot_;
   int n_begun_ = 0;
   double seconds_ = 0.0;
   double cpu_seconds_ = 0.0;
@@ -260,9 +260,9 @@ void print_json(const Day& day, const weft::Context& context) {
 }
 
 void print_table(const Day& day, const weft::Context& context) {
-  std::printf("client  sequence  prompt  cached  generated  tokens/s  answer\n");
-  for (std::size_t i = 0; i < day.answers().size(); ++i) {
-    const Answer& a = day.answers()[i];
+  std::printf("client  sequence  prompt  cached  generated  tokens/s  response\n");
+  for (std::size_t i = 0; i < day.responses().size(); ++i) {
+    const Response& a = day.responses()[i];
     std::printf("%6d  %8zu  %6d  %6d  %9d  %8.1f %s%s\n", a.client, i, a.stats.n_prompt, a.stats.n_cached,
                 a.stats.n_generated, 1e3 * a.stats.n_generated / std::max(a.stats.total_ms, 1e-3),
                 in_a_line(a.text).c_str(), a.stop == weft::StopReason::kContextFull ? " (context full)" : "");
@@ -270,26 +270,26 @@ void print_table(const Day& day, const weft::Context& context) {
   const weft::BatcherStats s = day.stats();
   const auto n_prompt = static_cast<double>(s.n_prompt_tokens);
   const auto n_generated = static_cast<double>(s.n_generated_tokens);
-  std::printf("\nprompts    %6.0f tokens computed, %lld found in the cache\n", n_prompt,
+  std::printf("\nprompts    %6.0f tokens computed, %lld cached\n", n_prompt,
               static_cast<long long>(s.n_cached_tokens));
-  std::printf("answers    %6.0f tokens\n", n_generated);
-  std::printf("together   %6.2f s, %.1f tokens/s computed, %.1f generated\n", day.seconds(),
+  std::printf("responses  %6.0f tokens\n", n_generated);
+  std::printf("total      %6.2f s, %.1f tokens/s computed, %.1f generated\n", day.seconds(),
               (n_prompt + n_generated) / day.seconds(), n_generated / day.seconds());
   std::printf("steps      %6lld, %.1f tokens in each; plans compiled: %lld\n",
               static_cast<long long>(s.n_steps),
               (n_prompt + n_generated) / static_cast<double>(std::max<std::int64_t>(s.n_steps, 1)),
               static_cast<long long>(context.plan_stats().compiled));
-  std::printf("cells      %6d of %d in use at most; %lld times a client had to wait for room\n", s.cells_peak,
-              context.cells_total(), static_cast<long long>(s.n_preempted));
+  std::printf("cells      %6d of %d in use at most; %lld preemptions\n", s.cells_peak, context.cells_total(),
+              static_cast<long long>(s.n_preempted));
 }
 
-void draw(const CachePicture& picture, const std::string& path) {
+void draw(const CachePlot& plot, const std::string& path) {
   if (path.empty()) {
-    std::printf("\n%s", picture.as_text(isatty(STDOUT_FILENO) != 0).c_str());
+    std::printf("\n%s", plot.as_text(isatty(STDOUT_FILENO) != 0).c_str());
     return;
   }
   std::ofstream file(path, std::ios::binary);
-  file << picture.as_svg();
+  file << plot.as_svg();
   if (!file.flush()) throw weft::Error(weft::ErrorCode::kIo, "cannot write '" + path + "'");
 }
 
@@ -313,7 +313,7 @@ int main(int argc, char** argv) try {
   } else {
     print_table(day, context);
   }
-  if (day.picture() != nullptr) draw(*day.picture(), options.draw_file);
+  if (day.plot() != nullptr) draw(*day.plot(), options.draw_file);
   return 0;
 } catch (const weft::Error& error) {
   std::fprintf(stderr, "parallel: %s\n", error.what());

@@ -23,19 +23,19 @@ int main(int argc, char** argv) try {
 
   const std::vector<std::string> prompts = {"The sea is", "The sea was", "Bread is made of",
                                             "In the year 1900"};
-  std::vector<std::string> answers(prompts.size());
+  std::vector<std::string> responses(prompts.size());
   std::vector<std::thread> clients;
   for (std::size_t i = 0; i < prompts.size(); ++i)
     clients.emplace_back([&, i] {
       weft::RequestParams params{.n_predict = n_tokens, .timeout_ms = 60e3};
       params.sampler.temperature = 0.0f;
       weft::Response response = service.submit(model->tokenizer().encode(prompts[i]), params);
-      for (weft::Chunk chunk; response.next(chunk);) answers[i] += chunk.text;
+      for (weft::Chunk chunk; response.next(chunk);) responses[i] += chunk.text;
     });
   for (std::thread& client : clients) client.join();
 
   for (std::size_t i = 0; i < prompts.size(); ++i)
-    std::printf("%s%s\n\n", prompts[i].c_str(), answers[i].c_str());
+    std::printf("%s%s\n\n", prompts[i].c_str(), responses[i].c_str());
   const weft::BatcherStats stats = service.stats();
   std::printf("%d completions in %d steps, first tokens after %.0f ms (median)\n",
               static_cast<int>(stats.n_completed), static_cast<int>(stats.n_steps),

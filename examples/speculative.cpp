@@ -23,24 +23,25 @@ constexpr const char* kUsage =
 
 constexpr int kBranches = 4;
 
-using Texts = std::vector<std::vector<weft::Token>>;
+using TokenLists = std::vector<std::vector<weft::Token>>;
 
 struct Result {
-  Texts texts;
+  TokenLists completions;
   double seconds = 0.0;
   weft::BatcherStats stats;
 };
 
 /// All prompts through one batcher. Greedy, as the most probable token is the easiest to draft.
-Result serve(weft::Context& context, const weft::BatcherParams& params, const Texts& prompts, int n_tokens) {
+Result serve(weft::Context& context, const weft::BatcherParams& params, const TokenLists& prompts,
+             int n_tokens) {
   Result result;
-  result.texts.resize(prompts.size());
+  result.completions.resize(prompts.size());
   weft::Batcher batcher(context, params);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     weft::RequestParams request{.n_predict = n_tokens, .ignore_end = true};
     request.sampler.temperature = 0.0f;
-    request.on_output = [&text = result.texts[i]](const weft::Output& output) {
-      for (const weft::OutputToken& token : output.tokens) text.push_back(token.id);
+    request.on_output = [&completion = result.completions[i]](const weft::Output& output) {
+      for (const weft::OutputToken& token : output.tokens) completion.push_back(token.id);
       return true;
     };
     batcher.submit(prompts[i], std::move(request));
@@ -61,7 +62,7 @@ Result serve(weft::Context& context, const weft::BatcherParams& params, const Te
 
 int main(int argc, char** argv) try {
   std::string model_path, draft_path;
-  std::vector<std::string> texts;
+  std::vector<std::string> strings;
   int n_tokens = 64;
   int n_parallel = 1;
   int n_threads = 0;
@@ -84,21 +85,21 @@ int main(int argc, char** argv) try {
     else if (option.starts_with('-'))
       fail_usage();
     else
-      texts.emplace_back(option);
+      strings.emplace_back(option);
   }
   if (model_path.empty()) fail_usage();
-  if (texts.empty()) {
-    texts = {"One two three four five six. One two three four five six. One two three",
-             "The capital of France is",
-             "for (int i = 0; i < 10; ++i) sum += a[i];\nfor (int i = 0; i < 10; ++i) sum += b[i];\nfor (int "
-             "i = 0;"};
+  if (strings.empty()) {
+    strings = {
+        "One two three four five six. One two three four five six. One two three", "The capital of France is",
+        "for (int i = 0; i < 10; ++i) sum += a[i];\nfor (int i = 0; i < 10; ++i) sum += b[i];\nfor (int "
+        "i = 0;"};
   }
 
   const auto model = weft::Model::load(model_path, {.n_threads = n_threads});
-  Texts prompts;
+  TokenLists prompts;
   std::size_t n_longest = 0;
-  for (const std::string& text : texts) {
-    prompts.push_back(model->tokenizer().encode(text));
+  for (const std::string& string : strings) {
+    prompts.push_back(model->tokenizer().encode(string));
     n_longest = std::max(n_longest, prompts.back().size());
   }
   // A branch of a tree takes a sequence, and a page of its own.
@@ -124,8 +125,8 @@ int main(int argc, char** argv) try {
   serve(context, {}, prompts, 1);  // Warms up.
 
   std::printf("%-12s %8s %8s %8s %9s %8s  %s\n", "speculation", "tokens/s", "steps", "drafted", "accepted",
-              "branches", "texts");
-  // Modes take turns, so that a machine that is busy for a while is so to all of them.
+              "branches", "completions");
+  // Modes take turns, so that other work on the machine affects all of them.
   std::vector<Result> fastest(modes.size());
   bool all_equal = true;
   for (int round = 0; round < n_rounds; ++round) {
@@ -139,18 +140,18 @@ int main(int argc, char** argv) try {
       if (round == 0 || result.seconds < fastest[i].seconds) fastest[i] = std::move(result);
     }
   }
-  const Texts& expected = fastest[0].texts;
+  const TokenLists& expected = fastest[0].completions;
   for (std::size_t i = 0; i < modes.size(); ++i) {
     const Result& r = fastest[i];
-    all_equal = all_equal && r.texts == expected;
+    all_equal = all_equal && r.completions == expected;
     std::printf("%-12s %8.1f %8lld %8lld %9lld %8lld  %s\n", modes[i].name,
                 static_cast<double>(r.stats.n_generated_tokens) / r.seconds,
                 static_cast<long long>(r.stats.n_steps), static_cast<long long>(r.stats.n_drafted_tokens),
                 static_cast<long long>(r.stats.n_accepted_tokens), static_cast<long long>(r.stats.n_branches),
-                r.texts == expected ? "equal" : "DIFFERENT");
+                r.completions == expected ? "equal" : "DIFFERENT");
   }
-  for (std::size_t i = 0; i < texts.size(); ++i)
-    std::printf("\n%s|%s\n", texts[i].c_str(), model->tokenizer().decode(expected[i]).c_str());
+  for (std::size_t i = 0; i < strings.size(); ++i)
+    std::printf("\n%s|%s\n", strings[i].c_str(), model->tokenizer().decode(expected[i]).c_str());
   return all_equal ? 0 : 1;
 } catch (const weft::Error& error) {
   std::fprintf(stderr, "speculative: %s\n", error.what());

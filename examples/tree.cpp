@@ -111,17 +111,16 @@ int main(int argc, char** argv) try {
     return nodes[static_cast<std::size_t>(a)].logprob > nodes[static_cast<std::size_t>(b)].logprob;
   });
   for (const int leaf : leaves) {
-    std::vector<weft::Token> text;
+    std::vector<weft::Token> tokens;
     for (int n = leaf; n >= 0; n = nodes[static_cast<std::size_t>(n)].parent)
-      text.insert(text.begin(), nodes[static_cast<std::size_t>(n)].token);
+      tokens.insert(tokens.begin(), nodes[static_cast<std::size_t>(n)].token);
     std::printf("%5.1f %%  ...%s\n", 100.0 * std::exp(nodes[static_cast<std::size_t>(leaf)].logprob),
-                model->tokenizer().decode(text).c_str());
+                model->tokenizer().decode(tokens).c_str());
   }
-  std::printf("\n%d texts of %d tokens, %d cells; all %d tokens of the tree in %d step%s: %s\n", n_sequences,
-              static_cast<int>(prompt.size()) + kDepth, cells, static_cast<int>(nodes.size()),
+  std::printf("\n%d sequences of %d tokens, %d cells; all %d tokens of the tree in %d step%s: %s\n",
+              n_sequences, static_cast<int>(prompt.size()) + kDepth, cells, static_cast<int>(nodes.size()),
               static_cast<int>(context.plan_stats().steps - steps),
-              context.plan_stats().steps - steps == 1 ? "" : "s",
-              same ? "the same numbers" : "OTHER NUMBERS");
+              context.plan_stats().steps - steps == 1 ? "" : "s", same ? "equal logits" : "DIFFERENT LOGITS");
   return same ? 0 : 1;
 } catch (const weft::Error& error) {
   std::fprintf(stderr, "tree: %s\n", error.what());

@@ -96,7 +96,7 @@ std::vector<Token> Bpe::encode(std::string_view text) const {
     // The first match has already validated the UTF-8.
     const int found = pcre2_match(words_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
                                   at > 0 ? PCRE2_NO_UTF_CHECK : 0, match.get(), nullptr);
-    if (found < 0) throw weft::Error(weft::ErrorCode::kInvalidArgument, "a text must be UTF-8");
+    if (found < 0) throw weft::Error(weft::ErrorCode::kInvalidArgument, "a prompt must be UTF-8");
     const std::size_t* const bounds = pcre2_get_ovector_pointer(match.get());
     append_word(text.substr(bounds[0], bounds[1] - bounds[0]), tokens);
     at = bounds[1];

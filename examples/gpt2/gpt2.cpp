@@ -23,26 +23,25 @@ using gpt2::Decoder;
 using gpt2::Token;
 
 constexpr const char* kUsage =
-    "usage: gpt2 -m FOLDER [OPTION ...] TEXT ...\n"
+    "usage: gpt2 -m FOLDER [OPTION ...] PROMPT ...\n"
     "  -m FOLDER             the model: config.json, model.safetensors, tokenizer.json\n"
-    "  -n N                  tokens to write behind each text (32); the likeliest ones\n"
-    "  -c N                  tokens that a text may have (as many as the model has positions)\n"
-    "  --ids                 texts are tokens, \"464 5417\", and so is what is written\n"
-    "  --logits FILE         writes the logits behind every token of the texts there, as floats, and nothing "
-    "else\n"
-    "  --weights TYPE        f32, f16 or q8_0 (f32)\n"
-    "  -t N                  threads (as many as there are cores)\n"
-    "  --device NAME         cpu, vulkan0, ...; OTHER=NAME calls it so; may be repeated (cpu)\n"
-    "  --pin PATTERN=DEVICE  what has such names is computed there; may be repeated\n"
-    "  --speed               tells how fast it was, on the error stream\n"
-    "  --explain             tells what became of the graph, too\n";
+    "  -n N                  tokens to generate after each prompt (default 32), greedily\n"
+    "  -c N                  maximum length of a sequence (default: the model's positions)\n"
+    "  --ids                 read and print token ids: \"464 5417\"\n"
+    "  --logits FILE         only write the logits after each token to FILE, as floats\n"
+    "  --weights TYPE        f32, f16 or q8_0 (default f32)\n"
+    "  -t N                  threads (default: all cores)\n"
+    "  --device NAME         cpu (default), vulkan0, ...; OTHER=NAME renames it; may be repeated\n"
+    "  --pin PATTERN=DEVICE  place nodes with matching names on a device; may be repeated\n"
+    "  --speed               print the speed to stderr\n"
+    "  --explain             print the compiled graph to stderr\n";
 
 struct Options {
   std::string folder, logits;
   int n_predict = 32;
   bool ids = false, speed = false, explain = false, help = false;
   gpt2::DecoderParams params;
-  std::vector<std::string> texts;
+  std::vector<std::string> prompts;
 };
 
 [[noreturn]] void refuse(const std::string& reason) {
@@ -95,16 +94,16 @@ Options read_options(std::span<char*> words) {
     } else if (word == "--pin") {
       const std::string pin = value();
       const std::size_t at = pin.rfind('=');
-      if (at == std::string::npos) refuse("--pin wants PATTERN=DEVICE");
+      if (at == std::string::npos) refuse("--pin needs PATTERN=DEVICE");
       options.params.pins.push_back({pin.substr(0, at), pin.substr(at + 1)});
     } else if (word == "--speed") {
       options.speed = true;
     } else if (word == "--explain") {
       options.explain = true;
     } else if (word.size() > 1 && word[0] == '-') {
-      refuse("there is no option " + word);
+      refuse("unknown option " + word);
     } else {
-      options.texts.push_back(word);
+      options.prompts.push_back(word);
     }
   }
   return options;
@@ -115,20 +114,20 @@ std::vector<Token> read_ids(const std::string& text) {
   std::istringstream words(text);
   for (std::string word; words >> word;) {
     const std::optional<int> id = to_number(word, 0, 1 << 30);
-    if (!id) refuse("'" + word + "' is no token");
+    if (!id) refuse("'" + word + "' is not a token");
     ids.push_back(*id);
   }
   return ids;
 }
 
-struct Text {
+struct Sequence {
   std::vector<Token> tokens;
   std::size_t n_prompt = 0;
   std::size_t n_read = 0;  // Tokens that the decoder has.
   bool done = false;
 };
 
-/// Tokens and seconds of steps. A step counts as read where a sequence had more than its last token to
+/// Tokens and seconds of steps. A step counts as prefill if a sequence had more than its last token to
 /// compute.
 struct Speed {
   std::size_t read = 0, written = 0;
@@ -136,20 +135,20 @@ struct Speed {
 };
 
 /// Appends n_predict tokens to each sequence. Each step computes all sequences, as far as there is room.
-Speed generate(Decoder& decoder, std::vector<Text>& texts, int n_predict, int max_rows) {
+Speed generate(Decoder& decoder, std::vector<Sequence>& sequences, int n_predict, int max_rows) {
   Speed speed;
   const auto n_vocab = static_cast<std::size_t>(decoder.config().n_vocab);
   for (;;) {
     std::vector<Decoder::Row> rows;
     std::vector<std::size_t> wanted;
     bool reads = false;
-    for (std::size_t t = 0; t < texts.size(); ++t) {
-      Text& text = texts[t];
-      if (text.done) continue;
-      reads = reads || text.n_read < text.n_prompt;
-      while (text.n_read < text.tokens.size() && std::ssize(rows) < max_rows) {
-        const bool last = text.n_read + 1 == text.tokens.size();
-        rows.push_back({text.tokens[text.n_read++], static_cast<int>(t), last});
+    for (std::size_t t = 0; t < sequences.size(); ++t) {
+      Sequence& sequence = sequences[t];
+      if (sequence.done) continue;
+      reads = reads || sequence.n_read < sequence.n_prompt;
+      while (sequence.n_read < sequence.tokens.size() && std::ssize(rows) < max_rows) {
+        const bool last = sequence.n_read + 1 == sequence.tokens.size();
+        rows.push_back({sequence.tokens[sequence.n_read++], static_cast<int>(t), last});
         if (last) wanted.push_back(t);
       }
     }
@@ -164,19 +163,20 @@ Speed generate(Decoder& decoder, std::vector<Text>& texts, int n_predict, int ma
     for (const std::size_t t : wanted) {
       const auto best = std::ranges::max_element(logits.first(n_vocab)) - logits.begin();
       logits = logits.subspan(n_vocab);
-      Text& text = texts[t];
-      text.tokens.push_back(static_cast<Token>(best));
-      text.done = best == decoder.config().end || std::ssize(text.tokens) >= decoder.n_cells() ||
-                  text.tokens.size() - text.n_prompt >= static_cast<std::size_t>(n_predict);
+      Sequence& sequence = sequences[t];
+      sequence.tokens.push_back(static_cast<Token>(best));
+      sequence.done = best == decoder.config().end || std::ssize(sequence.tokens) >= decoder.n_cells() ||
+                      sequence.tokens.size() - sequence.n_prompt >= static_cast<std::size_t>(n_predict);
     }
   }
 }
 
-void write_logits(Decoder& decoder, const std::vector<Text>& texts, int max_rows, const std::string& path) {
+void write_logits(Decoder& decoder, const std::vector<Sequence>& sequences, int max_rows,
+                  const std::string& path) {
   std::ofstream file(path, std::ios::binary);
   std::vector<Decoder::Row> rows;
-  for (std::size_t t = 0; t < texts.size(); ++t)
-    for (const Token token : texts[t].tokens) rows.push_back({token, static_cast<int>(t), true});
+  for (std::size_t t = 0; t < sequences.size(); ++t)
+    for (const Token token : sequences[t].tokens) rows.push_back({token, static_cast<int>(t), true});
   for (std::span<const Decoder::Row> rest = rows; !rest.empty();) {
     const std::size_t n = std::min(rest.size(), static_cast<std::size_t>(max_rows));
     const std::span<const float> logits = decoder.step(rest.first(n));
@@ -188,7 +188,7 @@ void write_logits(Decoder& decoder, const std::vector<Text>& texts, int max_rows
 }
 
 void print_speed(const Speed& speed) {
-  std::fprintf(stderr, "read %zu tokens, %.1f a second; wrote %zu, %.1f a second\n", speed.read,
+  std::fprintf(stderr, "prefill: %zu tokens, %.1f tokens/s; decode: %zu tokens, %.1f tokens/s\n", speed.read,
                speed.read_seconds > 0.0 ? static_cast<double>(speed.read) / speed.read_seconds : 0.0,
                speed.written,
                speed.write_seconds > 0.0 ? static_cast<double>(speed.written) / speed.write_seconds : 0.0);
@@ -198,28 +198,28 @@ int run(Options options) {
   const gpt2::Config config(std::filesystem::path(options.folder) / "config.json");
   std::optional<gpt2::Bpe> bpe;
   if (!options.ids) bpe.emplace(std::filesystem::path(options.folder) / "tokenizer.json", config.n_vocab);
-  std::vector<Text> texts;
-  for (const std::string& words : options.texts) {
-    Text& text = texts.emplace_back();
-    text.tokens = bpe ? bpe->encode(words) : read_ids(words);
-    text.n_prompt = text.tokens.size();
-    text.done = options.n_predict == 0;
-    if (text.tokens.empty()) refuse("a text must have a token");
+  std::vector<Sequence> sequences;
+  for (const std::string& words : options.prompts) {
+    Sequence& sequence = sequences.emplace_back();
+    sequence.tokens = bpe ? bpe->encode(words) : read_ids(words);
+    sequence.n_prompt = sequence.tokens.size();
+    sequence.done = options.n_predict == 0;
+    if (sequence.tokens.empty()) refuse("a prompt must have at least one token");
   }
-  options.params.n_texts = static_cast<int>(texts.size());
-  options.params.max_rows = std::max(options.params.max_rows, options.params.n_texts);
-  options.params.max_wanted = options.logits.empty() ? options.params.n_texts : options.params.max_rows;
+  options.params.n_sequences = static_cast<int>(sequences.size());
+  options.params.max_rows = std::max(options.params.max_rows, options.params.n_sequences);
+  options.params.max_wanted = options.logits.empty() ? options.params.n_sequences : options.params.max_rows;
   Decoder decoder(options.folder, options.params);
   if (options.explain) std::fputs(decoder.plan().explain().c_str(), stderr);
   if (!options.logits.empty()) {
-    write_logits(decoder, texts, options.params.max_rows, options.logits);
+    write_logits(decoder, sequences, options.params.max_rows, options.logits);
     return 0;
   }
-  const Speed speed = generate(decoder, texts, options.n_predict, options.params.max_rows);
-  for (const Text& text : texts) {
-    const std::span<const Token> written = std::span(text.tokens).subspan(text.n_prompt);
+  const Speed speed = generate(decoder, sequences, options.n_predict, options.params.max_rows);
+  for (const Sequence& sequence : sequences) {
+    const std::span<const Token> written = std::span(sequence.tokens).subspan(sequence.n_prompt);
     if (bpe) {
-      std::printf("%s\n", bpe->decode(text.tokens).c_str());
+      std::printf("%s\n", bpe->decode(sequence.tokens).c_str());
     } else {
       for (std::size_t i = 0; i < written.size(); ++i) std::printf(i == 0 ? "%d" : " %d", written[i]);
       std::printf("\n");
@@ -237,7 +237,7 @@ int main(int argc, char** argv) try {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  if (options.folder.empty() || options.texts.empty()) {
+  if (options.folder.empty() || options.prompts.empty()) {
     std::fputs(kUsage, stderr);
     return 2;
   }

@@ -30,7 +30,7 @@ weft::Graph make_graph(const Config& config, const DecoderParams& params,
   // itself.
   const Value rows = indices("rows", n), begins = indices("begins", n), ends = indices("ends", n);
   const Value wanted = indices("wanted", m);
-  const std::int64_t width = config.width, n_rows = std::int64_t{params.n_texts} * params.n_cells;
+  const std::int64_t width = config.width, n_rows = std::int64_t{params.n_sequences} * params.n_cells;
 
   const Value table = weights.matrix("wte.weight", config.n_vocab, width);
   Value x = weft::take(table, tokens) +
@@ -91,17 +91,17 @@ Decoder::Decoder(const std::filesystem::path& folder, const DecoderParams& param
       params_(params),
       plan_([&] {
         params_.n_cells = std::min(params.n_cells, config_.n_positions);
-        if (std::int64_t{params.n_texts} * params_.n_cells > kLargest)
+        if (std::int64_t{params.n_sequences} * params_.n_cells > kLargest)
           throw weft::Error(weft::ErrorCode::kInvalidArgument,
-                            "all texts together may have " + std::to_string(kLargest) +
-                                " tokens: take fewer texts, or say how long they may be (-c)");
+                            "all sequences together may have " + std::to_string(kLargest) +
+                                " tokens: use fewer sequences, or limit their length (-c)");
         weft::Plan plan(make_graph(config_, params_, folder / "model.safetensors", weights_),
                         weft::find_devices(params_.devices),
                         {.pins = params_.pins, .n_threads = params_.n_threads});
         for (const auto& [name, bytes] : weights_) plan.set_weight(name, bytes);
         return plan;
       }()),
-      lengths_(static_cast<std::size_t>(params.n_texts)) {}
+      lengths_(static_cast<std::size_t>(params.n_sequences)) {}
 
 void Decoder::check(std::span<const Row> rows) const {
   const auto require = [](bool holds, const std::string& reason) {
@@ -116,9 +116,10 @@ void Decoder::check(std::span<const Row> rows) const {
   for (const Row& row : rows) {
     require(row.token >= 0 && row.token < config_.n_vocab,
             "the model has no token " + std::to_string(row.token));
-    require(row.text >= 0 && row.text < params_.n_texts, "there is no text " + std::to_string(row.text));
-    require(lengths[static_cast<std::size_t>(row.text)]++ < params_.n_cells,
-            "a text must have no more than " + std::to_string(params_.n_cells) + " tokens");
+    require(row.sequence >= 0 && row.sequence < params_.n_sequences,
+            "there is no sequence " + std::to_string(row.sequence));
+    require(lengths[static_cast<std::size_t>(row.sequence)]++ < params_.n_cells,
+            "a sequence must have no more than " + std::to_string(params_.n_cells) + " tokens");
   }
 }
 
@@ -126,8 +127,8 @@ std::span<const float> Decoder::step(std::span<const Row> rows) {
   check(rows);
   std::vector<std::int32_t> lengths = lengths_, tokens, positions, places, begins, ends, wanted;
   for (const Row& row : rows) {
-    const std::int32_t begin = row.text * params_.n_cells;
-    const std::int32_t position = lengths[static_cast<std::size_t>(row.text)]++;
+    const std::int32_t begin = row.sequence * params_.n_cells;
+    const std::int32_t position = lengths[static_cast<std::size_t>(row.sequence)]++;
     if (row.wanted) wanted.push_back(static_cast<std::int32_t>(tokens.size()));
     tokens.push_back(row.token);
     positions.push_back(position);

@@ -26,7 +26,7 @@ struct Config {
 
 struct DecoderParams {
   weft::DType matrices = weft::DType::kF32;  ///< F32, F16 or Q8_0.
-  int n_texts = 1;
+  int n_sequences = 1;
   int n_cells = 1024;  ///< Tokens of a sequence; at most the model's positions.
   int max_rows = 512;  ///< Tokens of a step.
   int max_wanted = 1;  ///< Tokens of a step with logits.
@@ -44,7 +44,7 @@ class Decoder {
   /// The next token of a sequence, and whether its logits are wanted.
   struct Row {
     Token token = 0;
-    int text = 0;
+    int sequence = 0;
     bool wanted = false;
   };
   /// One step of at most max_rows tokens, of any sequences; tokens of one sequence are in order. At least one
@@ -63,7 +63,7 @@ class Decoder {
   DecoderParams params_;
   WeightBytes weights_;
   weft::Plan plan_;
-  std::vector<std::int32_t> lengths_;  // Of each text.
+  std::vector<std::int32_t> lengths_;  // Of each sequence.
   std::vector<float> logits_;
 };
 

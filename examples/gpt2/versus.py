@@ -45,8 +45,8 @@ class Weft:
         return [list(map(int, line.split())) for line in self.run(rows, "-n", str(n)).stdout.splitlines()]
 
     def speeds(self, rows, n):
-        """Tokens a second: read, written."""
-        found = re.search(r"read \d+ tokens, ([\d.]+) a second; wrote \d+, ([\d.]+)",
+        """Tokens per second: prefill, decode."""
+        found = re.search(r"prefill: \d+ tokens, ([\d.]+) tokens/s; decode: \d+ tokens, ([\d.]+)",
                           self.run(rows, "-n", str(n), "-c", str(len(rows[0]) + n), "--speed").stderr)
         return float(found[1]), float(found[2])
 
@@ -111,26 +111,26 @@ def main() -> None:
         draw = random.Random(3)
         rows = [[draw.randrange(n_vocab) for _ in range(n)] for n in (1, 7, 40, 100)]
         truth, written = peer.logits(rows).astype(np.float64), peer.written(rows, 24)
-        print(f"{len(rows)} texts of {[len(row) for row in rows]} tokens in one step, {args.threads} threads")
+        print(f"{len(rows)} sequences of {[len(row) for row in rows]} tokens in one step, {args.threads} threads")
         for engine in engines:
             nmse = float(((engine.logits(rows, n_vocab) - truth) ** 2).sum() / (truth**2).sum())
             got = engine.written(rows, 24)
             same = sum(a == b for x, y in zip(got, written) for a, b in zip(x, y))
             print(f"{engine.name}: NMSE {nmse:.1e}, {same} of {sum(map(len, written))} tokens are transformers'")
         best = {}
-        for n_texts, n_prompt in ((1, 256), (8, 64)):
-            batch = [[draw.randrange(n_vocab) for _ in range(n_prompt)] for _ in range(n_texts)]
+        for n_sequences, n_prompt in ((1, 256), (8, 64)):
+            batch = [[draw.randrange(n_vocab) for _ in range(n_prompt)] for _ in range(n_sequences)]
             for _ in range(args.rounds):
                 for engine in [*engines, peer]:
                     speeds = engine.speeds(batch, 64)
-                    key = engine.name, n_texts
+                    key = engine.name, n_sequences
                     best[key] = tuple(map(max, speeds, best.get(key, (0.0, 0.0))))
-    print("| tokens/s | 1 text: 256 read | 64 written | 8 texts: 512 read | 512 written |")
+    print("| tokens/s | 1 sequence: prefill 256 | decode 64 | 8 sequences: prefill 512 | decode 512 |")
     print("|---|---|---|---|---|")
     for engine in [*engines, peer]:
         cells = []
-        for n_texts in (1, 8):
-            for own, other in zip(best[engine.name, n_texts], best[peer.name, n_texts]):
+        for n_sequences in (1, 8):
+            for own, other in zip(best[engine.name, n_sequences], best[peer.name, n_sequences]):
                 cells.append(f"{own:.0f}" + ("" if engine is peer else f" ({own / other:.1f}x)"))
         print(f"| {engine.name} | {' | '.join(cells)} |")
 

@@ -14,7 +14,7 @@ namespace {
 
 using weft::DType;
 using weft::Value;
-using Text = std::vector<std::int32_t>;
+using Sequence = std::vector<std::int32_t>;
 
 constexpr std::int64_t kLargest = 1 << 24;  // Of all sizes.
 constexpr int kGelu = 3;                    // As the file numbers activations: the one with erf.
@@ -83,7 +83,7 @@ std::pair<weft::Graph, WeightBytes> decoder_graph(const Ct2File& file, const Siz
                                                   int n_slots) {
   GraphBuilder builder(file, "decoder.", matrices);
   weft::Graph& g = builder.graph();
-  const std::int64_t n_rows = std::int64_t{n_slots} * sizes.n_texts;
+  const std::int64_t n_rows = std::int64_t{n_slots} * sizes.n_positions;
   const weft::Dim n = g.symbol("n_tokens", 1, n_rows), m = g.symbol("n_wanted", 1, n_slots);
   const auto indices = [&](const char* name, const weft::Dim& count) {
     return g.input(name, {count}, DType::kI32);
@@ -127,7 +127,7 @@ std::pair<weft::Graph, WeightBytes> decoder_graph(const Ct2File& file, const Siz
   return builder.finish();
 }
 
-std::size_t common_prefix(const Text& a, const Text& b) {
+std::size_t common_prefix(const Sequence& a, const Sequence& b) {
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
@@ -148,7 +148,7 @@ Sizes::Sizes(const Ct2File& file) {
   n_mels = size("encoder/conv1/weight", 3, 1);
   width = size("decoder/embeddings/weight", 2, 1);
   n_vocab = size("decoder/embeddings/weight", 2, 0);
-  n_texts = size("decoder/position_encodings/encodings", 2, 0);
+  n_positions = size("decoder/position_encodings/encodings", 2, 0);
   n_heard = size("encoder/position_encodings/encodings", 2, 0);
   n_heads = file.number("decoder/num_heads");
   encoder_layers = count_layers(file, "encoder/layer_");
@@ -200,51 +200,51 @@ Decoder::Decoder(const Ct2File& file, const Sizes& sizes, DType matrices, int n_
 
 void Decoder::hear(Heard heard) {
   heard_ = std::move(heard);
-  texts_.clear();
-  for (Text& slot : slots_) slot.clear();
+  sequences_.clear();
+  for (Sequence& slot : slots_) slot.clear();
 }
 
-std::vector<int> Decoder::choose_slots(std::span<const Text> texts) const {
+std::vector<int> Decoder::choose_slots(std::span<const Sequence> sequences) const {
   struct Pair {
     std::size_t common;
-    int text, slot;
+    int sequence, slot;
   };
   std::vector<Pair> pairs;
-  for (std::size_t t = 0; t < texts.size(); ++t)
+  for (std::size_t t = 0; t < sequences.size(); ++t)
     for (std::size_t s = 0; s < slots_.size(); ++s)
-      pairs.push_back({common_prefix(texts[t], slots_[s]), static_cast<int>(t), static_cast<int>(s)});
+      pairs.push_back({common_prefix(sequences[t], slots_[s]), static_cast<int>(t), static_cast<int>(s)});
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](const Pair& a, const Pair& b) { return a.common > b.common; });
-  std::vector<int> chosen(texts.size(), -1);
+  std::vector<int> chosen(sequences.size(), -1);
   for (const Pair& pair : pairs)
-    if (int& slot = chosen[static_cast<std::size_t>(pair.text)];
+    if (int& slot = chosen[static_cast<std::size_t>(pair.sequence)];
         slot < 0 && std::find(chosen.begin(), chosen.end(), pair.slot) == chosen.end())
       slot = pair.slot;
   return chosen;
 }
 
-std::span<const float> Decoder::logits(std::span<const Text> texts) {
-  if (texts.empty() || texts.size() > slots_.size())
+std::span<const float> Decoder::logits(std::span<const Sequence> sequences) {
+  if (sequences.empty() || sequences.size() > slots_.size())
     throw weft::Error(weft::ErrorCode::kInvalidArgument,
-                      "the decoder goes on with 1 to " + std::to_string(slots_.size()) + " texts at once");
-  for (const Text& text : texts)
-    if (text.empty() || text.size() > static_cast<std::size_t>(sizes_.n_texts))
+                      "the decoder continues 1 to " + std::to_string(slots_.size()) + " sequences at once");
+  for (const Sequence& sequence : sequences)
+    if (sequence.empty() || sequence.size() > static_cast<std::size_t>(sizes_.n_positions))
       throw weft::Error(weft::ErrorCode::kInvalidArgument,
-                        "a text must have 1 to " + std::to_string(sizes_.n_texts) + " tokens");
-  if (std::equal(texts.begin(), texts.end(), texts_.begin(), texts_.end())) return logits_;
-  texts_.clear();
-  const std::vector<int> chosen = choose_slots(texts);
+                        "a sequence must have 1 to " + std::to_string(sizes_.n_positions) + " tokens");
+  if (std::equal(sequences.begin(), sequences.end(), sequences_.begin(), sequences_.end())) return logits_;
+  sequences_.clear();
+  const std::vector<int> chosen = choose_slots(sequences);
   std::vector<std::int32_t> tokens, positions, rows, begins, ends, wanted;
-  for (std::size_t t = 0; t < texts.size(); ++t) {
-    const Text& text = texts[t];
+  for (std::size_t t = 0; t < sequences.size(); ++t) {
+    const Sequence& sequence = sequences[t];
     const int slot = chosen[t];
     // The last token is computed again, even if the slot has it: its logits are wanted.
     const std::size_t known =
-        std::min(common_prefix(text, slots_[static_cast<std::size_t>(slot)]), text.size() - 1);
-    const std::int32_t begin = slot * sizes_.n_texts;
-    for (std::size_t i = known; i < text.size(); ++i) {
+        std::min(common_prefix(sequence, slots_[static_cast<std::size_t>(slot)]), sequence.size() - 1);
+    const std::int32_t begin = slot * sizes_.n_positions;
+    for (std::size_t i = known; i < sequence.size(); ++i) {
       const auto position = static_cast<std::int32_t>(i);
-      tokens.push_back(text[i]);
+      tokens.push_back(sequence[i]);
       positions.push_back(position);
       rows.push_back(begin + position);
       begins.push_back(begin);
@@ -267,10 +267,11 @@ std::span<const float> Decoder::logits(std::span<const Text> texts) {
   for (const int slot : chosen) slots_[static_cast<std::size_t>(slot)].clear();  // Until they are there.
   plan_.run(symbols, inputs);
   heard_ = {};
-  for (std::size_t t = 0; t < texts.size(); ++t) slots_[static_cast<std::size_t>(chosen[t])] = texts[t];
-  logits_.resize(texts.size() * static_cast<std::size_t>(sizes_.n_vocab));
+  for (std::size_t t = 0; t < sequences.size(); ++t)
+    slots_[static_cast<std::size_t>(chosen[t])] = sequences[t];
+  logits_.resize(sequences.size() * static_cast<std::size_t>(sizes_.n_vocab));
   plan_.read("decoder.logits", logits_);
-  texts_.assign(texts.begin(), texts.end());
+  sequences_.assign(sequences.begin(), sequences.end());
   return logits_;
 }
 

@@ -19,8 +19,8 @@ struct Sizes {
   int encoder_layers = 4;
   int decoder_layers = 4;
   int n_vocab = 51864;
-  int n_texts = 448;   ///< Tokens of a sequence, at most.
-  int n_heard = 1500;  ///< Rows of the encoder's output for a window.
+  int n_positions = 448;  ///< Tokens of a sequence, at most.
+  int n_heard = 1500;     ///< Rows of the encoder's output for a window.
   explicit Sizes(const Ct2File& file);
 };
 
@@ -58,17 +58,17 @@ class Decoder {
   /// The logits after each sequence, n_vocab each. They are valid until the next call; the same call again
   /// costs nothing. Throws weft::Error kInvalidArgument for too many sequences, and for too long or empty
   /// ones.
-  std::span<const float> logits(std::span<const std::vector<std::int32_t>> texts);
+  std::span<const float> logits(std::span<const std::vector<std::int32_t>> sequences);
 
  private:
   /// The slot for each sequence: usually the one with the longest common prefix.
-  std::vector<int> choose_slots(std::span<const std::vector<std::int32_t>> texts) const;
+  std::vector<int> choose_slots(std::span<const std::vector<std::int32_t>> sequences) const;
 
   Sizes sizes_;
   std::vector<std::string> heard_names_;
-  Heard heard_;                                   ///< Until it is copied into the plan.
-  std::vector<std::vector<std::int32_t>> slots_;  ///< The tokens whose keys and values a slot has.
-  std::vector<std::vector<std::int32_t>> texts_;  ///< Of the last call, which returned these logits:
+  Heard heard_;                                       ///< Until it is copied into the plan.
+  std::vector<std::vector<std::int32_t>> slots_;      ///< The tokens whose keys and values a slot has.
+  std::vector<std::vector<std::int32_t>> sequences_;  ///< The last call's, which returned `logits_`.
   std::vector<float> logits_;
   WeightBytes weights_;
   weft::Plan plan_;

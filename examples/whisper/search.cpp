@@ -30,27 +30,27 @@ class Rules {
  public:
   explicit Rules(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
 
-  void apply(std::span<const Token> written, std::span<float> logits) const {
+  void apply(std::span<const Token> generated, std::span<float> logits) const {
     const Vocabulary& v = vocabulary_;
     const auto forbid = [&](Token from, Token to) {
       std::fill(logits.begin() + from, logits.begin() + std::max(from, to), kNever);
     };
     for (const Token token : v.suppressed) forbid(token, token + 1);
     forbid(v.no_timestamps, v.no_timestamps + 1);
-    if (written.empty()) {
+    if (generated.empty()) {
       for (const Token token : v.suppressed_at_start) forbid(token, token + 1);
       forbid(0, v.first_timestamp);
       const auto latest = static_cast<Token>(std::lround(kLatestStart / Vocabulary::kSecondsPerTimestamp));
       return forbid(std::min(v.first_timestamp + latest + 1, v.size()), v.size());
     }
-    const bool after_timestamp = v.is_timestamp(written.back());
+    const bool after_timestamp = v.is_timestamp(generated.back());
     // The first one stands alone: it ends no piece.
-    const bool after_pair = after_timestamp && (written.size() < 2 || v.is_timestamp(written.end()[-2]));
+    const bool after_pair = after_timestamp && (generated.size() < 2 || v.is_timestamp(generated.end()[-2]));
     if (after_pair) forbid(v.first_timestamp, v.size());
     if (after_timestamp && !after_pair) forbid(0, v.end);
-    const auto last =
-        std::find_if(written.rbegin(), written.rend(), [&](Token token) { return v.is_timestamp(token); });
-    if (last != written.rend()) forbid(v.first_timestamp, *last);
+    const auto last = std::find_if(generated.rbegin(), generated.rend(),
+                                   [&](Token token) { return v.is_timestamp(token); });
+    if (last != generated.rend()) forbid(v.first_timestamp, *last);
     // If all timestamps together are more probable than any word, it is time for one.
     const std::span<const float> all = logits;
     const auto first = static_cast<std::size_t>(v.first_timestamp);
@@ -63,7 +63,7 @@ class Rules {
 
 /// A sequence with one more token.
 struct Candidate {
-  std::size_t text;  ///< Index in the beam.
+  std::size_t sequence;  ///< Index in the beam.
   Token token;
   float log_prob;  ///< Of all its tokens.
 };
@@ -71,14 +71,14 @@ struct Candidate {
 bool better(const Candidate& a, const Candidate& b) { return a.log_prob > b.log_prob; }
 
 /// Adds the n best continuations of a sequence to the candidates.
-void add_best(std::span<const float> logits, std::size_t text, float log_prob, std::size_t n,
+void add_best(std::span<const float> logits, std::size_t sequence, float log_prob, std::size_t n,
               std::vector<Candidate>& candidates) {
   const float sum = log_sum(logits);
   std::vector<Candidate> best;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const float total = log_prob + (logits[i] - sum);
     if (!(total > (best.size() < n ? kNever : best.back().log_prob))) continue;
-    const Candidate candidate = {text, static_cast<Token>(i), total};
+    const Candidate candidate = {sequence, static_cast<Token>(i), total};
     if (best.size() == n) best.pop_back();
     best.insert(std::upper_bound(best.begin(), best.end(), candidate, better), candidate);
   }
@@ -88,12 +88,12 @@ void add_best(std::span<const float> logits, std::size_t text, float log_prob, s
 }  // namespace
 
 Found search(Decoder& decoder, const Vocabulary& vocabulary, const Tokens& prompt, int beam) {
-  constexpr std::size_t kMaxWritten = 224;
+  constexpr std::size_t kMaxGenerated = 224;
   const Rules rules(vocabulary);
   const auto n_beam = static_cast<std::size_t>(beam), n_vocab = static_cast<std::size_t>(vocabulary.size());
-  std::vector<Tokens> texts = {prompt};
+  std::vector<Tokens> sequences = {prompt};
   std::vector<float> log_probs = {0.0f};
-  // Texts that have ended, by their mean: of their log-probabilities without the end's place.
+  // Sequences that have ended. `rank`: the mean log-probability, where the end token adds no length.
   struct Ended {
     Tokens tokens;
     double log_prob;
@@ -101,14 +101,14 @@ Found search(Decoder& decoder, const Vocabulary& vocabulary, const Tokens& promp
   };
   std::vector<Ended> ended;
   std::vector<float> row(n_vocab);  // The logits of one sequence; ruled out tokens have kNever.
-  const auto written = [&](const Tokens& text) { return std::span(text).subspan(prompt.size()); };
+  const auto generated = [&](const Tokens& sequence) { return std::span(sequence).subspan(prompt.size()); };
 
-  for (std::size_t step = 1; ended.size() < n_beam && !texts.empty(); ++step) {
-    const std::span<const float> logits = decoder.logits(texts);
+  for (std::size_t step = 1; ended.size() < n_beam && !sequences.empty(); ++step) {
+    const std::span<const float> logits = decoder.logits(sequences);
     std::vector<Candidate> candidates;
-    for (std::size_t t = 0; t < texts.size(); ++t) {
+    for (std::size_t t = 0; t < sequences.size(); ++t) {
       std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(t * n_vocab), n_vocab, row.begin());
-      rules.apply(written(texts[t]), row);
+      rules.apply(generated(sequences[t]), row);
       // Twice the beam: half of them may end.
       add_best(row, t, log_probs[t], 2 * n_beam, candidates);
     }
@@ -118,22 +118,22 @@ Found search(Decoder& decoder, const Vocabulary& vocabulary, const Tokens& promp
     std::vector<Tokens> next;
     std::vector<float> next_log_probs;
     std::size_t place = 0;
-    const bool last = step == kMaxWritten;
+    const bool last = step == kMaxGenerated;
     for (const Candidate& candidate : candidates) {
       const bool ends = candidate.token == vocabulary.end;
       const bool within = place++ < n_beam;
-      Tokens text = texts[candidate.text];
-      if (!ends) text.push_back(candidate.token);
+      Tokens sequence = sequences[candidate.sequence];
+      if (!ends) sequence.push_back(candidate.token);
       if ((ends || last) && within) {
-        const auto tokens = written(text);
+        const auto tokens = generated(sequence);
         const double n = static_cast<double>(std::max<std::size_t>(tokens.size(), 1));
         ended.push_back({{tokens.begin(), tokens.end()}, candidate.log_prob, candidate.log_prob / n});
       } else if (!ends && next.size() < n_beam) {
-        next.push_back(std::move(text));
+        next.push_back(std::move(sequence));
         next_log_probs.push_back(candidate.log_prob);
       }
     }
-    texts = last ? std::vector<Tokens>() : std::move(next);
+    sequences = last ? std::vector<Tokens>() : std::move(next);
     log_probs = std::move(next_log_probs);
   }
   if (ended.empty()) return {};

@@ -6,9 +6,9 @@
 
 namespace whisper {
 
-/// A window's text.
+/// A window's transcript, as tokens.
 struct Found {
-  Tokens tokens;               ///< Behind the prompt, without the end.
+  Tokens tokens;               ///< After the prompt, without the end.
   double mean_log_prob = 0.0;  ///< Of its tokens and the end.
 };
 

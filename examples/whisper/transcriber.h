@@ -34,7 +34,7 @@ struct TranscriberParams {
   std::vector<weft::Pin> pins;  ///< Patterns begin with "encoder" or "decoder", which are separate plans.
 };
 
-/// Numbers of a first window, for those who compare implementations.
+/// Intermediate results of the first window, for comparison with other implementations.
 struct Numbers {
   std::vector<float> mels;    ///< {frames, n_mels}, of all samples.
   std::vector<float> rows;    ///< {n_heard, width}: the encoder's.

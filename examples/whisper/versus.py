@@ -303,7 +303,7 @@ def compare(args, model: Path, files) -> None:
             for path, language, _ in (files[0], files[len(files) // 2], files[-1]):
                 print(compare_numbers(weft, peers[0], torch_whisper, path, language), flush=True)
         del torch_whisper
-    print(f"\n| {len(files)} texts | beam | equal | words wrong | seconds |\n|---|---|---|---|---|")
+    print(f"\n| {len(files)} recordings | beam | equal | words wrong | seconds |\n|---|---|---|---|---|")
     for beam in (1, 5):
         transcripts, seconds = {}, {}
         for _ in range(args.rounds):
@@ -327,7 +327,7 @@ def main() -> None:
     parser.add_argument("whisper", type=Path)
     parser.add_argument("--model", type=Path, nargs="*", help="models' folders")
     parser.add_argument("--weights", nargs="*", default=["f32", "f16", "q8_0"])
-    parser.add_argument("-n", "--files", type=int, default=20, help="texts, 20 as a rule and at most")
+    parser.add_argument("-n", "--files", type=int, default=20, help="sentences of each language, at most 20 (default 20)")
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count())
     parser.add_argument("--no-numbers", action="store_true", help="transcripts and times only")

@@ -19,7 +19,7 @@ class Vocabulary {
 
   static constexpr double kSecondsPerTimestamp = 0.02;
 
-  Token end = 0;    ///< Of a text. All below are words.
+  Token end = 0;    ///< Ends a transcript. All tokens below it are words.
   Token start = 0;  ///< Of a transcript.
   Token transcribe = 0;
   Token translate = 0;  ///< To English.

@@ -19,14 +19,14 @@ namespace {
 constexpr const char* kUsage =
     "usage: whisper -m FOLDER [OPTION ...] FILE.wav ...\n"
     "  -m FOLDER             the model: model.bin of CTranslate2, tokenizer.json, config.json\n"
-    "  -l LANGUAGE           en, de, fr, ...; without it, it is found out\n"
+    "  -l LANGUAGE           en, de, fr, ... (default: detected)\n"
     "  --task TASK           transcribe, or translate (to English)\n"
-    "  --beam N              1 to 16 texts side by side; 1 is greedy (5)\n"
-    "  --weights TYPE        f32, f16 or q8_0 (f16)\n"
-    "  -t N                  threads (as many as there are cores)\n"
-    "  --pin PATTERN=DEVICE  encoder.=vulkan0: what has such names there; may be repeated\n"
-    "  --json                a line of JSON for each file\n"
-    "  --numbers FOLDER      writes what was computed for a file's first window there, to be compared\n";
+    "  --beam N              beam size, 1 to 16; 1: greedy (default 5)\n"
+    "  --weights TYPE        f32, f16 or q8_0 (default f16)\n"
+    "  -t N                  threads (default: all cores)\n"
+    "  --pin PATTERN=DEVICE  place nodes on a device: encoder.=vulkan0; may be repeated\n"
+    "  --json                print a line of JSON for each file\n"
+    "  --numbers FOLDER      write intermediate results of a file's first window to FOLDER\n";
 
 struct Options {
   std::string model, language, numbers;

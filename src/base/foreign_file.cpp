@@ -11,12 +11,12 @@ namespace {
 
 using namespace std::literals;
 
-struct Beginning {
+struct Signature {
   std::string_view bytes;
-  std::string_view text;
+  std::string_view message;
 };
 
-constexpr Beginning kBeginnings[] = {
+constexpr Signature kSignatures[] = {
     {"PK\003\004"sv, "a ZIP archive or a PyTorch checkpoint; weft reads GGUF, and converts safetensors"},
     {"\x80\x02"sv, "a PyTorch checkpoint; weft reads GGUF, and converts safetensors"},
     {"\x1f\x8b"sv, "compressed with gzip; unpack it first"},
@@ -32,7 +32,7 @@ constexpr Beginning kBeginnings[] = {
     {"algg"sv, "a LoRA adapter of llama.cpp from before GGUF; convert the original adapter again"},
 };
 
-// "<!DOCTYPE HTML>" and so on: lower case, without what may stand before it.
+// "<!doctype html>" and so on: in lower case, without a byte order mark and white space before it.
 std::string markup_of(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
@@ -65,8 +65,8 @@ std::string foreign_file_text(std::span<const std::byte> begin, FileKind expecte
   if (expected == FileKind::kSafetensors && has_header(bytes)) return "";
   if (expected == FileKind::kJson && is_json(markup)) return "";
   if (is_lfs_pointer(begin)) return std::string(kLfsPointer);
-  for (const Beginning& known : kBeginnings)
-    if (bytes.starts_with(known.bytes)) return std::string(known.text);
+  for (const Signature& known : kSignatures)
+    if (bytes.starts_with(known.bytes)) return std::string(known.message);
   if (is_safetensors(bytes))
     return "a safetensors file; 'weft convert FOLDER' converts a model's folder, and "
            "'weft convert --base MODEL FOLDER' an adapter's";
@@ -74,10 +74,10 @@ std::string foreign_file_text(std::span<const std::byte> begin, FileKind expecte
     return "an HTML page; a server sent a page in place of the file: download it again, perhaps after a "
            "login";
   if (markup.starts_with("<?xml") || markup.starts_with("<error"))
-    return "an XML text; a server sent a message in place of the file: download it again";
-  if (is_json(markup)) return "a JSON text; name the model's file, or its folder";
+    return "an XML document; a server sent a message in place of the file: download it again";
+  if (is_json(markup)) return "a JSON file; name the model's file, or its folder";
   const bool all_zero = !bytes.empty() && bytes.find_first_not_of('\0') == std::string_view::npos;
-  return all_zero ? "empty at its beginning; the download is not complete" : "";
+  return all_zero ? "zeros at its beginning; the download is not complete" : "";
 }
 
 std::string folder_text(const std::filesystem::path& folder) {

@@ -1,4 +1,4 @@
-// Ops of a user's own.
+// Custom ops.
 #include "weft/graph/custom.h"
 
 #include <string>

@@ -15,7 +15,7 @@ namespace {
 
 Value unary(UnaryKind kind, Value x, const Where& where) { return apply(ops::Unary{kind}, {x}, where); }
 Value binary(BinaryKind kind, Value a, Value b, const Where& where) {
-  if (!b) refuse("binary: the second operand is none", where);
+  if (!b) refuse("binary: the second operand is an empty value", where);
   if (const auto of_ints = int_kind(kind); of_ints && are_ints(a, b))
     return int_binary(*of_ints, a, b, where);
   return apply(ops::Binary{kind}, {a, b}, where);
@@ -31,7 +31,7 @@ Value binary(BinaryKind kind, float a, Value b, const Where& where) {
   return apply(ops::Binary{kind, a, true}, {b}, where);
 }
 Value compare(CompareKind kind, Value a, Value b, const Where& where) {
-  if (!b) refuse("compare: the second operand is none", where);
+  if (!b) refuse("compare: the second operand is an empty value", where);
   return apply(ops::Compare{kind}, {a, b}, where);
 }
 Value compare(CompareKind kind, Value a, float b, const Where& where) {
@@ -134,7 +134,7 @@ Comparison operator>=(Operand a, float b) { return compared(CompareKind::kGreate
 Comparison operator>=(float a, Operand b) { return compared(CompareKind::kLessEqual, b, a); }
 
 Value where(Value condition, Value a, Value b, Where where) {
-  if (!b) refuse("where: the last operand is none", where);
+  if (!b) refuse("where: the last operand is an empty value", where);
   if (are_ints(a, b)) {  // b + (a - b) where it holds: exact, as whole numbers wrap around.
     const Value holds = compare(CompareKind::kNotEqual, condition, 0.0f, where);
     const Value difference = int_binary(IntKind::kSub, a, b, where);
@@ -184,7 +184,7 @@ Value matmul(Value a, Value b, Where where) {
   for (const Value& value : {a, b})
     if (value && value.graph().value(value.id()).kind == ValueKind::kWeight)
       refuse("matmul: " + text(value) + " is a weight; linear(x, weight) multiplies with one", where);
-  if (!b) refuse("matmul: the second operand is none", where);
+  if (!b) refuse("matmul: the second operand is an empty value", where);
   return apply(ops::BatchMatmul{}, {a, b}, where);
 }
 

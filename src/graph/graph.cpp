@@ -37,7 +37,7 @@ Graph::Data& Graph::change() {
 
 SymbolId Graph::add_symbol(std::string name, std::int64_t min, std::int64_t max) {
   if (min < 0 || max < min)
-    throw Error(ErrorCode::kInvalidArgument, "symbol '" + name + "': its bounds are none");
+    throw Error(ErrorCode::kInvalidArgument, "symbol '" + name + "': its bounds are invalid");
   for (const Symbol& other : symbols())
     if (other.name == name)
       throw Error(ErrorCode::kInvalidArgument, "there is a symbol '" + name + "' already");
@@ -101,7 +101,7 @@ ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name, Nod
   types.reserve(inputs.size());
   const auto end = std::find(inputs.begin(), inputs.end(), kNoValue);
   if (!std::all_of(end, inputs.end(), [](ValueId input) { return input == kNoValue; }))
-    throw Error(ErrorCode::kInvalidArgument, name + ": an input is none, and one behind it is there");
+    throw Error(ErrorCode::kInvalidArgument, name + ": an empty input precedes another input");
   for (const ValueId input : inputs.first(static_cast<std::size_t>(end - inputs.begin()))) {
     if (input < 0 || index(input) >= values().size())
       throw Error(ErrorCode::kInvalidArgument, name + ": there is no value " + std::to_string(input));

@@ -35,7 +35,7 @@ Value int_binary(IntKind kind, Value a, Value b, const Where& where) {
 Value int_binary(IntKind kind, Value a, float number, bool first, const Where& where) {
   if (!(std::trunc(number) == number && std::fabs(number) < 0x1p31f))
     refuse("int_binary: " + a.name() + " is i32, and " + std::to_string(number) +
-               " is no whole number of 32 bits; cast it to f32 first",
+               " is not a 32-bit integer; cast it to f32 first",
            where);
   return apply(ops::IntBinary{kind, static_cast<std::int32_t>(number), first}, {a}, where);
 }

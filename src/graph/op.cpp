@@ -144,7 +144,7 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
     in.require(
         bias.rank() == 2 && bias[0] == Dim(op.n_heads) && bias[1].is_constant() && bias[1].constant() > 0,
         at.head_terms, "must be sinks {heads}, or a bias {heads, distances}");
-    in.require(op.softcap == 0.0f, at.head_terms, "must be no bias where there is a softcap");
+    in.require(op.softcap == 0.0f, at.head_terms, "must not be a bias if there is a softcap");
   }
   return f32({q[0], op.n_heads * in.size(at.v, 2)});
 }

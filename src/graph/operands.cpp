@@ -6,7 +6,7 @@
 namespace weft {
 
 void check(const char* op, Value x, std::initializer_list<Dim> dims, const Where& where) {
-  if (!x) refuse(std::string(op) + ": an input is none", where);
+  if (!x) refuse(std::string(op) + ": an input is an empty value", where);
   const auto n_symbols = static_cast<SymbolId>(x.graph().symbols().size());
   for (const Dim& dim : dims)
     if (dim.last_symbol() >= n_symbols || dim.last_symbol() < kNoSymbol)

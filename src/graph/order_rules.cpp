@@ -29,7 +29,7 @@ void not_negative(std::string_view op, const Shape& shape) {
 /// x {t, b, n_gates * h}, weight {n_gates * h, h}. Returns h.
 std::int64_t cell_size(const Inputs& in, std::int64_t n_gates) {
   in.f32(0, 3);
-  in.require(in.shape(0).rank() == 3, 0, "must be {times, texts, gates}");
+  in.require(in.shape(0).rank() == 3, 0, "must be {times, sequences, gates}");
   in.require(in.shape(1).rank() == 2, 1, "must be a matrix");
   const std::int64_t h = in.size(1, 1);
   in.require(h > 0 && h <= (std::int64_t{1} << 24) && in.size(1, 0) == n_gates * h, 1,
@@ -42,7 +42,8 @@ std::int64_t cell_size(const Inputs& in, std::int64_t n_gates) {
 void first_state(const Inputs& in, int i, std::int64_t h) {
   if (!in.has(i)) return;
   in.f32(i);
-  in.require(in.shape(i) == Shape{in.shape(0)[1], h}, i, "must have a row for each text, as long as outputs");
+  in.require(in.shape(i) == Shape{in.shape(0)[1], h}, i,
+             "must have a row for each sequence, as long as the outputs");
 }
 
 }  // namespace
@@ -108,8 +109,8 @@ ValueType rule(const ops::DenseAttention& op, const Inputs& in) {
   constexpr auto at = input_places<ops::DenseAttention>();
   for (const int i : {at.q, at.k, at.v}) {
     in.f32(i);
-    in.require(in.shape(i).rank() == 4, i, "must be {texts, heads, rows, columns}");
-    in.require(in.shape(i)[0] == in.shape(at.q)[0], i, "must have as many texts as q");
+    in.require(in.shape(i).rank() == 4, i, "must be {sequences, heads, rows, columns}");
+    in.require(in.shape(i)[0] == in.shape(at.q)[0], i, "must have as many sequences as q");
   }
   in.require(std::isfinite(op.scale) && std::isfinite(op.softcap) && op.softcap >= 0.0f, at.q,
              "needs a scale that is a number, and a softcap of 0 or more");
@@ -130,7 +131,7 @@ ValueType rule(const ops::DenseAttention& op, const Inputs& in) {
     for (int i = 0; i < bias.rank(); ++i) {
       const Dim& size = bias[bias.rank() - 1 - i];
       in.require(size == kOne || size == scores[3 - i], at.bias,
-                 "must broadcast to {texts, heads, rows of q, rows of k}");
+                 "must broadcast to {sequences, heads, rows of q, rows of k}");
     }
   }
   if (in.has(at.sinks)) in.vector(at.sinks, n_heads);
@@ -153,7 +154,7 @@ ValueType rule(const ops::Gru&, const Inputs& in) {
 
 ValueType rule(const ops::Flip& op, const Inputs& in) {
   in.f32_or_i32(0);
-  in.require((op.axes >> in.shape(0).rank()) == 0, 0, "must have the axes that are turned round");
+  in.require((op.axes >> in.shape(0).rank()) == 0, 0, "must have the axes that are flipped");
   return {in.dtype(0), in.shape(0)};
 }
 

@@ -156,7 +156,7 @@ Value prod(Value x, const Axes& axes, bool keep, Where where) {
   return reduce(ReduceKind::kProd, x, axes, keep, where);
 }
 Value logsumexp(Value x, const Axes& axes, bool keep, Where where) {
-  // Relative to the largest; an infinite one says the result by itself.
+  // Relative to the largest element; an infinite one is the result.
   const Value most = max(x, axes, true, where);
   const Value base = weft::where(isfinite(most, where), most, 0.0f, where);
   const Value terms = exp(apply(ops::Binary{BinaryKind::kSub}, {x, base}, where), where);

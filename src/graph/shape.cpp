@@ -14,7 +14,7 @@ namespace {
 /// nested sums of two quotients would take exponential time.
 constexpr std::size_t kMaxParts = 512;
 
-[[noreturn]] void refuse_size() { throw Error(ErrorCode::kInvalidArgument, "a dimension goes past 64 bits"); }
+[[noreturn]] void refuse_size() { throw Error(ErrorCode::kInvalidArgument, "a dimension exceeds 64 bits"); }
 std::int64_t checked(bool overflow, std::int64_t result) {
   if (overflow) refuse_size();
   return result;
@@ -22,7 +22,7 @@ std::int64_t checked(bool overflow, std::int64_t result) {
 std::size_t checked_parts(std::size_t parts) {
   if (parts > kMaxParts)
     throw Error(ErrorCode::kInvalidArgument, "a dimension has more than " + std::to_string(kMaxParts) +
-                                                 " parts; make a symbol of what it is made of");
+                                                 " parts; use a symbol for some of them");
   return parts;
 }
 std::int64_t sum(std::int64_t a, std::int64_t b) {
@@ -112,7 +112,7 @@ Dim::Expression Dim::expand(const Dim& dim) {
   if (dim.symbol_ == kNoSymbol) {
     result.add({}, dim.factor_);
   } else if (dim.symbol_ < 0) {
-    throw Error(ErrorCode::kInvalidArgument, "a dimension has a symbol of no graph");
+    throw Error(ErrorCode::kInvalidArgument, "a dimension has an unknown symbol");
   } else {
     result.add({{.symbol = dim.symbol_, .numerator = nullptr, .divisor = 1}}, dim.factor_);
   }
@@ -223,7 +223,7 @@ Dim Dim::decode(std::span<const std::int64_t>& code) {
         }
         const std::int64_t symbol = take();
         if (symbol < 0 || symbol > std::numeric_limits<SymbolId>::max())
-          throw Error(ErrorCode::kInvalidArgument, "the code of a dimension has a symbol of no graph");
+          throw Error(ErrorCode::kInvalidArgument, "the code of a dimension has an unknown symbol");
         value = value * Dim(1, static_cast<SymbolId>(symbol));
       }
       total = total + value;

@@ -29,7 +29,7 @@ void refuse(const std::string& reason, const Where& where) {
 
 const ValueInfo& Value::known() const {
   if (graph_ == nullptr || id_ < 0 || index(id_) >= graph_->values().size())
-    throw Error(ErrorCode::kInvalidArgument, "a value is used that its graph does not have");
+    throw Error(ErrorCode::kInvalidArgument, "the graph does not have the value");
   return graph_->value(id_);
 }
 
@@ -68,7 +68,7 @@ Value apply(Op op, std::span<const Value> inputs, Where where) {
   if (graph == nullptr) refuse(op_name + ": it has no inputs", where);
   bool ended = false;
   for (const Value& input : inputs) {
-    if (input && ended) refuse(op_name + ": an input is none, and one behind it is there", where);
+    if (input && ended) refuse(op_name + ": an empty input precedes another input", where);
     ended = ended || !input;
     if (!input) continue;
     if (input.id() < 0 || index(input.id()) >= graph->values().size())
@@ -149,7 +149,7 @@ Value ragged_mean(Value x, Value begins, Value ends, Where where) {
   return apply(ops::RaggedMean{}, {x, begins, ends}, where);
 }
 
-// What a graph is asked for in the language.
+// Functions that add inputs, weights and states to a graph.
 
 namespace {
 
@@ -182,7 +182,7 @@ bool is_unnamed(const Graph& graph, const ValueInfo& value) {
          value.name.find_first_not_of("0123456789", stem.size()) == std::string::npos;
 }
 
-/// The row of a type that there is.
+/// The properties of a type. Throws for unknown ones.
 const DTypeInfo& known_type(const std::string& name, DType dtype, const Where& where) {
   const auto id = static_cast<std::uint32_t>(dtype);
   if (!dtype_from_id(id)) refuse("'" + name + "': there is no type " + std::to_string(id), where);
@@ -194,10 +194,10 @@ const DTypeInfo& known_type(const std::string& name, DType dtype, const Where& w
 Dim Graph::symbol(std::string name, std::int64_t min, std::int64_t max, Where where) {
   for (const Symbol& other : symbols())
     if (other.name == name) refuse("there is a symbol '" + name + "' already", where);
-  if (max > kMaxSymbol) refuse("symbol '" + name + "' goes past 2^31", where);
+  if (max > kMaxSymbol) refuse("symbol '" + name + "' exceeds 2^31", where);
   if (min < 0 || max < min)
-    refuse("symbol '" + name + "': its bounds " + std::to_string(min) + " to " + std::to_string(max) +
-               " are none",
+    refuse("symbol '" + name + "': the bounds " + std::to_string(min) + " to " + std::to_string(max) +
+               " are invalid",
            where);
   return {1, add_symbol(std::move(name), min, max)};
 }
@@ -232,10 +232,9 @@ Value Graph::state(std::string name, DType dtype, Shape shape, Where where) {
 }
 Value Graph::output(std::string name, Value value, Where where) {
   if (!value || &value.graph() != this || value.id() < 0 || index(value.id()) >= values().size())
-    refuse("output '" + name + "': the value is none of this graph", where);
+    refuse("output '" + name + "': the value is not in this graph", where);
   if (state_behind(*this, value.id()) != kNoValue)
-    refuse("output '" + name + "': " + value.name() + " is a state, which a step leaves where it lies",
-           where);
+    refuse("output '" + name + "': " + value.name() + " is a state, which cannot be an output", where);
   if (is_output(value.id()) && value.name() == name) return value;
   const ValueInfo& info = this->value(value.id());
   const bool is_named_so = info.kind == ValueKind::kResult && info.name == name;

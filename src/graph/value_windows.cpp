@@ -13,20 +13,20 @@ namespace weft {
 namespace {
 
 /// A value {n, c, h, w} that is there.
-void check_pictures(const char* op, Value x, const Where& where) {
+void check_images(const char* op, Value x, const Where& where) {
   check(op, x, {}, where);
-  if (x.rank() != 4) refuse(std::string(op) + ": " + text(x) + " must be pictures {n, c, h, w}", where);
+  if (x.rank() != 4) refuse(std::string(op) + ": " + text(x) + " must be images {n, c, h, w}", where);
 }
 
 Value resize(const char* op, ResizeKind kind, Value x, Dim height, Dim width, bool align_corners,
              const Where& where) {
-  check_pictures(op, x, where);
+  check_images(op, x, where);
   check(op, x, {height, width}, where);
   return apply(ops::Resize2d{kind, std::move(height), std::move(width), align_corners}, {x}, where);
 }
 Value resize(const char* op, ResizeKind kind, Value x, HeightWidth scale, bool align_corners,
              const Where& where) {
-  check_pictures(op, x, where);
+  check_images(op, x, where);
   if (scale.h < 1 || scale.w < 1 || scale.h > (1 << 20) || scale.w > (1 << 20))
     refuse(std::string(op) + ": it needs a scale from 1 to 2^20", where);
   return resize(op, kind, x, x.size(2) * Dim(scale.h), x.size(3) * Dim(scale.w), align_corners, where);
@@ -47,17 +47,17 @@ Value scale_and_shift(Value x, Value weight, Value bias, const Where& where) {
 }
 
 /// Signals {n, c, t} as images of height 1, and back.
-Value as_pictures(const char* op, Value x, const Where& where) {
+Value as_images(const char* op, Value x, const Where& where) {
   check(op, x, {}, where);
   if (x.rank() != 3) refuse(std::string(op) + ": " + text(x) + " must be signals {n, c, t}", where);
   return unsqueeze(x, 2, where);
 }
 /// Reports errors of the shape rule for images in terms of the given signals.
-void check_signals(const char* op_name, const Op& op, Value pictures, Value x, Value weight, Value bias,
+void check_signals(const char* op_name, const Op& op, Value images, Value x, Value weight, Value bias,
                    const Where& where) {
   check(op_name, weight, {}, where);
   std::vector<ValueType> types;
-  for (const Value& input : {pictures, weight, bias})
+  for (const Value& input : {images, weight, bias})
     if (input) types.push_back({input.dtype(), input.shape()});
   try {
     infer(op, types);
@@ -68,7 +68,7 @@ void check_signals(const char* op_name, const Op& op, Value pictures, Value x, V
            where);
   }
 }
-Value as_signals(Value pictures, const Where& where) { return squeeze(pictures, 2, where); }
+Value as_signals(Value images, const Where& where) { return squeeze(images, 2, where); }
 
 }  // namespace
 
@@ -84,9 +84,9 @@ Value conv1d(Value x, Value weight, Value bias, const Conv1d& params, Where wher
                           .padding = {0, params.padding},
                           .dilation = {1, params.dilation},
                           .groups = params.groups};
-  const Value pictures = as_pictures("conv1d", x, where);
-  check_signals("conv1d", op, pictures, x, weight, bias, where);
-  return as_signals(conv2d(pictures, weight, bias, op, where), where);
+  const Value images = as_images("conv1d", x, where);
+  check_signals("conv1d", op, images, x, weight, bias, where);
+  return as_signals(conv2d(images, weight, bias, op, where), where);
 }
 Value conv_transpose1d(Value x, Value weight, Value bias, const ConvTranspose1d& params, Where where) {
   const ops::ConvTranspose2d op = {.stride = {1, params.stride},
@@ -94,9 +94,9 @@ Value conv_transpose1d(Value x, Value weight, Value bias, const ConvTranspose1d&
                                    .output_padding = {0, params.output_padding},
                                    .dilation = {1, params.dilation},
                                    .groups = params.groups};
-  const Value pictures = as_pictures("conv_transpose1d", x, where);
-  check_signals("conv_transpose1d", op, pictures, x, weight, bias, where);
-  return as_signals(conv_transpose2d(pictures, weight, bias, op, where), where);
+  const Value images = as_images("conv_transpose1d", x, where);
+  check_signals("conv_transpose1d", op, images, x, weight, bias, where);
+  return as_signals(conv_transpose2d(images, weight, bias, op, where), where);
 }
 
 Value max_pool2d(Value x, HeightWidth kernel, std::optional<HeightWidth> stride, HeightWidth padding,
@@ -124,7 +124,7 @@ Value resize_bilinear(Value x, Dim height, Dim width, bool align_corners, Where 
 }
 
 Value batch_norm(Value x, Value mean, Value var, Value weight, Value bias, float eps, Where where) {
-  check_pictures("batch_norm", x, where);
+  check_images("batch_norm", x, where);
   if (!mean || !var) refuse("batch_norm: it needs the mean and the variance of each channel", where);
   check_vectors("batch_norm", x, {mean, var, weight, bias}, where);
   Value scale = rsqrt(Operand(var, where) + eps, where);
@@ -135,7 +135,7 @@ Value batch_norm(Value x, Value mean, Value var, Value weight, Value bias, float
 }
 
 Value group_norm(Value x, std::int64_t groups, Value weight, Value bias, float eps, Where where) {
-  check_pictures("group_norm", x, where);
+  check_images("group_norm", x, where);
   const Dim channels = x.size(1);
   if (groups < 1 || !channels.is_constant() || channels.constant() % groups != 0)
     refuse("group_norm: " + text(x) + " must have channels for groups of equal size", where);

@@ -11,9 +11,9 @@ bool within(const HeightWidth& numbers, std::int64_t least, std::int64_t most) {
   return numbers.h >= least && numbers.h <= most && numbers.w >= least && numbers.w <= most;
 }
 
-void pictures(const Inputs& in) {
+void images(const Inputs& in) {
   in.any_f32(0);
-  in.require(in.shape(0).rank() == 4, 0, "must be pictures {n, c, h, w}");
+  in.require(in.shape(0).rank() == 4, 0, "must be images {n, c, h, w}");
 }
 
 /// A weight {outer, inner, kh, kw}.
@@ -49,7 +49,7 @@ ValueType rule(const ops::Unfold& op, const Inputs& in) {
 }
 
 ValueType rule(const ops::Conv2d& op, const Inputs& in) {
-  pictures(in);
+  images(in);
   const HeightWidth kernel = kernel_of(in);
   in.require(within(op.stride, 1, kMost) && within(op.dilation, 1, kMost) && within(op.padding, 0, kMost), 0,
              "needs strides and dilations from 1 to 2^20, and padding from 0 to 2^20");
@@ -64,7 +64,7 @@ ValueType rule(const ops::Conv2d& op, const Inputs& in) {
 }
 
 ValueType rule(const ops::ConvTranspose2d& op, const Inputs& in) {
-  pictures(in);
+  images(in);
   const HeightWidth kernel = kernel_of(in);
   in.require(
       within(op.stride, 1, op.kMaxStride) && within(op.dilation, 1, kMost) && within(op.padding, 0, kMost), 0,
@@ -80,7 +80,7 @@ ValueType rule(const ops::ConvTranspose2d& op, const Inputs& in) {
                "needs output_padding from 0 on, below the stride or the dilation");
     const Dim result = size * Dim(stride) + (extent(taps, dilation) - stride - 2 * padding + more);
     in.require(!size.is_constant() || size.constant() == 0 || result.constant() > 0, 0,
-               "must be so large that padding leaves some of the result");
+               "must be large enough that padding leaves a part of the result");
     return result;
   };
   const Shape& x = in.shape(0);
@@ -91,7 +91,7 @@ ValueType rule(const ops::ConvTranspose2d& op, const Inputs& in) {
 
 ValueType rule(const ops::Pool2d& op, const Inputs& in) {
   in.known(op.kind, PoolKind::kMean);
-  pictures(in);
+  images(in);
   in.require(within(op.kernel, 1, kMost) && within(op.stride, 1, kMost) && within(op.padding, 0, kMost), 0,
              "needs a kernel and strides from 1 to 2^20, and no negative padding");
   in.require(op.kernel.h * op.kernel.w <= kMost, 0, "needs a kernel of at most 2^20 elements");
@@ -104,7 +104,7 @@ ValueType rule(const ops::Pool2d& op, const Inputs& in) {
 
 ValueType rule(const ops::Resize2d& op, const Inputs& in) {
   in.known(op.kind, ResizeKind::kBilinear);
-  pictures(in);
+  images(in);
   const Shape& x = in.shape(0);
   for (const Dim* const size : {&op.height, &op.width})
     in.require(!size->is_constant() || size->constant() > 0, 0, "must be given a size above 0");

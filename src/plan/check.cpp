@@ -185,7 +185,7 @@ void check_graph(const Graph& graph) {
   std::vector<std::int64_t> least;
   for (const Symbol& symbol : graph.symbols()) {
     least.push_back(symbol.min);
-    if (symbol.max > kMaxSymbol) refuse("symbol '" + symbol.name + "' goes past 2^31");
+    if (symbol.max > kMaxSymbol) refuse("symbol '" + symbol.name + "' exceeds 2^31");
   }
   for (const ValueInfo& value : graph.values()) {
     checked_elements(graph, value, least);

@@ -45,7 +45,7 @@ def main() -> None:
 
     # All sequences in one step, each alone, over two devices, and with prompts as strings.
     need(gpt2.run("--ids", "-n", "16", *ids) == written, "other tokens than transformers'")
-    need("".join(gpt2.run("--ids", "-n", "16", row) for row in ids) == written, "alone, a text goes on otherwise")
+    need("".join(gpt2.run("--ids", "-n", "16", row) for row in ids) == written, "alone, a sequence continues otherwise")
     two = ("--device", "second=cpu", "--pin", r"^h\.1\.=second")
     need(gpt2.run("--ids", "-n", "16", *two, *ids) == written, "over two devices, other tokens")
     texts = gpt2.run("-n", "16", *expected["texts"])
@@ -64,7 +64,7 @@ def main() -> None:
 
     need("no token 999" in gpt2.refuses("--ids", "1 999"), "a token that is not there")
     need("UTF-8" in gpt2.refuses(b"\xff\xfe".decode("utf-8", "surrogateescape")), "what is not UTF-8")
-    need("more than 64" in gpt2.refuses("--ids", "1 " * 65), "a text that is too long")
+    need("more than 64" in gpt2.refuses("--ids", "1 " * 65), "a sequence that is too long")
     need("config.json" in Program(sys.argv[1], folder / "none").refuses("a"), "a folder that is not there")
 
 

@@ -93,7 +93,7 @@ TEST_F(General, ViewsThatAreNoneAreRefused) {
   const Dim foreign = other.symbol("c", 1, 2);
   EXPECT_TRUE(has(refusal([&] { reshape(x, {foreign, 768}); }), "another graph"));
   EXPECT_TRUE(has(refusal([&] { slice(x, 0, 0, foreign); }), "another graph"));
-  EXPECT_TRUE(has(refusal([&] { reshape(Value(), {1}); }), "an input is none"));
+  EXPECT_TRUE(has(refusal([&] { reshape(Value(), {1}); }), "an input is an empty value"));
 }
 
 TEST_F(General, ProductsAreOfMatrices) {

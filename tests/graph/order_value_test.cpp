@@ -82,7 +82,7 @@ TEST(OrderValue, MistakesAreNamed) {
                   {"input 3", "broadcast"}));
   const Value gates = g.input("gates", {n, 2, 40}), weight = g.weight("w", {40, 11});
   EXPECT_TRUE(has(refusal([&] { lstm(gates, weight); }), {"a row for each gate"}));
-  EXPECT_TRUE(has(refusal([&] { cumsum(Value(), 0); }), {"an input is none"}));
+  EXPECT_TRUE(has(refusal([&] { cumsum(Value(), 0); }), {"an input is an empty value"}));
 }
 
 }  // namespace

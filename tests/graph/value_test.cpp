@@ -97,14 +97,14 @@ TEST_F(Language, RejectsInvalidExpressions) {
   EXPECT_TRUE(has(refusal([&] { g.input("", {n, 8}); }), "name"));
   EXPECT_TRUE(has(refusal([&] { g.weight("w", {n, 8}); }), "constant"));
   EXPECT_TRUE(has(refusal([&] { g.weight("w", DType::kQ4_K, {4, 8}); }), "256"));
-  EXPECT_TRUE(has(refusal([&] { g.output("y", Value()); }), "none of this graph"));
+  EXPECT_TRUE(has(refusal([&] { g.output("y", Value()); }), "not in this graph"));
   EXPECT_TRUE(has(refusal([&] { g.output("x", relu(x)); }), "already"));
   EXPECT_TRUE(has(refusal([&] { relu(Value()); }), "no inputs"));
   EXPECT_TRUE(has(refusal([&] { layer_norm(x, {}, g.weight("b", {8})); }), "behind"));
   Graph other;
   const Value foreign = other.input("x", {other.symbol("n", 1, 2), 8});
   EXPECT_TRUE(has(refusal([&] { x + foreign; }), "two graphs"));
-  EXPECT_TRUE(has(refusal([&] { g.output("y", relu(foreign)); }), "none of this graph"));
+  EXPECT_TRUE(has(refusal([&] { g.output("y", relu(foreign)); }), "not in this graph"));
 }
 
 TEST_F(Language, NamesThatAreTakenAreNotGivenAgain) {
@@ -123,7 +123,7 @@ TEST_F(Language, ValuesThatTheirGraphDoesNotHaveAreRefused) {
     EXPECT_NE(refusal([&] { relu(value); }), "");
     EXPECT_NE(refusal([&] { value + value; }), "");
     EXPECT_NE(refusal([&] { sum(value); }), "");
-    EXPECT_TRUE(has(refusal([&] { g.output("y", value); }), "none of this graph"));
+    EXPECT_TRUE(has(refusal([&] { g.output("y", value); }), "not in this graph"));
   }
   EXPECT_TRUE(has(refusal([&] { moved.add(ops::Scale{}, {7}, "y"); }), "no value 7"));
   EXPECT_TRUE(has(refusal([&] { moved.rename(7, "y"); }), "no value 7"));

@@ -83,7 +83,7 @@ TEST_F(Windows, ErrorsNameTheLine) {
   EXPECT_TRUE(has(refusal([&] { conv_transpose2d(x, turned, b); }), "vector"));
   EXPECT_TRUE(has(refusal([&] { conv_transpose2d(x, turned, {}, {.stride = 100}); }), "1 to 64"));
   EXPECT_TRUE(has(refusal([&] { conv_transpose2d(x, turned, {}, {.output_padding = 1}); }), "below"));
-  EXPECT_TRUE(has(refusal([&] { conv_transpose2d(x, turned, {}, {.padding = {0, 30}}); }), "leaves some"));
+  EXPECT_TRUE(has(refusal([&] { conv_transpose2d(x, turned, {}, {.padding = {0, 30}}); }), "leaves a part"));
   EXPECT_TRUE(has(refusal([&] { max_pool2d(x, 0); }), "kernel"));
   EXPECT_TRUE(has(refusal([&] { max_pool2d(x, {2, 41}); }), "as large as the kernel"));
   EXPECT_TRUE(has(refusal([&] { max_pool2d(x, 1 << 16, 1, 1 << 15); }), "2^20 elements"));
@@ -91,7 +91,7 @@ TEST_F(Windows, ErrorsNameTheLine) {
   EXPECT_TRUE(has(refusal([&] { upsample_nearest(x, 0); }), "scale"));
   EXPECT_TRUE(has(refusal([&] { resize_bilinear(x, 0, 4); }), "above 0"));
   EXPECT_TRUE(has(refusal([&] { upsample_nearest(b, 2); }), "{n, c, h, w}"));
-  EXPECT_TRUE(has(refusal([&] { upsample_nearest(Value(), 2); }), "an input is none"));
+  EXPECT_TRUE(has(refusal([&] { upsample_nearest(Value(), 2); }), "an input is an empty value"));
   EXPECT_TRUE(has(refusal([&] { apply(ops::Resize2d{ResizeKind::kNearest, 4, 4, true}, {x}); }), "corners"));
   Graph other;
   for (const char* const name : {"a", "b"}) other.symbol(name, 1, 2);

@@ -312,12 +312,12 @@ TEST(Plan, GraphsThatDevicesCannotRelyOnAreRefused) {
   EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim) {
                     return relu(g.input("z", {g.symbol("m", 0, std::int64_t{1} << 62), 4}));
                   }),
-                  "past 2^31"));
+                  "exceeds 2^31"));
   EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim) {
                     const Dim m = g.symbol("m", 0, std::int64_t{1} << 31);
                     return relu(g.input("z", {m * (std::int64_t{1} << 33), 4}));
                   }),
-                  "past 64 bits"));
+                  "exceeds 64 bits"));
   EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim) {
                     return relu(g.input("z", {g.symbol("m", 0, std::int64_t{1} << 31), 1}));
                   }),

@@ -37,7 +37,7 @@ Value mapped(I interpreter, Self self, A arguments) {
 }
 
 template <bool (*kHolds)(std::string_view)>
-Value asked(I interpreter, Self self, A arguments) {
+Value predicate(I interpreter, Self self, A arguments) {
   const Parameters given("a string's method", arguments, {});
   interpreter.budget().spend(text_of(self).size() / 16);
   return kHolds(text_of(self).bytes());
@@ -364,13 +364,13 @@ constexpr Method kTextMethods[] = {
     {"ljust", padded<Align::kLeft>},
     {"rjust", padded<Align::kRight>},
     {"zfill", padded<Align::kZeros>},
-    {"isupper", asked<is_upper>},
-    {"islower", asked<is_lower>},
-    {"isdigit", asked<is_digit>},
-    {"isdecimal", asked<is_digit>},
-    {"isalpha", asked<is_alpha>},
-    {"isalnum", asked<is_alnum>},
-    {"isspace", asked<is_blank>},
+    {"isupper", predicate<is_upper>},
+    {"islower", predicate<is_lower>},
+    {"isdigit", predicate<is_digit>},
+    {"isdecimal", predicate<is_digit>},
+    {"isalpha", predicate<is_alpha>},
+    {"isalnum", predicate<is_alnum>},
+    {"isspace", predicate<is_blank>},
 };
 constexpr Method kListMethods[] = {
     {"append", append},       {"extend", extend},     {"insert", insert},         {"pop", pop_item},

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-class CachePicture {
+class CachePlot {
  public:
   struct Share {
     int sequence;
@@ -20,7 +20,7 @@ class CachePicture {
     std::vector<Share> clients;  // Cells that only this client uses.
   };
 
-  CachePicture(int n_cells, int n_shared) : n_cells_(n_cells), n_shared_(n_shared) {}
+  CachePlot(int n_cells, int n_shared) : n_cells_(n_cells), n_shared_(n_shared) {}
   void add(Moment moment) { moments_.push_back(std::move(moment)); }
 
   /// Letters are clients, capital ones those with sequences of odd numbers.
@@ -45,7 +45,7 @@ class CachePicture {
 
   std::string as_svg() const {
     constexpr int kColumns = 400, kWidth = 1000, kHeight = 420, kLeft = 60, kTop = 20;
-    std::string out = text_of(
+    std::string out = formatted(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
         "font-size=\"13\">\n<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f4f4f4\"/>\n",
         kLeft + kWidth + 20, kTop + kHeight + 40, kLeft, kTop, kWidth, kHeight);
@@ -57,7 +57,7 @@ class CachePicture {
     for (const Moment* moment : columns) {
       const double right = moment->seconds * x_scale;
       for (const Layer& layer : layers(*moment)) {
-        out += text_of(
+        out += formatted(
             "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
             "fill=\"%s\"><title>%s</title></rect>\n",
             kLeft + x, kTop + kHeight - layer.top * y_scale, right - x + 0.2,
@@ -65,14 +65,14 @@ class CachePicture {
       }
       x = right;
     }
-    out += text_of(
+    out += formatted(
         "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d</text>\n<text x=\"%d\" y=\"%d\" "
         "text-anchor=\"end\">0 cells</text>\n",
         kLeft - 6, kTop + 10, n_cells_, kLeft - 6, kTop + kHeight);
-    out += text_of("<text x=\"%d\" y=\"%d\">%d cells shared (dark), kept or copied (grey)</text>\n", kLeft,
-                   kTop + kHeight + 22, n_shared_);
-    out += text_of("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.1f s</text>\n</svg>\n", kLeft + kWidth,
-                   kTop + kHeight + 22, seconds);
+    out += formatted("<text x=\"%d\" y=\"%d\">%d cells shared (dark), kept or copied (grey)</text>\n", kLeft,
+                     kTop + kHeight + 22, n_shared_);
+    out += formatted("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.1f s</text>\n</svg>\n", kLeft + kWidth,
+                     kTop + kHeight + 22, seconds);
     return out;
   }
 
@@ -117,24 +117,24 @@ class CachePicture {
     if (layer->client == kKept) return "+";
     const std::string letter(1,
                              static_cast<char>((layer->sequence % 2 == 0 ? 'a' : 'A') + layer->client % 26));
-    return colour ? text_of("\033[48;5;%dm%s\033[0m", 17 + layer->sequence * 37 % 214, letter.c_str())
+    return colour ? formatted("\033[48;5;%dm%s\033[0m", 17 + layer->sequence * 37 % 214, letter.c_str())
                   : letter;
   }
 
   static std::string colour_of(const Layer& layer) {
     if (layer.client == kSharedPrompt) return "#333";
     if (layer.client == kKept) return "#bbb";
-    return text_of("hsl(%d,%d%%,60%%)", layer.sequence * 137 % 360, layer.sequence % 2 == 0 ? 70 : 50);
+    return formatted("hsl(%d,%d%%,60%%)", layer.sequence * 137 % 360, layer.sequence % 2 == 0 ? 70 : 50);
   }
 
   static std::string title_of(const Layer& layer) {
     if (layer.client == kSharedPrompt) return "shared prompt";
     if (layer.client == kKept) return "kept or copied";
-    return text_of("client %d, sequence %d", layer.client, layer.sequence);
+    return formatted("client %d, sequence %d", layer.client, layer.sequence);
   }
 
   template <typename... Arguments>
-  static std::string text_of(const char* format, Arguments... arguments) {
+  static std::string formatted(const char* format, Arguments... arguments) {
     char line[512];
     const int n = std::snprintf(line, sizeof line, format, arguments...);
     return std::string(line, static_cast<std::size_t>(std::clamp(n, 0, static_cast<int>(sizeof line) - 1)));
