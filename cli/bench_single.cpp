@@ -129,7 +129,7 @@ Json to_json(const SingleResult& r, const MachineLimits& limits) {
   Samples speed;
   for (const double ms : r.ms.values) speed.values.push_back(per_second(ms));
   const double roofline_ms = 1e3 * r.least.seconds(limits);
-  const bool counted = roofline_ms > 0.0;  // Not every device can tell.
+  const bool counted = roofline_ms > 0.0;  // Not every device reports it.
   return {{"test", r.test.name()},
           {"n_prompt", r.test.n_prompt},
           {"n_generate", r.test.n_generate},

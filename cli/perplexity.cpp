@@ -49,7 +49,7 @@ void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
     items.clear();
     context.clear();
     for (int c = begin; c < end; ++c)
-      for (int i = 0; i + 1 < text.n_ctx; ++i) {  // Nothing is foretold from the last one.
+      for (int i = 0; i + 1 < text.n_ctx; ++i) {  // Nothing is predicted from the last one.
         const bool scored = i >= first;
         const int item = batch.size();
         const Token token = text.tokens[static_cast<std::size_t>(c * text.n_ctx + i)];

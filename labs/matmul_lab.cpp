@@ -310,7 +310,7 @@ void measure_sharing(const Kernels& kernels, DType dtype, std::int64_t columns) 
           kernels.matmul(args, {p, std::min(end, p + step)}, {0, 1});
           p = shared ? next.fetch_add(step) : p + step;
         }
-        if (finished.fetch_add(1) % 2 == 1) next = 0;  // No thread asks again in this round.
+        if (finished.fetch_add(1) % 2 == 1) next = 0;  // No thread takes more work in this round.
       });
     }
     const double bytes = static_cast<double>(matrix.memory.size());

@@ -282,7 +282,7 @@ std::optional<GrammarWish> read_grammar(Fields& fields, std::vector<std::string>
   return std::move(wishes.front());
 }
 
-// Fields of other servers, with the value that asks for nothing. Some resemble names that are known here.
+// Fields of other servers, with the value that has no effect. Some resemble names that are known here.
 void read_others(Fields& fields) {
   static const std::vector<std::pair<const char*, Json>> kOthers = {
       {"min_keep", 0},

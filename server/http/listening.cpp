@@ -246,7 +246,7 @@ void ListeningSockets::listen_at_name(const std::string& host) {
     const int problem = errno;
     if (problem == EADDRINUSE && any_accepts(sockets_, address)) continue;  // An earlier host includes it.
     // Addresses of the name that this machine lacks are skipped. A port that another program uses is an
-    // error, unless port 0 was asked for: then this address is skipped.
+    // error, unless port 0 was requested: then this address is skipped.
     const bool lacking = problem == EADDRNOTAVAIL || problem == EAFNOSUPPORT;
     const bool own_choice = port == 0 && problem == EADDRINUSE && !made.empty();
     if (own_choice || (lacking && (one->ai_next != nullptr || !made.empty()))) continue;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMaxWaiting = 1024;
 /// How often models in use are looked at again, to see whether one has become free.
 constexpr std::chrono::milliseconds kLookAgain{50};
-/// How often models are asked whether they are lost.
+/// The interval at which models are checked for lost devices.
 constexpr std::chrono::seconds kLookForLost{1};
 /// The pause after a failed load, so that not every request reads the file again. It doubles with each
 /// failure, up to the maximum.
@@ -332,7 +332,7 @@ void ModelPool::warn(const std::string& line) const {
   if (params_.warn) params_.warn(line);
 }
 
-/// Waits for a slot that a request asks for, or that is to be loaded again. Null: the pool has ended.
+/// Waits for a slot that a request needs, or that must be loaded again. Null: the pool has ended.
 ModelPool::Slot* ModelPool::next() {
   std::unique_lock lock(mutex_);
   const auto wanted = [&] { return ended_ || !waiting_.empty(); };

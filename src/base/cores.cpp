@@ -182,8 +182,7 @@ Cores read_cores(const CoresSource& source) {
 
   Cores cores;
   cores.quota = read_quota(source.root);
-  std::map<std::vector<int>, std::size_t>
-      core_of;  // By its hardware threads, also those that may not be used.
+  std::map<std::vector<int>, std::size_t> core_of;  // By its hardware threads, also unusable ones.
   for (const int cpu : cpus) {
     const fs::path folder = system / ("cpu" + std::to_string(cpu));
     std::vector<int> siblings = parse_list(first_line(folder / "topology/thread_siblings_list"));

@@ -91,7 +91,7 @@ bool spread_over_nodes(std::span<std::byte> memory, std::span<const int> nodes) 
     mask.resize(std::max(mask.size(), word + 1));
     mask[word] |= 1ul << (static_cast<std::size_t>(node) % kBits);
   }
-  // The system takes one bit less than it is told.
+  // The system uses one bit less than the given number.
   return ::syscall(SYS_mbind, memory.data(), memory.size(), MPOL_INTERLEAVE, mask.data(),
                    mask.size() * kBits + 1, 0) == 0;
 }

@@ -307,7 +307,7 @@ class AnswerGrammar {
     return Grammar::sequence(std::move(parts));
   }
 
-  /// A forced call is one, unless the client asks for more. A named function is called once.
+  /// A forced call is a single one, unless the client requests more. A named function is called once.
   int most_calls() const {
     if (turn_.tool_choice == ToolChoice::kNamed) return 1;
     const bool several = turn_.parallel_tool_calls.value_or(turn_.tool_choice == ToolChoice::kAuto);

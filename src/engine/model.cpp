@@ -311,7 +311,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
       impl->chat_template = std::make_unique<ChatTemplate>(source, *impl->tokenizer);
     } catch (const Error& error) {
       if (!params.chat_template.empty()) throw;
-      // A model with a template that weft cannot read is still a model; chat asks for another template.
+      // A model with a template that weft cannot read is still a model; chat needs another template.
       impl->notes.push_back("tokenizer.chat_template is ignored: " + std::string(error.what()));
     }
   }

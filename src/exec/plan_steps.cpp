@@ -183,14 +183,14 @@ void Plan::fill_inputs(Flight& flight, const Part& part) {
   for (const auto& [copy, slot] : part.receives) {
     const Device::Transfer transfer = flight.transfers[slot];
     device_at(copy.to).receive_from(device_at(copy.from), transfer, &tensor_of(flight, copy.to, copy.value));
-    flight.transfers[slot] = {};  // Only now: what could not be asked for is to be dropped.
+    flight.transfers[slot] = {};  // Only now: a transfer that could not be started must be dropped.
     bytes += transfer.bytes;
   }
   counters_.copies += static_cast<std::int64_t>(part.copies.size() + part.receives.size());
   counters_.copied_bytes += static_cast<std::int64_t>(bytes);
 }
 
-/// At once, so that they stand before whatever else the device is asked to do.
+/// At once, so that they precede all later work of the device.
 void Plan::send_outputs(Flight& flight, const Part& part) {
   for (const auto& [copy, slot] : part.sends)
     flight.transfers[slot] =

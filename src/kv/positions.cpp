@@ -140,7 +140,7 @@ bool Sequences::can_divide(SeqId seq, Pos begin, Pos end, int divisor) const {
     const int cut = e.lane_of(begin);
     const std::uint64_t outside = e.mask & lanes(0, cut), inside = e.mask & lanes(cut, kPageCells);
     if (outside != 0) before = e.position(kPageCells - 1 - std::countl_zero(outside));
-    // Only the first one in the range can meet what is before it.
+    // Only the first one in the range can touch an earlier one.
     if (inside != 0) return e.position(std::countr_zero(inside)) / divisor >= before;
   }
   return true;

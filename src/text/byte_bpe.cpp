@@ -43,7 +43,7 @@ class MergeTable {
   explicit MergeTable(std::size_t n)
       : slots_(std::bit_ceil(2 * n + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
 
-  /// Of two equal pairs the first counts, because it has the lower rank. False if the file is made to cause
+  /// The first of two equal pairs counts, because it has the lower rank. False if the file is made to cause
   /// collisions.
   bool add(Token left, Token right, Pair pair) {
     std::size_t at = place(left, right);

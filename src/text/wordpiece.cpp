@@ -1,5 +1,5 @@
 // WordPiece as in BERT (Devlin et al. 2018): each word of the normalised input becomes its longest known
-// pieces from the left. Character classes are those of the original: white space, control, punctuation, CJK,
+// pieces from the left. Character classes are as in the original: white space, control, punctuation, CJK,
 // the rest.
 #include <utf8proc.h>
 

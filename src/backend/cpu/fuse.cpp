@@ -123,7 +123,7 @@ void Fuser::add_row_op(NodeId id, const RowOp& op) {
   const Node& node = graph_.node(id);
   const RopeEntry* rope = nullptr;
   if (const auto* rope_op = std::get_if<ops::Rope>(&op)) rope = &rope_table(*rope_op, node);
-  // Any of these rows may be asked for.
+  // Any of these rows may be requested.
   const bool any = std::holds_alternative<ops::GetRows>(op) || std::holds_alternative<ops::Unfold>(op);
   const int launch =
       chain_for(row_domain(graph_, node), node.inputs,

@@ -18,7 +18,7 @@ namespace {
 /// A line of the cache, and what the kernels' vectors need.
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// What a thread asks for of its next weights while it waits: few waits are long enough for more.
+/// Bytes of its next weights that a thread prefetches while it waits: few waits are long enough for more.
 constexpr std::size_t kAheadBytes = std::size_t{64} << 10;
 
 /// The host's memory, one for all devices that compute there.

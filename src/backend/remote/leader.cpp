@@ -49,8 +49,8 @@ class RemoteTensor final : public DeviceTensor {
   bool reads_source() const override { return false; }
   std::uint64_t id() const { return id_; }
 
-  /// Writes those of the first `n` bytes that the follower lacks, as contiguous blocks. It has the results of
-  /// earlier steps.
+  /// Writes the bytes among the first `n` that the follower lacks, as contiguous blocks. It has the results
+  /// of earlier steps.
   void put_changes(std::size_t n, Writer& out) {
     if (n_coming_ > 0 || is_made_there_) return;
     for (std::size_t begin = 0; begin < n;) {

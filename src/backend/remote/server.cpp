@@ -486,7 +486,7 @@ class Server {
     } catch (...) {
       try {
         plan.plan->wait();
-      } catch (...) {  // The first error is the one to tell.
+      } catch (...) {  // The first error is reported.
       }
       throw;
     }

@@ -203,7 +203,7 @@ int rank_of(VkPhysicalDevice physical) {
 
 std::string listed_name(std::size_t i) { return kBackendName + std::to_string(i); }
 
-/// The devices of this machine, by their listed numbers. Drivers are loaded when they are asked for first,
+/// The devices of this machine, by their listed numbers. Drivers are loaded on first use,
 /// and once: that takes longer than to load a small model. Thread-safe.
 class Drivers {
  public:

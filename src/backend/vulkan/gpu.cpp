@@ -173,7 +173,7 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   VkPhysicalDeviceFeatures2 has = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &has11};
   vkGetPhysicalDeviceFeatures2(physical, &has);
   abilities_.byte_dots &= knows_dots && has_dots.shaderIntegerDotProduct == VK_TRUE;
-  // Threads that are not there would be asked for their values without an error.
+  // Reading values of threads that do not exist would not be an error.
   abilities_.shuffles &=
       knows_full && has_full.subgroupSizeControl == VK_TRUE && has_full.computeFullSubgroups == VK_TRUE;
   abilities_.narrow_loads &=

@@ -98,8 +98,8 @@ class AttentionLaunches {
     launch.groups = groups_for(n / 4, 128);
   }
 
-  /// Few rows have their pages spread over workgroups and merged behind; many are tiles that merge as they
-  /// go.
+  /// Few rows have their pages spread over workgroups and merged afterwards; many are tiles that merge as
+  /// they go.
   void add(const ops::Attention& op, const Node& node) {
     const auto in = named_inputs<ops::Attention>(node);
     const std::uint32_t heads = word(std::int64_t{op.n_heads}),

@@ -182,7 +182,7 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, const TextOrig
     path.emplace_back(at, n);
     if (n_here < at->run.size()) break;
   }
-  // Up: holders that diverge from the match at this node and were not asked at a lower one.
+  // Up: holders that diverge from the match at this node and were not examined at a lower one.
   const Node* asked = nullptr;
   for (auto step = path.rbegin(); step != path.rend(); ++step) {
     const auto [node, n_common] = *step;

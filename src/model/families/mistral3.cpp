@@ -11,7 +11,7 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   h.temperature_scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.0f);
   h.temperature_length = h.rope.n_ctx_orig;
-  // YaRN's factor for scores is one of the queries and keys, by what the key asks to leave out of it.
+  // YaRN's factor for scores is applied to queries and keys, without the part that the key disables.
   const float all = metadata.get_float("rope.scaling.yarn_log_multiplier", 0.0, 10.0, 0.0f);
   if (h.rope.ext_factor != 0.0f && all != 0.0f && !metadata.has("rope.scaling.attn_factor"))
     h.rope.attn_factor = 1.0f / (1.0f + 0.1f * all * std::log(1.0f / h.rope.freq_scale));

@@ -80,7 +80,7 @@ class Layers {
     return linear(b_, x, name(layer, part), h_.n_heads * head_dim);
   }
 
-  /// Whether some layer from this one on has such a tensor, so that others that lack theirs are told.
+  /// Whether some layer from this one on has such a tensor, so that layers without theirs are reported.
   bool has_from(int first, const char* part) const {
     for (int layer = first; layer < n_layers_; ++layer)
       if (b_.has(name(layer, part))) return true;

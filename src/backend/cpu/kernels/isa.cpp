@@ -63,7 +63,7 @@ static bool has_avx_vnni() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
 }
 
-/// Linux gives tiles to a process that asks for them. Untested on other systems.
+/// Linux enables tiles for a process that requests them. Untested on other systems.
 static constexpr int kTileData = 18;
 
 static bool has_tiles_of_bytes() {
@@ -138,7 +138,7 @@ bool supported(Isa isa) { return machine_has(isa) || stand_in(isa) != nullptr; }
 /// attention is faster with floats there (labs/attention_lab).
 static bool pays([[maybe_unused]] Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAmx) return false;  // Not timed on any processor that has it: for who asks for it.
+  if (isa == Isa::kAmx) return false;  // Used only if requested: it was not timed on a processor.
   return isa != Isa::kAvx512Bf16 || !__builtin_cpu_is("intel");
 #else
   return true;
