@@ -18,7 +18,7 @@ layout(constant_id = 2) const uint kKeyDim = 64;
 layout(constant_id = 3) const uint kValueDim = 64;
 layout(constant_id = 4) const uint kRows = 1;
 layout(constant_id = 5) const uint kHeads = 1;
-layout(constant_id = 6) const uint kAcross = 16;  // Threads beside each other that own columns of V, four each.
+layout(constant_id = 6) const uint kAcross = 16;  // Neighbouring threads that own columns of V, four each.
 layout(constant_id = 7) const uint kSplit = 0;
 const uint kQueries = kRows * kHeads;  // 16 at most.
 const uint kParts = (kKeyDim + 31) / 32, kQuads = 8;
@@ -201,7 +201,7 @@ void attend(uint first_row, uint n_row, uint kv_head, uint first_head, uint n_he
           const uint q = i * kTeams + team;
           if (q >= n_query) continue;
           const float w = weights[q * kCells + cell];
-          // What a query does not see may be no number.
+          // Cells that a query does not see may have NaN.
           if (w != 0.0) parts[i] = fma(vec4(w), v, parts[i]);
         }
       }

@@ -1,9 +1,9 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Products of matrices, both with strides. A workgroup makes 16 * kRows rows by 64 columns at a time, kRows by 4 each thread, from
-// parts of both that wait in shared memory. Each result is summed in the order of k, whatever kRows is. Tensors: a, b, out.
-// Words: rows, columns and k; tiles of a row and of a column of tiles; matrices along the inner axis; then of a and of b where
-// they begin and how they stride along both axes of matrices, along rows (of b: columns) and along k.
+// Products of matrices, both with strides. A workgroup computes 16 * kRows rows by 64 columns at a time, each thread kRows by 4.
+// Parts of both matrices are in shared memory. Each result is summed in the order of k, whatever kRows is. Tensors: a, b, out.
+// Words: rows, columns and k; tiles of a row and of a column of tiles; matrices along the inner axis. Then for a and for b
+// the place of the first element, and the strides along both axes of matrices, along rows (b: columns) and along k.
 #include "common.glsl"
 #include "strided.glsl"
 const uint kThreads = 256, kColumns = 64, kPart = 16;

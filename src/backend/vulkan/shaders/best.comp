@@ -22,7 +22,7 @@ bool goes_before(Candidate a, Candidate b) { return a.value > b.value || (a.valu
 shared float values[kThreads];
 shared uint ids[kThreads];
 
-// Candidate j of columns from `begin` on, or of parts one behind another.
+// Candidate j of columns from `begin` on, or of parts in sequence.
 Candidate candidate(Floats x, uint begin, uint j) {
   const uint n = param(1);
   if (kFromParts != 0u) {
@@ -34,7 +34,7 @@ Candidate candidate(Floats x, uint begin, uint j) {
   return Candidate(is_nan(value) ? -infinity() : value, begin + j);
 }
 
-// The best of this thread's that goes behind `last`.
+// This thread's best candidate after `last`.
 Candidate next(Floats x, uint begin, uint count, bool first, Candidate last) {
   Candidate mine = none();
   for (uint j = gl_LocalInvocationID.x; j < count; j += kThreads) {

@@ -1,6 +1,6 @@
 // Functions of one or two numbers, good to a few units of the last place: drivers need not be (2^-11 for sin, 2^-21 for the
-// logarithm of numbers near 1, 60 units for e^30). Infinities and what is no number are looked at by their bits, which no
-// compiler takes for impossible.
+// logarithm of numbers near 1, 60 units for e^30). Infinities and NaN are detected by their bits: compilers may assume that
+// they do not occur.
 #include "activations.glsl"
 #include "turns.glsl"
 float infinity() { return uintBitsToFloat(0x7f800000u); }
@@ -35,7 +35,7 @@ float exp_of(float x) {
 // x = m * 2^result, m from sqrt(1/2) to sqrt(2). x is above 0 and finite.
 int split_exponent(float x, out float m) {
   int exponent = 0;
-  if (x < 1.17549435e-38) {  // Where such small numbers are kept at all.
+  if (x < 1.17549435e-38) {  // If the device keeps such small numbers.
     x *= 8388608.0;
     exponent = -23;
   }
@@ -67,7 +67,7 @@ float log_of(float x) {
 // e^x - 1.
 float expm1_of(float x) {
   if (abs(x) >= 0.5 || is_nan(x)) return exp_of(x) - 1.0;
-  // The series, from x^10 on less than what is rounded.
+  // The series; terms from x^10 on are below the rounding error.
   const float rest = 1.0 / 120.0 + x * (1.0 / 720.0 + x * (1.0 / 5040.0 + x * (1.0 / 40320.0 + x / 362880.0)));
   return x + x * x * (0.5 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * rest)));
 }
@@ -78,7 +78,7 @@ float log1p_of(float x) {
   if (whole == 1.0) return x;
   const float logarithm = log_of(whole);
   if (is_nan(logarithm) || is_infinite(logarithm)) return logarithm;
-  // What the sum was rounded by, as a factor.
+  // The sum's rounding error, as a factor.
   precise float rounded = whole - 1.0;
   return logarithm * (x / rounded);
 }
@@ -101,7 +101,7 @@ float erf_of(float x) {
   return 1.1283791671 * (x - x * y * sum);
 }
 
-// 1 / (2 pi) in binary, behind the point.
+// The binary fraction of 1 / (2 pi).
 const uint kTurn[7] =
     uint[](0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0x7f9458eau);
 
@@ -109,7 +109,7 @@ const uint kTurn[7] =
 vec2 cos_sin_of(float x) {
   if (is_nan(x) || is_infinite(x)) return vec2(no_number());
   if (abs(x) < 0.78) return cos_sin_near_zero(x);
-  // |x| = mantissa * 2^exponent. Bits of 1 / (2 pi) that stand for whole turns of it are left out.
+  // |x| = mantissa * 2^exponent. Bits of 1 / (2 pi) that give whole turns are left out.
   const uint bits = floatBitsToUint(x);
   const uint64_t mantissa = uint64_t((bits & 0x7fffffu) | 0x800000u);
   const int exponent = int(bits >> 23 & 255u) - 150;
@@ -137,7 +137,7 @@ float power_of_positive(float a, float y) {
   precise float d_rest = m - (d - 1.0);
   precise float s = f / d;
   const float s1 = short_part(s), d1 = short_part(d);
-  // What the first part leaves of f, divided once more.
+  // The remainder of f after the first part, divided once more.
   precise float left = f - s1 * d1;
   left = left - s1 * (d - d1);
   left = left - s1 * d_rest;

@@ -17,7 +17,7 @@ void weights(uint row) {
   const uint count = chosen ? k : n;
   float top = -infinity(), sum = 0.0;
   for (uint i = 0; i < count; ++i) top = max(top, x.f[chosen ? expert(ids, i, n) : i]);
-  if (top == -infinity()) top = 0.0;  // Of nothing but minus infinity, zeros.
+  if (top == -infinity()) top = 0.0;  // If all are minus infinity, the weights are zeros.
   for (uint i = 0; i < count; ++i) sum += exp(x.f[chosen ? expert(ids, i, n) : i] - top);
   const float factor = sum == 0.0 ? 0.0 : param_float(3) / sum;
   for (uint i = 0; i < k; ++i) result.f[i] = exp(x.f[expert(ids, i, n)] - top) * factor;

@@ -6,10 +6,10 @@
 #include "store_codes.glsl"
 const uint kLayer = 1, kL2 = 2;  // As NormKind in graph/kinds.h.
 
-// Where the operands of a norm are: weight and bias among the tensors, then eps, has weight and has bias among the params.
+// The places of a norm's operands: weight and bias among the tensors, then eps, has weight and has bias among the params.
 struct NormOperands { uint tensors, params; };
 
-// The mean of x and the factor behind it.
+// The mean of x, and the factor that is applied after it is subtracted.
 vec2 norm_of(NORM_X x, uint columns, uint kind, NormOperands of) {
   const uint t = thread();
   float mean = 0.0;
@@ -17,7 +17,7 @@ vec2 norm_of(NORM_X x, uint columns, uint kind, NormOperands of) {
     float sum = 0.0;
     for (uint i = t; i < columns; i += kThreads) sum += x.f[i];
     mean = reduce(sum, false) / float(columns);
-    // What rounding left over, so that a row far from zero loses no digits.
+    // The rounding error, so that a row far from zero loses no digits.
     sum = 0.0;
     for (uint i = t; i < columns; i += kThreads) sum += x.f[i] - mean;
     mean += reduce(sum, false) / float(columns);
@@ -38,8 +38,8 @@ float normed(NORM_X x, uint i, vec2 norm, NormOperands of) {
   return y;
 }
 
-// Group g. Behind the tensors of the operands are those of the result, written where there are `has_floats`, and of codes of it,
-// where there are `has_codes`.
+// Group g. The tensors after the operands are the result, written if `has_floats`, and its codes, written if
+// `has_codes`.
 void norm_group(NORM_X x, uint g, uint columns, uint kind, NormOperands of, bool has_floats, bool has_codes) {
   const uint t = thread();
   const vec2 norm = norm_of(x, columns, kind, of);

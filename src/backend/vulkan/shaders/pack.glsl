@@ -28,7 +28,7 @@ void store_two(uint type, uint64_t row, uint i, vec2 v) {
   }
 }
 
-// Blocks of Q8_0 and Q4_0 are no whole words, two of them are.
+// A block of Q8_0 or Q4_0 does not have a whole number of words; two blocks do.
 const uint kPair = 64;  // Elements.
 uint pair_bytes(uint type) { return type == kQ8_0 ? 68u : 36u; }
 // Codes and scales as in tensor/codec_small_blocks.cpp.

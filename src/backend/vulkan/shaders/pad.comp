@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// x with other elements before and behind it, along any axis. Tensors: x, out. Params: what these are. Words: out's sizes and
-// where x begins and how it strides (a walk), then x's sizes, then how many elements stand before it, by axis.
+// x with other elements before and after it, along any axis. Tensors: x, out. Params: what these are. Words: out's sizes and
+// where x begins and how it strides (a walk), then x's sizes, then the number of elements before it, by axis.
 #include "common.glsl"
 #include "strided.glsl"
 layout(local_size_x = 256) in;
@@ -13,7 +13,7 @@ void main() {
     uvec4 at = coordinates(0u, kAxes, i);
     bool inside = true;
     for (uint axis = 0; axis < kAxes; ++axis) {
-      at[axis] -= word(before + axis);  // Below 0 is far behind the end.
+      at[axis] -= word(before + axis);  // Below 0 wraps to far beyond the end.
       inside = inside && at[axis] < word(sizes + axis);
     }
     float y = param_float(0);

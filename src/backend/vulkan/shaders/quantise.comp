@@ -1,14 +1,14 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-// Rows of floats, or what an activation makes of them, to signed codes of eight bits, with a scale and sums for each 32, for
+// Rows of floats, or their activations, to signed codes of eight bits, with a scale and sums for each 32, for
 // products of integers. Tensors: x, out, b. Params: columns.
 #include "common.glsl"
 #include "loads.glsl"
 #include "activations.glsl"
 #include "store_codes.glsl"
 layout(local_size_x = 64) in;
-layout(constant_id = 0) const uint kOp = 0;    // Of x itself, activate(x), activate(x) * b.
+layout(constant_id = 0) const uint kOp = 0;    // The codes of x, activate(x) or activate(x) * b.
 layout(constant_id = 1) const uint kKind = 0;  // As Activation in graph/kinds.h.
 const uint kActivate = 1, kGlu = 2;
 

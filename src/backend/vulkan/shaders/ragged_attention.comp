@@ -46,7 +46,7 @@ void attend(uint first_row, uint head) {
   barrier();
   float acc[kRows * kColumns];
   for (uint i = 0; i < kRows * kColumns; ++i) acc[i] = 0.0;
-  float sum = 0.0;  // Of row t, where there is one.
+  float sum = 0.0;  // For row t, if it exists.
 
   for (uint group = 0; group < kRows; ++group) {
     const int begin = begins[group];
@@ -128,7 +128,7 @@ void attend(uint first_row, uint head) {
               acc[r * kColumns + c] = dot_on(weights[(r * kKeys + j) / 4u], from_v, acc[r * kColumns + c]);
           }
         } else {
-          // What a row does not see may be no number.
+          // Keys that a row does not see may have NaN.
           for (uint j = 0; j < kKeys && first + int(j) < last; ++j) {
             const float from_v = v.f[j * stride];
             for (uint r = 0; r < kRows; ++r)

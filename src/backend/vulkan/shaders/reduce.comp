@@ -24,7 +24,7 @@ float first_value() {
   return kKind <= kMean ? 0.0 : -infinity();
 }
 
-// What is no number goes before all that are.
+// NaN precedes all numbers.
 bool goes_before(float a, float b) {
   if (is_nan(a) || is_nan(b)) return is_nan(a) && !is_nan(b);
   return kKind == kMin ? a < b : a > b;
@@ -41,12 +41,12 @@ void join(inout float value, inout uint place, float other, uint other_place) {
   }
 }
 
-// What a sum's rounding lost goes into the next addition (Kahan): long sums come out near zero.
+// The rounding error of a sum goes into the next addition (Kahan), so the error of long sums is near zero.
 void add_exactly(inout float sum, inout float lost, float x) {
   precise float y = x - lost;
   precise float next = sum + y;
   precise float more = (next - sum) - y;
-  lost = is_nan(more) || is_infinite(more) ? 0.0 : more;  // Behind an infinity nothing is lost.
+  lost = is_nan(more) || is_infinite(more) ? 0.0 : more;  // After an infinity no error is kept.
   sum = next;
 }
 

@@ -1,5 +1,5 @@
-// The sum or the largest of what the threads of a workgroup have, for each of them and in one fixed order: neighbours by
-// eights, then these one behind another. Needs kThreads, a multiple of 64. With SHUFFLES threads of a subgroup exchange values
+// The sum or the maximum of the values of a workgroup's threads, for each thread. The order is fixed: eight
+// neighbours at a time, then these results in sequence. Needs kThreads, a multiple of 64. With SHUFFLES threads of a subgroup exchange values
 // without memory in between; the bits are the same.
 #include "threads.glsl"
 shared float partials[kThreads];

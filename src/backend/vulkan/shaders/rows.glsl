@@ -1,3 +1,3 @@
-// Rows that a workgroup takes in turns. A driver may go once through a loop's body when all threads have left the loop, and then
-// load what they would load alike (lavapipe of Mesa 26 does): a row by which something else is found must be one even there.
+// Rows that a workgroup takes in turns. A driver may run a loop's body once more after all threads have left the loop, and
+// execute its uniform loads (lavapipe of Mesa 26 does). So a row that is used as an index must be valid even there.
 uint row_at(uint row) { return min(row, n_rows() - 1u); }

@@ -1,5 +1,5 @@
-// Activations as codes (blocks.glsl), made by a thread for each block of 32 columns, so that what comes of a row depends on the
-// row alone.
+// Activations as codes (blocks.glsl), made by a thread for each block of 32 columns, so that the codes of a row depend on
+// the row alone.
 #include "codes.glsl"
 #include "blocks.glsl"
 

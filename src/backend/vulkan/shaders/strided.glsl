@@ -1,11 +1,11 @@
-// Elements that operands walk with strides. What a launch needs to know of a step's sizes stands behind its dispatch as words
-// (struct Launch): of a shape its sizes, outermost first, then for each operand the place of its first element and its strides.
-// Axes are merged before, so most walks have one or two.
+// Elements that operands walk with strides. The words after a launch's dispatch (struct Launch) depend on the step's sizes. First
+// come the sizes of a shape, outermost first. Then come the place of the first element and the strides of each operand. Axes
+// are merged before, so most walks have one or two.
 uint word(uint i) { return Words(push.step).w[4u + i]; }
 
 uint walk_words(uint axes, uint operands) { return axes + operands * (1u + axes); }
 
-// Element i of the shape whose words begin at `walk`: where it stands along each axis. The compiler knows `axes`.
+// Element i of the shape whose words begin at `walk`: its index along each axis. The compiler knows `axes`.
 uvec4 coordinates(uint walk, uint axes, uint i) {
   uvec4 at = uvec4(0u);
   if (axes > 3u) {
@@ -27,7 +27,7 @@ uvec4 coordinates(uint walk, uint axes, uint i) {
   return at;
 }
 
-// Where an operand has that element.
+// The place of that element in an operand.
 uint place_of(uint walk, uint axes, uint operand, uvec4 at) {
   const uint first = walk + axes + operand * (1u + axes);
   uint place = word(first);

@@ -1,9 +1,9 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Copies elements to an order in which others are neighbours: squares of 32 by 32 wait in shared memory, so that both what is
-// read and what is written lies side by side. Tensors: to, from. Words: sizes along the axis of neighbours in `to` and along that
-// in `from`, squares along both; the size of the inner one of the other axes; then of `to` and of `from` where they begin and
-// how they stride along the other's axis of neighbours and along the two other axes.
+// Copies elements to an order in which others are neighbours. Squares of 32 by 32 are kept in shared memory, so that reads
+// and writes are both contiguous. Tensors: to, from. Words: sizes along the axis of neighbours in `to` and along that
+// in `from`, squares along both; the size of the inner one of the other axes. Then for `to` and for `from` the
+// place of the first element, and the strides along the other's axis of neighbours and along the two other axes.
 #include "common.glsl"
 #include "strided.glsl"
 const uint kSide = 32, kLines = 8;

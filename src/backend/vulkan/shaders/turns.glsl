@@ -1,7 +1,7 @@
-// Sine and cosine, of angles that are fractions of a turn in 64 bits: what such a number has too many of whole turns
-// overflows by itself. (GPUs' own sin is good to 2^-11.)
+// Sine and cosine of angles, given as fractions of a turn in 64 bits: whole turns overflow and vanish. (GPUs' own sin is
+// good to 2^-11.)
 
-// Of an angle of at most an eighth of a turn, in radians: cosine, then sine.
+// Cosine and sine of an angle in radians, at most an eighth of a turn.
 vec2 cos_sin_near_zero(float a) {
   const float a2 = a * a;
   const float s = a * (1.0 + a2 * (-1.0 / 6.0 + a2 * (1.0 / 120.0 + a2 * (-1.0 / 5040.0 + a2 / 362880.0))));
@@ -10,7 +10,7 @@ vec2 cos_sin_near_zero(float a) {
 }
 
 vec2 cos_sin_of_turns(uint64_t turns) {
-  // The nearest quarter turn, and what is left of it in [-1/8, 1/8) of a turn.
+  // The nearest quarter turn, and the remainder in [-1/8, 1/8) of a turn.
   const uint high = uint(turns >> 32) + 0x20000000u;
   const uint quarter = high >> 30;
   const int rest = int(high & 0x3fffffffu) - 0x20000000;
@@ -21,12 +21,12 @@ vec2 cos_sin_of_turns(uint64_t turns) {
   return vec2(near.y, -near.x);
 }
 
-// Of position * frequency: the product is exact at any position.
+// For the angle position * frequency: the product is exact at any position.
 vec2 cos_sin(uint64_t frequency, int position) { return cos_sin_of_turns(frequency * uint64_t(int64_t(position))); }
 
 vec2 turned(vec2 x, vec2 turn) { return vec2(x.x * turn.x - x.y * turn.y, x.y * turn.x + x.x * turn.y); }
 
-// Where in a head the four elements of unit u are, two by two: two pairs that turn, or what does not turn.
+// The places in a head of the four elements of unit u: two pairs that turn, or elements that do not turn.
 uvec2 two_pairs(uint u, uint half_rot, bool neox) {
   const bool apart = neox && u < half_rot / 2u;
   return apart ? uvec2(2u * u, 2u * u + half_rot) : uvec2(4u * u, 4u * u + 2u);

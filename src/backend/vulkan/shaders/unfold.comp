@@ -9,7 +9,7 @@ void main() {
   const uint columns = param(0), width = param(1), rows = word(0), n = n_rows() * width;
   for (uint i = gl_GlobalInvocationID.x; i < n; i += n_groups().x * 256u) {
     const uint in_window = i % width;
-    const uint row = i / width * param(2) + in_window / columns - param(3);  // Before the first: far behind the last.
+    const uint row = i / width * param(2) + in_window / columns - param(3);  // Before the first: wraps to far beyond the last.
     float y = 0.0;
     if (row < rows) y = floats(0).f[row * columns + in_window % columns];
     floats(1).f[i] = y;
