@@ -1,4 +1,4 @@
-# The commands of the house. Each brings what it needs: missing Debian packages, the build, the models.
+# The commands of the house. Each installs its requirements: missing Debian packages, the build, the models.
 # `make help` lists them.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

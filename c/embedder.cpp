@@ -25,7 +25,7 @@ void embed(weft_embedder& self, std::span<const TextTokens> texts, weft_pooling 
            float* vectors, std::size_t n_floats) {
   if (pooling == WEFT_POOLING_NONE ||
       (pooling == WEFT_POOLING_FILE && self.loaded->model->info().pooling == Pooling::kNone))
-    refuse("without a pooling a text has no vector of its own");
+    refuse("without pooling, a sequence has no single vector");
   const auto width = static_cast<std::size_t>(self.embedder.dimensions());
   if (n_floats != texts.size() * width)
     refuse("n_floats is " + std::to_string(n_floats) + "; " + std::to_string(texts.size()) +

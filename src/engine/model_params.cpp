@@ -51,7 +51,7 @@ void check(const ModelParams& params) {
 void check_threads(int n_threads) {
   if (n_threads < 0 || n_threads > base::kMaxThreads)
     refuse("the number of threads is " + std::to_string(n_threads) + ", expected 1 to " +
-           std::to_string(base::kMaxThreads) + ", or 0 for as many as there are cores");
+           std::to_string(base::kMaxThreads) + ", or 0 for the number of cores");
 }
 
 }  // namespace weft::engine

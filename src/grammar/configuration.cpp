@@ -63,7 +63,7 @@ bool Stepper::is_new(Item item) {
   for (; slots_[at] != 0; at = (at + 1) & (slots_.size() - 1))
     if (arrived_[slots_[at] - 1] == item) return false;
   if (arrived_.size() == kMaxArrived)
-    refuse("the grammar is too ambiguous: a text has more than " + std::to_string(kMaxArrived) + " parses");
+    refuse("the grammar is too ambiguous: a string has more than " + std::to_string(kMaxArrived) + " parses");
   arrived_.push_back(item);
   slots_[at] = static_cast<std::uint32_t>(arrived_.size());
   return true;

@@ -60,7 +60,7 @@ void StateMemory::begin_batch() {
 Refusal StateMemory::add(const SeqPos& at, std::span<const SeqId> shared_with) {
   for (const SeqId other : shared_with)
     if (!slots_.same_text(at.seq, other))
-      return "it is shared by sequences whose texts before it are not shared; "
+      return "it is shared by sequences whose earlier tokens are not shared; "
              "this model has recurrent layers: add it to each";
   steps_.push_back({});
   steps_.back() = slots_.step(at.seq, shared_with);

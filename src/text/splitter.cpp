@@ -81,7 +81,7 @@ struct Splitter::Session::Impl {
     if (rc == PCRE2_ERROR_NOMATCH) return false;
     if (rc < 0)
       throw Error(ErrorCode::kOutOfMemory,
-                  "splitting a text into words failed (PCRE2 error " + std::to_string(rc) + ")");
+                  "splitting a string into words failed (PCRE2 error " + std::to_string(rc) + ")");
     return true;
   }
 

@@ -31,7 +31,7 @@ TEST(ModelParams, ThatMakeNoSenseAreRefusedWithTheWayOut) {
   for (const int n_threads : {-5, 1025, 40000}) {
     ModelParams params;
     params.n_threads = n_threads;
-    expect_refusal(params, "expected 1 to 1024, or 0 for as many as there are cores");
+    expect_refusal(params, "expected 1 to 1024, or 0 for the number of cores");
     ContextParams context;
     context.n_threads = n_threads;
     EXPECT_THROW(Context(Model::load(llama()), context), Error);

@@ -127,7 +127,7 @@ class CpuDevice final : public Device {
         memory_(cores_.nodes()),
         loader_(n_threads_, 1) {
     if (!supported(isa_))
-      throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");
+      throw Error(ErrorCode::kUnsupported, "this processor lacks the requested instruction set");
     info_ = info_of(options.name, n_threads_);
   }
 

@@ -60,7 +60,7 @@ double rounds_per_second(base::Pool& pool, const F& rounds) {
 
 const Kernels& kernels_or_error(Isa isa) {
   if (!supported(isa))
-    throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");
+    throw Error(ErrorCode::kUnsupported, "this processor lacks the requested instruction set");
   return kernels(isa);
 }
 

@@ -36,7 +36,8 @@ class DecoderReader final : public TextReader {
       for (int i = first; i <= last; ++i)
         if (pooling != Pooling::kLast || i == last) batch_.want_embedding(i);
     }
-    if (context_.decode(batch_) != DecodeStatus::kOk) refuse("the texts do not fit into the cache together");
+    if (context_.decode(batch_) != DecodeStatus::kOk)
+      refuse("the sequences do not fit into the cache together");
     int item = 0;
     for (const TextTokens& text : texts) {
       const int end = item + static_cast<int>(text.tokens.size());

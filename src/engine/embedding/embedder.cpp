@@ -114,7 +114,7 @@ std::vector<float> Embedder::embed(std::span<const TextTokens> texts) {
 std::vector<float> Embedder::score(std::span<const TextTokens> texts) {
   if (n_scores() == 0)
     throw Error(ErrorCode::kUnsupported,
-                "this model has no classifier to score texts with; rerankers have one (tensors cls.weight or "
+                "this model has no classifier to score documents; rerankers have one (tensors cls.weight or "
                 "cls.output.weight)");
   const Pooling own = impl_->model->info().pooling;
   const Pooling pooling = own == Pooling::kNone ? Pooling::kCls : own;

@@ -70,8 +70,9 @@ std::vector<Ranked> rank(std::span<const float> scores) {
 
 RankedTexts rank(Embedder& embedder, std::string_view query, std::span<const std::string> documents) {
   if (embedder.n_scores() > 1)
-    throw Error(ErrorCode::kUnsupported, "this model gives a text " + std::to_string(embedder.n_scores()) +
-                                             " scores, and a reranker one: it tells kinds of texts apart");
+    throw Error(ErrorCode::kUnsupported, "this model gives a document " +
+                                             std::to_string(embedder.n_scores()) +
+                                             " scores, and a reranker one: it is a classifier");
   RankedTexts result;
   std::vector<TokenPair> pairs;
   std::vector<TextTokens> texts;

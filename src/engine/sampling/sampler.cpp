@@ -304,7 +304,7 @@ Sampler::Sampler(const SamplerParams& params, const Tokenizer& tokenizer) {
 Sampler::Sampler(const SamplerParams& params, int n_vocab) {
   check(params, n_vocab);
   if (params.dry_multiplier > 0.0f && params.dry_breakers && !params.dry_breakers->empty())
-    refuse("DRY breakers are texts, and it knows no token's text; make it with the tokenizer");
+    refuse("DRY breakers are strings, so the sampler needs the tokenizer");
   impl_ = std::make_unique<Impl>(params, n_vocab, nullptr);
 }
 Sampler::~Sampler() = default;

@@ -29,7 +29,7 @@ void read3(const Metadata& metadata, HParams& h) {
                     "found " + std::to_string(h.rope.n_rot) + ", expected less than attention.key_length");
   if (h.n_kv_heads != h.n_heads)
     metadata.refuse("attention.head_count_kv",
-                    "found " + std::to_string(h.n_kv_heads) + ", expected as many as there are heads");
+                    "found " + std::to_string(h.n_kv_heads) + ", expected the number of heads");
   if (h.n_embd % h.n_heads != 0 || h.n_embd / h.n_heads > kMaxHeadDim)
     metadata.refuse("attention.head_count", "found " + std::to_string(h.n_heads) +
                                                 ", expected a divisor of the embedding length " +

@@ -24,7 +24,7 @@ void read(const Metadata& metadata, HParams& h) {
                     "found " + std::to_string(h.n_distance_buckets) + ", expected a multiple of 4");
   if (h.n_kv_heads != h.n_heads)
     metadata.refuse("attention.head_count_kv",
-                    "found " + std::to_string(h.n_kv_heads) + ", expected as many as there are heads");
+                    "found " + std::to_string(h.n_kv_heads) + ", expected the number of heads");
 }
 
 void read_both(const Metadata& metadata, HParams& h) {

@@ -162,7 +162,7 @@ class StatementParser {
       if (tokens_.skip_operator("=")) {
         all.defaults.push_back(expressions_.expression());
       } else if (!all.defaults.empty()) {
-        tokens_.fail("a parameter without default behind one with default");
+        tokens_.fail("a parameter without default after one with default");
       }
     }
     tokens_.expect_operator(")");

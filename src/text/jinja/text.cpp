@@ -10,7 +10,7 @@ namespace weft::text::jinja {
 void Text::append(std::string_view bytes, bool from_template) {
   if (bytes.empty()) return;
   if (bytes.size() > kMaxTextBytes - size()) {
-    throw Problem("a text grows beyond " + std::to_string(kMaxTextBytes) + " bytes");
+    throw Problem("a string grows beyond " + std::to_string(kMaxTextBytes) + " bytes");
   }
   if (empty()) {
     first_ = from_template;
