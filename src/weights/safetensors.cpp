@@ -78,8 +78,7 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool string(std::string& text) override {
     if (depth_ == 2 && metadata_) return true;
-    if (depth_ != 2 || list_ != nullptr || key_ != "dtype")
-      return fail("has a string where none is expected");
+    if (depth_ != 2 || list_ != nullptr || key_ != "dtype") return fail("has a string where none belongs");
     if (!next_.type.empty()) return fail("has two dtypes");
     next_.type = std::move(text);
     return true;
