@@ -36,12 +36,15 @@ bool is_negated(const CLI::Option& option, const std::string& long_name) {
 
 OptionRow row_of(const CLI::Option& option) {
   OptionRow row;
+  const auto names_like = [&](const std::string& long_name) -> std::vector<std::string>& {
+    return is_negated(option, long_name) ? row.negated : row.names;
+  };
   for (const std::string& name : option.get_snames()) row.names.push_back("-" + name);
-  for (const auto& [alias, name] : aliases())
-    if (!alias.starts_with("--") && option.check_lname(std::string(name.substr(2))))
-      row.names.emplace_back(alias);
-  for (const std::string& name : option.get_lnames())
-    (is_negated(option, name) ? row.negated : row.names.emplace_back()) = "--" + name;
+  for (const auto& [alias, word] : aliases()) {
+    const std::string name(word.substr(2));
+    if (!alias.starts_with("--") && option.check_lname(name)) names_like(name).emplace_back(alias);
+  }
+  for (const std::string& name : option.get_lnames()) names_like(name).push_back("--" + name);
   if (takes_value(option)) row.value = option.get_type_name();
   row.group = option.get_group();
   row.description = option.get_description();
@@ -66,7 +69,7 @@ std::function<int()> set_up(const Command& command, CLI::App& app) {
 
 std::vector<std::string> OptionRow::spellings() const {
   std::vector<std::string> all = names;
-  if (!negated.empty()) all.push_back(negated);
+  all.insert(all.end(), negated.begin(), negated.end());
   return all;
 }
 

@@ -16,15 +16,15 @@ std::function<int()> set_up(const Command& command, CLI::App& app);
 
 /// An option as documented for users.
 struct OptionRow {
-  std::vector<std::string> names;  ///< "-c", "--ctx-size"; one of a positional: "FILE"
-  std::string negated;             ///< "--no-fit" of a switch, else empty.
-  std::string value;               ///< "N", "FILE", "layer|row"; empty: takes no value.
+  std::vector<std::string> names;    ///< "-c", "--ctx-size"; one of a positional: "FILE"
+  std::vector<std::string> negated;  ///< "-nr", "--no-repack" of a switch, else empty.
+  std::string value;                 ///< "N", "FILE", "layer|row"; empty: takes no value.
   std::string group;
   std::string description;
   bool value_optional = false;
   bool repeatable = false;
 
-  std::vector<std::string> spellings() const;  ///< The names and the negated one.
+  std::vector<std::string> spellings() const;  ///< The names, then the negated ones.
   std::vector<std::string> choices() const;    ///< The words of a value "layer|row", else empty.
   bool takes_file() const { return value == "FILE"; }
 };

@@ -423,6 +423,16 @@ class Manual(Case):
             # mandoc wants short lines; the name's cannot be broken.
             self.assertLessEqual(len(page.split(".SH NAME\n")[1].split("\n")[0]), 80, command)
 
+    def test_short_form_of_negated_switch_is_listed_with_negation(self):
+        text = self.succeed("help", "run")
+        self.assertNotIn("-nr", options_of_help(text))
+        self.assertIn("--no-repack (-nr)", text)
+        page = (self.share / "man/man1/weft-run.1").read_text().replace("\\-", "-")
+        self.assertIn("\\fB--repack\\fR, \\fB-nr\\fR, \\fB--no-repack\\fR\n", page)
+        self.assertIn(" -l repack -o nr -l no-repack ", self.fish.read_text())
+        self.assertIn("(--repack -nr --no-repack)-nr[", self.zsh.read_text())
+        self.assertIn(" --repack -nr --no-repack ", self.bash.read_text())
+
     def test_manuals_are_clean(self):
         self.assertEqual(self.tool("mandoc", "-Tlint", *sorted((self.share / "man/man1").iterdir())), "")
 
