@@ -18,6 +18,24 @@ VERSION = re.search(r"#define WEFT_VERSION \"([\d.]+)", (SOURCE / "include/weft/
 SITE = ["sphinx==9.0.4", "furo==2025.12.19", "myst-parser==5.2.0", "sphinx-copybutton==0.5.2"]
 REFERENCE = ["pdoc==16.0.0", "numpy"]
 BACK = "[All documentation](../../index.html)"
+# Runs pdoc. Python's inspect cannot read the signatures of nanobind's constructors; weft.arguments reads them.
+PDOC = """
+import pdoc.__main__, pdoc.doc
+from weft.arguments import _signature
+
+from_callable = pdoc.doc._PrettySignature.from_callable
+
+def read(function):
+    if not hasattr(function, "__nb_signature__"):
+        return from_callable(function)
+    shown = lambda self, *args, **kwargs: None
+    if not any("*args" in text for text, *_ in function.__nb_signature__):
+        shown.__signature__ = _signature(function)
+    return from_callable(shown)
+
+pdoc.doc._PrettySignature.from_callable = read
+pdoc.__main__.cli()
+"""
 BY_NAME = ("(variable)", "(enumvalue)", "(enumeration)")
 
 
@@ -67,7 +85,7 @@ def make_python_reference(build: Path, folder: Path, environments: Path) -> None
     python = make_environment(environments / "docs", *REFERENCE)
     run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel)
     # The plugins need packages of others.
-    run(python, "-I", "-m", "pdoc", "-o", folder / "python", "weft", "!weft.plugins")
+    run(python, "-I", "-c", PDOC, "-o", folder / "python", "weft", "!weft.plugins")
 
 
 def main() -> int:
