@@ -13,6 +13,7 @@
 
 #include "answer_view.h"
 #include "arguments.h"
+#include "base/counted.h"
 #include "command.h"
 #include "constraint_options.h"
 #include "conversation.h"
@@ -365,19 +366,18 @@ class Session {
 
   void tell(const Conversation::Turn& turn) const {
     if (turn.n_forgotten > 0) {
-      note(options_.talk,
-           fmt::format("(the context is full: the oldest {} messages were dropped; -c makes it larger)",
-                       turn.n_forgotten));
+      note(options_.talk, fmt::format("(the context is full: the oldest {} dropped; -c makes it larger)",
+                                      base::counted(turn.n_forgotten, "message was", "messages were")));
     }
     const Generation& g = turn.generation;
     if (g.stop == StopReason::kContextFull) note(options_.talk, "(the context is full; -c makes it larger)");
     if (g.stop == StopReason::kCancelled) note(options_.talk, "(stopped)");
     if (turn.cut_call) note(options_.talk, "(the response ended within a call, which is not executed)");
     if (options_.talk.verbose) {
-      note(options_.talk,
-           fmt::format("(prompt: {} tokens and {} reused, {:.0f} ms; response: {} tokens, {:.1f}/s)",
-                       g.n_prompt, turn.n_reused, g.prefill_ms, g.tokens.size(),
-                       g.decode_ms > 0 ? 1000.0 * g.n_decoded / g.decode_ms : 0.0));
+      note(options_.talk, fmt::format("(prompt: {} and {} reused, {:.0f} ms; response: {}, {:.1f}/s)",
+                                      base::counted(g.n_prompt, "token"), turn.n_reused, g.prefill_ms,
+                                      base::counted(g.tokens.size(), "token"),
+                                      g.decode_ms > 0 ? 1000.0 * g.n_decoded / g.decode_ms : 0.0));
     }
   }
 
@@ -405,7 +405,8 @@ class Session {
   void save(const std::string& path) const {
     if (path.empty()) throw Error(ErrorCode::kInvalidArgument, "/save needs a file's name");
     write_conversation(path, model_name_, conversation_);
-    note(options_.talk, fmt::format("(saved {} messages to {})", conversation_.messages().size(), path));
+    note(options_.talk,
+         fmt::format("(saved {} to {})", base::counted(conversation_.messages().size(), "message"), path));
   }
 
   void load(const std::string& path) {
@@ -413,7 +414,8 @@ class Session {
     SavedConversation saved = read_conversation(path, media_models_);
     if (!saved.tools.empty()) conversation_.set_tools(saved.tools);
     conversation_.set_messages(std::move(saved.messages));
-    note(options_.talk, fmt::format("(loaded {} messages from {})", conversation_.messages().size(), path));
+    note(options_.talk,
+         fmt::format("(loaded {} from {})", base::counted(conversation_.messages().size(), "message"), path));
   }
 
   // The file of --session is as new as the conversation.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "arguments.h"
+#include "base/counted.h"
 #include "command.h"
 #include "interrupt.h"
 #include "options.h"
@@ -48,8 +49,8 @@ int run(const ConvertOptions& options) {
   const ConvertResult result = convert(options.folder, to, params);
   for (const std::string& line : result.notes) note(options.talk, line);
   if (replaces) note_replaced(options.talk, to);
-  print(fmt::format("wrote {}: {}, {}, {} tensors, {}\n", to.string(), result.architecture, result.type,
-                    result.n_tensors, bytes_text(result.bytes)));
+  print(fmt::format("wrote {}: {}, {}, {}, {}\n", to.string(), result.architecture, result.type,
+                    base::counted(result.n_tensors, "tensor"), bytes_text(result.bytes)));
   return kExitOk;
 }
 

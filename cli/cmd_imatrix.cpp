@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/counted.h"
 #include "command.h"
 #include "importance_statistics.h"
 #include "interrupt.h"
@@ -180,8 +181,8 @@ int run(const ImatrixOptions& options) {
   if (n_never_read > 0)
     print(fmt::format("{} of {} matrices were never used, so their importance is unknown\n", n_never_read,
                       n_matrices));
-  print(fmt::format("wrote {}: {} tensors, {} chunks\n", options.output, importance.tensors.size(),
-                    importance.n_chunks));
+  print(fmt::format("wrote {}: {}, {}\n", options.output, base::counted(importance.tensors.size(), "tensor"),
+                    base::counted(importance.n_chunks, "chunk")));
   return kExitOk;
 }
 

@@ -10,6 +10,7 @@
 
 #include "adapter_options.h"
 #include "arguments.h"
+#include "base/counted.h"
 #include "command.h"
 #include "hub_models.h"
 #include "interrupt.h"
@@ -90,8 +91,9 @@ int run(const LoraMergeOptions& options) {
         fmt::format("{} matrices were quantized before and are quantized again, which loses accuracy; "
                     "--type f16 avoids that\n",
                     n_repacked));
-  print(fmt::format("wrote {}: {} matrices of {} adapters added to\n", options.output, changed.size(),
-                    params.adapters.size()));
+  print(fmt::format("wrote {}: {} of {} added to\n", options.output,
+                    base::counted(changed.size(), "matrix", "matrices"),
+                    base::counted(params.adapters.size(), "adapter")));
   return kExitOk;
 }
 

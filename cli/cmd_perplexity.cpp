@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/counted.h"
 #include "choice_score.h"
 #include "command.h"
 #include "interrupt.h"
@@ -121,8 +122,9 @@ std::string to_report(const Measured& measured, const ChunkedText& text) {
         row("probability of the right token, difference", mean_of(measured.differences), 100.0, " %"));
   }
   return table_text(rows) +
-         fmt::format("{} tokens scored in {} chunks of {}, {:.1f} s: {:.0f} tokens a second\n",
-                     measured.losses.size(), measured.n_chunks, text.n_ctx, measured.seconds,
+         fmt::format("{} scored in {} of {}, {:.1f} s: {:.0f} tokens a second\n",
+                     base::counted(measured.losses.size(), "token"),
+                     base::counted(measured.n_chunks, "chunk"), text.n_ctx, measured.seconds,
                      static_cast<double>(text.tokens.size()) / std::max(measured.seconds, 1e-9));
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/counted.h"
 #include "command.h"
 #include "hub_models.h"
 #include "interrupt.h"
@@ -204,9 +205,8 @@ std::string to_report(const QuantizeResult& result, bool all) {
   out += fmt::format("{}: {} to {}, {:.2f} bits a weight\n", result.mix, bytes_text(result.bytes_from),
                      bytes_text(result.bytes_to), result.bits_per_weight);
   if (n_fallbacks > 0)
-    out += fmt::format(
-        "{} tensors got another type: the length of their rows is not a multiple of the type's block\n",
-        n_fallbacks);
+    out += fmt::format("{} got another type: the length of rows is not a multiple of the type's block\n",
+                       base::counted(n_fallbacks, "tensor"));
   return out;
 }
 

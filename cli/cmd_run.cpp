@@ -16,6 +16,7 @@
 
 #include "arguments.h"
 #include "base/atomic_file.h"
+#include "base/counted.h"
 #include "command.h"
 #include "constraint_options.h"
 #include "escapes.h"
@@ -319,10 +320,9 @@ int run(const RunOptions& options) {
   if (!loaded.model->info().reads_source && prompt.size() > static_cast<std::size_t>(context.cells_total()))
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format(
-            "the prompt has {} tokens and the context has room for {}: give a larger one with -c, or a "
-            "shorter prompt",
-            prompt.size(), context.cells_total()));
+        fmt::format("the prompt has {} and the context has room for {}: give a larger one with -c, or a "
+                    "shorter prompt",
+                    base::counted(prompt.size(), "token"), context.cells_total()));
 
   Progress bar(options.talk, "reading the prompt");
   GenerateParams params;
@@ -359,8 +359,9 @@ int run(const RunOptions& options) {
   }
   if (result.stop == StopReason::kContextFull) note(options.talk, why_full(context, options.context_shift));
   if (options.talk.verbose || (is_terminal(1) && !options.json)) {
-    note(options.talk, fmt::format("prompt: {} tokens, {:.1f}/s; generated: {} tokens, {:.1f}/s; stopped: {}",
-                                   result.n_prompt, result.prompt_per_second(), result.tokens.size(),
+    note(options.talk, fmt::format("prompt: {}, {:.1f}/s; generated: {}, {:.1f}/s; stopped: {}",
+                                   base::counted(result.n_prompt, "token"), result.prompt_per_second(),
+                                   base::counted(result.tokens.size(), "token"),
                                    per_second(result.n_decoded, result.decode_ms), name(result.stop)));
   }
   if (options.talk.verbose) {

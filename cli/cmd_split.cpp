@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/counted.h"
 #include "command.h"
 #include "hub_models.h"
 #include "interrupt.h"
@@ -66,7 +67,7 @@ int run_split(const SplitOptions& options) {
   std::vector<std::vector<std::string>> rows;
   for (const FilePart& part : parts) {
     json.push_back({{"path", part.path.string()}, {"tensors", part.n_tensors}, {"bytes", part.bytes}});
-    rows.push_back({part.path.string(), fmt::format("{} tensors", part.n_tensors), bytes_text(part.bytes)});
+    rows.push_back({part.path.string(), base::counted(part.n_tensors, "tensor"), bytes_text(part.bytes)});
   }
   print(options.json ? to_text(json, 2) : table_text(rows));
   return kExitOk;

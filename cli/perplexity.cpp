@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "command.h"
 #include "weft/error.h"
 #include "weft/not_numbers.h"
@@ -19,8 +20,8 @@ ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, const 
   result.tokens.erase(result.tokens.begin(), result.tokens.begin() + static_cast<std::ptrdiff_t>(skipped));
   if (result.n_chunks() < (choice.most == 1 ? 1 : 2))
     throw UsageError(
-        fmt::format("the document has {} tokens, and at least {} are needed: two chunks of --ctx-size {}",
-                    result.tokens.size(), 2 * n_ctx, n_ctx));
+        fmt::format("the document has {}, and at least {} are needed: two chunks of --ctx-size {}",
+                    base::counted(result.tokens.size(), "token"), 2 * n_ctx, n_ctx));
   int n_chunks = result.n_chunks();
   if (choice.most > 0) n_chunks = std::min(n_chunks, choice.most);
   result.tokens.resize(static_cast<std::size_t>(n_chunks) * static_cast<std::size_t>(n_ctx));

@@ -8,6 +8,7 @@
 
 #include "arguments.h"
 #include "base/atomic_file.h"
+#include "base/counted.h"
 #include "base/read_file.h"
 #include "weft/error.h"
 #include "weft/text_state.h"
@@ -46,8 +47,8 @@ std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, 
   try {
     const TextState saved = read_text_state(bytes);
     if (!context.restore(saved.state, kSequence)) {
-      note(talk, fmt::format("({} holds {} tokens, which do not fit into the context; it is not used)",
-                             options.file, saved.tokens.size()));
+      note(talk, fmt::format("({} holds {}, which do not fit into the context; it is not used)", options.file,
+                             base::counted(saved.tokens.size(), "token")));
       return 0;
     }
     if (static_cast<std::size_t>(context.next_pos(kSequence)) != saved.tokens.size())

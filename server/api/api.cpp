@@ -14,6 +14,7 @@
 #include "api/rerank.h"
 #include "api/responses.h"
 #include "api/tokens.h"
+#include "base/counted.h"
 #include "web/web_files.h"
 
 namespace weft::server {
@@ -268,10 +269,9 @@ void Api::route_request(Job job) {
   if (found->where == Route::Where::kHere && !found->generates) return run(*found, job);
   auto counted = counts_->add(job.client, job.exchange);
   if (counted == nullptr) {
-    ApiError error(
-        429, "rate_limit_error", "too_many_requests", "",
-        fmt::format("this client has {} requests in progress, which is the limit; wait until one has ended",
-                    setup_.n_requests_each));
+    ApiError error(429, "rate_limit_error", "too_many_requests", "",
+                   fmt::format("this client has {} in progress, which is the limit; wait until one has ended",
+                               base::counted(setup_.n_requests_each, "request")));
     error.retry_after_ms = 1000.0;
     return fail(job, shape, error);
   }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/counted.h"
 #include "convert/arrange.h"
 #include "convert/place.h"
 #include "convert/refuse.h"
@@ -133,9 +134,9 @@ std::map<std::string, Pair> pairs_of(const FolderWeights& weights, const Scales&
       refuse_tensor((pair.a == nullptr ? pair.b : pair.a)->name,
                     "lacks the other matrix of its pair (lora_A, lora_B)");
     if (pair.a->shape[0] != pair.b->shape[1])
-      refuse_tensor(pair.b->name, "has " + std::to_string(pair.b->shape[1]) +
-                                      " columns, but the other matrix of its pair has " +
-                                      std::to_string(pair.a->shape[0]) + " rows");
+      refuse_tensor(pair.b->name, "has " + base::counted(pair.b->shape[1], "column") +
+                                      ", but the other matrix of its pair has " +
+                                      base::counted(pair.a->shape[0], "row"));
     pair.scale = scales.of(module, pair.a->shape[0]);
   }
   return pairs;

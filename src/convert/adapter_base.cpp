@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/counted.h"
 #include "convert/refuse.h"
 #include "weft/error.h"
 
@@ -57,8 +58,8 @@ void AdapterBase::check_pair(const std::string& matrix, const Place& place, cons
   };
   if (place.block == "blk" && n_layers_ && place.layer >= *n_layers_)
     refuse_tensor(a.name, "adapts layer " + std::to_string(place.layer) + ", the base model has " +
-                              std::to_string(*n_layers_) +
-                              " layers; the adapter was trained for another model");
+                              base::counted(*n_layers_, "layer") +
+                              "; the adapter was trained for another model");
   if (!shapes_.empty()) {
     const auto found = shapes_.find(key_of(place));
     if (found == shapes_.end() && place.expert < 0 && !place.joined)

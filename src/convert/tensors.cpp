@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/counted.h"
 #include "convert/arrange.h"
 #include "convert/place.h"
 #include "convert/refuse.h"
@@ -69,7 +70,7 @@ class Planner {
     add_rope_factors();
     if (const auto n = static_cast<std::int64_t>(left_out.size());
         n > config_.get_int({"num_nextn_predict_layers"}).value_or(0))
-      notes.push_back("left out " + std::to_string(n) + " layers: config.json's num_hidden_layers is " +
+      notes.push_back("left out " + base::counted(n, "layer") + ": config.json's num_hidden_layers is " +
                       std::to_string(n_layers));
     return std::move(tensors_);
   }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/read_file.h"
 #include "convert/chat_templates.h"
 #include "convert/pre_tokenizer_name.h"
@@ -73,9 +74,8 @@ class Vocabulary {
     add_flags();
     add_chat_templates(folder_, names_, file_, notes);
     if (!beyond_.empty())
-      notes.push_back("left out " + std::to_string(beyond_.size()) +
-                      " tokens that the embeddings have no row for, e.g. '" + beyond_.begin()->substr(0, 60) +
-                      "'");
+      notes.push_back("left out " + base::counted(beyond_.size(), "token") +
+                      " that the embeddings have no row for, e.g. '" + beyond_.begin()->substr(0, 60) + "'");
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/counted.h"
 #include "engine/boundary.h"
 #include "engine/drawn_token.h"
 #include "engine/forget.h"
@@ -67,7 +68,7 @@ class Generator {
       refuse("n_chunk is " + std::to_string(params_.n_chunk) + "; it must be 1 or more tokens, or 0");
     if (params_.n_skipped < 0 || params_.n_skipped > context_.next_pos(seq_))
       refuse("n_skipped is " + std::to_string(params_.n_skipped) + "; the sequence has " +
-             std::to_string(context_.next_pos(seq_)) + " positions");
+             base::counted(context_.next_pos(seq_), "position"));
     if (params_.n_keep < 0)
       refuse("n_keep is " + std::to_string(params_.n_keep) + "; it must not be negative");
     for (const std::string& stop : params_.stop)
@@ -76,7 +77,7 @@ class Generator {
     if (reads_source()) return;
     const auto room = static_cast<std::size_t>(context_.cells_total() - context_.cells_used());
     if (prompt.size() > room)
-      refuse("the prompt has " + std::to_string(prompt.size()) + " tokens, but the context has room for " +
+      refuse("the prompt has " + base::counted(prompt.size(), "token") + ", but the context has room for " +
              std::to_string(room) + "; enlarge the context (n_ctx), or shorten the prompt");
   }
 

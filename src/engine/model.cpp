@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/cpu/limits.h"
+#include "base/counted.h"
 #include "engine/boundary.h"
 #include "engine/devices/device_choice.h"
 #include "engine/devices/fit_model.h"
@@ -194,9 +195,9 @@ void place_weights(engine::ModelImpl& impl, const Destination& to, const ModelPa
 void fit_vocabulary(text::Vocabulary& vocabulary, int n_rows) {
   const std::size_t n_tokens = vocabulary.tokens.size(), n = static_cast<std::size_t>(n_rows);
   if (n_tokens == n) return;
-  const std::string counts = "tensor token_embd.weight has " + std::to_string(n) +
-                             " rows, but the vocabulary (tokenizer.ggml.tokens) has " +
-                             std::to_string(n_tokens) + " tokens";
+  const std::string counts = "tensor token_embd.weight has " + base::counted(n, "row") +
+                             ", but the vocabulary (tokenizer.ggml.tokens) has " +
+                             base::counted(n_tokens, "token");
   if (n_tokens > n || n_tokens == 0) throw Error(ErrorCode::kInvalidFile, counts);
   vocabulary.tokens.resize(n);
   if (!vocabulary.kinds.empty()) vocabulary.kinds.resize(n, TokenKind::kUnused);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/counted.h"
 #include "engine/refuse.h"
 
 namespace weft::engine {
@@ -19,8 +20,8 @@ auto part_behind(std::span<const EmbeddedPart> parts, int place) {
 void check_part(const EmbeddedPart& part, int after, std::span<const Token> prompt, const Context& context) {
   const std::string name = "the part at place " + std::to_string(part.first) + " of the prompt ";
   if (part.n < 1 || part.first < after || part.n > static_cast<int>(prompt.size()) - part.first)
-    refuse(name + "has " + std::to_string(part.n) +
-           " rows, which are outside the prompt or overlap the previous part");
+    refuse(name + "has " + base::counted(part.n, "row") +
+           ", which are outside the prompt or overlap the previous part");
   if (part.rows == nullptr) refuse(name + "has no rows");
   if (const int n_embd = context.model().info().n_embd_input; part.n_embd != n_embd)
     refuse(name + "has rows of " + std::to_string(part.n_embd) + " numbers, but the model has " +

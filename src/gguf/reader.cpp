@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/foreign_file.h"
 #include "base/notes.h"
 #include "gguf/limits.h"
@@ -53,8 +54,8 @@ class Cursor {
   // Valid until the next call.
   std::span<const std::byte> take(std::uint64_t n, const char* what) {
     if (n > remaining())
-      fail(std::string("the file ends within ") + what + ": " + std::to_string(n) +
-           " bytes expected at byte " + std::to_string(at_) + ", " + std::to_string(remaining()) +
+      fail(std::string("the file ends within ") + what + ": " + base::counted(n, "byte") +
+           " expected at byte " + std::to_string(at_) + ", " + std::to_string(remaining()) +
            " left (is the download complete?)");
     const auto part = bytes_.subspan(at_, static_cast<std::size_t>(n));
     if (file_ != nullptr && at_ + part.size() > window_at_ + window_.size()) {
@@ -357,8 +358,8 @@ struct Header {
 
 Header read_header(Cursor& cursor) {
   if (cursor.remaining() < kHeaderBytes)
-    cursor.fail("not a GGUF file: it has " + std::to_string(cursor.remaining()) +
-                " bytes, but a header has " + std::to_string(kHeaderBytes));
+    cursor.fail("not a GGUF file: it has " + base::counted(cursor.remaining(), "byte") +
+                ", but a header has " + std::to_string(kHeaderBytes));
   Header header{};
   const auto magic = cursor.read<std::uint32_t>("the magic number");
   if (magic != kMagic) refuse_foreign(magic, cursor);

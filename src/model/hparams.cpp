@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/counted.h"
 #include "weft/error.h"
 
 namespace weft::model {
@@ -47,8 +48,8 @@ std::vector<int> Metadata::get_per_layer(std::string_view key, int n_layers, std
     return std::vector<int>(n, get_int(key, min, max, otherwise));
   const std::optional<std::vector<std::int64_t>> values = file_.get_ints(full(key));
   if (!values || values->size() != n)
-    refuse(key, "an array of " + std::to_string(values ? values->size() : 0) +
-                    " integers, expected one for each of " + std::to_string(n_layers) + " layers");
+    refuse(key, "an array of " + base::counted(values ? values->size() : 0, "integer") +
+                    ", expected one for each of " + base::counted(n_layers, "layer"));
   std::vector<int> result;
   for (const std::int64_t v : *values) {
     if (v < min || v > max)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "text/characters.h"
 #include "text/encoder.h"
 #include "text/end_tokens.h"
@@ -134,7 +135,7 @@ struct Tokenizer::Impl {
       v.notes.push_back("tokenizer.ggml.tokens[" + std::to_string(twice) + "] has the text of [" +
                         std::to_string(index.find(texts[twice])) + "], which text becomes" +
                         (index.n_duplicates() > 1
-                             ? "; so have " + std::to_string(index.n_duplicates() - 1) + " more tokens"
+                             ? "; so have " + base::counted(index.n_duplicates() - 1, "more token")
                              : std::string()));
     for (const Token id : v.strip_left) strip[static_cast<std::size_t>(id)].left = true;
     for (const Token id : v.strip_right) strip[static_cast<std::size_t>(id)].right = true;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/notes.h"
 #include "weft/error.h"
 
@@ -44,8 +45,9 @@ void check_sizes(const Vocabulary& v) {
 template <typename T>
 void fit(const char* key, std::vector<T>& list, Vocabulary& v) {
   const std::size_t n = v.tokens.size();
-  const std::string counts = "tokenizer.ggml." + std::string(key) + " has " + std::to_string(list.size()) +
-                             " entries, tokenizer.ggml.tokens has " + std::to_string(n);
+  const std::string counts = "tokenizer.ggml." + std::string(key) + " has " +
+                             base::counted(list.size(), "entry", "entries") + ", tokenizer.ggml.tokens has " +
+                             std::to_string(n);
   if (list.size() < n) invalid(counts);
   if (list.size() > n) v.notes.push_back(counts + "; the last ones are ignored");
   list.resize(n);

@@ -84,7 +84,7 @@ TEST_F(FolderFiles, AddedTokensWithSentencePiece) {
   EXPECT_EQ(kinds[1], kControl);  // As the file of SentencePiece says.
   EXPECT_EQ(kinds[1003], kUnused);
   ASSERT_EQ(notes_.size(), 1u);
-  EXPECT_EQ(notes_[0], "left out 1 tokens that the embeddings have no row for, e.g. '<beyond>'");
+  EXPECT_EQ(notes_[0], "left out 1 token that the embeddings have no row for, e.g. '<beyond>'");
   // No tokenizer_config.json names the end.
   EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.eos_token_id")), 1000u);
 }
@@ -153,7 +153,7 @@ TEST_F(FolderFiles, LayersBeyondTheConfigAreLeftOutWithANote) {
   write(folder / "config.json", config.dump());
   EXPECT_EQ(std::get<std::uint32_t>(converted(folder).at("llama.block_count")), n_layers - 1);
   ASSERT_EQ(notes_.size(), 1u);
-  EXPECT_NE(notes_[0].find("left out 1 layers"), std::string::npos) << notes_[0];
+  EXPECT_NE(notes_[0].find("left out 1 layer:"), std::string::npos) << notes_[0];
   config["num_nextn_predict_layers"] = 1;
   write(folder / "config.json", config.dump());
   converted(folder);

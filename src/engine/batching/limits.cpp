@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/counted.h"
 #include "engine/forget.h"
 #include "engine/prompt_parts.h"
 #include "engine/refuse.h"
@@ -100,7 +101,7 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   if (p.pooling > Pooling::kLast) refuse("unknown pooling " + std::to_string(static_cast<int>(p.pooling)));
   if (p.n_min < 0) refuse("n_min is " + std::to_string(p.n_min) + ", expected 0 or more");
   if (p.n_predict >= 0 && p.n_min > p.n_predict)
-    refuse("the request asks for at least " + std::to_string(p.n_min) + " tokens but at most " +
+    refuse("the request asks for at least " + base::counted(p.n_min, "token") + " but at most " +
            std::to_string(p.n_predict) + "; n_min must not be larger than n_predict");
   for (const double ms : {p.queue_timeout_ms, p.first_token_timeout_ms, p.timeout_ms})
     if (!(ms >= 0.0)) refuse("the deadline must be 0 (none) or in the future");
@@ -110,14 +111,14 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
     stop_bytes += stop.size();
   }
   if (static_cast<int>(p.stop.size()) > limits.n_stops || stop_bytes > limits.stop_bytes)
-    refuse("the request has " + std::to_string(p.stop.size()) + " stop strings of " +
-           std::to_string(stop_bytes) + " bytes; the limit is " + std::to_string(limits.n_stops) + " of " +
+    refuse("the request has " + base::counted(p.stop.size(), "stop string") + " of " +
+           base::counted(stop_bytes, "byte") + "; the limit is " + std::to_string(limits.n_stops) + " of " +
            std::to_string(limits.stop_bytes));
   if (p.n_shown_stops < 0 || p.n_shown_stops > std::ssize(p.stop))
     refuse("n_shown_stops is " + std::to_string(p.n_shown_stops) + ", expected 0 to " +
            std::to_string(p.stop.size()) + ", the number of stop strings");
   if (static_cast<int>(p.stop_tokens.size()) > limits.n_stops)
-    refuse("the request has " + std::to_string(p.stop_tokens.size()) + " stop tokens; the limit is " +
+    refuse("the request has " + base::counted(p.stop_tokens.size(), "stop token") + "; the limit is " +
            std::to_string(limits.n_stops));
   const int n_vocab = context.model().tokenizer().n_vocab();
   for (const Token token : p.stop_tokens)
@@ -127,7 +128,7 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   const int limit = max_text(p, context);
   if (p.context_shift) check_forgets(context, p.parts, p.n_keep, limit);
   if (!reads_source && prompt.size() > static_cast<std::size_t>(limit))
-    refuse("the prompt has " + std::to_string(prompt.size()) + " tokens, but the context has room for " +
+    refuse("the prompt has " + base::counted(prompt.size(), "token") + ", but the context has room for " +
            std::to_string(limit) + "; enlarge the context (n_ctx), or shorten the prompt");
   if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);
   const Sampler checked(p.sampler, context.model().tokenizer());  // Throws for invalid parameters.

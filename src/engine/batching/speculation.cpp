@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "engine/sampling/best.h"
 #include "weft/error.h"
 
@@ -234,9 +235,8 @@ std::unique_ptr<Drafter> make_ngram_drafter() { return std::make_unique<NgramDra
 std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, int n_sequences) {
   const auto refuse = [](const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); };
   if (draft.params().n_sequences < n_sequences)
-    refuse("the draft model's context has " + std::to_string(draft.params().n_sequences) +
-           " sequences, the model's context has " + std::to_string(n_sequences) +
-           "; give both the same number");
+    refuse("the draft model's context has " + base::counted(draft.params().n_sequences, "sequence") +
+           ", the model's context has " + std::to_string(n_sequences) + "; give both the same number");
   if (!draft.cuts_back())
     refuse("the draft model cannot roll back rejected tokens; use one without recurrent layers");
   const Tokenizer& own = draft.model().tokenizer();

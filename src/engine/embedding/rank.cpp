@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "base/counted.h"
 #include "engine/refuse.h"
 #include "weft/embedder.h"
 
@@ -28,7 +29,7 @@ PairTokens::PairTokens(const Tokenizer& tokenizer, std::string_view query, int m
     before_.insert(before_.end(), behind_.begin(), behind_.end());
   const std::size_t used = before_.size() + behind_.size();
   if (max_tokens < 0 || used >= static_cast<std::size_t>(max_tokens))
-    engine::refuse("the query has " + std::to_string(n_query) + " tokens, which leaves none of " +
+    engine::refuse("the query has " + base::counted(n_query, "token") + ", which leaves none of " +
                    std::to_string(max_tokens) + " to a document");
   max_document_ = static_cast<std::size_t>(max_tokens) - used;
 }

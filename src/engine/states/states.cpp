@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "engine/model_impl.h"
 #include "engine/refuse.h"
 #include "kv/lanes.h"
@@ -242,7 +243,7 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
         throw Error(ErrorCode::kInvalidFile,
                     "the state is damaged: the window of a sequence is missing; nothing was restored");
   if (state.snapshot.n_cells() > sequences_.cells_total())
-    refuse("the state holds " + std::to_string(state.snapshot.n_cells()) + " cells, this context has " +
+    refuse("the state holds " + base::counted(state.snapshot.n_cells(), "cell") + ", this context has " +
            std::to_string(sequences_.cells_total()) + "; create it with a larger n_ctx");
   for (const std::uint32_t size : state.source_sizes())
     if (size > static_cast<std::uint32_t>(sources_.max_size()))
@@ -251,8 +252,8 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
              "; create it with a larger n_source");
   if (seq) {
     if (texts.size() != 1)
-      refuse("the state holds " + std::to_string(texts.size()) +
-             " sequences; restore it without a sequence id, or save a single sequence");
+      refuse("the state holds " + base::counted(texts.size(), "sequence") +
+             "; restore it without a sequence id, or save a single sequence");
     texts[0].seq = *seq;
     return state;
   }
@@ -260,7 +261,7 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
     refuse("the state holds one sequence, not a whole context; give the sequence id to restore it to");
   if (!texts.empty() && texts.back().seq >= sequences_.n_sequences())
     refuse("the state holds sequence " + std::to_string(texts.back().seq) + ", this context has " +
-           std::to_string(sequences_.n_sequences()) + " sequences; create it with more");
+           base::counted(sequences_.n_sequences(), "sequence") + "; create it with more");
   // The others end up empty.
   std::vector<kv::Snapshot::Text> all(static_cast<std::size_t>(sequences_.n_sequences()));
   for (std::size_t s = 0; s < all.size(); ++s) all[s].seq = static_cast<SeqId>(s);
