@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
@@ -118,6 +119,9 @@ int run_program(std::vector<std::string> arguments) {
     return kExitFailure;
   } catch (const std::bad_alloc&) {
     report("out of memory; use a smaller context (-c) or a smaller model", context.color);
+    return kExitFailure;
+  } catch (const std::filesystem::filesystem_error& error) {
+    report(fmt::format("{}: {}", error.path1().string(), error.code().message()), context.color);
     return kExitFailure;
   } catch (const std::exception& error) {
     report(fmt::format("{} (unexpected: please report this)", error.what()), context.color);

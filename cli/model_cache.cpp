@@ -144,9 +144,9 @@ std::filesystem::path find_cached_model(std::string_view name) {
                     : fmt::format("no default model; name one with -m: {}", names_of(models)));
   }
 
-  std::error_code ignored;
+  std::error_code error;  // Opening the file reports it, for instance a circle of links.
   std::filesystem::path path(name);
-  if (std::filesystem::exists(path, ignored)) return path;
+  if (std::filesystem::exists(path, error) || error) return path;
 
   std::vector<CachedModel> matches;
   for (const CachedModel& model : models) {

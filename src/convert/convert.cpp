@@ -198,6 +198,9 @@ std::vector<std::string_view> convertible_architectures() {
 
 ConvertResult convert(const std::filesystem::path& folder, const std::filesystem::path& to,
                       const ConvertParams& params) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder, error) && error)
+    throw Error(ErrorCode::kIo, folder.string() + ": " + error.message());
   if (is_adapter_folder(folder)) return convert_adapter(folder, to, params);
   if (!params.base.empty())
     throw Error(ErrorCode::kInvalidArgument, folder.string() +

@@ -18,7 +18,7 @@ void rethrow_as_error() {
   } catch (const std::length_error&) {
     throw Error(ErrorCode::kOutOfMemory, "the request needs more memory than a host can have");
   } catch (const std::filesystem::filesystem_error& error) {
-    throw Error(ErrorCode::kIo, error.what());
+    throw Error(ErrorCode::kIo, error.path1().string() + ": " + error.code().message());
   } catch (const std::system_error& error) {
     throw Error(ErrorCode::kDevice, std::string("the system refused: ") + error.what());
   }

@@ -244,6 +244,18 @@ class Usage(Case):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("no GPU was found", result.stderr)
 
+    def test_a_circle_of_links_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            loop = Path(folder) / "loop"
+            loop.symlink_to("loop")
+            for words in (["run", "-m", loop, "-p", "x"], ["inspect", loop], ["convert", loop], ["quantize", loop, "Q8_0"],
+                          ["run", "-m", LLAMA, "-p", "x", "--lora", loop], ["run", "-m", loop / "model.gguf", "-p", "x"],
+                          ["run", "-m", LLAMA, "-p", "x", "--prompt-cache", loop]):  # fmt: skip
+                error = self.fail_with(1, *words)
+                self.assertIn("Too many levels of symbolic links", error, words)
+                self.assertIn(str(loop), error, words)
+                self.assertNotIn("unexpected", error, words)
+
     def test_models(self):
         self.assertEqual(json.loads(self.succeed("models", "--json")), [])
         self.assertIn("weft pull", self.succeed("models"))
