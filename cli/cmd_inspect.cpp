@@ -111,7 +111,7 @@ std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>
               (m.n_heads > 0 ? fmt::format("{} heads, {} for keys and values", m.n_heads, m.n_kv_heads)
                              : "no attention")},
          {"  vocabulary", fmt::format("{} tokens", m.n_vocab)},
-         {"  context", fmt::format("{} tokens", m.n_ctx_train)},
+         {"  context", m.n_ctx_train > 0 ? fmt::format("{} tokens", m.n_ctx_train) : "unknown"},
          {"  file", fmt::format("{}, GGUF version {}, {} {}", bytes_text(file.file_bytes), file.version,
                                 file.n_parts, file.n_parts == 1 ? "part" : "parts")}});
     out += heading("Memory");

@@ -122,6 +122,10 @@ Footprint footprint_of(const ServeOptions& options, const ModelSpec& spec) {
   Footprint result{options.context.n_ctx, options.context.n_ctx, 0};
   if (result.cells == 0) {
     const int trained = info.model ? info.model->n_ctx_train : kCellsEach;
+    if (trained == 0)
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{} lacks metadata key {}.context_length; set the length with -c",
+                              spec.path.string(), info.model->architecture));
     int cells =
         std::max(std::min(trained, kMostCells / 4), std::min(options.n_parallel * kCellsEach, kMostCells));
     const std::uint64_t budget = base::machine_memory().total / 4;

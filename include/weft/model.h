@@ -114,7 +114,7 @@ struct ModelInfo {
   /// Whether weights are used in a mapped file: the packed cache or the model's file.
   bool weights_mapped = false;
   int n_vocab = 0;
-  int n_ctx_train = 0;
+  int n_ctx_train = 0;  ///< 0: the file does not state it.
   int n_embd = 0;
   int n_embd_input = 0;  ///< Size of an embedding that replaces a token: n_embd, or a multiple of it.
   int n_layers = 0;

@@ -28,13 +28,14 @@ CacheType best_cache_type(const engine::ModelImpl& model) {
   return engine::auto_cache_type(model.description.hparams, bf16 ? DType::kBF16 : DType::kF16);
 }
 
-std::shared_ptr<const Model> checked(std::shared_ptr<const Model> model) {
+std::shared_ptr<const Model> checked(std::shared_ptr<const Model> model, const ContextParams& params) {
   if (model == nullptr) refuse("a context needs a model");
   engine::check_has_weights(*model);
   if (model->info().encoder)
     throw Error(ErrorCode::kUnsupported,
                 "a model of the family " + model->info().architecture +
                     " is an encoder and generates no text; use an Embedder (weft embed, weft rerank)");
+  engine::checked_length(params.n_ctx, "n_ctx", model->info());
   return model;
 }
 
@@ -105,11 +106,12 @@ bool Context::Impl::consistent() const {
 
 Context::Context(std::shared_ptr<const Model> model, const ContextParams& params)
     : impl_(engine::throwing_errors([&] {
-        return std::make_unique<Impl>(checked(std::move(model)), params, std::make_shared<Workspaces>());
+        return std::make_unique<Impl>(checked(std::move(model), params), params,
+                                      std::make_shared<Workspaces>());
       })) {}
 Context::Context(std::shared_ptr<const Model> model, const ContextParams& params, const Context& other)
     : impl_(engine::throwing_errors([&] {
-        return std::make_unique<Impl>(checked(std::move(model)), params, other.impl().workspaces);
+        return std::make_unique<Impl>(checked(std::move(model), params), params, other.impl().workspaces);
       })) {}
 Context::~Context() = default;
 Context::Context(Context&&) noexcept = default;

@@ -55,13 +55,16 @@ int multiple_of(CacheType type) {
 ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, bool finds_best) {
   if (p.k_type == CacheType::kAuto) p.k_type = cache;
   if (p.v_type == CacheType::kAuto) p.v_type = cache;
-  if (p.n_ctx == 0) p.n_ctx = std::min(info.n_ctx_train, kDefaultContext);
+  const auto at_most = [&](int most) {
+    return info.n_ctx_train > 0 ? std::min(info.n_ctx_train, most) : most;
+  };
+  if (p.n_ctx == 0) p.n_ctx = at_most(kDefaultContext);
   checked("the context length", p.n_ctx, kMaxContext);
   checked("the number of sequences", p.n_sequences, kMaxSequences);
   checked("the ubatch size", p.n_ubatch, kMaxBatchStep);
   // No step can compute more tokens than there are cells.
   p.n_ubatch = std::min(p.n_ubatch, p.n_ctx);
-  if (p.n_source == 0) p.n_source = std::min(info.n_ctx_train, kDefaultSource);
+  if (p.n_source == 0) p.n_source = at_most(kDefaultSource);
   checked("the length of encoder inputs", p.n_source, kMaxSource);
   if (p.n_outputs == 0) p.n_outputs = std::max(kDefaultOutputs, p.n_sequences);
   p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
@@ -77,6 +80,13 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, b
            std::to_string(std::min(kMaxBest, info.n_vocab)));
   if (p.n_threads == 0) p.n_threads = base::default_threads();
   return p;
+}
+
+int checked_length(int n, const char* name, const ModelInfo& info) {
+  if (n == 0 && info.n_ctx_train == 0)
+    refuse("the model's file lacks metadata key " + info.architecture + ".context_length; set the length (" +
+           name + ", -c of the program)");
+  return n;
 }
 
 CacheType auto_cache_type(const model::HParams& hparams, DType fastest) {

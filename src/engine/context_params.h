@@ -10,6 +10,10 @@ namespace weft::engine {
 /// context can find the best tokens itself. Throws Error kInvalidArgument.
 ContextParams fill_in(ContextParams params, const ModelInfo& info, CacheType cache, bool finds_best = false);
 
+/// `n`, the value of the parameter `name`. Throws Error kInvalidArgument if it is 0, which means the training
+/// length, and the model's file does not state that.
+int checked_length(int n, const char* name, const ModelInfo& info);
+
 /// The meaning of CacheType::kAuto if all devices multiply caches of type `fastest` faster than others.
 CacheType auto_cache_type(const model::HParams& hparams, DType fastest);
 

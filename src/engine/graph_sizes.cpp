@@ -37,7 +37,7 @@ model::GraphSizes encoder_sizes(int n_tokens, const std::vector<double>& row_sha
 
 int default_text_length(const ModelInfo& info) {
   constexpr int kMost = 8192;
-  return std::min(info.n_ctx_train, kMost);
+  return info.n_ctx_train > 0 ? std::min(info.n_ctx_train, kMost) : kMost;
 }
 
 }  // namespace weft::engine

@@ -169,6 +169,10 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
     rope.beta_slow = metadata.get_float("rope.scaling.yarn_beta_slow", 0.001, 1e6, 1.0f);
   }
   rope.attn_factor = metadata.get_float("rope.scaling.attn_factor", 0.001, 1e3, 1.0f);
+  if (rope.n_ctx_orig == 0 && (scaling == "yarn" || metadata.has_tensor("rope_factors_long.weight")))
+    metadata.refuse("rope.scaling.original_context_length",
+                    "missing, and so is context_length, but this model's scaling depends on it; "
+                    "'weft quantize --override-kv' adds a key");
   return rope;
 }
 
@@ -368,6 +372,76 @@ void read_attention(const Metadata& metadata, LayerMix mix, HParams& h) {
   h.attention_softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 0.0f);
 }
 
+/// context_length. Without the key: the rows of a table of positions, else 0.
+int read_length(const gguf::File& file, const Metadata& metadata, std::vector<std::string>& notes) {
+  constexpr std::string_view kKey = "context_length", kTable = "position_embd.weight";
+  if (metadata.has(kKey)) return metadata.require_int(kKey, 1, kMaxContext);
+  const gguf::TensorInfo* const table = file.find_tensor(kTable);
+  if (table == nullptr) {
+    notes.push_back(
+        metadata.about(kKey, "missing; contexts are as long as you ask for (n_ctx, -c of the program)"));
+    return 0;
+  }
+  const std::int64_t rows = table->shape.front();
+  if (rows > kMaxContext) metadata.refuse(kKey, "missing, and " + std::string(kTable) + " has too many rows");
+  notes.push_back(metadata.about(kKey, "missing, tensor " + std::string(kTable) + " has " +
+                                           base::counted(rows, "row") + "; weft uses the rows"));
+  return static_cast<int>(rows);
+}
+
+/// The width of each layer's feed-forward part from its last matrix, `name`; 0 for a layer without one.
+std::vector<int> widths_of(const gguf::File& file, const Metadata& metadata, std::string_view key,
+                           std::string_view name, HParams& h) {
+  std::vector<int> widths(static_cast<std::size_t>(h.n_layers), 0);
+  bool noted = false;
+  for (std::size_t layer = 0; layer < widths.size(); ++layer) {
+    const std::string own = "blk." + std::to_string(layer) + "." + std::string(name);
+    const gguf::TensorInfo* tensor = file.find_tensor(own);
+    if (tensor == nullptr) tensor = file.find_tensor("enc." + own);
+    if (tensor == nullptr) continue;
+    const std::int64_t columns = tensor->shape.back();
+    if (tensor->shape.size() < 2 || columns > kMaxFfWidth)
+      metadata.refuse(key, "missing, and the shape of tensor " + tensor->name + " does not give it");
+    widths[layer] = static_cast<int>(columns);
+    if (noted) continue;
+    h.notes.push_back(metadata.about(key, "missing, tensor " + tensor->name + " has " +
+                                              base::counted(columns, "column") + "; weft uses the columns"));
+    noted = true;
+  }
+  return widths;
+}
+
+int most_of(const std::vector<int>& counts) { return *std::max_element(counts.begin(), counts.end()); }
+
+/// n_ff and n_ff_of.
+void read_widths(const gguf::File& file, const Metadata& metadata, LayerMix mix, HParams& h) {
+  constexpr std::string_view kKey = "feed_forward_length";
+  if (!metadata.has(kKey)) {
+    h.n_ff_of = widths_of(file, metadata, kKey, "ffn_down.weight", h);
+    if (most_of(h.n_ff_of) == 0)
+      h.n_ff_of = widths_of(file, metadata, kKey, "channel_mix_value.weight", h);  // RWKV
+    h.n_ff = most_of(h.n_ff_of);
+    return;
+  }
+  h.n_ff_of = metadata.get_per_layer(kKey, h.n_layers, 0, kMaxFfWidth, 0);
+  const bool has_experts = metadata.get_int("expert_count", 0, kMaxExperts, 0) > 0;
+  if (mix == LayerMix::kVaried || mix == LayerMix::kSparse || (mix == LayerMix::kMixed && has_experts))
+    h.n_ff = most_of(h.n_ff_of);
+  else if (mix == LayerMix::kMixed)
+    h.n_ff = metadata.get_uniform_or_none(kKey, h.n_layers, kMaxFfWidth, 0);
+  else
+    h.n_ff = metadata.get_uniform(kKey, h.n_layers, 0, kMaxFfWidth, 0);
+}
+
+/// n_ff_expert and n_ff_expert_of.
+void read_expert_widths(const gguf::File& file, const Metadata& metadata, HParams& h) {
+  constexpr std::string_view kKey = "expert_feed_forward_length";
+  h.n_ff_expert_of = metadata.has(kKey) || metadata.has("feed_forward_length")
+                         ? metadata.get_per_layer(kKey, h.n_layers, 0, kMaxFfWidth, h.n_ff)
+                         : widths_of(file, metadata, kKey, "ffn_down_exps.weight", h);
+  h.n_ff_expert = most_of(h.n_ff_expert_of);
+}
+
 }  // namespace
 
 HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix mix) {
@@ -375,15 +449,8 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   h.architecture = metadata.architecture();
   h.n_layers = metadata.require_int("block_count", 1, kMaxLayers);
   h.n_embd = metadata.require_int("embedding_length", 1, kMaxWidth);
-  h.n_ctx_train = metadata.require_int("context_length", 1, kMaxContext);
-  h.n_ff_of = metadata.get_per_layer("feed_forward_length", h.n_layers, 0, kMaxFfWidth, 0);
-  h.n_ff = mix == LayerMix::kVaried || mix == LayerMix::kSparse
-               ? *std::max_element(h.n_ff_of.begin(), h.n_ff_of.end())
-           : mix == LayerMix::kMixed && metadata.get_int("expert_count", 0, kMaxExperts, 0) == 0
-               ? metadata.get_uniform_or_none("feed_forward_length", h.n_layers, kMaxFfWidth, 0)
-           : mix == LayerMix::kMixed
-               ? *std::max_element(h.n_ff_of.begin(), h.n_ff_of.end())
-               : metadata.get_uniform("feed_forward_length", h.n_layers, 0, kMaxFfWidth, 0);
+  h.n_ctx_train = read_length(file, metadata, h.notes);
+  read_widths(file, metadata, mix, h);
   if (mix == LayerMix::kRecurrent) {
     h.layers.assign(static_cast<std::size_t>(h.n_layers), LayerKind::kRecurrent);
   } else {
@@ -395,16 +462,11 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
 
   h.n_experts = metadata.get_int("expert_count", 0, kMaxExperts, 0);
   if (h.n_experts > 0) {
-    const auto most = [](const std::vector<int>& counts) {
-      return *std::max_element(counts.begin(), counts.end());
-    };
     // Layers without experts have 0.
     h.n_experts_used_of = metadata.get_per_layer("expert_used_count", h.n_layers, 0, h.n_experts, 0);
-    h.n_experts_used = most(h.n_experts_used_of);
+    h.n_experts_used = most_of(h.n_experts_used_of);
     if (h.n_experts_used == 0) metadata.refuse("expert_used_count", "missing or 0, expected at least 1");
-    h.n_ff_expert_of =
-        metadata.get_per_layer("expert_feed_forward_length", h.n_layers, 0, kMaxFfWidth, h.n_ff);
-    h.n_ff_expert = most(h.n_ff_expert_of);
+    read_expert_widths(file, metadata, h);
     h.n_ff_shared = metadata.get_int("expert_shared_feed_forward_length", 0, kMaxFfWidth, 0);
   } else if (const int used = metadata.get_int("expert_used_count", 0, kMaxExperts, 0); used != 0) {
     h.notes.push_back(

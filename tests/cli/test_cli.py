@@ -256,6 +256,23 @@ class Usage(Case):
                 self.assertIn(str(loop), error, words)
                 self.assertNotIn("unexpected", error, words)
 
+    def test_a_file_may_lack_the_lengths(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "short.gguf"
+            # A key of another name is ignored.
+            data = LLAMA.read_bytes()
+            file.write_bytes(data.replace(b"llama.context_length", b"llama.context_lengtX")
+                             .replace(b"llama.feed_forward_length", b"llama.feed_forward_lengtX"))  # fmt: skip
+            self.assertIn("unknown", self.succeed("inspect", file))
+            for words in (["run", "-p", "x", "-n", "1"], ["serve", "--port", "0"]):
+                result = weft(*words, "-m", file)
+                self.assertEqual(result.returncode, 1, result.stderr)
+                error = result.stderr.decode().splitlines()[-1]
+                self.assertIn("llama.context_length", error)
+                self.assertIn("-c", error)
+            expected = self.succeed("run", "-m", LLAMA, "-p", "x", "-n", "4", "--temp", "0", "-c", "64")
+            self.assertEqual(self.succeed("run", "-m", file, "-p", "x", "-n", "4", "--temp", "0", "-c", "64"), expected)
+
     def test_models(self):
         self.assertEqual(json.loads(self.succeed("models", "--json")), [])
         self.assertIn("weft pull", self.succeed("models"))

@@ -71,6 +71,43 @@ TEST_P(HostileFamily, TensorsThatAreMissingOrTooManyAreNamed) {
   EXPECT_NE(check(more).find("blk.0.unheard.weight"), std::string::npos);
 }
 
+/// Without their keys, the widths of feed-forward parts come from the tensors.
+TEST_P(HostileFamily, FeedForwardLengthsMayBeMissing) {
+  test::Draft draft(GetParam());
+  const model::HParams good = model::describe(draft.original()).hparams;
+  const std::string ffn = draft.key("feed_forward_length"), experts = draft.key("expert_feed_forward_length");
+  draft.drop(ffn);
+  // A file with leading dense layers has both keys.
+  if (!draft.has(experts)) EXPECT_EQ(check(draft), "");
+  draft.drop(experts);
+  EXPECT_EQ(check(draft), "");
+  const test::DraftFile written(draft);
+  const model::HParams derived = model::describe(gguf::File::open(written.path())).hparams;
+  EXPECT_EQ(derived.n_ff_expert, good.n_ff_expert);
+  const auto is_about = [&](const std::string& note) {
+    return note.find("feed_forward_length") != note.npos;
+  };
+  const auto n_notes = std::count_if(derived.notes.begin(), derived.notes.end(), is_about);
+  EXPECT_EQ(n_notes, (derived.n_ff > 0 ? 1 : 0) + (derived.n_ff_expert > 0 ? 1 : 0));
+}
+
+/// Without its key, the context's length is the caller's choice, unless the model depends on it.
+TEST_P(HostileFamily, TheContextLengthMayBeMissing) {
+  test::Draft draft(GetParam());
+  const model::HParams good = model::describe(draft.original()).hparams;
+  draft.drop(draft.key("context_length"));
+  if (const std::string error = check(draft); !error.empty()) {
+    EXPECT_NE(error.find("context_length"), std::string::npos) << error;
+    EXPECT_TRUE(good.rope.ext_factor != 0.0f || good.temperature_scale != 0.0f) << error;
+    return;
+  }
+  const test::DraftFile written(draft);
+  const model::HParams without = model::describe(gguf::File::open(written.path())).hparams;
+  EXPECT_EQ(without.n_ctx_train, good.learned_positions ? good.n_ctx_train : 0);
+  ASSERT_FALSE(without.notes.empty());
+  EXPECT_NE(without.notes.front().find(draft.key("context_length")), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, HostileFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);
 INSTANTIATE_TEST_SUITE_P(Sources, HostileFamily, testing::Values("../golden_sources/flan-t5"),
                          [](const auto&) { return "flan_t5"; });

@@ -30,7 +30,8 @@ class WeftLM(TemplateLM):
         super().__init__()
         self.model = path if isinstance(path, weft.Model) else weft.Model(path, **options)
         self._max_gen_toks = max_gen_toks
-        self._max_length = min(self.model.info["n_ctx_train"], options.get("n_ctx") or 8192)
+        most = options.get("n_ctx") or 8192
+        self._max_length = min(self.model.info["n_ctx_train"] or most, most)
 
     @property
     def eot_token_id(self) -> int:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/boundary.h"
+#include "engine/context_params.h"
 #include "engine/embedding/text_reader.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
@@ -39,7 +40,8 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
            std::to_string(kMaxTokens));
   engine::check_threads(params.n_threads);
   const ModelInfo& info = model->info();
-  int n = params.n_tokens > 0 ? params.n_tokens : engine::default_text_length(info);
+  int n = engine::checked_length(params.n_tokens, "n_tokens", info);
+  if (n == 0) n = engine::default_text_length(info);
   const model::HParams& h = model->impl().description.hparams;
   if (h.learned_positions) n = std::min(n, info.n_ctx_train);
   // The temporaries of such a model grow with the square.

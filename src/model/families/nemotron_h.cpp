@@ -10,10 +10,9 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   read_mamba2(metadata, h);
   // The first of two kinds of layers without keys; the other has a feed-forward part instead.
-  const std::vector<int> widths =
-      metadata.get_per_layer("feed_forward_length", h.n_layers, 0, kMaxFfWidth, 0);
-  for (std::size_t i = 0; i < widths.size(); ++i)
-    if (widths[i] > 0) h.layers[i] = LayerKind::kNeither;
+  for (std::size_t i = 0; i < h.n_ff_of.size(); ++i)
+    if (h.n_ff_of[i] > 0 || metadata.has_tensor("blk." + std::to_string(i) + ".ffn_down_exps.weight"))
+      h.layers[i] = LayerKind::kNeither;
 }
 
 void read_moe(const Metadata& metadata, HParams& h) {

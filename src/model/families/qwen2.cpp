@@ -11,6 +11,7 @@ void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 
 void read1(const Metadata& metadata, HParams& h) {
   read(metadata, h);
+  if (!metadata.has("feed_forward_length")) return;
   if (h.n_ff % 2 != 0) metadata.refuse("feed_forward_length", "found an odd number, expected an even one");
   h.n_ff /= 2;  // Files give gate and up together.
 }
