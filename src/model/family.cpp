@@ -24,6 +24,7 @@ constexpr Stranger kStrangers[] = {
     {"clip",
      "is an image or audio encoder: load it as a VisionModel or AudioModel (--mmproj of the program), "
      "together with its language model"},
+    {"controlvector", "is a control vector: give it as --control-vector, together with its model"},
     {"dream", kDiffusion},
     {"llada", kDiffusion},
     {"llada-moe", kDiffusion},
@@ -51,6 +52,10 @@ std::span<const Family> families() {
 ModelDescription describe(const gguf::File& file) {
   const std::optional<std::string_view> architecture = file.get_string("general.architecture");
   if (!architecture) throw Error(ErrorCode::kInvalidFile, "metadata key general.architecture is missing");
+  if (file.get_string("general.type") == "adapter")
+    throw Error(
+        ErrorCode::kUnsupported,
+        "the file is a LoRA adapter: give it as --lora (ModelParams::adapters), together with its model");
   for (const Family& family : families()) {
     if (family.architecture != *architecture) continue;
     const Metadata metadata(file, std::string(*architecture));

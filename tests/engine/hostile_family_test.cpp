@@ -128,6 +128,20 @@ TEST(HostileFamilyTest, NamesUnusedTensorsOfEncoderAndDecoder) {
   }
 }
 
+TEST(HostileFamilyTest, AdaptersAndControlVectorsAreNoModels) {
+  const auto refusal = [](const std::filesystem::path& path) -> std::string {
+    try {
+      (void)model::describe(gguf::File::open(path));
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  const auto folder = test::golden_dir().parent_path() / "adapters";
+  EXPECT_NE(refusal(folder / "one.gguf").find("--lora"), std::string::npos);
+  EXPECT_NE(refusal(folder / "control.gguf").find("--control-vector"), std::string::npos);
+}
+
 /// Biases belong to all layers or to none.
 TEST(HostileFamilyTest, ABiasThatOneLayerLacksIsNamed) {
   for (const char* const bias : {"attn_qkv.bias", "attn_norm.bias", "ffn_down.bias"}) {
