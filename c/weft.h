@@ -805,7 +805,7 @@ typedef struct weft_request_params {
   size_t n_stop;
   int32_t n;          ///< Completions.
   int32_t n_predict;  ///< The most tokens of each. Below 0: until an end token, or until the context is full.
-  int32_t n_min;      ///< The least number of tokens before an end token may be drawn.
+  int32_t n_min;      ///< The least number of tokens before an end token or a stop string counts.
   int32_t n_logprobs;  ///< Return each token's logprob, and this many most probable tokens. < 0: none.
   int32_t priority;    ///< Higher goes first.
   int32_t n_ctx;       ///< The most cells of a completion, with its prompt. 0: the whole cache.

@@ -118,15 +118,15 @@ struct RequestParams {
   /// The most tokens of each completion. < 0: until an end token, or until the context is full.
   int n_predict = -1;
   bool ignore_end = false;  ///< Continue after end tokens.
-  /// The least number of tokens before an end token may be drawn. Stop strings and stop tokens still end a
-  /// completion earlier. So does a constraint that allows only end tokens. No effect with ignore_end.
+  /// The least number of tokens before an end token, a stop token or a stop string may end a completion. A
+  /// constraint that allows only such tokens still ends it earlier.
   int n_min = 0;
   /// Output::text includes control tokens, as the vocabulary spells them, except end tokens.
   bool special = false;
   std::vector<std::string> stop = {};  ///< Strings that end a completion: see GenerateParams::stop.
   /// The first n_shown_stops strings of `stop` are included in the completion that they end.
   int n_shown_stops = 0;
-  /// Tokens that end a completion like end tokens, even with ignore_end and before n_min tokens.
+  /// Tokens that end a completion like end tokens, even with ignore_end.
   std::vector<Token> stop_tokens = {};
   /// If not kNone, the request generates nothing. It returns the pooled embedding of its prompt
   /// (Output::embedding) and ends with kLength. For kMean the whole prompt is computed, even if a prefix is

@@ -150,7 +150,7 @@ class AnswerOptions(SamplingOptions, ConstraintOptions, total=False):
     """Options of all requests."""
 
     max_tokens: Annotated[int, About("Maximum tokens to generate; -1: until an end token, or until the context is full.", -1)]
-    min_tokens: Annotated[int, About("Minimum number of tokens before an end token.", 0)]
+    min_tokens: Annotated[int, About("Minimum number of tokens before an end token or a stop string ends the completion.", 0)]
     ignore_end: Annotated[bool, About("Continues after end tokens.")]
     stop: Annotated[Union[str, Sequence[str]], About("Strings that end the completion and are not part of it.", default="none")]
     logprobs: Annotated[Union[int, bool], About("Log-probabilities of generated tokens, and of this many best alternatives each; "

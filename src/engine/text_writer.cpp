@@ -7,8 +7,9 @@ namespace weft::engine {
 bool StopFilter::push(std::string_view text, std::string& out, bool shown) {
   for (const char byte : text) {
     held_.push_back({byte, shown});
-    found_ = matcher_.push(byte);
-    if (found_ < 0) continue;
+    const int found = matcher_.push(byte);
+    if (found < 0 || !counts_) continue;
+    found_ = found;
     const std::size_t n_hidden = found_ < n_shown_ ? 0 : stops_[static_cast<std::size_t>(found_)].size();
     release(held_.size() - n_hidden, out);
     held_.clear();
@@ -30,6 +31,8 @@ void StopFilter::release(std::size_t n, std::string& out) {
 }
 
 bool TextWriter::push(Token token, std::string& out) {
+  filter_.set_stops(n_to_min_ == 0);
+  n_to_min_ = std::max(0, n_to_min_ - 1);
   const std::string text = tokenizer_.piece(token, true);
   const bool shown = special_ ? !tokenizer_.is_end(token) : tokenizer_.piece(token) == text;
   if (shown) return filter_.push(detokenizer_.push(token), out);

@@ -21,6 +21,8 @@ class StopFilter {
   /// complete: `out` then ends before it, or with it, and push() must not be called again. Bytes that are not
   /// `shown` are matched only.
   bool push(std::string_view text, std::string& out, bool shown = true);
+  /// Whether a stop string that the next bytes complete counts (default: true). It may begin earlier.
+  void set_stops(bool stops) { counts_ = stops; }
   /// Whether a stop string contains these bytes.
   bool has(std::string_view text) const;
   /// At the end: appends the bytes held back.
@@ -39,17 +41,20 @@ class StopFilter {
   int n_shown_;
   StringMatcher matcher_;
   std::vector<Byte> held_;
+  bool counts_ = true;
   int found_ = -1;
 };
 
 /// One per generation; the tokenizer must outlive it.
 class TextWriter {
  public:
-  /// With `special`, `out` includes control tokens. It never includes end tokens.
+  /// With `special`, `out` includes control tokens. It never includes end tokens. The first `n_min` tokens
+  /// complete no stop string.
   TextWriter(const Tokenizer& tokenizer, bool special, const std::vector<std::string>& stops,
-             int n_shown_stops = 0)
+             int n_shown_stops = 0, int n_min = 0)
       : tokenizer_(tokenizer),
         special_(special),
+        n_to_min_(n_min),
         detokenizer_(tokenizer, special),
         filter_(stops, n_shown_stops) {}
 
@@ -63,6 +68,7 @@ class TextWriter {
  private:
   const Tokenizer& tokenizer_;
   bool special_;
+  int n_to_min_;  // Tokens that complete no stop string are still to come.
   Detokenizer detokenizer_;
   StopFilter filter_;
 };

@@ -167,6 +167,39 @@ TEST(BatcherOptions, RespectsMinimumLengths) {
   }
 }
 
+TEST(BatcherOptions, StopStringsCountAfterTheMinimumLength) {
+  const auto model = golden("llama");
+  const Tokenizer& tokenizer = model->tokenizer();
+  const std::vector<Token> script = {40, 41, 42, 40, 41, 42};
+  const std::string all = tokenizer.decode(script), stop = tokenizer.piece(41);
+  for (const bool ignore_end : {false, true})
+    for (const int n_min : {0, 1, 2, 4, 5, 6}) {
+      Ask ask{{5, 6, 7}, {.n_predict = 6, .ignore_end = ignore_end, .n_min = n_min, .stop = {stop}}};
+      ask.params.constraint = Script::writes(script);
+      const Result result = run(model, ask);
+      const std::size_t n = n_min < 2 ? 2 : n_min < 5 ? 5 : 6;
+      EXPECT_EQ(result.tokens.size(), n) << n_min;
+      EXPECT_EQ(result.stop, n < 6 ? StopReason::kStopString : StopReason::kLength) << n_min;
+      EXPECT_EQ(result.stop_string, n < 6 ? 0 : -1) << n_min;
+      const std::vector<Token> before(script.begin(), script.begin() + static_cast<std::ptrdiff_t>(n - 1));
+      EXPECT_EQ(result.text, n < 6 ? tokenizer.decode(before) : all) << n_min;
+    }
+}
+
+TEST(BatcherOptions, StopTokensAreHeldBackUntilTheMinimumLength) {
+  const auto model = golden("llama");
+  for (const bool ignore_end : {false, true}) {
+    Ask ask{{5, 6, 7}, {.n_predict = 8, .ignore_end = ignore_end, .stop_tokens = {41}}};
+    ask.params.sampler.logit_bias.emplace_back(41, 1e6f);
+    EXPECT_EQ(run(model, ask).tokens.size(), 1u);
+    ask.params.n_min = 5;
+    const Result result = run(model, ask);
+    EXPECT_EQ(result.tokens.size(), 6u);
+    EXPECT_EQ(std::count(result.tokens.begin(), result.tokens.end(), 41), 1);
+    EXPECT_EQ(result.stop, StopReason::kEnd);
+  }
+}
+
 TEST(BatcherOptions, AConstraintEndsATextAtAnyLength) {
   const auto model = golden("llama");
   Ask ask{{5, 6, 7}, {.n_predict = 20, .n_min = 10}};

@@ -140,5 +140,40 @@ TEST(TextWriter, FindsControlTokensThatAreNotShown) {
   EXPECT_EQ(written(tokenizer, tokens, {"other"}, true), std::pair(std::string("a\n<|"), 0));
 }
 
+/// What `tokens` become where the first n_min complete no stop string, and the index of the stop string.
+std::pair<std::string, int> written_at_least(const Tokenizer& tokenizer, const std::vector<Token>& tokens,
+                                             int n_min, const std::vector<std::string>& stops) {
+  TextWriter writer(tokenizer, false, stops, 0, n_min);
+  std::string out;
+  for (const Token token : tokens)
+    if (writer.push(token, out)) return {out, writer.found()};
+  writer.finish(out);
+  return {out, writer.found()};
+}
+
+TEST(TextWriter, TheFirstTokensCompleteNoStopString) {
+  const Tokenizer tokenizer(text::bpe_vocabulary({}));
+  const std::vector<Token> tokens = {'a', 'b', 'c', 'a', 'b', 'c'};
+  const auto at_least = [&](int n_min, const std::vector<std::string>& stops) {
+    return written_at_least(tokenizer, tokens, n_min, stops);
+  };
+  using Result = std::pair<std::string, int>;
+  for (const int n_min : {0, 1}) EXPECT_EQ(at_least(n_min, {"ab"}), Result("", 0));
+  for (const int n_min : {2, 3, 4}) EXPECT_EQ(at_least(n_min, {"ab"}), Result("abc", 0));
+  for (const int n_min : {5, 6, 9}) EXPECT_EQ(at_least(n_min, {"ab"}), Result("abcabc", -1));
+  // A stop string may begin within the minimum, also inside another one.
+  EXPECT_EQ(at_least(2, {"none", "abc"}), Result("", 1));
+  EXPECT_EQ(at_least(2, {"ab", "bca"}), Result("a", 1));
+  EXPECT_EQ(at_least(1, {"a", "ab"}), Result("", 1));
+}
+
+TEST(TextWriter, CharactersAtTheEndOfTheMinimumCompleteNoStopString) {
+  const Tokenizer tokenizer(text::bpe_vocabulary({}));
+  const std::vector<Token> half = {'a', 0xC3};  // It is written as U+FFFD.
+  EXPECT_EQ(written(tokenizer, half, {"\uFFFD"}).second, 0);
+  EXPECT_EQ(written_at_least(tokenizer, half, 1, {"\uFFFD"}).second, 0);
+  EXPECT_EQ(written_at_least(tokenizer, half, 2, {"\uFFFD"}), std::pair(std::string("a\uFFFD"), -1));
+}
+
 }  // namespace
 }  // namespace weft::engine

@@ -95,7 +95,7 @@ void MaskMaker::make(const Stream& stream, std::span<std::uint32_t> mask) const 
     word = allowed ? word | bit : word & ~bit;
   };
   std::vector<Token> held_back;
-  for (const Token token : stream.end_tokens())
+  for (const Token token : stream.ending_tokens())
     if (is_allowed(token)) held_back.push_back(token);
   for (const Token token : held_back) set(token, false);
   // A constraint that allows nothing but the end must be able to end.

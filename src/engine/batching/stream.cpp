@@ -48,7 +48,8 @@ Clock::time_point after(Clock::time_point start, double ms) {
 
 Stream::Writer::Writer(const Request& request, int completion, const Model& model)
     : sampler(sampler_of(request.params, completion), model.tokenizer()),
-      text(model.tokenizer(), request.params.special, request.params.stop, request.params.n_shown_stops) {
+      text(model.tokenizer(), request.params.special, request.params.stop, request.params.n_shown_stops,
+           request.params.n_min) {
   for (const Token token : request.prompt)
     if (token >= 0) sampler.accept(token);
 }
@@ -67,6 +68,14 @@ void Stream::prepare() {
   text = request_->prompt;
   writer_ = std::move(writer);
   constraint_ = std::move(constraint);
+}
+
+std::vector<Token> Stream::ending_tokens() const {
+  std::vector<Token> tokens = params().stop_tokens;
+  if (params().ignore_end) return tokens;
+  const std::span<const Token> ends = model_.tokenizer().end_tokens();
+  tokens.insert(tokens.end(), ends.begin(), ends.end());
+  return tokens;
 }
 
 int Stream::n_best() const {

@@ -97,11 +97,13 @@ class Stream {
     return (!params().ignore_end && model_.tokenizer().is_end(token)) ||
            std::find(stops.begin(), stops.end(), token) != stops.end();
   }
-  /// Whether the token `n_ahead` after the next one must not end the stream.
+  /// Whether the token `n_ahead` after the next one must not be one of ending_tokens().
   bool holds_back_end(int n_ahead) const {
-    return !params().ignore_end && stats.n_generated + n_ahead < params().n_min;
+    const bool has_ends = !params().ignore_end || !params().stop_tokens.empty();
+    return has_ends && stats.n_generated + n_ahead < params().n_min;
   }
-  std::span<const Token> end_tokens() const { return model_.tokenizer().end_tokens(); }
+  /// The tokens for which ends_with() is true.
+  std::vector<Token> ending_tokens() const;
   /// Draws a token from an item of the last batch, among the `allowed` tokens (empty: all), and appends it.
   /// It uses the item's best tokens or its logits. True if the stream continues. If this throws, the sampler
   /// is unusable: call fail().
