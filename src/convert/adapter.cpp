@@ -55,13 +55,16 @@ struct Pair {
   double scale = 0.0;  ///< The adapter adds scale times b a.
 };
 
+constexpr double kUsualAlpha = 8.0;  // PEFT's default of lora_alpha.
+
 /// The scale of each module's pair of matrices.
 class Scales {
  public:
   explicit Scales(const Json& adapter) : by_root_(says(adapter, "use_rslora")) {
-    const Json* const alpha = find(adapter, "lora_alpha");
-    if (alpha == nullptr || !alpha->is_number()) refuse_value("lora_alpha", "is not a number");
-    alpha_ = alpha->get<double>();
+    if (const Json* const alpha = find(adapter, "lora_alpha"); alpha != nullptr) {
+      if (!alpha->is_number()) refuse_value("lora_alpha", "is not a number");
+      alpha_ = alpha->get<double>();
+    }
     if (const Json* const others = find(adapter, "alpha_pattern"); others != nullptr && others->is_object())
       for (const auto& [name, value] : others->items()) {
         if (!value.is_number()) refuse_value("alpha_pattern", "has a value that is not a number");
@@ -78,8 +81,7 @@ class Scales {
       }
     const double scale =
         alpha / (by_root_ ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
-    if (!std::isfinite(scale) || scale == 0.0)
-      refuse_value("lora_alpha", "gives a scale of " + std::to_string(scale));
+    if (!std::isfinite(scale)) refuse_value("lora_alpha", "gives a scale of " + std::to_string(scale));
     return scale;
   }
 
@@ -89,7 +91,7 @@ class Scales {
   }
 
   bool by_root_;
-  double alpha_ = 0.0;
+  double alpha_ = kUsualAlpha;
   std::vector<std::pair<text::Pattern, double>> others_;
 };
 
@@ -257,16 +259,21 @@ AdapterPlan plan_adapter(const Json& adapter, const FolderWeights& weights, cons
                          const Family& family, const AdapterBase& base, DType type) {
   check_kind(adapter);
   AdapterPlan plan;
-  // GGUF has one alpha for all pairs: where they differ, B is multiplied.
+  if (find(adapter, "lora_alpha") == nullptr)
+    plan.notes.emplace_back("adapter_config.json has no lora_alpha; weft uses PEFT's default, 8");
+  // GGUF has one alpha for all pairs: where they differ, B is multiplied. An alpha of 0 would count as none.
   std::optional<double> alpha;
+  int n_matrices = 0, n_without = 0;
   Family by_rows = family;  // Pairs have outputs as rows in all classes.
   by_rows.traits &= ~static_cast<unsigned>(kInputsFirst | kExpertInputsFirst);
   for (const Matrix& matrix : matrices_of(pairs_of(weights, Scales(adapter)), config, family, base)) {
     check_parts(matrix, config);
     const Pair& first = matrix.parts.front().second;
     const double own = first.scale * static_cast<double>(first.a->shape[0]);
-    if (!alpha) alpha = own;
-    const auto factor = static_cast<float>(own / *alpha);
+    ++n_matrices;
+    if (own == 0.0) ++n_without;
+    if (!alpha && own != 0.0) alpha = own;
+    const auto factor = own == 0.0 ? 0.0f : static_cast<float>(own / *alpha);
     for (OutTensor& b : arrange(stacked(matrix, &Pair::b, type), config, by_rows)) {
       OutTensor a = stacked(matrix, &Pair::a, type);
       a.name = b.name + ".lora_a";
@@ -280,7 +287,12 @@ AdapterPlan plan_adapter(const Json& adapter, const FolderWeights& weights, cons
       plan.tensors.push_back(std::move(b));
     }
   }
-  plan.alpha = static_cast<float>(*alpha);
+  plan.alpha = static_cast<float>(alpha.value_or(kUsualAlpha));
+  if (n_without > 0)
+    plan.notes.push_back(
+        "lora_alpha or alpha_pattern is 0 for " +
+        (n_without == n_matrices ? "all" : std::to_string(n_without) + " of " + std::to_string(n_matrices)) +
+        " matrices; the adapter has no effect on them");
   const std::string start = find_text(adapter, "init_lora_weights").value_or("");
   for (const char* changing : {"pissa", "olora", "corda", "loftq", "lora_ga"})
     if (start.starts_with(changing))

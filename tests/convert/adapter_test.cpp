@@ -107,6 +107,7 @@ class Adapter : public ConvertTest {
     params.base = base_;
     const ConvertResult result = convert(lora_, scratch_ / "lora.gguf", params);
     EXPECT_EQ(result.n_tensors, 2 * n_pairs);
+    notes_ = result.notes;
 
     const auto entries = read_gguf_metadata(scratch_ / "lora.gguf");
     const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
@@ -133,6 +134,7 @@ class Adapter : public ConvertTest {
 
   std::filesystem::path base_, lora_;
   Matrices weights_, pairs_;
+  std::vector<std::string> notes_;
 };
 
 TEST_F(Adapter, TurnedQueriesAndKeysExpertsAndTheHead) {
@@ -174,6 +176,29 @@ TEST_F(Adapter, ScalesByTheRootOfTheRank) {
   add("model.layers.0.self_attn.o_proj", 9, 16.0 / 3);
   write_adapter({{"r", 4}, {"lora_alpha", 16}, {"use_rslora", true}});
   expect_adds_what_merging_adds(2);
+}
+
+TEST_F(Adapter, AMissingAlphaIsTheDefaultOfPeft) {
+  use_base("mixtral");
+  add("model.layers.0.self_attn.q_proj", 4, 8.0 / 4);
+  write_adapter({{"r", 4}});
+  expect_adds_what_merging_adds(1);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("no lora_alpha"), std::string::npos) << notes_[0];
+}
+
+TEST_F(Adapter, AnAlphaOfZeroHasNoEffect) {
+  use_base("mixtral");
+  add("model.layers.0.self_attn.q_proj", 4, 0.0);
+  write_adapter({{"r", 4}, {"lora_alpha", 0}});
+  expect_adds_what_merging_adds(1);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("is 0 for all matrices"), std::string::npos) << notes_[0];
+  add("model.layers.1.self_attn.v_proj", 4, 6.0 / 4);
+  write_adapter({{"r", 4}, {"lora_alpha", 0}, {"alpha_pattern", {{"v_proj", 6}}}});
+  expect_adds_what_merging_adds(2);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("is 0 for 1 of 2 matrices"), std::string::npos) << notes_[0];
 }
 
 TEST_F(Adapter, NamesThatOtherSaversWrite) {
@@ -242,8 +267,9 @@ TEST_F(Adapter, DamagedOnesAreRefused) {
     write_adapter(config);
     expect_refused(lora_, ErrorCode::kInvalidFile, text, params);
   };
-  refused({{"r", 4}}, "lora_alpha is not a number");
-  refused({{"r", 4}, {"lora_alpha", 0}}, "gives a scale of 0");
+  refused({{"r", 4}, {"lora_alpha", "8"}}, "lora_alpha is not a number");
+  refused({{"r", 4}, {"lora_alpha", 1e308}, {"alpha_pattern", {{"q_proj", "8"}}}},
+          "alpha_pattern has a value");
   pairs_.erase(stem + "B.weight");
   refused({{"r", 4}, {"lora_alpha", 8}}, "lacks the other matrix of its pair");
   pairs_ = good;
