@@ -43,6 +43,13 @@ class Planner {
     const bool said = config_.get_bool("tie_word_embeddings", false);
     const bool both_sides = (family_.traits & kBothSides) != 0;
     const bool tied = has_head && (both_sides ? config_.get_bool("scale_decoder_outputs", said) : said);
+    // With a nested configuration, the classes use the outer field, which config_ may not have.
+    const bool lacks_head = !has_head && !both_sides && (family_.traits & kEncoder) == 0;
+    if (lacks_head && !config_.get_bool("tie_word_embeddings", true) &&
+        config_.find({"text_config"}) == nullptr)
+      notes.emplace_back(
+          "config.json: tie_word_embeddings is false, but the folder has no output head (lm_head.weight); "
+          "the matrix of the embeddings is the head, as with true");
     std::map<std::pair<std::string, std::int64_t>, int> n_of_layer;
     const auto last_of = [&](const std::string& block) {
       return block == "dec.blk" ? config_.get_int({"num_decoder_layers"}).value_or(n_layers) : n_layers;

@@ -160,6 +160,27 @@ TEST_F(FolderFiles, LayersBeyondTheConfigAreLeftOutWithANote) {
   EXPECT_TRUE(notes_.empty());
 }
 
+TEST_F(FolderFiles, AMissingHeadIsTiedWithANote) {
+  const auto folder = copy_of("mixtral");
+  json config = json::parse(read(folder / "config.json"));
+  ASSERT_EQ(config["tie_word_embeddings"], false);
+  converted(folder);
+  EXPECT_TRUE(notes_.empty());
+  test::StoredTensors tensors = test::read_tensors(folder / "model.safetensors");
+  ASSERT_EQ(tensors.erase("lm_head.weight"), 1u);
+  test::write_safetensors(folder / "model.safetensors", tensors);
+  converted(folder);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("tie_word_embeddings"), std::string::npos) << notes_[0];
+  EXPECT_NE(notes_[0].find("lm_head.weight"), std::string::npos) << notes_[0];
+  for (const json& said : {json(true), json(nullptr)}) {
+    config["tie_word_embeddings"] = said;
+    write(folder / "config.json", config.dump());
+    converted(folder);
+    EXPECT_TRUE(notes_.empty()) << said;
+  }
+}
+
 TEST_F(FolderFiles, ChatTemplates) {
   const auto folder = copy_of("mixtral");
   EXPECT_FALSE(converted(folder).contains("tokenizer.chat_template"));
