@@ -159,10 +159,12 @@ struct Tokenizer::Impl {
   }
 
   /// Moves tokens that are matched after normalising out of `user` and `all`. A control token that
-  /// normalising does not change remains there, because its position in the prompt decides whether it counts.
+  /// normalising does not change also remains there, because its position in the prompt decides whether it
+  /// counts.
   void set_normalised(const Vocabulary& v, std::vector<Token>& user, std::vector<Token>& all) {
     const std::set<Token> flagged(v.normalized.begin(), v.normalized.end());
     std::set<Token> moved;
+    std::vector<Token> unchanged;
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       const auto id = static_cast<Token>(i);
@@ -173,7 +175,11 @@ struct Tokenizer::Impl {
         throw Error(ErrorCode::kInvalidFile,
                     "the vocabulary's added tokens have more than 4 GiB once normalised");
       normalised_texts.add(text);
-      if (!text.empty() && !(is_special(kinds[i]) && text == texts[id])) moved.insert(id);
+      if (text.empty()) continue;
+      if (is_special(kinds[i]) && text == texts[id])
+        unchanged.push_back(id);
+      else
+        moved.insert(id);
     }
     const auto split = [&](std::vector<Token>& ids) {
       const auto rest =
@@ -183,7 +189,9 @@ struct Tokenizer::Impl {
       return found;
     };
     normalised_user.emplace(normalised_texts, split(user), v.single_word);
-    normalised_special.emplace(normalised_texts, split(all), v.single_word);
+    std::vector<Token> specials = split(all);
+    specials.insert(specials.end(), unchanged.begin(), unchanged.end());
+    normalised_special.emplace(normalised_texts, std::move(specials), v.single_word);
   }
 
   /// Sets the tokens before and after an input.

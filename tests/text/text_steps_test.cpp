@@ -152,6 +152,20 @@ TEST(AddedTokens, NormalisedOnesAreFoundInNormalisedText) {
   EXPECT_THAT(t.encode("raw", kSpecial), ElementsAre('r', 'a', 'w'));
 }
 
+TEST(AddedTokens, NormalisedControlTokensAreFoundButNotInAUsersMessage) {
+  text::Vocabulary v = text::bpe_vocabulary({});
+  const Token end = add_token(v, "<e>", TokenKind::kControl);
+  v.normalizers = R"([{"type": "Lowercase"}])";
+  v.normalized = {end};
+  const Tokenizer t(v);
+  EXPECT_THAT(t.encode("<e>x<E>", kSpecial), ElementsAre(end, 'x', end));
+  for (const char* text : {"<e>", "<E>"}) {
+    EXPECT_THAT(t.encode(text, {.add_special = false}), ElementsAre('<', 'e', '>'));
+    const std::vector<PromptPiece> pieces = {{"<E>", true}, {text, false}, {"<e>", true}};
+    EXPECT_THAT(t.encode(pieces), ElementsAre('<', 'e', '>', '<', 'e', '>', end)) << text;
+  }
+}
+
 TEST(AddedTokens, NormalisedOnesComeAfterTheOthersEvenWithoutNormalizers) {
   text::Vocabulary v = text::bpe_vocabulary({});
   const Token word = add_token(v, "word", TokenKind::kUserDefined);
