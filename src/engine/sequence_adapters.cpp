@@ -20,7 +20,8 @@ std::vector<AdapterUse> checked_adapters(const Model& model, std::span<const Ada
              (n == 0 ? ": the model was loaded without any (ModelParams::adapters)"
                      : "; known are 0 to " + std::to_string(n - 1)));
     if (!std::isfinite(use.scale))
-      refuse("the scale of adapter " + std::to_string(use.adapter) + " is not a number");
+      refuse("the scale of adapter " + std::to_string(use.adapter) + " is " + std::to_string(use.scale) +
+             ", expected a finite number");
     const float factor = model.impl().description.additions.adapters->factor(use.adapter);
     if (std::abs(use.scale) > model::kLargestScale || std::abs(use.scale * factor) > model::kLargestScale)
       refuse("the scale of adapter " + std::to_string(use.adapter) + " is " + std::to_string(use.scale) +

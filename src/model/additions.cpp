@@ -55,7 +55,7 @@ void require_numbers(const gguf::File& file, const std::filesystem::path& path) 
       unpack_row(tensor.dtype, bytes.data() + at, row);
       const auto bad = std::find_if(row.begin(), row.end(), [](float x) { return !std::isfinite(x); });
       if (bad != row.end())
-        refuse(path, "tensor " + tensor.name + " has a value that is not a number (" + std::to_string(*bad) +
+        refuse(path, "tensor " + tensor.name + " has a value that is not finite (" + std::to_string(*bad) +
                          ", in row " + std::to_string(at / n_bytes) + "); the training failed");
     }
   }
@@ -287,8 +287,10 @@ ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int fir
       file.read(tensor.data, bytes);
       std::vector<float> values(static_cast<std::size_t>(hparams.n_embd));
       unpack_row(tensor.dtype, bytes.data(), values);
-      if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
-        refuse(from.path, "tensor " + tensor.name + " has a value that is not a number");
+      const auto bad = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
+      if (bad != values.end())
+        refuse(from.path,
+               "tensor " + tensor.name + " has a value that is not finite (" + std::to_string(*bad) + ")");
       std::vector<float>& sum = vectors_[static_cast<std::size_t>(layer)];
       sum.resize(values.size());
       for (std::size_t i = 0; i < values.size(); ++i) sum[i] += from.scale * values[i];

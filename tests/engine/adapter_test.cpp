@@ -66,6 +66,25 @@ TEST(Adapters, LogitsAreThoseOfTheMergedModel) {
   }
 }
 
+TEST(Adapters, RejectsControlVectorsThatAreNotFinite) {
+  const auto path = test::temporary("infinite.gguf");
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& [bad, name] : {std::pair(-inf, "(-inf)"), std::pair(nan, "(nan)")}) {
+    std::vector<float> direction(128);
+    direction.back() = bad;
+    gguf::Writer writer;
+    writer.set("general.architecture", "controlvector");
+    writer.add_tensor("direction.1", DType::kF32, {128}, std::as_bytes(std::span(direction)));
+    writer.write_file(path);
+    ModelParams params;
+    params.control_vectors = {{path, 1.0f}};
+    EXPECT_THAT([&] { Model::load(llama(), params); },
+                testing::ThrowsMessage<Error>(
+                    HasSubstr(std::string("direction.1 has a value that is not finite ") + name)));
+  }
+  std::filesystem::remove(path);
+}
+
 TEST(Adapters, ControlVectorsAreAddedAfterTheirLayers) {
   const std::vector<Token> tokens = llama_tokens();
   const auto logits = [&](float scale, int first, int last) {
@@ -268,7 +287,8 @@ TEST_F(AdaptedContext, RejectsInvalidAdapters) {
   EXPECT_THAT(refusal(0, {{2, 1.0f}}), HasSubstr("known are 0 to 1"));
   EXPECT_THAT(refusal(0, {{-1, 1.0f}}), HasSubstr("unknown adapter -1; known are 0 to 1"));
   EXPECT_THAT(refusal(0, {{0, 1.0f}, {0, 2.0f}}), HasSubstr("twice"));
-  EXPECT_THAT(refusal(0, {{0, std::numeric_limits<float>::infinity()}}), HasSubstr("not a number"));
+  EXPECT_THAT(refusal(0, {{0, std::numeric_limits<float>::infinity()}}),
+              HasSubstr("is inf, expected a finite number"));
   for (const float scale : {1.1e6f, -1e12f, 3e38f})
     EXPECT_THAT(refusal(0, {{0, scale}}), HasSubstr("a million at most")) << scale;
   EXPECT_THAT(refusal(9, {}), HasSubstr("sequence 9"));
@@ -431,7 +451,7 @@ TEST_F(AdapterFiles, ValuesThatAreNoNumbersAreRefused) {
                   add_ending_in(w, q + ".lora_a", {4, 128}, a);
                   add_ending_in(w, q + ".lora_b", {128, 4}, b);
                 }),
-                HasSubstr(q + name + " has a value that is not a number"));
+                HasSubstr(q + name + " has a value that is not finite"));
 }
 
 TEST_F(AdapterFiles, ErrorsNameTheTensorOrKey) {
