@@ -96,14 +96,19 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
 std::vector<SamplerStep> read_samplers(Fields& fields) {
   constexpr std::pair<std::string_view, char> kOthers[] = {
       {"infill", 'i'}, {"tfs_z", 'f'}, {"tfs", 'f'}, {"adaptive_p", 'a'}};
+  const auto note = [&fields](std::string_view other) { fields.note(fmt::format("samplers.{}", other)); };
   std::vector<std::string> names = fields.strings("samplers", 64);
   for (const auto& [other, letter] : kOthers)
-    if (std::erase(names, other) > 0) fields.note(fmt::format("samplers.{}", other));
+    if (std::erase(names, other) > 0) note(other);
   if (names.size() == 1 && names[0] != "temp") {
     std::string letters = names[0];
-    for (const auto& [other, letter] : kOthers) std::erase(letters, letter);
+    std::vector<std::string_view> skipped;
+    for (const auto& [other, letter] : kOthers)
+      if (std::erase(letters, letter) > 0) skipped.push_back(other);
     try {
-      return parse_sampler_letters(letters);
+      const std::vector<SamplerStep> steps = parse_sampler_letters(letters);
+      for (const std::string_view other : skipped) note(other);
+      return steps;
     } catch (const Error&) {  // It is a name, then.
     }
   }

@@ -46,7 +46,8 @@ def test_empty_dry_breakers_match_nothing(address, breakers, multiplier):
 @pytest.mark.parametrize("samplers, skipped", [
     (["penalties", "dry", "top_n_sigma", "top_k", "tfs_z", "typ_p", "top_p", "min_p", "xtc", "temperature"], ["samplers.tfs_z"]),
     (["adaptive_p", "infill", "top_k"], ["samplers.infill", "samplers.adaptive_p"]),
-    (["min_p", "temperature"], []), ("min_p;temperature", []), ("mt", []), ("kfypmt", []), ("edskypmxta", []), ("", []), ([], []),
+    (["min_p", "temperature"], []), ("min_p;temperature", []), ("mt", []), ("kfypmt", ["samplers.tfs_z"]), ("edskypmxta", ["samplers.adaptive_p"]), ("ki", ["samplers.infill"]), ("a", ["samplers.adaptive_p"]),
+    ("min_p", []), ("", []), ([], []),
 ])
 def test_samplers_that_weft_lacks_are_skipped(address, samplers, skipped):
     answer, body = chat(address, samplers=samplers)
