@@ -19,11 +19,19 @@ constexpr std::size_t kMaxStops = 256;
 constexpr std::size_t kMaxBiases = 65536;
 constexpr int kMaxLogprobs = 4 << 20;
 
-void read_one_bias(const std::string& path, Token id, const Json& value, const Tokenizer& tokenizer,
+// The token whose id is the string. Nothing for a string that is no integer. An integer may be too large.
+std::optional<Token> token_of(const std::string& path, std::string_view text, const Tokenizer& tokenizer) {
+  Token id = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) return std::nullopt;
+  if (error != std::errc{} || id < 0 || id >= tokenizer.n_vocab())
+    throw bad_request(path, fmt::format("'{}': token {} is outside the vocabulary of {} tokens", path,
+                                        text.substr(0, 64), tokenizer.n_vocab()));
+  return id;
+}
+
+void read_one_bias(const std::string& path, Token id, const Json& value,
                    std::vector<std::pair<Token, float>>& biases) {
-  if (id < 0 || id >= tokenizer.n_vocab())
-    throw bad_request(path, fmt::format("'{}': token {} is outside the vocabulary of {} tokens", path, id,
-                                        tokenizer.n_vocab()));
   // false: never, as llama.cpp has it. OpenAI's -100 means the same.
   const bool banned = value.is_boolean() && !value.get<bool>();
   if (!banned && !value.is_number())
@@ -41,7 +49,7 @@ void read_text_bias(const std::string& path, const std::string& text, const Json
   if (ids.empty())
     throw bad_request(path, fmt::format("'{}': the model's vocabulary has no token for the string {}", path,
                                         json_text(text.substr(0, 64))));
-  for (const Token id : ids) read_one_bias(path, id, value, tokenizer, biases);
+  for (const Token id : ids) read_one_bias(path, id, value, biases);
 }
 
 // `[15043, -1.5]`, `["text", false]` or `{"id": 15043, "bias": -1.5}`
@@ -55,9 +63,7 @@ void read_bias_entry(const std::string& at, const Json& entry, const Tokenizer& 
   if (key.is_string()) return read_text_bias(at, key.get_ref<const std::string&>(), bias, tokenizer, biases);
   if (!key.is_number_integer())
     throw bad_request(at, fmt::format("'{}' must begin with a token id or a string", at));
-  const auto id = key.get<std::int64_t>();
-  read_one_bias(at, id < 0 || id > tokenizer.n_vocab() ? Token{-1} : static_cast<Token>(id), bias, tokenizer,
-                biases);
+  read_one_bias(at, token_of(at, key.dump(), tokenizer).value(), bias, biases);
 }
 
 // `{"15043": -1.5, "text": -100}`, `[[15043, -1.5], ["text", false]]` or `[{"id": 15043, "bias": -1.5}]`
@@ -72,10 +78,8 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
   if (value->is_structured()) check_count(value->size());
   if (value->is_object()) {
     for (const auto& [key, bias] : value->items()) {
-      Token id = -1;
-      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (error == std::errc{} && end == key.data() + key.size())
-        read_one_bias(path, id, bias, tokenizer, biases);
+      if (const auto id = token_of(path, key, tokenizer))
+        read_one_bias(path, *id, bias, biases);
       else
         read_text_bias(path, key, bias, tokenizer, biases);
       check_count(biases.size());

@@ -379,6 +379,13 @@ def test_biases_of_objects(address):
     assert answer.status == 400 and b"65536" in body
 
 
+@pytest.mark.parametrize("token", [999999, 99999999999, 2 ** 64 - 1, -7])
+def test_tokens_outside_the_vocabulary_are_named_as_they_were_sent(address, token):
+    for biases in ({str(token): 1}, [[token, 1]], [{"id": token, "bias": 1}]):
+        answer, body = post(address, "/v1/completions", {"prompt": "x", "logit_bias": biases})
+        assert answer.status == 400 and f"token {token} is outside the vocabulary" in json.loads(body)["error"]["message"]
+
+
 def test_calls_of_mcp_have_one_id(address):
     call = {"type": "mcp_call", "id": "mcp_1", "call_id": "call_1", "name": "f", "arguments": "{}", "output": "seen"}
     counts = []
