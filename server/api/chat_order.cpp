@@ -220,7 +220,8 @@ GrammarWish wish_of(const ChatTurn& turn, const CommonFields& common, const Chat
   const bool calls = !turn.tools_json.empty() && turn.tool_choice != ToolChoice::kNone;
   const int parallel = turn.parallel_tool_calls ? (*turn.parallel_tool_calls ? 1 : 0) : -1;
   GrammarWish wish{.make = [&opening] { return *opening.grammar; },
-                   .field = common.grammar ? common.grammar->field : "tools"};
+                   .field = common.grammar ? common.grammar->field : "tools",
+                   .code = common.grammar ? common.grammar->code : "invalid_function_parameters"};
   if (calls || common.grammar)
     wish.key = fmt::format("chat:{}:{}:{}:{}:{}:{}:{}", static_cast<int>(turn.tool_choice),
                            json_text(turn.tool_name), parallel, turn.hold_arguments,

@@ -160,9 +160,9 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   read_biases(fields, tokenizer, sampler.logit_bias);
 }
 
-ApiError unenforceable(const std::string& field, const Error& error) {
-  ApiError result = bad_request(field, fmt::format("'{}': {}", field, error.what()));
-  result.code = "invalid_json_schema";
+ApiError unenforceable(const GrammarWish& wish, const Error& error) {
+  ApiError result = bad_request(wish.field, fmt::format("'{}': {}", wish.field, error.what()));
+  result.code = wish.code;
   return result;
 }
 
@@ -173,7 +173,7 @@ auto naming(const GrammarWish& wish, const Make& make) {
     return make();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInvalidArgument) throw;
-    throw unenforceable(wish.field, error);
+    throw unenforceable(wish, error);
   }
 }
 
@@ -186,7 +186,7 @@ GrammarWish choice_wish(std::vector<std::string> words, std::string field) {
             for (const std::string& word : words) parts.push_back(Grammar::literal(word));
             return Grammar::choice(std::move(parts));
           },
-          std::move(field)};
+          std::move(field), "invalid_grammar"};
 }
 
 // A schema, or a string with its JSON.
@@ -214,13 +214,15 @@ void read_wishes(Fields& fields, const GrammarNames& names, std::vector<GrammarW
                  std::vector<std::string>& warnings) {
   for (const std::string_view name : names.grammars)
     if (std::string text = fields.string(name); !text.empty())
-      wishes.push_back({"gbnf:" + text, [text] { return Grammar::gbnf(text); }, fields.path_of(name)});
+      wishes.push_back(
+          {"gbnf:" + text, [text] { return Grammar::gbnf(text); }, fields.path_of(name), "invalid_grammar"});
   for (const std::string_view name : names.schemas)
     if (const Json* schema = fields.find(name); schema != nullptr && *schema != "")
       wishes.push_back(read_schema(fields, name, *schema, warnings));
   for (const std::string_view name : names.regexes)
     if (std::string text = fields.string(name); !text.empty())
-      wishes.push_back({"regex:" + text, [text] { return Grammar::regex(text); }, fields.path_of(name)});
+      wishes.push_back(
+          {"regex:" + text, [text] { return Grammar::regex(text); }, fields.path_of(name), "invalid_regex"});
   for (const std::string_view name : names.choices)
     if (std::vector<std::string> words = fields.strings(name, 4096); !words.empty())
       wishes.push_back(choice_wish(std::move(words), fields.path_of(name)));
@@ -344,7 +346,7 @@ GrammarWish schema_wish(const Json& schema, bool strict, const std::string& fiel
     for (const std::string& note : notes) warnings.push_back(fmt::format("'{}': {}", field, note));
     return {"schema:" + text, [grammar = std::move(grammar)] { return grammar; }, field};
   } catch (const Error& error) {
-    if (strict) throw unenforceable(field, error);
+    if (strict) throw unenforceable({.field = field}, error);
     // The schema is too large for any constraint.
     warnings.push_back(fmt::format("'{}': {}; it may be any JSON object", field, error.what()));
     return object_wish();

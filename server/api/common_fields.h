@@ -28,7 +28,8 @@ struct RequestDefaults {
 struct GrammarWish {
   std::string key = {};
   std::function<Grammar()> make = nullptr;
-  std::string field = {};  ///< The name of the field, for messages.
+  std::string field = {};                    ///< The name of the field, for messages.
+  std::string code = "invalid_json_schema";  ///< The code of its errors.
 };
 
 struct CommonFields {

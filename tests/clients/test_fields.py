@@ -348,11 +348,21 @@ def test_forms_of_a_response_exclude_each_other(address):
         assert answer.status == 400 and b"send one of them" in text, text
 
 
-@pytest.mark.parametrize("name, value", [("guided_regex", "("), ("grammar", "root ::= ("), ("guided_grammar", "root ::=  missing")])
-def test_a_wrong_grammar_names_its_field(address, name, value):
+@pytest.mark.parametrize("name, value, code", [
+    ("guided_regex", "(", "invalid_regex"), ("grammar", "root ::= (", "invalid_grammar"),
+    ("guided_grammar", "root ::=  missing", "invalid_grammar")])
+def test_a_wrong_grammar_names_its_field(address, name, value, code):
     for path, body in (("/v1/chat/completions", CHAT), ("/v1/completions", {"prompt": "x", "max_tokens": 1})):
         answer, text = post(address, path, {**body, name: value})
         assert answer.status == 400 and param_of(text) == name, text
+        assert json.loads(text)["error"]["code"] == code
+
+
+def test_a_strict_schema_that_cannot_be_enforced_has_its_own_code(address):
+    form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"not": {"type": "string"}}}}
+    for path, body in (("/v1/chat/completions", CHAT), ("/v1/completions", {"prompt": "x", "max_tokens": 1})):
+        answer, text = post(address, path, {**body, "response_format": form})
+        assert answer.status == 400 and json.loads(text)["error"]["code"] == "invalid_json_schema", text
 
 
 def test_shown_stops_follow_the_last_list(address):
