@@ -267,7 +267,7 @@ ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Medi
   order.prompt = std::move(prompt.tokens);
   if (prompt.parts.empty()) keep_end(order.prompt, common.n_kept, model.tokenizer());
   order.params.parts = std::move(prompt.parts);
-  check_length(model, order.prompt.size(), "messages");
+  check_length(model, order.prompt.size(), turn.field);
   if (common.grammar && !opening.grammar)
     throw bad_request("response_format",
                       "a response that continues a message cannot be constrained by a grammar or schema");

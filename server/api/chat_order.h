@@ -16,6 +16,7 @@ namespace weft::server {
 /// The turn of a request.
 struct RequestTurn : ChatTurn {
   std::shared_ptr<const RequestTools> tools = nullptr;  ///< The tools of tools_json; null: none were read.
+  std::string field = "messages";                       ///< The field of the conversation, for errors.
 };
 
 struct ChatOrder {

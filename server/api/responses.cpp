@@ -470,7 +470,8 @@ Json frame_of(const Json& body, const std::string& model, const SamplerParams& s
 /// The conversation of the request.
 RequestTurn read_turn(Fields& fields, MediaTaker& taker) {
   RequestTurn turn;
-  const Json* input = read_conversation(fields, "input");
+  turn.field = "input";
+  const Json* input = read_conversation(fields, turn.field);
   if (input == nullptr) throw bad_request("input", "'input' is missing");
   ItemReader reader(fields, taker);
   Json list = reader.read(*input);

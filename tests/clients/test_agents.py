@@ -307,6 +307,7 @@ def test_prompts_that_are_too_long(address):
         answer, text = post(address, path, body)
         error = json.loads(text)["error"]
         assert answer.status == 400 and error["code"] == "context_length_exceeded", path
+        assert error["param"] == next(iter(body))
         assert error["n_prompt_tokens"] > error["n_ctx"] > 0, path
 
 
