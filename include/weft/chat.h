@@ -132,7 +132,7 @@ struct ChatOpening {
   std::optional<Grammar> grammar = std::nullopt;
   AnswerReader reader = {};
   std::vector<std::string> stop = {};  ///< The format's stop strings, in addition to the request's.
-  /// For functions that are not strict: parts of schemas that the grammar does not enforce.
+  /// Unknown roles, and parts of schemas that the grammar does not enforce (functions that are not strict).
   std::vector<std::string> warnings = {};
 };
 

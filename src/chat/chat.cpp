@@ -184,7 +184,8 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   if (turn.tool_choice == ToolChoice::kNone) tools.clear();
   const bool calls = !tools.empty();
 
-  std::vector<chat::Message> messages = chat::read_messages(turn.messages_json);
+  ChatOpening opening;
+  std::vector<chat::Message> messages = chat::read_messages(turn.messages_json, opening.warnings);
   const bool continues = !turn.add_generation_prompt && messages.back().role == "assistant";
   if (continues && !messages.back().calls.empty()) {
     chat::refuse("the last message has tool calls, so it cannot be continued");
@@ -199,7 +200,6 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   if (impl.abilities.needs_tools && !calls) options.tools_json = "[]";
   options.variables_json = impl.variables(turn, tools_json);
 
-  ChatOpening opening;
   const auto render = [&] {
     return impl.chat_template.render_json(to_json(messages, impl.abilities).dump(), options);
   };

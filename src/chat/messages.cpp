@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -18,6 +19,8 @@ using nlohmann::ordered_json;
 
 /// Limit per message, because each result searches its call among them.
 constexpr std::size_t kMaxCalls = 1024;
+/// Of an unknown role, in warnings.
+constexpr std::size_t kMaxRoleBytes = 64;
 
 /// A string member; empty where there is none or it is null.
 std::string text_of(const ordered_json& object, const char* key, const std::string& where) {
@@ -100,16 +103,16 @@ HistoryCall read_call(const ordered_json& item, const std::string& where, base::
   return call;
 }
 
-/// Maps clients' names of roles to the five roles of templates.
+/// Maps clients' names of roles to the four roles of templates. Empty: the name is unknown.
 std::string_view known_role(std::string_view role) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"system", "system"},   {"developer", "system"}, {"user", "user"},       {"assistant", "assistant"},
-      {"model", "assistant"}, {"ai", "assistant"},     {"bot", "assistant"},   {"tool", "tool"},
-      {"function", "tool"},   {"ipython", "tool"},     {"observation", "tool"}};
+      {"system", "system"},   {"developer", "system"}, {"user", "user"},        {"assistant", "assistant"},
+      {"model", "assistant"}, {"ai", "assistant"},     {"bot", "assistant"},    {"tool", "tool"},
+      {"function", "tool"},   {"ipython", "tool"},     {"observation", "tool"}, {"human", "user"}};
   for (const auto& [name, known] : kNames) {
     if (name == role) return known;
   }
-  return "user";
+  return {};
 }
 
 void read_calls(const ordered_json& item, const std::string& where, base::JsonBudget& budget,
@@ -134,13 +137,18 @@ void read_calls(const ordered_json& item, const std::string& where, base::JsonBu
   }
 }
 
-Message read_message(const ordered_json& item, const std::string& where, base::JsonBudget& budget) {
+Message read_message(const ordered_json& item, const std::string& where, base::JsonBudget& budget,
+                     std::set<std::string>& unknown_roles) {
   if (!item.is_object()) refuse(where + " must be an object with role and content");
   const std::string role = text_of(item, "role", where);
   if (role.empty()) {
     refuse(where + ".role must be \"system\", \"developer\", \"user\", \"assistant\" or \"tool\"");
   }
   Message message{.role = std::string(known_role(role))};
+  if (message.role.empty()) {
+    message.role = "user";
+    unknown_roles.insert(role.substr(0, kMaxRoleBytes));
+  }
   const auto content = item.find("content");
   const bool has_content = content != item.end() && !content->is_null();
   if (has_content) read_content(*content, where + ".content", message);
@@ -361,13 +369,20 @@ void complete_calls(std::vector<Message>& messages, bool short_ids) {
 
 }  // namespace
 
-std::vector<Message> read_messages(std::string_view messages_json) {
+std::vector<Message> read_messages(std::string_view messages_json, std::vector<std::string>& warnings) {
   base::JsonBudget budget = request_budget();
   const ordered_json all = parse_request_json(messages_json, "messages", budget);
   if (!all.is_array() || all.empty()) refuse("messages must be an array of at least one message");
   std::vector<Message> messages;
+  std::set<std::string> unknown_roles;
   for (const ordered_json& item : all) {
-    messages.push_back(read_message(item, "messages[" + std::to_string(messages.size()) + "]", budget));
+    messages.push_back(
+        read_message(item, "messages[" + std::to_string(messages.size()) + "]", budget, unknown_roles));
+  }
+  for (const std::string& role : unknown_roles) {
+    warnings.push_back(
+        "the role \"" + role +
+        "\" is unknown and read as \"user\"; known are system, developer, user, assistant, tool");
   }
   return messages;
 }

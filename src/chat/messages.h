@@ -27,8 +27,8 @@ struct Message {
 };
 
 /// Throws Error kInvalidArgument, which names the message, unless the JSON is a conversation with string
-/// content only.
-std::vector<Message> read_messages(std::string_view messages_json);
+/// content only. Unknown roles are read as the user's, and appended to `warnings`.
+std::vector<Message> read_messages(std::string_view messages_json, std::vector<std::string>& warnings);
 
 /// Rewrites messages for a template. Parts that it cannot write are expressed in another way, for example
 /// calls as content. If the template has no tools, the system message describes `tools_json` and the call

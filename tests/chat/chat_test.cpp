@@ -254,6 +254,22 @@ TEST(Chat, RolesOfOtherNamesAreKnownOnes) {
   EXPECT_EQ(role_of("king"), "user:a,user:b,");
 }
 
+TEST(Chat, UnknownRolesGiveOneWarningEach) {
+  const Chat chat(ChatTemplate("{% for m in messages %}{{ m.role }}:{{ m.content }},{% endfor %}"));
+  const auto warnings_of = [&](const std::string& first, const std::string& second) {
+    return chat
+        .open(turn_of(R"([{"role": ")" + first + R"(", "content": "a"}, {"role": ")" + second +
+                      R"(", "content": "b"}, {"role": "user", "content": "c"}])"))
+        .warnings;
+  };
+  EXPECT_TRUE(warnings_of("human", "developer").empty());
+  for (const auto& [second, n] : {std::pair("king", 1u), std::pair("queen", 2u)}) {
+    const std::vector<std::string> warnings = warnings_of("king", second);
+    ASSERT_EQ(warnings.size(), n);
+    EXPECT_TRUE(warnings.front().starts_with("the role \"king\" is unknown"));
+  }
+}
+
 TEST(Chat, PartsWithThoughtsAreReasoning) {
   const Chat chat(test_template("tags"));
   const std::string user = R"({"role": "user", "content": "?"})";

@@ -271,6 +271,7 @@ def test_roles_and_empty_lists(address):
                       {"role": "function", "name": "f", "content": None}, {"role": "user", "content": "y"}]):
         answer, body = chat(address, messages=messages)
         assert answer.status == 200, body
+        assert ('the role "what" is unknown' in (answer.headers["X-Weft-Warnings"] or "")) == (messages[0]["role"] == "what")
 
 
 def test_a_lone_surrogate_is_named(address):
