@@ -1,8 +1,10 @@
 // Endpoints for the state of server and models.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <ctime>
 
 #include "api/adapters.h"
 #include "api/answer_json.h"
@@ -20,15 +22,26 @@ std::string failure_of(const ModelState& state) {
   return state.model != nullptr ? state.model->failure() : std::string();
 }
 
+/// The fields of OpenAI's API, and those of Anthropic's: "type", "display_name" and "created_at".
+Json named_json(const std::string& name, std::int64_t created) {
+  return {
+      {"id", name},
+      {"object", "model"},
+      {"created", created},
+      {"owned_by", "weft"},
+      {"type", "model"},
+      {"display_name", name},
+      {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(created)))}};
+}
+
+std::int64_t created(const ModelState& state) { return state.model != nullptr ? state.model->created : 0; }
+
 Json model_json(const ModelState& state) {
   constexpr const char* kStages[] = {"unloaded", "loading", "loaded", "failed"};
-  Json json = {{"id", state.name},
-               {"object", "model"},
-               {"created", state.model != nullptr ? state.model->created : 0},
-               {"owned_by", "weft"},
-               {"aliases", state.aliases},
-               {"tags", state.tags},
-               {"status", {{"value", kStages[static_cast<std::size_t>(state.stage)]}}}};
+  Json json = named_json(state.name, created(state));
+  json["aliases"] = state.aliases;
+  json["tags"] = state.tags;
+  json["status"] = {{"value", kStages[static_cast<std::size_t>(state.stage)]}};
   if (const std::string error = failure_of(state); !error.empty()) json["status"]["error"] = error;
   if (state.model != nullptr) {
     const ModelInfo& info = state.model->model->info();
@@ -118,12 +131,10 @@ Json Api::models_json() const {
   Json data = Json::array();
   for (const ModelState& state : models_->states()) {
     data.push_back(model_json(state));
-    for (const std::string& adapter : state.adapters)  // As vLLM lists them.
-      data.push_back({{"id", adapter},
-                      {"object", "model"},
-                      {"created", data.back()["created"]},
-                      {"owned_by", "weft"},
-                      {"parent", state.name}});
+    for (const std::string& adapter : state.adapters) {  // As vLLM lists them.
+      data.push_back(named_json(adapter, created(state)));
+      data.back()["parent"] = state.name;
+    }
   }
   return data;
 }
@@ -131,7 +142,15 @@ Json Api::models_json() const {
 void Api::list_models(Job& job) {
   Json models = Json::array();
   for (const ModelState& state : models_->states()) models.push_back(capable_json(state));
-  job.send({{"object", "list"}, {"data", models_json()}, {"models", std::move(models)}});
+  Json data = models_json();
+  // The list is one page of Anthropic's API.
+  Json first = data.front()["id"], last = data.back()["id"];
+  job.send({{"object", "list"},
+            {"data", std::move(data)},
+            {"models", std::move(models)},
+            {"has_more", false},
+            {"first_id", std::move(first)},
+            {"last_id", std::move(last)}});
 }
 
 void Api::show_model(Job& job) {

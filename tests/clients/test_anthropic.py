@@ -37,6 +37,15 @@ def test_stream_is_the_same_text(client):
     assert final.content[0].text == whole and final.usage.output_tokens > 0
 
 
+def test_models(client):
+    page = client.models.list(limit=20)
+    assert not page.has_more and page.first_id == page.data[0].id and page.last_id == page.data[-1].id
+    for model in page.data:
+        assert model.type == "model" and model.display_name == model.id and model.created_at.year >= 1970
+        assert client.models.retrieve(model.id).display_name == model.display_name
+    assert [model.id for model in client.models.list()] == [model.id for model in page.data]
+
+
 def test_stop_sequence(client):
     word = ask(client).content[0].text.split()[2]
     answer = ask(client, stop_sequences=[word])
