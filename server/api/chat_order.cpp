@@ -110,7 +110,7 @@ void read_tool_choice(Fields& fields, RequestTools& tools, RequestTurn& turn) {
 
 }  // namespace
 
-void read_tools(Fields& fields, RequestTurn& turn, const ToolChanges& changes) {
+void read_tools(Fields& fields, RequestTurn& turn, const std::vector<ToolChange>& changes) {
   const auto tools = std::make_shared<RequestTools>(fields, changes);
   read_tool_choice(fields, *tools, turn);
   turn.tools_json = tools->json();

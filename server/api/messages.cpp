@@ -162,8 +162,8 @@ class MessageReader {
     if (!calls_.empty()) mine["tool_calls"] = std::move(calls_);
     out_->push_back(std::move(mine));
   }
-  /// The tools that messages add and remove.
-  const ToolChanges& changes() const { return changes_; }
+  /// The changes of the tools by messages, in their order.
+  const std::vector<ToolChange>& changes() const { return changes_; }
 
  private:
   void read_block(Fields block, TextBlocks& blocks) {
@@ -205,17 +205,16 @@ class MessageReader {
     const std::string name = definition != nullptr
                                  ? tool.within(*definition, tool.path_of("definition")).string("name")
                                  : tool.string("name", tool.string("tool_name"));
-    if (!adds) {
-      changes_.removed.insert(name);
-      return;
-    }
-    changes_.removed.erase(name);
-    if (definition != nullptr) changes_.added.push_back(tool.within(*definition, tool.path_of("definition")));
+    using Kind = ToolChange::Kind;
+    if (adds && definition != nullptr)
+      changes_.push_back({Kind::kDefine, tool.within(*definition, tool.path_of("definition"))});
+    else
+      changes_.push_back({adds ? Kind::kRestore : Kind::kRemove, block, name});
   }
 
   Json* out_;
   MediaTaker* media_;
-  ToolChanges changes_;
+  std::vector<ToolChange> changes_;
   std::string thinking_;
   Json calls_;
 };

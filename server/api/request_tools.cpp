@@ -21,15 +21,23 @@ std::string name_of(const Json& tool) {
 
 }  // namespace
 
-RequestTools::RequestTools(Fields& fields, const ToolChanges& changes) {
+RequestTools::RequestTools(Fields& fields, const std::vector<ToolChange>& changes) {
   read_list(fields);
+  if (changes.empty()) return;
   skips_known_ = true;
-  for (const Fields& tool : changes.added) read(tool, "");
-  if (changes.removed.empty()) return;
+  for (const ToolChange& change : changes) apply(change);
   std::unordered_set<std::string> kept;
-  for (const auto& [function, origin] : origins_)
-    if (!changes.removed.contains(function)) kept.insert(function);
-  keep_only(kept);
+  for (const auto& [function, known] : known_)
+    if (!known.is_removed) kept.insert(function);
+  if (kept.size() < known_.size()) keep_only(kept);
+}
+
+void RequestTools::apply(const ToolChange& change) {
+  if (change.kind == ToolChange::Kind::kDefine) return read(change.fields, "");
+  const bool removes = change.kind == ToolChange::Kind::kRemove;
+  const auto known = known_.find(change.name);
+  if (known == known_.end()) return change.fields.note(removes ? "tool_removal" : "tool_addition");
+  known->second.is_removed = removes;
 }
 
 void RequestTools::read_list(Fields& fields) {
@@ -116,17 +124,24 @@ void RequestTools::add(Json function, const std::string& path, Origin origin) {
 }
 
 void RequestTools::append(Json tool, const std::string& path, const std::string& function, Origin origin) {
-  if (skips_known_ && has(function)) return;
+  if (const auto known = known_.find(function); skips_known_ && known != known_.end()) {
+    if (!known->second.is_removed) return;
+    const std::size_t index = known->second.index;
+    known->second = {std::move(origin), index};
+    functions_[index] = std::move(tool);
+    paths_[index] = path;
+    return;
+  }
   if (functions_.size() == kMost)
     throw bad_request(path, fmt::format("'{}': a request may have at most {} functions", path, kMost));
-  if (!function.empty()) origins_[function] = std::move(origin);
+  if (!function.empty()) known_[function] = {std::move(origin), functions_.size()};
   functions_.push_back(std::move(tool));
   paths_.push_back(path);
 }
 
 RequestTools::Origin RequestTools::origin_of(const std::string& function) const {
-  const auto found = origins_.find(function);
-  return found == origins_.end() ? Origin{function} : found->second;
+  const auto found = known_.find(function);
+  return found == known_.end() ? Origin{function} : found->second.origin;
 }
 
 std::string RequestTools::function_of(std::string_view name_space, std::string_view name) {
@@ -134,13 +149,18 @@ std::string RequestTools::function_of(std::string_view name_space, std::string_v
   return fmt::format("{}__{}", name_space, name);
 }
 
-bool RequestTools::has(const std::string& function) const { return origins_.contains(function); }
+bool RequestTools::has(const std::string& function) const { return known_.contains(function); }
 
 void RequestTools::keep_only(const std::unordered_set<std::string>& functions) {
   Json kept = Json::array();
   std::vector<std::string> paths;
   for (std::size_t i = 0; i < functions_.size(); ++i) {
-    if (!functions.contains(name_of(functions_[i]))) continue;
+    const std::string name = name_of(functions_[i]);
+    if (!functions.contains(name)) {
+      known_.erase(name);
+      continue;
+    }
+    known_[name].index = kept.size();
     kept.push_back(std::move(functions_[i]));
     paths.push_back(std::move(paths_[i]));
   }

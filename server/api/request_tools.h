@@ -1,5 +1,6 @@
 #pragma once
 // The tools of a request, in the forms of all APIs, as functions of the chat API.
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -10,10 +11,16 @@
 
 namespace weft::server {
 
-/// Changes of the tools within a conversation.
-struct ToolChanges {
-  std::vector<Fields> added;                ///< Definitions.
-  std::unordered_set<std::string> removed;  ///< Names.
+/// A change of the tools within a conversation.
+struct ToolChange {
+  enum class Kind : std::uint8_t {
+    kDefine,
+    kRemove,
+    kRestore,  ///< Of a tool that was removed.
+  };
+  Kind kind = Kind::kDefine;
+  Fields fields;          ///< The definition, or the block that names the tool.
+  std::string name = {};  ///< Empty for a definition.
 };
 
 /// A tool of type "custom" is a function with the string argument "input". Functions of a namespace have its
@@ -24,9 +31,10 @@ class RequestTools {
   static constexpr std::size_t kMost = 2048;
 
   RequestTools() = default;
-  /// Reads the field "tools", and applies the changes. An added tool whose name is taken is skipped: clients
-  /// repeat them. Throws ApiError for too many tools and wrong ones.
-  explicit RequestTools(Fields& fields, const ToolChanges& changes = {});
+  /// Reads the field "tools", and applies the changes in their order. A definition whose name is taken is
+  /// skipped: clients repeat them. A change that names an unknown tool is skipped with a note. Throws
+  /// ApiError for too many tools and wrong ones.
+  explicit RequestTools(Fields& fields, const std::vector<ToolChange>& changes = {});
 
   bool empty() const { return functions_.empty(); }
   /// A JSON array of the chat API's tools. Empty: none.
@@ -52,7 +60,14 @@ class RequestTools {
   static std::string input_of(const std::string& arguments);
 
  private:
+  /// A function, and where it is in the list of functions.
+  struct Known {
+    Origin origin;
+    std::size_t index = 0;
+    bool is_removed = false;
+  };
   void read_list(Fields& fields);
+  void apply(const ToolChange& change);
   void read(Fields tool, const std::string& name_space);
   void add_custom(Fields& tool, const std::string& name_space);
   void add_search(Fields& tool);
@@ -60,10 +75,10 @@ class RequestTools {
   void add(Json function, const std::string& path, Origin origin);
   void append(Json tool, const std::string& path, const std::string& function, Origin origin);
 
-  bool skips_known_ = false;  ///< Functions whose names are taken.
+  bool skips_known_ = false;  ///< Definitions whose names are taken.
   Json functions_ = Json::array();
   std::vector<std::string> paths_;
-  std::unordered_map<std::string, Origin> origins_;  ///< Of all functions.
+  std::unordered_map<std::string, Known> known_;  ///< By the functions' names.
 };
 
 }  // namespace weft::server

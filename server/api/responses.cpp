@@ -74,7 +74,7 @@ class ItemReader {
     return std::move(messages_);
   }
   /// The tools that the items add.
-  const ToolChanges& changes() const { return changes_; }
+  const std::vector<ToolChange>& changes() const { return changes_; }
 
  private:
   // Calls and thoughts belong to the message that the model wrote with them.
@@ -137,7 +137,8 @@ class ItemReader {
   void add_tools(Fields& item) {
     const Json* const tools = item.array("tools");
     for (std::size_t i = 0; tools != nullptr && i < tools->size(); ++i)
-      changes_.added.push_back(item.within((*tools)[i], element(item.path_of("tools"), i)));
+      changes_.push_back(
+          {ToolChange::Kind::kDefine, item.within((*tools)[i], element(item.path_of("tools"), i))});
   }
 
   // The model can call what its search has found.
@@ -199,7 +200,7 @@ class ItemReader {
   Fields& fields_;
   MediaTaker& media_;
   Json messages_ = Json::array();
-  ToolChanges changes_;
+  std::vector<ToolChange> changes_;
 };
 
 std::optional<GrammarWish> read_format(Fields& fields, std::vector<std::string>& warnings) {

@@ -239,6 +239,13 @@ def test_tools_change_within_the_conversation(address):
     assert gone[0].status == 400 and b"Save" in gone[1]
     messages.append(tool_change("tool_addition", "Save"))
     assert reply(address, messages, tool_choice={"type": "tool", "name": "Save"})[0][-1]["name"] == "Save"
+    messages.append(tool_change("tool_removal", "Save"))
+    again = tool_change("tool_addition", "Save", description="Saves.", input_schema=schema)
+    assert reply(address, [*messages, again], tool_choice={"type": "tool", "name": "Save"})[0][-1]["name"] == "Save"
+    gone = post(address, "/v1/messages", claude_code([*messages, again, messages[-1]], tool_choice={"type": "tool", "name": "Save"}))
+    assert gone[0].status == 400 and b"Save" in gone[1]
+    for kind in ("tool_addition", "tool_removal"):
+        assert f"messages.content.{kind}" in reply(address, [*CLAUDE_FIRST, tool_change(kind, "Nothing")])[1].headers["X-Weft-Ignored"]
 
 
 @pytest.mark.parametrize("body", [

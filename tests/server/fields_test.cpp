@@ -138,8 +138,9 @@ TEST(RequestTools, ChangesAddAndRemoveFunctions) {
              {"type": "namespace", "name": "s", "tools": [{"type": "function", "name": "c"}]}]})");
   Ignored ignored;
   Fields fields(body, "", &ignored);
-  ToolChanges changes{.removed = {"a"}};
-  for (const Json& tool : body["more"]) changes.added.push_back(fields.within(tool, "more"));
+  std::vector<ToolChange> changes = {{ToolChange::Kind::kRemove, fields, "a"}};
+  for (const Json& tool : body["more"])
+    changes.push_back({ToolChange::Kind::kDefine, fields.within(tool, "more")});
   const RequestTools tools(fields, changes);
   const Json functions = Json::parse(tools.json());
   ASSERT_EQ(functions.size(), 2u);
@@ -147,6 +148,34 @@ TEST(RequestTools, ChangesAddAndRemoveFunctions) {
   EXPECT_EQ(functions[0]["function"]["description"], "");
   EXPECT_EQ(functions[1]["function"]["name"], "s__c");
   EXPECT_EQ(functions.dump().find("again"), std::string::npos);
+}
+
+TEST(RequestTools, AppliesChangesInTheirOrder) {
+  using enum ToolChange::Kind;
+  const Json body =
+      Json::parse(R"({"tools": [{"name": "a", "input_schema": {}}, {"name": "b", "input_schema": {}}],
+    "new": {"name": "a", "description": "new", "input_schema": {}}})");
+  Ignored ignored;
+  Fields fields(body, "", &ignored);
+  const Fields block = fields.within(body, "block"), again = fields.within(body["new"], "new");
+  const auto after = [&](const std::vector<ToolChange>& changes) {
+    const RequestTools tools(fields, changes);
+    std::string all;
+    for (const Json& tool : Json::parse(tools.json()))
+      all += tool["function"]["name"].get<std::string>() + tool["function"]["description"].get<std::string>();
+    EXPECT_EQ(tools.has("a"), all.starts_with('a'));
+    return all;
+  };
+  EXPECT_EQ(after({{kRemove, block, "a"}}), "b");
+  EXPECT_EQ(after({{kDefine, again}, {kRemove, block, "a"}}), "b");
+  EXPECT_EQ(after({{kRestore, block, "a"}, {kRemove, block, "a"}}), "b");
+  EXPECT_EQ(after({{kRemove, block, "a"}, {kRestore, block, "a"}}), "ab");
+  EXPECT_EQ(after({{kRemove, block, "a"}, {kDefine, again}}), "anewb");
+  EXPECT_EQ(after({{kRemove, block, "a"}, {kDefine, again}, {kRemove, block, "a"}}), "b");
+  EXPECT_EQ(after({{kDefine, again}}), "ab");
+  EXPECT_TRUE(ignored.names().empty());
+  EXPECT_EQ(after({{kRestore, block, "c"}, {kRemove, block, "d"}}), "ab");
+  EXPECT_THAT(ignored.names(), ElementsAre("block.tool_addition", "block.tool_removal"));
 }
 
 TEST(RequestTools, FunctionsKnowTheirPlacesInTheRequest) {
