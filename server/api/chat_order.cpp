@@ -37,8 +37,15 @@ const Json* read_conversation(Fields& fields, std::string_view name) {
 
 namespace {
 
+// Whether a choice's type is that of functions. A search for tools is one if the client runs it.
+bool names_function(std::string_view type, const RequestTools& tools) {
+  if (type == RequestTools::kSearch) return tools.origin_of(RequestTools::kSearch).is_search;
+  return type == "function" || type == "custom" || type == "tool";
+}
+
 // The name of a function in a choice: {"function": {"name": ...}} or {"name": ...}.
 std::string chosen_name(Fields& choice, std::string_view type) {
+  if (type == RequestTools::kSearch) return RequestTools::kSearch;
   const std::string name_space = choice.string("namespace");
   const Json* const nested = choice.object(type);
   if (nested == nullptr) return RequestTools::function_of(name_space, choice.string("name"));
@@ -63,11 +70,13 @@ void read_allowed_tools(Fields& choice, RequestTools& tools, RequestTurn& turn) 
   const std::string path = allowed.path_of("tools");
   if (list != nullptr) check_count(path, "entries", list->size(), RequestTools::kMost);
   std::unordered_set<std::string> names;
+  bool has_hosted = false;
   for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
     Fields tool = allowed.within((*list)[i], element(path, i));
     const std::string type = tool.string("type", "function");
-    if (type != "function" && type != "custom") {
+    if (!names_function(type, tools)) {
       tool.note(type);  // A tool that the server does not run.
+      has_hosted = true;
       continue;
     }
     const std::string name = chosen_name(tool, type);
@@ -76,6 +85,8 @@ void read_allowed_tools(Fields& choice, RequestTools& tools, RequestTurn& turn) 
                                                       element(path, i), name.substr(0, 64)));
     names.insert(name);
   }
+  // Tools that the server does not run cannot be required.
+  if (names.empty() && has_hosted) turn.tool_choice = ToolChoice::kNone;
   tools.keep_only(names);
   allowed.done();
   if (nested != nullptr) choice.done();
@@ -95,7 +106,7 @@ void read_tool_choice(Fields& fields, RequestTools& tools, RequestTurn& turn) {
   if (type == "allowed_tools") return read_allowed_tools(choice, tools, turn);
   if (const auto known = choice_of(type)) {
     turn.tool_choice = *known;
-  } else if (type == "function" || type == "custom" || type == "tool") {
+  } else if (names_function(type, tools)) {
     turn.tool_choice = ToolChoice::kNamed;
     turn.tool_name = chosen_name(choice, type);
     if (turn.tool_name.empty())

@@ -40,7 +40,8 @@ inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536;
 const Json* read_conversation(Fields& fields, std::string_view name);
 
 /// Reads the tools, and the choice of one as OpenAI's APIs write it: "none", "auto", "required", a function,
-/// a list of allowed ones. The choice of a tool that the server does not run is ignored with a note.
+/// a search for tools, a list of allowed ones. The choice of a tool that neither the server nor the client
+/// runs is ignored with a note.
 /// `changes` are the changes within the conversation.
 void read_tools(Fields& fields, RequestTurn& turn, const std::vector<ToolChange>& changes = {});
 /// Whether the response continues the last message (add_generation_prompt, continue_final_message).

@@ -77,7 +77,7 @@ void RequestTools::read(Fields tool, const std::string& name_space) {
     for (std::size_t i = 0; tools != nullptr && i < tools->size(); ++i)
       read(tool.within((*tools)[i], element(tool.path_of("tools"), i)),
            name == kNoNamespace ? std::string() : name);
-  } else if (type == "tool_search" && tool.string("execution") == "client") {
+  } else if (type == kSearch && tool.string("execution") == "client") {
     add_search(tool);
   } else {
     tool.note(type);
@@ -109,10 +109,9 @@ void RequestTools::add_custom(Fields& tool, const std::string& name_space) {
 }
 
 void RequestTools::add_search(Fields& tool) {
-  constexpr const char* kName = "tool_search";
-  Json function = {{"name", kName}, {"description", tool.string("description")}};
+  Json function = {{"name", kSearch}, {"description", tool.string("description")}};
   if (const Json* schema = tool.object("parameters")) function["parameters"] = *schema;
-  Origin origin{kName};
+  Origin origin{kSearch};
   origin.is_search = true;
   add(std::move(function), tool.path(), std::move(origin));
 }

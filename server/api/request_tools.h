@@ -29,6 +29,8 @@ struct ToolChange {
 class RequestTools {
  public:
   static constexpr std::size_t kMost = 2048;
+  /// The type of a search for tools, and the name of its function.
+  static constexpr const char* kSearch = "tool_search";
 
   RequestTools() = default;
   /// Reads the field "tools", and applies the changes in their order. A definition whose name is taken is

@@ -68,6 +68,26 @@ def test_codex_from_the_first_turn_to_the_last(address):
     assert output
 
 
+@pytest.mark.parametrize("choice", [
+    {"type": "tool_search"}, {"type": "allowed_tools", "mode": "required", "tools": [{"type": "tool_search"}, {"type": "web_search"}]}])
+def test_a_search_for_tools_can_be_chosen(address, choice):
+    output, _, answer = respond(address, CODEX_FIRST, tool_choice=choice, parallel_tool_calls=False)
+    assert output[-1]["type"] == "tool_search_call" and output[-1]["arguments"]["query"] in ("notes", "mail")
+    ignored = set(answer.headers["X-Weft-Ignored"].split(", "))
+    assert not {"tool_choice.tool_search", "tool_choice.tools.tool_search"} & ignored
+    assert ("tool_choice.tools.web_search" in ignored) == ("tools" in choice)
+
+
+@pytest.mark.parametrize("kind", ["tool_search", "web_search"])
+def test_a_tool_of_the_server_cannot_be_chosen(address, kind):
+    tools = [function("shell", command={"type": "string"}), {"type": kind, "execution": "server"}]
+    for choice, name in (({"type": kind}, "tool_choice."),
+                         ({"type": "allowed_tools", "mode": "required", "tools": [{"type": kind}]}, "tool_choice.tools.")):
+        output, _, answer = respond(address, CODEX_FIRST, tools=tools, tool_choice=choice, max_output_tokens=8)
+        assert name + kind in answer.headers["X-Weft-Ignored"].split(", ")
+        assert "tools" not in choice or output[-1]["type"] == "message"
+
+
 def test_codex_history(address):
     output, _, answer = respond(address, CODEX_FIRST + CODEX_HISTORY)
     assert output
