@@ -104,7 +104,7 @@ class ItemReader {
     if (type == "item_reference") return read_reference(item);
     if (type == "agent_message") return read_agent_message(item);
     if (type == "additional_tools") return add_tools(item);
-    if (type == "tool_search_output" && item.has("call_id")) return read_found_tools(item);
+    if (type == "tool_search_output") return read_found_tools(item);
     if (type == "mcp_call") {
       read_call(item, type);
       return add_result(call_id_of(item), result(item, item.has("error") ? "error" : "output"));
@@ -141,15 +141,30 @@ class ItemReader {
           {ToolChange::Kind::kDefine, item.within((*tools)[i], element(item.path_of("tools"), i))});
   }
 
-  // The model can call what its search has found.
+  // The model can call what its search has found. A search that a server ran has no call_id, and its call is
+  // not in the prompt.
   void read_found_tools(Fields& item) {
     add_tools(item);
+    if (!item.has("call_id")) return;
     std::string names;
-    if (const Json* const tools = item.array("tools"))
-      for (const Json& tool : *tools)
-        if (const auto name = tool.find("name"); name != tool.end() && name->is_string())
-          names += (names.empty() ? "" : ", ") + name->get_ref<const std::string&>();
+    add_names(item, "", names);
     add_result(item.string("call_id"), names.empty() ? "No tools found." : "Found: " + names);
+  }
+
+  // The names of the functions, as the model calls them: "one, space__two".
+  static void add_names(Fields& holder, const std::string& name_space, std::string& names) {
+    const Json* const tools = holder.array("tools");
+    for (std::size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+      Fields tool = holder.within((*tools)[i], element(holder.path_of("tools"), i));
+      const Json* const function = tool.object("function");
+      const std::string name = function == nullptr
+                                   ? tool.string("name")
+                                   : tool.within(*function, tool.path_of("function")).string("name");
+      if (name_space.empty() && tool.string("type") == "namespace")
+        add_names(tool, name, names);
+      else if (!name.empty())
+        names += (names.empty() ? "" : ", ") + RequestTools::function_of(name_space, name);
+    }
   }
 
   void read_reasoning(Fields& item) {

@@ -88,6 +88,32 @@ def test_a_tool_of_the_server_cannot_be_chosen(address, kind):
         assert "tools" not in choice or output[-1]["type"] == "message"
 
 
+FOUND = {"type": "tool_search_output", "execution": "client", "status": "completed", "call_id": "call_s", "tools": [
+    {"type": "namespace", "name": "mcp__notes", "tools": [function("save"), function("find")]}, function("plain")]}
+
+
+def test_found_tools_are_named_as_the_model_calls_them(address):
+    """The prompt has as many tokens as with a result that is the same text."""
+    found = "Found: mcp__notes__save, mcp__notes__find, plain"
+    counts = []
+    for result in (FOUND, {"type": "function_call_output", "call_id": "call_s", "output": found}):
+        call = {"type": "function_call", "name": "tool_search", "call_id": "call_s", "arguments": "{}"}
+        answer, body = post(address, "/v1/responses/input_tokens", {
+            "input": [*CODEX_FIRST, call, result], "tools": FOUND["tools"], "tool_choice": "auto"})
+        assert answer.status == 200, body
+        counts.append(json.loads(body)["input_tokens"])
+    assert counts[0] == counts[1]
+
+
+def test_tools_that_a_server_has_found_can_be_called(address):
+    """Its search has no call_id."""
+    found = {**FOUND, "execution": "server", "call_id": None}
+    output, _, answer = respond(address, [*CODEX_FIRST, found], parallel_tool_calls=False,
+                                tool_choice={"type": "function", "name": "save", "namespace": "mcp__notes"})
+    assert (output[-1]["namespace"], output[-1]["name"]) == ("mcp__notes", "save")
+    assert "input.tool_search_output" not in answer.headers["X-Weft-Ignored"]
+
+
 def test_codex_history(address):
     output, _, answer = respond(address, CODEX_FIRST + CODEX_HISTORY)
     assert output
