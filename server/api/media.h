@@ -36,6 +36,7 @@ class MediaTaker {
   /// Whether the next files are in the result of a tool. There a file that the model cannot read is left out
   /// with a note. Agents' tools return images by default, and an error would come again with each turn.
   void in_tool_result(bool is_in) { in_tool_result_ = is_in; }
+  bool is_in_tool_result() const { return in_tool_result_; }
   /// These return the mark that replaces the file, or words in place of a file that is left out.
   std::string take_url(std::string_view url, const std::string& path);
   std::string take_picture(std::string_view base64, const std::string& path);

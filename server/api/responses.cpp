@@ -12,11 +12,15 @@
 namespace weft::server {
 namespace {
 
-// Joins the parts of a content. Images and audio go to `media`. Unknown parts are skipped with a note.
+// Joins the parts of a content. Images and audio go to `media`. Unknown parts are skipped with a note. The
+// result of a tool may be any JSON.
 std::string text_of(const Json& content, const std::string& path, const Fields& parent, MediaTaker& media) {
   if (content.is_null()) return {};
   if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) return to_text(content);  // The output of a tool.
+  if (!content.is_array() && media.is_in_tool_result()) return to_text(content);
+  if (!content.is_array())
+    throw bad_request(
+        path, fmt::format("'{}' must be a string or an array of parts, not {}", path, content.type_name()));
   std::string text;
   for (std::size_t i = 0; i < content.size(); ++i) {
     Fields part = parent.within(content[i], element(path, i));

@@ -147,6 +147,23 @@ def test_messages_of_other_agents(address):
     assert counts[0] < counts[1]
 
 
+@pytest.mark.parametrize("item", [
+    {"type": "agent_message"}, {"type": "message", "role": "user"}, {"type": "message", "role": "assistant"}, {"type": "reasoning"}])
+@pytest.mark.parametrize("content", [5, True, {"text": "x"}])
+def test_a_content_of_another_type_is_named_by_its_place(address, item, content):
+    answer, body = post(address, "/v1/responses", {"input": [*CODEX_FIRST, {**item, "content": content}]})
+    error = json.loads(body)["error"]
+    assert answer.status == 400 and error["param"] == "input[3].content" and "an array of parts" in error["message"], body
+
+
+def test_a_result_may_be_any_json(address):
+    call = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
+    for output in (5, True, {"text": "x"}):
+        result = {"type": "function_call_output", "call_id": "c", "output": output}
+        answer, body = post(address, "/v1/responses/input_tokens", {"input": [*CODEX_FIRST, call, result]})
+        assert answer.status == 200, body
+
+
 @pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"])
 def test_efforts_of_codex(address, effort):
     body = {"input": "x", "max_output_tokens": 1, "reasoning": {"effort": effort}}
