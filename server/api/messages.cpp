@@ -131,6 +131,9 @@ bool is_tool_result(const Json& block) {
   return block.is_object() && block.contains("type") && block["type"] == "tool_result";
 }
 
+/// The value of "clear_at" for a system message that ends with its turn.
+constexpr std::string_view kNextUser = "next_user_message";
+
 // Converts one message of Anthropic's API to OpenAI's: tool results become messages of their own, in front.
 class MessageReader {
  public:
@@ -141,7 +144,10 @@ class MessageReader {
     const Json* content = message.find("content");
     const std::string path = message.path_of("content");
     if (content == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
-    message.ignore({"clear_at", "output_config"});  // Read before.
+    // A system message that is over has been skipped.
+    if (message.has("clear_at") && (role != 2 || message.json()["clear_at"] != kNextUser))
+      message.note("clear_at");
+    message.ignore({"output_config"});  // last_effort() reads it.
     message.done();
     TextBlocks blocks(*media_);
     thinking_.clear();
@@ -224,14 +230,18 @@ bool has(const Json& message, const char* name, std::string_view value) {
 }
 
 /// The effort that the last message with one sets for what follows it. Empty: none does.
-std::string last_effort(const Json& messages) {
-  for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
-    if (!message->is_object() || !message->contains("output_config")) continue;
-    const Json& config = (*message)["output_config"];
-    if (config.is_object() && config.contains("effort") && config["effort"].is_string())
-      return known_effort(config["effort"].get<std::string>());
+std::string last_effort(Fields& fields) {
+  std::string effort;
+  const Json* const list = fields.array("messages");
+  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    Fields message = fields.within((*list)[i], element("messages", i));
+    const Json* const config = message.object("output_config");
+    if (config == nullptr) continue;
+    Fields inner = message.within(*config, message.path_of("output_config"));
+    if (inner.has("effort")) effort = known_effort(inner.string("effort"));
+    inner.done();
   }
-  return {};
+  return effort;
 }
 
 RequestTurn read_turn(Fields& fields, MediaTaker& media) {
@@ -249,7 +259,7 @@ RequestTurn read_turn(Fields& fields, MediaTaker& media) {
     // A system message may end with its turn.
     const Json& message = (*given)[i];
     const bool is_over =
-        i + 1 < last_user && has(message, "role", "system") && has(message, "clear_at", "next_user_message");
+        i + 1 < last_user && has(message, "role", "system") && has(message, "clear_at", kNextUser);
     if (!is_over) reader.read(fields.within(message, element("messages", i)));
   }
   // A last message of the assistant is continued.
@@ -284,9 +294,8 @@ void read_output_config(Fields& fields, CommonFields& common, RequestTurn& turn)
     read_format(inner, "format");
     inner.done();
   }
-  if (const Json* list = fields.array("messages"))
-    if (const std::string effort = last_effort(*list); !effort.empty() && turn.reasoning_effort != "none")
-      turn.reasoning_effort = effort;
+  if (const std::string effort = last_effort(fields); !effort.empty() && turn.reasoning_effort != "none")
+    turn.reasoning_effort = effort;
 }
 
 class MessageWriter : public AnswerWriter {

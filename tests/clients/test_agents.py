@@ -283,6 +283,26 @@ def test_system_messages_within_the_conversation(address):
     assert n_tokens(address, [user, over, said]) > n_tokens(address, [user, said])
 
 
+@pytest.mark.parametrize("message", [
+    {"role": "system", "content": "A reminder.", "clear_at": "x"}, {"role": "system", "content": "A reminder.", "clear_at": 5},
+    {"role": "user", "content": "A reminder.", "clear_at": "next_user_message"}])
+def test_an_end_of_a_message_without_effect_is_noted(address, message):
+    body = {"max_tokens": 1, "messages": [message, {"role": "user", "content": "Hi"}]}
+    answer, text = post(address, "/v1/messages", body)
+    assert answer.status == 200 and answer.headers["X-Weft-Ignored"] == "messages.clear_at", text
+
+
+@pytest.mark.parametrize("config, param", [
+    ({"effort": 5}, "messages[1].output_config.effort"), ("high", "messages[1].output_config"),
+    ({"efort": "low"}, "messages[1].output_config.efort")])
+def test_an_effort_of_a_message_that_is_wrong(address, config, param):
+    """It is named even if a later message has another one."""
+    messages = [{"role": "user", "content": "Hi"}, {"role": "system", "content": "x", "output_config": config},
+                {"role": "system", "content": "x", "output_config": {"effort": "low"}}]
+    answer, text = post(address, "/v1/messages", {"max_tokens": 1, "messages": messages})
+    assert answer.status == 400 and f"'{param}'" in json.loads(text)["error"]["message"], text
+
+
 def test_summaries_are_read(address):
     user = {"role": "user", "content": "Hi"}
     short, long = ({"role": "assistant", "content": [{"type": "compaction", "content": words}]}
