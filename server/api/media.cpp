@@ -37,31 +37,52 @@ std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedMo
   } catch (const Error& error) {
     throw bad_request(file.path, fmt::format("'{}': {}", file.path, error.what()));
   }
-  if (image && (spent.n_pixels += std::int64_t{image->width} * image->height) > kMaxPixels)
+  const std::int64_t n_pixels = image ? std::int64_t{image->width} * image->height : 0;
+  const std::int64_t n_samples = sound ? std::ssize(sound->samples) : 0;
+  if (spent.n_pixels + n_pixels > kMaxPixels)
     throw bad_request(
         file.path,
         fmt::format("'{}': the images of this request exceed {} pixels in total; send smaller ones",
                     file.path, kMaxPixels));
-  if (sound && (spent.n_samples += std::ssize(sound->samples)) > kMaxSamples)
+  if (spent.n_samples + n_samples > kMaxSamples)
     throw bad_request(file.path,
                       fmt::format("'{}': the audio of this request exceeds {} seconds in total; send less",
                                   file.path, kMaxSamples / Sound::kSampleRate));
+  spent.n_pixels += n_pixels;
+  spent.n_samples += n_samples;
   return sound ? model.audio->encode(*sound, is_wanted) : model.vision->encode(*image, is_wanted);
 }
 
-/// Takes a part that is an image or audio, and returns its mark. Other parts are left to the reader of the
-/// message.
-std::optional<std::string> take_part(const Json& part, const std::string& path, MediaTaker& taker) {
-  if (!part.is_object() || !part.contains("type")) return std::nullopt;
-  const Json& type = part["type"];
-  if (type == "input_audio") return taker.take_sound(part, path);
-  if (type != "image_url" && type != "input_image") return std::nullopt;
+std::string take_image_part(const Json& part, const std::string& path, MediaTaker& taker) {
   const Json* url = part.contains("image_url") ? &part["image_url"] : nullptr;
   if (url != nullptr && url->is_object()) url = url->contains("url") ? &(*url)["url"] : nullptr;
   if (url == nullptr || !url->is_string())
     throw bad_request(path, fmt::format("'{}' has no string \"url\" in its \"image_url\"", path));
   return taker.take_url(url->get_ref<const std::string&>(), path);
 }
+
+/// Takes a part that is an image, audio or a file, and returns the text in its place. Other parts are left to
+/// the reader of the message.
+std::optional<std::string> take_part(const Json& part, const std::string& path, MediaTaker& taker) {
+  if (!part.is_object() || !part.contains("type")) return std::nullopt;
+  const Json& type = part["type"];
+  if (type == "input_audio") return taker.take("audio", [&] { return taker.take_sound(part, path); });
+  if (type == "file" || type == "input_file")
+    return taker.take("file", [&]() -> std::string { throw no_files(path); });
+  if (type != "image_url" && type != "input_image") return std::nullopt;
+  return taker.take("image", [&] { return take_image_part(part, path, taker); });
+}
+
+/// Replaces the mark of a file that is left out. `n` is the number of marks before it.
+void replace_mark(std::vector<PromptPiece>& prompt, const std::string& mark, std::size_t n,
+                  const std::string& note) {
+  for (PromptPiece& piece : prompt)
+    for (std::size_t at = piece.text.find(mark); at != std::string::npos;
+         at = piece.text.find(mark, at + mark.size()))
+      if (n-- == 0) return void(piece.text.replace(at, mark.size(), note));
+}
+
+std::string left_out(std::string_view what) { return fmt::format("[{} that cannot be read]", what); }
 
 /// The base64 of a data: URL.
 std::string_view data_of(std::string_view url, const std::string& path, std::string_view example) {
@@ -75,8 +96,27 @@ std::string_view data_of(std::string_view url, const std::string& path, std::str
 
 }  // namespace
 
+ApiError no_files(const std::string& path) {
+  return bad_request(path,
+                     fmt::format("'{}' is a file, which the server does not read; send its text", path));
+}
+
 MediaTaker::MediaTaker(Job& job) : model_(*job.model), ignored_(&job.ignored) {
   media_.is_wanted = [exchange = job.exchange] { return !exchange->closed(); };
+  media_.note_left_out = [&job](const ApiError& error) {
+    job.ignored.add(error.param);
+    job.warnings.push_back(fmt::format("{} (left out of the tool's result)", error.what()));
+  };
+}
+
+std::string MediaTaker::take(std::string_view what, const std::function<std::string()>& read) const {
+  try {
+    return read();
+  } catch (const ApiError& error) {
+    if (!in_tool_result_) throw;
+    media_.note_left_out(error);
+    return left_out(what);
+  }
 }
 
 std::string MediaTaker::add(std::string_view base64, const std::string& path, bool is_sound) {
@@ -85,39 +125,41 @@ std::string MediaTaker::add(std::string_view base64, const std::string& path, bo
   auto bytes = base::from_base64(base64);
   if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are not valid base64", path));
   if (media_.mark.empty()) media_.mark = make_media_mark();
-  media_.files.push_back({path, std::move(*bytes), is_sound});
+  media_.files.push_back({path, std::move(*bytes), is_sound, in_tool_result_});
   return media_.mark;
 }
 
-std::string MediaTaker::leave_out(bool is_sound, const std::string& path) {
-  if (in_tool_result_) {
-    ignored_->add(path);
-    return is_sound ? "[audio that this model cannot read]" : "[image that this model cannot read]";
-  }
-  if (is_sound)
+void MediaTaker::check_vision(const std::string& path) const {
+  if (model_.vision == nullptr)
+    throw bad_request(path, fmt::format("'{}' is an image, but the model '{}' cannot read images: start the "
+                                        "server with --mmproj FILE, the model's vision file",
+                                        path, model_.spec.name));
+}
+
+void MediaTaker::check_hearing(const std::string& path) const {
+  if (model_.audio == nullptr)
     throw bad_request(path, fmt::format("'{}' is audio, but the model '{}' cannot read audio: start the "
                                         "server with --mmproj FILE, the model's audio file",
                                         path, model_.spec.name));
-  throw bad_request(path, fmt::format("'{}' is an image, but the model '{}' cannot read images: start the "
-                                      "server with --mmproj FILE, the model's vision file",
-                                      path, model_.spec.name));
 }
 
 std::string MediaTaker::take_picture(std::string_view base64, const std::string& path) {
-  return model_.vision == nullptr ? leave_out(false, path) : add(base64, path, false);
+  check_vision(path);
+  return add(base64, path, false);
 }
 
 std::string MediaTaker::take_url(std::string_view url, const std::string& path) {
-  return model_.vision == nullptr ? leave_out(false, path)
-                                  : add(data_of(url, path, "image/png"), path, false);
+  check_vision(path);
+  return add(data_of(url, path, "image/png"), path, false);
 }
 
 std::string MediaTaker::take_sound_url(std::string_view url, const std::string& path) {
-  return model_.audio == nullptr ? leave_out(true, path) : add(data_of(url, path, "audio/wav"), path, true);
+  check_hearing(path);
+  return add(data_of(url, path, "audio/wav"), path, true);
 }
 
 std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
-  if (model_.audio == nullptr) return leave_out(true, path);
+  check_hearing(path);
   Fields fields(part, path, ignored_);
   const Json* const value = fields.object("input_audio");
   if (value == nullptr) throw bad_request(path, fmt::format("'{}' has no \"input_audio\"", path));
@@ -178,10 +220,19 @@ Media take_media(Json& messages, Job& job) {
 PromptWithMedia with_media(const std::vector<PromptPiece>& prompt, const Media& media,
                            const ServedModel& model) {
   if (media.files.empty()) return {.tokens = model.tokenizer().encode(prompt)};
+  std::vector<PromptPiece> pieces = prompt;
   std::vector<std::shared_ptr<const EncodedMedia>> encoded;
   Spent spent;
-  for (const MediaFile& file : media.files) encoded.push_back(encode(file, model, spent, media.is_wanted));
-  return place_media(model.tokenizer(), prompt, encoded, media.mark);
+  for (const MediaFile& file : media.files) {
+    try {
+      encoded.push_back(encode(file, model, spent, media.is_wanted));
+    } catch (const ApiError& error) {
+      if (!file.may_be_left_out) throw;
+      media.note_left_out(error);
+      replace_mark(pieces, media.mark, encoded.size(), left_out(file.is_sound ? "audio" : "image"));
+    }
+  }
+  return place_media(model.tokenizer(), pieces, encoded, media.mark);
 }
 
 }  // namespace weft::server

@@ -18,26 +18,34 @@ struct MediaFile {
   std::string path;  ///< The path of its part, for errors.
   std::vector<std::byte> bytes;
   bool is_sound = false;
+  bool may_be_left_out = false;  ///< It is in the result of a tool.
 };
 
 struct Media {
   std::string mark;  ///< Replaces each file in the messages.
   std::vector<MediaFile> files;
   std::function<bool()> is_wanted;  ///< Whether the client is still there.
+  /// Notes that a file is left out because of the error.
+  std::function<void(const ApiError& error)> note_left_out;
 };
 
 /// Takes images and audio out of a conversation, in order. Throws ApiError that names `path` if the model
 /// cannot read them, if there are too many files, or if the data are neither a data: URL nor base64.
+///
+/// In the result of a tool such a file is left out with a note and a warning instead. Agents send results
+/// again with each turn, so an error would end the conversation.
 class MediaTaker {
  public:
   /// The job must outlive it.
   explicit MediaTaker(Job& job);
 
-  /// Whether the next files are in the result of a tool. There a file that the model cannot read is left out
-  /// with a note. Agents' tools return images by default, and an error would come again with each turn.
+  /// Whether the next files are in the result of a tool.
   void in_tool_result(bool is_in) { in_tool_result_ = is_in; }
   bool is_in_tool_result() const { return in_tool_result_; }
-  /// These return the mark that replaces the file, or words in place of a file that is left out.
+  /// The result of `read`, which may throw ApiError: text in place of a part. Returns a note that `what`,
+  /// such as "image", is left out if that throws for the result of a tool.
+  std::string take(std::string_view what, const std::function<std::string()>& read) const;
+  /// These return the mark that replaces the file.
   std::string take_url(std::string_view url, const std::string& path);
   std::string take_picture(std::string_view base64, const std::string& path);
   /// A part {"type": "input_audio", "input_audio": {"data": base64, "format": "wav"}} of OpenAI's APIs.
@@ -48,14 +56,17 @@ class MediaTaker {
 
  private:
   std::string add(std::string_view base64, const std::string& path, bool is_sound);
-  /// For a file that the model cannot read. Throws ApiError outside results of tools.
-  std::string leave_out(bool is_sound, const std::string& path);
+  void check_vision(const std::string& path) const;
+  void check_hearing(const std::string& path) const;
 
   const ServedModel& model_;
   Ignored* ignored_;
   Media media_;
   bool in_tool_result_ = false;
 };
+
+/// 400 for a file, such as a PDF.
+ApiError no_files(const std::string& path);
 
 /// Whether a request's body has an image or audio, in the format of any API.
 bool has_media(const Json& body);
@@ -66,7 +77,7 @@ Media take_media(Json& messages, Job& job);
 
 /// Tokenizes the prompt, and puts the embeddings of its files in place of the marks. Embeddings of files that
 /// the model has seen come from its cache. Throws ApiError for unreadable files, and for too many pixels or
-/// seconds in total. Throws Error kCancelled if the client has gone.
+/// seconds in total, except for files that may be left out. Throws Error kCancelled if the client has gone.
 PromptWithMedia with_media(const std::vector<PromptPiece>& prompt, const Media& media,
                            const ServedModel& model);
 

@@ -34,7 +34,7 @@ class TextBlocks {
     has_any_ = was_text_ = true;
   }
   void add_picture(Fields& block) {
-    text_ += take_picture(block, *media_);
+    text_ += media_->take("image", [&] { return take_picture(block, *media_); });
     has_any_ = true;
     was_text_ = false;
   }
@@ -47,7 +47,7 @@ class TextBlocks {
     } else if (type == "image") {
       add_picture(block);
     } else if (type == "document") {
-      add_text(document(block));
+      add_text(media_->take("document", [&] { return document(block); }));
     } else if (type == "search_result" || type == "web_search_result") {
       add_text(with_title(block, block.string("source") + block.string("url"), nested(block, "content")));
     } else if (type == "web_search_tool_result") {

@@ -26,15 +26,18 @@ std::string text_of(const Json& content, const std::string& path, const Fields& 
     Fields part = parent.within(content[i], element(path, i));
     const std::string type = part.string("type", "text");
     if (type == "input_audio") {
-      text += part.has("audio_url")
-                  ? media.take_sound_url(part.string("audio_url"), part.path_of("audio_url"))
-                  : media.take_sound(content[i], element(path, i));
+      text += media.take("audio", [&] {
+        return part.has("audio_url")
+                   ? media.take_sound_url(part.string("audio_url"), part.path_of("audio_url"))
+                   : media.take_sound(content[i], element(path, i));
+      });
     } else if (type == "input_image") {
-      part.refuse("file_id", "the server stores no files; send the image as 'image_url'");
-      text += media.take_url(part.string("image_url"), part.path_of("image_url"));
+      text += media.take("image", [&] {
+        part.refuse("file_id", "the server stores no files; send the image as 'image_url'");
+        return media.take_url(part.string("image_url"), part.path_of("image_url"));
+      });
     } else if (type == "input_file") {
-      throw bad_request(part.path_of("type"),
-                        fmt::format("'{}' is a file; send its text as 'input_text'", element(path, i)));
+      text += media.take("file", [&]() -> std::string { throw no_files(element(path, i)); });
     } else if (part.has("text") || part.has("refusal")) {
       text += part.string("text") + part.string("refusal");
     } else if (type.ends_with("text")) {

@@ -380,8 +380,37 @@ def test_claude_codes_bookkeeping_does_not_split_prefixes(address):
     assert len(prompts) == 1
 
 
+PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
+PDF_PART = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}
+
+
+@pytest.mark.parametrize("path, body, where", [
+    ("/v1/messages", {"max_tokens": 1, "messages": [
+        {"role": "user", "content": "Read."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [PDF]}]}]},
+     "messages[2].content[0].content[0].source.type"),
+    ("/v1/responses", {"max_output_tokens": 1, "input": [
+        {"role": "user", "content": "Read."}, {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [PDF_PART]}]}, "input[2].output[0]"),
+    ("/v1/chat/completions", {"max_tokens": 1, "messages": [
+        {"role": "user", "content": "Read."},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": [
+            {"type": "file", "file": {"file_data": PDF_PART["file_data"]}}, {"type": "text", "text": "Done."}]}]},
+     "messages[2].content[0]"),
+])
+def test_a_pdf_in_a_tool_result_is_left_out(address, path, body, where):
+    answer, text = post(address, path, body)
+    assert answer.status == 200 and where in answer.headers["X-Weft-Warnings"], text
+    for key, part in (("messages", {"type": "file"}), ("input", PDF_PART)):  # The user's own is refused.
+        if key in body and path != "/v1/messages":
+            assert post(address, path, {**body, key: [{"role": "user", "content": [part]}]})[0].status == 400
+
+
 def test_a_document_that_is_not_plain_text_is_refused(address):
-    pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
+    pdf = PDF
     answer, body = post(address, "/v1/messages", {"max_tokens": 4, "messages": [{"role": "user", "content": [pdf]}]})
     assert answer.status == 400 and b"plain-text documents only" in body
 

@@ -91,6 +91,45 @@ def test_a_tool_result_may_be_an_image(anthropics):
     assert first.content[0].text != swapped.content[0].text
 
 
+BROKEN = PICTURE[:-400]
+
+
+@pytest.mark.parametrize("sources, what", [
+    ([{**SOURCE, "data": BROKEN}], "cannot be read"), ([{**SOURCE, "data": "****"}], "base64"),
+    ([{"type": "url", "url": "https://example.com/cat.png"}], "data:"), ([{"type": "file", "file_id": "f"}], "base64, url"),
+    ([SOURCE, {**SOURCE, "data": BROKEN}, SOURCE], "cannot be read")])
+def test_a_broken_image_in_a_tool_result_is_left_out(anthropics, sources, what):
+    """An agent sends it again with each turn. The images around it are kept."""
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": source} for source in sources]}
+    answer = anthropics.messages.with_raw_response.create(
+        model="any", max_tokens=4, extra_body={"temperature": 0}, messages=[
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]},
+            {"role": "user", "content": [result]}])
+    at = f"messages[2].content[0].content[{len(sources) // 2}].source."
+    assert at in answer.headers["X-Weft-Warnings"] and what in answer.headers["X-Weft-Warnings"]
+    assert answer.headers["X-Weft-Ignored"].startswith("messages.content.content.source.")
+    n_prompt = answer.parse().usage.input_tokens + answer.parse().usage.cache_read_input_tokens
+    assert (n_prompt > 2 * N_ROWS + 40) == (len(sources) == 3)
+
+
+def test_a_broken_image_in_a_tool_result_of_openais_apis(open_ai):
+    url = f"data:image/png;base64,{BROKEN}"
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    chat = open_ai.chat.completions.with_raw_response.create(model="any", max_tokens=4, messages=[
+        {"role": "user", "content": "Look."}, {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": [{"type": "image_url", "image_url": {"url": url}}]}])
+    assert "messages[2].content[0]" in chat.headers["X-Weft-Warnings"]
+    response = open_ai.responses.with_raw_response.create(model="any", max_output_tokens=4, input=[
+        {"role": "user", "content": "Look."}, {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [
+            {"type": "input_image", "image_url": url}, {"type": "input_image", "file_id": "f"}]}])
+    for at in ("input[2].output[0].image_url", "input[2].output[1].file_id"):
+        assert at in response.headers["X-Weft-Warnings"]
+    with pytest.raises(openai.BadRequestError, match="cannot be read"):
+        open_ai.responses.create(model="any", input=[{"role": "user", "content": [{"type": "input_image", "image_url": url}]}])
+
+
 def test_nothing_is_fetched(open_ai, anthropics):
     with pytest.raises(openai.BadRequestError) as caught:
         by_responses(open_ai, {"type": "input_image", "image_url": "https://example.com/cat.png"})
