@@ -293,6 +293,11 @@ std::string path_prefix(const std::string& given) {
   return prefix;
 }
 
+/// All hosts of --host, separated by commas.
+std::string host_list(const ServeOptions& options) {
+  return fmt::format("{}", fmt::join(options.hosts, ","));
+}
+
 /// The names that browsers may know this server by.
 std::vector<std::string> known_hosts(const ServeOptions& options) {
   std::vector<std::string> hosts;
@@ -300,7 +305,7 @@ std::vector<std::string> known_hosts(const ServeOptions& options) {
   if (::gethostname(own.data(), own.size() - 1) == 0)
     if (const auto host = server::parse_host(own.data()))
       hosts.insert(hosts.end(), {host->name, host->name + ".local"});
-  for (const std::string& given : server::split_hosts(options.host))
+  for (const std::string& given : server::split_hosts(host_list(options)))
     if (const auto host = server::parse_host(given); host && !host->is_address) hosts.push_back(host->name);
   std::vector<std::pair<const char*, std::string>> allowed;
   for (const std::string& host : options.allowed_hosts) allowed.emplace_back("--allowed-host", host);
@@ -350,7 +355,7 @@ server::TrustedProxies trusted_proxies(const ServeOptions& options) {
 server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace,
                                    Log& log) {
   server::ServerParams params;
-  params.http.host = options->host;
+  params.http.host = host_list(*options);
   params.http.port = static_cast<std::uint16_t>(options->port);
   for (const PassedSocket& socket : take_listening_sockets())
     params.http.listening.push_back(socket.descriptor);
@@ -494,6 +499,9 @@ int run(const std::shared_ptr<ServeOptions>& options) {
     warn_of_strangers(*options, address, log);
     print_welcome(*options, address, log);
   }
+  for (const std::string& host : server.included_hosts())
+    log.write(LogLevel::kInfo, "another address of --host includes this one, so it has no socket of its own",
+              {{"host", host}});
   systemd.status("loading the model");
   server.on_ready([&](const std::string& error) {
     const std::string model = server.models().states().front().name;

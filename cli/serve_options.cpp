@@ -21,11 +21,10 @@ void check_reasoning_format(const std::string& format) {
 
 void add_server_options(CLI::App& app, ServeOptions& options) {
   const std::string group = "Server";
-  app.add_option(
-         "--host", options.host,
-         "address to listen on, or the path of a Unix socket; several with commas (default 127.0.0.1: this "
-         "machine only)")
-      ->type_name("HOST,...")
+  add_repeated(app, "--host", options.hosts,
+               "address to listen on, or the path of a Unix socket; several with commas (default 127.0.0.1: "
+               "this machine only); may be given again",
+               "HOST,...")
       ->group(group);
   add_size(app, "--port", options.port, {0, 65535}, "port (default 8080; 0: a free port)")->group(group);
   add_size(app, "--parallel", options.n_parallel, {1, 1024},

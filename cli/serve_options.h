@@ -20,7 +20,7 @@ struct ServeOptions {
   std::vector<std::string> models;
   ContextOptions context;
   SamplingOptions sampling;
-  std::string host = "127.0.0.1";
+  std::vector<std::string> hosts = {"127.0.0.1"};
   int port = 8080;
   int n_parallel = 64;
   int step_ms = static_cast<int>(BatcherParams{}.max_step_ms);

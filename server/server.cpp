@@ -130,6 +130,7 @@ Server::~Server() {
 }
 
 std::vector<std::string> Server::addresses() const { return impl_->http.addresses(); }
+std::vector<std::string> Server::included_hosts() const { return impl_->http.included_hosts(); }
 std::uint16_t Server::port() const { return impl_->http.port(); }
 const ModelPool& Server::models() const { return impl_->pool; }
 

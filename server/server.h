@@ -33,6 +33,7 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   std::vector<std::string> addresses() const;
+  std::vector<std::string> included_hosts() const;
   std::uint16_t port() const;
   const ModelPool& models() const;
   /// Loads the first model, which otherwise waits for the first request. `call` is called once from another

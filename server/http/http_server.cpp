@@ -276,6 +276,7 @@ std::vector<std::string> HttpServer::addresses() const {
     if (impl_->shared().params.tls && address.starts_with("http:")) address.insert(4, "s");
   return addresses;
 }
+std::vector<std::string> HttpServer::included_hosts() const { return impl_->listening().included(); }
 void HttpServer::run() { impl_->run(); }
 void HttpServer::post(std::function<void()> call) { impl_->post(std::move(call)); }
 void HttpServer::after(std::chrono::milliseconds time, std::function<void()> call) {

@@ -141,6 +141,8 @@ class HttpServer {
   std::uint16_t port() const;
   /// One for each host: "http://127.0.0.1:8080", "https://...", or "unix:/path".
   std::vector<std::string> addresses() const;
+  /// ListeningSockets::included
+  std::vector<std::string> included_hosts() const;
   /// Serves until stop(), on the calling thread.
   void run();
 

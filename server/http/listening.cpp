@@ -77,12 +77,6 @@ void set_option(int socket, int level, int name) {
   ::setsockopt(socket, level, name, &on, sizeof(on));
 }
 
-bool has_ipv4(const std::vector<Descriptor>& sockets) {
-  return std::any_of(sockets.begin(), sockets.end(), [](const Descriptor& socket) {
-    return address_of(socket.get(), false).first.ss_family == AF_INET;
-  });
-}
-
 bool is_ipv6_only(int socket) {
   int on = 0;
   socklen_t size = sizeof(on);
@@ -101,6 +95,95 @@ bool any_accepts(const std::vector<Descriptor>& sockets, const sockaddr_storage&
            (own.ss_family == address.ss_family ||
             (own.ss_family == AF_INET6 && address.ss_family == AF_INET && !is_ipv6_only(socket.get())));
   });
+}
+
+bool is_path(const std::string& host) { return host.find('/') != host.npos; }
+
+/// An address of a host, without a port.
+struct NamedAddress {
+  std::size_t host = 0;  ///< Its index in the list.
+  sockaddr_storage address{};
+  socklen_t size = 0;
+  bool is_ipv6_only = false;
+
+  /// Whether it is 0.0.0.0 or [::].
+  bool is_any() const {
+    sockaddr_storage any{};
+    any.ss_family = address.ss_family;
+    return text_of(any) == text_of(address);
+  }
+};
+
+/// Appends all addresses of a host.
+void add_addresses(const std::string& host, std::size_t index, std::vector<NamedAddress>& all) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_PASSIVE;
+  addrinfo* list = nullptr;
+  if (const int failed = ::getaddrinfo(host.c_str(), nullptr, &wanted, &list); failed != 0)
+    throw Error(ErrorCode::kIo, "cannot listen at '" + host + "': " + ::gai_strerror(failed) +
+                                    "; use an address of this machine, such as 127.0.0.1 or 0.0.0.0");
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  // [::] also stands for IPv4, unless the name or an earlier host has IPv4 addresses of its own.
+  const bool has_ipv4 = std::any_of(all.begin(), all.end(),
+                                    [](const NamedAddress& one) { return one.address.ss_family == AF_INET; });
+  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    NamedAddress named{.host = index, .size = one->ai_addrlen};
+    std::memcpy(&named.address, one->ai_addr, one->ai_addrlen);
+    named.is_ipv6_only = one->ai_family == AF_INET6 && (has_ipv4 || list->ai_next != nullptr);
+    all.push_back(named);
+  }
+}
+
+/// Ports to try where the system chooses one.
+constexpr int kPortTries = 64;
+
+struct Bound {
+  std::vector<Descriptor> sockets = {};
+  std::vector<int> n_sockets = {};  ///< Of each host.
+  std::uint16_t port = 0;
+  int problem = 0;  ///< An errno, if it is not possible.
+  std::size_t failed_host = 0;
+};
+
+/// Listens at all addresses, at one port.
+Bound bind_all(const std::vector<NamedAddress>& wanted, std::size_t n_hosts, std::uint16_t port) {
+  Bound bound{.n_sockets = std::vector<int>(n_hosts), .port = port};
+  std::vector<int> n_included(n_hosts), lacking(n_hosts);
+  for (const NamedAddress& one : wanted) {
+    sockaddr_storage address = one.address;
+    set_port(address, bound.port);
+    Descriptor socket(open_socket(address.ss_family));
+    const auto listens = [&] {
+      set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR);
+      if (one.is_ipv6_only) set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY);
+      return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), one.size) == 0 &&
+             ::listen(socket.get(), kBacklog) == 0;
+    };
+    if (socket.get() >= 0 && listens()) {
+      bound.port = port_of(address_of(socket.get(), false).first);
+      bound.sockets.push_back(std::move(socket));
+      ++bound.n_sockets[one.host];
+      continue;
+    }
+    bound.problem = errno;
+    bound.failed_host = one.host;
+    if (bound.problem == EADDRINUSE && any_accepts(bound.sockets, address)) {
+      ++n_included[one.host];
+    } else if (bound.problem == EADDRNOTAVAIL || bound.problem == EAFNOSUPPORT) {
+      lacking[one.host] = bound.problem;  // Fine if the machine has another address of the host.
+    } else {
+      return bound;
+    }
+  }
+  bound.problem = 0;
+  for (std::size_t i = 0; i < n_hosts; ++i)
+    if (bound.n_sockets[i] + n_included[i] == 0) {
+      bound.problem = lacking[i];
+      bound.failed_host = i;
+    }
+  return bound;
 }
 
 /// "::1" of " [::1]", "/run/weft.sock" of "unix:///run/weft.sock".
@@ -151,14 +234,17 @@ std::vector<std::string> split_hosts(std::string_view list) {
   return hosts;
 }
 
-ListeningSockets::ListeningSockets(std::string_view hosts, std::uint16_t port) : port_(port) {
-  bool has_port = false;
-  for (const std::string& host : split_hosts(hosts)) {
-    const bool is_path = host.find('/') != host.npos;
-    is_path ? listen_at_path(host) : listen_at_name(host);
-    has_port |= !is_path;
+ListeningSockets::ListeningSockets(std::string_view hosts, std::uint16_t port) {
+  const std::vector<std::string> all = split_hosts(hosts);
+  std::vector<std::string> names;
+  for (const std::string& host : all) is_path(host) ? listen_at_path(host) : names.push_back(host);
+  if (!names.empty()) listen_at_names(names, port);
+  for (const std::string& host : all) {
+    const bool bare = host.find(':') != host.npos;
+    addresses_.push_back(is_path(host)
+                             ? "unix:" + host
+                             : "http://" + (bare ? "[" + host + "]" : host) + ":" + std::to_string(port_));
   }
-  if (!has_port) port_ = 0;
 }
 
 ListeningSockets::ListeningSockets(const std::vector<int>& inherited) {
@@ -211,51 +297,26 @@ void ListeningSockets::listen_at_path(const std::string& path) {
   if (bound) paths_.emplace_back(path);
   if (!bound || ::listen(socket.get(), kBacklog) != 0)
     throw Error(ErrorCode::kIo, "cannot listen at " + path + ": " + reason(errno));
-  addresses_.push_back("unix:" + path);
   sockets_.push_back(std::move(socket));
 }
 
-void ListeningSockets::listen_at_name(const std::string& host) {
-  addrinfo wanted{};
-  wanted.ai_family = AF_UNSPEC;
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_PASSIVE;
-  addrinfo* list = nullptr;
-  if (const int failed = ::getaddrinfo(host.c_str(), nullptr, &wanted, &list); failed != 0)
-    throw Error(ErrorCode::kIo, "cannot listen at '" + host + "': " + ::gai_strerror(failed) +
-                                    "; use an address of this machine, such as 127.0.0.1 or 0.0.0.0");
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  std::vector<Descriptor> made;
-  const std::uint16_t port = port_;
-  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
-    sockaddr_storage address{};
-    std::memcpy(&address, one->ai_addr, one->ai_addrlen);
-    set_port(address, port_);
-    Descriptor socket(open_socket(one->ai_family));
-    set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR);
-    // A name's other addresses, and other hosts, have sockets of their own.
-    if (one->ai_family == AF_INET6 && (list->ai_next != nullptr || has_ipv4(sockets_)))
-      set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY);
-    if (socket.get() >= 0 &&
-        ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), one->ai_addrlen) == 0 &&
-        ::listen(socket.get(), kBacklog) == 0) {
-      port_ = port_of(address_of(socket.get(), false).first);
-      made.push_back(std::move(socket));
-      continue;
-    }
-    const int problem = errno;
-    if (problem == EADDRINUSE && any_accepts(sockets_, address)) continue;  // An earlier host includes it.
-    // Addresses of the name that this machine lacks are skipped. A port that another program uses is an
-    // error, unless port 0 was requested: then this address is skipped.
-    const bool lacking = problem == EADDRNOTAVAIL || problem == EAFNOSUPPORT;
-    const bool own_choice = port == 0 && problem == EADDRINUSE && !made.empty();
-    if (own_choice || (lacking && (one->ai_next != nullptr || !made.empty()))) continue;
-    throw Error(ErrorCode::kIo, "cannot listen at " + host + ":" + std::to_string(port) + ": " +
-                                    reason(problem) + (problem == EADDRINUSE ? "; choose another port" : ""));
-  }
-  std::move(made.begin(), made.end(), std::back_inserter(sockets_));
-  const bool bare = host.find(':') != host.npos;
-  addresses_.push_back("http://" + (bare ? "[" + host + "]" : host) + ":" + std::to_string(port_));
+void ListeningSockets::listen_at_names(const std::vector<std::string>& hosts, std::uint16_t port) {
+  std::vector<NamedAddress> wanted;
+  for (std::size_t i = 0; i < hosts.size(); ++i) add_addresses(hosts[i], i, wanted);
+  // An address that includes others must get the port before them.
+  std::stable_partition(wanted.begin(), wanted.end(), [](const NamedAddress& one) { return one.is_any(); });
+  // The system chooses a port that is free at one address. Another program may use it at another one.
+  Bound bound = bind_all(wanted, hosts.size(), port);
+  for (int n = 1; n < kPortTries && port == 0 && bound.problem == EADDRINUSE; ++n)
+    bound = bind_all(wanted, hosts.size(), port);
+  if (bound.problem != 0)
+    throw Error(ErrorCode::kIo, "cannot listen at " + hosts[bound.failed_host] + ":" + std::to_string(port) +
+                                    ": " + reason(bound.problem) +
+                                    (bound.problem == EADDRINUSE ? "; choose another port" : ""));
+  port_ = bound.port;
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    if (bound.n_sockets[i] == 0) included_.push_back(hosts[i]);
+  std::move(bound.sockets.begin(), bound.sockets.end(), std::back_inserter(sockets_));
 }
 
 std::string peer_name(int socket) { return text_of(address_of(socket, true).first); }

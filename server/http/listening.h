@@ -39,9 +39,10 @@ std::vector<std::string> split_hosts(std::string_view list);
 /// sockets that this object made.
 class ListeningSockets {
  public:
-  /// Listens at the hosts of a list ("127.0.0.1,/run/weft.sock"), at all addresses of each name. Port 0
-  /// becomes the same free port for all of them. A host with a "/" is the path of a Unix socket; a socket of
-  /// a program that has ended is replaced. Throws Error kIo if it cannot listen at one of the hosts.
+  /// Listens at the hosts of a list ("127.0.0.1,/run/weft.sock"), at all addresses of each name. An address
+  /// that another one of the list includes, such as 0.0.0.0, gets no socket. Port 0 becomes the same free
+  /// port for all of them. A host with a "/" is the path of a Unix socket; a socket of a program that has
+  /// ended is replaced. Throws Error kIo if it cannot listen at one of the hosts.
   ListeningSockets(std::string_view hosts, std::uint16_t port);
   /// Takes over listening sockets. Throws Error kInvalidArgument if one does not listen.
   explicit ListeningSockets(const std::vector<int>& inherited);
@@ -49,16 +50,19 @@ class ListeningSockets {
   std::uint16_t port() const { return port_; }  ///< 0 if all are Unix sockets.
   /// One for each host, in their order: "http://127.0.0.1:8080" or "unix:/run/weft.sock".
   const std::vector<std::string>& addresses() const { return addresses_; }
+  /// The hosts without a socket, because others of the list include all their addresses.
+  const std::vector<std::string>& included() const { return included_; }
   /// The descriptors, which are the caller's from now on.
   std::vector<int> release();
 
  private:
   void listen_at_path(const std::string& path);
-  void listen_at_name(const std::string& host);
+  void listen_at_names(const std::vector<std::string>& hosts, std::uint16_t port);
 
   std::vector<base::Descriptor> sockets_;
   std::uint16_t port_ = 0;
   std::vector<std::string> addresses_;
+  std::vector<std::string> included_;
   std::vector<SocketPath> paths_;
 };
 

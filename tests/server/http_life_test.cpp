@@ -98,12 +98,30 @@ TEST(HttpLife, ListensAtSeveralHosts) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST(HttpLife, AHostMayIncludeLaterOnes) {
-  for (const char* hosts : {"0.0.0.0,127.0.0.1", "0.0.0.0,127.0.0.2,127.0.0.1"}) {
+TEST(HttpLife, AHostMayIncludeOthers) {
+  for (const auto& [hosts, n] : {std::pair("0.0.0.0,127.0.0.1", 1u), std::pair("127.0.0.1,0.0.0.0", 1u),
+                                 std::pair("127.0.0.2,0.0.0.0,127.0.0.1", 2u), std::pair("0.0.0.0", 0u)}) {
     RunningServer server(say_hello, {.host = hosts});
+    EXPECT_EQ(server->included_hosts().size(), n) << hosts;
     RawClient client(server.port());
     client.send(get("/"));
     EXPECT_EQ(client.read_answer().body, "hello");
+  }
+  const ListeningSockets sockets("127.0.0.1,0.0.0.0", 0);
+  const std::string port = ":" + std::to_string(sockets.port());
+  EXPECT_THAT(sockets.addresses(), ElementsAre("http://127.0.0.1" + port, "http://0.0.0.0" + port));
+  EXPECT_THAT(sockets.included(), ElementsAre("127.0.0.1"));
+}
+
+TEST(HttpLife, AllHostsHaveOneFreePort) {
+  // The system finds a port that is free at the first host. Many are taken at the second.
+  raise_descriptor_limit();
+  std::vector<ListeningSockets> others;
+  for (int i = 0; i < 800; ++i) others.emplace_back("127.0.0.2", 0);
+  for (int i = 0; i < 100; ++i) {
+    ListeningSockets both("127.0.0.1,127.0.0.2", 0);
+    const std::string port = ":" + std::to_string(both.port());
+    EXPECT_THAT(both.addresses(), ElementsAre("http://127.0.0.1" + port, "http://127.0.0.2" + port));
   }
 }
 
