@@ -37,7 +37,7 @@ const Json* read_conversation(Fields& fields, std::string_view name) {
 
 namespace {
 
-// Whether a choice's type is that of functions. A search for tools is one if the client runs it.
+// Whether a choice names a function. A search for tools is one if the client runs it.
 bool names_function(std::string_view type, const RequestTools& tools) {
   if (type == RequestTools::kSearch) return tools.origin_of(RequestTools::kSearch).is_search;
   return type == "function" || type == "custom" || type == "tool";

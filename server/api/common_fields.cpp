@@ -19,7 +19,7 @@ constexpr std::size_t kMaxStops = 256;
 constexpr std::size_t kMaxBiases = 65536;
 constexpr int kMaxLogprobs = 4 << 20;
 
-// The token whose id is the string. Nothing for a string that is no integer. An integer may be too large.
+// The token whose id is the string. Nothing for a string that is not an integer. An integer may be too large.
 std::optional<Token> token_of(const std::string& path, std::string_view text, const Tokenizer& tokenizer) {
   Token id = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);

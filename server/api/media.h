@@ -42,7 +42,7 @@ class MediaTaker {
   /// Whether the next files are in the result of a tool.
   void in_tool_result(bool is_in) { in_tool_result_ = is_in; }
   bool is_in_tool_result() const { return in_tool_result_; }
-  /// The result of `read`, which may throw ApiError: text in place of a part. Returns a note that `what`,
+  /// The result of `read`, which may throw ApiError: a string for a part. Returns a note that `what`,
   /// such as "image", is left out if that throws for the result of a tool.
   std::string take(std::string_view what, const std::function<std::string()>& read) const;
   /// These return the mark that replaces the file.

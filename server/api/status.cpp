@@ -22,7 +22,7 @@ std::string failure_of(const ModelState& state) {
   return state.model != nullptr ? state.model->failure() : std::string();
 }
 
-/// The fields of OpenAI's API, and those of Anthropic's: "type", "display_name" and "created_at".
+/// The fields of OpenAI's API, and further ones of Anthropic's: "type", "display_name" and "created_at".
 Json named_json(const std::string& name, std::int64_t created) {
   return {
       {"id", name},

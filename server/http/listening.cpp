@@ -125,7 +125,7 @@ void add_addresses(const std::string& host, std::size_t index, std::vector<Named
     throw Error(ErrorCode::kIo, "cannot listen at '" + host + "': " + ::gai_strerror(failed) +
                                     "; use an address of this machine, such as 127.0.0.1 or 0.0.0.0");
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  // [::] also stands for IPv4, unless the name or an earlier host has IPv4 addresses of its own.
+  // [::] also accepts IPv4, unless the name or an earlier host has IPv4 addresses of its own.
   const bool has_ipv4 = std::any_of(all.begin(), all.end(),
                                     [](const NamedAddress& one) { return one.address.ss_family == AF_INET; });
   for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {

@@ -19,7 +19,7 @@ using nlohmann::ordered_json;
 
 /// Limit per message, because each result searches its call among them.
 constexpr std::size_t kMaxCalls = 1024;
-/// Of an unknown role, in warnings.
+/// Limit of an unknown role in a warning.
 constexpr std::size_t kMaxRoleBytes = 64;
 
 /// A string member; empty where there is none or it is null.

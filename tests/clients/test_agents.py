@@ -93,7 +93,7 @@ FOUND = {"type": "tool_search_output", "execution": "client", "status": "complet
 
 
 def test_found_tools_are_named_as_the_model_calls_them(address):
-    """The prompt has as many tokens as with a result that is the same text."""
+    """The prompt has as many tokens as with a result that is the same string."""
     found = "Found: mcp__notes__save, mcp__notes__find, plain"
     counts = []
     for result in (FOUND, {"type": "function_call_output", "call_id": "call_s", "output": found}):
