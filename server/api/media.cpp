@@ -61,8 +61,8 @@ std::string take_image_part(const Json& part, const std::string& path, MediaTake
   return taker.take_url(url->get_ref<const std::string&>(), path);
 }
 
-/// Takes a part that is an image, audio or a file, and returns the string in its place. Other parts are left to
-/// the reader of the message.
+/// Takes a part that is an image, audio or a file, and returns the string in its place. Other parts are left
+/// to the reader of the message.
 std::optional<std::string> take_part(const Json& part, const std::string& path, MediaTaker& taker) {
   if (!part.is_object() || !part.contains("type")) return std::nullopt;
   const Json& type = part["type"];

@@ -226,3 +226,13 @@ def test_prefixes_of_paths(start_server, tmp_path):
         client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert client.recv(64).startswith(b"HTTP/1.1 200")
     assert mine.stop() == 0 and not path.exists()
+
+
+def test_hosts_are_one_list(start_server):
+    mine = start_server("--host", "127.0.0.2,127.0.0.1", "--host", "0.0.0.0")
+    port = mine.address[1]
+    for host in ("127.0.0.2", "127.0.0.1", "0.0.0.0"):
+        assert f"listening address=http://{host}:{port}" in mine.text()
+    assert mine.text().count("includes this one") == 2
+    for host in ("127.0.0.1", "127.0.0.2"):
+        assert get((host, port), "/health")[0].status == 200
