@@ -272,14 +272,13 @@ void read_shape(Cursor& cursor, TensorInfo& tensor) {
   if (n_dims == 0) tensor.shape = {1};  // A number.
   if (n_dims == 0) return;
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  std::uint64_t n_elements = 1;
+  std::uint64_t n_elements = 1;  // A dimension of 0 counts as 1: no order of multiplying may overflow.
   tensor.shape.resize(n_dims);
   // Files have the innermost dimension first.
   for (std::size_t i = n_dims; i-- > 0;) {
     const auto dim = cursor.read<std::uint64_t>("its dimensions");
-    if (dim > kMax / std::max<std::uint64_t>(n_elements, 1))
-      cursor.fail("its dimensions are too large, more than 2^63 elements");
-    n_elements *= dim;
+    if (dim > kMax / n_elements) cursor.fail("its dimensions are too large, more than 2^63 elements");
+    n_elements *= std::max<std::uint64_t>(dim, 1);
     tensor.shape[i] = static_cast<std::int64_t>(dim);
   }
 }

@@ -207,6 +207,13 @@ TEST_F(Malformed, Shapes) {
   EXPECT_THAT(refusal(damaged), HasSubstr("\"weight_a\""));
   put(damaged, dim.at + 8, 8, (1ull << 31) - 1);
   EXPECT_THAT(refusal(damaged), HasSubstr("\"weight_a\""));
+  // A dimension of 0 does not hide that the others overflow.
+  const Field& empty = field(FieldKind::kDim, "weight_c");
+  for (std::size_t zero = 0; zero < 3; ++zero) {
+    damaged = file_;
+    for (std::size_t i = 0; i < 3; ++i) put(damaged, empty.at + 8 * i, 8, i == zero ? 0 : kHighBit - 1);
+    EXPECT_THAT(refusal(damaged), HasSubstr("\"weight_c\": its dimensions are too large"));
+  }
   for (const std::uint64_t n : {1, 16, 31, 33, 63, 65})
     refuses(field(FieldKind::kDim, "weight_b"), n,
             "\"weight_b\": rows of " + std::to_string(n) + " elements");
