@@ -71,6 +71,15 @@ constexpr bool is_number = std::is_arithmetic_v<T>;
 
 }  // namespace
 
+std::optional<std::int64_t> to_int(const Value& value) {
+  return std::visit(
+      [](const auto& data) -> std::optional<std::int64_t> {
+        if constexpr (is_number<std::decay_t<decltype(data)>>) return to_int(data);
+        return std::nullopt;
+      },
+      value.data);
+}
+
 template <typename T>
 Numbers<T>::Numbers(ValueType type, std::vector<std::byte> bytes) : type_(type), bytes_(std::move(bytes)) {
   WEFT_CHECK(type != ValueType::kString && type != ValueType::kArray &&
@@ -262,15 +271,14 @@ const Value* File::find(std::string_view key) const {
 std::optional<std::int64_t> File::get_int(std::string_view key) const {
   const Value* value = find(key);
   if (value == nullptr) return std::nullopt;
-  return std::visit(
-      [&](const auto& number) -> std::int64_t {
-        if constexpr (is_number<std::decay_t<decltype(number)>>) {
-          if (const auto result = to_int(number)) return *result;
+  if (const auto result = to_int(*value)) return result;
+  std::visit(
+      [&](const auto& number) {
+        if constexpr (is_number<std::decay_t<decltype(number)>>)
           impl_->refuse(key, "found " + text_of(number) + ", expected an integer less than 2^63");
-        }
-        impl_->wrong_type(key, *value, "an integer");
       },
       value->data);
+  impl_->wrong_type(key, *value, "an integer");
 }
 
 std::optional<double> File::get_float(std::string_view key) const {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/counted.h"
@@ -325,15 +326,13 @@ std::uint64_t alignment_of(const std::vector<File::Entry>& metadata, Cursor& cur
     if (entry.key != kAlignmentKey) continue;
     cursor.subject("metadata key", 0);
     cursor.subject_name(entry.key);
-    std::uint64_t alignment = 0;
-    if (const auto* number = std::get_if<std::uint64_t>(&entry.value.data))
-      alignment = *number;
-    else if (const auto* with_sign = std::get_if<std::int64_t>(&entry.value.data))
-      alignment = static_cast<std::uint64_t>(*with_sign);  // One below 0 is too large then.
-    else
-      cursor.fail("it is of type " + std::string(name(entry.value.type)) + ", expected an integer");
+    const std::optional<std::int64_t> found = to_int(entry.value);
+    if (!found)
+      cursor.fail("it is of type " + std::string(name(entry.value.type)) +
+                  ", expected an integer less than 2^63");
+    const auto alignment = static_cast<std::uint64_t>(std::max<std::int64_t>(*found, 0));
     if (!std::has_single_bit(alignment) || alignment > kMaxAlignment)
-      cursor.fail("found " + std::to_string(alignment) + ", expected a power of two of at most " +
+      cursor.fail("found " + std::to_string(*found) + ", expected a power of two of at most " +
                   std::to_string(kMaxAlignment));
     return alignment;
   }

@@ -2,6 +2,7 @@
 // From the bytes of one GGUF file to its checked content. Inside this layer only.
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ std::string in_quotes(std::string_view text);
 
 /// Bytes that a value of a type takes in a file; of a string or an array the least.
 std::size_t least_bytes(ValueType type);
+
+/// A number or bool as an integer; nullopt where that changes its value, and for strings and arrays.
+std::optional<std::int64_t> to_int(const Value& value);
 
 /// The content of one file. All checks that need no other part of a split set are done.
 struct Part {

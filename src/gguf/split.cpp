@@ -1,7 +1,6 @@
 #include "gguf/split.h"
 
 #include <cstdio>
-#include <limits>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -22,11 +21,7 @@ std::optional<std::int64_t> find_int(const Part& part, std::string_view key,
                                      const std::filesystem::path& path) {
   for (const File::Entry& entry : part.metadata) {
     if (entry.key != key) continue;
-    if (const auto* value = std::get_if<std::int64_t>(&entry.value.data)) return *value;
-    if (const auto* value = std::get_if<std::uint64_t>(&entry.value.data);
-        value != nullptr && *value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) &&
-        entry.value.type != ValueType::kBool)
-      return static_cast<std::int64_t>(*value);
+    if (const auto value = to_int(entry.value)) return value;
     refuse(path, "metadata key " + in_quotes(key) + ": expected an integer");
   }
   return std::nullopt;
@@ -50,7 +45,8 @@ std::string split_file_name(const std::string& prefix, std::int64_t number, std:
 SplitSet open_split_set(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
-    throw Error(ErrorCode::kInvalidFile, path.string() + ": not a GGUF file: it is " + base::folder_text(path));
+    throw Error(ErrorCode::kInvalidFile,
+                path.string() + ": not a GGUF file: it is " + base::folder_text(path));
   base::MappedFile file(path);
   Part part = read_part(file, path.string());
   SplitSet set;

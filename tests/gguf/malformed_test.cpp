@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -248,6 +249,12 @@ TEST_F(Malformed, Alignment) {
   Bytes signed_one = file_;
   put(signed_one, type.at, type.bytes, 5);
   EXPECT_EQ(refusal(signed_one), "");
+  put(signed_one, value.at, value.bytes, 0xffffffff);
+  EXPECT_THAT(refusal(signed_one), HasSubstr("\"general.alignment\": found -1"));
+  Bytes with_point = file_;  // A number of any type that is an integer.
+  put(with_point, type.at, type.bytes, 6);
+  put(with_point, value.at, value.bytes, std::bit_cast<std::uint32_t>(32.0f));
+  EXPECT_EQ(refusal(with_point), "");
 }
 
 TEST_F(Malformed, NamesThatAreThereTwice) {

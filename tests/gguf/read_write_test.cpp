@@ -404,6 +404,10 @@ TEST_F(GgufSplitFolder, WrongCountsAreRefused) {
   refuses(ErrorCode::kInvalidFile, "\"split.no\": found 3, expected 0 to 2");
   with("split.no", std::int32_t{-1});
   refuses(ErrorCode::kInvalidFile, "\"split.no\": found -1");
+  with("split.no", 0.5f);
+  refuses(ErrorCode::kInvalidFile, "\"split.no\": expected an integer");
+  with("split.no", 3.0f);
+  refuses(ErrorCode::kInvalidFile, "\"split.no\": found 3, expected 0 to 2");
   with("split.no", "0");
   refuses(ErrorCode::kInvalidFile, "\"split.no\": expected an integer");
   with("split.count", std::uint64_t{1} << 62);
