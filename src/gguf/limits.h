@@ -18,7 +18,7 @@ inline constexpr std::uint64_t kMaxKeys = 65536;
 inline constexpr std::uint64_t kMaxTensors = 1 << 20;
 inline constexpr std::size_t kMaxKeyBytes = 65535;       // The format's own bound.
 inline constexpr std::size_t kMaxTensorNameBytes = 255;  // The format says 64; some writers go beyond.
-inline constexpr std::size_t kMaxWrittenNameBytes = 63;  // Readers have 64, with the end of a C string.
+inline constexpr std::size_t kMaxNewNameBytes = 63;      // Other readers have 64, with the end of a C string.
 inline constexpr int kMaxArrayDepth = 4;                 // An array of numbers has depth 1.
 inline constexpr std::size_t kMaxNestedArrays =
     65536;  // In a file: their elements are the costly ones in memory.

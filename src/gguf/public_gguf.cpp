@@ -3,7 +3,10 @@
 #include <type_traits>
 
 #include "gguf/gguf.h"
+#include "gguf/limits.h"
+#include "gguf/reader.h"
 #include "gguf/writer.h"
+#include "weft/error.h"
 #include "weft/gguf.h"
 
 namespace weft {
@@ -57,6 +60,15 @@ std::optional<GgufValue> value_of(const gguf::Value& value) {
   return std::nullopt;
 }
 
+/// New files have names that all readers take.
+void check_new_name(std::string_view name) {
+  if (name.size() > gguf::kMaxNewNameBytes)
+    throw Error(ErrorCode::kInvalidArgument, "writing a GGUF file: tensor " + gguf::in_quotes(name) +
+                                                 " has " + std::to_string(name.size()) +
+                                                 " bytes, expected 1 to " +
+                                                 std::to_string(gguf::kMaxNewNameBytes));
+}
+
 template <typename T>
 inline constexpr bool kIsVector = false;
 template <typename T>
@@ -95,9 +107,11 @@ void GgufWriter::set(std::string_view key, const GgufValue& value) {
 
 void GgufWriter::add_tensor(std::string_view name, DType dtype, std::vector<std::int64_t> shape,
                             std::span<const std::byte> bytes) {
+  check_new_name(name);
   impl_->writer.add_tensor(name, dtype, std::move(shape), bytes);
 }
 void GgufWriter::add_tensor(std::string_view name, DType dtype, std::vector<std::int64_t> shape, Fill fill) {
+  check_new_name(name);
   impl_->writer.add_tensor(name, dtype, std::move(shape), std::move(fill));
 }
 

@@ -159,18 +159,20 @@ void Writer::set(std::string_view key, Value value) {
       refuse(std::string(key) + " must be a std::uint32_t and a power of two from " +
              std::to_string(kMinAlignment) + " to " + std::to_string(kMaxAlignment));
   }
-  const auto same =
-      std::find_if(metadata_.begin(), metadata_.end(), [&](const auto& e) { return e.key == key; });
-  if (same != metadata_.end()) {
-    same->value = std::move(value);
-  } else {
+  const auto [position, is_new] = key_positions_.try_emplace(std::string(key), metadata_.size());
+  if (is_new)
     metadata_.push_back({std::string(key), std::move(value)});
-  }
+  else
+    metadata_[position->second].value = std::move(value);
 }
 
 template <Number T>
 void Writer::set(std::string_view key, T value) {
   set(key, Value{value_type<T>(), static_cast<Held<T>>(value)});
+}
+
+void Writer::set_alignment(std::int64_t read) {
+  set(kAlignmentKey, static_cast<std::uint32_t>(std::max(read, static_cast<std::int64_t>(kMinAlignment))));
 }
 
 void Writer::set_bool(std::string_view key, bool value) {
@@ -225,6 +227,7 @@ void Writer::add_tensor(std::string_view name, DType dtype, std::vector<std::int
   Tensor& tensor = append(name, dtype, std::move(shape));
   if (data.size() != tensor.bytes) {
     const std::size_t expected = tensor.bytes;
+    tensor_names_.erase(tensor.info.name);
     tensors_.pop_back();
     refuse("tensor " + in_quotes(name) + " has " + std::to_string(data.size()) + " bytes, expected " +
            std::to_string(expected));
@@ -238,9 +241,8 @@ void Writer::add_tensor(std::string_view name, DType dtype, std::vector<std::int
 }
 
 Writer::Tensor& Writer::append(std::string_view name, DType dtype, std::vector<std::int64_t> shape) {
-  check_name(name, kMaxWrittenNameBytes, "tensor");
-  if (std::any_of(tensors_.begin(), tensors_.end(), [&](const Tensor& t) { return t.info.name == name; }))
-    refuse("tensor " + in_quotes(name) + " exists already");
+  check_name(name, kMaxTensorNameBytes, "tensor");
+  if (tensor_names_.contains(name)) refuse("tensor " + in_quotes(name) + " exists already");
   if (shape.empty() || shape.size() > kMaxDims)
     refuse("tensor " + in_quotes(name) + " has " + std::to_string(shape.size()) +
            " dimensions, expected 1 to " + std::to_string(kMaxDims));
@@ -263,6 +265,7 @@ Writer::Tensor& Writer::append(std::string_view name, DType dtype, std::vector<s
   tensor.info = {std::string(name), dtype, std::move(shape), {}};
   tensor.bytes = static_cast<std::size_t>(tensor.info.n_elements() / type.block_elements) *
                  static_cast<std::size_t>(type.block_bytes);
+  tensor_names_.insert(tensor.info.name);
   return tensors_.emplace_back(std::move(tensor));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Writing GGUF files, version 3. Writer can write all that File can read, and vice versa.
+// Writing GGUF files, version 3. Writer writes every key and tensor that File reads, and vice versa. Only the
+// alignment is stricter: set_alignment() raises one that File reads.
 //
 //   gguf::Writer writer;
 //   writer.set("general.architecture", "llama");
@@ -11,6 +12,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,8 +38,8 @@ concept Number =
 class Writer {
  public:
   /// Sets a key; one that is there keeps its place. The type of a number is exactly the type of the argument.
-  /// "general.alignment" (std::uint32_t, a power of two) sets the alignment of tensors, which is 32
-  /// otherwise.
+  /// "general.alignment" (std::uint32_t, a power of two from 8 to 65536) sets the alignment of tensors, which
+  /// is 32 otherwise.
   void set(std::string_view key, Value value);
   template <Number T>
   void set(std::string_view key, T value);
@@ -44,6 +47,9 @@ class Writer {
   void set(std::string_view key, std::string_view text);
   void set(std::string_view key, const char* text) { set(key, std::string_view(text)); }
   void set(std::string_view key, const std::string& text) { set(key, std::string_view(text)); }
+
+  /// Sets the alignment that a file was read with. One below 8 becomes 8.
+  void set_alignment(std::int64_t read);
 
   template <Number T>
   void set_array(std::string_view key, std::span<const T> numbers);
@@ -85,6 +91,8 @@ class Writer {
 
   std::vector<File::Entry> metadata_;
   std::vector<Tensor> tensors_;
+  std::map<std::string, std::size_t, std::less<>> key_positions_;  // In metadata_.
+  std::set<std::string, std::less<>> tensor_names_;
 };
 
 }  // namespace weft::gguf

@@ -105,8 +105,8 @@ std::vector<FilePart> split_model(const std::filesystem::path& from, const std::
     gguf::Writer writer;
     if (i == 0)
       copy_metadata(file, writer);
-    else if (const auto alignment = file.get_int(gguf::kAlignmentKey))
-      writer.set(gguf::kAlignmentKey, static_cast<std::uint32_t>(*alignment));
+    else
+      copy_alignment(file, writer);
     writer.set(gguf::kSplitNumberKey, static_cast<std::uint16_t>(i));
     writer.set(gguf::kSplitCountKey, static_cast<std::uint16_t>(plan.size()));
     writer.set(gguf::kSplitTensorsKey, static_cast<std::int32_t>(file.tensors().size()));

@@ -313,8 +313,8 @@ gguf::Writer writer_of(const gguf::File& file, const Plan& plan, const QuantizeP
   gguf::Writer writer;
   if (part == 0)
     write_metadata(file, plan, params, writer);
-  else if (const auto alignment = file.get_int(gguf::kAlignmentKey))
-    writer.set(gguf::kAlignmentKey, static_cast<std::uint32_t>(*alignment));
+  else
+    copy_alignment(file, writer);
   if (plan.n_parts() > 1) {
     writer.set(gguf::kSplitNumberKey, static_cast<std::uint16_t>(part));
     writer.set(gguf::kSplitCountKey, static_cast<std::uint16_t>(plan.n_parts()));

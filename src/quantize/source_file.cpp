@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "gguf/limits.h"
 #include "gguf/split.h"
 #include "weft/error.h"
 
@@ -41,9 +42,16 @@ Written::~Written() {
     for (const std::filesystem::path& path : paths) std::filesystem::remove(path, ignored);
 }
 
+void copy_alignment(const gguf::File& file, gguf::Writer& writer) {
+  if (const auto alignment = file.get_int(gguf::kAlignmentKey)) writer.set_alignment(*alignment);
+}
+
 void copy_metadata(const gguf::File& file, gguf::Writer& writer) {
   for (const gguf::File::Entry& entry : file.metadata())
-    if (!entry.key.starts_with("split.")) writer.set(entry.key, entry.value);
+    if (entry.key == gguf::kAlignmentKey)
+      copy_alignment(file, writer);
+    else if (!entry.key.starts_with("split."))
+      writer.set(entry.key, entry.value);
 }
 
 }  // namespace weft::quantize_impl

@@ -24,6 +24,8 @@ struct Written {
   ~Written();
 };
 
+/// Copies the alignment, if the file has one. Writer::set_alignment may raise it.
+void copy_alignment(const gguf::File& file, gguf::Writer& writer);
 /// Copies all metadata except the keys that number the parts of a set.
 void copy_metadata(const gguf::File& file, gguf::Writer& writer);
 

@@ -449,6 +449,49 @@ TEST(GgufWriter, WhatIsReadCanBeWrittenAgain) {
   EXPECT_EQ(writer.to_bytes(), bytes);
 }
 
+TEST(GgufWriter, LongTensorNamesAreWrittenAgain) {
+  const std::array<float, 1> data{};
+  const auto bytes = std::as_bytes(std::span(data));
+  Writer writer;
+  for (const std::size_t n : {64, 255}) writer.add_tensor(std::string(n, 'a'), DType::kF32, {1}, bytes);
+  expect_error([&] { writer.add_tensor(std::string(256, 'a'), DType::kF32, {1}, bytes); },
+               ErrorCode::kInvalidArgument, "256 bytes, expected 1 to 255");
+  const std::vector<std::byte> written = writer.to_bytes();
+  const File file = File::parse(written);
+  EXPECT_NE(file.find_tensor(std::string(64, 'a')), nullptr);
+  EXPECT_NE(file.find_tensor(std::string(255, 'a')), nullptr);
+}
+
+TEST(GgufWriter, AnAlignmentThatIsReadCanBeSet) {
+  Writer writer;
+  for (const auto& [read, written] : {std::pair(1, 8), {4, 8}, {8, 8}, {64, 64}, {65536, 65536}}) {
+    writer.set_alignment(read);
+    EXPECT_EQ(writer.planned().get_int("general.alignment"), written);
+  }
+}
+
+TEST(GgufWriter, NamesOfManyKeysAndTensorsAreKept) {
+  const std::array<float, 1> data{};
+  const auto bytes = std::as_bytes(std::span(data));
+  Writer writer;
+  constexpr int kMany = 20'000;
+  const auto name = [](int i) { return "name." + std::to_string(i); };
+  for (const int round : {1, 2})
+    for (int i = 0; i < kMany; ++i) writer.set(name(i), i * round);
+  for (int i = 0; i < kMany; ++i) writer.add_tensor(name(i), DType::kF32, {1}, bytes);
+  expect_error([&] { writer.add_tensor(name(7), DType::kF32, {1}, bytes); }, ErrorCode::kInvalidArgument,
+               "\"name.7\" exists already");
+  // A refused tensor leaves its name free.
+  expect_error([&] { writer.add_tensor("new", DType::kF32, {2}, bytes); }, ErrorCode::kInvalidArgument,
+               "4 bytes, expected 8");
+  writer.add_tensor("new", DType::kF32, {1}, bytes);
+  const File file = writer.planned();
+  ASSERT_EQ(file.metadata().size(), static_cast<std::size_t>(kMany));
+  EXPECT_EQ(file.metadata()[7].key, "name.7");
+  EXPECT_EQ(file.get_int("name.7"), 14);
+  EXPECT_EQ(file.tensors().size(), static_cast<std::size_t>(kMany) + 1);
+}
+
 TEST(GgufWriter, EveryTensorTypeComesBack) {
   Writer writer;
   std::vector<std::vector<std::byte>> data;

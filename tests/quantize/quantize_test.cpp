@@ -321,6 +321,41 @@ TEST_F(Quantize, SplitSourcesAreReadAndNotOverwritten) {
            ErrorCode::kInvalidArgument);
 }
 
+TEST_F(Quantize, FilesWithOddAlignmentsAndLongNamesAreCopied) {
+  const std::string name = "blk.0." + std::string(100, 'x') + ".weight";
+  // As other writers have it: the alignment is 4 or 64, of another type than weft writes.
+  for (const std::uint64_t alignment : {4u, 64u}) {
+    gguf::Writer writer;
+    writer.set("general.architecture", "llama");
+    writer.set("llama.block_count", std::uint32_t{kLayers});
+    writer.set("general.alignmenT", alignment);
+    add(writer, "token_embd.weight", {64, kWidth});
+    add(writer, name, {16, kWidth});
+    std::vector<std::byte> bytes = writer.to_bytes();
+    std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    text[text.find("general.alignmenT") + 16] = 't';
+    // The header ends at a multiple of 32; an alignment of 64 may need another 32 bytes.
+    const std::size_t data_bytes = (64 + 16) * kWidth * sizeof(float);
+    const std::size_t header = text.size() - data_bytes;
+    text.insert(header, (alignment - header % alignment) % alignment, '\0');
+    const std::filesystem::path odd = folder.path / "odd.gguf";
+    std::ofstream(odd, std::ios::binary) << text;
+    ASSERT_EQ(gguf::File::open(odd).get_int("general.alignment"), alignment);
+
+    quantize(odd, small, {.mix = "Q8_0"});
+    const auto parts =
+        split_model(odd, folder.path / ("odd" + std::to_string(alignment)), {.max_tensors = 1});
+    const std::filesystem::path merged = folder.path / ("merged" + std::to_string(alignment) + ".gguf");
+    merge_model(parts[0].path, merged);
+    for (const auto& path : {small, parts[0].path, merged}) {
+      const gguf::File file = gguf::File::open(path);
+      EXPECT_EQ(file.get_int("general.alignment"), std::max<std::uint64_t>(alignment, 8));
+      EXPECT_NE(file.find_tensor(name), nullptr);
+      if (path != small) EXPECT_EQ(values_of(file, name), truth[name]);
+    }
+  }
+}
+
 TEST_F(Quantize, NamesOfManyFamiliesAreKnown) {
   using quantize_impl::is_quantizable;
   for (const char* name : {"blk.0.time_mix_key.weight", "blk.0.time_mix_output.weight",
@@ -374,9 +409,9 @@ TEST_F(Quantize, ReportsMissingAndMismatchedImportances) {
     return plan_quantize(model, params).notes;
   };
   // One layer of sixteen; the output matrix and the embeddings are usually missing.
-  EXPECT_THAT(
-      notes_with({.mix = "Q4_0"}, "blk.3.attn_q.weight"),
-      testing::ElementsAre(testing::AllOf(HasSubstr("lack"), HasSubstr("blk.0."), HasSubstr("all columns get the same weight"))));
+  EXPECT_THAT(notes_with({.mix = "Q4_0"}, "blk.3.attn_q.weight"),
+              testing::ElementsAre(testing::AllOf(HasSubstr("lack"), HasSubstr("blk.0."),
+                                                  HasSubstr("all columns get the same weight"))));
   EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q"}}, "blk.3.attn_q.weight"),
               testing::IsEmpty());
   EXPECT_THAT(notes_with({.mix = "Q4_0", .important = {"blk.3.attn_q", "nosuch"}}, "blk.3.attn_q.weight"),
