@@ -166,6 +166,7 @@ class Ends {
   // --- The chat template
 
   static constexpr std::string_view kAnswer = "probe_answer", kThought = "probe_thought";
+  static constexpr std::size_t kMostSearched = 4096;  ///< Bytes after a message.
 
   static std::string message(std::string_view role, std::string_view content, bool parts,
                              std::string_view further = {}) {
@@ -188,17 +189,30 @@ class Ends {
     return std::nullopt;
   }
 
+  /// Whether special_in() looks for this token.
+  bool is_special(Token id) const {
+    return v_.kinds[static_cast<std::size_t>(id)] == TokenKind::kControl || is_marker(text(id));
+  }
+
+  /// Sets the bounds of special_in().
+  void measure_specials() {
+    constexpr std::size_t kLongest = 256;
+    for (std::size_t i = 0; i < v_.tokens.size(); ++i) {
+      const std::string& written = v_.tokens[i];
+      if (written.empty() || written.size() > kLongest || !is_special(static_cast<Token>(i))) continue;
+      longest_special_ = std::max(longest_special_, written.size());
+      begins_special_[static_cast<unsigned char>(written[0])] = true;
+    }
+  }
+
   /// The first special token of a string; if `at_front`, only one that the string begins with.
   Token special_in(std::string_view text, bool at_front) const {
-    constexpr std::size_t kLongest = 256;
     for (std::size_t at = 0; at < text.size(); ++at) {
-      for (std::size_t size = std::min(kLongest, text.size() - at); size > 0; --size) {
-        const std::string_view written = text.substr(at, size);
-        const Token id = index_.find(written);
-        if (id == kNoToken || id == v_.unk) continue;
-        const TokenKind kind = v_.kinds[static_cast<std::size_t>(id)];
-        if (kind == TokenKind::kControl || is_marker(written)) return id;
-      }
+      const bool may_begin = begins_special_[static_cast<unsigned char>(text[at])];
+      for (std::size_t size = may_begin ? std::min(longest_special_, text.size() - at) : 0; size > 0; --size)
+        if (const Token id = index_.find(text.substr(at, size));
+            id != kNoToken && id != v_.unk && is_special(id))
+          return id;
       if (at_front) break;
     }
     return kNoToken;
@@ -220,10 +234,11 @@ class Ends {
     return at == std::string_view::npos ? std::string_view() : text.substr(at);
   }
 
+  /// What follows the last `mark`. The template is untrusted and may write much there.
   static std::string_view after(std::string_view prompt, std::string_view mark) {
     const std::size_t at = prompt.rfind(mark);
     if (at == std::string_view::npos) return {};
-    return without_space(prompt.substr(at + mark.size()));
+    return without_space(prompt.substr(at + mark.size())).substr(0, kMostSearched);
   }
 
   /// First renders a conversation that ends with the assistant's message. If no special token follows that
@@ -256,7 +271,8 @@ class Ends {
     const auto called = render(chat, call), answered = render(chat, call + ',' + result);
     if (!called || !answered) return kNoToken;
     const std::size_t value = called->rfind(kValue), last = called->find_last_not_of(" \t\r\n");
-    const std::string_view message_end = std::string_view(*called).substr(std::min(value, called->size()));
+    const std::string_view message_end =
+        std::string_view(*called).substr(std::min(value, called->size())).substr(0, kMostSearched);
     for (const Token end : ends_)
       if (!text(end).empty() && message_end.find(text(end)) != std::string_view::npos) return kNoToken;
     if (value == std::string::npos || answered->compare(0, last + 1, *called, 0, last + 1) != 0)
@@ -280,6 +296,7 @@ class Ends {
 
   void by_template() {
     if (v_.chat_template.empty()) return;
+    measure_specials();
     const auto text_of = [&](Token id) { return id == kNoToken ? std::string() : text(id); };
     try {
       const ChatTemplate chat(v_.chat_template, text_of(v_.bos), text_of(v_.eos));
@@ -310,6 +327,8 @@ class Ends {
   Vocabulary& v_;
   const TokenIndex& index_;
   std::vector<Token> ends_, changed_;
+  std::array<bool, 256> begins_special_ = {};  ///< By byte: whether a special token begins with it.
+  std::size_t longest_special_ = 0;
   std::vector<bool> is_end_;  ///< By token: whether it is in `ends_`.
   std::string_view ends_message_;
 };

@@ -292,6 +292,23 @@ TEST(EndTokens, TemplatesThatSayNothingChangeNothing) {
         << source.substr(0, 40);
 }
 
+// The rest of a prompt is not searched: a template may write megabytes there.
+TEST(EndTokens, EndTokensAreNearTheResponse) {
+  const auto with_gap = [](int n) {
+    return "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ '+ ' * " + std::to_string(n) +
+           " }}<over>{% endfor %}";
+  };
+  EXPECT_THAT(end_texts(with_template(with_gap(1000), {"<over>"})), ElementsAre("<|stop|>", "<over>"));
+  for (const int n : {3000, 300'000})
+    EXPECT_THAT(end_texts(with_template(with_gap(n), {"<over>"})), ElementsAre("<|stop|>")) << n;
+}
+
+TEST(EndTokens, AnyByteMayBeginASpecialTokenOfATemplate) {
+  const std::string each = "{% for m in messages %}{{ m.role }}: {{ m.content }} ";
+  for (const std::string& end : {std::string("over"), std::string("\u00ABover\u00BB"), std::string(256, '!')})
+    EXPECT_THAT(end_texts(with_template(each + end + "\n{% endfor %}", {end})), ElementsAre("<|stop|>", end));
+}
+
 TEST(EndTokens, ThePromptOfATemplateHasOneTokenForItsEnd) {
   const std::string source =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
