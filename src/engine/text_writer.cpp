@@ -34,7 +34,7 @@ bool TextWriter::push(Token token, std::string& out) {
   filter_.set_stops(n_to_min_ == 0);
   n_to_min_ = std::max(0, n_to_min_ - 1);
   const std::string text = tokenizer_.piece(token, true);
-  const bool shown = special_ ? !tokenizer_.is_end(token) : tokenizer_.piece(token) == text;
+  const bool shown = !tokenizer_.is_end(token) && (special_ || tokenizer_.piece(token) == text);
   if (shown) return filter_.push(detokenizer_.push(token), out);
   return filter_.has(text) && filter_.push(text, out, false);
 }

@@ -140,6 +140,19 @@ TEST(TextWriter, FindsControlTokensThatAreNotShown) {
   EXPECT_EQ(written(tokenizer, tokens, {"other"}, true), std::pair(std::string("a\n<|"), 0));
 }
 
+TEST(TextWriter, NeverShowsEndTokens) {
+  text::Vocabulary v = text::bpe_vocabulary({});
+  // User-defined tokens are text; these end a file of code, too.
+  const Token separator = add_token(v, "<|file_sep|>", TokenKind::kUserDefined);
+  const Tokenizer tokenizer(v);
+  ASSERT_TRUE(tokenizer.is_end(separator));
+  const std::vector<Token> tokens = {'a', separator, 'b'};
+  for (const bool special : {false, true}) {
+    EXPECT_EQ(written(tokenizer, tokens, {}, special), std::pair(std::string("ab"), -1));
+    EXPECT_EQ(written(tokenizer, tokens, {"<|file_sep|>"}, special), std::pair(std::string("a"), 0));
+  }
+}
+
 /// What `tokens` become where the first n_min complete no stop string, and the index of the stop string.
 std::pair<std::string, int> written_at_least(const Tokenizer& tokenizer, const std::vector<Token>& tokens,
                                              int n_min, const std::vector<std::string>& stops) {
