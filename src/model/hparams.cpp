@@ -145,21 +145,22 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
   rope.n_ctx_orig = metadata.get_int("rope.scaling.original_context_length", 0, kMaxContext, 0);
   if (rope.n_ctx_orig == 0) rope.n_ctx_orig = n_ctx_train;
 
-  std::string scaling = metadata.get_string("rope.scaling.type", "none");
-  if (scaling.empty() || scaling == "default") scaling = "none";
   // Files older than the scaling.* keys give the linear factor alone.
+  std::string scaling = metadata.get_string("rope.scaling.type", "linear");
+  if (scaling.empty()) scaling = "linear";
+  if (scaling == "default") scaling = "none";
   float factor = metadata.get_float("rope.scaling.factor", 0.0, 1e6, 0.0f);
   if (factor == 0.0f) factor = metadata.get_float("rope.scale_linear", 0.0, 1e6, 0.0f);
   if (factor == 0.0f) factor = 1.0f;
-  // The other types have tensors with factors.
-  if (scaling == "linear" || scaling == "yarn" || scaling == "none") {
+  // "none" ignores a factor, as llama.cpp does. The other types have tensors with factors.
+  if (scaling == "linear" || scaling == "yarn") {
     rope.freq_scale = 1.0f / factor;
   } else if (scaling == "dynamic") {
     throw Error(ErrorCode::kUnsupported,
                 "metadata key " + metadata.architecture() +
                     ".rope.scaling.type: dynamic scaling is not supported; convert the "
                     "model with linear scaling, YaRN or none");
-  } else if (scaling != "longrope" && scaling != "su" && scaling != "llama3") {
+  } else if (scaling != "none" && scaling != "longrope" && scaling != "su" && scaling != "llama3") {
     metadata.refuse("rope.scaling.type",
                     "found \"" + scaling + "\", expected none, linear, yarn, longrope or llama3");
   }
