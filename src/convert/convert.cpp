@@ -145,8 +145,20 @@ std::optional<FolderWeights> readable_weights(const std::filesystem::path& base,
   }
 }
 
+/// A part of a model that has no tokenizer.
+[[noreturn]] void refuse_pre(const std::filesystem::path& folder, const char* part) {
+  throw Error(ErrorCode::kInvalidArgument, folder.string() + ": " + part +
+                                               " has no tokenizer; leave --pre "
+                                               "(ConvertParams::pre_tokenizer) out");
+}
+
 ConvertResult convert_adapter(const std::filesystem::path& folder, const std::filesystem::path& to,
                               const ConvertParams& params) {
+  if (params.mmproj)
+    throw Error(ErrorCode::kInvalidArgument, folder.string() +
+                                                 " is an adapter, which has no image encoder; leave --mmproj "
+                                                 "(ConvertParams::mmproj) out");
+  if (!params.pre_tokenizer.empty()) refuse_pre(folder, "an adapter");
   const Json adapter = read_json(folder / "adapter_config.json");
   const std::filesystem::path base = params.base.empty() && is_model_folder(folder) ? folder : params.base;
   if (!is_model_folder(base))
@@ -212,6 +224,7 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   const std::string name = class_of(folder, json);
   GgufWriter file;
   if (params.mmproj) {
+    if (!params.pre_tokenizer.empty()) refuse_pre(folder, "an image encoder");
     const FolderWeights weights(folder, json);
     const Type& type = type_of(params.type, weights);
     add_general(folder, "clip", type, file);

@@ -18,6 +18,7 @@
 #include "convert/pre_tokenizer_name.h"
 #include "convert/sentencepiece_model.h"
 #include "convert/tokenizer_steps.h"
+#include "text/pre_tokenizer.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
@@ -210,7 +211,7 @@ class Vocabulary {
     if (bytes && ids_.contains("<0x00>") && ids_.contains("<0xFF>")) {
       add_pieces(merges, find_text(model, "unk_token").value_or("<unk>"));
     } else {
-      const std::string pre = pre_.empty() ? pre_tokenizer_name(tokenizer_) : pre_;
+      const std::string pre = pre_.empty() ? pre_tokenizer_name(tokenizer_) : known_pre();
       add_steps(tokenizer_, true, file_);
       if (pre == "whitespace" && has_step("Lowercase")) set("normalizer.lowercase", true);
       set("model", std::string("gpt2"));
@@ -219,6 +220,25 @@ class Vocabulary {
       set("token_type", kinds_);
       set("merges", merges);
     }
+  }
+
+  /// The caller's pre-tokenizer.
+  std::string known_pre() const {
+    const std::vector<std::string_view> names = text::pre_tokenizer_names();
+    if (std::find(names.begin(), names.end(), pre_) != names.end()) return pre_;
+    std::string known;
+    for (const std::string_view name : names) known += (known.empty() ? "" : ", ") + std::string(name);
+    throw Error(ErrorCode::kInvalidArgument, "unknown pre-tokenizer '" + pre_.substr(0, 80) +
+                                                 "' (--pre, ConvertParams::pre_tokenizer); known are " +
+                                                 known);
+  }
+
+  void refuse_pre() const {
+    if (!pre_.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the pre-tokenizer is '" + pre_.substr(0, 80) +
+                      "', but only byte-level BPE vocabularies have one, and the folder has another kind; "
+                      "leave --pre (ConvertParams::pre_tokenizer) out");
   }
 
   bool has_step(const char* type) const {
@@ -230,6 +250,7 @@ class Vocabulary {
   /// BPE of SentencePiece: the first merge has the highest score. All merges that produce a token have the
   /// same rank there, so the order of the list suffices.
   void add_pieces(const std::vector<std::string>& merges, const std::string& unknown) {
+    refuse_pre();
     add_steps(tokenizer_, false, file_);
     std::vector<float> scores(n_tokens_, 0.0f);
     std::vector<bool> seen(n_tokens_, false);  // A merge produces it.
@@ -346,6 +367,7 @@ class Vocabulary {
   }
 
   void finish_pieces(const char* model, bool adds_space, bool removes_extra_spaces) {
+    refuse_pre();
     set("model", std::string(model));
     set("pre", std::string("default"));
     set("tokens", tokens_);
@@ -402,6 +424,7 @@ class Vocabulary {
   /// GGUF marks the beginning of words, the folder marks their continuations. `texts` has the normaliser's
   /// settings. Readers of GGUF convert to lower case unless a file says otherwise.
   void finish_word_pieces(const Json& texts, const char* lowercase) {
+    refuse_pre();
     for (const auto& [from, to] :
          {std::pair(lowercase, "lowercase"), std::pair("strip_accents", "strip_accents")})
       if (const Json* const value = find(texts, from); value != nullptr && value->is_boolean())

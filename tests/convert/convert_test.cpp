@@ -115,6 +115,8 @@ class Convert : public ConvertTest {};
 TEST_F(Convert, RejectsUnsupportedImageEncoders) {
   expect_refused(kData / "convert/phi2", ErrorCode::kUnsupported, "PhiForCausalLM have no image encoder",
                  {.mmproj = true});
+  expect_refused(kData / "convert_vision/gemma3", ErrorCode::kInvalidArgument, "leave --pre",
+                 {.pre_tokenizer = "gpt-2", .mmproj = true});
   const std::filesystem::path folder = scratch_ / "qwen25vl";
   std::filesystem::copy(kData / "convert_vision/qwen25vl", folder);
   const std::string config = read(folder / "config.json");

@@ -64,6 +64,8 @@ TEST_F(HostileFolders, RejectsBadFolders) {
   replace(folder / "tokenizer.json", "\"ByteLevel\"", "\"Unheard\"");
   expect_refused(folder, ErrorCode::kUnsupported, "(Unheard)");
   convert(folder, scratch_ / "named.gguf", {.pre_tokenizer = "gpt-2"});
+  expect_refused(folder, ErrorCode::kInvalidArgument, "unknown pre-tokenizer 'nonsense'",
+                 {.pre_tokenizer = "nonsense"});
   restore();
   replace(folder / "tokenizer.json", "{", R"({"normalizer": {"type": "Reverse"},)");
   expect_refused(folder, ErrorCode::kUnsupported, "Reverse");
