@@ -189,11 +189,8 @@ ConvertResult convert_adapter(const std::filesystem::path& folder, const std::fi
 }  // namespace
 
 bool is_adapter_folder(const std::filesystem::path& path) {
-  const auto has = [&](const char* name) {
-    std::error_code ignored;
-    return std::filesystem::exists(path / name, ignored);
-  };
-  return has("adapter_config.json") && !has("model.safetensors") && !has("model.safetensors.index.json");
+  std::error_code ignored;
+  return std::filesystem::exists(path / "adapter_config.json", ignored) && !has_model_weights(path);
 }
 
 bool is_model_folder(const std::filesystem::path& path) {

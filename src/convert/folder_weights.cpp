@@ -21,6 +21,8 @@ std::int64_t Source::n_elements() const {
 
 namespace {
 
+constexpr std::string_view kWhole = "model.safetensors", kIndex = "model.safetensors.index.json";
+
 [[noreturn]] void refuse_without_weights(const std::filesystem::path& folder) {
   std::error_code ignored;
   for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
@@ -78,6 +80,15 @@ std::vector<std::filesystem::path> parts_of(const std::filesystem::path& folder)
 
 }  // namespace
 
+bool has_model_weights(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name == kWhole || name == kIndex || part_numbers(name)) return true;
+  }
+  return false;
+}
+
 FolderWeights::FolderWeights(const std::filesystem::path& folder, const Json& config) {
   add_files(folder);
   join_quantised(config, sources_);
@@ -85,8 +96,8 @@ FolderWeights::FolderWeights(const std::filesystem::path& folder, const Json& co
 
 void FolderWeights::add_files(const std::filesystem::path& folder) {
   std::error_code ignored;
-  const std::filesystem::path whole = folder / "model.safetensors";
-  const std::filesystem::path index = folder / "model.safetensors.index.json";
+  const std::filesystem::path whole = folder / kWhole;
+  const std::filesystem::path index = folder / kIndex;
   if (std::filesystem::exists(whole, ignored)) {
     add_file(whole, "");
     return;

@@ -32,6 +32,9 @@ struct Source {
   std::int64_t n_elements() const;
 };
 
+/// Whether a folder has the weights of a model: in one file, with an index, or in parts without one.
+bool has_model_weights(const std::filesystem::path& folder);
+
 class FolderWeights {
  public:
   /// `config`: config.json, which has the quantization method. Throws Error kNotFound if all or some of the

@@ -334,6 +334,25 @@ TEST_F(Adapter, NeedsItsBase) {
   expect_refused(lora_, ErrorCode::kUnsupported, "pickled", {.base = base_});
 }
 
+TEST_F(Adapter, RejectsOptionsOfModels) {
+  use_base("mixtral");
+  write_adapter(json::object());
+  expect_refused(lora_, ErrorCode::kInvalidArgument, "leave --mmproj", {.mmproj = true, .base = base_});
+  expect_refused(lora_, ErrorCode::kInvalidArgument, "leave --pre",
+                 {.pre_tokenizer = "gpt-2", .base = base_});
+}
+
+TEST_F(Adapter, AFolderWithPartsOfAModelIsNoAdapter) {
+  const auto folder = copy_of("phi2");
+  write(folder / "adapter_config.json", "{}");
+  EXPECT_FALSE(is_adapter_folder(folder));
+  std::filesystem::rename(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors");
+  EXPECT_FALSE(is_adapter_folder(folder));
+  EXPECT_EQ(convert(folder, scratch_ / "made.gguf").architecture, "phi2");
+  std::filesystem::rename(folder / "model-00001-of-00001.safetensors", folder / "adapter_model.safetensors");
+  EXPECT_TRUE(is_adapter_folder(folder));
+}
+
 TEST_F(Adapter, TheHeadOfTiedModelsIsRefused) {
   use_base("falcon-40b");
   weights_["lm_head.weight"] = weights_.at("transformer.word_embeddings.weight");
