@@ -346,6 +346,7 @@ class Vocabulary {
         mark_unknown(static_cast<std::size_t>(model.unknown));
       set_charsmap(model.charsmap);
       finish_pieces(model.unigram ? "t5" : "llama", model.adds_space, model.removes_extra_spaces);
+      fairseq_ = fairseq;
       fallback_ids_ = {fairseq ? 0 : model.bos, fairseq ? 2 : model.eos, fairseq ? 1 : model.padding};
       return true;
     }
@@ -507,15 +508,17 @@ class Vocabulary {
       return adds != nullptr && adds->is_boolean() ? std::optional(adds->get<bool>()) : std::nullopt;
     };
     const bool begins = bos_ >= 0 && !around.before.empty() && around.before.front() == bos_;
-    set("add_bos_token", bos_ >= 0 && (said("add_bos_token").value_or(false) || begins));
+    // tokenizer.json lists the tokens around a prompt, and XLM-R has both. Other folders without it get the
+    // default of their kind. Transformers' tokenizers have the same defaults.
+    const auto set_adds = [&](const char* name, std::int64_t id, bool listed) {
+      std::optional<bool> adds = listed ? true : said(name);
+      if (!adds && (fairseq_ || find(tokenizer_, "model") != nullptr)) adds = fairseq_;
+      if (adds) set(name, *adds && id >= 0);
+    };
     const std::int64_t eos = ends.empty() ? -1 : ends.front();
     const bool closes = eos >= 0 && !around.after.empty() && around.after.back() == eos;
-    if (closes)
-      set("add_eos_token", true);
-    else if (const auto adds = said("add_eos_token"))
-      set("add_eos_token", *adds && eos >= 0);
-    else if (find(tokenizer_, "model") != nullptr)  // It lists the tokens around a prompt.
-      set("add_eos_token", false);
+    set_adds("add_bos_token", bos_, begins);
+    set_adds("add_eos_token", eos, closes);
     if (around.before.size() > (begins ? 1 : 0) || around.after.size() > (closes ? 1 : 0))
       notes.push_back("tokenizer.json adds" + texts_of(around.before) + " before and" +
                       texts_of(around.after) +
@@ -588,6 +591,7 @@ class Vocabulary {
   std::array<std::int64_t, 3> fallback_ids_ = {-1, -1, -1};  ///< bos, eos, padding: SentencePiece's word.
   std::int64_t bos_ = -1, unknown_ = -1;
   bool word_pieces_ = false;
+  bool fairseq_ = false;  ///< XLM-R's file of SentencePiece.
 };
 
 }  // namespace

@@ -8,7 +8,9 @@
 
 #include "convert/convert_testing.h"
 #include "convert/folder_testing.h"
+#include "engine/vocabulary_from_gguf.h"
 #include "weft/gguf.h"
+#include "weft/tokenizer.h"
 
 namespace weft {
 namespace {
@@ -103,6 +105,38 @@ TEST_F(FolderFiles, TokenizerConfigCountsBeforeOlderFiles) {
   EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.eos_token_id")), 2u);
   EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.padding_token_id")), 1001u);
   EXPECT_EQ(std::get<std::vector<std::int32_t>>(keys.at("weft.tokenizer.rstrip")), std::vector{1000});
+}
+
+// As transformers' tokenizers without a tokenizer.json.
+TEST_F(FolderFiles, SentencePieceHasTheTokensAroundPromptsOfItsKind) {
+  const auto folder = copy_of("mixtral");
+  std::filesystem::remove(folder / "tokenizer.json");
+  std::filesystem::remove(folder / "tokenizer_config.json");
+  const auto ids = [&] {
+    convert(folder, scratch_ / "made.gguf");
+    const Tokenizer tokenizer(engine::vocabulary_from_gguf(gguf::File::open(scratch_ / "made.gguf")));
+    std::vector<Token> around = tokenizer.encode("hello", {.add_special = true, .parse_special = false});
+    const auto text = tokenizer.encode("hello", {.add_special = false, .parse_special = false});
+    const auto at = std::search(around.begin(), around.end(), text.begin(), text.end());
+    EXPECT_NE(at, around.end());
+    around.erase(at, at + static_cast<std::ptrdiff_t>(text.size()));
+    return around;
+  };
+  std::filesystem::copy(kData / "tokenizers/sentencepiece-bpe.model", folder / "tokenizer.model");
+  EXPECT_EQ(ids(), std::vector<Token>{1});
+  EXPECT_FALSE(converted(folder).contains("tokenizer.ggml.add_bos_token"));
+  expect_refused(folder, ErrorCode::kInvalidArgument, "only byte-level BPE vocabularies have one",
+                 {.pre_tokenizer = "gpt-2"});
+  write(folder / "tokenizer_config.json", R"({"add_bos_token": false, "add_eos_token": true})");
+  EXPECT_EQ(ids(), std::vector<Token>{2});
+  // T5's kind.
+  std::filesystem::remove(folder / "tokenizer_config.json");
+  std::filesystem::remove(folder / "tokenizer.model");
+  std::filesystem::copy(kData / "tokenizers/unigram-bytes.model", folder / "spiece.model");
+  EXPECT_EQ(ids(), std::vector<Token>{2});
+  // XLM-R's kind.
+  std::filesystem::rename(folder / "spiece.model", folder / "sentencepiece.bpe.model");
+  EXPECT_EQ(ids(), (std::vector<Token>{0, 2}));
 }
 
 TEST_F(FolderFiles, AllEndsAreKept) {
