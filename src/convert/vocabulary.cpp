@@ -430,21 +430,31 @@ class Vocabulary {
          {std::pair(lowercase, "lowercase"), std::pair("strip_accents", "strip_accents")})
       if (const Json* const value = find(texts, from); value != nullptr && value->is_boolean())
         set(std::string("normalizer.") + to, value->get<bool>());
-    const std::pair<const char*, const char*> special[] = {{"[UNK]", "unknown"},
-                                                           {"[CLS]", "bos"},
-                                                           {"[SEP]", "seperator"},  // The format's spelling.
-                                                           {"[PAD]", "padding"},
-                                                           {"[MASK]", "mask"}};
-    for (std::size_t i = 0; i < n_tokens_; ++i) {
-      const auto found = std::find_if(std::begin(special), std::end(special),
-                                      [&](const auto& pair) { return tokens_[i] == pair.first; });
-      if (found != std::end(special)) {
-        set(std::string(found->second) + "_token_id", static_cast<std::uint32_t>(i));
-        kinds_[i] = tokens_[i] == "[UNK]" ? kUnknown : kControl;
-      } else if (kinds_[i] == kNormal) {
-        tokens_[i] = tokens_[i].starts_with("##") ? tokens_[i].substr(2) : std::string(kSpace) + tokens_[i];
-      }
+    struct Special {
+      const char* name;   ///< In tokenizer_config.json ...
+      const char* usual;  ///< ... and the token where that names none of the vocabulary.
+      const char* key;
+      bool required;
+      std::int32_t kind;
+    };
+    constexpr Special kSpecial[] = {{"unk_token", "[UNK]", "unknown", true, kUnknown},
+                                    {"cls_token", "[CLS]", "bos", true, kControl},
+                                    {"sep_token", "[SEP]", "seperator", true, kControl},  // GGUF's spelling.
+                                    {"pad_token", "[PAD]", "padding", false, kControl},
+                                    {"mask_token", "[MASK]", "mask", false, kControl}};
+    for (const Special& special : kSpecial) {
+      std::int64_t id = id_of(special.name);
+      if (const auto usual = ids_.find(special.usual); id < 0 && usual != ids_.end()) id = usual->second;
+      if (id < 0 && special.required)
+        refuse("the vocabulary has no token " + std::string(special.usual) +
+               ", and tokenizer_config.json names no other as " + special.name);
+      if (id < 0) continue;
+      set(std::string(special.key) + "_token_id", static_cast<std::uint32_t>(id));
+      kinds_[static_cast<std::size_t>(id)] = special.kind;
     }
+    for (std::size_t i = 0; i < n_tokens_; ++i)
+      if (kinds_[i] == kNormal)
+        tokens_[i] = tokens_[i].starts_with("##") ? tokens_[i].substr(2) : std::string(kSpace) + tokens_[i];
     set("model", std::string("bert"));
     set("pre", std::string("jina-v2-en"));
     set("tokens", tokens_);

@@ -360,14 +360,16 @@ TEST_F(Convert, CanBeCancelled) {
                  {.progress = [](double) { return false; }});
 }
 
-TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
-  const std::filesystem::path folder = scratch_ / "bert";
+/// A BERT of five tokens, without a vocabulary. Returns its number of tensors.
+std::size_t write_small_bert(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
+  const auto write = [](const std::filesystem::path& path, const std::string& text) {
+    test::write_text(path, text);
+  };
   write(folder / "config.json",
         R"({"architectures": ["BertModel"], "hidden_size": 4, "num_hidden_layers": 1, "vocab_size": 5,
             "num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 16,
             "layer_norm_eps": 1e-12})");
-  write(folder / "vocab.txt", "[UNK]\n[CLS]\nword\n##s\n[SEP]\n");
   test::StoredTensors tensors;
   const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
     std::size_t n = sizeof(float);
@@ -391,10 +393,16 @@ TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
   add_both(layer + "output.dense", {4, 8});
   add_both(layer + "output.LayerNorm", {4});
   test::write_safetensors(folder / "model.safetensors", tensors);
-  const std::filesystem::path made = scratch_ / "bert.gguf";
+  return tensors.size();
+}
+
+TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
+  const std::filesystem::path folder = scratch_ / "bert", made = scratch_ / "bert.gguf";
+  const std::size_t n_tensors = write_small_bert(folder);
+  write(folder / "vocab.txt", "[UNK]\n[CLS]\nword\n##s\n[SEP]\n");
   const ConvertResult result = convert(folder, made);
   EXPECT_EQ(result.architecture, "bert");
-  EXPECT_EQ(result.n_tensors, tensors.size() - 1);
+  EXPECT_EQ(result.n_tensors, n_tensors - 1);
   const auto entries = read_gguf_metadata(made);
   const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
   EXPECT_EQ(std::get<std::vector<std::string>>(keys.at("tokenizer.ggml.tokens")),
@@ -403,6 +411,30 @@ TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
             (std::vector<std::int32_t>{2, 3, 1, 1, 3}));
   EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.bos_token_id")), 1u);
   EXPECT_EQ(std::get<bool>(keys.at("bert.attention.causal")), false);
+}
+
+TEST_F(Convert, WordPiecesHaveTheSpecialTokensThatTheFolderNames) {
+  const std::filesystem::path folder = scratch_ / "bert", made = scratch_ / "bert.gguf";
+  write_small_bert(folder);
+  write(folder / "vocab.txt", "<unk>\n<s>\nword\n##s\n</s>\n");
+  expect_refused(folder, ErrorCode::kInvalidFile, "no token [UNK], and tokenizer_config.json names no other");
+  write(folder / "tokenizer_config.json", R"({"unk_token": "<unk>", "cls_token": "<s>"})");
+  expect_refused(folder, ErrorCode::kInvalidFile, "no token [SEP]");
+  write(folder / "tokenizer_config.json",
+        R"({"unk_token": "<unk>", "cls_token": {"content": "<s>"}, "sep_token": "</s>"})");
+  convert(folder, made);
+  const auto entries = read_gguf_metadata(made);
+  const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
+  const auto id = [&](const char* name) {
+    return std::get<std::uint32_t>(keys.at(std::string("tokenizer.ggml.") + name + "_token_id"));
+  };
+  EXPECT_EQ(id("unknown"), 0u);
+  EXPECT_EQ(id("bos"), 1u);
+  EXPECT_EQ(id("seperator"), 4u);
+  EXPECT_EQ(std::get<std::vector<std::string>>(keys.at("tokenizer.ggml.tokens")),
+            (std::vector<std::string>{"<unk>", "<s>", "\u2581word", "s", "</s>"}));
+  expect_refused(folder, ErrorCode::kInvalidArgument, "only byte-level BPE vocabularies have one",
+                 {.pre_tokenizer = "gpt-2"});
 }
 
 TEST_F(Convert, KeepsNonFiniteWeights) {
