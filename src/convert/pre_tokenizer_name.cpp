@@ -68,15 +68,18 @@ void add_steps(const Json& step, std::vector<std::string>& steps, int depth = 0)
 
 }  // namespace
 
+bool ignores_merges(const Json& tokenizer) {
+  const Json* const model = find(tokenizer, "model");
+  const Json* const ignore = model == nullptr ? nullptr : find(*model, "ignore_merges");
+  return ignore != nullptr && ignore->is_boolean() && ignore->get<bool>();
+}
+
 std::string pre_tokenizer_name(const Json& tokenizer) {
   std::vector<std::string> steps;
   if (const Json* const step = find(tokenizer, "pre_tokenizer")) add_steps(*step, steps);
-  const Json* const model = find(tokenizer, "model");
-  const Json* const ignore = model == nullptr ? nullptr : find(*model, "ignore_merges");
-  const bool ignores_merges = ignore != nullptr && ignore->is_boolean() && ignore->get<bool>();
   for (const Row& row : table())
     if (std::vector<std::string_view>(steps.begin(), steps.end()) == row.steps)
-      return std::string(ignores_merges ? row.name_ignoring_merges : row.name);
+      return std::string(ignores_merges(tokenizer) ? row.name_ignoring_merges : row.name);
   std::string text;
   for (const std::string& step : steps) text += (text.empty() ? "" : ", then ") + step.substr(0, 120);
   if (text.empty()) text = "no step splits text";

@@ -213,6 +213,9 @@ class Vocabulary {
     } else {
       const std::string pre = pre_.empty() ? pre_tokenizer_name(tokenizer_) : known_pre();
       add_steps(tokenizer_, true, file_);
+      if (const bool ignores = ignores_merges(tokenizer_);
+          ignores != text::find_pre_tokenizer(pre).ignore_merges)
+        file_.set("weft.tokenizer.ignore_merges", ignores);
       if (pre == "whitespace" && has_step("Lowercase")) set("normalizer.lowercase", true);
       set("model", std::string("gpt2"));
       set("pre", pre);

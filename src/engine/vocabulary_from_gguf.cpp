@@ -170,6 +170,7 @@ bool read_steps(const gguf::File& file, Vocabulary& v) {
   const auto own = [](const char* name) { return std::string("weft.tokenizer.") + name; };
   if (const auto steps = file.get_string(own("normalizers"))) v.normalizers = *steps;
   if (const auto steps = file.get_string(own("pre_tokenizers"))) v.pre_tokenizers = *steps;
+  v.ignore_merges = file.get_bool(own("ignore_merges"));
   bool found = v.normalizers.has_value();
   const std::pair<const char*, std::vector<Token>&> lists[] = {{"lstrip", v.strip_left},
                                                                {"rstrip", v.strip_right},

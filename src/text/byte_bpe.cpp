@@ -99,6 +99,7 @@ class BpeEncoder final : public Encoder {
         whole_(std::make_unique<std::atomic<Whole>[]>(vocabulary.tokens.size())),
         texts_(tokens.index),
         characters_(vocabulary.kind == VocabularyKind::kCharacterBpe),
+        ignore_merges_(vocabulary.ignore_merges.value_or(how_.ignore_merges)),
         lowercase_(!vocabulary.normalizers && vocabulary.lowercase.value_or(false)),
         unk_(vocabulary.unk) {
     if (characters_ && !how_.words) fallback_.emplace(vocabulary);
@@ -169,7 +170,7 @@ class BpeEncoder final : public Encoder {
     void encode_piece(std::string_view piece, std::vector<Token>& out) {
       const Token id = piece.size() == 1 ? encoder_.byte_ids_[static_cast<unsigned char>(piece[0])]
                                          : encoder_.pieces_.find(piece);
-      const bool whole = id != kNoToken && (piece.size() == 1 || encoder_.how_.ignore_merges);
+      const bool whole = id != kNoToken && (piece.size() == 1 || encoder_.ignore_merges_);
       std::atomic<Whole>* known = id == kNoToken ? nullptr : &encoder_.whole_[static_cast<std::size_t>(id)];
       if (whole || (known != nullptr && known->load(std::memory_order_relaxed) == Whole::kYes)) {
         out.push_back(id);
@@ -222,7 +223,7 @@ class BpeEncoder final : public Encoder {
   std::array<Token, 256> byte_ids_;
   std::unique_ptr<std::atomic<Whole>[]> whole_;
   const TokenIndex& texts_;
-  bool characters_, lowercase_;
+  bool characters_, ignore_merges_, lowercase_;
   Token unk_;
   std::optional<ByteFallback> fallback_;  ///< Only for BPE on characters.
 };

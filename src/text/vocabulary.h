@@ -51,6 +51,8 @@ struct Vocabulary {
   /// add_space_prefix, remove_extra_spaces, charsmap, lowercase and strip_accents.
   std::optional<std::string> normalizers, pre_tokenizers;
 
+  std::optional<bool> ignore_merges;  ///< Byte-level BPE: replaces the pre-tokenizer's own (pre_tokenizer.h).
+
   // How the tokenizer finds added tokens in its input.
   std::vector<Token> strip_left, strip_right;  ///< Take the white space at that side with them.
   std::vector<Token> single_word;              ///< Count only where no word character is next to them.

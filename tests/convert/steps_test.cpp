@@ -88,6 +88,31 @@ TEST_F(Steps, SentencePiecesBpeGivesItsIds) {
         << one["text"];
 }
 
+// No merges make this token.
+TEST_F(Steps, IgnoredMergesAreKept) {
+  json tokenizer = tokenizer_named("bytes");
+  json& vocabulary = tokenizer["model"]["vocab"];
+  Token id = kNoToken;  // In place of the last token.
+  std::string last;
+  for (const auto& [text, number] : vocabulary.items())
+    if (number.get<Token>() > id) id = number.get<Token>(), last = text;
+  vocabulary.erase(last);
+  vocabulary["xyzzy"] = id;
+  tokenizer["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
+  for (const bool ignores : {false, true}) {
+    tokenizer["model"]["ignore_merges"] = ignores;
+    write_folder(tokenizer);
+    const std::vector<Token> ids = ids_of(converted(), "xyzzy");
+    EXPECT_EQ(ids == std::vector{id}, ignores);
+    // Only where the pre-tokenizer's name says something else.
+    EXPECT_EQ(gguf::File::open(scratch_ / "made.gguf").get_bool("weft.tokenizer.ignore_merges"),
+              ignores ? std::optional(true) : std::nullopt);
+    convert(scratch_, scratch_ / "named.gguf", {.pre_tokenizer = "llama-bpe"});
+    EXPECT_EQ(gguf::File::open(scratch_ / "named.gguf").get_bool("weft.tokenizer.ignore_merges"),
+              ignores ? std::nullopt : std::optional(false));
+  }
+}
+
 TEST_F(Steps, UnknownOnesAreRefusedByName) {
   const auto refused = [&](const char* part, const json& step, const std::string& text) {
     json tokenizer = tokenizer_named("first");
