@@ -8,14 +8,12 @@
 
 #include "base/folder.h"
 #include "base/hash.h"
+#include "convert/version.h"
 #include "weft/convert.h"
 #include "weft/error.h"
 
 namespace weft {
 namespace {
-
-/// Increase this version whenever the converter's output changes.
-constexpr int kVersion = 5;
 
 void add_files(const std::filesystem::path& folder, bool with_folders, std::string& text) {
   std::vector<std::string> names = base::names_in(folder).value_or(std::vector<std::string>());
@@ -44,7 +42,7 @@ std::string hex(std::uint64_t number) {
 /// Changes with the folder's place, and with the name, size or time of any file in it or in a folder there,
 /// as sentence-transformers has them.
 Hash128 identity(const std::filesystem::path& folder) {
-  std::string text = std::to_string(kVersion) + " " + folder.string() + "\n";
+  std::string text = std::to_string(convert_impl::kConverterVersion) + " " + folder.string() + "\n";
   add_files(folder, true, text);
   base::Hasher hasher;
   hasher.add(std::as_bytes(std::span(text)));

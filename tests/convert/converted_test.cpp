@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+#include "base/read_file.h"
 #include "convert/folder_testing.h"
+#include "convert/version.h"
 #include "weft/convert.h"
 #include "weft/error.h"
 
@@ -59,6 +62,29 @@ TEST_F(Converted, LeavesNoFileWhereItFails) {
   fs::remove(folder_ / "model.safetensors");
   EXPECT_THROW(converted(folder_, cache_), Error);
   EXPECT_EQ(n_files(), 0);
+}
+
+// Caches keep converted folders for as long as the version stays.
+TEST_F(Converted, TheVersionChangesWithTheOutput) {
+  constexpr int kVersion = 6;
+  const std::pair<const char*, std::uint64_t> kHashes[] = {{"flan-t5", 9049516049890151713u},
+                                                           {"gemma2", 9922107736242214449u},
+                                                           {"mixtral", 8974668862267687963u},
+                                                           {"phi2", 8238960452775072026u},
+                                                           {"sentencepiece", 442386571533463695u}};
+  const fs::path pieces = scratch_ / "sentencepiece";
+  fs::create_directories(pieces);
+  test::write_small_model(pieces, 1000);
+  fs::copy(fs::path(WEFT_TEST_DATA) / "tokenizers/sentencepiece-bpe.model", pieces / "tokenizer.model");
+  EXPECT_EQ(convert_impl::kConverterVersion, kVersion) << "set kVersion and the hashes here, too";
+  for (const auto& [name, hash] : kHashes) {
+    const fs::path folder = fs::path(WEFT_TEST_DATA) / "convert" / name;
+    convert(fs::exists(folder) ? folder : scratch_ / name, scratch_ / "made.gguf");
+    const std::vector<std::byte> bytes = base::read_file(scratch_ / "made.gguf", std::uint64_t{1} << 30);
+    EXPECT_EQ(base::hash64(bytes), hash)
+        << name << ": the converter's output has changed. Raise kConverterVersion in src/convert/version.h, "
+        << "then set kVersion and the hashes here";
+  }
 }
 
 }  // namespace
