@@ -431,6 +431,26 @@ TEST(JsonSchema, CountsLongTextsWhereTheyAreReadAgain) {
     EXPECT_GE(used(schema, 20) - used(schema, 10), 10'000) << schema.substr(0, 20);
 }
 
+TEST(JsonSchema, CountsThePositionsOfArraysForEachSchema) {
+  const auto schema = [](int n) {
+    return schema_of(
+        R"({"allOf":[)", n, [](int) { return R"({"items":{}})"; },
+        schema_of(R"(,{"prefixItems":[)", 100, [](int) { return "{}"; }, "]}]}"));
+  };
+  // Each schema is counted where it is added to a position, and where the position is written.
+  EXPECT_GE(work_of(schema(200)) - work_of(schema(100)), 20'000);
+}
+
+TEST(JsonSchema, CountsBothTextsOfAComparison) {
+  const std::string text(1'000, 'x');
+  const auto schema = [&](int n) {
+    return schema_of(
+        R"({"allOf":[{"enum":[)", n, [](int i) { return "\"v" + std::to_string(i) + "\""; },
+        R"(]},{"enum":[")" + text + R"("]}]})");
+  };
+  EXPECT_GE(work_of(schema(20)) - work_of(schema(10)), 10'000);
+}
+
 TEST(JsonSchema, CountsRequiredNamesForEachAlternative) {
   const auto schema = [](int n) {
     return schema_of(

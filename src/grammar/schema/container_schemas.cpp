@@ -47,6 +47,7 @@ NodeId SchemaWriter::array(const Keywords& k) {
     const bool closed = a.items == kNoValue ? !a.prefix.empty()
                                             : tree_[a.items].kind == JsonKind::kBool && !tree_[a.items].flag;
     if (closed) at_most(a.prefix.size());
+    budget_.spend(static_cast<std::int64_t>(n_prefix));
     for (std::size_t i = 0; i < n_prefix; ++i) {
       if (i < a.prefix.size()) {
         prefix[i].push_back({a.prefix[i]});

@@ -105,6 +105,7 @@ Language SchemaWriter::run(const Conjunction& schemas) {
 }
 
 NodeId SchemaWriter::value_of(Conjunction conjunction) {
+  budget_.spend(static_cast<std::int64_t>(conjunction.size()));
   // true says nothing.
   std::erase_if(conjunction, [&](const SchemaPart& part) {
     return tree_[part.schema].kind == JsonKind::kBool && tree_[part.schema].flag;
@@ -242,7 +243,7 @@ NodeId SchemaWriter::literal(ValueId id) {
 
 bool SchemaWriter::are_equal(ValueId a, ValueId b) const {
   const JsonValue &x = tree_[a], &y = tree_[b];
-  budget_.spend(static_cast<std::int64_t>(x.text.size()) + 1);
+  budget_.spend(static_cast<std::int64_t>(x.text.size() + y.text.size()) + 1);
   const bool numbers = (x.kind == JsonKind::kInteger || x.kind == JsonKind::kNumber) &&
                        (y.kind == JsonKind::kInteger || y.kind == JsonKind::kNumber);
   if (numbers) {
