@@ -85,6 +85,13 @@ TEST(StepPace, FixedCostsAreNotBookedOnRows) {
   EXPECT_NEAR(pace.prompt_budget(4), 200, 2);
 }
 
+TEST(StepPace, EncoderInputsTakeTheirWholeTime) {
+  StepPace pace = make_pace();
+  for (int i = 0; i < 20; ++i) pace.add(4, 4, 100.0, 4.0);
+  for (int i = 0; i < 20; ++i) pace.add_source(200, 100.0);  // 0.5 ms a token, without a decode step.
+  EXPECT_NEAR(pace.prompt_budget(4), 200, 2);
+}
+
 TEST(StepPace, PromptsHaveHalfOfSlowSteps) {
   for (const double fixed_ms : {80.0, 150.0, 400.0}) {
     StepPace pace = make_pace();

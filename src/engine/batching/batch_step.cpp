@@ -210,7 +210,7 @@ bool Batcher::Impl::read_sources() {
     const double ms = ms_between(begin, Clock::now());
     n_source += size;
     source_ms += ms;
-    pace.add(size, 0, ms, 0.0);
+    pace.add_source(size, ms);
   }
   return true;
 }

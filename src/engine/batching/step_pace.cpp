@@ -44,11 +44,13 @@ void StepPace::add(int n_rows, int n_decoding, double ms, double n_drawn) {
     return;
   }
   if (n_decoding > 0) ++n_mixed_;
-  const double n = n_rows - n_decoding;
-  double own_ms = std::max(ms - plain_ms_, kLeastShare * ms);
-  if (rows_ > 0.0) own_ms = std::min(own_ms, kMostSurprise * prompt_ms() * n);
+  add_prompts(n_rows - n_decoding, std::max(ms - plain_ms_, kLeastShare * ms));
+}
+
+void StepPace::add_prompts(double n, double ms) {
+  if (rows_ > 0.0) ms = std::min(ms, kMostSurprise * prompt_ms() * n);
   rows_ = kDecay * rows_ + n;
-  rows_ms_ = kDecay * rows_ms_ + own_ms;
+  rows_ms_ = kDecay * rows_ms_ + ms;
 }
 
 }  // namespace weft::engine

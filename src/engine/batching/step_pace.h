@@ -28,12 +28,15 @@ class StepPace {
   /// Records a step of `n_rows`, of which `n_decoding` belong to decoding sequences. It took `ms` and
   /// generated `n_drawn` tokens.
   void add(int n_rows, int n_decoding, double ms, double n_drawn);
+  /// Records an encoder input of `n` tokens. It was computed apart from a step, in `ms`.
+  void add_source(int n, double ms) { add_prompts(n, ms); }
   /// The cost of steps without prompts.
   const StepCost& cost() const { return cost_; }
 
  private:
   static constexpr int kMaxMixed = 64;
 
+  void add_prompts(double n, double ms);
   double prompt_ms() const { return rows_ > 0.0 ? rows_ms_ / rows_ : 0.0; }
 
   const int n_ubatch_;
