@@ -113,6 +113,28 @@ TEST(BatcherFairness, DraftModelsReadUnderTheSameBudget) {
   EXPECT_GT(batcher.stats().n_accepted_tokens, 0);
 }
 
+TEST(BatcherFairness, AStepConsidersFewRequestsThatWaitForAPrefix) {
+  const auto model = golden("llama");
+  for (const int n_waiting : {100, 1000}) {
+    Context context(model, {.n_ctx = 4096, .n_sequences = 8, .n_threads = 1});
+    Batcher batcher(context, {.n_step_tokens = 64, .max_step_ms = 1e9});
+    Collector collector;
+    std::vector<Token> prompt = prompt_of(600, 1);
+    collector.submit(batcher, {prompt, {.n_predict = 1}});
+    batcher.step();
+    for (int i = 0; i < n_waiting; ++i) {
+      prompt.back() = 4 + i % 200;
+      collector.submit(batcher, {prompt, {.n_predict = 1}});
+    }
+    const RequestId other = collector.submit(batcher, {prompt_of(20, 2), {.n_predict = 1}});
+    batcher.step();
+    EXPECT_EQ(collector(other).done, n_waiting == 100);
+    batcher.run();
+    EXPECT_TRUE(collector(other).done);
+    EXPECT_LE(batcher.stats().n_prompt_tokens, 600 + n_waiting + 20);  // The prefix is computed once.
+  }
+}
+
 TEST(BatcherFairness, NewRequestsDoNotStarve) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 8192, .n_sequences = 8, .n_ubatch = 64, .n_threads = 1});

@@ -12,16 +12,27 @@ namespace {
 
 /// Waiting streams that one step considers; the rest of the queue waits for a later step.
 constexpr int kMaxLookAhead = 64;
+/// Waiting streams that one step finds to need a prefix of a running stream. Each is compared with the
+/// running streams.
+constexpr int kMaxWaitingForPrefix = 256;
 /// Streams that may pass one that does not fit. After that, all later streams wait until it fits.
 constexpr int kMaxPassed = 64;
 /// At least this many cells are reserved for the next tokens of each running stream.
 constexpr int kHeadroom = 8;
 
-/// Length of the common prefix, without the last token of `stream`, which is always computed.
-int n_in_common(const Stream& other, const Stream& stream) {
+/// Length of the common prefix, without the last token of `stream`, which is always computed. Nullopt unless
+/// it is longer than `least` and `other` has not computed all of it. Tokens that are not computed are
+/// compared first: most streams differ there.
+std::optional<int> n_in_common(const Stream& other, const Stream& stream, int least) {
   const std::span<const Token> text = stream.tokens(), theirs = other.tokens();
   const auto n = static_cast<std::ptrdiff_t>(std::min(theirs.size(), text.size() - 1));
-  return static_cast<int>(std::mismatch(text.begin(), text.begin() + n, theirs.begin()).first - text.begin());
+  const std::ptrdiff_t begin = other.n_computed;
+  if (begin >= n) return std::nullopt;
+  const auto end = std::mismatch(text.begin() + begin, text.begin() + n, theirs.begin() + begin).first;
+  const auto common = static_cast<int>(end - text.begin());
+  if (common <= std::max(other.n_computed, least)) return std::nullopt;
+  if (!std::equal(text.begin(), text.begin() + begin, theirs.begin())) return std::nullopt;
+  return common;
 }
 
 /// Cells that the stream needs, plus the cells that the running streams are about to fill.
@@ -53,7 +64,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
   for (const StreamPtr& stream : running) pause_for_others(*stream);
   concerned_ = nullptr;
   bool any_failed = false;
-  int n_seen = 0;
+  int n_seen = 0, n_for_prefix = 0;
   std::vector<Stream*> passed;
   std::optional<int> n_cached;  // Cells that eviction could free; unset if not known.
   for (auto entry = waiting_.begin(); entry != waiting_.end() && n_seen < kMaxLookAhead;) {
@@ -65,6 +76,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
     }
     const PrefixCache::Match match = cache_.look_up(*stream);
     if (should_wait(*stream, match.n, running)) {
+      if (++n_for_prefix == kMaxWaitingForPrefix) break;
       ++entry;
       continue;
     }
@@ -112,18 +124,15 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
 /// common prefix.
 bool Admission::should_wait(const Stream& stream, int n_cached, const std::vector<StreamPtr>& running) const {
   if (!cache_.shares(stream) || !stream.reuses_prefix()) return false;
-  const auto found = std::find_if(running.begin(), running.end(), [&](const StreamPtr& other) {
-    if (!other->is_prefilling() || other->shifted || !goes_on(other)) return false;
-    if (other->origin() != stream.origin()) return false;
-    // Both streams must agree on the next token that it computes.
-    const auto next = static_cast<std::size_t>(other->n_computed);
-    if (next + 1 >= stream.tokens().size() || other->tokens()[next] != stream.tokens()[next]) return false;
-    const int n = n_in_common(*other, stream);
-    return n > other->n_computed && n > n_cached + kWorthWaiting;
-  });
-  if (found == running.end()) return false;
-  if (!cache_.cuts_anywhere()) (*found)->pause_reading_at(n_in_common(**found, stream));
-  return true;
+  for (const StreamPtr& other : running) {
+    if (!other->is_prefilling() || other->shifted || !goes_on(other)) continue;
+    if (other->origin() != stream.origin()) continue;
+    const std::optional<int> n = n_in_common(*other, stream, n_cached + kWorthWaiting);
+    if (!n) continue;
+    if (!cache_.cuts_anywhere()) other->pause_reading_at(*n);
+    return true;
+  }
+  return false;
 }
 
 /// Restores the saved cells of a shifted stream.
