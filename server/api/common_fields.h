@@ -64,8 +64,9 @@ void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> nam
 
 /// CommonFields::n_kept.
 int read_n_kept(Fields& fields);
-/// Drops the beginning of a prompt that is longer than CommonFields::n_kept. BOS at the front stays.
-void keep_end(std::vector<Token>& prompt, int n_kept, const Tokenizer& tokenizer);
+/// Drops the beginning of a prompt that is longer than CommonFields::n_kept. BOS at the front stays. Returns
+/// whether anything was dropped.
+bool keep_end(std::vector<Token>& prompt, int n_kept, const Tokenizer& tokenizer);
 
 /// Throws ApiError if the logprobs of a response that is not streamed would take too much memory.
 void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,

@@ -326,6 +326,12 @@ Json native_settings(const Job& job, const CommonFields& common, const NativeSty
   return settings;
 }
 
+// Cuts the prompt as the client asks. Throws ApiError if the rest is too long.
+void fit(const Job& job, const CommonFields& common, Prompt& prompt) {
+  if (keep_end(prompt.tokens, common.n_kept, job.model->tokenizer())) prompt.text.clear();
+  check_length(*job.model, prompt.tokens.size(), "prompt");
+}
+
 void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> prompts, Style style) {
   RequestParams& params = common.params;
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
@@ -339,8 +345,7 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
   params.special = !fields.boolean("skip_special_tokens", !params.special);
   fields.done();
   check_logprobs(params, prompts.size(), common.stream, *job.model);
-  for (Prompt& prompt : prompts) keep_end(prompt.tokens, common.n_kept, job.model->tokenizer());
-  for (const Prompt& prompt : prompts) check_length(*job.model, prompt.tokens.size(), "prompt");
+  for (Prompt& prompt : prompts) fit(job, common, prompt);
   if (common.grammar) hold_to(params, *job.model, *common.grammar);
   for (std::string& warning : common.warnings) job.warnings.push_back(std::move(warning));
 
@@ -372,12 +377,17 @@ void completions(Job& job) {
                                          .parse_special = fields.boolean("parse_special", true)};
   std::vector<Prompt> prompts =
       read_prompts(fields, "prompt", job.model->tokenizer(), job.params->n_inputs, options);
-  if (const std::string suffix = fields.string("suffix"); !suffix.empty())
+  if (const std::string suffix = fields.string("suffix"); !suffix.empty()) {
+    const std::vector<Token> suffix_tokens = infill_tokens(*job.model, suffix);
     for (Prompt& prompt : prompts) {
       if (prompt.text.empty() && !prompt.tokens.empty())
         throw bad_request("suffix", "'suffix' needs a prompt that is a string, not token ids");
-      prompt = infill_prompt(*job.model, {.prefix = prompt.text, .suffix = suffix}, std::nullopt).prompt;
+      job.check_wanted();
+      const std::vector<Token> prefix = infill_tokens(*job.model, prompt.text);
+      prompt = {"", join_infill(*job.model, {}, prefix, suffix_tokens)};
+      fit(job, common, prompt);
     }
+  }
   write(job, fields, std::move(common), std::move(prompts), std::move(style));
 }
 

@@ -86,29 +86,34 @@ InfillText read_infill_text(Fields& fields) {
   return text;
 }
 
-InfillPrompt infill_prompt(const ServedModel& model, const InfillText& text, std::optional<int> n_predict) {
-  const Tokenizer& tokenizer = model.tokenizer();
-  const InfillTokens& marks = model.infill;
-  if (!marks.can_infill())
+InfillPrompt infill_prompt(const ServedModel& model, const InfillText& text, int n_predict) {
+  Tokens prefix = infill_tokens(model, text.prefix);
+  Tokens suffix = infill_tokens(model, text.suffix);
+  Tokens files = file_tokens(model, text.files);
+  // The room that the response and the infill tokens leave.
+  const int n_ctx = model.n_ctx;
+  const int n_answer = std::clamp(n_predict < 0 ? n_ctx / 4 : n_predict, 1, std::max(1, n_ctx / 2));
+  InfillPrompt made;
+  made.truncated = cut_to(static_cast<std::size_t>(std::max(0, n_ctx - n_answer - 5)), files, prefix, suffix);
+  made.prompt.tokens = join_infill(model, files, prefix, suffix);
+  return made;
+}
+
+Tokens infill_tokens(const ServedModel& model, std::string_view text) {
+  if (!model.infill.can_infill())
     throw bad_request(
         "model",
         fmt::format("the model '{}' has no infill tokens; use a code model that was trained for infill (FIM)",
                     model.spec.name));
-  Tokens files = file_tokens(model, text.files);
-  Tokens prefix = tokenizer.encode(text.prefix, {.add_special = false});
-  Tokens suffix = tokenizer.encode(text.suffix, {.add_special = false});
-  const bool adds_bos = tokenizer.adds_bos() && tokenizer.bos() != kNoToken;
+  return model.tokenizer().encode(text, {.add_special = false});
+}
 
-  InfillPrompt made;
-  if (n_predict) {
-    // The room that the response and the infill tokens leave.
-    const int n_ctx = model.n_ctx;
-    const int n_answer = std::clamp(*n_predict < 0 ? n_ctx / 4 : *n_predict, 1, std::max(1, n_ctx / 2));
-    made.truncated =
-        cut_to(static_cast<std::size_t>(std::max(0, n_ctx - n_answer - 5)), files, prefix, suffix);
-  }
-  Tokens& prompt = made.prompt.tokens;
-  if (adds_bos) prompt.push_back(tokenizer.bos());
+Tokens join_infill(const ServedModel& model, const Tokens& files, const Tokens& prefix,
+                   const Tokens& suffix) {
+  const InfillTokens& marks = model.infill;
+  Tokens prompt;
+  if (model.tokenizer().adds_bos() && model.tokenizer().bos() != kNoToken)
+    prompt.push_back(model.tokenizer().bos());
   append(prompt, files);
   const auto add = [&](Token mark, const Tokens& part) {
     prompt.push_back(mark);
@@ -122,7 +127,7 @@ InfillPrompt infill_prompt(const ServedModel& model, const InfillText& text, std
     add(marks.suffix, suffix);
   }
   if (marks.middle != kNoToken) prompt.push_back(marks.middle);
-  return made;
+  return prompt;
 }
 
 }  // namespace weft::server

@@ -430,6 +430,18 @@ class Infill(unittest.TestCase):
             # A client after the one that was cut off is served as before.
             self.assertEqual(server.json("/infill", {**body, "n_indent": 0})["tokens_predicted"], 40)
 
+    def test_one_suffix_for_several_prompts(self):
+        with Server("-m", self.model, "--seed", "1") as server:
+            body = {"suffix": "NEXT", "max_tokens": 1, "return_tokens": True}
+            answer = server.json("/v1/completions", {"prompt": ["a", "b c"], **body})
+            single = [server.json("/v1/completions", {"prompt": prompt, **body}) for prompt in ("a", "b c")]
+            self.assertEqual([choice["token_ids"] for choice in answer["choices"]],
+                             [one["choices"][0]["token_ids"] for one in single])
+            self.assertEqual(answer["usage"]["prompt_tokens"], sum(one["usage"]["prompt_tokens"] for one in single))
+            # The long one is refused for its length, wherever it is.
+            status, text = server.ask("/v1/completions", {"prompt": ["a", "p " * 400], **body})
+            self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "context_length_exceeded"))
+
     def test_the_access_log_counts_what_a_cut_wrote(self):
         newline = self.newline_bias()
         log = Path(self.folder.name) / "access.log"

@@ -170,6 +170,13 @@ def test_lengths_and_prompts(address):
     assert cached[1] > 0 and cached[2] == 0
 
 
+def test_a_cut_prompt_is_echoed_as_it_was_read(address):
+    choices = complete(address, prompt="one two three", truncate_prompt_tokens=1, echo=True, n=2, max_tokens=1, return_token_ids=True)["choices"]
+    for choice in choices:
+        assert choice["text"].strip().startswith("three") and "one" not in choice["text"]
+    assert complete(address, prompt="one two three", truncate_prompt_tokens=64, echo=True)["choices"][0]["text"].startswith("one two three")
+
+
 def test_logprobs_have_the_chosen_token(address):
     logprobs = complete(address, logprobs=0, max_tokens=3)["choices"][0]["logprobs"]
     assert [list(top) for top in logprobs["top_logprobs"]] == [[token] for token in logprobs["tokens"]]
