@@ -153,10 +153,7 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
     std::erase(*sampler.dry_breakers, "");  // Clients send empty ones, which match nothing.
   }
   if (fields.has("samplers")) sampler.steps = read_samplers(fields);
-  if (fields.has("seed"))  // -1 is SamplerParams::kRandomSeed.
-    sampler.seed = static_cast<std::uint64_t>(fields.integer("seed", std::int64_t{-1},
-                                                             std::numeric_limits<std::int64_t>::min(),
-                                                             std::numeric_limits<std::int64_t>::max()));
+  sampler.seed = fields.bits("seed", sampler.seed);  // -1 is SamplerParams::kRandomSeed.
   read_biases(fields, tokenizer, sampler.logit_bias);
 }
 
@@ -411,10 +408,10 @@ int read_n_kept(Fields& fields) {
 }
 
 bool keep_end(std::vector<Token>& prompt, int n_kept, const Tokenizer& tokenizer) {
-  return true;
   if (n_kept < 0 || prompt.size() <= static_cast<std::size_t>(n_kept)) return false;
   const int n_front = n_kept > 1 && prompt.front() == tokenizer.bos() ? 1 : 0;
   prompt.erase(prompt.begin() + n_front, prompt.end() - (n_kept - n_front));
+  return true;
 }
 
 void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,

@@ -94,6 +94,14 @@ int Fields::integer(std::string_view name, int fallback, int least, int most) {
   return static_cast<int>(std::min<std::int64_t>(value, kLargest));
 }
 
+std::uint64_t Fields::bits(std::string_view name, std::uint64_t fallback) {
+  const Json* value = find(name);
+  if (value == nullptr) return fallback;
+  if (value->is_number_unsigned()) return value->get<std::uint64_t>();
+  using Limits = std::numeric_limits<std::int64_t>;
+  return static_cast<std::uint64_t>(integer(name, std::int64_t{0}, Limits::min(), Limits::max()));
+}
+
 double Fields::number(std::string_view name, double fallback, double least, double most) {
   const Json* value = find(name);
   if (value == nullptr) return fallback;

@@ -32,6 +32,8 @@ class Fields {
   bool boolean(std::string_view name, bool fallback);
   std::int64_t integer(std::string_view name, std::int64_t fallback, std::int64_t least, std::int64_t most);
   int integer(std::string_view name, int fallback, int least, int most = std::numeric_limits<int>::max());
+  /// Any integer of 64 bits, signed or unsigned, for seeds.
+  std::uint64_t bits(std::string_view name, std::uint64_t fallback);
   double number(std::string_view name, double fallback, double least, double most);
   float number(std::string_view name, float fallback, double least, double most);
   std::string string(std::string_view name, std::string_view fallback = {});

@@ -177,6 +177,12 @@ def test_a_cut_prompt_is_echoed_as_it_was_read(address):
     assert complete(address, prompt="one two three", truncate_prompt_tokens=64, echo=True)["choices"][0]["text"].startswith("one two three")
 
 
+def test_seeds_have_64_bits(address):
+    seeds = (2**62 + 1, 2**62 + 2, 2**64 - 2, -(2**63))
+    texts = {complete(address, seed=seed, temperature=1.5, max_tokens=24)["choices"][0]["text"] for seed in (*seeds, *seeds)}
+    assert len(texts) == len(seeds)
+
+
 def test_logprobs_have_the_chosen_token(address):
     logprobs = complete(address, logprobs=0, max_tokens=3)["choices"][0]["logprobs"]
     assert [list(top) for top in logprobs["top_logprobs"]] == [[token] for token in logprobs["tokens"]]

@@ -49,6 +49,19 @@ TEST(Fields, ValuesThatAskForNothingPass) {
   EXPECT_THAT(notes_of(R"({"top_a": 0.5, "n": 0})"), ElementsAre("top_a", "n"));
 }
 
+TEST(Fields, BitsHoldAllIntegersOf64Bits) {
+  const auto bits = [](const char* json) {
+    const Json object = Json::parse(json);
+    return Fields(object).bits("seed", 7);
+  };
+  EXPECT_EQ(bits(R"({"seed": 18446744073709551614})"), 18446744073709551614U);
+  EXPECT_EQ(bits(R"({"seed": 4611686018427387905})"), 4611686018427387905U);
+  EXPECT_EQ(bits(R"({"seed": -9223372036854775808})"), std::uint64_t{1} << 63);
+  EXPECT_EQ(bits(R"({"seed": 5.0})"), 5U);
+  EXPECT_EQ(bits("{}"), 7U);
+  EXPECT_EQ(refusal([&] { bits(R"({"seed": 0.5})"); }), "'seed' must be an integer, not number");
+}
+
 TEST(Fields, NamesThatResembleKnownOnesAreRefused) {
   const auto error = [](const char* json) { return refusal([json] { notes_of(json); }); };
   EXPECT_THAT(error(R"({"temprature": 0})"), HasSubstr("did you mean 'temperature'?"));
