@@ -140,10 +140,12 @@ class MessageReader {
   MessageReader(Json& out, MediaTaker& media) : out_(&out), media_(&media) {}
 
   void read(Fields message) {
-    const std::size_t role = message.word("role", 2, {"user", "assistant", "system"});
+    for (const char* name : {"role", "content"})
+      if (!message.has(name))
+        throw bad_request(message.path_of(name), fmt::format("'{}' is missing", message.path_of(name)));
+    const std::size_t role = message.word("role", 0, {"user", "assistant", "system"});
     const Json* content = message.find("content");
     const std::string path = message.path_of("content");
-    if (content == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
     // A system message that is over has been skipped.
     if (message.has("clear_at") && (role != 2 || message.json()["clear_at"] != kNextUser))
       message.note("clear_at");
@@ -262,8 +264,9 @@ RequestTurn read_turn(Fields& fields, MediaTaker& media) {
         i + 1 < last_user && has(message, "role", "system") && has(message, "clear_at", kNextUser);
     if (!is_over) reader.read(fields.within(message, element("messages", i)));
   }
-  // A last message of the assistant is continued.
-  turn.add_generation_prompt = list.empty() || list.back()["role"] != "assistant";
+  // A last message of the assistant is continued, unless it ends with calls.
+  turn.add_generation_prompt =
+      list.empty() || list.back()["role"] != "assistant" || list.back().contains("tool_calls");
   turn.messages_json = to_text(list);
   read_tools(fields, turn, reader.changes());
   turn.reasoning_effort = read_effort(fields);

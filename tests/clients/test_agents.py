@@ -273,6 +273,19 @@ def n_tokens(address, messages, **more):
     return json.loads(body)["input_tokens"]
 
 
+def test_a_conversation_that_ends_with_a_call_is_counted(address):
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "a result of some words"}]}
+    user = {"role": "user", "content": "Hi"}
+    assert n_tokens(address, [user]) < n_tokens(address, [user, call]) < n_tokens(address, [user, call, result])
+
+
+def test_a_message_without_a_role_is_refused(address):
+    for message in ({"content": "x"}, {"role": None, "content": "x"}):
+        answer, body = post(address, "/v1/messages", {"max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}, message]})
+        assert answer.status == 400 and json.loads(body)["error"]["message"] == "'messages[1].role' is missing", body
+
+
 def test_system_messages_within_the_conversation(address):
     user, said = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}
     reminder = {"role": "system", "content": "A reminder of a dozen words that ends with its turn, or does not."}
