@@ -116,7 +116,7 @@ class ItemReader {
       read_call(item, type);
       return add_result(call_id_of(item), result(item, item.has("error") ? "error" : "output"));
     }
-    if (type.ends_with("_output") && item.has("call_id") && item.has("output"))
+    if (type.ends_with("_output") && item.has("call_id") && item.json().contains("output"))
       return add_result(item.string("call_id"), result(item, "output"));
     if (type.ends_with("_call") && item.has("call_id")) return read_call(item, type);
     item.note(type);
@@ -126,7 +126,8 @@ class ItemReader {
     const std::string role = item.string("role");
     if (role.empty())
       throw bad_request(item.path_of("role"), fmt::format("'{}' is missing", item.path_of("role")));
-    if (!item.has("content"))
+    // null is empty, as in the message of an assistant that only calls tools.
+    if (!item.has("content") && (role != "assistant" || !item.json().contains("content")))
       throw bad_request(item.path_of("content"), fmt::format("'{}' is missing", item.path_of("content")));
     const std::string content = text(item, "content");
     if (role == "assistant")

@@ -164,6 +164,19 @@ def test_a_result_may_be_any_json(address):
         assert answer.status == 200, body
 
 
+def test_null_is_an_empty_result_and_an_empty_message(address):
+    call = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
+    counts = {}
+    for empty in (None, ""):
+        for last in ({"type": "function_call_output", "call_id": "c", "output": empty}, {"role": "assistant", "content": empty}):
+            answer, body = post(address, "/v1/responses/input_tokens", {"input": [*CODEX_FIRST, call, last]})
+            assert answer.status == 200 and "X-Weft-Ignored" not in answer.headers, body
+            counts.setdefault("output" in last, set()).add(json.loads(body)["input_tokens"])
+    assert [len(numbers) for numbers in counts.values()] == [1, 1]
+    answer, body = post(address, "/v1/responses", {"input": [{"role": "user", "content": None}]})
+    assert answer.status == 400 and json.loads(body)["error"]["param"] == "input[0].content", body
+
+
 @pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"])
 def test_efforts_of_codex(address, effort):
     body = {"input": "x", "max_output_tokens": 1, "reasoning": {"effort": effort}}
