@@ -226,6 +226,7 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   job.params = &setup_.params;
   job.http = http_;
   job.sessions = &sessions_;
+  job.workers = workers_.get();
   job.start = std::chrono::steady_clock::now();
   if (const auto error = refuse_stranger(request, setup_.origins))
     return fail(job, ErrorShape::kOpenAi, *error);

@@ -1,6 +1,7 @@
 #include "api/generation.h"
 
 #include <atomic>
+#include <cmath>
 #include <utility>
 
 namespace weft::server {
@@ -31,7 +32,10 @@ std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model) {
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   explicit Generation(GenerationParts parts)
-      : parts_(std::move(parts)), streams_(parts_.writer->streams()), ended_(parts_.responses.size()) {}
+      : parts_(std::move(parts)),
+        streams_(parts_.writer->streams()),
+        n_at_once_(parts_.responses.size()),
+        ended_(n_at_once_) {}
 
   void start() {
     const std::weak_ptr<Generation> weak = weak_from_this();
@@ -58,13 +62,24 @@ class Generation : public std::enable_shared_from_this<Generation> {
     response.on_ready([self = shared_from_this()] { self->wake(); });
   }
 
-  // One prompt has ended: submits the next one.
-  void submit_next() {
-    if (n_submitted_ == parts_.rest.size()) return;
-    parts_.responses.push_back(
-        parts_.model->service->submit(std::move(parts_.rest[n_submitted_++]), parts_.params));
-    ended_.push_back(false);
-    listen(parts_.responses.back());
+  // Submits the next prompts as earlier ones end. If the queue is full, they are submitted later: the request
+  // was accepted with all of its prompts.
+  void submit_rest() {
+    try {
+      while (n_submitted_ < parts_.rest.size() && parts_.responses.size() - n_ended_ < n_at_once_) {
+        parts_.responses.push_back(submit_prompt(*parts_.model, parts_.rest[n_submitted_], parts_.params));
+        parts_.rest[n_submitted_++] = {};
+        ended_.push_back(false);
+        listen(parts_.responses.back());
+      }
+    } catch (const OverloadedError& error) {
+      if (std::exchange(will_retry_, true)) return;
+      const std::chrono::milliseconds time(static_cast<std::int64_t>(std::ceil(error.retry_after_ms)));
+      parts_.http->after(time, [self = shared_from_this()] {
+        self->will_retry_ = false;
+        self->pump();
+      });
+    }
   }
 
   // From the service's thread.
@@ -83,7 +98,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string out;
     try {
       for (std::size_t i = 0; i < parts_.responses.size() && !over_; ++i) read(i, out);
-      if (!over_ && (n_ended_ == parts_.responses.size() || parts_.writer->has_enough())) finish(out);
+      if (!over_ && !parts_.writer->has_enough()) submit_rest();
+      const bool all_ended = n_ended_ == parts_.responses.size() && n_submitted_ == parts_.rest.size();
+      if (!over_ && (all_ended || parts_.writer->has_enough())) finish(out);
     } catch (...) {
       fail(to_api_error(std::current_exception()), out);
     }
@@ -92,7 +109,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       spoke_ = true;
     }
     if (streams_ && over_) parts_.exchange->end();
-    if (over_) release();
+    if (over_ && !makes_body_) release();
   }
 
   void read(std::size_t i, std::string& out) {
@@ -105,7 +122,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       if (poll == Response::Poll::kEnd) {
         ended_[i] = true;
         ++n_ended_;
-        return submit_next();
+        return;
       }
       if (parts_.keep_text && !parts_.model->model->info().reads_source)  // T5 keeps the encoder input.
         for (const OutputToken& token : chunk.tokens) parts_.text.push_back(token.id);
@@ -124,11 +141,36 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void finish(std::string& out) {
-    parts_.writer->finish(out);
+    if (streams_) parts_.writer->finish(out);
     over_ = true;
     for (const CompletionStats& stats : parts_.writer->cut_short()) outcome_.completions.push_back(stats);
     if (parts_.keep_text) parts_.keep_text(std::move(parts_.text));
-    if (!streams_) parts_.exchange->send({.body = std::move(out), .headers = std::move(parts_.headers)});
+    if (streams_) return;
+    end_responses();
+    if (!parts_.workers->run(parts_.client, [self = shared_from_this()] { self->make_body(); })) make_body();
+    makes_body_ = true;
+  }
+
+  // On a worker: other clients must not wait for a large body. If the workers are overloaded, on the HTTP
+  // server's thread.
+  void make_body() {
+    std::string body;
+    std::optional<ApiError> error;
+    try {
+      parts_.writer->finish(body);
+    } catch (...) {
+      error = to_api_error(std::current_exception());
+    }
+    parts_.http->post([self = shared_from_this(), body = std::move(body),
+                       error = std::move(error)]() mutable { self->send(std::move(body), error); });
+  }
+
+  void send(std::string body, const std::optional<ApiError>& error) {
+    if (error)
+      fail(*error, body);
+    else
+      parts_.exchange->send({.body = std::move(body), .headers = std::move(parts_.headers)});
+    release();
   }
 
   void fail(const ApiError& error, std::string& out) {
@@ -153,9 +195,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
     release();
   }
 
-  void release() {
+  void end_responses() {
     for (Response& response : parts_.responses) response.on_ready(nullptr);
     parts_.responses.clear();  // Cancels unfinished ones.
+  }
+
+  void release() {
+    end_responses();
     if (parts_.done) std::exchange(parts_.done, nullptr)(outcome_);
     parts_.model.reset();
   }
@@ -174,10 +220,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   GenerationParts parts_;
   const bool streams_;
+  const std::size_t n_at_once_;  ///< Prompts that are submitted at the same time.
   std::vector<bool> ended_;
   std::size_t n_ended_ = 0;
   std::size_t n_submitted_ = 0;  ///< Of the rest.
   bool over_ = false;
+  bool makes_body_ = false;  ///< It is over, and its body is being made.
+  bool will_retry_ = false;
   bool spoke_ = true;
   std::atomic<bool> asked_{false};
   Outcome outcome_;
@@ -204,6 +253,11 @@ void add_event(std::string& out, std::string_view json, std::string_view name) {
   out += "data: ";
   out += json;
   out += "\n\n";
+}
+
+Response submit_prompt(ServedModel& model, std::vector<Token> prompt, RequestParams params) {
+  if (params.n_keep < 0) params.n_keep = static_cast<int>(prompt.size());
+  return model.service->submit(std::move(prompt), std::move(params));
 }
 
 void start_generation(GenerationParts parts) {

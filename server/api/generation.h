@@ -10,11 +10,12 @@
 #include "api/error.h"
 #include "http/http_server.h"
 #include "models/served_model.h"
+#include "workers.h"
 
 namespace weft::server {
 
-/// Writes the response of one API. Used on the HTTP server's thread only. The contents of `out` are sent at
-/// once if the response is streamed; otherwise they become the body.
+/// Writes the response of one API. Used on the HTTP server's thread, except for finish(). The contents of
+/// `out` are sent at once if the response is streamed; otherwise they become the body.
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
@@ -27,7 +28,7 @@ class AnswerWriter {
   virtual bool has_enough() const { return false; }
   /// The counts of completions that has_enough() ends before their last chunk.
   virtual std::vector<CompletionStats> cut_short() const { return {}; }
-  /// All have ended.
+  /// All have ended. If the response is not streamed, its body may be large, and a worker makes it.
   virtual void finish(std::string& out) = 0;
   /// Writes an error instead of finish(), into a streamed response that has begun.
   virtual void fail(const ApiError& error, std::string& out);
@@ -49,11 +50,14 @@ struct Outcome {
 
 struct GenerationParts {
   HttpServer* http = nullptr;
+  Workers* workers = nullptr;  ///< For bodies of responses that are not streamed.
+  std::string client = {};     ///< The client whose work that is.
   std::shared_ptr<Exchange> exchange;
   std::shared_ptr<ServedModel> model;
   std::vector<Response> responses;  ///< One a prompt.
   int n = 1;                        ///< Completions of each.
   /// Prompts that are submitted as others end, so that a request of many does not fill the queue by itself.
+  /// Where the queue is full then, they wait.
   std::vector<std::vector<Token>> rest = {};
   RequestParams params = {};  ///< Of these.
   std::unique_ptr<AnswerWriter> writer;
@@ -63,6 +67,9 @@ struct GenerationParts {
   std::vector<Token> text = {};
   std::function<void(const Outcome&)> done = nullptr;  ///< On the HTTP server's thread, once.
 };
+
+/// Service::submit, where an n_keep below 0 means the whole prompt.
+Response submit_prompt(ServedModel& model, std::vector<Token> prompt, RequestParams params);
 
 /// Any thread. Writes the response to its end. If the client leaves, its request is cancelled. A slow client
 /// pauses only its own stream.

@@ -75,6 +75,8 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
     params.adapters = job.model->adapters_for(job.model_name);
   GenerationParts parts;
   parts.http = job.http;
+  parts.workers = job.workers;
+  parts.client = job.client;
   parts.exchange = job.exchange;
   parts.model = job.model;
   parts.n = params.n;
@@ -93,7 +95,7 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
   const std::size_t n_first = std::min(
       prompts.size(), std::max<std::size_t>(1, kCompletionsAtOnce / static_cast<std::size_t>(params.n)));
   for (std::size_t i = 0; i < n_first; ++i)
-    parts.responses.push_back(job.model->service->submit(std::move(prompts[i]), params));
+    parts.responses.push_back(submit_prompt(*job.model, std::move(prompts[i]), params));
   parts.rest.assign(std::make_move_iterator(prompts.begin() + static_cast<std::ptrdiff_t>(n_first)),
                     std::make_move_iterator(prompts.end()));
   parts.params = params;

@@ -33,6 +33,7 @@ struct Job {
   std::shared_ptr<ServedModel> model;
   const ApiParams* params = nullptr;
   HttpServer* http = nullptr;
+  Workers* workers = nullptr;
   Sessions* sessions = nullptr;
   std::chrono::steady_clock::time_point start;
   std::function<void(const Outcome&)> done;
@@ -47,8 +48,9 @@ struct Job {
   void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }
 };
 
-/// Submits `prompts` with the same parameters; `writer` writes the response. If it throws ApiError, nothing
-/// was submitted. `slot` gets the prompt and completion, if it is given.
+/// Submits `prompts` with the same parameters; `writer` writes the response. If it throws, for example
+/// OverloadedError at a later prompt, the prompts submitted before are cancelled. `slot` gets the prompt and
+/// completion, if it is given.
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
             std::unique_ptr<AnswerWriter> writer, int slot = -1);
 /// Throws ApiError for an encoder.

@@ -177,6 +177,11 @@ def test_a_cut_prompt_is_echoed_as_it_was_read(address):
     assert complete(address, prompt="one two three", truncate_prompt_tokens=64, echo=True)["choices"][0]["text"].startswith("one two three")
 
 
+def test_a_negative_n_keep_keeps_the_whole_prompt(address):
+    for n_keep in (-1, 0, 5):
+        assert complete(address, n_keep=n_keep)["usage"]["completion_tokens"] > 0
+
+
 def test_seeds_have_64_bits(address):
     seeds = (2**62 + 1, 2**62 + 2, 2**64 - 2, -(2**63))
     texts = {complete(address, seed=seed, temperature=1.5, max_tokens=24)["choices"][0]["text"] for seed in (*seeds, *seeds)}

@@ -5,38 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <future>
+
+#include "server/fake_exchange.h"
 
 namespace weft::server {
 namespace {
 
 using testing::HasSubstr;
-
-/// An exchange without a socket.
-class FakeExchange final : public Exchange {
- public:
-  explicit FakeExchange(HttpRequest request) : request_(std::move(request)) {}
-
-  const HttpRequest& request() const override { return request_; }
-  void send(HttpAnswer answer) override { answer_.set_value(std::move(answer)); }
-  void begin(int, std::string, HttpHeaders) override {}
-  void write(std::string) override {}
-  void end() override {}
-  void abort() override {}
-  std::size_t n_unsent() const override { return 0; }
-  std::size_t n_written() const override { return 0; }
-  bool closed() const override { return closed_; }
-  void on_closed(std::function<void()>) override {}
-  void on_drained(std::function<void()>) override {}
-
-  void close() { closed_ = true; }
-  HttpAnswer answer() { return answer_.get_future().get(); }
-
- private:
-  const HttpRequest request_;
-  std::promise<HttpAnswer> answer_;
-  std::atomic<bool> closed_ = false;
-};
 
 class ApiTest : public testing::Test {
  protected:

@@ -1,0 +1,111 @@
+// Responses of requests: which thread makes their bodies, and prompts that wait for room in the queue.
+#include "api/generation.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/fake_exchange.h"
+#include "server/running_server.h"
+#include "weft/model.h"
+
+namespace weft::server {
+namespace {
+
+/// Counts completions, and notes the thread that makes the body.
+class CountingWriter final : public AnswerWriter {
+ public:
+  explicit CountingWriter(std::thread::id& made_by) : made_by_(&made_by) {}
+  bool streams() const override { return false; }
+  void add(int /*choice*/, const Chunk& chunk, std::string& /*out*/) override { n_ += chunk.done ? 1 : 0; }
+  void finish(std::string& out) override {
+    *made_by_ = std::this_thread::get_id();
+    out = std::to_string(n_);
+  }
+
+ private:
+  std::thread::id* const made_by_;
+  int n_ = 0;
+};
+
+class GenerationTest : public testing::Test {
+ protected:
+  GenerationParts parts(Workers& workers) {
+    GenerationParts parts;
+    parts.http = &*http_;
+    parts.workers = &workers;
+    parts.exchange = exchange_;
+    parts.writer = std::make_unique<CountingWriter>(made_by_);
+    return parts;
+  }
+  std::thread::id http_thread() {
+    std::promise<std::thread::id> id;
+    http_->post([&] { id.set_value(std::this_thread::get_id()); });
+    return id.get_future().get();
+  }
+
+  const std::shared_ptr<FakeExchange> exchange_ = std::make_shared<FakeExchange>(HttpRequest{});
+  std::thread::id made_by_;
+  RunningServer http_{[](const std::shared_ptr<Exchange>&) {}};
+};
+
+TEST_F(GenerationTest, AWorkerMakesTheBody) {
+  Workers workers(1, 10);
+  start_generation(parts(workers));
+  EXPECT_EQ(exchange_->answer().body, "0");
+  EXPECT_NE(made_by_, http_thread());
+}
+
+TEST_F(GenerationTest, WithoutAFreeWorkerTheBodyIsMadeAllTheSame) {
+  Workers workers(1, 10);
+  workers.stop();
+  start_generation(parts(workers));
+  EXPECT_EQ(exchange_->answer().body, "0");
+  EXPECT_EQ(made_by_, http_thread());
+}
+
+TEST_F(GenerationTest, LaterPromptsWaitForRoomInTheQueue) {
+  ServedModelParams served;
+  served.context = {.n_ctx = 256, .n_sequences = 1, .n_threads = 1};
+  served.service = {.batcher = {.limits = {.n_waiting = 1}}, .n_unread = 1 << 30};
+  const auto model = std::make_shared<ServedModel>(
+      ModelSpec{.name = "m"},
+      Model::load(std::filesystem::path(WEFT_TEST_DATA) / "golden" / "llama" / "model.gguf",
+                  {.n_threads = 1}),
+      served);
+  const std::vector<Token> prompt = {1, 2, 3};
+  // One of its completions waits in the queue for as long as the other one runs.
+  Response endless = model->service->submit(prompt, {.n = 2, .ignore_end = true, .context_shift = true});
+  Workers workers(1, 10);
+  GenerationParts made = parts(workers);
+  made.model = model;
+  made.params.n_predict = 1;
+  made.rest = {prompt, prompt};
+  made.responses.emplace_back();  // A prompt that has ended.
+  start_generation(std::move(made));
+  EXPECT_TRUE(eventually([&] { return model->service->stats().n_rejected > 0; }));
+  endless.cancel();
+  EXPECT_EQ(exchange_->answer().body, "2");
+}
+
+TEST_F(GenerationTest, ANegativeNKeepIsTheWholePrompt) {
+  ServedModelParams served;
+  served.context = {.n_ctx = 64, .n_sequences = 1, .n_threads = 1};
+  ServedModel model({.name = "m"},
+                    Model::load(std::filesystem::path(WEFT_TEST_DATA) / "golden" / "llama" / "model.gguf",
+                                {.n_threads = 1}),
+                    served);
+  RequestParams params{.n_predict = 100, .ignore_end = true, .context_shift = true, .n_keep = -1};
+  Response response = submit_prompt(model, {1, 2, 3}, params);
+  int n_generated = 0;
+  for (Chunk chunk; response.next(chunk);) n_generated = chunk.stats.n_generated;
+  EXPECT_EQ(n_generated, 100);
+}
+
+}  // namespace
+}  // namespace weft::server
