@@ -194,8 +194,8 @@ bool Api::keeps_apart() const {
   return !setup_.share_slots && setup_.keys.size() > 1;
 }
 
-bool Api::serve_page(const std::shared_ptr<Exchange>& exchange) const {
-  const HttpRequest& request = exchange->request();
+bool Api::serve_page(Job& job) const {
+  const HttpRequest& request = job.exchange->request();
   if (!setup_.web_page || (request.method != "GET" && request.method != "HEAD")) return false;
   const WebFile* const file = find_web_file(request.path);
   if (file == nullptr) return false;
@@ -214,7 +214,8 @@ bool Api::serve_page(const std::shared_ptr<Exchange>& exchange) const {
   } else {
     answer.body = file->bytes;
   }
-  exchange->send(std::move(answer));
+  job.status = answer.status;
+  job.exchange->send(std::move(answer));
   return true;
 }
 
@@ -225,13 +226,18 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   job.id = request_id(request);
   job.params = &setup_.params;
   job.http = http_;
-  job.sessions = &sessions_;
   job.workers = workers_.get();
+  job.sessions = &sessions_;
   job.start = std::chrono::steady_clock::now();
   if (const auto error = refuse_stranger(request, setup_.origins))
     return fail(job, ErrorShape::kOpenAi, *error);
-  if (request.method == "OPTIONS") return exchange->send(preflight_answer(request));
-  if (serve_page(exchange)) return;
+  if (request.method == "OPTIONS") {
+    HttpAnswer answer = preflight_answer(request);
+    const int status = answer.status;
+    exchange->send(std::move(answer));
+    return finish(job, {.status = status});
+  }
+  if (serve_page(job)) return finish(job, {.status = job.status});
   route_request(std::move(job));
 }
 
@@ -347,7 +353,7 @@ void Api::run(const Route& route, Job& job) noexcept {
                                    .start = job.start}](const Outcome& outcome) { finish(copy, outcome); };
     route.run(*this, job);
     tell_ignored(job);
-    if (!route.generates) finish(job, {});
+    if (!route.generates) finish(job, {.status = job.status});
   } catch (...) {
     const auto gone = job.model != nullptr ? job.model->gone() : std::nullopt;
     fail(job, route.shape, gone.value_or(to_api_error(std::current_exception())));

@@ -106,7 +106,8 @@ class Api {
   /// Logs the ignored fields of a request, each name once.
   void tell_ignored(const Job& job);
   void fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHeaders& headers = {}) noexcept;
-  bool serve_page(const std::shared_ptr<Exchange>& exchange) const;
+  /// Sends a file of the page, if the request is for one.
+  bool serve_page(Job& job) const;
 
   // Endpoints for the state of server and models.
   void health(Job& job);

@@ -37,6 +37,7 @@ struct Job {
   Sessions* sessions = nullptr;
   std::chrono::steady_clock::time_point start;
   std::function<void(const Outcome&)> done;
+  int status = 200;  ///< The response's status, if no ApiError was thrown.
   /// Requested features that the response lacks: the header X-Weft-Warnings.
   std::vector<std::string> warnings = {};
 

@@ -114,6 +114,7 @@ void Api::health(Job& job) {
       if (const std::string error = failure_of(state); !error.empty()) body["failed"][state.name] = error;
     answer.body = to_text(body);
   }
+  job.status = answer.status;
   job.exchange->send(std::move(answer));
 }
 
@@ -265,14 +266,24 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
  public:
   LiveStream(HttpServer& http, Workers& workers, std::shared_ptr<Exchange> exchange,
              std::weak_ptr<ServedModel> model, std::string client,
-             std::chrono::steady_clock::time_point start)
+             std::chrono::steady_clock::time_point start, std::function<void(const Outcome&)> done)
       : http_(&http),
         workers_(&workers),
         exchange_(std::move(exchange)),
         model_(std::move(model)),
         client_(std::move(client)),
-        start_(start) {}
+        start_(start),
+        done_(std::move(done)) {}
 
+  void start() {
+    // The timer holds the stream.
+    exchange_->on_closed([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->log();
+    });
+    next();
+  }
+
+ private:
   void next() {
     if (over_ || exchange_->closed()) return;
     // A client that does not read gets no more until it does.
@@ -281,8 +292,6 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
       telling_ = false;
     http_->after(kPeriod, [self = shared_from_this()] { self->next(); });
   }
-
- private:
   void tell() {
     const auto model = model_.lock();
     if (model == nullptr) return end();
@@ -299,6 +308,11 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
   void end() {
     over_ = true;
     exchange_->end();
+    http_->post([self = shared_from_this()] { self->log(); });
+  }
+  // On the HTTP server's thread.
+  void log() {
+    if (done_) std::exchange(done_, nullptr)({});
   }
 
   static constexpr std::chrono::milliseconds kPeriod{500};
@@ -309,7 +323,8 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
   const std::string client_;
   const std::chrono::steady_clock::time_point start_;
   std::atomic<bool> over_{false};
-  std::atomic<bool> telling_{false};  ///< A worker is making a snapshot.
+  std::function<void(const Outcome&)> done_;  ///< Null once it was called.
+  std::atomic<bool> telling_{false};          ///< A worker is making a snapshot.
   std::int64_t last_step_ = 0;
 };
 
@@ -319,8 +334,11 @@ void Api::live(Job& job) {
   check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
   job.exchange->begin(200, kEventStream, stream_headers(job.headers()));
-  if (job.exchange->request().method == "HEAD") return job.exchange->end();
-  std::make_shared<LiveStream>(*http_, *workers_, job.exchange, model, job.client, start_)->next();
+  if (job.exchange->request().method == "HEAD") {
+    job.exchange->end();
+    return job.done({});
+  }
+  std::make_shared<LiveStream>(*http_, *workers_, job.exchange, model, job.client, start_, job.done)->start();
 }
 
 }  // namespace weft::server

@@ -205,6 +205,28 @@ def test_second_terminate_ends_at_once(start_server):
     assert b'"error"' in bodies[0]
 
 
+def test_the_access_log_has_the_live_stream_once_its_client_has_gone(start_server, tmp_path):
+    model = Path(__file__).parent.parent / "data/golden/llama/model.gguf"
+    mine = start_server("-m", str(model), "-c", "512", "--access-log", str(tmp_path / "log"))
+
+    def logged():
+        lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+        return [line for line in lines if line["path"] == "/live"]
+
+    connection = http.client.HTTPConnection(*mine.address, timeout=60)
+    connection.request("GET", "/live")
+    answer = connection.getresponse()
+    assert answer.readline().startswith(b"data: ") and logged() == []
+    answer.close()
+    connection.close()
+    for _ in range(20_000):
+        if logged():
+            break
+        get(mine.address, "/ready")
+    (line,) = logged()
+    assert line["status"] == 200 and line["bytes_out"] > 0
+
+
 @pytest.mark.parametrize("hosts, found", [
     ("127.0.0.1, [::1]", ["127.0.0.1", "[::1]"]), ("0.0.0.0,::", ["127.0.0.1", "[::1]"]),
     ("::,0.0.0.0", ["127.0.0.1", "[::1]"]), ("127.0.0.1,127.0.0.1", ["127.0.0.1"]),

@@ -3,14 +3,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 
 #include "server/fake_exchange.h"
 
 namespace weft::server {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 class ApiTest : public testing::Test {
@@ -42,6 +46,13 @@ class ApiTest : public testing::Test {
                                                       .body = std::move(body),
                                                       .client = std::move(client),
                                                       .headers = std::move(headers)});
+  }
+  /// The lines of the access log.
+  static std::vector<Json> lines(const std::string& log) {
+    std::vector<Json> result;
+    std::ifstream file(log);
+    for (std::string line; std::getline(file, line);) result.push_back(Json::parse(line));
+    return result;
   }
   static int status(Api& api, const std::shared_ptr<FakeExchange>& exchange) {
     api.handle(exchange);
@@ -97,6 +108,25 @@ TEST_F(ApiTest, TenantsSeeEachOthersRequestsWhereAsked) {
   const std::vector<ApiKey> keys = {{"a", "alice"}, {"b", "bob"}};
   EXPECT_EQ(status(start({.keys = keys, .share_slots = true}), exchange("/live", "", {{"X-Api-Key", "a"}})),
             503);
+}
+
+TEST_F(ApiTest, TheAccessLogHasAllRequestsWithTheirStatus) {
+  const std::string log =
+      (std::filesystem::temp_directory_path() / ("weft_api_log_" + std::to_string(::getpid()))).string();
+  std::filesystem::remove(log);
+  Api& api = start({.access_log = log});
+  EXPECT_EQ(status(api, exchange("/health")), 200);
+  EXPECT_EQ(status(api, exchange("/")), 200);
+  const auto preflight = std::make_shared<FakeExchange>(
+      HttpRequest{.method = "OPTIONS", .path = "/v1/completions", .client = "127.0.0.1"});
+  EXPECT_EQ(status(api, preflight), 204);
+  api.leave();
+  EXPECT_EQ(status(api, exchange("/health")), 503);
+  const std::vector<Json> all = lines(log);
+  std::filesystem::remove(log);
+  std::vector<int> logged;
+  for (const Json& line : all) logged.push_back(line["status"].get<int>());
+  EXPECT_THAT(logged, ElementsAre(200, 200, 204, 503));
 }
 
 TEST(RequestCounts, BoundEachClient) {
