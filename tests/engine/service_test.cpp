@@ -336,7 +336,8 @@ TEST(Service, SavedTextsCanBeTriedAgainOnceThereAreOtherDevices) {
   Losing losing("llama", 0);
   Response response = losing.service.submit({1, 2, 3}, {.n_predict = 20, .ignore_end = true});
   std::vector<Token> text = {1, 2, 3};
-  for (const Token token : read_all(response)[0].tokens) text.push_back(token);
+  const std::vector<Result> results = read_all(response);
+  text.insert(text.end(), results[0].tokens.begin(), results[0].tokens.end());
   const SavedText saved = losing.service.save_text(text);
   ASSERT_GT(saved.n_tokens, 0);
   losing.service.forget_text(text);

@@ -100,7 +100,7 @@ TEST_F(Language, RejectsInvalidExpressions) {
   EXPECT_TRUE(has(refusal([&] { g.output("y", Value()); }), "not in this graph"));
   EXPECT_TRUE(has(refusal([&] { g.output("x", relu(x)); }), "already"));
   EXPECT_TRUE(has(refusal([&] { relu(Value()); }), "no inputs"));
-  EXPECT_TRUE(has(refusal([&] { layer_norm(x, {}, g.weight("b", {8})); }), "behind"));
+  EXPECT_TRUE(has(refusal([&] { layer_norm(x, {}, g.weight("b", {8})); }), "precedes"));
   Graph other;
   const Value foreign = other.input("x", {other.symbol("n", 1, 2), 8});
   EXPECT_TRUE(has(refusal([&] { x + foreign; }), "two graphs"));
