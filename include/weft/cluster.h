@@ -34,6 +34,8 @@
 // The formula leaves out sampling, work that t does not divide (norms), and the first node's work per
 // message. It also leaves out links that messages share, and a program's distance from its roofline. So times
 // are lower bounds, unless a node's speeds were measured with weft (docs/machines.md).
+//
+// Any number of threads may call these functions. The types are plain data.
 #include <filesystem>
 #include <span>
 #include <string>

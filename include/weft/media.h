@@ -5,6 +5,8 @@
 //   const std::string mark = weft::make_media_mark();
 //   const auto pieces = model->chat_template()->render({{"user", mark + "What is this?"}}, {});
 //   weft::PromptWithMedia prompt = weft::place_media(model->tokenizer(), pieces, {&media, 1}, mark);
+//
+// Any number of threads may call these functions. The types are plain data.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
