@@ -19,7 +19,9 @@ namespace {
 std::vector<Token> findable(const Vocabulary& vocabulary) {
   std::vector<Token> ids;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
-    if (!vocabulary.tokens[i].empty() && is_text(kind_of(vocabulary, i)))
+    // Added tokens with this score are not pieces of the model.
+    if (!vocabulary.tokens[i].empty() && is_text(kind_of(vocabulary, i)) &&
+        !(kind_of(vocabulary, i) == TokenKind::kUserDefined && std::isinf(vocabulary.scores[i])))
       ids.push_back(static_cast<Token>(i));
   return ids;
 }

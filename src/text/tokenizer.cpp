@@ -159,8 +159,8 @@ struct Tokenizer::Impl {
   }
 
   /// Moves tokens that are matched after normalising out of `user` and `all`. A control token that
-  /// normalising does not change also remains there, because its position in the prompt decides whether it
-  /// counts.
+  /// normalising does not change also remains there, because its position in a prompt of pieces decides
+  /// whether it counts. `special_unnormalised` lacks it.
   void set_normalised(const Vocabulary& v, std::vector<Token>& user, std::vector<Token>& all) {
     const std::set<Token> flagged(v.normalized.begin(), v.normalized.end());
     std::set<Token> moved;
@@ -189,7 +189,9 @@ struct Tokenizer::Impl {
       return found;
     };
     normalised_user.emplace(normalised_texts, split(user), v.single_word);
-    std::vector<Token> specials = split(all);
+    std::vector<Token> specials = split(all), rest = all;
+    std::erase_if(rest, [&](Token id) { return std::binary_search(unchanged.begin(), unchanged.end(), id); });
+    special_unnormalised.emplace(texts, std::move(rest), v.single_word);
     specials.insert(specials.end(), unchanged.begin(), unchanged.end());
     normalised_special.emplace(normalised_texts, std::move(specials), v.single_word);
   }
@@ -221,26 +223,23 @@ struct Tokenizer::Impl {
     return left_out ? std::string_view() : pieces[id];
   }
 
-  /// A match with the white space that its token takes along.
-  text::SpecialMatcher::Match widened(text::SpecialMatcher::Match match, std::string_view text,
-                                      std::size_t done) const {
-    if (match.id == kNoToken) return match;
-    const Strip beside = strip[static_cast<std::size_t>(match.id)];
-    if (beside.right) match.size += white_after(text, match.begin + match.size);
-    const std::size_t left = beside.left ? white_before(text, done, match.begin) : 0;
-    return {match.begin - left, match.size + left, match.id};
-  }
-
-  /// Calls between(begin, end) for each part without tokens and appends the tokens; `find(done)` returns the
-  /// next one.
+  /// Calls between(begin, end) for each part without tokens and appends the tokens; `find(at)` returns the
+  /// next one. A token takes the white space next to it along where it strips. Tokens in that white space
+  /// still count, as in Hugging Face's tokenizers.
   template <typename Find, typename Between>
   void each_part(std::string_view text, Find&& find, Between&& between, std::vector<Token>& out) const {
-    for (std::size_t done = 0; done < text.size();) {
-      const text::SpecialMatcher::Match match = widened(find(done), text, done);
-      if (match.begin > done) between(done, match.begin);
-      done = match.begin + match.size;
-      if (match.id != kNoToken) out.push_back(match.id);
+    std::size_t done = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const text::SpecialMatcher::Match match = find(at);
+      if (match.id == kNoToken) break;
+      at = match.begin + match.size;
+      const Strip beside = strip[static_cast<std::size_t>(match.id)];
+      const std::size_t left = beside.left ? white_before(text, done, match.begin) : 0;
+      if (match.begin - left > done) between(done, match.begin - left);
+      done = at + (beside.right ? white_after(text, at) : 0);
+      out.push_back(match.id);
     }
+    if (done < text.size()) between(done, text.size());
   }
 
   /// `text` is valid UTF-8; `find(done)` gives the next token that is written out in it.
@@ -291,8 +290,8 @@ struct Tokenizer::Impl {
   std::optional<text::SpecialMatcher> user_defined, special;
   std::optional<text::Normalizer> normalizer;  ///< Set with the cutter where the file has steps.
   std::optional<text::PieceCutter> cutter;
-  text::TokenTexts normalised_texts;  ///< For the next two, which are set where a token needs them.
-  std::optional<text::SpecialMatcher> normalised_user, normalised_special;
+  text::TokenTexts normalised_texts;  ///< For the next three, which are set where a token needs them.
+  std::optional<text::SpecialMatcher> normalised_user, normalised_special, special_unnormalised;
   std::vector<std::string> notes;
   std::unique_ptr<text::Encoder> encoder;
 };
@@ -312,7 +311,8 @@ std::vector<Token> Tokenizer::encode(std::string_view text, EncodeOptions option
   }
   std::vector<Token> tokens;
   if (options.add_special && impl_->front != kNoToken) tokens.push_back(impl_->front);
-  const text::SpecialMatcher& matcher = options.parse_special ? *impl_->special : *impl_->user_defined;
+  const auto& special = impl_->special_unnormalised ? impl_->special_unnormalised : impl_->special;
+  const text::SpecialMatcher& matcher = options.parse_special ? *special : *impl_->user_defined;
   impl_->encode(
       text, [&](std::size_t done) { return matcher.find(text, done); },
       [&](std::size_t, std::size_t) { return options.parse_special; }, tokens);

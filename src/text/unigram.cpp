@@ -22,8 +22,12 @@ std::vector<Token> findable(const Vocabulary& vocabulary) {
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const TokenKind kind = kind_of(vocabulary, i);
     const std::string& token = vocabulary.tokens[i];
-    // User-defined tokens are found before this step; unused tokens are never produced.
-    if (kind == TokenKind::kNormal && !token.empty() && valid_prefix(token) == token.size())
+    // User-defined tokens are found before this step; unused tokens are never produced. Those that count only
+    // as single words may also be pieces, with a score.
+    const bool is_word = kind == TokenKind::kUserDefined && vocabulary.scores[i] < 0.0f &&
+                         std::find(vocabulary.single_word.begin(), vocabulary.single_word.end(),
+                                   static_cast<Token>(i)) != vocabulary.single_word.end();
+    if ((kind == TokenKind::kNormal || is_word) && !token.empty() && valid_prefix(token) == token.size())
       ids.push_back(static_cast<Token>(i));
   }
   return ids;
