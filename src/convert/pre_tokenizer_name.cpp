@@ -1,7 +1,9 @@
 #include "convert/pre_tokenizer_name.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "convert/tokenizer_steps.h"
 #include "text/splitter_patterns.h"
 #include "weft/error.h"
 
@@ -61,6 +63,11 @@ void add_steps(const Json& step, std::vector<std::string>& steps, int depth = 0)
     const Json none = Json::object();
     const Json& of = pattern == nullptr ? none : *pattern;
     steps.push_back(find_text(of, "Regex").value_or(find_text(of, "String").value_or("")));
+    // The named patterns isolate their matches. Those that keep only their matches lose nothing, because the
+    // patterns match all text.
+    const std::string behaviour = find_text(step, "behavior").value_or("Isolated");
+    const bool keeps = behaviour == "Isolated" || (behaviour == "Removed" && flag("invert", false));
+    if (!keeps) steps.back() += " with the behavior " + behaviour;
   } else {
     steps.push_back(type);
   }
@@ -72,6 +79,17 @@ bool ignores_merges(const Json& tokenizer) {
   const Json* const model = find(tokenizer, "model");
   const Json* const ignore = model == nullptr ? nullptr : find(*model, "ignore_merges");
   return ignore != nullptr && ignore->is_boolean() && ignore->get<bool>();
+}
+
+bool cuts_at_spaces(const Json& tokenizer) {
+  const auto has = [](const std::vector<const Json*>& steps, std::string_view type) {
+    return std::any_of(steps.begin(), steps.end(),
+                       [&](const Json* step) { return find_text(*step, "type") == type; });
+  };
+  const auto cuts = pre_tokenizers_of(tokenizer);
+  return (has(cuts, "Whitespace") || has(cuts, "WhitespaceSplit")) && !has(cuts, "ByteLevel") &&
+         !has(normalizers_of(tokenizer), "ByteLevel") &&
+         !has(steps_of(tokenizer, "decoder", "decoders"), "ByteLevel");
 }
 
 std::string pre_tokenizer_name(const Json& tokenizer) {

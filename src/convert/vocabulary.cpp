@@ -19,6 +19,7 @@
 #include "convert/sentencepiece_model.h"
 #include "convert/tokenizer_steps.h"
 #include "text/pre_tokenizer.h"
+#include "text/utf8.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
@@ -178,6 +179,10 @@ class Vocabulary {
     for (const auto& [name, ids] : flags_) file_.set("weft.tokenizer." + std::string(name), ids);
   }
 
+  static bool is_character(const std::string& text) {
+    return !text.empty() && text::first_char(text).size == text.size();
+  }
+
   static bool is_byte(const std::string& text) {
     return text.size() == 6 && text.starts_with("<0x") && text.back() == '>';
   }
@@ -209,20 +214,38 @@ class Vocabulary {
     const Json* const fallback = find(model, "byte_fallback");
     const bool bytes = fallback != nullptr && fallback->is_boolean() && fallback->get<bool>();
     if (bytes && ids_.contains("<0x00>") && ids_.contains("<0xFF>")) {
-      add_pieces(merges, find_text(model, "unk_token").value_or("<unk>"));
+      add_pieces(model, merges);
+    } else if (cuts_at_spaces(tokenizer_)) {
+      add_words(model, merges);
     } else {
       const std::string pre = pre_.empty() ? pre_tokenizer_name(tokenizer_) : known_pre();
       add_steps(tokenizer_, true, file_);
       if (const bool ignores = ignores_merges(tokenizer_);
           ignores != text::find_pre_tokenizer(pre).ignore_merges)
         file_.set("weft.tokenizer.ignore_merges", ignores);
-      if (pre == "whitespace" && has_step("Lowercase")) set("normalizer.lowercase", true);
-      set("model", std::string("gpt2"));
-      set("pre", pre);
-      set("tokens", tokens_);
-      set("token_type", kinds_);
-      set("merges", merges);
+      finish_bpe(pre, merges);
     }
+  }
+
+  void finish_bpe(const std::string& pre, const std::vector<std::string>& merges) {
+    if (pre == "whitespace" && has_step("Lowercase")) set("normalizer.lowercase", true);
+    set("model", std::string("gpt2"));
+    set("pre", pre);
+    set("tokens", tokens_);
+    set("token_type", kinds_);
+    set("merges", merges);
+  }
+
+  /// BPE on the characters of words. The steps cut the words.
+  void add_words(const Json& model, const std::vector<std::string>& merges) {
+    refuse_pre();
+    for (const char* flag : {"fuse_unk", "ignore_merges"})
+      if (const Json* const value = find(model, flag); value != nullptr && *value == true)
+        throw Error(ErrorCode::kUnsupported, std::string("tokenizer.json has ") + flag +
+                                                 ", which weft does not support for BPE on characters");
+    add_steps(tokenizer_, false, file_);
+    find_unknown(model);
+    finish_bpe("whitespace", merges);
   }
 
   /// The caller's pre-tokenizer.
@@ -252,9 +275,11 @@ class Vocabulary {
 
   /// BPE of SentencePiece: the first merge has the highest score. All merges that produce a token have the
   /// same rank there, so the order of the list suffices.
-  void add_pieces(const std::vector<std::string>& merges, const std::string& unknown) {
+  void add_pieces(const Json& model, const std::vector<std::string>& merges) {
     refuse_pre();
     add_steps(tokenizer_, false, file_);
+    const std::string unknown = find_text(model, "unk_token").value_or("<unk>");
+    const Json& vocabulary = *find(model, "vocab");
     std::vector<float> scores(n_tokens_, 0.0f);
     std::vector<bool> seen(n_tokens_, false);  // A merge produces it.
     float next = 0.0f;
@@ -268,7 +293,8 @@ class Vocabulary {
     }
     for (std::size_t i = 0; i < n_tokens_; ++i) {
       if (!seen[i] && kinds_[i] == kNormal) scores[i] = next--;  // Characters.
-      if (!seen[i] && kinds_[i] == kUserDefined) scores[i] = kNeverMerged;
+      if (!seen[i] && kinds_[i] == kUserDefined)
+        scores[i] = is_character(tokens_[i]) && vocabulary.contains(tokens_[i]) ? next-- : kNeverMerged;
       if (is_byte(tokens_[i])) kinds_[i] = kByte;  // Also where a tokenizer.json adds them as special tokens.
       if (tokens_[i] == unknown) mark_unknown(i);
     }
@@ -361,6 +387,12 @@ class Vocabulary {
     put(std::move(text), id, kind);
   }
 
+  /// Marks the token that the model's "unk_token" names, if it names one.
+  void find_unknown(const Json& model) {
+    const auto found = ids_.find(find_text(model, "unk_token").value_or(""));
+    if (found != ids_.end()) mark_unknown(static_cast<std::size_t>(found->second));
+  }
+
   void mark_unknown(std::size_t id) {
     kinds_[id] = kUnknown;
     unknown_ = static_cast<std::int64_t>(id);
@@ -400,6 +432,7 @@ class Vocabulary {
                                                prefix->substr(0, 40) +
                                                "' (continuing_subword_prefix), expected '##'");
     add_steps(tokenizer_, false, file_);
+    find_unknown(model);
     const Json* const step = find(tokenizer_, "normalizer");
     const bool bert = step != nullptr && find_text(*step, "type") == "BertNormalizer";
     const Json others = {{"lowercase", has_step("Lowercase")}, {"strip_accents", has_step("StripAccents")}};
@@ -446,7 +479,8 @@ class Vocabulary {
                                     {"pad_token", "[PAD]", "padding", false, kControl},
                                     {"mask_token", "[MASK]", "mask", false, kControl}};
     for (const Special& special : kSpecial) {
-      std::int64_t id = id_of(special.name);
+      std::int64_t id = special.kind == kUnknown ? unknown_ : -1;  // The tokenizer model's own id.
+      if (id < 0) id = id_of(special.name);
       if (const auto usual = ids_.find(special.usual); id < 0 && usual != ids_.end()) id = usual->second;
       if (id < 0 && special.required)
         refuse("the vocabulary has no token " + std::string(special.usual) +

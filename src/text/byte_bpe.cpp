@@ -100,6 +100,7 @@ class BpeEncoder final : public Encoder {
         texts_(tokens.index),
         characters_(vocabulary.kind == VocabularyKind::kCharacterBpe),
         ignore_merges_(vocabulary.ignore_merges.value_or(how_.ignore_merges)),
+        are_words_(characters_ && how_.words && vocabulary.pre_tokenizers.has_value()),
         lowercase_(!vocabulary.normalizers && vocabulary.lowercase.value_or(false)),
         unk_(vocabulary.unk) {
     if (characters_ && !how_.words) fallback_.emplace(vocabulary);
@@ -154,6 +155,7 @@ class BpeEncoder final : public Encoder {
 
     void encode(std::string_view text, std::vector<Token>& out) override {
       const bool words = encoder_.characters_ && encoder_.how_.words;
+      if (encoder_.are_words_) return encode_characters(text, out);
       if (words && encoder_.lowercase_) text = normalised_ = lowered(text);
       if (encoder_.fallback_) text = normalised_ = with_space_marks(text);
       std::size_t begin = 0;
@@ -223,7 +225,9 @@ class BpeEncoder final : public Encoder {
   std::array<Token, 256> byte_ids_;
   std::unique_ptr<std::atomic<Whole>[]> whole_;
   const TokenIndex& texts_;
-  bool characters_, ignore_merges_, lowercase_;
+  bool characters_, ignore_merges_;
+  bool are_words_;  ///< The steps of the file have cut the text into words.
+  bool lowercase_;
   Token unk_;
   std::optional<ByteFallback> fallback_;  ///< Only for BPE on characters.
 };

@@ -66,7 +66,7 @@ TEST_F(Converted, LeavesNoFileWhereItFails) {
 
 // Caches keep converted folders for as long as the version stays.
 TEST_F(Converted, TheVersionChangesWithTheOutput) {
-  constexpr int kVersion = 6;
+  constexpr int kVersion = 7;
   const std::pair<const char*, std::uint64_t> kHashes[] = {{"flan-t5", 9049516049890151713u},
                                                            {"gemma2", 9922107736242214449u},
                                                            {"mixtral", 8974668862267687963u},

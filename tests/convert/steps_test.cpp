@@ -11,6 +11,7 @@
 #include "convert/convert_testing.h"
 #include "convert/folder_testing.h"
 #include "engine/vocabulary_from_gguf.h"
+#include "text/splitter_patterns.h"
 #include "weft/tokenizer.h"
 
 namespace weft {
@@ -146,6 +147,117 @@ TEST_F(Steps, DamagedOnesAreRefused) {
   refused("normalizer", {{"type", "Strip"}, {"strip_left", 1}}, "no flag strip_left");
   refused("pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "last"}}, "unknown prepend_scheme");
   refused("pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "Lost"}}, "unknown behavior");
+}
+
+/// An added token that is not special, unless `flags` say so.
+json added(Token id, const std::string& content, const json& flags) {
+  json token = {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+                {"rstrip", false}, {"normalized", false}, {"special", false}};
+  token.update(flags);
+  return token;
+}
+
+// The ids in these tests are those of tokenizers 0.23.
+TEST_F(Steps, TokensInStrippedSpaceCount) {
+  json tokenizer = tokenizer_named("bytes");
+  const auto end = static_cast<Token>(n_tokens(tokenizer));
+  tokenizer["added_tokens"].push_back(added(end, "<|end|>", {{"rstrip", true}, {"special", true}}));
+  tokenizer["added_tokens"].push_back(added(end + 1, "\n\n", {}));
+  tokenizer["added_tokens"].push_back(added(end + 2, "  ", {}));
+  write_folder(tokenizer);
+  const Tokenizer made = converted();
+  using Ids = std::vector<Token>;
+  EXPECT_EQ(ids_of(made, "hi<|end|>\n\nbye"), (Ids{73, 74, end, end + 1, 67, 90, 70}));
+  EXPECT_EQ(ids_of(made, "hi<|end|>\nbye"), (Ids{73, 74, end, 67, 90, 70}));
+  EXPECT_EQ(ids_of(made, "hi<|end|>  bye"), (Ids{73, 74, end, end + 2, 67, 90, 70}));
+  EXPECT_EQ(ids_of(made, "hi<|end|> \n\nbye"), (Ids{73, 74, end, end + 1, 67, 90, 70}));
+}
+
+TEST_F(Steps, NormalizersSeeTheTextAroundNormalizedTokens) {
+  json tokenizer = tokenizer_named("bytes");
+  const auto token = static_cast<Token>(n_tokens(tokenizer));
+  tokenizer["normalizer"] = {{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}};
+  tokenizer["added_tokens"].push_back(added(token, "<|x|>", {{"normalized", true}, {"special", true}}));
+  write_folder(tokenizer);
+  const Tokenizer made = converted();
+  using Ids = std::vector<Token>;
+  EXPECT_EQ(ids_of(made, "hello <|x|>"), (Ids{73, 70, 77, 77, 80, 222, token}));
+  EXPECT_EQ(ids_of(made, "hello <|x|> "), (Ids{73, 70, 77, 77, 80, 222, token}));
+  EXPECT_EQ(ids_of(made, "hello "), (Ids{73, 70, 77, 77, 80}));
+}
+
+TEST_F(Steps, SingleWordsOfUnigramModelsRemainPieces) {
+  json tokenizer = tokenizer_named("unigram-always");
+  constexpr Token kEn = 23;
+  ASSERT_EQ(tokenizer["model"]["vocab"][kEn][0], "en");
+  tokenizer["added_tokens"].push_back(added(kEn, "en", {{"single_word", true}}));
+  write_folder(tokenizer);
+  const Tokenizer made = converted();
+  using Ids = std::vector<Token>;
+  EXPECT_EQ(ids_of(made, "aenx en"), (Ids{3, 11, 23, 172, 23}));
+  EXPECT_EQ(ids_of(made, "enen"), (Ids{3, 23, 23}));
+}
+
+TEST_F(Steps, AddedCharactersAreNoPieces) {
+  json tokenizer = tokenizer_named("prepend-normalized");
+  const auto tab = static_cast<Token>(n_tokens(tokenizer));
+  tokenizer["added_tokens"].push_back(added(tab, "\t", {{"normalized", true}}));
+  write_folder(tokenizer);
+  const Tokenizer made = converted();
+  using Ids = std::vector<Token>;
+  EXPECT_EQ(ids_of(made, "a\tb"), (Ids{407, 12, 285}));
+  EXPECT_EQ(ids_of(made, "\ta"), (Ids{tab, 284}));
+}
+
+TEST_F(Steps, BpeOnCharactersOfWords) {
+  const json model = {
+      {"type", "BPE"},
+      {"unk_token", "<unk>"},
+      {"vocab", {{"<unk>", 0}, {"a", 1}, {"b", 2}, {",", 3}, {"ab", 4}, {"ab,", 5}, {"ab,a", 6}}},
+      {"merges", {"a b", "ab ,", "ab, a"}}};
+  json tokenizer = {{"added_tokens", json::array()}, {"model", model}};
+  using Ids = std::vector<Token>;
+  for (const auto& [type, expected] :
+       {std::pair("WhitespaceSplit", Ids{6, 2}), std::pair("Whitespace", Ids{4, 3, 1, 2})}) {
+    tokenizer["pre_tokenizer"] = {{"type", type}};
+    write_folder(tokenizer);
+    const Tokenizer made = converted();
+    EXPECT_EQ(ids_of(made, "ab,a b"), expected) << type;
+    EXPECT_EQ(ids_of(made, " a  zb\nab"), (Ids{1, 0, 2, 4})) << type;
+    expect_refused(scratch_, ErrorCode::kInvalidArgument, "leave --pre", {.pre_tokenizer = "gpt-2"});
+  }
+  tokenizer["model"]["fuse_unk"] = true;
+  write_folder(tokenizer);
+  expect_refused(scratch_, ErrorCode::kUnsupported, "fuse_unk");
+}
+
+TEST_F(Steps, WordPiecesUnknownTokenIsTheModels) {
+  std::string text = tokenizer_named("wordpiece").dump();
+  for (std::size_t at; (at = text.find("[UNK]")) != text.npos;) text.replace(at, 5, "<unk>");
+  json tokenizer = json::parse(text);
+  const Token unknown = tokenizer["model"]["vocab"]["<unk>"];
+  tokenizer["model"]["unk_token"] = "<unk>";
+  write_folder(tokenizer);
+  EXPECT_EQ(ids_of(converted(), "\u0bb5"), std::vector{unknown});
+}
+
+TEST_F(Steps, SplitsThatDropTheirMatchesAreUnknown) {
+  json tokenizer = tokenizer_named("bytes");
+  const auto with = [&](const char* behaviour, bool invert) {
+    const json split = {{"type", "Split"},
+                        {"pattern", {{"Regex", text::patterns::kQwen2}}},
+                        {"behavior", behaviour},
+                        {"invert", invert}};
+    const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+    tokenizer["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+    write_folder(tokenizer);
+  };
+  with("Isolated", false);
+  EXPECT_EQ(convert(scratch_, scratch_ / "made.gguf").architecture, "llama");
+  with("Removed", true);
+  EXPECT_EQ(convert(scratch_, scratch_ / "made.gguf").architecture, "llama");
+  with("Removed", false);
+  expect_refused(scratch_, ErrorCode::kUnsupported, "with the behavior Removed");
 }
 
 // Control tokens that are found after normalising: a user must not be able to write them.
