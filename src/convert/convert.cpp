@@ -186,6 +186,27 @@ ConvertResult convert_adapter(const std::filesystem::path& folder, const std::fi
   return result;
 }
 
+/// Adds fields that config.json lacks, with the defaults of transformers' classes.
+void add_defaults(Json& json, const Family& family, std::vector<std::string>& notes) {
+  constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
+      {"LlamaForCausalLM", R"({"max_position_embeddings": 2048, "rms_norm_eps": 1e-6})"},
+      {"MistralForCausalLM", R"({"max_position_embeddings": 131072, "rms_norm_eps": 1e-6})"},
+      {"Qwen2ForCausalLM", R"({"max_position_embeddings": 32768, "rms_norm_eps": 1e-6})"},
+      {"Qwen3ForCausalLM", R"({"max_position_embeddings": 32768, "rms_norm_eps": 1e-6})"},
+  };
+  for (const auto& [name, defaults] : kDefaults) {
+    if (family.name != name) continue;
+    const Config given(json, family.defaults);
+    const Json values = Json::parse(defaults);
+    for (const auto& [field, value] : values.items()) {
+      if (given.find({field.c_str()}) != nullptr) continue;
+      json[field] = value;
+      notes.push_back("config.json has no " + field + "; weft uses " + value.dump() +
+                      ", the default of transformers");
+    }
+  }
+}
+
 }  // namespace
 
 bool is_adapter_folder(const std::filesystem::path& path) {
@@ -238,9 +259,10 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
                 "the embeddings pass through dense layers, which weft does not support for " + name);
   for (std::size_t i = 0; i < modules.dense.size(); ++i)  // They are numbered as their folders are.
     weights.add_file(modules.dense[i], "dense_" + std::to_string(i + 2) + ".");
+  std::vector<std::string> notes;
+  add_defaults(json, family, notes);
   const Config config(std::move(json), family.defaults);
   const Type& type = type_of(params.type, weights);
-  std::vector<std::string> notes;
   const std::vector<OutTensor> tensors = plan_tensors(weights, config, family, type.dtype, notes);
 
   const std::string architecture =

@@ -42,7 +42,15 @@ class Planner {
     // whether they were tied.
     const bool said = config_.get_bool("tie_word_embeddings", false);
     const bool both_sides = (family_.traits & kBothSides) != 0;
-    const bool tied = has_head && (both_sides ? config_.get_bool("scale_decoder_outputs", said) : said);
+    bool tied = has_head && (both_sides ? config_.get_bool("scale_decoder_outputs", said) : said);
+    if (tied && !both_sides && head_differs()) {
+      tied = false;
+      notes.emplace_back(
+          "config.json: tie_word_embeddings is true, but lm_head.weight differs from the embeddings; weft "
+          "uses "
+          "lm_head.weight, as llama.cpp and transformers 5 do. transformers 4 and vLLM use the embeddings: "
+          "remove lm_head.weight for that");
+    }
     // With a nested configuration, the classes use the outer field, which config_ may not have.
     const bool lacks_head = !has_head && !both_sides && (family_.traits & kEncoder) == 0;
     if (lacks_head && !config_.get_bool("tie_word_embeddings", true) &&
@@ -83,6 +91,33 @@ class Planner {
   }
 
  private:
+  /// Whether the output head has the shape of the embeddings and other values.
+  bool head_differs() const {
+    const auto source_of = [&](const char* name) {
+      const auto found = found_.find({"blk", -1, name});
+      return found == found_.end() ? nullptr : found->second.front().source;
+    };
+    const Source* const sources[] = {source_of("output.weight"), source_of("token_embd.weight")};
+    if (sources[0] == nullptr || sources[1] == nullptr || sources[0]->shape != sources[1]->shape ||
+        sources[0]->shape.empty())
+      return false;
+    const std::int64_t n_columns = sources[0]->shape.back();
+    if (n_columns == 0) return false;
+    std::vector<float> rows[2];
+    std::vector<std::byte> bytes;
+    for (std::int64_t row = 0; row < sources[0]->n_elements() / n_columns; ++row) {
+      for (std::size_t i = 0; i < 2; ++i) {
+        const DType type = *sources[i]->dtype;
+        rows[i].resize(static_cast<std::size_t>(n_columns));
+        bytes.resize(row_bytes(type, n_columns));
+        sources[i]->read(row * (n_columns / info(type).block_elements), bytes);
+        unpack_row(type, bytes.data(), rows[i]);
+      }
+      if (rows[0] != rows[1]) return true;
+    }
+    return false;
+  }
+
   struct Part {
     std::int64_t expert;
     bool joined;

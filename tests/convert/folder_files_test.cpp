@@ -215,6 +215,42 @@ TEST_F(FolderFiles, AMissingHeadIsTiedWithANote) {
   }
 }
 
+TEST_F(FolderFiles, AHeadThatDiffersIsKeptWithANote) {
+  const auto folder = copy_of("mixtral");
+  json config = json::parse(read(folder / "config.json"));
+  config["tie_word_embeddings"] = true;
+  write(folder / "config.json", config.dump());
+  const auto has_head = [&] {
+    converted(folder);
+    return gguf::File::open(scratch_ / "made.gguf").find_tensor("output.weight") != nullptr;
+  };
+  EXPECT_TRUE(has_head());
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("lm_head.weight differs from the embeddings"), std::string::npos) << notes_[0];
+  test::StoredTensors tensors = test::read_tensors(folder / "model.safetensors");
+  tensors["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
+  test::write_safetensors(folder / "model.safetensors", tensors);
+  EXPECT_FALSE(has_head());
+  EXPECT_TRUE(notes_.empty());
+}
+
+TEST_F(FolderFiles, MissingFieldsOfLlamaGetDefaultsWithNotes) {
+  test::write_small_model(scratch_, 3);
+  write(
+      scratch_ / "tokenizer.json",
+      R"({"model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2}}})");
+  json config = json::parse(read(scratch_ / "config.json"));
+  config.erase("max_position_embeddings");
+  config.erase("rms_norm_eps");
+  write(scratch_ / "config.json", config.dump());
+  const Keys keys = converted(scratch_);
+  EXPECT_EQ(std::get<std::uint32_t>(keys.at("llama.context_length")), 2048u);
+  EXPECT_EQ(std::get<float>(keys.at("llama.attention.layer_norm_rms_epsilon")), 1e-6f);
+  ASSERT_EQ(notes_.size(), 2u);
+  EXPECT_NE(notes_[0].find("no max_position_embeddings; weft uses 2048"), std::string::npos) << notes_[0];
+  EXPECT_NE(notes_[1].find("no rms_norm_eps"), std::string::npos) << notes_[1];
+}
+
 TEST_F(FolderFiles, ChatTemplates) {
   const auto folder = copy_of("mixtral");
   EXPECT_FALSE(converted(folder).contains("tokenizer.chat_template"));
