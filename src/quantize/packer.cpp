@@ -55,7 +55,7 @@ void Packer::pack(const gguf::TensorInfo& tensor, DType type, std::span<const fl
   const std::size_t from_row = row_bytes(tensor.dtype, n_columns), to_row = row_bytes(type, n_columns);
   const auto columns = static_cast<std::size_t>(n_columns);
   for (std::vector<float>& values : values_) values.resize(columns);  // Tasks must not throw.
-  std::atomic<bool> are_finite = true;
+  std::atomic<bool> are_finite = true, fit = true;
   for (std::int64_t begin = 0; begin < n_rows;) {
     const std::int64_t end = std::min<std::int64_t>(n_rows, begin + rows_of_piece(from_row));
     piece_.resize(static_cast<std::size_t>(end - begin) * from_row);
@@ -69,10 +69,17 @@ void Packer::pack(const gguf::TensorInfo& tensor, DType type, std::span<const fl
       const auto matrix = static_cast<std::size_t>((begin + i) / n_rows_of_matrix);
       pack_row(type, values, out.data() + static_cast<std::size_t>(begin + i) * to_row,
                importance.empty() ? importance : importance.subspan(matrix * columns, columns));
+      if (!change) return;
+      unpack_row(type, out.data() + static_cast<std::size_t>(begin + i) * to_row, values);
+      if (!all_finite(values)) fit = false;
     });
     if (!are_finite)
       throw Error(ErrorCode::kInvalidFile,
                   tensor.name + " has values that are infinite or not numbers, which cannot be quantized");
+    if (!fit)
+      throw Error(ErrorCode::kInvalidArgument, tensor.name + " would have values that " +
+                                                   std::string(info(type).name) +
+                                                   " cannot represent; use a smaller scale or a wider type");
     advance(piece_.size());
     begin = end;
   }

@@ -143,6 +143,16 @@ TEST_F(MergeAdapters, TypesAreKeptUnlessOneIsGiven) {
               HasSubstr("multiples of 256"));
 }
 
+TEST_F(MergeAdapters, RefusesValuesBeyondTheType) {
+  const auto model = write_model("model", DType::kF16);
+  const auto one = write_adapter("one", 4, 8.0f, 10);
+  MergeAdaptersParams params{.adapters = {{one, 900000.0f}}, .n_threads = 1};
+  const auto merge = [&] { merge_adapters(model, path("merged"), params); };
+  EXPECT_NE(error_of(merge, ErrorCode::kInvalidArgument).find("use a smaller scale"), std::string::npos);
+  params.type = DType::kF32;
+  EXPECT_NO_THROW(merge());
+}
+
 TEST_F(MergeAdapters, EachExpertGetsItsOwn) {
   constexpr std::int64_t kExperts = 3, kRank = 2;
   const std::string matrix = "blk.0.ffn_up_exps.weight";
