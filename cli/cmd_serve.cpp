@@ -38,6 +38,7 @@
 #include "systemd.h"
 #include "template_options.h"
 #include "weft/backend/registry.h"
+#include "weft/convert.h"
 #include "weft/device.h"
 #include "weft/error.h"
 #include "weft/version.h"
@@ -76,18 +77,24 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
       name = fmt::format("{}-{}", stem, n);
     return name;
   };
-  const auto add = [&](const std::filesystem::path& path) {
+  const auto add = [&](const std::filesystem::path& path, const std::string& stem) {
     const bool known =
         std::any_of(specs.begin(), specs.end(), [&](const ModelSpec& s) { return s.path == path; });
     if (!known)
-      specs.push_back(
-          {.name = unique(path.stem().string()), .aliases = {}, .path = path, .is_adapted = specs.empty()});
+      specs.push_back({.name = unique(stem), .aliases = {}, .path = path, .is_adapted = specs.empty()});
   };
-  for (const std::string& name : options.models) add(find_model(name, options.talk));
+  // A folder's converted file has another name than the folder.
+  const auto add_named = [&](const std::string& name) {
+    const std::filesystem::path path = find_model(name, options.talk);
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::canonical(name, error);
+    add(path, is_model_folder(name) && !error ? folder.filename().string() : path.stem().string());
+  };
+  for (const std::string& name : options.models) add_named(name);
   if (options.models.empty()) {
-    add(find_model(options.model.model, options.talk));
+    add_named(options.model.model);
     if (options.model.model.empty())
-      for (const CachedModel& model : cached_models()) add(model.path);
+      for (const CachedModel& model : cached_models()) add(model.path, model.path.stem().string());
   }
   for (const NamedAdapter& adapter : named_adapters(options.model.adapters))
     if (adapter.named) specs.front().adapters.push_back(adapter.file.name);

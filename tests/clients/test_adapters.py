@@ -101,6 +101,12 @@ def test_two_files_of_one_name_get_different_names(start_server):
     assert post(server.address, "/v1/completions", {"model": "other", "prompt": "x"})[0].status == 404
 
 
+def test_a_folder_is_served_by_its_name(start_server, tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    server = start_server("-m", DATA / "convert/mixtral")
+    assert [model["id"] for model in json.loads(get(server.address, "/v1/models")[1])["data"]] == ["mixtral"]
+
+
 def test_default_scales_can_be_changed(address):
     plain, first = text_of(address, model="base"), text_of(address, model="first")
     try:
