@@ -35,6 +35,7 @@ struct PerplexityOptions {
   std::string save_logits;
   std::string base;
   int n_ctx = 512;
+  bool sets_n_ctx = false;
   int n_batch = 2048;
   int n_chunks = 0;
   bool hellaswag = false, winogrande = false, multiple_choice = false;
@@ -229,7 +230,15 @@ int run(const PerplexityOptions& options) {
         "--save-all-logits writes a reference, and --kl-divergence-base compares with one; give one of them");
   const InterruptGuard interrupt;
   std::optional<LogitFileReader> base;
-  if (!options.base.empty()) base.emplace(options.base);
+  if (!options.base.empty()) {
+    base.emplace(options.base);
+    for (const auto& [name, given] :
+         {std::pair("-f", !options.file.empty()), std::pair("-c", options.sets_n_ctx)})
+      if (given)
+        note(options.talk, fmt::format("{} has no effect with --kl-divergence-base: {} has the text, in "
+                                       "chunks of {} tokens",
+                                       name, options.base, base->header().n_ctx));
+  }
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   refuse_encoder(*loaded.model);
   refuse_overwriting(options.save_logits, {loaded.path, options.file});
@@ -277,8 +286,9 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("-f,--file", options->file, "the document; -: standard input")
       ->type_name("FILE")
       ->group(group);
-  add_size(app, "-c,--ctx-size", options->n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")
-      ->group(group);
+  const CLI::Option* const n_ctx =
+      add_size(app, "-c,--ctx-size", options->n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")
+          ->group(group);
   add_size(app, "--chunks", options->n_chunks, {0}, "maximum number of chunks to read (default 0: all)")
       ->group(group);
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
@@ -312,7 +322,10 @@ std::function<int()> prepare(CLI::App& app) {
   add_model_options(app, options->model);
   add_talk_options(app, options->talk);
   add_verbose_option(app, options->talk);
-  return [options] { return run(*options); };
+  return [options, n_ctx] {
+    options->sets_n_ctx = n_ctx->count() > 0;
+    return run(*options);
+  };
 }
 
 }  // namespace

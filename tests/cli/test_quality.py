@@ -361,6 +361,9 @@ class Perplexity(Case):
         same = self.measure(LLAMA, "--kl-divergence-base", self.base)
         self.assertAlmostEqual(same["divergence"]["value"], 0.0, delta=1e-6)
         self.assertEqual(same["same_top"]["value"], 1.0)
+        notes = weft("perplexity", "-m", LLAMA, "--kl-divergence-base", self.base, "-f", self.text, "-c", 64).stderr.decode()
+        for option in ("-f", "-c"):
+            self.assertIn(f"{option} has no effect with --kl-divergence-base", notes)
         self.assertAlmostEqual(same["log_ratio"]["value"], 0.0, delta=1e-4)
         small = self.folder / "small.gguf"
         self.succeed("quantize", "--pure", LLAMA, small, "Q4_0")
