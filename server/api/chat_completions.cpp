@@ -252,8 +252,8 @@ void chat_completions(Job& job) {
   answer.tools = turn.tools;
 
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
-  read_max_tokens(fields, {"n_predict", "max_tokens", "max_completion_tokens"}, params);
-  params.n_min = fields.integer("min_tokens", params.n_min, 0);
+  read_max_tokens(fields, kMaxTokens, params);
+  read_min_tokens(fields, kMaxTokens, params);
   // llama.cpp's name for both.
   const int n_probs = fields.integer("n_probs", 0, 0, job.params->defaults.n_logprobs);
   const bool logprobs = fields.boolean("logprobs", false) || n_probs > 0;

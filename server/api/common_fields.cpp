@@ -365,6 +365,22 @@ void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> nam
     params.n_predict = fields.integer(name, params.n_predict, -1, std::numeric_limits<int>::max());
 }
 
+void read_min_tokens(Fields& fields, std::initializer_list<std::string_view> maxima, RequestParams& params) {
+  params.n_min = fields.integer("min_tokens", params.n_min, 0);
+  if (params.n_predict < 0 || params.n_min <= params.n_predict) return;
+  std::string_view most;  // The last one counts, as in read_max_tokens().
+  for (const std::string_view name : maxima)
+    if (fields.find(name) != nullptr) most = name;
+  const std::string path = fields.path_of("min_tokens");
+  throw bad_request(
+      path, most.empty()
+                ? fmt::format("'{}' is {}, but this server generates at most {} tokens by default; set "
+                              "'max_tokens'",
+                              path, params.n_min, params.n_predict)
+                : fmt::format("'{}' is {} and '{}' {}; make '{}' the smaller one", path, params.n_min,
+                              fields.path_of(most), params.n_predict, path));
+}
+
 CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Model& model) {
   const Tokenizer& tokenizer = model.tokenizer();
   CommonFields result;

@@ -59,8 +59,14 @@ void set_grammar(CommonFields& common, GrammarWish wish);
 Grammar make_grammar(const GrammarWish& wish);
 /// Stop strings. If the field is absent, `common` keeps its own.
 void read_stops(Fields& fields, std::string_view name, CommonFields& common);
+/// The names of the maximum number of generated tokens for completions and chats.
+inline const std::initializer_list<std::string_view> kMaxTokens = {"n_predict", "max_tokens",
+                                                                   "max_completion_tokens"};
 /// The most tokens to generate. The last of the fields that is present counts.
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params);
+/// Reads min_tokens. `maxima` are the names that read_max_tokens has read. Throws ApiError if the minimum is
+/// larger.
+void read_min_tokens(Fields& fields, std::initializer_list<std::string_view> maxima, RequestParams& params);
 
 /// CommonFields::n_kept.
 int read_n_kept(Fields& fields);

@@ -313,9 +313,7 @@ int read_n_logprobs(Fields& fields, int fallback, int most) {
   return fields.integer("logprobs", fallback, 0, most);
 }
 
-void read_length(Fields& fields, RequestParams& params) {
-  read_max_tokens(fields, {"n_predict", "max_tokens", "max_completion_tokens"}, params);
-}
+void read_length(Fields& fields, RequestParams& params) { read_max_tokens(fields, kMaxTokens, params); }
 
 Json native_settings(const Job& job, const CommonFields& common, const NativeStyle& native) {
   Json settings = settings_json(common.params);
@@ -336,7 +334,7 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
   RequestParams& params = common.params;
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
   fields.without_effect("best_of", params.n);  // Completions are not ranked.
-  params.n_min = fields.integer("min_tokens", params.n_min, 0);
+  read_min_tokens(fields, kMaxTokens, params);
   const int n_probs = fields.integer("n_probs", 0, 0, job.params->defaults.n_logprobs);
   const int n_logprobs = read_n_logprobs(fields, n_probs > 0 ? n_probs : -1, job.params->defaults.n_logprobs);
   if (n_logprobs >= 0) params.n_logprobs = n_logprobs;

@@ -120,6 +120,13 @@ def test_repeat_penalty_names_itself(address):
         assert answer.status == 400 and f"'{name}' must be above 0" in body["error"]["message"]
 
 
+def test_minimum_above_the_maximum_names_both(address):
+    for name in ("max_tokens", "max_completion_tokens", "n_predict"):
+        answer, body = chat(address, **{"min_tokens": 10, "max_tokens": None, name: 5})
+        assert answer.status == 400
+        assert body["error"]["message"] == f"'min_tokens' is 10 and '{name}' 5; make 'min_tokens' the smaller one"
+
+
 SCHEMA = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"], "additionalProperties": False}
 
 
