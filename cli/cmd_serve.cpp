@@ -305,31 +305,38 @@ std::string host_list(const ServeOptions& options) {
   return fmt::format("{}", fmt::join(options.hosts, ","));
 }
 
-/// The names that browsers may know this server by.
-std::vector<std::string> known_hosts(const ServeOptions& options) {
-  std::vector<std::string> hosts;
+/// The names that browsers may know this server by, and the pages that may use it.
+server::OriginRules origin_rules(const ServeOptions& options, bool has_keys) {
+  server::OriginRules rules;
+  const std::vector<std::string> listed = split_at_commas(options.cors_origins);
+  rules.all = options.cors || std::find(listed.begin(), listed.end(), "*") != listed.end() ||
+              (has_keys && listed.empty());
+  rules.any_host = has_keys;  // A key says that the client may use the server.
+  std::vector<std::string>& hosts = rules.hosts;
   std::array<char, 256> own{};
   if (::gethostname(own.data(), own.size() - 1) == 0)
     if (const auto host = server::parse_host(own.data()))
       hosts.insert(hosts.end(), {host->name, host->name + ".local"});
   for (const std::string& given : server::split_hosts(host_list(options)))
     if (const auto host = server::parse_host(given); host && !host->is_address) hosts.push_back(host->name);
-  std::vector<std::pair<const char*, std::string>> allowed;
+  std::vector<std::pair<std::string, std::string>> allowed;
   for (const std::string& host : options.allowed_hosts) allowed.emplace_back("--allowed-host", host);
-  for (const std::string& origin : split_at_commas(options.cors_origins))
+  for (const std::string& origin : listed)
     if (origin != "*" && origin != "localhost") allowed.emplace_back("--cors-origins", origin);
   for (const auto& [option, given] : allowed) {
     const bool is_suffix = given.starts_with('.');
-    const auto host = given.find("://") != std::string::npos
-                          ? server::parse_origin(given)
-                          : server::parse_host(given.substr(is_suffix ? 1 : 0));
+    const auto origin = server::parse_origin(given);
+    const auto host = origin ? origin->host : server::parse_host(given.substr(is_suffix ? 1 : 0));
     if (!host)
       throw UsageError(
           fmt::format("{}: '{}' is not a host; '.example.com' allows all names below it, --cors all pages",
                       option, given));
-    hosts.push_back((is_suffix ? "." : "") + host->name);
+    if (origin && option == "--cors-origins")
+      rules.origins.push_back(*origin);
+    else
+      hosts.push_back((is_suffix ? "." : "") + host->name);
   }
-  return hosts;
+  return rules;
 }
 
 /// Running and waiting requests of one client: half of all, unless the user sets it.
@@ -368,10 +375,7 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
     params.http.listening.push_back(socket.descriptor);
   params.pool = pool_params(options, trace, log);
   params.api.keys = read_keys(options->keys, options->key_file);
-  const std::vector<std::string> origins = split_at_commas(options->cors_origins);
-  const bool all = options->cors || std::find(origins.begin(), origins.end(), "*") != origins.end();
-  // A key says that the client may use the server.
-  params.api.origins = {.all = all || !params.api.keys.empty(), .hosts = known_hosts(*options)};
+  params.api.origins = origin_rules(*options, !params.api.keys.empty());
   params.api.n_requests_each = max_requests_each(*options);
   params.api.share_slots = options->share_slots;
   params.api.warn = [&log](const std::string& line) { log.write(LogLevel::kWarning, line); };
@@ -449,8 +453,8 @@ void check(const ServeOptions& options) {
 }
 
 void warn_of_strangers(const ServeOptions& options, const std::string& address, Log& log) {
-  const auto host = server::parse_origin(address);
-  if (!host || host->is_loopback || !options.keys.empty() || !options.key_file.empty()) return;
+  const auto own = server::parse_origin(address);
+  if (!own || own->host.is_loopback || !options.keys.empty() || !options.key_file.empty()) return;
   log.write(
       LogLevel::kWarning,
       "other machines can reach this address and use the server without an API key; --api-key-file sets keys",

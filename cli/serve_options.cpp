@@ -59,8 +59,11 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
   add_switch(app, "--cors", options.cors,
              "allow web pages of all other origins to use the server (default: only with an API key)")
       ->group(group);
-  add_repeated(app, "--cors-origins", options.cors_origins,
-               "allow web pages of these origins, separated by commas; '*': of all, as --cors", "ORIGINS")
+  add_repeated(
+      app, "--cors-origins", options.cors_origins,
+      "allow web pages of these origins, separated by commas; '*': of all, as --cors. An entry with a "
+      "scheme (https://a.example) matches scheme, host and port, another entry all of a host",
+      "ORIGINS")
       ->group(group);
   add_repeated(app, "--allowed-host", options.allowed_hosts,
                "host name under which browsers may reach the server, e.g. that of a proxy; '.example.com': "

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "http/host.h"
 #include "http/http_text.h"
 
 namespace weft::server {
@@ -24,8 +23,10 @@ bool is_private_name(const std::string& name) {
 }
 
 bool is_trusted_host(const Host& host, const OriginRules& rules) {
-  return host.is_address || host.is_loopback || is_private_name(host.name) ||
-         is_named(host.name, rules.hosts);
+  return rules.any_host || host.is_address || host.is_loopback || is_private_name(host.name) ||
+         is_named(host.name, rules.hosts) ||
+         std::any_of(rules.origins.begin(), rules.origins.end(),
+                     [&](const Origin& origin) { return origin.host.name == host.name; });
 }
 
 /// Pages of the web have http or https, or the origin "null". Programs on the user's machine have other
@@ -40,14 +41,16 @@ bool is_program(std::string_view origin) {
           !same_word(scheme.substr(scheme.size() - kExtension.size()), kExtension));
 }
 
-/// Unlike a host, an address may be a foreign page. Ports are not compared: proxies drop them.
+/// Unlike a host, an address may be a foreign page. The own port is not compared: proxies drop it.
 bool is_trusted_origin(const HttpRequest& request, const OriginRules& rules) {
   const std::string_view text = request.header("Origin");
   if (is_program(text)) return true;
-  const std::optional<Host> origin = parse_origin(text);
+  const std::optional<Origin> origin = parse_origin(text);
   if (!origin) return false;
+  const Host& host = origin->host;
   const std::optional<Host> own = parse_host(request.header("Host"));
-  return origin->is_loopback || is_named(origin->name, rules.hosts) || (own && origin->name == own->name);
+  return host.is_loopback || is_named(host.name, rules.hosts) || (own && host.name == own->name) ||
+         std::find(rules.origins.begin(), rules.origins.end(), *origin) != rules.origins.end();
 }
 
 ApiError stranger(std::string code, const std::string& message) {
@@ -73,8 +76,8 @@ std::optional<ApiError> refuse_stranger(const HttpRequest& request, const Origin
   if (origin.empty() || is_trusted_origin(request, rules)) return std::nullopt;
   return stranger("foreign_origin",
                   fmt::format("pages of the origin '{}' may not use this server; allow them with "
-                              "--cors-origins, set an API key, or allow all pages with --cors",
-                              origin.substr(0, 200)));
+                              "--cors-origins,{} or allow all pages with --cors",
+                              origin.substr(0, 200), rules.any_host ? "" : " set an API key,"));
 }
 
 HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules) {

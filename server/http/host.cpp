@@ -13,10 +13,20 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-bool is_port(std::string_view text) {
+/// Nullopt for a string that is not a port.
+std::optional<unsigned> parse_port(std::string_view text) {
   unsigned port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return text.empty() || (error == std::errc{} && end == text.data() + text.size() && port <= 65535);
+  if (error != std::errc{} || end != text.data() + text.size() || port > 65535) return std::nullopt;
+  return port;
+}
+
+bool is_port(std::string_view text) { return text.empty() || parse_port(text); }
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
 }
 
 std::optional<Host> from_ipv4(const in_addr& address) {
@@ -46,8 +56,7 @@ bool ends_in_number(std::string_view name) {
 }
 
 std::optional<Host> parse_name(std::string name) {
-  for (char& c : name)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  name = lower(std::move(name));
   if (name.ends_with('.')) name.pop_back();
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || is_digit(c) || c == '-' || c == '_' || c == '.';
@@ -80,10 +89,17 @@ std::optional<Host> parse_host(std::string_view text) {
   return parse_name(std::string(text.substr(0, colon)));
 }
 
-std::optional<Host> parse_origin(std::string_view origin) {
+std::optional<Origin> parse_origin(std::string_view origin) {
   const std::size_t slashes = origin.find("://");
   if (slashes == origin.npos) return std::nullopt;
-  return parse_host(origin.substr(slashes + 3));
+  const std::string_view rest = origin.substr(slashes + 3);
+  std::optional<Host> host = parse_host(rest);
+  if (!host) return std::nullopt;
+  Origin result{lower(std::string(origin.substr(0, slashes))), std::move(*host)};
+  result.port = result.scheme == "https" ? 443 : result.scheme == "http" ? 80 : 0;
+  const std::size_t colon = rest.find(':', rest.starts_with('[') ? rest.find(']') : 0);
+  if (colon != rest.npos) result.port = parse_port(rest.substr(colon + 1)).value_or(result.port);
+  return result;
 }
 
 bool is_loopback(std::string_view host) {

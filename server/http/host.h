@@ -19,8 +19,19 @@ struct Host {
 /// "localhost:8080", "[::1]:80", "::1", "Example.com." Nullopt for anything else.
 std::optional<Host> parse_host(std::string_view text);
 
-/// The host of "https://example.com:8443". Nullopt for "null" and other origins without a host.
-std::optional<Host> parse_origin(std::string_view origin);
+/// "https://example.com:8443", as browsers name the origin of a page.
+struct Origin {
+  std::string scheme;  ///< In lower case.
+  Host host;
+  unsigned port = 0;  ///< If the origin has none: the default of http and https, otherwise 0.
+
+  bool operator==(const Origin& other) const {
+    return scheme == other.scheme && host.name == other.host.name && port == other.port;
+  }
+};
+
+/// Nullopt for "null" and other origins without a host.
+std::optional<Origin> parse_origin(std::string_view origin);
 
 /// Whether only this machine reaches a socket that listens there.
 bool is_loopback(std::string_view host);

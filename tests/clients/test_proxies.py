@@ -41,6 +41,20 @@ def test_trusted_pages_may_read_responses(proxied):
     assert answer.status == 403 and answer.headers["Access-Control-Allow-Origin"] is None
 
 
+def test_listed_origins_hold_with_keys(start_server):
+    listed = start_server(*TINY, "--api-key", "K", "--cors-origins", "https://a.example,b.example")
+    for origin, status in (("https://a.example", 200), ("https://a.example:443", 200), ("http://b.example:81", 200),
+                           ("https://evil.example", 403), ("http://a.example", 403), ("https://a.example:8443", 403)):
+        answer, body = get(listed.address, "/v1/models", {"Origin": origin, "Authorization": "Bearer K"})
+        assert answer.status == status, (origin, body)
+        assert answer.headers["Access-Control-Allow-Origin"] == (origin if status == 200 else None)
+    answer, _ = get(listed.address, "/v1/models", {"Host": "chat.example.com", "Authorization": "Bearer K"})
+    assert answer.status == 200
+    open_to_all = start_server(*TINY, "--api-key", "K")
+    answer, _ = get(open_to_all.address, "/v1/models", {"Origin": "https://evil.example", "Authorization": "Bearer K"})
+    assert answer.status == 200 and answer.headers["Access-Control-Allow-Origin"] == "*"
+
+
 def test_paths_work_with_the_prefix_and_without(proxied):
     for path in ("/llm/health", "/health", "/llm/v1/models", "/llm/", "/llm/ui/main.js"):
         assert get(proxied.address, path)[0].status == 200, path

@@ -77,8 +77,16 @@ TEST(Host, RefusesInvalidHosts) {
 }
 
 TEST(Host, OriginsHaveAScheme) {
-  EXPECT_EQ(parse_origin("https://Example.com:8443")->name, "example.com");
-  EXPECT_EQ(parse_origin("http://[::1]:3000")->name, "::1");
+  const std::optional<Origin> origin = parse_origin("HTTPS://Example.com:8443");
+  ASSERT_TRUE(origin);
+  EXPECT_EQ(origin->scheme, "https");
+  EXPECT_EQ(origin->host.name, "example.com");
+  EXPECT_EQ(origin->port, 8443U);
+  EXPECT_EQ(parse_origin("http://[::1]:3000")->host.name, "::1");
+  EXPECT_EQ(parse_origin("http://[::1]:3000")->port, 3000U);
+  EXPECT_EQ(parse_origin("https://example.com")->port, 443U);
+  EXPECT_EQ(parse_origin("http://[::1]")->port, 80U);
+  EXPECT_EQ(parse_origin("app://example")->port, 0U);
   for (const char* text : {"null", "", "localhost", "http://", "https://localhost@evil.com"})
     EXPECT_FALSE(parse_origin(text)) << text;
 }

@@ -70,6 +70,30 @@ TEST(Origins, AllowedHostsAreServed) {
   EXPECT_EQ(refusal("x.chat.example.com", "", rules), "unknown_host");
 }
 
+TEST(Origins, ListedOriginsMatchSchemeHostAndPort) {
+  const OriginRules rules{.origins = {*parse_origin("https://a.example"),
+                                      *parse_origin("http://b.example:81"),
+                                      *parse_origin("chrome-extension://abcdefgh")}};
+  for (const char* origin : {"https://a.example", "https://A.example:443", "http://b.example:81",
+                             "chrome-extension://abcdefgh", "http://localhost:3000"})
+    EXPECT_EQ(refusal("127.0.0.1:8080", origin, rules), "") << origin;
+  for (const char* origin : {"http://a.example", "https://a.example:8443", "http://b.example",
+                             "https://b.example:81", "https://x.a.example", "chrome-extension://other"})
+    EXPECT_EQ(refusal("127.0.0.1:8080", origin, rules), "foreign_origin") << origin;
+  EXPECT_EQ(refusal("a.example:8080", "", rules), "");
+}
+
+TEST(Origins, AListHoldsWithKeysToo) {
+  const OriginRules rules{.any_host = true, .origins = {*parse_origin("https://a.example")}};
+  EXPECT_EQ(refusal("chat.example.com", "", rules), "");
+  EXPECT_EQ(refusal("chat.example.com", "https://chat.example.com", rules), "");
+  EXPECT_EQ(refusal("chat.example.com", "https://a.example", rules), "");
+  EXPECT_EQ(refusal("chat.example.com", "https://evil.example", rules), "foreign_origin");
+  const HttpRequest evil = request_to("chat.example.com", "https://evil.example");
+  EXPECT_EQ(header(cors_headers(evil, rules), "Access-Control-Allow-Origin"), "");
+  EXPECT_THAT(refuse_stranger(evil, rules)->what(), testing::Not(HasSubstr("API key")));
+}
+
 TEST(Origins, WithoutTheGuardAllAreServed) {
   EXPECT_EQ(refusal("evil.com", "http://other.com", {.all = true}), "");
 }
