@@ -19,15 +19,17 @@ std::string name_of(const std::string& key) {
   return fmt::format("key-{:016x}", base::hash64(std::as_bytes(std::span(key))));
 }
 
-/// "KEY" or "KEY NAME", as a line of the file has it.
-server::ApiKey named_key(const std::string& text, std::size_t number) {
+/// "KEY" or "KEY NAME", as line `number` of the file has it.
+server::ApiKey named_key(const std::string& text, const std::string& file, std::size_t number) {
   const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
   const std::size_t begin = std::min(text.find_first_not_of(" \t", end), text.size());
   server::ApiKey key{text.substr(0, end), text.substr(begin)};
   if (key.name.empty()) key.name = name_of(key.key);
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
   if (!std::all_of(key.name.begin(), key.name.end(), fits))
-    throw UsageError(fmt::format("the name of key {} may have letters, digits, '-' and '_' only", number));
+    throw UsageError(fmt::format(
+        "--api-key-file: '{}', line {}: the name after the key may have letters, digits, '-' and '_' only",
+        file, number));
   return key;
 }
 
@@ -48,12 +50,14 @@ std::vector<server::ApiKey> read_keys(const std::vector<std::string>& given, con
   if (file.empty()) return keys;
   const std::string text = read_text(file);
   const std::size_t before = keys.size();
+  std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
+    ++number;
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string line = text.substr(begin, end - begin);
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
     line.erase(0, std::min(line.find_first_not_of(" \t"), line.size()));
-    if (!line.empty() && line.front() != '#') keys.push_back(named_key(line, keys.size() + 1));
+    if (!line.empty() && line.front() != '#') keys.push_back(named_key(line, file, number));
     begin = end + 1;
   }
   if (keys.size() == before) throw UsageError(fmt::format("--api-key-file: '{}' has no key", file));

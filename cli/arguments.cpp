@@ -52,6 +52,16 @@ bool is_switch_word(std::string_view word) {
   return word == "on" || word == "off" || word == "auto" || word == "0" || word == "1";
 }
 
+/// The names in the environment that begin with `prefix`.
+std::vector<std::string> environment_names(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with(prefix)) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
 /// The words of a command line in CLI11's terms: long option names, without options that weft ignores.
 class Words {
  public:
@@ -81,6 +91,9 @@ class Words {
           break;
         }
     }
+    for (const std::string& name : environment_names("LLAMA_ARG_"))
+      if (!is_foreign_variable(name))
+        notes_.push_back(fmt::format("{} has no effect: weft has no option for it", name));
   }
 
   /// Options that neither were given nor are in the environment, as `files` have them, the first before
@@ -262,11 +275,7 @@ std::vector<std::string> configurable_names(std::string_view only) {
 
 // A name that no command has is a slip, which would go unnoticed.
 void check_environment() {
-  std::vector<std::string> names;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    if (text.starts_with("WEFT_ARG_")) names.emplace_back(text.substr(0, text.find('=')));
-  }
+  const std::vector<std::string> names = environment_names("WEFT_ARG_");
   if (names.empty()) return;
   std::vector<std::string> known;
   for (const std::string& name : configurable_names({})) known.push_back(environment_name(name));

@@ -339,7 +339,7 @@ const std::vector<Variable>& variables() {
       {"host", {"LLAMA_ARG_HOST"}},
       {"port", {"LLAMA_ARG_PORT"}},
       {"parallel", {"LLAMA_ARG_N_PARALLEL"}},
-      {"api-key", {"LLAMA_API_KEY"}},
+      {"api-key", {"WEFT_API_KEY", "LLAMA_API_KEY", "LLAMA_ARG_API_KEY", "VLLM_API_KEY"}},
       {"alias", {"LLAMA_ARG_ALIAS"}},
       {"timeout", {"LLAMA_ARG_TIMEOUT"}},
       {"metrics", {"LLAMA_ARG_ENDPOINT_METRICS"}},
@@ -385,6 +385,12 @@ std::span<const std::string_view> foreign_variables(std::string_view long_name) 
   for (const Variable& variable : variables())
     if (variable.long_name == long_name) return variable.names;
   return {};
+}
+
+bool is_foreign_variable(std::string_view name) {
+  return std::ranges::any_of(variables(), [&](const Variable& variable) {
+    return std::ranges::find(variable.names, name) != variable.names.end();
+  });
 }
 
 }  // namespace weft::cli

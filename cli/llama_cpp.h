@@ -33,7 +33,9 @@ const ForeignOption* find_foreign_option(std::string_view name);
 /// Whether "on" or "off" may follow our switch of that long name (with dashes).
 bool takes_switch_word(std::string_view long_name);
 
-/// llama.cpp's variables that mean the same as the option of that long name (without dashes).
+/// Variables, mostly of llama.cpp, that mean the same as the option of that long name (without dashes).
 std::span<const std::string_view> foreign_variables(std::string_view long_name);
+/// Whether an option of any command reads this variable.
+bool is_foreign_variable(std::string_view name);
 
 }  // namespace weft::cli

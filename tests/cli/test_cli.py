@@ -141,6 +141,9 @@ class Usage(Case):
         self.assertEqual(generated(LLAMA_ARG_N_PREDICT="3", WEFT_ARG_PREDICT="2"), 2)
         self.assertEqual(generated("-n", "4", LLAMA_ARG_N_PREDICT="3", WEFT_ARG_PREDICT="2"), 4)
         self.assertEqual(generated("-n", "1", WEFT_ARG_JSON="off", LLAMA_ARG_SOMETHING="x"), 1)
+        noted = weft(*command, "-n", "1", env={"LLAMA_ARG_SOMETHING": "x", "LLAMA_ARG_PORT": "1"}).stderr
+        self.assertIn(b"LLAMA_ARG_SOMETHING has no effect", noted)
+        self.assertNotIn(b"LLAMA_ARG_PORT", noted)
         self.assertIn(b"LLAMA_ARG_N_PREDICT", weft(*command, env={"LLAMA_ARG_N_PREDICT": "1"}).stderr)
         slip = self.fail_with(2, *command, env={"WEFT_ARG_TMEP": "1"})
         self.assertIn("did you mean WEFT_ARG_TEMP?", slip)

@@ -139,6 +139,20 @@ class Flags(unittest.TestCase):
             self.assertIs(props["default_generation_settings"]["params"]["reasoning"], False)
 
 
+    def test_variables_of_keys(self):
+        for name in ("WEFT_API_KEY", "LLAMA_API_KEY", "LLAMA_ARG_API_KEY", "VLLM_API_KEY"):
+            with self.subTest(name=name), Server("-m", LLAMA, **{name: "K"}) as server:
+                self.assertEqual(server.ask("/v1/models")[0], 401)
+
+    def test_a_wrong_line_of_the_key_file_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "keys.txt"
+            file.write_text("# keys\n\nsk-1 alice\nsk-2 bob smith\n")
+            message = refusal("--api-key-file", str(file))
+        self.assertIn(f"--api-key-file: '{file}', line 4: the name after the key", message)
+        self.assertNotIn("sk-2", message)
+
+
 class Defaults(unittest.TestCase):
     def test_a_seed_holds_for_each_request_of_all_apis(self):
         with Server("-m", LLAMA, "--seed", "7", "--temp", "1.5") as server:
