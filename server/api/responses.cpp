@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -12,12 +13,19 @@
 namespace weft::server {
 namespace {
 
+/// Whether the result of a tool is a list of parts. Other lists are data.
+bool is_parts(const Json& content) {
+  return content.is_array() && std::all_of(content.begin(), content.end(), [](const Json& part) {
+           return part.is_object() && (part.contains("type") || part.contains("text"));
+         });
+}
+
 // Joins the parts of a content. Images and audio go to `media`. Unknown parts are skipped with a note. The
 // result of a tool may be any JSON.
 std::string text_of(const Json& content, const std::string& path, const Fields& parent, MediaTaker& media) {
   if (content.is_null()) return {};
   if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array() && media.is_in_tool_result()) return to_text(content);
+  if (media.is_in_tool_result() && !is_parts(content)) return to_text(content);
   if (!content.is_array())
     throw bad_request(
         path, fmt::format("'{}' must be a string or an array of parts, not {}", path, content.type_name()));
@@ -45,6 +53,30 @@ std::string text_of(const Json& content, const std::string& path, const Fields& 
     } else {
       part.note(type);
     }
+  }
+  return text;
+}
+
+/// The output of a shell's commands: each has stdout, stderr, and an outcome.
+std::string shell_text(const Json& output, const std::string& path, const Fields& parent) {
+  std::string text;
+  const auto add = [&text](const std::string& part) {
+    if (!text.empty() && text.back() != '\n' && !part.empty()) text += '\n';
+    text += part;
+  };
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    Fields command = parent.within(output[i], element(path, i));
+    add(command.string("stdout"));
+    add(command.string("stderr"));
+    const Json* const found = command.object("outcome");
+    if (found == nullptr) continue;
+    Fields outcome = command.within(*found, command.path_of("outcome"));
+    if (outcome.string("type") == "timeout")
+      add("The command timed out.");
+    else if (outcome.has("exit_code"))
+      add(fmt::format("Exit code: {}",
+                      outcome.integer("exit_code", std::int64_t{0}, std::numeric_limits<std::int64_t>::min(),
+                                      std::numeric_limits<std::int64_t>::max())));
   }
   return text;
 }
@@ -116,6 +148,9 @@ class ItemReader {
       read_call(item, type);
       return add_result(call_id_of(item), result(item, item.has("error") ? "error" : "output"));
     }
+    if (const Json* const output = type == "shell_call_output" ? item.find("output") : nullptr;
+        output != nullptr && output->is_array() && item.has("call_id"))
+      return add_result(item.string("call_id"), shell_text(*output, item.path_of("output"), item));
     if (type.ends_with("_output") && item.has("call_id") && item.json().contains("output"))
       return add_result(item.string("call_id"), result(item, "output"));
     if (type.ends_with("_call") && item.has("call_id")) return read_call(item, type);

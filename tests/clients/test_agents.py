@@ -158,10 +158,31 @@ def test_a_content_of_another_type_is_named_by_its_place(address, item, content)
 
 def test_a_result_may_be_any_json(address):
     call = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
-    for output in (5, True, {"text": "x"}):
+    for output in (5, True, {"text": "x"}, [{"a": 1}], ["a", "b"], [1, None], [{"type": "input_text", "text": "x"}, "b"]):
         result = {"type": "function_call_output", "call_id": "c", "output": output}
         answer, body = post(address, "/v1/responses/input_tokens", {"input": [*CODEX_FIRST, call, result]})
         assert answer.status == 200, body
+
+
+def prompt_of(address, output, **item):
+    call = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
+    items = [*CODEX_FIRST, call, {"type": "function_call_output", "call_id": "c", "output": output, **item}]
+    answer, body = post(address, "/v1/responses/input_tokens", {"input": items})
+    assert answer.status == 200, body
+    return json.loads(body)["input_tokens"]
+
+
+def test_a_list_of_data_is_json_text(address):
+    for output in ([{"a": 1}], ["a", "b"]):
+        assert prompt_of(address, output) == prompt_of(address, json.dumps(output, separators=(",", ":")))
+
+
+def test_the_output_of_a_shell_is_text(address):
+    output = [{"stdout": "one\n", "stderr": "two", "outcome": {"type": "exit", "exit_code": 1}},
+              {"stdout": "three", "stderr": "", "outcome": {"type": "timeout"}}]
+    text = "one\ntwo\nExit code: 1\nthree\nThe command timed out."
+    assert prompt_of(address, output, type="shell_call_output", max_output_length=100) == prompt_of(address, text)
+    assert prompt_of(address, text, type="shell_call_output") == prompt_of(address, text)
 
 
 def test_null_is_an_empty_result_and_an_empty_message(address):
