@@ -298,6 +298,7 @@ void Api::start(const Route& route, Job job) {
         shared->body = body.empty() && route.path.ends_with('/') ? Json::object() : parse_json(body);
         const bool list = shared->body.is_array() && route.path == "/lora-adapters";
         if (!shared->body.is_object() && !list) throw bad_request("", "the body must be a JSON object");
+        if (!list) static_cast<void>(Fields(shared->body));  // Bounds the work before a model is loaded.
       }
     } catch (...) {
       return fail(*shared, route.shape, to_api_error(std::current_exception()));

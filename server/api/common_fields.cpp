@@ -16,7 +16,6 @@ namespace {
 
 constexpr double kLarge = 1e6;
 constexpr std::size_t kMaxStops = 256;
-constexpr std::size_t kMaxBiases = 65536;
 constexpr int kMaxLogprobs = 4 << 20;
 
 // The token whose id is the string. Nothing for a string that is not an integer. An integer may be too large.
@@ -72,8 +71,10 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
   if (value == nullptr) return;
   const std::string path = fields.path_of("logit_bias");
   const auto check_count = [&](std::size_t n) {
-    if (n > kMaxBiases)
-      throw bad_request(path, fmt::format("'{}' may have at most {} tokens", path, kMaxBiases));
+    if (n > static_cast<std::size_t>(tokenizer.n_vocab()))
+      throw bad_request(
+          path, fmt::format("'{}' may have at most {} tokens, the size of the vocabulary, not {}", path,
+                            tokenizer.n_vocab(), n));
   };
   if (value->is_structured()) check_count(value->size());
   if (value->is_object()) {

@@ -47,6 +47,10 @@ bool asks_for_nothing(const Json& value) {
 Fields::Fields(const Json& object, std::string path, Ignored* ignored)
     : object_(&object), path_(std::move(path)), ignored_(ignored) {
   if (!object.is_object()) wrong_type(path_.empty() ? "the body" : path_, "an object", object);
+  if (object.size() > kMostMembers)
+    throw bad_request(path_, fmt::format("{} has too many members: {}, but {} is the limit",
+                                         path_.empty() ? "the body" : fmt::format("'{}'", path_),
+                                         object.size(), kMostMembers));
 }
 
 std::string Fields::path_of(std::string_view name) const {

@@ -17,6 +17,9 @@ namespace weft::server {
 
 class Fields {
  public:
+  /// Each name is compared with all members. Larger objects are data, and not read by name.
+  static constexpr std::size_t kMostMembers = 8192;
+
   /// `path` is the place of the object in the body, for example "stream_options", or empty for the body. The
   /// object and `ignored` must outlive this. Without `ignored` all unknown fields are refused.
   explicit Fields(const Json& object, std::string path = "", Ignored* ignored = nullptr);
