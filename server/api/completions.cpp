@@ -327,7 +327,7 @@ Json native_settings(const Job& job, const CommonFields& common, const NativeSty
 // Cuts the prompt as the client asks. Throws ApiError if the rest is too long.
 void fit(const Job& job, const CommonFields& common, Prompt& prompt) {
   if (keep_end(prompt.tokens, common.n_kept, job.model->tokenizer())) prompt.text.clear();
-  check_length(*job.model, prompt.tokens.size(), "prompt");
+  check_length(*job.model, prompt.tokens.size(), "prompt", common.params.n_predict != 0);
 }
 
 void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> prompts, Style style) {

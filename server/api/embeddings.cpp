@@ -145,7 +145,7 @@ void embeddings(Job& job) {
   params.timeout_ms = job.params->defaults.timeout_ms;
   std::vector<std::vector<Token>> tokens;
   for (Prompt& prompt : prompts) {
-    check_length(*job.model, prompt.tokens.size(), "input");
+    check_length(*job.model, prompt.tokens.size(), "input", false);
     tokens.push_back(std::move(prompt.tokens));
   }
   auto writer = std::make_unique<EmbeddingWriter>(job.model_name, tokens.size(), form);

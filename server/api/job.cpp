@@ -24,22 +24,23 @@ void check_writes(const ServedModel& model) {
                                   model.spec.name, model.model->info().ranks ? " or /v1/rerank" : ""));
 }
 
-void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param) {
+void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param, bool generates) {
   const bool is_source = model.model->info().reads_source;
-  const auto most = static_cast<std::size_t>(is_source ? model.context.n_source + 1 : model.n_ctx);
+  const auto n_ctx = static_cast<std::size_t>(is_source ? model.context.n_source : model.n_ctx);
+  const std::size_t most = is_source || !generates ? n_ctx : n_ctx - 1;
   if (n_tokens == 0) throw bad_request(std::string(param), "the prompt is empty");
-  if (n_tokens < most) return;
-  const std::string message = is_source ? fmt::format(
-                                              "the prompt has {} tokens, but the limit of the model's "
-                                              "encoder is {} (--source-size of the server)",
-                                              n_tokens, model.context.n_source)
-                                        // Agents search for the first words, and shorten the conversation.
-                                        : fmt::format(
-                                              "this model's maximum context length is {} tokens, but the "
-                                              "prompt has {} and the response needs at least one",
-                                              most, n_tokens);
-  throw prompt_too_long(std::string(param), message, n_tokens, most - 1,
-                        is_source ? static_cast<std::size_t>(model.context.n_source) : most);
+  if (n_tokens <= most) return;
+  const std::string message =
+      is_source ? fmt::format(
+                      "the prompt has {} tokens, but the limit of the model's "
+                      "encoder is {} (--source-size of the server)",
+                      n_tokens, n_ctx)
+                // Agents search for the first words, and shorten the conversation.
+                : fmt::format(
+                      "this model's maximum context length is {} tokens, but the "
+                      "prompt has {}{}",
+                      n_ctx, n_tokens, generates ? " and the response needs at least one" : "");
+  throw prompt_too_long(std::string(param), message, n_tokens, most, n_ctx);
 }
 
 Fields Job::fields() {

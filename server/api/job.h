@@ -57,8 +57,9 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
 /// Throws ApiError for an encoder.
 void check_writes(const ServedModel& model);
 /// Throws ApiError (context_length_exceeded, with both numbers) for a prompt that leaves no room for a
-/// response.
-void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param);
+/// response. With `generates` false there is none.
+void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param,
+                  bool generates = true);
 
 /// "chatcmpl-" and random letters.
 std::string make_id(std::string_view prefix);

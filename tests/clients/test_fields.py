@@ -450,3 +450,17 @@ def test_large_objects_of_data_are_read(tiny):
     assert answer.status == 400 and b"logit_bias" in text
     answer, text = post(tiny, "/v1/completions", '{"prompt": "x", "max_tokens": 1, "n": 7, "stop": "x", "n": 2}')
     assert answer.status == 200 and len(json.loads(text)["choices"]) == 2, text
+
+
+def test_what_generates_nothing_may_fill_the_context(tiny):
+    for n, status in ((256, 200), (257, 400)):
+        answer, text = post(tiny, "/v1/embeddings", {"input": [5] * n})
+        assert answer.status == status, text
+        answer, text = post(tiny, "/v1/completions", {"prompt": [5] * n, "max_tokens": 0, "echo": True, "logprobs": 0})
+        assert answer.status == status, text
+        if status == 200:
+            assert len(json.loads(text)["choices"][0]["logprobs"]["tokens"]) == n
+        else:
+            assert "maximum context length is 256" in json.loads(text)["error"]["message"]
+    answer, text = post(tiny, "/v1/completions", {"prompt": [5] * 256, "max_tokens": 1})
+    assert answer.status == 400 and "at least one" in json.loads(text)["error"]["message"]
