@@ -251,7 +251,7 @@ GrammarWish wish_of(const ChatTurn& turn, const CommonFields& common, const Chat
 void hold_answer(RequestParams& params, Job& job, RequestTurn& turn, const CommonFields& common,
                  ChatOpening& opening) {
   try {
-    return hold_to(params, *job.model, wish_of(turn, common, opening));
+    return hold_to(params, job, wish_of(turn, common, opening));
   } catch (const ApiError& error) {
     if (turn.tools_json.empty()) throw;
     job.warnings.push_back(fmt::format("{}; arguments are any JSON object", error.what()));
@@ -259,7 +259,7 @@ void hold_answer(RequestParams& params, Job& job, RequestTurn& turn, const Commo
   job.check_wanted();
   turn.hold_arguments = false;
   opening = open_chat(*job.model, turn);
-  hold_to(params, *job.model, wish_of(turn, common, opening));
+  hold_to(params, job, wish_of(turn, common, opening));
 }
 
 }  // namespace

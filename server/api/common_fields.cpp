@@ -5,9 +5,12 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <utility>
 
 #include "api/adapters.h"
 #include "api/error.h"
+#include "api/job.h"
 #include "api/prompts.h"
 #include "weft/error.h"
 
@@ -174,6 +177,41 @@ auto naming(const GrammarWish& wish, const Make& make) {
     throw unenforceable(wish, error);
   }
 }
+
+/// Reports errors of its grammar: they are due to the request, not to the server.
+class ReportingConstraint final : public TokenConstraint {
+ public:
+  ReportingConstraint(const CompiledGrammar& grammar, std::shared_ptr<GrammarFault> fault, GrammarWish wish)
+      : fault_(std::move(fault)), wish_(std::move(wish)) {
+    report([&] { inner_ = grammar.constraint(); });
+  }
+
+  void accept(Token token) override {
+    report([&] { inner_->accept(token); });
+  }
+  void fill(std::span<const Token> draft, std::span<std::uint32_t> allowed) override {
+    report([&] { inner_->fill(draft, allowed); });
+  }
+  bool allows(std::span<const Token> draft, Token next) override { return inner_->allows(draft, next); }
+  void forced(std::span<const Token> draft, std::vector<Token>& tokens) override {
+    inner_->forced(draft, tokens);
+  }
+
+ private:
+  template <typename Act>
+  void report(const Act& act) {
+    try {
+      naming(wish_, act);
+    } catch (const ApiError& error) {
+      fault_->set(error);
+      throw;
+    }
+  }
+
+  std::unique_ptr<TokenConstraint> inner_;
+  const std::shared_ptr<GrammarFault> fault_;
+  const GrammarWish wish_;  ///< The names for errors.
+};
 
 GrammarWish choice_wish(std::vector<std::string> words, std::string field) {
   std::string key = "choice:";
@@ -457,10 +495,15 @@ Grammar make_grammar(const GrammarWish& wish) {
   return naming(wish, [&] { return wish.make(); });
 }
 
-void hold_to(RequestParams& params, ServedModel& model, const GrammarWish& wish) {
+void hold_to(RequestParams& params, Job& job, const GrammarWish& wish) {
   std::shared_ptr<const CompiledGrammar> grammar =
-      naming(wish, [&] { return model.grammars.get(wish.key, wish.make); });
-  params.constraint = [grammar = std::move(grammar)](int) { return grammar->constraint(); };
+      naming(wish, [&] { return job.model->grammars.get(wish.key, wish.make); });
+  auto fault = std::make_shared<GrammarFault>();
+  job.grammar_fault = fault;
+  params.constraint = [grammar = std::move(grammar), fault = std::move(fault), field = wish.field,
+                       code = wish.code](int) {
+    return std::make_unique<ReportingConstraint>(*grammar, fault, GrammarWish{.field = field, .code = code});
+  };
 }
 
 }  // namespace weft::server

@@ -11,6 +11,8 @@
 
 namespace weft::server {
 
+struct Job;
+
 /// A slot is only a number for a cached sequence, so their number costs nothing.
 inline constexpr int kMostSlots = 1024;
 
@@ -79,6 +81,7 @@ void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool str
                     const ServedModel& model);
 
 /// `params` with the grammar compiled; keeps the model's cache of them. Throws ApiError that names the field.
-void hold_to(RequestParams& params, ServedModel& model, const GrammarWish& wish);
+/// If the grammar fails within a completion, the job's grammar_fault has that error.
+void hold_to(RequestParams& params, Job& job, const GrammarWish& wish);
 
 }  // namespace weft::server

@@ -344,7 +344,7 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
   fields.done();
   check_logprobs(params, prompts.size(), common.stream, *job.model);
   for (Prompt& prompt : prompts) fit(job, common, prompt);
-  if (common.grammar) hold_to(params, *job.model, *common.grammar);
+  if (common.grammar) hold_to(params, job, *common.grammar);
   for (std::string& warning : common.warnings) job.warnings.push_back(std::move(warning));
 
   if (style.native) style.native->settings = native_settings(job, common, *style.native);

@@ -11,11 +11,13 @@ namespace {
 constexpr std::chrono::seconds kPing{10};
 
 /// The error of a completion that ended without a result for its client.
-std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model) {
+std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model, const GrammarFault* grammar) {
   switch (chunk.stop) {
     case StopReason::kError:
       if (const auto gone = model.gone()) return gone;
       if (chunk.not_numbers) return not_numbers(chunk.error);
+      if (grammar != nullptr)
+        if (auto fault = grammar->get()) return fault;
       return ApiError(500, "server_error", "generation_failed", "",
                       chunk.error.empty() ? "the computation failed" : chunk.error);
     case StopReason::kCancelled:
@@ -134,7 +136,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
                    (chunk.stats.n_generated > 0 || !chunk.embedding.empty())) {
           parts_.model->note_failure({});
         }
-        if (const auto error = error_of(chunk, *parts_.model)) return fail(*error, out);
+        if (const auto error = error_of(chunk, *parts_.model, parts_.grammar_fault.get()))
+          return fail(*error, out);
       }
       parts_.writer->add(static_cast<int>(i) * parts_.n + chunk.completion, chunk, out);
     }

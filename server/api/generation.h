@@ -3,6 +3,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +50,23 @@ struct Outcome {
   std::vector<CompletionStats> completions = {};
 };
 
+/// The error of a grammar that failed within a completion. Any thread.
+class GrammarFault {
+ public:
+  void set(const ApiError& error) {
+    const std::lock_guard lock(mutex_);
+    error_ = error;
+  }
+  std::optional<ApiError> get() const {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<ApiError> error_;
+};
+
 struct GenerationParts {
   HttpServer* http = nullptr;
   Workers* workers = nullptr;  ///< For bodies of responses that are not streamed.
@@ -59,7 +78,8 @@ struct GenerationParts {
   /// Prompts that are submitted as others end, so that a request of many does not fill the queue by itself.
   /// Where the queue is full then, they wait.
   std::vector<std::vector<Token>> rest = {};
-  RequestParams params = {};  ///< Of these.
+  RequestParams params = {};                                    ///< Of these.
+  std::shared_ptr<const GrammarFault> grammar_fault = nullptr;  ///< Null: no grammar.
   std::unique_ptr<AnswerWriter> writer;
   HttpHeaders headers = {};
   /// Gets `text` and the tokens of the only completion after it, once it has ended.

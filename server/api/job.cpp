@@ -83,6 +83,7 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
   parts.n = params.n;
   parts.headers = job.headers();
   parts.done = job.done;
+  parts.grammar_fault = job.grammar_fault;
   if (slot >= 0 && job.sessions->enabled() && prompts.size() == 1 && params.n == 1) {
     parts.text = prompts.front();
     parts.keep_text =

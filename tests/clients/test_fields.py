@@ -464,3 +464,16 @@ def test_what_generates_nothing_may_fill_the_context(tiny):
             assert "maximum context length is 256" in json.loads(text)["error"]["message"]
     answer, text = post(tiny, "/v1/completions", {"prompt": [5] * 256, "max_tokens": 1})
     assert answer.status == 400 and "at least one" in json.loads(text)["error"]["message"]
+
+
+def test_a_grammar_that_is_too_ambiguous_is_an_error_of_the_request(tiny):
+    # Each "a" doubles the parses. Token 100 is the byte "a".
+    rules = ['root ::= s "z"', 's ::= "a" s "b" | "a" t "c" | "y"', 't ::= "a" t "b" | "a" s "d" | "y"']
+    body = {"prompt": "x", "max_tokens": 64, "grammar": "\n".join(rules), "logit_bias": {"100": 100}}
+    answer, text = post(tiny, "/v1/completions", body)
+    error = json.loads(text)["error"]
+    assert answer.status == 400 and (error["code"], error["param"]) == ("invalid_grammar", "grammar"), text
+    assert error["type"] == "invalid_request_error" and "too ambiguous" in error["message"]
+    answer, text = post(tiny, "/v1/completions", {**body, "stream": True})
+    assert answer.status == 200
+    assert b'"code":"invalid_grammar"' in text and b'"type":"invalid_request_error"' in text, text
