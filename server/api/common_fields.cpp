@@ -20,6 +20,7 @@ namespace {
 constexpr double kLarge = 1e6;
 constexpr std::size_t kMaxStops = 256;
 constexpr int kMaxLogprobs = 4 << 20;
+constexpr float kBanned = -std::numeric_limits<float>::infinity();  ///< A bias.
 
 // The token whose id is the string. Nothing for a string that is not an integer. An integer may be too large.
 std::optional<Token> token_of(const std::string& path, std::string_view text, const Tokenizer& tokenizer) {
@@ -40,8 +41,7 @@ void read_one_bias(const std::string& path, Token id, const Json& value,
     throw bad_request(path, fmt::format("'{}': the bias of token {} must be a number", path, id));
   const double bias = banned ? -std::numeric_limits<double>::infinity() : value.get<double>();
   if (std::isnan(bias)) throw bad_request(path, fmt::format("'{}' must not be NaN", path));
-  biases.emplace_back(id,
-                      bias <= -100.0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(bias));
+  biases.emplace_back(id, bias <= -100.0 ? kBanned : static_cast<float>(bias));
 }
 
 // Each token of the string gets the bias.
@@ -123,6 +123,39 @@ std::vector<SamplerStep> read_samplers(Fields& fields) {
   return parse_sampler_steps(fmt::format("{}", fmt::join(names, ";")));
 }
 
+/// vLLM's allowed_token_ids: all other tokens are banned.
+void read_allowed_tokens(Fields& fields, const Tokenizer& tokenizer,
+                         std::vector<std::pair<Token, float>>& biases) {
+  const Json* const ids = fields.array("allowed_token_ids");
+  if (ids == nullptr) return;
+  const std::string path = fields.path_of("allowed_token_ids");
+  if (ids->empty())
+    throw bad_request(path, fmt::format("'{}' is empty: no token could be generated; leave it out", path));
+  std::vector<bool> allowed(static_cast<std::size_t>(tokenizer.n_vocab()));
+  for (const Token id : read_ids(*ids, path, tokenizer)) allowed[static_cast<std::size_t>(id)] = true;
+  std::erase_if(biases, [&](const auto& bias) { return !allowed[static_cast<std::size_t>(bias.first)]; });
+  for (Token id = 0; id < tokenizer.n_vocab(); ++id)
+    if (!allowed[static_cast<std::size_t>(id)]) biases.emplace_back(id, kBanned);
+}
+
+/// vLLM's bad_words. Like vLLM, bans a word at the beginning of a string, and after a space.
+void read_bad_words(Fields& fields, const Tokenizer& tokenizer,
+                    std::vector<std::pair<Token, float>>& biases) {
+  const std::vector<std::string> words = fields.strings("bad_words", kMaxStops);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string path = element(fields.path_of("bad_words"), i);
+    const std::vector<Token> ids = tokenizer.encode(words[i], {.add_special = false});
+    if (ids.size() != 1)
+      throw bad_request(path,
+                        fmt::format("'{}' has {} tokens, but only words of one token can be banned; end "
+                                    "the response at the word with 'stop', or send a 'grammar'",
+                                    path, ids.size()));
+    biases.emplace_back(ids.front(), kBanned);
+    const std::vector<Token> spaced = tokenizer.encode(" " + words[i], {.add_special = false});
+    if (spaced.size() == 1 && spaced != ids) biases.emplace_back(spaced.front(), kBanned);
+  }
+}
+
 void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sampler) {
   const auto number = [&](std::string_view name, float& value, double least, double most = kLarge) {
     value = fields.number(name, value, least, most);
@@ -159,6 +192,10 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   if (fields.has("samplers")) sampler.steps = read_samplers(fields);
   sampler.seed = fields.bits("seed", sampler.seed);  // -1 is SamplerParams::kRandomSeed.
   read_biases(fields, tokenizer, sampler.logit_bias);
+  read_bad_words(fields, tokenizer, sampler.logit_bias);
+  read_allowed_tokens(fields, tokenizer, sampler.logit_bias);
+  if (fields.boolean("use_beam_search", false))
+    fields.refuse("use_beam_search", "this server samples; leave it out, or set 'temperature' to 0");
 }
 
 ApiError unenforceable(const GrammarWish& wish, const Error& error) {

@@ -12,7 +12,7 @@ FOREIGN = {
     "t_max_prompt_ms": 100, "post_sampling_probs": True, "response_fields": ["content"], "verbose": True, "n_indent": 4,
     "backend_sampling": True, "reasoning_control": "x", "adaptive_target": 0.5, "adaptive_decay": 0.9,
     "reasoning_budget_tokens": 5, "thinking_budget_tokens": 5, "sse_ping_interval": 5, "speculative.n_max": 4,
-    "speculative": {"n_max": 4}, "grammar_lazy": True, "grammar_triggers": [1], "preserved_tokens": [1], "use_beam_search": True,
+    "speculative": {"n_max": 4}, "grammar_lazy": True, "grammar_triggers": [1], "preserved_tokens": [1],
     "length_penalty": 0.9, "early_stopping": True, "prompt_logprobs": 1, "logprob_token_ids": [1], "kv_transfer_params": {"a": 1},
     "vllm_xargs": {"a": 1}, "mm_processor_kwargs": {"a": 1}, "documents": [{"text": "x"}], "chat_template": "x", "custom_params": {"a": 1},
     "top_a": 0.3, "tfs_z": 0.9, "rep_pen": 1.1, "rep_pen_range": 64, "mode": "chat", "character": "x", "preset": "x",
@@ -21,7 +21,7 @@ FOREIGN = {
     "variables": {"a": "b"}, "model_item": {"id": "x"}, "filter_ids": ["a"], "tool_ids": ["a"], "files": [{"id": "a"}],
     "draft": "x", "num_predict": 5, "num_ctx": 1024, "raw": True, "format": "json", "images": ["x"], "context": [1], "bogus": 1,
     "mirostat_mode": 1, "no_stop_trim": True, "regex": "a", "ebnf": "x", "rid": "1", "lora_path": "x", "return_hidden_states": True,
-    "bad_words": ["x"], "repetition_detection": {"a": 1}, "cache_salt": "x", "data_parallel_rank": 1, "echo": True, "best_of": 4,
+    "repetition_detection": {"a": 1}, "cache_salt": "x", "data_parallel_rank": 1, "echo": True, "best_of": 4,
     "min_keep": 3, "n_cache_reuse": 64, "return_progress": True, "n_discard": 5, "store": True, "verbosity": "low",
     "service_tier": "flex", "web_search_options": {"search_context_size": "low"}, "audio": {"voice": "alloy"},
     "modalities": ["text", "audio"], "samplers_order": [1],
@@ -477,3 +477,26 @@ def test_a_grammar_that_is_too_ambiguous_is_an_error_of_the_request(tiny):
     answer, text = post(tiny, "/v1/completions", {**body, "stream": True})
     assert answer.status == 200
     assert b'"code":"invalid_grammar"' in text and b'"type":"invalid_request_error"' in text, text
+
+
+def test_allowed_tokens_and_bad_words(tiny):
+    def tokens(**fields):
+        answer, text = post(tiny, "/v1/completions", {"prompt": "x", "max_tokens": 8, "return_token_ids": True, "seed": 1,
+                                                      "ignore_eos": True, "temperature": 2, **fields})
+        assert answer.status == 200 and ignored(answer) == [], text
+        return json.loads(text)["choices"][0]["token_ids"]
+
+    assert set(tokens(allowed_token_ids=[7, 9])) <= {7, 9}
+    assert set(tokens(allowed_token_ids=[7, 9], logit_bias={"7": -100, "8": 100})) == {9}
+    word, = [piece for piece in "abcdefghijklmnopqrstuvwxyz" if len(ids_of(tiny, piece)) == 1][:1]
+    banned = ids_of(tiny, word)
+    assert set(tokens(allowed_token_ids=[*banned, 9], bad_words=[word])) == {9}
+    for fields, param in (({"allowed_token_ids": []}, "allowed_token_ids"), ({"allowed_token_ids": [-1]}, "allowed_token_ids[0]"),
+                          ({"bad_words": ["a", "many different words"]}, "bad_words[1]"), ({"use_beam_search": True}, "use_beam_search")):
+        answer, text = post(tiny, "/v1/completions", {"prompt": "x", "max_tokens": 1, **fields})
+        assert answer.status == 400 and param_of(text) == param, text
+    assert post(tiny, "/v1/completions", {"prompt": "x", "max_tokens": 1, "use_beam_search": False, "bad_words": []})[0].status == 200
+
+
+def ids_of(address, text):
+    return json.loads(post(address, "/tokenize", {"content": text})[1])["tokens"]
