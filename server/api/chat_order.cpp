@@ -127,7 +127,13 @@ void read_tools(Fields& fields, RequestTurn& turn, const std::vector<ToolChange>
   turn.tools_json = tools->json();
   turn.tools = tools;
   if (tools->empty() && (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed))
-    throw bad_request("tool_choice", "'tool_choice' requires a call, but 'tools' is missing or empty");
+    throw bad_request(
+        "tool_choice",
+        tools->left_out().empty()
+            ? "'tool_choice' requires a call, but 'tools' is missing or empty"
+            : fmt::format("'tool_choice' requires a call, but 'tools' has no function. Left out, because the "
+                          "server does not run them: {}. Add a function, or leave 'tool_choice' out",
+                          tools->left_out()));
 }
 
 void read_continuation(Fields& fields, ChatTurn& turn) {
@@ -193,9 +199,15 @@ namespace {
 ApiError wrong_tool(const ToolSchemaError& error, const RequestTurn& turn) {
   const std::string counted = element("tools", error.tool);
   const bool is_known = turn.tools != nullptr && error.tool < turn.tools->paths().size();
-  const std::string path = is_known ? turn.tools->paths()[error.tool] : counted;
+  constexpr std::string_view kFunction = ".function";
+  const std::string function = is_known ? turn.tools->paths()[error.tool] : counted + std::string(kFunction);
+  std::string path = function;
+  if (path.ends_with(kFunction)) path.resize(path.size() - kFunction.size());
   std::string message = error.what();
-  if (message.starts_with(counted)) message.replace(0, counted.size(), path);
+  if (const std::string whole = counted + std::string(kFunction); message.starts_with(whole))
+    message.replace(0, whole.size(), function);
+  else if (message.starts_with(counted))
+    message.replace(0, counted.size(), path);
   return {400, "invalid_request_error", "invalid_function_parameters", path, message};
 }
 

@@ -1,8 +1,10 @@
 #include "api/request_tools.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "api/error.h"
@@ -57,7 +59,7 @@ void RequestTools::read(Fields tool, const std::string& name_space) {
     Json whole = tool.json();
     whole["type"] = type;
     const std::string name = name_of(whole);
-    append(std::move(whole), tool.path(), name, {name});  // Templates write it as it is.
+    append(std::move(whole), tool.path_of("function"), name, {name});  // Templates write it as it is.
   } else if (type == "function" || (type == "custom" && is_anthropic)) {
     Json function = {{"name", tool.string("name")}, {"description", tool.string("description")}};
     function["strict"] = tool.boolean("strict", false);
@@ -81,7 +83,14 @@ void RequestTools::read(Fields tool, const std::string& name_space) {
     add_search(tool);
   } else {
     tool.note(type);
+    left_out_.push_back(fmt::format("{} ({})", tool.path(), type.substr(0, 64)));
   }
+}
+
+std::string RequestTools::left_out() const {
+  constexpr std::size_t kShown = 8;
+  const auto shown = std::span(left_out_).first(std::min(kShown, left_out_.size()));
+  return fmt::format("{}{}", fmt::join(shown, ", "), left_out_.size() > kShown ? ", ..." : "");
 }
 
 // The description has the format. The response is not constrained by it.

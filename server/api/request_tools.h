@@ -41,7 +41,9 @@ class RequestTools {
   bool empty() const { return functions_.empty(); }
   /// A JSON array of the chat API's tools. Empty: none.
   std::string json() const { return empty() ? std::string() : to_text(functions_); }
-  /// The place of each function in the request: "tools[2].tools[0]".
+  /// "tools[0] (web_search), ...": tools of types that the server does not run. Empty: none.
+  std::string left_out() const;
+  /// The place of each function in the request: "tools[2].tools[0]", or "tools[2].function".
   const std::vector<std::string>& paths() const { return paths_; }
 
   /// The tool that a function was made from.
@@ -80,6 +82,7 @@ class RequestTools {
   bool skips_known_ = false;  ///< Definitions whose names are taken.
   Json functions_ = Json::array();
   std::vector<std::string> paths_;
+  std::vector<std::string> left_out_;
   std::unordered_map<std::string, Known> known_;  ///< By the functions' names.
 };
 

@@ -180,6 +180,9 @@ void Sessions::act(Job& job, int slot, const std::string& action) {
     throw ApiError(501, "not_supported_error", "", "",
                    "sessions are disabled; start the server with --slot-save-path FOLDER");
   check_writes(*job.model);
+  if (action != "save" && action != "restore" && action != "erase")
+    throw bad_request("action",
+                      fmt::format("'action' must be save, restore or erase, not '{}'", action.substr(0, 64)));
   if (action == "erase") {
     const std::vector<Token> text = text_of(job.owner, job.model->spec.name, slot).tokens;
     job.model->service->forget_text(text);
@@ -193,8 +196,7 @@ void Sessions::act(Job& job, int slot, const std::string& action) {
   fields.done();
   check_name(name);
   if (action == "save") return save(job, slot, name);
-  if (action == "restore") return restore(job, slot, name);
-  throw bad_request("action", "'action' must be save, restore or erase");
+  restore(job, slot, name);
 }
 
 }  // namespace weft::server

@@ -331,14 +331,15 @@ WRONG_TOOL = {"type": "function", "function": {"name": "a b"}}
 
 
 @pytest.mark.parametrize("fields, path", [
-    ({"tools": [{"type": "web_search"}, TOOLS[0], WRONG_TOOL]}, "tools[2]"),
+    ({"tools": [{"type": "web_search"}, TOOLS[0], WRONG_TOOL]}, "tools[2].function"),
     ({"tools": [{"type": "namespace", "name": "s", "tools": [TOOLS[0], {"type": "function", "name": "a b"}]}]}, "tools[0].tools[1]"),
-    ({"tools": [TOOLS[0], WRONG_TOOL]}, "tools[1]"),
+    ({"tools": [TOOLS[0], WRONG_TOOL]}, "tools[1].function"),
+    ({"tools": [TOOLS[0], {"type": "function", "name": "a b"}]}, "tools[1]"),
 ])
 def test_a_wrong_tool_is_named_by_its_place(address, fields, path):
     answer, body = chat(address, **fields)
-    assert answer.status == 400 and param_of(body) == path, body
-    assert body["error"]["message"].startswith(path + ".function.name")
+    assert answer.status == 400 and param_of(body) == path.removesuffix(".function"), body
+    assert body["error"]["message"].startswith(path + ".name")
 
 
 def test_a_strict_tool_is_named_by_its_place(address):
@@ -500,3 +501,16 @@ def test_allowed_tokens_and_bad_words(tiny):
 
 def ids_of(address, text):
     return json.loads(post(address, "/tokenize", {"content": text})[1])["tokens"]
+
+
+def test_an_unknown_action_on_a_slot_is_named(tiny):
+    answer, text = post(tiny, "/slots/0?action=zork", {})
+    assert answer.status == 400 and param_of(text) == "action" and b"'zork'" in text, text
+
+
+def test_tools_that_were_left_out_are_named(address):
+    for tools in ([], [{"type": "web_search"}, {"type": "mcp"}]):
+        answer, body = chat(address, tools=tools, tool_choice="required")
+        assert answer.status == 400 and param_of(body) == "tool_choice"
+        message = body["error"]["message"]
+        assert "tools[0] (web_search), tools[1] (mcp)" in message if tools else "missing or empty" in message, message
