@@ -67,7 +67,7 @@ void add_steps(const Json& step, std::vector<std::string>& steps, int depth = 0)
     // patterns match all text.
     const std::string behaviour = find_text(step, "behavior").value_or("Isolated");
     const bool keeps = behaviour == "Isolated" || (behaviour == "Removed" && flag("invert", false));
-    if (!keeps) steps.back() += " with the behavior " + behaviour;
+    if (!keeps) steps.back() = "behavior " + behaviour + " of " + steps.back();
   } else {
     steps.push_back(type);
   }

@@ -162,8 +162,8 @@ TEST_F(Steps, TokensInStrippedSpaceCount) {
   json tokenizer = tokenizer_named("bytes");
   const auto end = static_cast<Token>(n_tokens(tokenizer));
   tokenizer["added_tokens"].push_back(added(end, "<|end|>", {{"rstrip", true}, {"special", true}}));
-  tokenizer["added_tokens"].push_back(added(end + 1, "\n\n", {}));
-  tokenizer["added_tokens"].push_back(added(end + 2, "  ", {}));
+  tokenizer["added_tokens"].push_back(added(end + 1, "\n\n", json::object()));
+  tokenizer["added_tokens"].push_back(added(end + 2, "  ", json::object()));
   write_folder(tokenizer);
   const Tokenizer made = converted();
   using Ids = std::vector<Token>;
@@ -257,7 +257,7 @@ TEST_F(Steps, SplitsThatDropTheirMatchesAreUnknown) {
   with("Removed", true);
   EXPECT_EQ(convert(scratch_, scratch_ / "made.gguf").architecture, "llama");
   with("Removed", false);
-  expect_refused(scratch_, ErrorCode::kUnsupported, "with the behavior Removed");
+  expect_refused(scratch_, ErrorCode::kUnsupported, "behavior Removed");
 }
 
 // Control tokens that are found after normalising: a user must not be able to write them.
