@@ -146,7 +146,7 @@ TEST_F(MergeAdapters, TypesAreKeptUnlessOneIsGiven) {
 TEST_F(MergeAdapters, RefusesValuesBeyondTheType) {
   const auto model = write_model("model", DType::kF16);
   const auto one = write_adapter("one", 4, 8.0f, 10);
-  MergeAdaptersParams params{.adapters = {{one, 900000.0f}}, .n_threads = 1};
+  MergeAdaptersParams params{.adapters = {{one, 400000.0f}}, .n_threads = 1};
   const auto merge = [&] { merge_adapters(model, path("merged"), params); };
   EXPECT_NE(error_of(merge, ErrorCode::kInvalidArgument).find("use a smaller scale"), std::string::npos);
   params.type = DType::kF32;
