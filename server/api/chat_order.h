@@ -39,9 +39,9 @@ inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536;
 /// parts.
 const Json* read_conversation(Fields& fields, std::string_view name);
 
-/// Reads the tools, and the choice of one as OpenAI's APIs write it: "none", "auto", "required", a function,
-/// a search for tools, a list of allowed ones. The choice of a tool that neither the server nor the client
-/// runs is ignored with a note.
+/// Reads the tools, and the choice of one in the form of OpenAI's APIs. The choice is "none", "auto",
+/// "required", a function, a search for tools, or a list of allowed tools. The choice of a tool that neither
+/// the server nor the client runs is ignored with a note.
 /// `changes` are the changes within the conversation.
 void read_tools(Fields& fields, RequestTurn& turn, const std::vector<ToolChange>& changes = {});
 /// Whether the response continues the last message (add_generation_prompt, continue_final_message).

@@ -64,7 +64,7 @@ void add_steps(const Json& step, std::vector<std::string>& steps, int depth = 0)
     const Json& of = pattern == nullptr ? none : *pattern;
     steps.push_back(find_text(of, "Regex").value_or(find_text(of, "String").value_or("")));
     // The named patterns isolate their matches. Those that keep only their matches lose nothing, because the
-    // patterns match all text.
+    // patterns match each character.
     const std::string behaviour = find_text(step, "behavior").value_or("Isolated");
     const bool keeps = behaviour == "Isolated" || (behaviour == "Removed" && flag("invert", false));
     if (!keeps) steps.back() = "behavior " + behaviour + " of " + steps.back();

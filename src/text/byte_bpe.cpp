@@ -226,7 +226,7 @@ class BpeEncoder final : public Encoder {
   std::unique_ptr<std::atomic<Whole>[]> whole_;
   const TokenIndex& texts_;
   bool characters_, ignore_merges_;
-  bool are_words_;  ///< The steps of the file have cut the text into words.
+  bool are_words_;  ///< The steps of the file have cut the input into words.
   bool lowercase_;
   Token unk_;
   std::optional<ByteFallback> fallback_;  ///< Only for BPE on characters.

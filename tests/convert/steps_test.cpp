@@ -157,7 +157,7 @@ json added(Token id, const std::string& content, const json& flags) {
   return token;
 }
 
-// The ids in these tests are those of tokenizers 0.23.
+// Hugging Face's tokenizers 0.23 gave the ids in these tests.
 TEST_F(Steps, TokensInStrippedSpaceCount) {
   json tokenizer = tokenizer_named("bytes");
   const auto end = static_cast<Token>(n_tokens(tokenizer));

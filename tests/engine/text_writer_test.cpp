@@ -142,7 +142,7 @@ TEST(TextWriter, FindsControlTokensThatAreNotShown) {
 
 TEST(TextWriter, NeverShowsEndTokens) {
   text::Vocabulary v = text::bpe_vocabulary({});
-  // User-defined tokens are text; these end a file of code, too.
+  // User-defined tokens are shown, but these also end a file of code.
   const Token separator = add_token(v, "<|file_sep|>", TokenKind::kUserDefined);
   const Tokenizer tokenizer(v);
   ASSERT_TRUE(tokenizer.is_end(separator));
