@@ -69,11 +69,9 @@ function(weft_layer_tests NAME)
   gtest_discover_tests(test_${NAME} TEST_PREFIX "${NAME}." DISCOVERY_MODE PRE_TEST)
 endfunction()
 
-# weft_optimise_less(TARGET LEVEL): -O1 or -O2 in Release builds, for code without much arithmetic. GCC 12 gives false
-# warnings there.
+# weft_optimise_less(TARGET LEVEL): -O1 or -O2 in Release builds, for code without much arithmetic.
 function(weft_optimise_less TARGET LEVEL)
-  target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release>:${LEVEL}>
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-pointer;-Wno-array-bounds>)
+  target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release>:${LEVEL}>)
 endfunction()
 
 # weft_compile_briefly(TARGET): tests are compiled more often than run. So their common headers are precompiled once,

@@ -2,7 +2,8 @@
 """Writes docs/families.md, the table of families: make_family_table.py [--check]
 
 The rows come from src/model/families.inc, and each reference from the scripts that make the golden models. The option
---check compares the file instead, and requires a median below 120 lines per family. Needs only Python.
+--check compares the file instead, except for counts of lines. The median must be below 120 lines per family. Needs
+only Python.
 """
 import argparse
 import ast
@@ -118,13 +119,18 @@ def table():
     return HEAD + summary + "| family | kind | checked against | converted from | file | lines |\n|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
+def without_counts(text):
+    """Removes the counts of lines, so that an edit of a family does not make the page wrong."""
+    return re.sub(r"\| \d+ \|$|^\d+ families, .*$", "", text, flags=re.M)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     wanted = table()
     if not parser.parse_args().check:
         TABLE.write_text(wanted)
-    elif not TABLE.exists() or TABLE.read_text() != wanted:
+    elif not TABLE.exists() or without_counts(TABLE.read_text()) != without_counts(wanted):
         sys.exit(f"{TABLE} is out of date: run scripts/make_family_table.py")
 
 
