@@ -302,10 +302,11 @@ TEST(Service, AContextCanBeMadeAnewAtAnyTime) {
   Response shifting = losing.service.submit({1, 2}, {.ignore_end = true, .context_shift = true, .n_ctx = 32});
   EXPECT_TRUE(eventually([&] { return losing.service.stats().n_generated_tokens > 150; }));
   for (int i = 0; i < 3; ++i) losing.service.renew([&] { return losing.made_anew(); });
-  Result result = read_all(response)[0];
+  const Result result = read_all(response)[0], held_result = read_all(held)[0];
   expect_same(result, reference, "made anew");
-  EXPECT_GT(result.stats.n_recomputed, 0);
-  EXPECT_EQ(read_all(held)[0].tokens, reference.tokens);
+  EXPECT_EQ(held_result.tokens, reference.tokens);
+  // Both requests have the same tokens: one computes them again, the other may find them in the cache.
+  EXPECT_GT(result.stats.n_recomputed + held_result.stats.n_recomputed, 0);
   EXPECT_EQ(read_all(shifting)[0].stop, StopReason::kError) << "what it has forgotten is gone";
 }
 
