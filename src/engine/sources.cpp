@@ -25,7 +25,6 @@ Sources::Sources(const model::ModelGraph& graph, const Bindings& bindings, int n
       positions_(host_values<std::int32_t>(bindings, graph.source.positions)),
       cells_(host_values<std::int32_t>(bindings, graph.source.cells)),
       extent_counts_(host_values<std::int32_t>(bindings, graph.source.extent_counts)),
-      ends_(host_values<std::int32_t>(bindings, graph.source.ends)),
       extents_(host_values<Extent>(bindings, graph.source.extents)) {
   std::ranges::fill(host_values<std::int32_t>(bindings, graph.source.hidden_first), -1);
   std::ranges::fill(host_values<HiddenCells>(bindings, graph.source.hidden), HiddenCells{});

@@ -37,10 +37,6 @@ class Sources {
   /// Replaces the sequence's source by room for `n_tokens` tokens, at most max_size(). The caller fills its
   /// cells.
   void reserve(SeqId seq, int n_tokens);
-  /// Row `row` of a step belongs to this sequence.
-  void bind(std::size_t row, SeqId seq) const {
-    if (!ends_.empty()) ends_[row] = size(seq);
-  }
 
   std::int64_t cells_touched() const;  ///< Cells that were ever in use.
   /// Whether all counts agree.
@@ -57,7 +53,7 @@ class Sources {
   std::vector<int> n_holders_;  // By slot.
   std::vector<int> size_of_;    // By slot.
   int n_touched_ = 0;           // Slots.
-  std::span<std::int32_t> tokens_, positions_, cells_, extent_counts_, ends_;
+  std::span<std::int32_t> tokens_, positions_, cells_, extent_counts_;
   std::span<Extent> extents_;
 };
 

@@ -32,17 +32,9 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
 
 }  // namespace
 
-States::States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
-               kv::Sequences& sequences, const Memories& memories, SequenceAdapters& adapters,
-               Sources& sources)
-    : model_(model),
-      known_adapters_(model.impl().description.additions.adapters),
-      sequences_(sequences),
-      memories_(memories),
-      adapters_(adapters),
-      sources_(sources) {
+States::States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound, KvCache& cache)
+    : model_(model), known_adapters_(model.impl().description.additions.adapters), cache_(cache) {
   const model::HParams& h = model.impl().description.hparams;
-  end_of_positions_ = h.learned_positions ? h.n_ctx_train : kv::kEndOfPositions;
   owner_.model = model.impl().fingerprint;
   owner_.n_layers = h.n_layers;
   owner_.n_embd = h.n_embd;
@@ -57,11 +49,11 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
               {.name = value.name,
                .dtype = value.dtype,
                .role = moves->role,
-               .windowed = memories.of_cache(node) != nullptr,
+               .windowed = cache.memories().of_cache(node) != nullptr,
                .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
                .head_dim = static_cast<std::int32_t>(value.shape[2].constant()),
                .turning = hash_of_turning(graph.graph, node)},
-              memories.of_cache(node));
+              cache.memories().of_cache(node));
   }
   for (const ValueId state : graph.running_states) {
     const ValueInfo& value = graph.graph.value(state);
@@ -71,7 +63,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
                .role = CacheRole::kSlots,
                .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
                .head_dim = static_cast<std::int32_t>(value.shape[2].constant())},
-              memories.of_running_states());
+              cache.memories().of_running_states());
   }
   owner_.reads_sources = h.reads_source();
   for (const Node& node : graph.graph.nodes()) {
@@ -139,11 +131,11 @@ void States::write_rows(std::size_t i, std::span<const std::int32_t> cells, std:
 }
 
 std::uint64_t States::max_bytes() const {
-  const auto n_cells = static_cast<std::uint64_t>(sequences_.cells_total());
-  const auto n_sequences = static_cast<std::uint64_t>(sequences_.n_sequences());
+  const auto n_cells = static_cast<std::uint64_t>(cache_.sequences().cells_total());
+  const auto n_sequences = static_cast<std::uint64_t>(cache_.sequences().n_sequences());
   // An extent has at least one cell, and a sequence has a cell only once.
   return max_state_bytes(owner_, n_cells, n_sequences, n_cells * n_sequences,
-                         n_sequences * static_cast<std::uint64_t>(sources_.max_size()));
+                         n_sequences * static_cast<std::uint64_t>(cache_.sources().max_size()));
 }
 
 void States::save(std::optional<SeqId> seq,
@@ -152,22 +144,22 @@ void States::save(std::optional<SeqId> seq,
   if (seq) {
     seqs.push_back(*seq);
   } else {
-    for (SeqId s = 0; s < sequences_.n_sequences(); ++s)
-      if (!sequences_.extents(s).empty() || sources_.size(s) > 0) seqs.push_back(s);
+    for (SeqId s = 0; s < cache_.sequences().n_sequences(); ++s)
+      if (!cache_.sequences().extents(s).empty() || cache_.sources().size(s) > 0) seqs.push_back(s);
   }
   std::vector<std::int32_t> cells;
-  kv::Snapshot snapshot = sequences_.snapshot(seqs, cells);
+  kv::Snapshot snapshot = cache_.sequences().snapshot(seqs, cells);
   State state{.whole = !seq, .snapshot = std::move(snapshot)};
   state.kept = state.snapshot.pages;
   for (const SeqId s : seqs) {
     auto& marks = state.adapters.emplace_back();
-    for (const AdapterUse& use : adapters_.of(s))
+    for (const AdapterUse& use : cache_.adapters().of(s))
       marks.push_back({known_adapters_->hash(use.adapter), use.scale});
   }
   std::vector<std::int32_t> source_cells;
   if (owner_.reads_sources) state.sources = mark_sources(seqs, source_cells);
   std::map<const kv::SequenceMemory*, std::vector<std::int32_t>> places = {{nullptr, cells}};
-  for (const auto& memory : memories_)
+  for (const auto& memory : cache_.memories())
     places[memory.get()] = memory->rows_of(state.snapshot, cells, state.kept);
   std::vector<std::byte> rows;
   const auto rows_of = [&](std::size_t i) {
@@ -185,14 +177,14 @@ std::vector<TextSource> States::mark_sources(const std::vector<SeqId>& seqs,
   std::map<int, std::uint32_t> numbers;  // By slot.
   std::vector<TextSource> marks;
   for (const SeqId s : seqs) {
-    const int size = sources_.size(s), slot = sources_.slot(s);
+    const int size = cache_.sources().size(s), slot = cache_.sources().slot(s);
     if (size == 0) {
       marks.push_back({});
       continue;
     }
     const auto [known, is_new] = numbers.emplace(slot, static_cast<std::uint32_t>(numbers.size()));
     marks.push_back({known->second, static_cast<std::uint32_t>(size)});
-    for (int i = 0; is_new && i < size; ++i) cells.push_back(sources_.cell(slot, i));
+    for (int i = 0; is_new && i < size; ++i) cells.push_back(cache_.sources().cell(slot, i));
   }
   return marks;
 }
@@ -200,19 +192,19 @@ std::vector<TextSource> States::mark_sources(const std::vector<SeqId>& seqs,
 std::vector<std::int32_t> States::reserve_sources(const State& state) {
   std::vector<std::int32_t> cells;
   std::vector<SeqId> firsts;  // By number: the sequence that named it first.
-  for (const kv::Snapshot::Text& text : state.snapshot.texts) sources_.remove(text.seq);
+  for (const kv::Snapshot::Text& text : state.snapshot.texts) cache_.sources().remove(text.seq);
   for (std::size_t i = 0; i < state.sources.size(); ++i) {
     const SeqId seq = state.snapshot.texts[i].seq;
     const auto [number, size] = state.sources[i];
     if (size == 0) continue;
     if (number < firsts.size()) {
-      sources_.copy(firsts[number], seq);
+      cache_.sources().copy(firsts[number], seq);
       continue;
     }
     firsts.push_back(seq);
-    sources_.reserve(seq, static_cast<int>(size));
+    cache_.sources().reserve(seq, static_cast<int>(size));
     for (int cell = 0; cell < static_cast<int>(size); ++cell)
-      cells.push_back(sources_.cell(sources_.slot(seq), cell));
+      cells.push_back(cache_.sources().cell(cache_.sources().slot(seq), cell));
   }
   return cells;
 }
@@ -221,9 +213,9 @@ std::int64_t States::cache_bytes() const {
   std::int64_t n = 0;
   for (std::size_t i = 0; i < caches_.size(); ++i) {
     const kv::SequenceMemory* const memory = caches_[i].memory;
-    const int n_pages = memory != nullptr ? memory->pages_touched() : sequences_.pages_touched();
+    const int n_pages = memory != nullptr ? memory->pages_touched() : cache_.sequences().pages_touched();
     const std::int64_t n_cells =
-        owner_.caches[i].of_sources ? sources_.cells_touched() : std::int64_t{n_pages} * kPageCells;
+        owner_.caches[i].of_sources ? cache_.sources().cells_touched() : std::int64_t{n_pages} * kPageCells;
     n += static_cast<std::int64_t>(owner_.caches[i].row_bytes()) * n_cells;
   }
   return n;
@@ -234,21 +226,21 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
   State state = read_state(owner_, bytes);
   std::vector<kv::Snapshot::Text>& texts = state.snapshot.texts;
   for (const kv::Snapshot::Text& text : texts)
-    if (!text.extents.empty() && text.extents.back().last() >= end_of_positions_)
+    if (!text.extents.empty() && text.extents.back().last() >= cache_.max_pos())
       throw Error(ErrorCode::kInvalidFile, "the state is damaged: a position is beyond the model's " +
-                                               std::to_string(end_of_positions_) + "; nothing was restored");
+                                               std::to_string(cache_.max_pos()) + "; nothing was restored");
   for (const kv::Snapshot::Text& text : texts)
-    for (const auto& memory : memories_)
+    for (const auto& memory : cache_.memories())
       if (!memory->is_whole(text, state.kept))
         throw Error(ErrorCode::kInvalidFile,
                     "the state is damaged: the window of a sequence is missing; nothing was restored");
-  if (state.snapshot.n_cells() > sequences_.cells_total())
+  if (state.snapshot.n_cells() > cache_.sequences().cells_total())
     refuse("the state holds " + base::counted(state.snapshot.n_cells(), "cell") + ", this context has " +
-           std::to_string(sequences_.cells_total()) + "; create it with a larger n_ctx");
+           std::to_string(cache_.sequences().cells_total()) + "; create it with a larger n_ctx");
   for (const std::uint32_t size : state.source_sizes())
-    if (size > static_cast<std::uint32_t>(sources_.max_size()))
+    if (size > static_cast<std::uint32_t>(cache_.sources().max_size()))
       refuse("the state has an encoder input of " + std::to_string(size) +
-             " tokens, but the limit of this context is " + std::to_string(sources_.max_size()) +
+             " tokens, but the limit of this context is " + std::to_string(cache_.sources().max_size()) +
              "; create it with a larger n_source");
   if (seq) {
     if (texts.size() != 1)
@@ -259,11 +251,11 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
   }
   if (!state.whole)
     refuse("the state holds one sequence, not a whole context; give the sequence id to restore it to");
-  if (!texts.empty() && texts.back().seq >= sequences_.n_sequences())
+  if (!texts.empty() && texts.back().seq >= cache_.sequences().n_sequences())
     refuse("the state holds sequence " + std::to_string(texts.back().seq) + ", this context has " +
-           base::counted(sequences_.n_sequences(), "sequence") + "; create it with more");
+           base::counted(cache_.sequences().n_sequences(), "sequence") + "; create it with more");
   // The others end up empty.
-  std::vector<kv::Snapshot::Text> all(static_cast<std::size_t>(sequences_.n_sequences()));
+  std::vector<kv::Snapshot::Text> all(static_cast<std::size_t>(cache_.sequences().n_sequences()));
   for (std::size_t s = 0; s < all.size(); ++s) all[s].seq = static_cast<SeqId>(s);
   std::vector<std::vector<TextAdapter>> all_adapters(all.size());
   std::vector<TextSource> all_sources(owner_.reads_sources ? all.size() : 0);
@@ -305,21 +297,21 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
   std::vector<std::vector<AdapterUse>> uses;
   for (const auto& marks : state.adapters) uses.push_back(uses_of(marks));
   std::vector<std::int32_t> cells;
-  if (!sequences_.restore(state.snapshot, cells)) return false;
+  if (!cache_.sequences().restore(state.snapshot, cells)) return false;
   std::map<const kv::SequenceMemory*, std::vector<std::int32_t>> places;
   try {
     places[nullptr] = cells;
-    for (const auto& memory : memories_) {
-      memory->follow(sequences_.moves());
+    for (const auto& memory : cache_.memories()) {
+      memory->follow(cache_.sequences().moves());
       places[memory.get()] = memory->restored(state.snapshot, cells, state.kept);
     }
   } catch (...) {
     // A memory without an entry for a sequence would keep its former contents.
     for (const kv::Snapshot::Text& text : state.snapshot.texts) {
-      sequences_.remove(text.seq, 0, kv::kEndOfPositions);
-      for (const auto& memory : memories_) memory->removed(text.seq);
-      adapters_.reset(text.seq);
-      sources_.remove(text.seq);
+      cache_.sequences().remove(text.seq, 0, kv::kEndOfPositions);
+      for (const auto& memory : cache_.memories()) memory->removed(text.seq);
+      cache_.adapters().reset(text.seq);
+      cache_.sources().remove(text.seq);
     }
     throw;
   }
@@ -329,14 +321,14 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
     for (std::size_t i = 0; i < caches_.size(); ++i)
       write_rows(i, owner_.caches[i].of_sources ? source_cells : places[caches_[i].memory], state.rows[i]);
   } catch (...) {
-    for (const kv::Snapshot::Text& text : state.snapshot.texts) sources_.remove(text.seq);
+    for (const kv::Snapshot::Text& text : state.snapshot.texts) cache_.sources().remove(text.seq);
     throw;
   }
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const kv::Snapshot::Text& text = state.snapshot.texts[i];
-    sequences_.set_intact(text.seq);
-    const bool is_empty = text.extents.empty() && sources_.size(text.seq) == 0;
-    adapters_.set(text.seq, is_empty ? adapters_.usual() : std::move(uses[i]));
+    cache_.sequences().set_intact(text.seq);
+    const bool is_empty = text.extents.empty() && cache_.sources().size(text.seq) == 0;
+    cache_.adapters().set(text.seq, is_empty ? cache_.adapters().usual() : std::move(uses[i]));
   }
   return true;
 }

@@ -5,12 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "engine/context/kv_cache.h"
 #include "engine/devices/bound_graph.h"
-#include "engine/memories.h"
-#include "engine/sequence_adapters.h"
-#include "engine/sources.h"
 #include "engine/states/format.h"
-#include "kv/sequences.h"
 #include "model/builder.h"
 #include "weft/backend/device.h"
 #include "weft/model.h"
@@ -20,8 +17,7 @@ namespace weft::engine {
 /// Works between a context's bookkeeping and its caches. All arguments must outlive it.
 class States {
  public:
-  States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
-         kv::Sequences& sequences, const Memories& memories, SequenceAdapters& adapters, Sources& sources);
+  States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound, KvCache& cache);
 
   /// Saves one sequence, or all non-empty ones. The cells' moves must be executed first.
   void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
@@ -66,11 +62,7 @@ class States {
   void read_rows(std::size_t i, std::span<const std::int32_t> cells, std::span<std::byte> rows) const;
   void write_rows(std::size_t i, std::span<const std::int32_t> cells, std::span<const std::byte> rows);
   std::vector<Cache> caches_;  // Those of owner_.caches
-  kv::Sequences& sequences_;
-  const Memories& memories_;
-  SequenceAdapters& adapters_;
-  Sources& sources_;
-  Pos end_of_positions_;
+  KvCache& cache_;
 };
 
 }  // namespace weft::engine

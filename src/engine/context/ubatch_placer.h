@@ -4,8 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/memories.h"
-#include "kv/sequences.h"
+#include "engine/context/kv_cache.h"
 #include "weft/context.h"
 
 namespace weft::engine {
@@ -19,11 +18,10 @@ struct Ubatch {
 /// All arguments must outlive it.
 class UbatchPlacer {
  public:
-  UbatchPlacer(kv::Sequences& sequences, const Memories& memories, int n_outputs)
-      : sequences_(sequences),
-        memories_(memories),
+  UbatchPlacer(KvCache& cache, int n_outputs)
+      : cache_(cache),
         n_outputs_(n_outputs),
-        seen_(static_cast<std::size_t>(sequences.n_sequences())) {}
+        seen_(static_cast<std::size_t>(cache.sequences().n_sequences())) {}
 
   /// Starts a batch, whose items have these free positions. A ubatch has at most n_ubatch of them.
   void begin(const Batch& batch, std::span<const kv::SeqPos> positions, int n_ubatch);
@@ -42,8 +40,6 @@ class UbatchPlacer {
   bool place(const Batch& batch, int begin);
   /// Gives back the cells that the batch's items have taken so far.
   void give_back(const Batch& batch) { give_back(batch, 0, batch.size()); }
-  /// Whether item i's own sequence holds item j.
-  static bool shares_sequence(const Batch& batch, int i, int j);
 
  private:
   enum class Taken : std::uint8_t { kYes, kNextUbatch, kCacheFull };
@@ -53,11 +49,8 @@ class UbatchPlacer {
   Taken take(const Batch& batch, int i);
   void give_back(const Batch& batch, int begin, int end);
   void check_what_is_seen(const Batch& batch);
-  /// The memories follow the logged moves.
-  void follow_moves();
 
-  kv::Sequences& sequences_;
-  const Memories& memories_;
+  KvCache& cache_;
   int n_ubatch_ = 1;  // Of the batch.
   const int n_outputs_;
   std::vector<kv::SeqPos> positions_;  // Of the batch's items ...

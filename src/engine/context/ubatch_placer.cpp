@@ -1,4 +1,4 @@
-#include "engine/ubatch_placer.h"
+#include "engine/context/ubatch_placer.h"
 
 #include <algorithm>
 #include <string>
@@ -23,7 +23,7 @@ void UbatchPlacer::begin(const Batch& batch, std::span<const kv::SeqPos> positio
 }
 
 bool UbatchPlacer::place(const Batch& batch, int begin) {
-  for (const auto& memory : memories_) memory->begin_ubatch();
+  for (const auto& memory : cache_.memories()) memory->begin_ubatch();
   for (int limit = batch.size();;) {
     const Taken taken = place_up_to(batch, begin, limit);
     if (taken == Taken::kYes) break;
@@ -38,7 +38,7 @@ bool UbatchPlacer::place(const Batch& batch, int begin) {
 
 UbatchPlacer::Taken UbatchPlacer::place_up_to(const Batch& batch, int begin, int limit) {
   ubatch_ = {.begin = begin, .end = begin};
-  sequences_.moves().begin_ubatch();
+  cache_.sequences().moves().begin_ubatch();
   limit = std::min(limit, begin + n_ubatch_);
   for (; ubatch_.end < limit; ++ubatch_.end) {
     if (batch[ubatch_.end].logits && ubatch_.n_outputs == n_outputs_) break;
@@ -51,29 +51,26 @@ UbatchPlacer::Taken UbatchPlacer::place_up_to(const Batch& batch, int begin, int
 /// A cell for an item, shared with all its sequences.
 UbatchPlacer::Taken UbatchPlacer::take(const Batch& batch, int i) {
   const kv::SeqPos& own = at(i);
-  kv::MoveLog& moves = sequences_.moves();
-  if (!sequences_.take({&own, 1}, {&cells_[static_cast<std::size_t>(i)], 1})) return Taken::kCacheFull;
-  follow_moves();
+  kv::MoveLog& moves = cache_.sequences().moves();
+  if (!cache_.sequences().take({&own, 1}, {&cells_[static_cast<std::size_t>(i)], 1}))
+    return Taken::kCacheFull;
+  cache_.follow_moves();
   if (!moves.store(cell(i))) return Taken::kNextUbatch;
-  for (const auto& memory : memories_) memory->store(cell(i));
+  for (const auto& memory : cache_.memories()) memory->store(cell(i));
   for (const SeqId other : batch.shared_with(i))
-    if (!sequences_.share(own.seq, other, own.pos)) return Taken::kCacheFull;
-  follow_moves();
+    if (!cache_.sequences().share(own.seq, other, own.pos)) return Taken::kCacheFull;
+  cache_.follow_moves();
   return moves.n_forks() <= kMovesPerStep ? Taken::kYes : Taken::kNextUbatch;
 }
 
 void UbatchPlacer::give_back(const Batch& batch, int begin, int end) {
-  sequences_.moves().drop_ubatch();
+  cache_.sequences().moves().drop_ubatch();
   for (int i = begin; i < end; ++i) {
     const kv::SeqPos& own = at(i);
-    sequences_.give_back(own.seq, own.pos);
-    for (const SeqId other : batch.shared_with(i)) sequences_.give_back(other, own.pos);
+    cache_.sequences().give_back(own.seq, own.pos);
+    for (const SeqId other : batch.shared_with(i)) cache_.sequences().give_back(other, own.pos);
   }
-  follow_moves();
-}
-
-void UbatchPlacer::follow_moves() {
-  for (const auto& memory : memories_) memory->follow(sequences_.moves());
+  cache_.follow_moves();
 }
 
 kv::PlacedItems UbatchPlacer::items() const {
@@ -83,12 +80,6 @@ kv::PlacedItems UbatchPlacer::items() const {
           .at = std::span(positions_).subspan(first, n),
           .cells = std::span(cells_).subspan(first, n),
           .hidden = {}};
-}
-
-bool UbatchPlacer::shares_sequence(const Batch& batch, int i, int j) {
-  const auto others = batch.shared_with(j);
-  return batch[j].seq == batch[i].seq ||
-         std::find(others.begin(), others.end(), batch[i].seq) != others.end();
 }
 
 void UbatchPlacer::check_what_is_seen(const Batch& batch) {

@@ -1,4 +1,4 @@
-#include "engine/column_totals.h"
+#include "engine/context/column_totals.h"
 
 #include <map>
 #include <string>
