@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Optional, Union
 
@@ -40,6 +41,8 @@ class Embedder:
     def __init__(self, model: Union[Model, FilePath], **options: Unpack[EmbedderOptions]) -> None:
         """`model`: a weft.Model, or what weft.Model() takes: a GGUF file, a Hugging Face folder, or a name in the model cache.
         Encoders and decoders work. Any thread may use an embedder; each waits for its turn."""
+        for name in inspect.signature(self.embed).parameters.keys() & options.keys():
+            raise TypeError(f"there is no option {name!r}; it is a parameter of embed()")
         given = arguments.options(options, EmbedderOptions)
         own = {name: value for name, value in given.items() if name in _weft.embedder_options()}
         if not isinstance(model, Model):
