@@ -38,14 +38,14 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
            "stop after this many requests (default 64, or all of --replay)")
       ->group(group);
   add_number(app, "--duration", options.duration_s, {0.0f, 86400.0f},
-             "stop sending requests after this many seconds (default: no limit)")
+             "stop sending requests after this many seconds; 0: no limit")
       ->group(group);
   add_text("--endpoint", options.endpoint, "NAME", "chat or completions (default chat)");
   add_size(app, "--shared-prefix", options.shared_prefix, {0, 1 << 20},
            "length in words of a prefix that all prompts share; in chats it is the system prompt (default 0)")
       ->group(group);
   add_number(app, "--long-share", options.long_share, {0.0f, 1.0f},
-             "fraction of requests with a long prompt, e.g. 0.1 (default 0)")
+             "fraction of requests with a long prompt, e.g. 0.1")
       ->group(group);
   add_size(app, "--long-tokens", options.long_tokens, {1, 1 << 20},
            "length in words of a long prompt (default 2048)")
@@ -61,15 +61,14 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
            "number of requests to warm up, which are not measured (default 1)")
       ->group(group);
   add_text("--seed", options.seed, "N", "RNG seed of prompts and arrivals (default: random)");
-  add_number(app, "--timeout", options.timeout_s, {0.001f, 86400.0f},
-             "maximum seconds per request (default 600)")
+  add_number(app, "--timeout", options.timeout_s, {0.001f, 86400.0f}, "maximum seconds per request")
       ->group(group);
   const float most = std::numeric_limits<float>::max();
   add_number(app, "--slo-ttft", options.slo_ttft_ms, {0.0f, most},
-             "goodput: maximum ms to the first token; requests within all limits count")
+             "goodput: maximum ms to the first token; requests within all limits count; 0: no limit")
       ->group(group);
   add_number(app, "--slo-itl", options.slo_itl_ms, {0.0f, most},
-             "goodput: maximum ms per token, as the mean of a request")
+             "goodput: maximum ms per token, as the mean of a request; 0: no limit")
       ->group(group);
   // Not --prompt-tokens and the like: the environment may set them for other commands.
   CLI::Option* const serve = app.get_option("--serve");

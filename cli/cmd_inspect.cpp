@@ -240,8 +240,17 @@ int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
   return kExitOk;
 }
 
+Cluster read_cluster_file(const std::string& file) {
+  const std::string text = read_text(file);
+  try {
+    return read_cluster(text);
+  } catch (const Error& error) {
+    throw Error(error.code(), file + ": " + error.what());
+  }
+}
+
 int run_cluster_plan(const InspectOptions& options, const std::filesystem::path& path) {
-  const Cluster cluster = read_cluster(read_text(options.nodes));
+  const Cluster cluster = read_cluster_file(options.nodes);
   const ModelWork work = work_of(path, context_params(options.context, options.devices));
   const std::vector<ClusterWay> ways = plan_cluster(work, cluster);
   print(options.json ? to_text(cli::to_json(ways, cluster), 2) : cli::to_report(ways, cluster));

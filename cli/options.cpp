@@ -366,7 +366,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
   add_number(app, "--temp,--temperature", p.temperature,
              {0, kLarge, "0 always takes the most probable token"}, "temperature; 0: greedy")
       ->group(group);
-  add_int(app, "--top-k", p.top_k, {-1}, "keep the K most probable tokens; 0: all")->group(group);
+  add_int(app, "--top-k", p.top_k, {-1}, "keep the N most probable tokens; 0: all")->group(group);
   add_number(app, "--top-p", p.top_p, {0, 1},
              "keep the most probable tokens with a total probability of F; 1: all")
       ->group(group);

@@ -181,21 +181,20 @@ void bind_chat(nb::module_& m) {
             return compile(model, parse_grammar(kind, source));
           },
           nb::arg("model"), nb::arg("kind"), nb::arg("source"),
-          "Of the kind gbnf, regex, json_schema or json_object, for the vocabulary of a model. "
-          "Model.grammar() does the "
-          "same.")
+          "Compiles a grammar of the kind gbnf, regex, json_schema or json_object for a model's vocabulary. "
+          "Model.grammar() does the same.")
       .def(
           "allows",
           [](const PyGrammar& self, std::string_view text) { return self.compiled->allows_text(text); },
-          nb::arg("text"), "Whether a whole text is allowed.")
+          nb::arg("text"), "Whether the grammar accepts this string as a whole.")
       .def(
           "constraint", [](const PyGrammar& self) { return std::make_unique<PyConstraint>(self); },
-          "The beginning of a sequence that is held to the grammar.");
+          "A constraint for one sequence, at its beginning.");
 
-  nb::class_<PyConstraint>(m, "Constraint", "Where a sequence stands in a grammar.")
+  nb::class_<PyConstraint>(m, "Constraint", "The state of one sequence in a grammar.")
       .def("allowed", &PyConstraint::allowed,
            "An array with True for each token that may follow. Sampler.sample() takes it.")
-      .def("accept", &PyConstraint::accept, nb::arg("token"), "Continues the sequence with this token.");
+      .def("accept", &PyConstraint::accept, nb::arg("token"), "Appends this token to the sequence.");
 
   nb::class_<Opening>(m, "Opening")
       .def_prop_ro("tokens", &Opening::tokens)

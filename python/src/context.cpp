@@ -209,14 +209,16 @@ std::vector<std::tuple<Token, float, float>> candidates(PySampler& self) {
 }
 
 void bind_batch(nb::module_& m) {
-  nb::class_<PyBatch>(m, "Batch", "Tokens of any mix of sequences, to be computed together.")
+  nb::class_<PyBatch>(m, "Batch", "The tokens of one Context.decode(), of any mix of sequences.")
       .def(nb::new_([](const nb::args& given, const nb::kwargs& named) {
         no_arguments("Batch", given, named);
         return std::make_unique<PyBatch>();
       }))
       .def("__len__",
            [](PyBatch& self) { return self.with([](const Batch& batch) { return batch.size(); }); })
-      .def("clear", [](PyBatch& self) { self.with([](Batch& batch) { batch.clear(); }); })
+      .def(
+          "clear", [](PyBatch& self) { self.with([](Batch& batch) { batch.clear(); }); },
+          "Removes all items.")
       .def("add", &add, nb::arg("tokens"), nb::arg("seq") = Sequences(0), nb::arg("logits") = false,
            nb::arg("pos") = nb::none(),
            nb::sig("def add(self, tokens: int | collections.abc.Sequence[int] | "
@@ -224,8 +226,11 @@ void bind_batch(nb::module_& m) {
                    "seq: int | collections.abc.Sequence[int] = 0, logits: bool = False, pos: int | None = "
                    "None) -> "
                    "int"),
-           "Adds a token, or several that follow one another, to a sequence, or to several that share it.\n"
-           "Logits are those of the last one; its number is returned, for Context.logits().")
+           "Adds a token, or a list of consecutive tokens, to one sequence or to several. `logits`: computes "
+           "the logits of the last token.\n"
+           "`pos`: position of the first token (default: the next of the sequence). Returns the item number "
+           "of "
+           "the last token, for Context.logits().")
       .def(
           "add_embedding",
           [](PyBatch& self, const Floats& row, SeqId seq, bool logits, std::optional<Pos> pos) {
@@ -235,39 +240,40 @@ void bind_batch(nb::module_& m) {
             });
           },
           nb::arg("row"), nb::arg("seq") = 0, nb::arg("logits") = false, nb::arg("pos") = nb::none(),
-          "Adds a row of numbers in a token's place.")
+          "Adds an embedding in place of a token, such as a row of an image.")
       .def(
           "only_best",
           [](PyBatch& self, int item, int n) { self.with([&](Batch& b) { b.only_best(item, n); }); },
-          nb::arg("item"), nb::arg("n"), "Of the item only the n best tokens are wanted: Context.best().")
+          nb::arg("item"), nb::arg("n"), "Computes only the n best tokens of the item, for Context.best().")
       .def(
           "want_log_sum_exp",
           [](PyBatch& self, int item, std::optional<Token> token) {
             self.with([&](Batch& b) { b.want_log_sum_exp(item, token.value_or(kNoToken)); });
           },
           nb::arg("item"), nb::arg("token") = nb::none(),
-          "Of the item the log-sum-exp of its logits is wanted too, and the logit of a token: "
-          "Context.log_sum_exp(), "
-          "Context.logit().")
+          "Also computes the log-sum-exp of the item's logits, and the logit of a token, for "
+          "Context.log_sum_exp() and Context.logit().")
       .def(
           "want_embedding",
           [](PyBatch& self, int item) { self.with([&](Batch& b) { b.want_embedding(item); }); },
-          nb::arg("item"), "Of the item the embedding is wanted: Context.embedding().")
+          nb::arg("item"), "Computes the last hidden state of the item, for Context.embedding().")
       .def(
           "see_to",
           [](PyBatch& self, int item, Pos end) { self.with([&](Batch& b) { b.see_to(item, end); }); },
-          nb::arg("item"), nb::arg("end"), "The item sees its sequence up to before this position.")
+          nb::arg("item"), nb::arg("end"), "The item attends only to positions before `end`.")
       .def(
           "hide",
           [](PyBatch& self, int item, int other) { self.with([&](Batch& b) { b.hide(item, other); }); },
-          nb::arg("item"), nb::arg("other"), "The item does not see the other one.");
+          nb::arg("item"), nb::arg("other"), "The item does not attend to the other item.");
 }
 
 }  // namespace
 
 void bind_context(nb::module_& m) {
   bind_batch(m);
-  nb::class_<PyContext>(m, "Context", "Sequences over one cache, and a plan that computes batches of them.")
+  nb::class_<PyContext>(
+      m, "Context",
+      "A KV cache with sequences. decode() computes batches of their tokens. Model.context() makes one.")
       .def("close", &PyContext::close,
            "Frees the context's memory. Arrays of logits that are still in use keep it until they are gone.")
       .def("__enter__", [](nb::handle_t<PyContext> self) { return self; })
@@ -275,13 +281,13 @@ void bind_context(nb::module_& m) {
       .def("__repr__", &PyContext::text)
       .def_static("make", &make_context, nb::arg("model"), nb::arg("options"))
       .def("decode", &decode, nb::arg("batch"), WithoutLock(),
-           "Computes a batch. CacheFullError where there is no room for it; nothing has changed then.")
+           "Computes a batch. Raises CacheFullError and changes nothing if the cache has no room for it.")
       .def("cancel", &PyContext::cancel,
-           "Makes the decode() that runs, or else the next one, raise CancelledError.")
+           "The running decode(), or else the next one, raises CancelledError. Any thread may call it.")
       .def("logits", &logits, nb::arg("item"),
-           "The logits of an item of the last batch, as a read-only array of the context's own memory: the "
-           "next decode() "
-           "writes others there. Copy what you want to keep.")
+           "The logits of an item of the last batch: a read-only array over the context's own memory. The "
+           "next "
+           "decode() overwrites it, so copy what you keep.")
       .def("best", &best, nb::arg("item"), "The best tokens of an item and their logits, best first.")
       .def(
           "log_sum_exp",
@@ -289,8 +295,7 @@ void bind_context(nb::module_& m) {
             return self.with([&](const Context& c) { return c.log_sum_exp(item); });
           },
           nb::arg("item"),
-          "The logarithm of the sum of e^logit over the vocabulary. A logit less this is the token's "
-          "log-probability.")
+          "The log-sum-exp of the item's logits. A logit minus it is the token's log-probability.")
       .def(
           "logit",
           [](PyContext& self, int item) {
@@ -304,17 +309,16 @@ void bind_context(nb::module_& m) {
             self.with([&](Context& c) { c.remove(seq, begin, end); });
           },
           nb::arg("seq"), nb::arg("begin") = 0, nb::arg("end") = -1,
-          "Forgets the positions from begin to before end (-1: to the end) of a sequence.")
+          "Removes the positions from begin to end - 1 of a sequence. end -1: to its end.")
       .def(
           "copy",
           [](PyContext& self, SeqId from, SeqId to, Pos begin, Pos end) {
             self.with_room([&](Context& c) { return c.copy(from, to, begin, end); });
           },
           nb::arg("source"), nb::arg("target"), nb::arg("begin") = 0, nb::arg("end") = -1, WithoutLock(),
-          "Positions begin to end of target become those of source (-1: to the end); target keeps its "
-          "others.\n"
-          "Both share the cells. A sequence that then continues copies the page of 64 cells that it shares in "
-          "part.")
+          "Replaces the positions from begin to end - 1 of target by those of source. end -1: to the end of "
+          "source.\n"
+          "Both share the cells. A sequence that continues within a shared page of 64 cells copies it first.")
       .def(
           "keep", [](PyContext& self, SeqId seq) { self.with([&](Context& c) { c.keep(seq); }); },
           nb::arg("seq"), "Removes all other sequences.")
@@ -324,28 +328,30 @@ void bind_context(nb::module_& m) {
             self.with_room([&](Context& c) { return c.shift(seq, begin, end, delta); });
           },
           nb::arg("seq"), nb::arg("begin"), nb::arg("end"), nb::arg("delta"), WithoutLock(),
-          "Adds delta to the positions from begin to before end.")
+          "Adds delta to the positions from begin to end - 1.")
       .def(
           "divide",
           [](PyContext& self, SeqId seq, Pos begin, Pos end, int divisor) {
             self.with_room([&](Context& c) { return c.divide(seq, begin, end, divisor); });
           },
           nb::arg("seq"), nb::arg("begin"), nb::arg("end"), nb::arg("divisor"), WithoutLock(),
-          "Divides those positions, rounding down.")
-      .def("clear", [](PyContext& self) { self.with([](Context& c) { c.clear(); }); })
+          "Divides the positions from begin to end - 1, and rounds down.")
+      .def(
+          "clear", [](PyContext& self) { self.with([](Context& c) { c.clear(); }); },
+          "Removes all sequences.")
       .def(
           "can_cut",
           [](PyContext& self, SeqId seq, Pos pos) {
             return self.with([&](const Context& c) { return c.can_cut(seq, pos); });
           },
           nb::arg("seq"), nb::arg("pos"),
-          "Whether the text could be cut off before this position, and go on.")
+          "Whether remove(seq, pos) is possible, so that the sequence can continue at `pos`.")
       .def(
           "next_pos",
           [](PyContext& self, SeqId seq) {
             return self.with([&](const Context& c) { return c.next_pos(seq); });
           },
-          nb::arg("seq") = 0)
+          nb::arg("seq") = 0, "The position after the last token of a sequence.")
       .def(
           "min_pos",
           [](PyContext& self, SeqId seq) {
@@ -360,18 +366,20 @@ void bind_context(nb::module_& m) {
               uses.push_back({.adapter = adapter, .scale = scale});
             self.with([&](Context& c) { c.set_adapters(seq, uses); });
           },
-          nb::arg("seq"), nb::arg("adapters"), "The adapters of an empty sequence, each with its scale.")
+          nb::arg("seq"), nb::arg("adapters"),
+          "Sets the adapters of an empty sequence: pairs (index, scale).")
       .def(
           "set_source",
           [](PyContext& self, SeqId seq, const std::vector<Token>& tokens) {
             return self.with([&](Context& c) { return c.set_source(seq, tokens) == DecodeStatus::kOk; });
           },
           nb::arg("seq"), nb::arg("tokens"),
-          "The source that the text of an empty sequence is about, of models that read one. False: "
+          "Sets the encoder input of an empty sequence, for encoder-decoder models. Returns False if "
           "cancelled.")
-      .def("save", &save, nb::arg("seq") = nb::none(), "The state of a sequence, or of all of them.")
+      .def("save", &save, nb::arg("seq") = nb::none(),
+           "Returns the saved state of a sequence, or of all sequences.")
       .def("restore", &restore, nb::arg("state"), nb::arg("seq") = nb::none(),
-           "A saved state becomes this sequence, or all of them.")
+           "Restores a saved state, as this sequence or as all sequences.")
       .def_prop_ro(
           "n_ctx",
           [](PyContext& self) { return self.with([](const Context& c) { return c.params().n_ctx; }); })
@@ -384,16 +392,20 @@ void bind_context(nb::module_& m) {
         return self.with([](const Context& c) { return c.cells_total(); });
       });
 
-  nb::class_<PySampler>(m, "Sampler", "Chooses tokens from logits.")
+  nb::class_<PySampler>(m, "Sampler", "Draws tokens from logits. Model.sampler() makes one.")
       .def_static("make", &make_sampler, nb::arg("model"), nb::arg("options"))
       .def("sample", &sample, nb::arg("logits"), nb::arg("allowed") = nb::none(),
-           "Draws a token from a row of logits, of those that allowed has True for (None: of all).")
+           "Draws a token from a row of logits. `allowed`: an array with True for each token that may be "
+           "drawn "
+           "(None: all).")
       .def("candidates", &candidates,
-           "What the last sample() could draw, most probable first: (token, logit, probability).")
+           "The candidates of the last sample(), most probable first: (token, logit, probability).")
       .def(
           "accept", [](PySampler& self, Token token) { self.with([&](Sampler& s) { s.accept(token); }); },
-          nb::arg("token"), "Tells what was appended to the text.")
-      .def("reset", [](PySampler& self) { self.with([](Sampler& s) { s.reset(); }); })
+          nb::arg("token"), "Appends a token to the history that penalties count.")
+      .def(
+          "reset", [](PySampler& self) { self.with([](Sampler& s) { s.reset(); }); },
+          "Clears the history, and starts the random numbers again.")
       .def_prop_ro("seed",
                    [](PySampler& self) { return self.with([](const Sampler& s) { return s.seed(); }); });
 

@@ -314,7 +314,7 @@ void bind_moves(nb::module_& m) {
       nb::arg("values"), nb::arg("axis") = -1);
   m.def("stack", &put_beside, nb::arg("values"), nb::arg("axis") = 0);
   m.def("split", &cut, nb::arg("x"), nb::arg("parts"), nb::arg("axis") = 0,
-        "Into so many parts, or parts of these sizes.");
+        "Splits into a number of equal parts, or into parts of these sizes.");
   m.def("reshape", function(&reshape), nb::arg("x"), nb::arg("shape"));
   m.def(
       "permute", [](Value x, const std::vector<int>& axes) { return permute(x, axes, Where{}); },
@@ -343,8 +343,7 @@ void bind_moves(nb::module_& m) {
         return axis ? take(table, places, *axis, Where{}) : take(table, places, Where{});
       },
       nb::arg("x"), nb::arg("indices"), nb::arg("axis") = nb::none(),
-      "Elements of an axis by their places; without an axis rows of a table, which may be a quantised "
-      "weight.");
+      "Elements of an axis by index. Without an axis: rows of a table, which may be a quantized weight.");
   m.def("take_along_axis", function(&take_along_axis), nb::arg("x"), nb::arg("indices"), nb::arg("axis"));
   m.def("scatter", function(&scatter), nb::arg("x"), nb::arg("indices"), nb::arg("source"), nb::arg("axis"));
   m.def("scatter_add", function(&scatter_add), nb::arg("x"), nb::arg("indices"), nb::arg("source"),
@@ -511,7 +510,8 @@ void bind_pictures(nb::module_& m) {
 }  // namespace
 
 void bind_functions(nb::module_& m) {
-  nb::module_ ops = m.def_submodule("ops", "What graphs are made of, under the names of NumPy and PyTorch.");
+  nb::module_ ops =
+      m.def_submodule("ops", "Functions for building graphs, with the names of NumPy and PyTorch.");
   bind_tables(ops);
   bind_methods();
   bind_layers(ops);

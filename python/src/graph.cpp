@@ -169,7 +169,7 @@ void bind_dim(nb::module_& m) {
             }
             return a.dim.value(numbers);
           },
-          nb::arg("sizes"), "The number that it is with these sizes of its symbols.")
+          nb::arg("sizes"), "The number, for these values of its symbols.")
       .def("__hash__",
            [](const PyDim& a) { return std::hash<std::string>()(to_string(a.dim, a.owner->symbols())); })
       .def("__repr__", [](const PyDim& a) { return to_string(a.dim, a.owner->symbols()); });
@@ -191,7 +191,7 @@ void bind_value(nb::module_& m) {
       .def_prop_ro("graph", [](const PyValue& self) { return self.owner; })
       .def(
           "named", [](const Value& self, std::string name) { return self.named(std::move(name), Where{}); },
-          nb::arg("name"), "Gives the value this name, and is it.")
+          nb::arg("name"), "Names the value, and returns it.")
       .def("__add__", operate([](const auto& a, const auto& b) { return a + b; }), nb::is_operator())
       .def("__radd__", operate_reversed([](const auto& a, const auto& b) { return a + b; }),
            nb::is_operator())
@@ -326,8 +326,9 @@ Value PyGraph::constant_weight(const nb::object& array) {
 void bind_graph(nb::module_& m) {
   bind_dim(m);
   bind_value(m);
-  nb::class_<PyGraph>(m, "Graph",
-                      "Values, the ops that make them, and sizes that are symbols until a step says them.")
+  nb::class_<PyGraph>(
+      m, "Graph",
+      "Values and the ops that compute them. Sizes may be symbols, which get their values in each step.")
       .def(nb::new_([](const nb::args& given, const nb::kwargs& named) {
         no_arguments("Graph", given, named);
         return std::make_shared<PyGraph>();
@@ -337,39 +338,41 @@ void bind_graph(nb::module_& m) {
           [](PyGraph& self, std::string name, std::int64_t min, std::int64_t max) {
             return PyDim{self.shared_from_this(), self.symbol(std::move(name), min, max, Where{})};
           },
-          nb::arg("name"), nb::arg("min"), nb::arg("max"), "A size that each step says, from min to max.")
+          nb::arg("name"), nb::arg("min"), nb::arg("max"),
+          "A size from min to max. Each step gives its value.")
       .def(
           "input",
           [](PyGraph& self, std::string name, Shape shape, std::string_view dtype) {
             return self.input(std::move(name), std::move(shape), dtype_of(dtype), Where{});
           },
-          nb::arg("name"), nb::arg("shape"), nb::arg("dtype") = "f32", "What each step gives.")
+          nb::arg("name"), nb::arg("shape"), nb::arg("dtype") = "f32", "An array that each step gives.")
       .def(
           "weight",
           [](PyGraph& self, std::string name, Shape shape, std::string_view dtype) {
             return self.weight(std::move(name), dtype_of(dtype), std::move(shape), Where{});
           },
           nb::arg("name"), nb::arg("shape"), nb::arg("dtype") = "f32",
-          "What is given once, of any type of weft.")
+          "An array that is set once (Plan.set_weight), of any type of weft.")
       .def(
           "state",
           [](PyGraph& self, std::string name, Shape shape, std::string_view dtype) {
             return self.state(std::move(name), dtype_of(dtype), std::move(shape), Where{});
           },
-          nb::arg("name"), nb::arg("shape"), nb::arg("dtype") = "f32", "What lives between steps.")
+          nb::arg("name"), nb::arg("shape"), nb::arg("dtype") = "f32",
+          "An array that keeps its contents between steps.")
       .def(
           "output",
           [](PyGraph& self, std::string name, const Value& value) {
             return self.output(std::move(name), value, Where{});
           },
-          nb::arg("name"), nb::arg("value"), "What is read after a step, under this name.")
+          nb::arg("name"), nb::arg("value"), "Makes a value an output of the plan, under this name.")
       .def(
           "constant",
           [](PyGraph& self, nb::handle array) {
             return self.constant(nb::module_::import_("numpy").attr("asarray")(array));
           },
           nb::arg("array"), nb::sig("def constant(self, array: numpy.typing.ArrayLike) -> Value"),
-          "A value with these numbers, which are copied. Whole numbers become i32, others f32.")
+          "A value with the numbers of an array, which are copied. Integers become i32, others f32.")
       .def(
           "live_inputs",
           [](const PyGraph& self) {
@@ -397,7 +400,9 @@ void bind_graph(nb::module_& m) {
           nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__len__", [](const PyGraph& self) { return self.nodes().size(); })
       .def("__str__", [](const PyGraph& self) { return to_string(self); })
-      .def("to_dot", [](const PyGraph& self) { return to_dot(self); }, "A drawing for Graphviz.");
+      .def(
+          "to_dot", [](const PyGraph& self) { return to_dot(self); },
+          "The graph as a drawing in Graphviz's format.");
 }
 
 }  // namespace weft::python

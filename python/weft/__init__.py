@@ -1,4 +1,4 @@
-"""weft: language models from GGUF files, and graphs of one's own.
+"""weft: runs language models from GGUF files, and graphs of your own.
 
 ```python
 import weft

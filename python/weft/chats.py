@@ -28,19 +28,19 @@ def tool_name(choice: Union[str, Mapping[str, Any]]) -> str:
 
 @dataclass
 class ChatPrompt:
-    """A conversation as the model's template writes it."""
+    """The prompt that the chat template makes of a conversation."""
 
     text: str
     tokens: list[int]
-    stop: list[str]  # Texts that end the answer, besides end tokens.
+    stop: list[str]  # Strings that end the response, besides end tokens.
 
     def __str__(self) -> str:
         return self.text
 
 
 class ChatEvent(NamedTuple):
-    """New output of a response. `kind` is "content" or "reasoning" (text), "tool_call" (call `call` of the response begins: name,
-    id), "tool_arguments" (text: more of its JSON) or "tool_call_end"."""
+    """New output of a response. `kind` is "content" or "reasoning" (with `text`), "tool_call" (call number `call` begins, with
+    `name` and `id`), "tool_arguments" (`text` has more of its JSON) or "tool_call_end"."""
 
     kind: str
     text: str
@@ -52,9 +52,9 @@ class ChatEvent(NamedTuple):
 @dataclass
 class ToolCall:
     name: str
-    arguments: str = ""  # JSON; the beginning of it where `whole` is False.
+    arguments: str = ""  # JSON; truncated if `whole` is False.
     id: str = ""
-    whole: bool = False  # False while it is generated, and where the answer was cut off in it.
+    whole: bool = False  # False while it is generated, and if the response ended within it.
 
 
 @dataclass
@@ -66,15 +66,15 @@ class ChatAnswer:
     tool_calls: list[ToolCall] = field(default_factory=list)
     stop: str = ""  # As weft.Completion's.
     stats: dict[str, Any] = field(default_factory=dict)
-    tokens: list[int] = field(default_factory=list)  # All that were generated, of reasoning and calls too.
-    logprobs: list[TokenLogprob] = field(default_factory=list)  # Of `tokens`, where they were asked for.
-    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # Where they were asked for.
+    tokens: list[int] = field(default_factory=list)  # All generated tokens, those of reasoning and calls too.
+    logprobs: list[TokenLogprob] = field(default_factory=list)  # Of `tokens`, if requested.
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # If requested.
 
     def __str__(self) -> str:
         return self.content
 
     def message(self) -> dict[str, Any]:
-        """The response as the next message of the conversation, without a tool call that was cut off."""
+        """The response as the next message of the conversation, without a truncated tool call."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.reasoning:
             message["reasoning_content"] = self.reasoning
@@ -112,7 +112,7 @@ class ChatStream(Iterator[ChatEvent], AsyncIterator[ChatEvent]):
         self._stream.close()
 
     def read(self) -> ChatAnswer:
-        """All of the rest, in one go."""
+        """Waits for the rest, and returns the whole response."""
         for _ in self:
             pass
         return self.answer

@@ -2,13 +2,13 @@
 
 
 class Error(RuntimeError):
-    """The base of all errors: the message has the expected and the actual value, and the way out."""
+    """The base of all errors of weft."""
 
     code = "device"
 
 
 class InvalidArgumentError(Error, ValueError):
-    """The caller asked for something impossible."""
+    """An argument is invalid."""
 
     code = "invalid_argument"
 
@@ -44,26 +44,26 @@ class OutOfMemoryError(Error, MemoryError):
 
 
 class DeviceError(Error):
-    """A device failed, or a request did again and again."""
+    """A device failed, or a request failed repeatedly."""
 
     code = "device"
 
 
 class CancelledError(Error):
-    """The caller asked to stop."""
+    """The caller cancelled it."""
 
     code = "cancelled"
 
 
 class OverloadedError(Error):
-    """Too much is waiting already: try again after `retry_after` seconds."""
+    """The queue is full: try again after `retry_after` seconds."""
 
     code = "overloaded"
     retry_after = 0.0
 
 
 class UnavailableError(Error):
-    """It is being shut down, or waits for other devices."""
+    """The engine shuts down, or waits for other devices."""
 
     code = "unavailable"
 

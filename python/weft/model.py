@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 import warnings
 import weakref
@@ -106,18 +107,46 @@ def check_adapters(uses: Sequence[tuple[int, float]], n_adapters: int) -> None:
             raise InvalidArgumentError(f"use_adapters: unknown adapter {number}; {there}")
 
 
+def _cached_models(models: Path) -> dict[str, Path]:
+    """The models of the cache by name. Files of a hub are in folders HOST/USER/REPO; their names begin with USER/REPO."""
+    later_part = re.compile(r"-(?!00001)\d{5}-of-\d{5}$")
+    found = {
+        "/".join((*file.relative_to(models).parts[1:-1], file.stem)): file
+        for file in models.rglob("*.gguf")
+        if file.is_file() and not file.name.startswith("mmproj") and not later_part.search(file.stem)
+    }
+    return dict(sorted(found.items()))
+
+
+def _find_cached(path: Path) -> Path:
+    """The file of a model of the cache, by its name or by a part of it that only one model has."""
+    models = cache_folder("models")
+    if models is None:
+        return path
+    name = path.as_posix()
+    found = _cached_models(models)
+    exact = [file for one, file in found.items() if name in (one, file.name)]
+    parts = [one for one in found if name.lower() in one.lower()]
+    if exact:
+        return exact[0]
+    if len(parts) == 1:
+        return found[parts[0]]
+    if parts:
+        raise NotFoundError(f"{name!r} could be any of: {', '.join(parts)}")
+    has = f"it has: {', '.join(found)}" if found else "which is empty"
+    raise NotFoundError(f"there is no file {name!r}, and no model of that name in {models} ({has})")
+
+
 def _file_of(path: Path, progress: Optional[Callable[[float], Any]]) -> Path:
-    """The GGUF file of a model. A folder as Hugging Face has them is converted when it is first loaded. A bare name may be the
-    name of a model in the cache of the program `weft`."""
+    """The GGUF file of a model. A Hugging Face folder is converted when it is first loaded. A relative path without a file
+    may be the name of a model in the cache of the program `weft`."""
     if not _weft.is_model_folder(path):
         if path.is_dir():
-            raise NotFoundError(f"{path} is a folder without a config.json; give a GGUF file, or a folder of Hugging Face's form")
-        models = cache_folder("models") if path.name == str(path) and not path.exists() else None
-        found = [file for name in (path.name, path.name + ".gguf") if models and (file := models / name).is_file()]
-        return found[0] if found else path
+            raise NotFoundError(f"{path} is a folder without a config.json; give a GGUF file, or a Hugging Face folder")
+        return path if path.is_absolute() or os.path.exists(path) else _find_cached(path)
     cache = cache_folder("converted")
     if cache is None:
-        raise NotFoundError(f"{path} is a folder, whose converted model has no place: set WEFT_CACHE, or use weft.convert()")
+        raise NotFoundError(f"{path} is a folder, and there is no cache for its converted model: set WEFT_CACHE, or use weft.convert()")
     file, notes = _weft.converted(path, cache, progress)
     for note in notes:
         warnings.warn(note, stacklevel=4)
@@ -143,8 +172,8 @@ def convert(
     base: Optional[FilePath] = None,
     progress: Optional[Callable[[float], Any]] = None,
 ) -> dict[str, Any]:
-    """Writes the model or PEFT adapter of a folder, as Hugging Face has them, as a GGUF file. `type` is the type of matrices
-    ("auto": as most of the folder's weights). `mmproj`: writes the image encoder instead of the language model. `base`: the
+    """Converts a Hugging Face folder with a model or a PEFT adapter to a GGUF file. `type` is the type of matrices ("auto": the
+    type of most of the folder's weights). `mmproj`: writes the image encoder instead of the language model. `base`: the
     folder of the adapter's base model. `progress` is called with 0 to 1; returning False cancels. Returns the architecture,
     the type, the number of tensors, their bytes, and notes on the result."""
     paths = arguments.path("folder", folder), arguments.path("to", to)
@@ -176,7 +205,7 @@ def _constraint(options: dict[str, Any]) -> Optional[tuple[str, str]]:
 
 
 class Model:
-    """A model that is loaded. One engine, made for the first request, serves all threads and tasks in common steps."""
+    """A language model. Any thread may use it. The first request starts its engine, which batches all requests."""
 
     @arguments.takes(ModelOptions)
     def __init__(
@@ -187,9 +216,9 @@ class Model:
         draft: Optional[Model] = None,
         **options: Unpack[ModelOptions],
     ) -> None:
-        """`path`: a GGUF file, its name in the cache of the program `weft`, or a folder with config.json and safetensors of
-        Hugging Face. A folder is converted once. `progress` is called with 0 to 1 while a folder is converted and while weights
-        load; returning False cancels. `draft`: a smaller model with the same vocabulary, which drafts tokens."""
+        """`path`: a GGUF file, a Hugging Face folder with config.json and safetensors, or a name in the model cache, as
+        `weft models` lists them. A folder is converted once. `progress` is called with 0 to 1 while a folder is converted
+        and while weights load; returning False cancels. `draft`: a smaller model with the same vocabulary, which drafts tokens."""
         file = arguments.path("path", path)
         if draft is not None:
             arguments.need(Model, "draft", draft, "a weft.Model")
@@ -219,7 +248,7 @@ class Model:
 
     @property
     def info(self) -> dict[str, Any]:
-        """Its name, architecture, sizes."""
+        """Name, architecture, sizes and weight types of the model."""
         return self._model.info()
 
     @property
@@ -236,7 +265,7 @@ class Model:
 
     @property
     def chat_template(self) -> Optional[str]:
-        """Its source, in Jinja."""
+        """The source of the model's chat template, in Jinja."""
         return self._model.chat_template
 
     @property
@@ -256,12 +285,12 @@ class Model:
     # Tokens.
 
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
-        """The tokens of a string. `add_special` adds the tokens that the model wants around it (BOS, EOS). `parse_special`
-        recognises control tokens in it; never use it for untrusted strings."""
+        """Returns the token ids of a string. `add_special` adds the tokens that the model expects around it (BOS, EOS).
+        `parse_special` recognises control tokens in it; never use it for untrusted strings."""
         return self._model.tokenize(text, add_special, parse_special)
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """The string of tokens, without control tokens unless `special`. Incomplete characters become U+FFFD."""
+        """Returns the string of a list of tokens, without control tokens unless `special`. Incomplete characters become U+FFFD."""
         return self._model.detokenize(tokens, special).decode(errors="replace")
 
     def token_text(self, token: int) -> str:
@@ -291,12 +320,12 @@ class Model:
 
     @arguments.takes(RequestOptions)
     async def generate_async(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Completion:
-        """The same for event loops, of one prompt."""
+        """generate() for event loops, for one prompt."""
         return await self.stream(prompt, **options).read_async()
 
     @arguments.takes(RequestOptions)
     def stream(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Stream:
-        """The completion as it is generated. The request runs from here on."""
+        """Streams a completion as it is generated. The request starts at once, not with the first read."""
         if isinstance(prompt, (bytes, bytearray, memoryview)):  # Its numbers would be taken for tokens.
             raise TypeError("a prompt is text or tokens; bytes are neither: decode them")
         given = arguments.options(options, RequestOptions)
@@ -320,7 +349,7 @@ class Model:
 
     @arguments.takes(AnswerOptions)
     async def chat_async(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatAnswer:
-        """The same for event loops, of one conversation."""
+        """chat() for event loops, for one conversation."""
         return await self.chat_stream(messages, **options).read_async()
 
     @arguments.takes(AnswerOptions)
@@ -337,10 +366,11 @@ class Model:
         continue_answer: bool = False,
         **options: Unpack[AnswerOptions],
     ) -> ChatStream:
-        """Streams the response to a conversation. Messages and tools are as OpenAI's chat API has them; a str is a user's
+        """Streams the response to a conversation. Messages and tools have the form of OpenAI's chat API; a str is a user's
         message. `tool_choice` is "auto", "none", "required", the name of a tool, or a tool in OpenAI's form. A named tool is
-        called once. `parallel_tool_calls` allows several calls, at most 32 of them where calls are enforced (default: with
-        "auto" only). With `continue_answer` the response continues the last message. A grammar or schema constrains the content, not the reasoning before it."""
+        called once. `parallel_tool_calls` allows several calls, at most 32 if calls are enforced (default: with "auto"
+        only). With `continue_answer` the response continues the last message. A grammar or schema constrains the content, not
+        the reasoning before it."""
         given = arguments.options(options, AnswerOptions)
         opening = self._open(
             messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, chat_template, template_variables, continue_answer,
@@ -363,7 +393,7 @@ class Model:
         template_variables: Optional[Mapping[str, Any]] = None,
         continue_answer: bool = False,
     ) -> ChatPrompt:
-        """The prompt of a conversation, as a string and as tokens, up to the beginning of the response. The parameters are
+        """Returns the prompt of a conversation, as a string and as tokens, up to the beginning of the response. The parameters are
         explained at chat_stream()."""
         opening = self._open(
             messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, chat_template, template_variables, continue_answer,
@@ -382,11 +412,11 @@ class Model:
 
     @arguments.takes(SamplingOptions)
     def sampler(self, **options: Unpack[SamplingOptions]) -> _weft.Sampler:
-        """Chooses tokens from logits, with a random number generator and a history of its own."""
+        """Returns a sampler: it draws tokens from logits, with a random number generator and a history of its own."""
         return _weft.Sampler.make(self._model, arguments.options(options, SamplingOptions))
 
     def grammar(self, **constraint: Unpack[ConstraintOptions]) -> _weft.Grammar:
-        """A grammar, regex or json_schema, compiled for the model's vocabulary: for a loop of one's own, and for tests."""
+        """A grammar, regex or json_schema, compiled for the model's vocabulary, for a decoding loop of your own."""
         found = _constraint(arguments.options(constraint, ConstraintOptions))
         if found is None:
             raise TypeError("grammar() needs one of grammar, regex and json_schema")
@@ -399,11 +429,11 @@ class Model:
         return self._the_engine().stats()
 
     def save_text(self, tokens: Sequence[int]) -> tuple[int, bytes]:
-        """The cached prefix of `tokens`: its number of tokens, and their state."""
+        """Returns the longest cached prefix of `tokens`: its number of tokens, and its saved state."""
         return self._the_engine().save_text(tokens)
 
     def restore_text(self, state: bytes) -> list[int]:
-        """Puts a saved prefix into the cache, for requests that begin with it. Returns its tokens. Only for states that
+        """Puts a saved prefix into the cache, for prompts that begin with it. Returns its tokens. Restore only states that
         you saved yourself."""
         return self._the_engine().restore_text(state)
 
@@ -461,13 +491,13 @@ class Model:
     ) -> _weft.Opening:
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        messages = arguments.items("messages", messages, "a text or a list of messages")
+        messages = arguments.items("messages", messages, "a str or a list of messages")
         for message in messages:
             arguments.need(Mapping, "a message", message, "a dictionary")
         known = [] if tools is None else arguments.items("tools", tools, "a list of tools")
         if continue_answer and grammar is not None:
             raise InvalidArgumentError("a response that is continued cannot be held to a grammar, regex or json_schema")
-        arguments.need(str, "reasoning_effort", reasoning_effort, "a text")
+        arguments.need(str, "reasoning_effort", reasoning_effort, "a str")
         arguments.need(bool, "continue_answer", continue_answer, "True or False")
         if parallel_tool_calls is not None:
             arguments.need(bool, "parallel_tool_calls", parallel_tool_calls, "True or False")
@@ -488,7 +518,7 @@ class Model:
 
     def _chat(self, template: Optional[str]) -> _weft.Chat:
         if template is not None:
-            arguments.need(str, "chat_template", template, "a text")
+            arguments.need(str, "chat_template", template, "a str")
             return _weft.Chat.make(self._model, template)
         if self._own_chat is None:
             self._own_chat = _weft.Chat.make(self._model, None)

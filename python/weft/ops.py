@@ -31,7 +31,7 @@ neg = negative
 
 
 def cat(values: Sequence[Any], axis: int = 0) -> Value:
-    """concat, along the first axis unless another is named."""
+    """concat() with the first axis as the default, as in PyTorch."""
     return concat(values, axis)
 
 

@@ -142,7 +142,7 @@ class ConstraintOptions(TypedDict, total=False):
 class EmbedderOptions(LoadOptions, total=False):
     """Options of weft.Embedder: encoding, and loading if the model is given as a path."""
 
-    n_tokens: Annotated[int, About("Maximum tokens of an input, cut off after; 0: the training length, at most 8192.", 0, 1 << 26)]
+    n_tokens: Annotated[int, About("Maximum tokens of an input; longer ones are truncated. 0: the training length, at most 8192.", 0, 1 << 26)]
     use_adapters: Annotated[AdapterUses, About("Pairs (index in `adapters`, scale) of the adapters to apply.", default="the model's")]
 
 

@@ -16,11 +16,11 @@ _TYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i32": np.int
 
 
 class Plan:
-    """A graph placed on devices and compiled once, to be run step by step. Used by one thread at a time.
+    """A graph that is placed on devices and compiled once, and then run step by step. Used by one thread at a time.
 
-    `devices`: as weft.devices() names them (none: the CPU and all GPUs). `pins`: (regular expression, device) for nodes
-    whose name contains a match. `allow`: what steps may change: "shapes" (sizes), "tensors" (weights that are set
-    again), "topology" (set_graph)."""
+    `devices`: names as weft.devices() lists them (none: the CPU and all GPUs). `pins`: pairs (regular expression, device)
+    that place the nodes whose names match. `allow`: the changes that steps may make: "shapes" (values of symbols), "tensors"
+    (weights that are set again), "topology" (set_graph)."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Plan:
         )
 
     def set_weight(self, name: str, array: npt.ArrayLike) -> None:
-        """A weight's numbers, in its type; of quantised types the bytes as GGUF files have them. An array that is already so
-        is not copied: it must not be changed afterwards."""
+        """Sets a weight. Numbers are converted to its type; quantized types take the bytes of a GGUF file. An array that
+        already has the type is not copied: do not change it afterwards."""
         made = self._as(name, array)
         shape = self._plan.shape_of_weight(name)
         if shape is not None and list(made.shape) != shape:
@@ -49,17 +49,17 @@ class Plan:
         self._plan.set_weight(name, made)
 
     def set_weights(self, path: FilePath) -> None:
-        """All weights that a file (GGUF, safetensors) has under the graph's names."""
+        """Sets all weights that a GGUF or safetensors file has, by their names."""
         self._plan.set_weights(path)
 
     def set_graph(self, graph: _weft.Graph) -> None:
-        """Replaces the graph from the next step on. Weights of the same name, type and shape stay set, also if they move to
-        another device. Others must be set. States stay likewise."""
+        """Replaces the graph from the next step on. Weights and states of the same name, type and shape are kept, weights also
+        if they move to another device. Other weights must be set."""
         self._plan.set_graph(graph)
 
     def run(self, inputs: Optional[Mapping[str, npt.ArrayLike]] = None, **sizes: int) -> dict[str, npt.NDArray[Any]]:
-        """One step: its outputs by their names. Inputs and sizes that are not given keep the values of the step before. Sizes
-        that follow from an input's shape need not be given."""
+        """Runs a step, and returns the outputs by name. Inputs and sizes that are not given keep the values of the step before.
+        Sizes that an input's shape determines need not be given."""
         if inputs is not None:
             arguments.need(Mapping, "inputs", inputs, "arrays by their names")
         arrays = {name: self._as(name, array) for name, array in (inputs or {}).items()}
@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Steps, by what changed."""
+        """Numbers of steps, by what changed."""
         return self._plan.counters
 
     def explain(self) -> str:

@@ -20,7 +20,7 @@ _Read = TypeVar("_Read")
 
 
 class TokenLogprob(NamedTuple):
-    """A token, its logarithm of probability, and the most probable ones in its place with theirs."""
+    """A token, its log-probability, and the most probable tokens at its place: pairs (token, log-probability)."""
 
     token: int
     logprob: float
@@ -33,20 +33,20 @@ class Completion:
 
     text: str = ""
     tokens: list[int] = field(default_factory=list)
-    stop: str = ""  # "end", "length", "context", "stop", "cancelled", "timeout"; "" while it is written.
-    logprobs: list[TokenLogprob] = field(default_factory=list)  # Where they were asked for.
-    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # Of all its tokens but the first.
+    stop: str = ""  # "end", "length", "context", "stop", "cancelled", "timeout"; "" while it is generated.
+    logprobs: list[TokenLogprob] = field(default_factory=list)  # If requested.
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # If requested; of all tokens of the prompt but the first.
     stats: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.text
 
     def add(self, chunk: _weft.Chunk, with_logprobs: bool) -> str:
-        """Appends a chunk and returns its string. DeviceError where the request failed."""
+        """Appends a chunk and returns its string. Raises DeviceError if the request failed."""
         text = chunk.text
         self.text += text
         self.tokens += chunk.tokens
-        self.prompt_logprobs += [TokenLogprob(*one) for one in chunk.prompt_logprobs]  # Empty unless asked for.
+        self.prompt_logprobs += [TokenLogprob(*one) for one in chunk.prompt_logprobs]  # Empty unless requested.
         if with_logprobs:
             self.logprobs += [TokenLogprob(*one) for one in chunk.logprobs]
         if chunk.done:
@@ -140,7 +140,7 @@ class Stream(Iterator[str], AsyncIterator[str]):
                 self._queue.wake(self._key)
 
     def read(self) -> Completion:
-        """All of the rest, in one go."""
+        """Waits for the rest, and returns the whole completion."""
         if self._answer is not None:
             try:
                 self._take(self._answer.rest())
@@ -152,7 +152,7 @@ class Stream(Iterator[str], AsyncIterator[str]):
         return self.completion
 
     async def read_async(self) -> Completion:
-        """The same for event loops."""
+        """read() for event loops."""
         async for _ in self:
             pass
         return self.completion
@@ -228,7 +228,7 @@ class Stream(Iterator[str], AsyncIterator[str]):
 def in_turn(
     requests: Iterable[_Request], n_at_once: int, start: Callable[[_Request], _Opened], read: Callable[[_Opened], _Read]
 ) -> Iterator[_Read]:
-    """The results of many requests in their order. So many run at the same time."""
+    """The results of many requests in their order; at most n_at_once run at the same time."""
     opened: deque[_Opened] = deque()
     for request in requests:
         opened.append(start(request))

@@ -129,7 +129,10 @@ void embeddings(Job& job) {
   form.as_base64 = fields.word("encoding_format", 0, {"float", "base64"}) == 1;
   form.n_dimensions = static_cast<std::size_t>(
       fields.integer("dimensions", 0, 0, encoder ? job.model->embedding->dimensions() : info.n_embd));
-  form.norm = fields.integer("embd_normalize", job.params->defaults.embedding_norm, -1, 1024);
+  // vLLM has a boolean.
+  const int norm = fields.has("normalize") ? (fields.boolean("normalize", true) ? 2 : -1)
+                                           : job.params->defaults.embedding_norm;
+  form.norm = fields.integer("embd_normalize", norm, -1, 1024);
   constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kCls};
   Pooling pooling =
       job.params->defaults.pooling.value_or(info.pooling == Pooling::kNone ? Pooling::kMean : info.pooling);

@@ -16,8 +16,10 @@ std::size_t check_texts(const ServedModel& model, const std::vector<TokenPair>& 
     if (n > most) {
       throw prompt_too_long(
           std::string(param),
-          fmt::format("input {} (counting from 0) has {} tokens, but the limit of the model is {}", i, n,
-                      most),
+          fmt::format(
+              "input {} (counting from 0) has {} tokens, but the limit of the model is {}; shorten it, or "
+              "set truncate_prompt_tokens",
+              i, n, most),
           n, most, most);
     }
     n_tokens += n;

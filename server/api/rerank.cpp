@@ -60,8 +60,8 @@ void rerank(Job& job) {
   fields.ignore({"user"});
   fields.done();
   if (job.model->embedding == nullptr || job.model->embedding->n_scores() != 1)
-    throw bad_request("model",
-                      "the model '" + job.model->spec.name + "' is not a reranker: it has no classifier");
+    throw bad_request("model", "the model '" + job.model->spec.name +
+                                   "' is not a reranker: it has no classifier; use /v1/embeddings");
   EncoderTexts texts;
   texts.scores = true;
   const PairTokens pair(job.model->tokenizer(), query, job.model->embedding->max_tokens());

@@ -805,7 +805,9 @@ class Inspect(Case):
             file.write_text(json.dumps({"nodes": [node | {"memory_bytes": 10}], "link": {"bytes_per_second": 1}}))
             self.assertIn("does not fit", self.succeed(*words))
             file.write_text('{"nodes": []}')
-            self.assertIn("at least one", self.fail_with(1, *words))
+            self.assertRegex(self.fail_with(1, *words), "cluster.json: .*at least one")
+            file.write_text("{")
+            self.assertIn("cluster.json: invalid JSON", self.fail_with(1, *words))
             self.assertIn("--plan", self.fail_with(2, "inspect", LLAMA, "--nodes", file))
         self.assertIn("cluster.json", self.fail_with(1, *words))
 

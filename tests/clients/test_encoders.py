@@ -126,6 +126,24 @@ def test_norms_are_not_reported_as_ignored(encoder):
         assert answer.status == 200 and answer.headers["X-Weft-Ignored"] is None, body
 
 
+def test_normalize_is_a_boolean_as_in_vllm(encoder):
+    def norm(**fields):
+        return sum(x * x for x in embed(encoder, input="a cat", **fields)[1].data[0].embedding)
+
+    raw = norm(embd_normalize=-1)
+    assert abs(raw - 1) > 1e-2 and norm(normalize=False) == raw == norm(normalize=True, embd_normalize=-1)
+    assert norm(normalize=True) == norm(normalize=None) == norm() == pytest.approx(1, abs=1e-5)
+    status, body = embed(encoder, input="a cat", normalize=2)
+    assert status == 400 and "'normalize'" in json.loads(body)["error"]["message"]
+
+
+def test_errors_name_the_way_out(encoder):
+    status, body = embed(encoder, input="cat " * 1000)
+    assert status == 400 and "set truncate_prompt_tokens" in json.loads(body)["error"]["message"]
+    answer, body = post(encoder.address, "/v1/rerank", {"query": "x", "documents": ["y"]})
+    assert answer.status == 400 and "use /v1/embeddings" in json.loads(body)["error"]["message"]
+
+
 def test_cut_texts_keep_their_special_tokens(encoder):
     _, whole = embed(encoder, input="x", pooling="cls")
     n = whole.usage.prompt_tokens

@@ -437,7 +437,9 @@ def test_options_of_embedders_have_an_effect(load):
     for name in ("n_running", "n_ctx", "k_type", "draft"):
         with pytest.raises(TypeError, match=f"no option '{name}'"):
             weft.Embedder(ENCODERS / "bert/model.gguf", **{name: 1})
-    with pytest.raises(TypeError, match="loaded already: repack cannot"):
+    with pytest.raises(TypeError, match=r"no option 'pooling'; it is a parameter of embed\(\)"):
+        weft.Embedder(ENCODERS / "bert/model.gguf", pooling="mean")
+    with pytest.raises(TypeError, match=r"already loaded: give repack to weft\.Model\(\)"):
         weft.Embedder(load(), repack=True)
 
 

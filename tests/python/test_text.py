@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -371,6 +372,41 @@ def test_vectors_are_those_of_the_reference():
     decoder = weft.Embedder(GOLDEN / "llama/model.gguf", pack_cache="")
     with pytest.raises(ValueError, match='pooling "cls" needs an encoder.*use "mean" or "last"'):
         decoder.embed("hello", pooling="cls")
+
+
+def test_long_inputs_are_truncated_and_any_number_is_embedded():
+    embedder = weft.Embedder(ENCODERS / "bert/model.gguf", pack_cache="", n_tokens=8)
+    assert embedder.max_tokens == 8 < len(embedder.model.tokenize("hello " * 50))
+    long, longer = embedder.embed(["hello " * 50, "hello " * 90])
+    assert np.array_equal(long, longer)
+    many = [f"hello {i % 3}" for i in range(300)]
+    assert np.array_equal(embedder.embed(many), np.stack([embedder.embed(one) for one in many[:3]] * 100))
+    assert embedder.embed([]).shape == (0, embedder.dimensions)
+
+
+def test_models_of_the_cache_are_found_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(weft.NotFoundError, match=r"no model of that name in .*models \(which is empty\)"):
+        weft.Model("tiny")
+    pulled = tmp_path / "models/hf.co/user/repo"
+    pulled.mkdir(parents=True)
+    for name in ("models/one.gguf", "models/hf.co/user/repo/tiny-q8_0.gguf"):
+        shutil.copy(ENCODERS / "bert/model.gguf", tmp_path / name)
+    for name in ("mmproj-tiny.gguf", "tiny-00002-of-00003.gguf"):
+        (pulled / name).touch()
+    for name in ("one", "one.gguf", "tiny-q8_0", "user/repo/tiny-q8_0", "tiny-q8_0.gguf", "repo/TINY", Path("one")):
+        assert weft.Embedder(name, pack_cache="").embed("hello").shape == (64,)
+    with pytest.raises(weft.NotFoundError, match="'o' could be any of: one, user/repo/tiny-q8_0"):
+        weft.Model("o")
+    with pytest.raises(FileNotFoundError, match="no file 'none', and .*it has: one, user/repo/tiny-q8_0"):
+        weft.Model("none")
+    with pytest.raises(FileNotFoundError, match="cannot open"):
+        weft.Model(tmp_path / "none.gguf")
+    monkeypatch.delenv("WEFT_CACHE")
+    monkeypatch.delenv("HOME", raising=False)
+    with pytest.raises(FileNotFoundError, match="cannot open"):
+        weft.Model("none")
 
 
 def test_any_thread_may_embed():

@@ -115,9 +115,10 @@ std::vector<float> Embedder::embed(std::span<const TextTokens> texts) {
 
 std::vector<float> Embedder::score(std::span<const TextTokens> texts) {
   if (n_scores() == 0)
-    throw Error(ErrorCode::kUnsupported,
-                "this model has no classifier to score documents; rerankers have one (tensors cls.weight or "
-                "cls.output.weight)");
+    throw Error(
+        ErrorCode::kUnsupported,
+        "this model is not a reranker: it has no classifier (tensors cls.weight or cls.output.weight); "
+        "compare embeddings instead");
   const Pooling own = impl_->model->info().pooling;
   const Pooling pooling = own == Pooling::kNone ? Pooling::kCls : own;
   return engine::throwing_errors([&] { return impl_->read(texts, pooling, TextReader::What::kScores); });
