@@ -1,9 +1,9 @@
 #pragma once
 // Options for adapters and control vectors, which are loaded with a model.
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "option_types.h"
 #include "weft/model.h"
 
 namespace weft::cli {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -396,6 +397,12 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, float& value, R
   };
   return app.add_option_function<std::string>(names, set, fmt::format("{} (default {})", help, value))
       ->type_name("F");
+}
+
+CLI::Option* add_function(CLI::App& app, const std::string& names,
+                          std::function<void(const std::string&)> set, const std::string& help,
+                          const std::string& type) {
+  return app.add_option_function<std::string>(names, std::move(set), help)->type_name(type);
 }
 
 CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& values,

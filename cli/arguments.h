@@ -1,7 +1,6 @@
 #pragma once
 // Additions to CLI11 2.1: short options of several letters, llama.cpp's options, sizes such as 8k and ranges.
 // Values may come from the environment and from files. Errors suggest a correction.
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "command.h"
+#include "option_types.h"
 
 namespace weft::cli {
 
@@ -41,6 +41,11 @@ CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, co
 /// An option that may be given again: each time one string more. `type` is the value's name in the help.
 CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& values,
                           const std::string& help, const std::string& type);
+
+/// An option whose value `set` takes. `type` is the value's name in the help.
+CLI::Option* add_function(CLI::App& app, const std::string& names,
+                          std::function<void(const std::string&)> set, const std::string& help,
+                          const std::string& type);
 
 /// The value of the word `text`. Throws UsageError that names the option and all words.
 template <typename T>
@@ -80,7 +85,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
   const auto set = [&value, choices, option = long_name(names)](const std::string& text) {
     value = parse_choice(option, text, choices);
   };
-  return app.add_option_function<std::string>(names, set, help)->type_name(words_of(choices));
+  return add_function(app, names, set, help, words_of(choices));
 }
 
 }  // namespace weft::cli

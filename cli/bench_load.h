@@ -1,9 +1,9 @@
 #pragma once
 // weft bench --serve: the options, and the run from these to the report.
-#include <CLI/CLI.hpp>
 
 #include "bench_matrix.h"
 #include "load_options.h"
+#include "option_types.h"
 
 namespace weft::cli {
 

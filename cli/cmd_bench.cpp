@@ -1,6 +1,7 @@
 // weft bench: measures prefill and decoding speed, compared with the machine's limits.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 #include <functional>

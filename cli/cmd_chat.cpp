@@ -1,6 +1,7 @@
 // weft chat: a conversation by the model's template.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <ctime>

@@ -1,6 +1,7 @@
 // weft convert: convert a Hugging Face folder to GGUF.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 // weft devices: lists devices.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 

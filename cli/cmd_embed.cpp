@@ -1,6 +1,7 @@
 // weft embed: computes embeddings.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>

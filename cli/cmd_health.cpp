@@ -1,6 +1,7 @@
 // weft health: whether a server is ready, for health checks of containers and scripts.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
 #include <memory>

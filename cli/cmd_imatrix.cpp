@@ -1,6 +1,7 @@
 // weft imatrix: computes the importance matrix of a model from documents.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>

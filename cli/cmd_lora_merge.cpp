@@ -1,6 +1,7 @@
 // weft lora-merge: merge LoRA adapters into a model.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>

@@ -1,6 +1,7 @@
 // weft man: prints manual pages, and installs them with completions below share/.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <span>

@@ -1,6 +1,7 @@
 // weft perplexity: computes the perplexity of a model and its distance from a reference.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>

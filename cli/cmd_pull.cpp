@@ -1,6 +1,7 @@
 // weft pull: models of hubs into the model cache.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>

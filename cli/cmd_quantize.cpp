@@ -1,6 +1,7 @@
 // weft quantize: a model's file in smaller types.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <charconv>

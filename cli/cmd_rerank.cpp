@@ -1,6 +1,7 @@
 // weft rerank: scores documents by their relevance to a query.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <numeric>

@@ -1,6 +1,7 @@
 // weft run: continues a prompt, or writes the logits of one.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdio>

@@ -1,6 +1,7 @@
 // weft split and weft merge: a model's file in several, and back.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 #include <string>

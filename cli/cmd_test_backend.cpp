@@ -1,6 +1,7 @@
 // weft test-backend: checks a device's results, for users to try on their GPU.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <set>

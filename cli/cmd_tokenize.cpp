@@ -1,6 +1,7 @@
 // weft tokenize: converts standard input to token ids.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>

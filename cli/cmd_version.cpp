@@ -1,4 +1,5 @@
 // weft version.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <memory>

@@ -1,10 +1,11 @@
 #pragma once
 // A subcommand of the program, and the exception for wrong command lines.
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
+
+#include "option_types.h"
 
 namespace weft::cli {
 

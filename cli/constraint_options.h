@@ -1,10 +1,10 @@
 #pragma once
 // Options that constrain completions: a grammar or a JSON schema, as in server requests.
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "option_types.h"
 #include "weft/grammar.h"
 
 namespace weft::cli {

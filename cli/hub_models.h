@@ -1,11 +1,11 @@
 #pragma once
 // Hub models by name: downloaded into the model cache at first use.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 
+#include "option_types.h"
 #include "pull.h"
 #include "terminal.h"
 

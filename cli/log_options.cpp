@@ -1,5 +1,6 @@
 #include "log_options.h"
 
+#include <CLI/CLI.hpp>
 #include <string>
 
 #include "arguments.h"

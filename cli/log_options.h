@@ -1,8 +1,8 @@
 #pragma once
 // The options of the log.
-#include <CLI/CLI.hpp>
 
 #include "log.h"
+#include "option_types.h"
 
 namespace weft::cli {
 

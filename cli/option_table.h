@@ -1,13 +1,13 @@
 #pragma once
 // The options of a command, for help, manual pages, completions, the environment and configuration files.
 // Their only list is the command's `prepare`, which adds them to its CLI::App.
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "command.h"
+#include "option_types.h"
 
 namespace weft::cli {
 

@@ -1,6 +1,5 @@
 #pragma once
 // Options of several subcommands, and the conversion to models, contexts and samplers.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -11,6 +10,7 @@
 
 #include "adapter_options.h"
 #include "arguments.h"
+#include "option_types.h"
 #include "terminal.h"
 #include "weft/context.h"
 #include "weft/model.h"

@@ -1,10 +1,10 @@
 #pragma once
 // A prompt's prefix in a file, with its cache cells, so that another run with the same prefix does not
 // compute it again. The format is weft/text_state.h's, as for the server's sessions.
-#include <CLI/CLI.hpp>
 #include <span>
 #include <string>
 
+#include "option_types.h"
 #include "terminal.h"
 #include "weft/context.h"
 

@@ -1,12 +1,12 @@
 #pragma once
 // The options of weft serve.
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "api/api.h"
 #include "log_options.h"
+#include "option_types.h"
 #include "options.h"
 #include "template_options.h"
 #include "weft/batcher.h"

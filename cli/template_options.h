@@ -1,11 +1,11 @@
 #pragma once
 // Options that replace the model's chat template.
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "models/served_model.h"
+#include "option_types.h"
 
 namespace weft::cli {
 

@@ -1,5 +1,6 @@
 #include "text_input.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string_view>
 

@@ -1,8 +1,9 @@
 #pragma once
 // Several input strings of a command: as words, or as lines of a file.
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "option_types.h"
 
 namespace weft::cli {
 
