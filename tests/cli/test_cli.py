@@ -273,8 +273,16 @@ class Usage(Case):
                 error = result.stderr.decode()
                 self.assertIn("llama.context_length", error)
                 self.assertIn("-c", error)
+            number = data.index(b"llama.context_length") + len(b"llama.context_length") + 4
+            zero = Path(folder) / "zero.gguf"
+            zero.write_bytes(data[:number] + bytes(4) + data[number + 4 :])
+            result = weft("run", "-m", zero, "-p", "x")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("set the length (n_ctx, -c of the program)", result.stderr.decode())
+            self.assertIn("llama.context_length: found 0", weft("run", "-m", zero, "-p", "x", "-n", "1", "-c", "64").stderr.decode())
             expected = self.succeed("run", "-m", LLAMA, "-p", "x", "-n", "4", "--temp", "0", "-c", "64")
-            self.assertEqual(self.succeed("run", "-m", file, "-p", "x", "-n", "4", "--temp", "0", "-c", "64"), expected)
+            for path in (file, zero):
+                self.assertEqual(self.succeed("run", "-m", path, "-p", "x", "-n", "4", "--temp", "0", "-c", "64"), expected)
 
     def test_models(self):
         self.assertEqual(json.loads(self.succeed("models", "--json")), [])
