@@ -1100,6 +1100,14 @@ class Texts(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(b"does not process escapes", result.stderr)
 
+    def test_files_of_prompts_lose_one_newline_at_their_end(self):
+        for content, prompt in ((b"Hello\n", "Hello"), (b"Hello\n\n", r"Hello\n"), (b"Hello\r\n", r"Hello\r"), (b"Hello ", "Hello ")):
+            self.assertEqual(self.tokens("-f", self.file(content)), self.tokens("-p", prompt))
+            self.assertEqual(self.tokens("-f", "-", stdin=content), self.tokens("-p", prompt))
+        chat = ["chat", "-m", LLAMA, "-p", "Hello", "-n", "8", "--temp", "0", "-t", "1", "-c", "256"]
+        self.assertEqual(self.succeed(*chat, "--system-prompt-file", self.file(b"Be brief.\n")),
+                         self.succeed(*chat, "--system-prompt", "Be brief."))  # fmt: skip
+
     def test_byte_order_marks(self):
         mark = b"\xef\xbb\xbf"
         self.assertEqual(self.tokens("-f", self.file(mark + b"Hello")), self.tokens("-p", "Hello"))

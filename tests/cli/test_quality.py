@@ -369,6 +369,7 @@ class Perplexity(Case):
             self.assertEqual(other["perplexity"], truth["perplexity"])
         piped = self.succeed("perplexity", "-m", LLAMA, "--json", "-f", "-", "-c", self.N_CTX, stdin=self.text.read_bytes())
         self.assertEqual(json.loads(piped)["perplexity"], truth["perplexity"])
+        self.assertEqual(self.measure(LLAMA, "-f", self.text, "-c", self.N_CTX, "--chunks", -1)["perplexity"], truth["perplexity"])
 
     def test_divergence_from_itself_is_nothing_and_from_another_something(self):
         self.measure(LLAMA, "-f", self.text, "-c", self.N_CTX, "--save-all-logits", self.base)
