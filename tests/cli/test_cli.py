@@ -1446,14 +1446,30 @@ class Adapters(Case):
                  self.text("--control-vector-scaled", f"{control}:4", "--control-vector-layer-range", "2", "2")]  # fmt: skip
         self.assertEqual(len(set(texts)), len(texts))
         self.assertEqual(self.text("--lora", f"name={one}"), texts[1])
+        self.assertEqual(self.text("--lora", f"{one},{two}"), texts[3])
+        self.assertEqual(self.text("--lora", f"a={one},b={two},"), texts[3])
+        self.assertEqual(self.text("--lora-scaled", f"{one}:1,{two}:1"), texts[3])
+        self.assertEqual(self.text("--control-vector-scaled", f"{control}:1,{control}:3"), texts[5])
         self.assertEqual(self.text(f"--lora-scaled={one}:1", "--lora-scaled", two, "1"), texts[3])
         self.assertEqual(self.text("--lora-scaled", one, "0"), plain)
         self.assertEqual(self.text("--lora", one, "--lora-init-without-apply"), plain)
         self.assertEqual(self.text("--control-vector-scaled", control, "4", "--control-vector-layer-range", "1:2"), texts[5])
 
+    def test_a_file_with_commas_in_its_name_is_one(self):
+        one, two = self.DATA / "one.gguf", self.DATA / "two.gguf"
+        with tempfile.TemporaryDirectory() as folder:
+            comma = Path(folder) / "a,b.gguf"
+            comma.symlink_to(one)
+            self.assertEqual(self.text("--lora", comma), self.text("--lora", one))
+            both = self.text("--lora", one, "--lora", two)
+            self.assertEqual(self.text("--lora", f"{comma},{two}"), both)
+            self.assertEqual(self.text("--lora", f"{two},{comma}"), self.text("--lora", two, "--lora", one))
+            self.assertEqual(self.text("--lora-scaled", f"{comma}:1,{two}:1"), both)
+
     def test_wrong_ones_are_refused(self):
         run = ["run", "-m", LLAMA, "-p", "x", "-n", "1"]
         one = self.DATA / "one.gguf"
+        self.assertIn("nothing.gguf", self.fail_with(1, *run, "--lora", f"{one},nothing.gguf"))
         self.assertIn("general.type", self.fail_with(1, *run, "--lora", LLAMA))
         self.assertIn("nothing.gguf", self.fail_with(1, *run, "--lora", "nothing.gguf"))
         self.assertIn("--lora-scaled FILE 0.5", self.fail_with(2, *run, "--lora-scaled", one, "much"))
