@@ -259,6 +259,30 @@ class Usage(Case):
                 self.assertIn(str(loop), error, words)
                 self.assertNotIn("unexpected", error, words)
 
+    def test_a_folder_with_one_model_is_that_model(self):
+        words = ["-p", "x", "-n", "4", "--temp", "0", "-c", "64"]
+        expected = self.succeed("run", "-m", LLAMA, *words)
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            self.assertIn("has no model", self.fail_with(1, "run", "-m", folder, *words))
+            model = folder / "tiny.gguf"
+            model.write_bytes(LLAMA.read_bytes())
+            self.assertEqual(self.succeed("run", "-m", folder, *words), expected)
+            # Files that belong to a model, and a config.json without weights.
+            (folder / "mmproj-tiny.gguf").symlink_to(GOLDEN.parent / "vision/gemma3/mmproj.gguf")
+            (folder / "encoder.gguf").symlink_to(GOLDEN.parent / "vision/gemma3/mmproj.gguf")
+            (folder / "lora.gguf").symlink_to(GOLDEN.parent / "adapters/one.gguf")
+            (folder / "config.json").write_text("{}")
+            self.assertEqual(self.succeed("run", "-m", f"{folder}/", *words), expected)
+            (folder / "other.gguf").symlink_to(LLAMA)
+            error = self.fail_with(1, "run", "-m", folder, *words)
+            self.assertIn("has several models: other.gguf, tiny.gguf;", error)
+        with tempfile.TemporaryDirectory() as folder:
+            self.succeed("split", "--split-max-tensors", "9", LLAMA, Path(folder) / "part")
+            self.assertEqual(self.succeed("run", "-m", folder, *words), expected)
+            (Path(folder) / "whole.gguf").symlink_to(LLAMA)
+            self.assertIn("part-00001-of-", self.fail_with(1, "run", "-m", folder, *words))
+
     def test_a_file_may_lack_the_lengths(self):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "short.gguf"
