@@ -144,6 +144,17 @@ class Flags(unittest.TestCase):
             with self.subTest(name=name), Server("-m", LLAMA, **{name: "K"}) as server:
                 self.assertEqual(server.ask("/v1/models")[0], 401)
 
+    def test_empty_variables_set_no_key(self):
+        with Server("-m", LLAMA, VLLM_API_KEY="", LLAMA_ARG_API_KEY_FILE="") as server:
+            self.assertEqual(server.ask("/v1/models")[0], 200)
+            self.assertIn("weft: note: VLLM_API_KEY is empty, so it sets no API key", server.log)
+            self.assertIn("LLAMA_ARG_API_KEY_FILE is empty", server.log)
+        with Server("-m", LLAMA, WEFT_ARG_API_KEY="", VLLM_API_KEY="K") as server:
+            self.assertEqual(server.ask("/v1/models")[0], 401)
+        with Server("-m", LLAMA, "--host", "0.0.0.0", LLAMA_API_KEY="") as server:
+            self.assertIn("without an API key", server.log)
+        self.assertIn("the key is empty", refusal("--api-key", ""))
+
     def test_a_wrong_line_of_the_key_file_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "keys.txt"
