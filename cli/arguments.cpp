@@ -206,6 +206,11 @@ class Words {
   bool take_variable(const std::string& variable, CLI::Option& option, const std::string& long_name) {
     const char* const value = std::getenv(variable.c_str());
     if (value == nullptr || (!takes_value(option) && *value == '\0')) return false;
+    // Compose files pass on variables that are not set as empty ones.
+    if (*value == '\0' && (option.check_lname("api-key") || option.check_lname("api-key-file"))) {
+      notes_.push_back(fmt::format("{} is empty, so it sets no API key", variable));
+      return false;
+    }
     std::string word = value;
     if (!takes_value(option)) {
       if (word == "enabled") word = "true";  // llama.cpp's spellings.

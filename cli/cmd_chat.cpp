@@ -30,6 +30,7 @@
 #include "template_options.h"
 #include "terminal.h"
 #include "text_format.h"
+#include "text_input.h"
 #include "tool_command.h"
 #include "weft/chat.h"
 #include "weft/error.h"
@@ -459,7 +460,7 @@ int run(ChatOptions options) {
     if (!options.system.empty())
       throw UsageError(
           "--system-prompt and --system-prompt-file both set the system prompt; give one of them");
-    options.system = read_text(options.system_file);
+    options.system = read_prompt_file(options.system_file);
   } else {
     options.system = read_escapes(options.system, options.sampling.escape);
   }
@@ -507,7 +508,8 @@ std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<ChatOptions>();
   const std::string group = "Conversation";
   app.add_option("--system-prompt", options->system, "the system prompt")->type_name("TEXT")->group(group);
-  app.add_option("--system-prompt-file", options->system_file, "the system prompt from a file")
+  app.add_option("--system-prompt-file", options->system_file,
+                 "file with the system prompt, without one newline at its end")
       ->type_name("FILE")
       ->group(group);
   app.add_option("-p,--prompt", options->prompt, "the first user message")->type_name("TEXT")->group(group);

@@ -19,6 +19,7 @@
 #include "options.h"
 #include "perplexity.h"
 #include "text_format.h"
+#include "text_input.h"
 #include "weft/error.h"
 #include "weft/importance.h"
 #include "weft/not_numbers.h"
@@ -96,7 +97,8 @@ Collected collect(const ImatrixOptions& options, const Importance& before) {
                 "this model is an encoder; an importance matrix needs a model that generates");
   refuse_source(*loaded.model, "imatrix");
   refuse_overwriting(options.output, {loaded.path, options.file});
-  const ChunkedText text = cut_text(loaded.model->tokenizer(), read_text(options.file), options.chunks);
+  const ChunkedText text =
+      cut_text(loaded.model->tokenizer(), read_prompt_file(options.file), options.chunks);
   ContextParams params = context_params(options.context, options.model);
   params.n_sequences = parallel_chunks(text, options.n_batch);
   params.n_ctx = cells_for(text, params.n_sequences);
@@ -190,7 +192,8 @@ int run(const ImatrixOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<ImatrixOptions>();
   const std::string group = "Text";
-  app.add_option("-f,--file", options->file, "the document; -: standard input")
+  app.add_option("-f,--file", options->file,
+                 "the document, without one newline at its end; -: standard input")
       ->type_name("FILE")
       ->group(group);
   add_size(app, "-c,--ctx-size", options->chunks.n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")

@@ -34,24 +34,9 @@ struct LoraMergeOptions {
   bool json = false;
 };
 
-// "a.gguf,b.gguf" is two, as llama-export-lora has it.
-std::vector<std::string> apart(const std::vector<std::string>& texts) {
-  std::vector<std::string> all;
-  for (const std::string& text : texts) {
-    if (std::filesystem::exists(text))
-      all.push_back(text);
-    else
-      for (const std::string& part : CLI::detail::split(text, ',')) all.push_back(part);
-  }
-  return all;
-}
-
 MergeAdaptersParams params_of(const LoraMergeOptions& options) {
   MergeAdaptersParams params{.n_threads = options.n_threads};
-  AdapterOptions adapters;
-  adapters.adapters = apart(options.adapters.adapters);
-  adapters.scaled_adapters = apart(options.adapters.scaled_adapters);
-  for (const NamedAdapter& adapter : named_adapters(adapters))
+  for (const NamedAdapter& adapter : named_adapters(options.adapters))
     params.adapters.push_back({adapter.file.path, adapter.scale});
   if (params.adapters.empty())
     throw UsageError("no adapter: give one with --lora FILE or --lora-scaled FILE SCALE");

@@ -21,6 +21,7 @@
 #include "perplexity.h"
 #include "statistics.h"
 #include "text_format.h"
+#include "text_input.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -38,7 +39,7 @@ struct PerplexityOptions {
   int n_ctx = 512;
   bool sets_n_ctx = false;
   int n_batch = 2048;
-  int n_chunks = 0;
+  int n_chunks = -1;  // Below 1: all.
   bool hellaswag = false, winogrande = false, multiple_choice = false;
   int hellaswag_tasks = 400, winogrande_tasks = 0, multiple_choice_tasks = 0;
   bool json = false;
@@ -133,7 +134,7 @@ std::string to_report(const Measured& measured, const ChunkedText& text) {
 ChunkedText text_for(const PerplexityOptions& options, const Model& model,
                      const std::optional<LogitFileReader>& base) {
   if (!base)
-    return cut_text(model.tokenizer(), read_text(options.file),
+    return cut_text(model.tokenizer(), read_prompt_file(options.file),
                     {.n_ctx = options.n_ctx, .most = options.n_chunks});
   const LogitFileHeader& header = base->header();
   if (header.n_vocab != model.info().n_vocab)
@@ -284,13 +285,14 @@ int run(const PerplexityOptions& options) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<PerplexityOptions>();
   const std::string group = "Text";
-  app.add_option("-f,--file", options->file, "the document; -: standard input")
+  app.add_option("-f,--file", options->file,
+                 "the document, without one newline at its end; -: standard input")
       ->type_name("FILE")
       ->group(group);
   const CLI::Option* const n_ctx =
       add_size(app, "-c,--ctx-size", options->n_ctx, {4, kMaxChunk}, "tokens per chunk (default 512)")
           ->group(group);
-  add_size(app, "--chunks", options->n_chunks, {0}, "maximum number of chunks to read (default 0: all)")
+  add_size(app, "--chunks", options->n_chunks, {-1}, "maximum number of chunks to read (default -1: all)")
       ->group(group);
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
            "tokens per step, of several chunks together (default 2048)")

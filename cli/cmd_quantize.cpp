@@ -131,7 +131,9 @@ Words words_of(const QuantizeOptions& options) {
   constexpr std::size_t kPartSuffix = std::string_view("-00001-of-00003").size();
   if (stem.size() > kPartSuffix && stem.find("-of-", stem.size() - kPartSuffix) == stem.size() - 9)
     stem.resize(stem.size() - kPartSuffix);
-  if (const auto at = stem.find_last_of("-."); at != std::string::npos && is_mix(stem.substr(at + 1)))
+  // A number at the end, as in llama-2, is a part of the name.
+  if (const auto at = stem.find_last_of("-.");
+      at != std::string::npos && is_mix(stem.substr(at + 1)) && !number_of<int>(stem.substr(at + 1)))
     stem.resize(at);
   // The result of a model from the cache goes to the current folder, not into the cache.
   const bool by_name = !std::filesystem::exists(words[0]);
@@ -315,7 +317,8 @@ const Command kQuantizeCommand = {
     "quantize", "[options] FILE [RESULT] MIX [THREADS]", "quantize a model to smaller types",
     "Writes a model with its matrices in another type. Q4_K_M is the usual choice; Q8_0 loses almost\n"
     "nothing. Types below three bits need --imatrix. COPY keeps all types unless a rule sets another. The\n"
-    "result is written completely or not at all; an existing file is replaced.\n"
+    "result is written completely or not at all; an existing file is replaced. MIX may also be\n"
+    "llama-quantize's number of a type: 2 is Q4_0, and 15 is Q4_K_M.\n"
     "\n"
     "Types: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q5_1, Q5_K_S, Q5_0, Q4_K_M, Q4_1, Q4_K_S, Q4_0, IQ4_NL,\n"
     "NVFP4, IQ4_XS, MXFP4, Q3_K_L, Q3_K_M, IQ3_M, IQ3_S, Q3_K_S, IQ3_XS, IQ3_XXS, Q2_K, Q2_K_S, IQ2_M,\n"

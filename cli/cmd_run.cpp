@@ -26,6 +26,7 @@
 #include "media_options.h"
 #include "options.h"
 #include "prompt_cache.h"
+#include "text_input.h"
 #include "weft/error.h"
 #include "weft/generate.h"
 
@@ -91,7 +92,7 @@ PromptWithMedia read_prompt(const RunOptions& options, const LoadedModel& loaded
   if (!options.tokens.empty()) {
     tokens = parse_tokens(options.tokens, tokenizer.n_vocab());
   } else {
-    const std::string text = options.prompt ? *options.prompt : read_text(options.prompt_file);
+    const std::string text = options.prompt ? *options.prompt : read_prompt_file(options.prompt_file);
     if (has_media(options)) {
       const auto models = load_media(options.mmproj, loaded.path, options.model, *loaded.model, options.talk);
       std::vector<std::shared_ptr<const EncodedMedia>> media;
@@ -377,7 +378,8 @@ std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   const std::string group = "Text";
   app.add_option("-p,--prompt", options->prompt, "the prompt")->type_name("TEXT")->group(group);
-  app.add_option("-f,--file", options->prompt_file, "file with the prompt; -: standard input")
+  app.add_option("-f,--file", options->prompt_file,
+                 "file with the prompt, without one newline at its end; -: standard input")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--tokens", options->tokens,

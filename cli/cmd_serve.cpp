@@ -32,6 +32,7 @@
 #include "lost_devices.h"
 #include "media_options.h"
 #include "model_cache.h"
+#include "model_folder.h"
 #include "options.h"
 #include "serve_options.h"
 #include "server.h"
@@ -88,7 +89,8 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
     const std::filesystem::path path = find_model(name, options.talk);
     std::error_code error;
     const std::filesystem::path folder = std::filesystem::canonical(name, error);
-    add(path, is_model_folder(name) && !error ? folder.filename().string() : path.stem().string());
+    const bool is_converted = is_model_folder(name) && !gguf_in_folder(name);
+    add(path, is_converted && !error ? folder.filename().string() : path.stem().string());
   };
   for (const std::string& name : options.models) add_named(name);
   if (options.models.empty()) {
@@ -130,9 +132,10 @@ Footprint footprint_of(const ServeOptions& options, const ModelSpec& spec) {
   if (result.cells == 0) {
     const int trained = info.model ? info.model->n_ctx_train : kCellsEach;
     if (trained == 0)
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{} lacks metadata key {}.context_length; set the length with -c",
-                              spec.path.string(), info.model->architecture));
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}: metadata key {}.context_length is missing or not positive; set the length with -c",
+                      spec.path.string(), info.model->architecture));
     int cells =
         std::max(std::min(trained, kMostCells / 4), std::min(options.n_parallel * kCellsEach, kMostCells));
     const std::uint64_t budget = base::machine_memory().total / 4;

@@ -58,6 +58,7 @@ fetch::PulledModel pull_model(const fetch::ModelName& name, const fetch::Downloa
 
 std::filesystem::path find_model(std::string_view name, const Talk& talk,
                                  const fetch::KeepGoing& keep_going) {
+  if (const auto file = gguf_in_folder(name)) return *file;
   if (is_model_folder(name)) return converted_model(name, talk, keep_going);
   const auto remote = name.find("://") != name.npos ? fetch::parse_model_name(name) : parsed(name);
   if (remote && fetch::names_hub(name)) {

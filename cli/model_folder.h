@@ -1,7 +1,8 @@
 #pragma once
-// Hugging Face folders as models: converted at first use.
+// Folders as models: Hugging Face folders are converted at first use, folders with a GGUF file are opened.
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 #include "terminal.h"
 
@@ -12,5 +13,11 @@ namespace weft::cli {
 /// convert, kNotFound without a cache.
 std::filesystem::path converted_model(const std::filesystem::path& folder, const Talk& talk,
                                       const std::function<bool()>& keep_going);
+
+/// Returns the only GGUF model in a folder, or the first part of the only split model. Image encoders and
+/// adapters do not count. nullopt for other paths, and for Hugging Face folders with their own weights.
+/// Throws Error kNotFound for a folder without a model, kInvalidArgument for several models, with their
+/// names.
+std::optional<std::filesystem::path> gguf_in_folder(const std::filesystem::path& folder);
 
 }  // namespace weft::cli

@@ -9,6 +9,12 @@
 
 namespace weft::cli {
 
+std::string read_prompt_file(const std::string& path) {
+  std::string text = read_text(path);
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
 void add_text_options(CLI::App& app, TextInput& input, const std::string& name, const std::string& what,
                       const std::string& group) {
   app.add_option(name, input.words, what + " (default: the lines of the standard input)");

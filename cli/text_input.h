@@ -1,11 +1,14 @@
 #pragma once
-// Several input strings of a command: as words, or as lines of a file.
+// Input strings of a command: a file, or several strings as words or lines.
 #include <string>
 #include <vector>
 
 #include "option_types.h"
 
 namespace weft::cli {
+
+/// Returns read_text() without one newline at the file's end. Editors add it, and llama.cpp drops it, too.
+std::string read_prompt_file(const std::string& path);
 
 struct TextInput {
   std::vector<std::string> words;

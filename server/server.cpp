@@ -93,6 +93,7 @@ struct Server::Impl {
     pool.end();
     for (const auto& model : models) model->shutdown();
     for (std::thread& thread : threads) thread.join();
+    api.end_live();
     const auto deadline = std::chrono::steady_clock::now() + kLastBytes;
     while (http.counts().n_busy > 0 && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(kLookAgain);

@@ -32,7 +32,7 @@ struct QuantizeMix {
 };
 /// All mixes, from the largest files to the smallest.
 std::span<const QuantizeMix> quantize_mixes();
-/// Finds a mix by its name, in any case, or by llama.cpp's alias ("Q4_K" is Q4_K_M). Null: none.
+/// Finds a mix by its name in any case, or by llama.cpp's alias (Q4_K is Q4_K_M) or number (15). Null: none.
 const QuantizeMix* find_quantize_mix(std::string_view name);
 
 /// A rule: tensors whose names contain a match of a regular expression get this type.

@@ -80,17 +80,17 @@ def array(name: str, value: npt.ArrayLike, dtype: Any = None) -> npt.NDArray[Any
         if dtype is None or found.dtype == dtype:
             return found
         if found.dtype.kind in "cmMSU":
-            raise TypeError(f"it has {found.dtype}")
+            raise TypeError(f"its elements have the type {found.dtype}")
         with np.errstate(all="ignore"):
             made = found.astype(dtype)
         if made.dtype.kind in "iu" and not np.array_equal(made, found):
-            raise TypeError("it has other numbers, too")
+            raise TypeError(f"it has numbers that {made.dtype} cannot represent")
         if made.dtype.kind == "f" and np.isfinite(found[np.isinf(made)].astype(np.float64)).any():
             raise TypeError("it has numbers that are too large")
         return made
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        of_type = "" if dtype is None else f" of the type {np.dtype(dtype)}"
-        raise TypeError(f"{name} is no array of numbers{of_type}: {_one_line(error)}") from None
+        numbers = "numbers" if dtype is None else f"{np.dtype(dtype)} numbers"
+        raise TypeError(f"{name} must be an array of {numbers}: {_one_line(error)}") from None
 
 
 def bf16(name: str, value: npt.ArrayLike) -> npt.NDArray[np.uint16]:

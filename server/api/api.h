@@ -62,6 +62,8 @@ class RequestCounts : public std::enable_shared_from_this<RequestCounts> {
   std::unordered_map<std::string, int> n_of_;
 };
 
+class LiveStream;
+
 class Api {
  public:
   /// Throws Error kIo where a file or folder cannot be used.
@@ -81,6 +83,8 @@ class Api {
   void log_refused(const RefusedRequest& refused);
   /// From now on /ready and /health report that the server is shutting down.
   void leave() { leaving_ = true; }
+  /// Ends all streams of /live, which have no end of their own. Any thread.
+  void end_live();
   /// Waits for the workers: no request is submitted after that.
   void stop();
 
@@ -132,6 +136,7 @@ class Api {
   std::unordered_set<std::string> told_;  ///< Names of ignored fields that were logged.
   mutable std::mutex keys_mutex_;
   std::atomic<bool> leaving_{false};
+  std::vector<std::weak_ptr<LiveStream>> live_;  ///< On the HTTP server's thread.
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<Workers> workers_;
   /// Parses large bodies, so that small requests do not wait for them.

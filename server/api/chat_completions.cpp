@@ -244,7 +244,7 @@ void count_chat_tokens(Job& job) {
 
 void chat_completions(Job& job) {
   Fields fields = job.fields();
-  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
+  CommonFields common = read_common(fields, job);
   RequestParams& params = common.params;
   Media media;
   RequestTurn turn = read_turn(fields, job, media);

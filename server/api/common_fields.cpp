@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr double kLarge = 1e6;
 constexpr std::size_t kMaxStops = 256;
+constexpr std::size_t kMaxWordTokens = 256;  ///< Of a bad word: each step compares them all.
 constexpr int kMaxLogprobs = 4 << 20;
 constexpr float kBanned = -std::numeric_limits<float>::infinity();  ///< A bias.
 
@@ -138,22 +140,33 @@ void read_allowed_tokens(Fields& fields, const Tokenizer& tokenizer,
     if (!allowed[static_cast<std::size_t>(id)]) biases.emplace_back(id, kBanned);
 }
 
-/// vLLM's bad_words. Like vLLM, bans a word at the beginning of a string, and after a space.
-void read_bad_words(Fields& fields, const Tokenizer& tokenizer,
-                    std::vector<std::pair<Token, float>>& biases) {
+/// vLLM's bad_words: a word is banned at the beginning of a string, and after a space. Words of one token get
+/// a bias. Returns the others.
+std::vector<std::vector<Token>> read_bad_words(Fields& fields, const Tokenizer& tokenizer,
+                                               std::vector<std::pair<Token, float>>& biases) {
   const std::vector<std::string> words = fields.strings("bad_words", kMaxStops);
+  std::vector<std::vector<Token>> longer;
+  std::vector<Token> banned;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string path = element(fields.path_of("bad_words"), i);
-    const std::vector<Token> ids = tokenizer.encode(words[i], {.add_special = false});
-    if (ids.size() != 1)
-      throw bad_request(path,
-                        fmt::format("'{}' has {} tokens, but only words of one token can be banned; end "
-                                    "the response at the word with 'stop', or send a 'grammar'",
-                                    path, ids.size()));
-    biases.emplace_back(ids.front(), kBanned);
+    const std::vector<Token> plain = tokenizer.encode(words[i], {.add_special = false});
+    if (plain.empty()) throw bad_request(path, fmt::format("'{}' has no tokens; leave the word out", path));
     const std::vector<Token> spaced = tokenizer.encode(" " + words[i], {.add_special = false});
-    if (spaced.size() == 1 && spaced != ids) biases.emplace_back(spaced.front(), kBanned);
+    for (const std::vector<Token>& ids : {plain, spaced}) {
+      if (ids.size() > kMaxWordTokens)
+        throw bad_request(path, fmt::format("'{}' has {} tokens, and a word may have at most {}", path,
+                                            ids.size(), kMaxWordTokens));
+      if (ids.size() > 1)
+        longer.push_back(ids);
+      else if (!ids.empty())
+        banned.push_back(ids.front());
+    }
   }
+  for (const Token id : banned) biases.emplace_back(id, kBanned);
+  std::erase_if(longer, [&](const std::vector<Token>& ids) {
+    return std::find(banned.begin(), banned.end(), ids.back()) != banned.end();
+  });
+  return longer;
 }
 
 void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sampler) {
@@ -192,8 +205,6 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   if (fields.has("samplers")) sampler.steps = read_samplers(fields);
   sampler.seed = fields.bits("seed", sampler.seed);  // -1 is SamplerParams::kRandomSeed.
   read_biases(fields, tokenizer, sampler.logit_bias);
-  read_bad_words(fields, tokenizer, sampler.logit_bias);
-  read_allowed_tokens(fields, tokenizer, sampler.logit_bias);
   if (fields.boolean("use_beam_search", false))
     fields.refuse("use_beam_search", "this server samples; leave it out, or set 'temperature' to 0");
 }
@@ -457,12 +468,16 @@ void read_min_tokens(Fields& fields, std::initializer_list<std::string_view> max
                               fields.path_of(most), params.n_predict, path));
 }
 
-CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Model& model) {
+CommonFields read_common(Fields& fields, Job& job) {
+  const RequestDefaults& defaults = job.params->defaults;
+  const Model& model = *job.model->model;
   const Tokenizer& tokenizer = model.tokenizer();
   CommonFields result;
   result.params = defaults.params;
   RequestParams& params = result.params;
   read_sampler(fields, tokenizer, params.sampler);
+  job.bad_words = read_bad_words(fields, tokenizer, params.sampler.logit_bias);
+  read_allowed_tokens(fields, tokenizer, params.sampler.logit_bias);
   result.shows_stops = fields.boolean("include_stop_str_in_output", false);
   read_stops(fields, "stop", result);
   params.ignore_end = fields.boolean("ignore_eos", params.ignore_end);

@@ -48,8 +48,8 @@ struct CommonFields {
   int slot = -1;                           ///< The slot that gets the sequence, for sessions; -1: none.
 };
 
-/// Reads them. Throws ApiError.
-CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Model& model);
+/// Reads them, and the job's bad_words. Throws ApiError.
+CommonFields read_common(Fields& fields, Job& job);
 /// Throws ApiError for a strict schema that cannot be enforced. For other schemas, each keyword that cannot
 /// be enforced gives a warning. `field` names the schema.
 GrammarWish schema_wish(const Json& schema, bool strict, const std::string& field,

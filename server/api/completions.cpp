@@ -367,7 +367,7 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
 
 void completions(Job& job) {
   Fields fields = job.fields();
-  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
+  CommonFields common = read_common(fields, job);
   read_length(fields, common.params);
   Style style;
   // The client sends the whole prompt, with its control tokens.
@@ -391,7 +391,7 @@ void completions(Job& job) {
 
 void infill(Job& job) {
   Fields fields = job.fields();
-  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
+  CommonFields common = read_common(fields, job);
   const InfillText text = read_infill_text(fields);
   read_length(fields, common.params);
   InfillPrompt made = infill_prompt(*job.model, text, common.params.n_predict);

@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "api/banned_tokens.h"
 #include "api/sessions.h"
 
 namespace weft::server {
@@ -72,6 +73,7 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
             std::unique_ptr<AnswerWriter> writer, int slot) {
   check_writes(*job.model);
   params.n_ctx = job.model->n_ctx;
+  ban_tokens(params, std::move(job.bad_words), job.model->tokenizer().n_vocab(), job.grammar_fault);
   if (!params.adapters && !job.model->model->adapters().empty())
     params.adapters = job.model->adapters_for(job.model_name);
   GenerationParts parts;

@@ -40,7 +40,8 @@ struct Job {
   int status = 200;  ///< The response's status, if no ApiError was thrown.
   /// Requested features that the response lacks: the header X-Weft-Warnings.
   std::vector<std::string> warnings = {};
-  std::shared_ptr<const GrammarFault> grammar_fault = nullptr;  ///< Of the request's grammar.
+  std::shared_ptr<GrammarFault> grammar_fault = nullptr;  ///< The request's grammar or bans set it.
+  std::vector<std::vector<Token>> bad_words = {};         ///< Those of several tokens.
 
   /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
   void check_wanted() const;

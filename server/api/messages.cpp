@@ -458,7 +458,7 @@ class MessageWriter : public AnswerWriter {
 
 void messages(Job& job) {
   Fields fields = job.fields();
-  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
+  CommonFields common = read_common(fields, job);
   RequestParams& params = common.params;
   MediaTaker media(job);
   RequestTurn turn = read_turn(fields, media);

@@ -570,7 +570,7 @@ void responses(Job& job) {
   // Clients ask by default that responses are stored. The response says "store": false.
   job.body.erase("store");
   Fields fields = job.fields();
-  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
+  CommonFields common = read_common(fields, job);
   RequestParams& params = common.params;
 
   MediaTaker taker(job);

@@ -259,8 +259,6 @@ void Api::metrics(Job& job) {
                       .headers = job.headers()});
 }
 
-namespace {
-
 /// A client of the live page: a snapshot twice a second for as long as it stays.
 class LiveStream : public std::enable_shared_from_this<LiveStream> {
  public:
@@ -281,6 +279,13 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
       if (const auto self = weak.lock()) self->log();
     });
     next();
+  }
+
+  /// On the HTTP server's thread.
+  void stop() {
+    over_ = true;
+    exchange_->end();
+    log();
   }
 
  private:
@@ -328,8 +333,6 @@ class LiveStream : public std::enable_shared_from_this<LiveStream> {
   std::int64_t last_step_ = 0;
 };
 
-}  // namespace
-
 void Api::live(Job& job) {
   check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
@@ -338,7 +341,18 @@ void Api::live(Job& job) {
     job.exchange->end();
     return job.done({});
   }
-  std::make_shared<LiveStream>(*http_, *workers_, job.exchange, model, job.client, start_, job.done)->start();
+  const auto stream =
+      std::make_shared<LiveStream>(*http_, *workers_, job.exchange, model, job.client, start_, job.done);
+  std::erase_if(live_, [](const auto& other) { return other.expired(); });
+  live_.push_back(stream);
+  stream->start();
+}
+
+void Api::end_live() {
+  http_->post([this] {
+    for (const auto& weak : live_)
+      if (const auto stream = weak.lock()) stream->stop();
+  });
 }
 
 }  // namespace weft::server

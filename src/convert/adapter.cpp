@@ -158,8 +158,8 @@ bool changes_columns(const std::string& name, const Family& family) {
          (has(kRowsOfExperts) && name.find("_exps.") != name.npos);
 }
 
-std::vector<Matrix> matrices_of(const std::map<std::string, Pair>& pairs, const Config& config,
-                                const Family& family, const AdapterBase& base) {
+std::vector<Matrix> matrices_of(const std::map<std::string, Pair>& pairs, const Family& family,
+                                const AdapterBase& base) {
   std::map<std::tuple<std::string, std::int64_t, std::string>, Matrix> found;
   for (const auto& [module, pair] : pairs) {
     const std::string full = module + ".weight";
@@ -170,11 +170,6 @@ std::vector<Matrix> matrices_of(const std::map<std::string, Pair>& pairs, const 
     if (place.name == "token_embd.weight")
       throw Error(ErrorCode::kUnsupported, "tensor '" + pair.a->name.substr(0, 120) +
                                                "' adapts embeddings, which weft does not support" + kMerge);
-    if (place.name == "output.weight" && config.get_bool("tie_word_embeddings", false))
-      throw Error(ErrorCode::kUnsupported,
-                  "tensor '" + pair.a->name.substr(0, 120) +
-                      "' adapts the output head, which shares the matrix of the embeddings in this model" +
-                      kMerge);
     if (place.joined || changes_columns(place.name, family))
       throw Error(ErrorCode::kUnsupported,
                   "tensor '" + pair.a->name.substr(0, 120) +
@@ -266,7 +261,7 @@ AdapterPlan plan_adapter(const Json& adapter, const FolderWeights& weights, cons
   int n_matrices = 0, n_without = 0;
   Family by_rows = family;  // Pairs have outputs as rows in all classes.
   by_rows.traits &= ~static_cast<unsigned>(kInputsFirst | kExpertInputsFirst);
-  for (const Matrix& matrix : matrices_of(pairs_of(weights, Scales(adapter)), config, family, base)) {
+  for (const Matrix& matrix : matrices_of(pairs_of(weights, Scales(adapter)), family, base)) {
     check_parts(matrix, config);
     const Pair& first = matrix.parts.front().second;
     const double own = first.scale * static_cast<double>(first.a->shape[0]);

@@ -41,6 +41,9 @@ AdapterBase::AdapterBase(const FolderWeights* weights, const Config& config, con
     } catch (const Error&) {  // Converting the base model names it.
     }
   }
+  // A head that shares the embeddings' matrix has its shape.
+  const auto embeddings = shapes_.find(key_of({.name = "token_embd.weight"}));
+  if (embeddings != shapes_.end()) shapes_.try_emplace(key_of({.name = "output.weight"}), embeddings->second);
 }
 
 void AdapterBase::check_pair(const std::string& matrix, const Place& place, const Source& a,

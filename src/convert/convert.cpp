@@ -262,6 +262,14 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   std::vector<std::string> notes;
   add_defaults(json, family, notes);
   const Config config(std::move(json), family.defaults);
+  // Hunyuan's "dynamic" has a fixed base instead (metadata.cpp).
+  if (config.rope_type() == "dynamic" && config.rope_float("alpha", 0.0) <= 0.0) {
+    const auto trained = static_cast<double>(config.require_int({"max_position_embeddings"}));
+    const double original = config.rope_float("original_max_position_embeddings", trained);
+    notes.push_back("config.json: rope_scaling \"dynamic\" is not applied; output is worse beyond " +
+                    std::to_string(static_cast<std::int64_t>(std::clamp(original, 0.0, trained))) +
+                    " tokens");
+  }
   const Type& type = type_of(params.type, weights);
   const std::vector<OutTensor> tensors = plan_tensors(weights, config, family, type.dtype, notes);
 

@@ -84,8 +84,9 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, b
 
 int checked_length(int n, const char* name, const ModelInfo& info) {
   if (n == 0 && info.n_ctx_train == 0)
-    refuse("the model's file lacks metadata key " + info.architecture + ".context_length; set the length (" +
-           name + ", -c of the program)");
+    refuse("metadata key " + info.architecture +
+           ".context_length of the model's file is missing or not positive; set the length (" + name +
+           ", -c of the program)");
   return n;
 }
 

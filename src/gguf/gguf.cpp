@@ -60,6 +60,13 @@ std::optional<std::int64_t> to_int(double value) {
   return static_cast<std::int64_t>(value);
 }
 
+/// The bool that a string spells: true or false, also as Python writes them.
+std::optional<bool> to_bool(std::string_view text) {
+  if (text == "true" || text == "True") return true;
+  if (text == "false" || text == "False") return false;
+  return std::nullopt;
+}
+
 std::string text_of(double value) { return std::to_string(value); }
 template <typename Integer>
 std::string text_of(Integer value) {
@@ -154,6 +161,7 @@ struct File::Impl {
     for (const Entry& entry : metadata) names.push_back(entry.key);
     key_order = index_by_name(names);
     if (drop_repeated_keys()) return index();
+    note_spelled_bools();
     names.clear();
     for (const TensorInfo& tensor : tensors) names.push_back(tensor.name);
     tensor_order = index_by_name(names);
@@ -176,6 +184,16 @@ struct File::Impl {
     std::size_t i = 0;
     if (any) std::erase_if(metadata, [&](const Entry&) -> bool { return repeated[i++]; });
     return any;
+  }
+
+  // Labels (general.*) are strings in their own right.
+  void note_spelled_bools() {
+    for (const Entry& entry : metadata) {
+      const auto* const text = std::get_if<std::string>(&entry.value.data);
+      if (text != nullptr && to_bool(*text) && !entry.key.starts_with("general."))
+        base::add_note(notes, "metadata key " + in_quotes(entry.key) + " is the string " + in_quotes(*text) +
+                                  "; where a bool is expected, weft reads it as one");
+    }
   }
 
   [[noreturn]] void wrong_type(std::string_view key, const Value& value, const char* expected) const {
@@ -300,6 +318,8 @@ std::optional<bool> File::get_bool(std::string_view key) const {
         if constexpr (is_number<std::decay_t<decltype(number)>>) {
           if (number == 0 || number == 1) return number == 1;
           impl_->refuse(key, "found " + text_of(number) + ", expected true or false");
+        } else if constexpr (std::is_same_v<std::decay_t<decltype(number)>, std::string>) {
+          if (const std::optional<bool> spelled = to_bool(number)) return *spelled;
         }
         impl_->wrong_type(key, *value, "bool");
       },

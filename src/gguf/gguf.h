@@ -102,7 +102,7 @@ class File {
   const Value* find(std::string_view key) const;
 
   /// Typed access. A missing key gives nullopt. A number or bool of any type converts where the value stays
-  /// the same: 32.0 is an integer, 1 is true. Anything else throws.
+  /// the same: 32.0 is an integer, and 1 and "true" are true. Anything else throws.
   std::optional<std::int64_t> get_int(std::string_view key) const;
   std::optional<double> get_float(std::string_view key) const;
   std::optional<bool> get_bool(std::string_view key) const;

@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b", kDirection = "direction.";
 
+/// The name by which adapters know the output head. Without this tensor the head is the embeddings' matrix.
+constexpr std::string_view kHead = "output.weight", kEmbeddings = "token_embd.weight";
+
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& reason) {
   throw Error(ErrorCode::kInvalidFile, path.string() + ": " + reason);
 }
@@ -126,14 +129,16 @@ void Adapters::read(int adapter, const AdapterFile& from, const gguf::File& mode
 void Adapters::add_pair(int adapter, const gguf::TensorInfo& a, const gguf::TensorInfo& b,
                         const std::string& matrix, const gguf::File& model) {
   AdapterInfo& info = infos_[static_cast<std::size_t>(adapter)];
-  const gguf::TensorInfo* const base = model.find_tensor(matrix);
+  const gguf::TensorInfo* base = model.find_tensor(matrix);
+  // A head that shares the embeddings' matrix is still a product of its own.
+  if (base == nullptr && matrix == kHead) base = model.find_tensor(kEmbeddings);
   if (base == nullptr)
     refuse(info.path, "tensor " + a.name + " adds to " + matrix + ", which the model lacks");
-  if (matrix == "token_embd.weight")
-    throw Error(
-        ErrorCode::kUnsupported,
-        info.path.string() + ": tensor " + a.name + " adds to " + matrix +
-            "; weft does not support LoRA on embeddings, or on an output head that shares their matrix");
+  if (matrix == kEmbeddings)
+    throw Error(ErrorCode::kUnsupported,
+                info.path.string() + ": tensor " + a.name + " adds to " + std::string(kEmbeddings) +
+                    "; weft does not support LoRA on embeddings; merge the adapter into its model with PEFT "
+                    "(merge_and_unload) and convert the result");
   const bool of_experts = base->shape.size() == 3;
   if (base->shape.size() != 2 && !of_experts)
     throw Error(ErrorCode::kUnsupported, info.path.string() + ": tensor " + a.name + " adds to " + matrix +

@@ -343,7 +343,8 @@ ValueId Builder::product(ValueId x, const std::string& weight, const std::string
   } else {
     y = add(ops::Matmul{}, {w, x, b}, name);
   }
-  return adapted(x, y, weight, begin, n_out);
+  // A product with the embeddings is the output head, which adapters know by its own name.
+  return adapted(x, y, weight == "token_embd.weight" ? "output.weight" : weight, begin, n_out);
 }
 
 // --- Additions

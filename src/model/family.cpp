@@ -66,8 +66,8 @@ ModelDescription describe(const gguf::File& file) {
     family.read(metadata, h);
     if (h.temperature_scale != 0.0f && h.temperature_length == 0)
       metadata.refuse("context_length",
-                      "missing, but this model's attention.temperature_scale depends on it; 'weft quantize "
-                      "--override-kv' adds a key");
+                      "missing or not positive, but this model's attention.temperature_scale depends on it; "
+                      "'weft quantize --override-kv' sets a key");
     // For any family: the default is the family's own.
     if (h.n_experts > 0) h.normalise_experts = metadata.get_bool("expert_weights_norm", h.normalise_experts);
     return description;

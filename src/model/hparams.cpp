@@ -152,17 +152,14 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
   float factor = metadata.get_float("rope.scaling.factor", 0.0, 1e6, 0.0f);
   if (factor == 0.0f) factor = metadata.get_float("rope.scale_linear", 0.0, 1e6, 0.0f);
   if (factor == 0.0f) factor = 1.0f;
-  // "none" ignores a factor, as llama.cpp does. The other types have tensors with factors.
+  // "none" ignores a factor, as llama.cpp does. "dynamic" changes nothing up to the trained length. The other
+  // types have tensors with factors.
   if (scaling == "linear" || scaling == "yarn") {
     rope.freq_scale = 1.0f / factor;
-  } else if (scaling == "dynamic") {
-    throw Error(ErrorCode::kUnsupported,
-                "metadata key " + metadata.architecture() +
-                    ".rope.scaling.type: dynamic scaling is not supported; convert the "
-                    "model with linear scaling, YaRN or none");
-  } else if (scaling != "none" && scaling != "longrope" && scaling != "su" && scaling != "llama3") {
+  } else if (scaling != "none" && scaling != "dynamic" && scaling != "longrope" && scaling != "su" &&
+             scaling != "llama3") {
     metadata.refuse("rope.scaling.type",
-                    "found \"" + scaling + "\", expected none, linear, yarn, longrope or llama3");
+                    "found \"" + scaling + "\", expected none, linear, yarn, longrope, llama3 or dynamic");
   }
   if (scaling == "yarn") {
     rope.ext_factor = metadata.get_float("rope.scaling.yarn_ext_factor", 0.0, 1e3, 1.0f);
@@ -172,7 +169,7 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
   rope.attn_factor = metadata.get_float("rope.scaling.attn_factor", 0.001, 1e3, 1.0f);
   if (rope.n_ctx_orig == 0 && (scaling == "yarn" || metadata.has_tensor("rope_factors_long.weight")))
     metadata.refuse("rope.scaling.original_context_length",
-                    "missing, and so is context_length, but this model's scaling depends on it; "
+                    "missing, and so is a positive context_length, but this model's scaling depends on it; "
                     "'weft quantize --override-kv' adds a key");
   return rope;
 }
@@ -368,24 +365,33 @@ void read_attention(const Metadata& metadata, LayerMix mix, HParams& h) {
   }
   h.v_head_dim = metadata.get_int("attention.value_length", 1, kMaxHeadDim, h.k_head_dim);
   h.rope = read_rope(metadata, h.k_head_dim, h.n_ctx_train);
+  if (constexpr std::string_view kScaling = "rope.scaling.type";
+      metadata.get_string(kScaling, "") == "dynamic")
+    h.notes.push_back(metadata.about(
+        kScaling, "found \"dynamic\", which weft does not apply; output is worse beyond the trained length" +
+                      (h.rope.n_ctx_orig > 0 ? " of " + base::counted(h.rope.n_ctx_orig, "token") : "")));
   h.window = metadata.get_int("attention.sliding_window", 0, kMaxContext, 0);
   h.rope_base_window = metadata.get_float("rope.freq_base_swa", 1.001, 1e12, 10000.0f);
   h.attention_softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 0.0f);
 }
 
-/// context_length. Without the key: the rows of a table of positions, else 0.
+/// context_length. Without a positive value: the rows of a table of positions, else 0.
 int read_length(const gguf::File& file, const Metadata& metadata, std::vector<std::string>& notes) {
   constexpr std::string_view kKey = "context_length", kTable = "position_embd.weight";
-  if (metadata.has(kKey)) return metadata.require_int(kKey, 1, kMaxContext);
+  std::string lack = "missing";
+  if (const auto length = file.get_int(metadata.architecture() + "." + std::string(kKey))) {
+    if (*length > 0) return metadata.require_int(kKey, 1, kMaxContext);
+    lack = "found " + std::to_string(*length) + ", expected 1 or more";
+  }
   const gguf::TensorInfo* const table = file.find_tensor(kTable);
   if (table == nullptr) {
     notes.push_back(
-        metadata.about(kKey, "missing; contexts are as long as you ask for (n_ctx, -c of the program)"));
+        metadata.about(kKey, lack + "; contexts are as long as you ask for (n_ctx, -c of the program)"));
     return 0;
   }
   const std::int64_t rows = table->shape.front();
-  if (rows > kMaxContext) metadata.refuse(kKey, "missing, and " + std::string(kTable) + " has too many rows");
-  notes.push_back(metadata.about(kKey, "missing, tensor " + std::string(kTable) + " has " +
+  if (rows > kMaxContext) metadata.refuse(kKey, lack + ", and " + std::string(kTable) + " has too many rows");
+  notes.push_back(metadata.about(kKey, lack + "; tensor " + std::string(kTable) + " has " +
                                            base::counted(rows, "row") + "; weft uses the rows"));
   return static_cast<int>(rows);
 }

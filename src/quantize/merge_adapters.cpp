@@ -99,11 +99,25 @@ std::vector<float> factors_of(const gguf::File& file, const model::AdapterStack&
   return factors;
 }
 
-QuantizedTensor merged(const gguf::TensorInfo& tensor, std::optional<DType> type) {
-  QuantizedTensor result{.name = tensor.name, .shape = tensor.shape, .from = tensor.dtype};
+constexpr const char* kHead = "output.weight";
+
+/// The embeddings if adapters add to an output head that shares their matrix, else null. The result has the
+/// head as a tensor of its own.
+const gguf::TensorInfo* shared_head(const gguf::File& file, const model::Adapters& adapters) {
+  if (adapters.find(kHead) == nullptr || file.find_tensor(kHead) != nullptr) return nullptr;
+  // Files of T5 scale the inputs of shared heads only, and a factor of the embeddings is not of the head.
+  if (file.get_string("general.architecture") == "t5" || file.find_tensor("token_embd.scale") != nullptr)
+    throw Error(ErrorCode::kUnsupported,
+                "the adapter adds to an output head that shares its matrix with the embeddings, which weft "
+                "cannot merge for this model; apply the adapter with --lora instead");
+  return file.find_tensor("token_embd.weight");
+}
+
+QuantizedTensor merged(const gguf::TensorInfo& tensor, const std::string& name, std::optional<DType> type) {
+  QuantizedTensor result{.name = name, .shape = tensor.shape, .from = tensor.dtype};
   result.to = type.value_or(tensor.dtype);
   if (tensor.shape.back() % info(result.to).block_elements != 0)
-    refuse(tensor.name + " has rows of " + std::to_string(tensor.shape.back()) + ", and " +
+    refuse(name + " has rows of " + std::to_string(tensor.shape.back()) + ", and " +
            std::string(info(result.to).name) + " takes multiples of " +
            std::to_string(info(result.to).block_elements));
   const auto bytes = [&](DType of) {
@@ -137,21 +151,25 @@ std::vector<QuantizedTensor> merge_adapters(const std::filesystem::path& from,
   const std::vector<float> scales = scales_of(params, adapters);
   std::uint64_t n_bytes = 0;
   for (const gguf::TensorInfo& tensor : file.tensors()) n_bytes += tensor.data.size();
+  const gguf::TensorInfo* const head = shared_head(file, adapters);
+  if (head != nullptr) n_bytes += head->data.size();
   Packer packer(file, params.n_threads, n_bytes, params.progress);
   gguf::Writer writer;
   copy_metadata(file, writer);
   std::vector<QuantizedTensor> changed;
-  for (const gguf::TensorInfo& tensor : file.tensors()) {
-    const model::AdapterStack* const stack = adapters.find(tensor.name);
+  const auto add = [&](const gguf::TensorInfo& tensor, const std::string& name) {
+    const model::AdapterStack* const stack = adapters.find(name);
     DType type = tensor.dtype;
-    if (stack != nullptr) type = changed.emplace_back(merged(tensor, params.type)).to;
-    writer.add_tensor(tensor.name, type, tensor.shape, [&, stack, type](std::span<std::byte> out) {
-      if (stack == nullptr) return packer.pack(tensor, type, {}, out);
+    if (stack != nullptr) type = changed.emplace_back(merged(tensor, name, params.type)).to;
+    writer.add_tensor(name, type, tensor.shape, [&, stack, type, source = &tensor](std::span<std::byte> out) {
+      if (stack == nullptr) return packer.pack(*source, type, {}, out);
       const Addition addition(adapters, *stack, scales, factors_of(file, *stack));
-      packer.pack(tensor, type, {}, out,
+      packer.pack(*source, type, {}, out,
                   [&](std::int64_t row, std::span<float> values) { addition.add_to(row, values); });
     });
-  }
+  };
+  for (const gguf::TensorInfo& tensor : file.tensors()) add(tensor, tensor.name);
+  if (head != nullptr) add(*head, kHead);
   writer.write_file(to);
   return changed;
 }

@@ -5,7 +5,10 @@
 #include <cctype>
 #include <charconv>
 #include <string>
+#include <system_error>
 #include <utility>
+
+#include "gguf/file_types.h"
 
 namespace weft::quantize_impl {
 namespace {
@@ -280,6 +283,11 @@ namespace weft {
 
 const QuantizeMix* find_quantize_mix(std::string_view name) {
   using quantize_impl::equal_in_any_case;
+  std::uint32_t number = 0;
+  const char* const end = name.data() + name.size();
+  if (const auto [rest, error] = std::from_chars(name.data(), end, number);
+      error == std::errc{} && rest == end)
+    name = gguf::file_type_name(number);
   constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
       {"Q3_K", "Q3_K_M"}, {"Q4_K", "Q4_K_M"}, {"Q5_K", "Q5_K_M"}, {"MXFP4_MOE", "MXFP4"}};
   for (const auto& [other, own] : kOtherNames)

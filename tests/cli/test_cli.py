@@ -259,6 +259,30 @@ class Usage(Case):
                 self.assertIn(str(loop), error, words)
                 self.assertNotIn("unexpected", error, words)
 
+    def test_a_folder_with_one_model_is_that_model(self):
+        words = ["-p", "x", "-n", "4", "--temp", "0", "-c", "64"]
+        expected = self.succeed("run", "-m", LLAMA, *words)
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            self.assertIn("has no model", self.fail_with(1, "run", "-m", folder, *words))
+            model = folder / "tiny.gguf"
+            model.write_bytes(LLAMA.read_bytes())
+            self.assertEqual(self.succeed("run", "-m", folder, *words), expected)
+            # Files that belong to a model, and a config.json without weights.
+            (folder / "mmproj-tiny.gguf").symlink_to(GOLDEN.parent / "vision/gemma3/mmproj.gguf")
+            (folder / "encoder.gguf").symlink_to(GOLDEN.parent / "vision/gemma3/mmproj.gguf")
+            (folder / "lora.gguf").symlink_to(GOLDEN.parent / "adapters/one.gguf")
+            (folder / "config.json").write_text("{}")
+            self.assertEqual(self.succeed("run", "-m", f"{folder}/", *words), expected)
+            (folder / "other.gguf").symlink_to(LLAMA)
+            error = self.fail_with(1, "run", "-m", folder, *words)
+            self.assertIn("has several models: other.gguf, tiny.gguf;", error)
+        with tempfile.TemporaryDirectory() as folder:
+            self.succeed("split", "--split-max-tensors", "9", LLAMA, Path(folder) / "part")
+            self.assertEqual(self.succeed("run", "-m", folder, *words), expected)
+            (Path(folder) / "whole.gguf").symlink_to(LLAMA)
+            self.assertIn("part-00001-of-", self.fail_with(1, "run", "-m", folder, *words))
+
     def test_a_file_may_lack_the_lengths(self):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "short.gguf"
@@ -273,8 +297,16 @@ class Usage(Case):
                 error = result.stderr.decode()
                 self.assertIn("llama.context_length", error)
                 self.assertIn("-c", error)
+            number = data.index(b"llama.context_length") + len(b"llama.context_length") + 4
+            zero = Path(folder) / "zero.gguf"
+            zero.write_bytes(data[:number] + bytes(4) + data[number + 4 :])
+            result = weft("run", "-m", zero, "-p", "x")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("set the length (n_ctx, -c of the program)", result.stderr.decode())
+            self.assertIn("llama.context_length: found 0", weft("run", "-m", zero, "-p", "x", "-n", "1", "-c", "64").stderr.decode())
             expected = self.succeed("run", "-m", LLAMA, "-p", "x", "-n", "4", "--temp", "0", "-c", "64")
-            self.assertEqual(self.succeed("run", "-m", file, "-p", "x", "-n", "4", "--temp", "0", "-c", "64"), expected)
+            for path in (file, zero):
+                self.assertEqual(self.succeed("run", "-m", path, "-p", "x", "-n", "4", "--temp", "0", "-c", "64"), expected)
 
     def test_models(self):
         self.assertEqual(json.loads(self.succeed("models", "--json")), [])
@@ -1094,6 +1126,14 @@ class Texts(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(b"does not process escapes", result.stderr)
 
+    def test_files_of_prompts_lose_one_newline_at_their_end(self):
+        for content, prompt in ((b"Hello\n", "Hello"), (b"Hello\n\n", r"Hello\n"), (b"Hello\r\n", r"Hello\r"), (b"Hello ", "Hello ")):
+            self.assertEqual(self.tokens("-f", self.file(content)), self.tokens("-p", prompt))
+            self.assertEqual(self.tokens("-f", "-", stdin=content), self.tokens("-p", prompt))
+        chat = ["chat", "-m", LLAMA, "-p", "Hello", "-n", "8", "--temp", "0", "-t", "1", "-c", "256"]
+        self.assertEqual(self.succeed(*chat, "--system-prompt-file", self.file(b"Be brief.\n")),
+                         self.succeed(*chat, "--system-prompt", "Be brief."))  # fmt: skip
+
     def test_byte_order_marks(self):
         mark = b"\xef\xbb\xbf"
         self.assertEqual(self.tokens("-f", self.file(mark + b"Hello")), self.tokens("-p", "Hello"))
@@ -1432,14 +1472,30 @@ class Adapters(Case):
                  self.text("--control-vector-scaled", f"{control}:4", "--control-vector-layer-range", "2", "2")]  # fmt: skip
         self.assertEqual(len(set(texts)), len(texts))
         self.assertEqual(self.text("--lora", f"name={one}"), texts[1])
+        self.assertEqual(self.text("--lora", f"{one},{two}"), texts[3])
+        self.assertEqual(self.text("--lora", f"a={one},b={two},"), texts[3])
+        self.assertEqual(self.text("--lora-scaled", f"{one}:1,{two}:1"), texts[3])
+        self.assertEqual(self.text("--control-vector-scaled", f"{control}:1,{control}:3"), texts[5])
         self.assertEqual(self.text(f"--lora-scaled={one}:1", "--lora-scaled", two, "1"), texts[3])
         self.assertEqual(self.text("--lora-scaled", one, "0"), plain)
         self.assertEqual(self.text("--lora", one, "--lora-init-without-apply"), plain)
         self.assertEqual(self.text("--control-vector-scaled", control, "4", "--control-vector-layer-range", "1:2"), texts[5])
 
+    def test_a_file_with_commas_in_its_name_is_one(self):
+        one, two = self.DATA / "one.gguf", self.DATA / "two.gguf"
+        with tempfile.TemporaryDirectory() as folder:
+            comma = Path(folder) / "a,b.gguf"
+            comma.symlink_to(one)
+            self.assertEqual(self.text("--lora", comma), self.text("--lora", one))
+            both = self.text("--lora", one, "--lora", two)
+            self.assertEqual(self.text("--lora", f"{comma},{two}"), both)
+            self.assertEqual(self.text("--lora", f"{two},{comma}"), self.text("--lora", two, "--lora", one))
+            self.assertEqual(self.text("--lora-scaled", f"{comma}:1,{two}:1"), both)
+
     def test_wrong_ones_are_refused(self):
         run = ["run", "-m", LLAMA, "-p", "x", "-n", "1"]
         one = self.DATA / "one.gguf"
+        self.assertIn("nothing.gguf", self.fail_with(1, *run, "--lora", f"{one},nothing.gguf"))
         self.assertIn("general.type", self.fail_with(1, *run, "--lora", LLAMA))
         self.assertIn("nothing.gguf", self.fail_with(1, *run, "--lora", "nothing.gguf"))
         self.assertIn("--lora-scaled FILE 0.5", self.fail_with(2, *run, "--lora-scaled", one, "much"))

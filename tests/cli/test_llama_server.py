@@ -144,6 +144,17 @@ class Flags(unittest.TestCase):
             with self.subTest(name=name), Server("-m", LLAMA, **{name: "K"}) as server:
                 self.assertEqual(server.ask("/v1/models")[0], 401)
 
+    def test_empty_variables_set_no_key(self):
+        with Server("-m", LLAMA, VLLM_API_KEY="", LLAMA_ARG_API_KEY_FILE="") as server:
+            self.assertEqual(server.ask("/v1/models")[0], 200)
+            self.assertIn("weft: note: VLLM_API_KEY is empty, so it sets no API key", server.log)
+            self.assertIn("LLAMA_ARG_API_KEY_FILE is empty", server.log)
+        with Server("-m", LLAMA, WEFT_ARG_API_KEY="", VLLM_API_KEY="K") as server:
+            self.assertEqual(server.ask("/v1/models")[0], 401)
+        with Server("-m", LLAMA, "--host", "0.0.0.0", LLAMA_API_KEY="") as server:
+            self.assertIn("without an API key", server.log)
+        self.assertIn("the key is empty", refusal("--api-key", ""))
+
     def test_a_wrong_line_of_the_key_file_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "keys.txt"
@@ -482,6 +493,89 @@ class Infill(unittest.TestCase):
             status, text = server.ask("/infill", self.EDITOR)
             self.assertEqual(status, 400)
             self.assertIn("infill", json.loads(text)["error"]["message"])
+
+
+class Bans(unittest.TestCase):
+    """Tokens that requests ban, with and without grammars."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("-m", LLAMA, "--seed", "1").__enter__()
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def ids(self, text: str) -> list[int]:
+        return self.server.json("/tokenize", {"content": text, "add_special": False})["tokens"]
+
+    def tokens(self, **fields) -> list[int]:
+        body = {"prompt": "x", "max_tokens": 32, "return_token_ids": True, "ignore_eos": True, "temperature": 2}
+        return self.server.json("/v1/completions", body | fields)["choices"][0]["token_ids"]
+
+    def refuse(self, **fields) -> dict:
+        status, text = self.server.ask("/v1/completions", {"prompt": "x", "max_tokens": 8, **fields})
+        self.assertEqual(status, 400, text)
+        error = json.loads(text)["error"]
+        self.assertEqual(error["type"], "invalid_request_error")
+        return error
+
+    def test_a_grammar_without_tokens_is_an_error_of_the_request(self):
+        grammar = {"prompt": "x", "max_tokens": 8, "grammar": 'root ::= "ab"'}
+        others = [[id, -100] for id in range(512) if id != 9]  # Token 9 is a control character.
+        for bans in ({"logit_bias": others}, {"allowed_token_ids": [9]}, {"allowed_token_ids": [9], "logit_bias": {"9": 100}}):
+            error = self.refuse(**grammar, **bans)
+            self.assertEqual(error["param"], "logit_bias")
+            self.assertIn("no token is left to generate", error["message"])
+            _, text = self.server.ask("/v1/completions", {**grammar, **bans, "stream": True})
+            self.assertIn('"type":"invalid_request_error"', text)
+            self.assertIn("no token is left to generate", text)
+        # Bans that leave a token.
+        answer = self.server.json("/v1/completions", {**grammar, "logit_bias": {"9": -100}})
+        self.assertEqual(answer["choices"][0]["text"], "ab")
+
+    def test_bad_words_of_several_tokens(self):
+        word = self.server.json("/detokenize", {"tokens": [301, 302]})["content"]
+        ids = self.ids(word)
+        self.assertGreater(len(ids), 1)
+        kept = {"allowed_token_ids": ids, "max_tokens": 128, "temperature": 100}
+        found, banned = self.tokens(**kept), self.tokens(**kept, bad_words=[word])
+
+        def has(tokens: list[int]) -> bool:
+            return any(tokens[i : i + len(ids)] == ids for i in range(len(tokens)))
+
+        self.assertTrue(has(found), found)
+        self.assertFalse(has(banned), banned)
+        self.assertEqual(set(banned), set(ids), "each token alone may occur")
+
+    def test_bad_words_that_leave_no_token_are_an_error_of_the_request(self):
+        letters = [a for a in "abcdefghijklmnopqrstuvwxyz" if len(self.ids(a)) == 1 and self.ids(f"{a} {a}") == 2 * self.ids(a)]
+        error = self.refuse(allowed_token_ids=self.ids(letters[0]), bad_words=[f"{letters[0]} {letters[0]}"])
+        self.assertIn("'bad_words'", error["message"])
+
+    def test_wrong_bad_words_are_named(self):
+        self.assertEqual(self.refuse(bad_words=["a", ""])["param"], "bad_words[1]")
+        self.assertEqual(self.refuse(bad_words=["ab " * 2000])["param"], "bad_words[0]")
+
+    def test_a_minimum_yields_where_only_an_end_is_allowed(self):
+        end = self.server.json("/props")["eos_token"]
+        (id,) = self.server.json("/tokenize", {"content": end, "parse_special": True, "add_special": False})["tokens"]
+        answer = self.server.json("/v1/completions", {"prompt": "x", "min_tokens": 4, "max_tokens": 8, "allowed_token_ids": [id]})
+        self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
+
+
+class Shutdown(unittest.TestCase):
+    def test_open_live_streams_are_logged(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "access.log"
+            with Server("-m", LLAMA, "--access-log", log) as server:
+                connection = http.client.HTTPConnection(server.address, timeout=60)
+                connection.request("GET", "/live", headers={"X-Request-Id": "mine"})
+                answer = connection.getresponse()
+                self.assertTrue(answer.readline().startswith(b"data: "))
+                server.process.terminate()
+                answer.read()  # To the end of the stream.
+                connection.close()
+            (line,) = [json.loads(line) for line in log.read_text().splitlines()]
+            self.assertEqual((line["path"], line["status"], line["id"]), ("/live", 200, "mine"))
+            self.assertGreater(line["bytes_out"], 0)
 
 
 class Encoders(unittest.TestCase):

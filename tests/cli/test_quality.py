@@ -86,6 +86,20 @@ class Quantize(FileCase):
         for path, data in kept.items():
             self.assertEqual(path.read_bytes(), data)
 
+    def test_the_numbers_of_llama_quantize_are_types(self):
+        out = self.folder / "out.gguf"
+        for number, name in ((2, "Q4_0"), ("15", "Q4_K_M"), (38, "MXFP4"), (0, "F32")):
+            self.assertIn(f"{name}: ", self.succeed("quantize", "--dry-run", self.model, out, number))
+        self.succeed("quantize", self.model, out, 2, 1)
+        self.assertEqual(json.loads(self.succeed("inspect", out, "--json"))["model"]["quantisation"], "Q4_0")
+        numbered = self.folder / "tiny-2.gguf"
+        numbered.write_bytes(self.model.read_bytes())
+        self.assertIn(f"wrote {self.folder / 'tiny-2-Q8_0.gguf'}", self.succeed("quantize", numbered, 7))
+        for unknown in (4, 99, "2x"):
+            message = self.fail_with(2, "quantize", self.model, out, unknown)
+            self.assertIn(f"unknown quantization type '{unknown}'", message)
+            self.assertIn("Q4_K_M", message)
+
     def test_help_names_all_mixes(self):
         message = self.fail_with(2, "quantize", self.model, "Q4_X")
         mixes = message[message.index("known are ") + len("known are ") : message.index(" (weft help")].split(", ")
@@ -355,6 +369,7 @@ class Perplexity(Case):
             self.assertEqual(other["perplexity"], truth["perplexity"])
         piped = self.succeed("perplexity", "-m", LLAMA, "--json", "-f", "-", "-c", self.N_CTX, stdin=self.text.read_bytes())
         self.assertEqual(json.loads(piped)["perplexity"], truth["perplexity"])
+        self.assertEqual(self.measure(LLAMA, "-f", self.text, "-c", self.N_CTX, "--chunks", -1)["perplexity"], truth["perplexity"])
 
     def test_divergence_from_itself_is_nothing_and_from_another_something(self):
         self.measure(LLAMA, "-f", self.text, "-c", self.N_CTX, "--save-all-logits", self.base)

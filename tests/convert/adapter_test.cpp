@@ -116,6 +116,8 @@ class Adapter : public ConvertTest {
     const double alpha = std::get<float>(keys.at("adapter.lora.alpha"));
     Matrices base = read_matrices(scratch_ / "base.gguf");
     const Matrices lora = read_matrices(scratch_ / "lora.gguf");
+    if (lora.contains("output.weight.lora_a"))  // A head may share the embeddings' matrix.
+      base.try_emplace("output.weight", base.at("token_embd.weight"));
     for (auto& [name, matrix] : base) {
       const auto a = lora.find(name + ".lora_a"), b = lora.find(name + ".lora_b");
       if (a == lora.end()) continue;
@@ -353,13 +355,16 @@ TEST_F(Adapter, AFolderWithPartsOfAModelIsNoAdapter) {
   EXPECT_TRUE(is_adapter_folder(folder));
 }
 
-TEST_F(Adapter, TheHeadOfTiedModelsIsRefused) {
+TEST_F(Adapter, TheHeadOfTiedModelsIsAdaptedApart) {
   use_base("falcon-40b");
+  ASSERT_FALSE(weights_.contains("lm_head.weight"));
   weights_["lm_head.weight"] = weights_.at("transformer.word_embeddings.weight");
   add("lm_head", 4, 2.0);
   write_adapter({{"r", 4}, {"lora_alpha", 8}});
-  expect_refused(lora_, ErrorCode::kUnsupported, "which shares the matrix of the embeddings",
-                 {.base = base_});
+  expect_adds_what_merging_adds(1);
+  pairs_["base_model.model.lm_head.lora_B.weight"] = pattern(7, 4, 1);
+  write_adapter({{"r", 4}, {"lora_alpha", 8}});
+  expect_refused(lora_, ErrorCode::kInvalidFile, "for lm_head.weight", {.base = base_});
 }
 
 }  // namespace

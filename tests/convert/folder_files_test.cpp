@@ -251,6 +251,26 @@ TEST_F(FolderFiles, MissingFieldsOfLlamaGetDefaultsWithNotes) {
   EXPECT_NE(notes_[1].find("no rms_norm_eps"), std::string::npos) << notes_[1];
 }
 
+TEST_F(FolderFiles, DynamicRopeScalingIsLeftOutWithANote) {
+  const auto folder = copy_of("mixtral");
+  const Keys plain = converted(folder);
+  json config = json::parse(read(folder / "config.json"));
+  const int trained = config["max_position_embeddings"].get<int>();
+  config["rope_theta"] = config["rope_parameters"]["rope_theta"];
+  config.erase("rope_parameters");
+  const auto note_of = [&](const char* scaling) {
+    config["rope_scaling"] = json::parse(scaling);
+    write(folder / "config.json", config.dump());
+    EXPECT_TRUE(converted(folder) == plain) << scaling;
+    return notes_.empty() ? std::string() : notes_.front();
+  };
+  const std::string note = "config.json: rope_scaling \"dynamic\" is not applied; output is worse beyond ";
+  EXPECT_EQ(note_of(R"({"type": "dynamic", "factor": 2.0})"), note + std::to_string(trained) + " tokens");
+  EXPECT_EQ(note_of(R"({"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 16})"),
+            note + "16 tokens");
+  EXPECT_EQ(note_of(R"({"rope_type": "default"})"), "");
+}
+
 TEST_F(FolderFiles, ChatTemplates) {
   const auto folder = copy_of("mixtral");
   EXPECT_FALSE(converted(folder).contains("tokenizer.chat_template"));

@@ -66,19 +66,35 @@ inline bool is_adapted(const gguf::TensorInfo& tensor) {
          });
 }
 
+/// The tensor that an adapter's matrix adds to. An output head may share the embeddings' tensor.
+inline const gguf::TensorInfo& adapted_tensor(const gguf::File& model, const std::string& matrix) {
+  const gguf::TensorInfo* const own = model.find_tensor(matrix);
+  return own != nullptr ? *own : *model.find_tensor("token_embd.weight");
+}
+
+/// The names of all matrices that adapters may add to. Without its own tensor, T5's head has another scale,
+/// so the model with a merged head would be another one.
+inline std::vector<std::string> adapted_matrices(const gguf::File& model) {
+  std::vector<std::string> names;
+  for (const gguf::TensorInfo& tensor : model.tensors())
+    if (is_adapted(tensor)) names.push_back(tensor.name);
+  if (model.find_tensor("output.weight") == nullptr && model.get_string("general.architecture") != "t5")
+    names.emplace_back("output.weight");
+  return names;
+}
+
 /// `share`: how many of the matrices it adds to.
 inline RandomAdapter random_adapter(const gguf::File& model, std::uint64_t seed, std::int64_t rank,
                                     double share = 1.0) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   RandomAdapter adapter;
-  for (const gguf::TensorInfo& tensor : model.tensors()) {
-    if (!is_adapted(tensor) ||
-        (std::uniform_real_distribution<>()(random) > share && !adapter.matrices.empty()))
-      continue;
+  for (const std::string& name : adapted_matrices(model)) {
+    if (std::uniform_real_distribution<>()(random) > share && !adapter.matrices.empty()) continue;
+    const gguf::TensorInfo& tensor = adapted_tensor(model, name);
     const std::int64_t n_out = tensor.shape.end()[-2], n_in = tensor.shape.back();
     const std::int64_t n_experts = tensor.shape.size() == 3 ? tensor.shape[0] : 1;
-    LowRank& of = adapter.matrices[tensor.name];
+    LowRank& of = adapter.matrices[name];
     of.rank = rank;
     for (std::int64_t i = 0; i < n_experts * rank * n_in; ++i)
       of.a.push_back(normal(random) / std::sqrt(static_cast<float>(n_in)));
@@ -99,7 +115,7 @@ inline std::filesystem::path write_adapter(const gguf::File& model, const Random
   writer.set("general.architecture", *model.get_string("general.architecture"));
   writer.set("adapter.lora.alpha", adapter.alpha);
   for (const auto& [matrix, of] : adapter.matrices) {
-    std::vector<std::int64_t> a = model.find_tensor(matrix)->shape, b = a;
+    std::vector<std::int64_t> a = adapted_tensor(model, matrix).shape, b = a;
     a.end()[-2] = b.back() = of.rank;
     writer.add_tensor(matrix + ".lora_a", DType::kF32, a, std::as_bytes(std::span(of.a)));
     writer.add_tensor(matrix + ".lora_b", DType::kF32, b, std::as_bytes(std::span(of.b)));
@@ -116,11 +132,11 @@ inline std::filesystem::path write_merged(const gguf::File& model, const RandomA
   for (const auto& entry : model.metadata()) writer.set(entry.key, entry.value);
   std::vector<std::vector<float>> merged;
   merged.reserve(adapter.matrices.size());
-  for (const gguf::TensorInfo& tensor : model.tensors()) {
-    const auto found = adapter.matrices.find(tensor.name);
+  const auto add = [&](const gguf::TensorInfo& tensor, const std::string& matrix) {
+    const auto found = adapter.matrices.find(matrix);
     if (found == adapter.matrices.end()) {
-      writer.add_tensor(tensor.name, tensor.dtype, tensor.shape, tensor.data);
-      continue;
+      writer.add_tensor(matrix, tensor.dtype, tensor.shape, tensor.data);
+      return;
     }
     const LowRank& of = found->second;
     const std::int64_t n_out = tensor.shape.end()[-2], n_in = tensor.shape.back();
@@ -137,8 +153,11 @@ inline std::filesystem::path write_merged(const gguf::File& model, const RandomA
         float& value = w[static_cast<std::size_t>(o * n_in + i)];
         value = static_cast<float>(value + factor * sum);
       }
-    writer.add_tensor(tensor.name, DType::kF32, tensor.shape, std::as_bytes(std::span(w)));
-  }
+    writer.add_tensor(matrix, DType::kF32, tensor.shape, std::as_bytes(std::span(w)));
+  };
+  for (const gguf::TensorInfo& tensor : model.tensors()) add(tensor, tensor.name);
+  if (model.find_tensor("output.weight") == nullptr && adapter.matrices.contains("output.weight"))
+    add(adapted_tensor(model, "output.weight"), "output.weight");
   const std::filesystem::path path = temporary(name + ".gguf");
   writer.write_file(path);
   return path;

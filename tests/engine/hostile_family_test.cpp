@@ -92,20 +92,38 @@ TEST_P(HostileFamily, FeedForwardLengthsMayBeMissing) {
 }
 
 /// Without its key, the context's length is the caller's choice, unless the model depends on it.
-TEST_P(HostileFamily, TheContextLengthMayBeMissing) {
-  test::Draft draft(GetParam());
-  const model::HParams good = model::describe(draft.original()).hparams;
-  draft.drop(draft.key("context_length"));
-  if (const std::string error = check(draft); !error.empty()) {
-    EXPECT_NE(error.find("context_length"), std::string::npos) << error;
-    EXPECT_TRUE(good.rope.ext_factor != 0.0f || good.temperature_scale != 0.0f) << error;
-    return;
+TEST_P(HostileFamily, TheContextLengthMayBeMissingOrBelowOne) {
+  const test::Draft whole(GetParam());
+  const std::string key = whole.key("context_length");
+  const model::HParams good = model::describe(whole.original()).hparams;
+  test::Draft missing = whole, zero = whole, negative = whole;
+  missing.drop(key);
+  zero.set(key, std::uint32_t{0});
+  negative.set(key, std::int64_t{std::numeric_limits<std::int64_t>::min()});
+  for (const test::Draft& draft : {missing, zero, negative}) {
+    if (const std::string error = check(draft); !error.empty()) {
+      EXPECT_NE(error.find("context_length"), std::string::npos) << error;
+      EXPECT_TRUE(good.rope.ext_factor != 0.0f || good.temperature_scale != 0.0f) << error;
+      continue;
+    }
+    const test::DraftFile written(draft);
+    const model::HParams without = model::describe(gguf::File::open(written.path())).hparams;
+    EXPECT_EQ(without.n_ctx_train, good.learned_positions ? good.n_ctx_train : 0);
+    ASSERT_FALSE(without.notes.empty());
+    EXPECT_NE(without.notes.front().find(key), std::string::npos);
   }
+}
+
+TEST(HostileFamilyTest, DynamicRopeScalingIsNoted) {
+  test::Draft draft("llama");
+  const model::HParams good = model::describe(draft.original()).hparams;
+  draft.set(draft.key("rope.scaling.type"), "dynamic").set(draft.key("rope.scaling.factor"), 4.0f);
   const test::DraftFile written(draft);
-  const model::HParams without = model::describe(gguf::File::open(written.path())).hparams;
-  EXPECT_EQ(without.n_ctx_train, good.learned_positions ? good.n_ctx_train : 0);
-  ASSERT_FALSE(without.notes.empty());
-  EXPECT_NE(without.notes.front().find(draft.key("context_length")), std::string::npos);
+  const model::HParams found = model::describe(gguf::File::open(written.path())).hparams;
+  EXPECT_EQ(found.rope.freq_scale, good.rope.freq_scale);
+  ASSERT_EQ(found.notes.size(), 1u);
+  EXPECT_NE(found.notes[0].find("found \"dynamic\", which weft does not apply"), std::string::npos);
+  EXPECT_NE(found.notes[0].find("of " + std::to_string(good.n_ctx_train) + " tokens"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, HostileFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);

@@ -202,6 +202,24 @@ TEST(Gguf, WrongTypesAreRefusedWithKeyAndBothTypes) {
   refuses([&] { file.get_bool("value.u8"); }, "values.gguf: ");
 }
 
+TEST(Gguf, StringsThatSpellBoolsAreReadWithANote) {
+  Writer writer;
+  writer.set("general.name", "true");
+  for (const char* const word : {"true", "false", "True", "False", "yes", "TRUE", "true ", "1", ""})
+    writer.set("flag." + std::string(word), word);
+  const std::vector<std::byte> bytes = writer.to_bytes();
+  const File file = File::parse(bytes);
+  EXPECT_EQ(file.get_bool("flag.true"), true);
+  EXPECT_EQ(file.get_bool("flag.false"), false);
+  EXPECT_EQ(file.get_bool("flag.True"), true);
+  EXPECT_EQ(file.get_bool("flag.False"), false);
+  for (const char* const word : {"yes", "TRUE", "true ", "1", ""})
+    expect_error([&] { file.get_bool("flag." + std::string(word)); }, ErrorCode::kInvalidFile,
+                 "it is of type string, expected bool");
+  ASSERT_EQ(file.notes().size(), 4u);
+  EXPECT_THAT(file.notes()[0], HasSubstr("\"flag.true\" is the string \"true\""));
+}
+
 TEST(Gguf, NumbersOfOtherTypesConvertWhereTheyStayTheSame) {
   Writer writer;
   writer.set("f32", 32.0f);

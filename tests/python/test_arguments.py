@@ -144,13 +144,13 @@ def test_arrays_keep_their_numbers():
     assert np.isinf((weft.arguments.bf16("w", numbers).astype(np.uint32) << 16).view(np.float32)[1, :2]).all()
     assert np.isnan((weft.arguments.bf16("w", [NAN]).astype(np.uint32) << 16).view(np.float32)).all()
     for wrong in ([2**40, 0], [0.5, 0], [NAN, 0], ["3", "0"]):
-        with pytest.raises(TypeError, match="'ids' is no array of numbers of the type int32"):
+        with pytest.raises(TypeError, match="'ids' must be an array of int32 numbers"):
             plan.run(inputs | {"ids": wrong})
-    with pytest.raises(TypeError, match="'q8' is no array of numbers of the type uint8"):
+    with pytest.raises(TypeError, match="'q8' must be an array of uint8 numbers: it has numbers that uint8 cannot represent"):
         plan.set_weight("q8", np.full((1, 32), 0.5))
     # A number out of the type's range would become infinite; infinities stay infinite.
     for large in (1e39, -1e39, 10**39):
-        with pytest.raises(TypeError, match="'x' is no array of numbers of the type float32: it has numbers that are too large"):
+        with pytest.raises(TypeError, match="'x' must be an array of float32 numbers: it has numbers that are too large"):
             plan.run(inputs | {"x": [[large, 0, 0, 0]] * 2})
     infinite = weft.arguments.array("x", [np.inf, -np.inf, 3.4e38], np.float32)
     assert np.array_equal(np.isinf(infinite), [True, True, False])

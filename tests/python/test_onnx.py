@@ -1024,7 +1024,7 @@ def test_constants_and_inputs_must_match_the_declarations():
     made = model_of([helper.make_node("Add", ["x", "c"], ["y"])], [floats("x", 2), floats("c", 2)], [floats("y", 2)])
     with pytest.raises(weft.InvalidArgumentError, match=r"shape \(3, 2\), not \(2\)"):
         weft.onnx.load(made, constants={"c": np.ones((3, 2))})
-    with pytest.raises(TypeError, match="the constant 'c' is no array of numbers of the type float32"):
+    with pytest.raises(TypeError, match="the constant 'c' must be an array of float32 numbers"):
         weft.onnx.load(made, constants={"c": "words"})
     texts = helper.make_tensor_sequence_value_info("q", TensorProto.FLOAT, None)
     made = model_of([helper.make_node("SequenceAt", ["q", "zero"], ["y"])], [texts], [floats("y", 2)], [("zero", np.array(0))])

@@ -60,11 +60,12 @@ class MergeAdapters : public testing::Test {
   }
 
   std::filesystem::path write_adapter(const std::string& name, std::int64_t rank, float alpha,
-                                      std::uint32_t seed, const std::string& matrix = kMatrix) const {
+                                      std::uint32_t seed, const std::string& matrix = kMatrix,
+                                      const char* architecture = "llama") const {
     gguf::Writer writer;
     writer.set("general.type", "adapter");
     writer.set("adapter.type", "lora");
-    writer.set("general.architecture", "llama");
+    writer.set("general.architecture", architecture);
     writer.set("adapter.lora.alpha", alpha);
     const auto a = random_numbers(seed, rank * kIn), b = random_numbers(seed + 1, kOut * rank);
     writer.add_tensor(matrix + ".lora_a", DType::kF32, {rank, kIn}, std::as_bytes(std::span(a)));
@@ -257,6 +258,32 @@ TEST_F(MergeAdapters, FactorsBesideMatricesStayTheirs) {
               HasSubstr("blk.0.attn_q.scale"));
   EXPECT_THAT(error_of([&] { merged(write("two", {1.0f}, {1.0f, 2.0f})); }, ErrorCode::kInvalidFile),
               HasSubstr("2 factors"));
+}
+
+TEST_F(MergeAdapters, ASharedHeadBecomesATensorOfItsOwn) {
+  const auto write = [&](const char* architecture) {
+    gguf::Writer writer;
+    writer.set("general.architecture", architecture);
+    writer.add_tensor("token_embd.weight", DType::kF32, {kOut, kIn}, std::as_bytes(std::span(weights_)));
+    writer.write_file(path("tied"));
+    return path("tied");
+  };
+  const auto one = write_adapter("one", 4, 8.0f, 10, "output.weight");
+  const auto changed = merge_adapters(write("llama"), path("merged"), {.adapters = {{one}}});
+  ASSERT_EQ(changed.size(), 1u);
+  EXPECT_EQ(changed[0].name, "output.weight");
+  const gguf::File after = gguf::File::open(path("merged"));
+  EXPECT_EQ(values_of(after, "token_embd.weight"), weights_);
+  const std::vector<float> values = values_of(after, "output.weight");
+  for (std::int64_t row = 0; row < kOut; ++row)
+    for (std::int64_t i = 0; i < kIn; ++i) {
+      const auto at = static_cast<std::size_t>(row * kIn + i);
+      EXPECT_NEAR(values[at], weights_[at] + added(4, 8.0f, 10, row, i), 1e-4);
+    }
+  const auto t5 = write_adapter("t5", 4, 8.0f, 10, "output.weight", "t5");
+  EXPECT_THAT(error_of([&] { merge_adapters(write("t5"), path("x"), {.adapters = {{t5}}}); },
+                       ErrorCode::kUnsupported),
+              HasSubstr("apply the adapter with --lora"));
 }
 
 TEST_F(MergeAdapters, NamesMismatchedTensors) {
