@@ -89,12 +89,12 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
   };
   reserve(results);
   for (Coming& of : spare) reserve(of.results);
-  max_pos = hparams().learned_positions ? model->info().n_ctx_train : kv::kEndOfPositions;
+  max_pos = hparams().embedding.learned_positions ? model->info().n_ctx_train : kv::kEndOfPositions;
 }
 
 model::GraphSizes Context::Impl::sizes() const {
-  return engine::graph_sizes(params, engine::cache_dtype("K", params.k_type, hparams().k_head_dim),
-                             engine::cache_dtype("V", params.v_type, hparams().v_head_dim),
+  return engine::graph_sizes(params, engine::cache_dtype("K", params.k_type, hparams().k_head_dim()),
+                             engine::cache_dtype("V", params.v_type, hparams().v_head_dim()),
                              model->impl().row_shares);
 }
 
@@ -280,7 +280,7 @@ bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   Impl& c = impl();
   c.check_sequence(seq);
   c.check_intact(seq);
-  if (c.hparams().learned_positions)
+  if (c.hparams().embedding.learned_positions)
     throw Error(ErrorCode::kUnsupported,
                 "this model has learned positions, so its sequences cannot be shifted");
   const Pos first = std::max(begin, 0), last = end_of(end);
@@ -296,7 +296,7 @@ bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
 }
 
 std::string_view Context::why_not_forget() const {
-  if (!impl().hparams().learned_positions) return {};
+  if (!impl().hparams().embedding.learned_positions) return {};
   return "this model has learned positions, so later tokens cannot move up";
 }
 
@@ -332,7 +332,7 @@ bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   Impl& c = impl();
   c.check_sequence(seq);
   c.check_intact(seq);
-  if (c.hparams().learned_positions)
+  if (c.hparams().embedding.learned_positions)
     throw Error(ErrorCode::kUnsupported, "this model has learned positions, which cannot be divided");
   // Dividing positions would change lines and columns by other steps than time, and the caches know only a
   // cell's position in the sequence. Rows of an image would keep their distances while the tokens around them
@@ -419,8 +419,9 @@ void Context::defragment(int max_cells) {
 bool Context::consistent() const { return impl().consistent(); }
 bool Context::can_shift() const {
   const Impl& c = impl();
-  return !c.hparams().learned_positions && std::all_of(c.memories.begin(), c.memories.end(),
-                                                       [](const auto& memory) { return memory->shifts(); });
+  return !c.hparams().embedding.learned_positions &&
+         std::all_of(c.memories.begin(), c.memories.end(),
+                     [](const auto& memory) { return memory->shifts(); });
 }
 Pos Context::max_positions() const { return impl().max_pos; }
 int Context::batch_size() const {
@@ -509,7 +510,7 @@ void Context::Impl::save_file(const std::filesystem::path& path, std::optional<S
 bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq) {
   if (seq) check_sequence(*seq);
   const bool restored = states.restore(bytes, seq, [&] { carry_out_moves(); });
-  if (restored && hparams().has_axes())
+  if (restored && hparams().axes)
     for (SeqId of = seq.value_or(0); of < (seq ? *seq + 1 : params.n_sequences); ++of)
       on_axes[static_cast<std::size_t>(of)] = true;
   follow_moves();  // Defragmentation moves, if the sequence did not fit without.

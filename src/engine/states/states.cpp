@@ -42,7 +42,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
       adapters_(adapters),
       sources_(sources) {
   const model::HParams& h = model.impl().description.hparams;
-  end_of_positions_ = h.learned_positions ? h.n_ctx_train : kv::kEndOfPositions;
+  end_of_positions_ = h.embedding.learned_positions ? h.n_ctx_train : kv::kEndOfPositions;
   owner_.model = model.impl().fingerprint;
   owner_.n_layers = h.n_layers;
   owner_.n_embd = h.n_embd;
@@ -73,7 +73,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
                .head_dim = static_cast<std::int32_t>(value.shape[2].constant())},
               memories.of_running_states());
   }
-  owner_.reads_sources = h.reads_source();
+  owner_.reads_sources = h.source.has_value();
   for (const Node& node : graph.graph.nodes()) {
     const auto* const stores = get_op<ops::StoreCache>(node);
     if (stores == nullptr) continue;
