@@ -91,8 +91,8 @@ int checked_length(int n, const char* name, const ModelInfo& info) {
 }
 
 CacheType auto_cache_type(const model::HParams& hparams, DType fastest) {
-  const bool bf16 = fastest == DType::kBF16 && fits_cache(CacheType::kBF16, hparams.k_head_dim) &&
-                    fits_cache(CacheType::kBF16, hparams.v_head_dim);
+  const bool bf16 = fastest == DType::kBF16 && fits_cache(CacheType::kBF16, hparams.k_head_dim()) &&
+                    fits_cache(CacheType::kBF16, hparams.v_head_dim());
   return bf16 ? CacheType::kBF16 : CacheType::kF16;
 }
 

@@ -2,10 +2,12 @@
 
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "engine/model_impl.h"
+#include "text/infill_words.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -41,8 +43,8 @@ Token named(const Model& model, std::initializer_list<const char*> keys) {
   return kNoToken;
 }
 
-Token spelled(const Tokenizer& tokenizer, std::initializer_list<const char*> names) {
-  for (const char* name : names)
+Token spelled(const Tokenizer& tokenizer, std::span<const std::string_view> names) {
+  for (const std::string_view name : names)
     if (const Token id = tokenizer.find(name); id != kNoToken) return id;
   return kNoToken;
 }
@@ -69,10 +71,8 @@ InfillTokens find_infill_tokens(const Model& model) {
     tokens = found;
     break;
   }
-  if (tokens.repository == kNoToken)
-    tokens.repository =
-        spelled(tokenizer, {"<|repo_name|>", "<|fim_repo|>", "<fim-repo>", "<reponame>", "<REPO>"});
-  if (tokens.separator == kNoToken) tokens.separator = spelled(tokenizer, {"<|file_sep|>", "<file_sep>"});
+  if (tokens.repository == kNoToken) tokens.repository = spelled(tokenizer, text::kRepositoryMarks);
+  if (tokens.separator == kNoToken) tokens.separator = spelled(tokenizer, text::kFileSeparators);
   return tokens;
 }
 

@@ -253,15 +253,17 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
   info.n_ctx_train = h.n_ctx_train;
   info.n_embd = h.n_embd;
   info.n_embd_input = h.n_embd_input();
-  info.axes = h.has_axes();
+  info.axes = h.axes.has_value();
   info.n_layers = h.n_layers;
-  info.n_heads = h.n_heads;
-  info.n_kv_heads = h.n_kv_heads;
-  info.window = h.window;
+  if (h.attention) {
+    info.n_heads = h.attention->n_heads;
+    info.n_kv_heads = h.attention->n_kv_heads;
+  }
+  info.window = h.window_size();
   info.recurrent = h.recurrent();
-  info.encoder = h.encoder;
-  info.reads_source = h.reads_source();
-  info.first_token = h.first_token;
+  info.encoder = h.encoder.has_value();
+  info.reads_source = h.source.has_value();
+  if (h.source) info.first_token = h.source->first_token;
   info.ranks = h.encoder && (file.find_tensor("cls.weight") != nullptr ||
                              file.find_tensor("cls.output.weight") != nullptr);
   info.pooling = pooling_of(h);

@@ -21,7 +21,7 @@ namespace {
 ValueId given_embeddings(Builder& b, int part) {
   const HParams& h = b.hparams();
   const ValueId all = b.model().embeddings;
-  if (h.n_deepstack == 0) return all;
+  if (h.embedding.n_deepstack == 0) return all;
   const std::int64_t begin = std::int64_t{part} * h.n_embd;
   return b.add(ops::Slice{.axis = 1, .begin = begin, .end = begin + h.n_embd}, {all},
                "embeddings_" + std::to_string(part));
@@ -39,22 +39,22 @@ ValueId embed_tokens(Builder& b) {
   const HParams& h = b.hparams();
   b.enter(Part::kEmbedding);
   ValueId x = embed_rows(b, b.model().tokens, "token_embeddings");
-  if (h.embedding_scale != 1.0f) x = b.add(ops::Scale{h.embedding_scale}, {x}, "token_embeddings_scaled");
+  if (h.embedding.scale != 1.0f) x = b.add(ops::Scale{h.embedding.scale}, {x}, "token_embeddings_scaled");
   if (b.model().embeddings == kNoValue) return x;
   return b.add(ops::Override{}, {x, given_embeddings(b, 0), b.model().use_embeddings}, "embedded");
 }
 
 ValueId add_deepstack(Builder& b, int layer, ValueId x) {
-  if (layer >= b.hparams().n_deepstack) return x;
+  if (layer >= b.hparams().embedding.n_deepstack) return x;
   const ValueId sum = add(b, x, given_embeddings(b, 1 + layer), layer_name(layer, "with_picture"));
   return b.add(ops::Override{}, {x, sum, b.model().use_embeddings}, layer_name(layer, "deepstack"));
 }
 
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, const std::string& result) {
   const std::int64_t n = b.model().graph.value(x).shape.columns();
-  const ops::Norm op{.kind = kind, .eps = b.hparams().norm_eps};
+  const ops::Norm op{.kind = kind, .eps = b.hparams().norm.eps};
   const std::string& called = result.empty() ? name : result;
-  if (!b.hparams().norm_weights) return b.add(op, {x}, called);
+  if (!b.hparams().norm.weights) return b.add(op, {x}, called);
   if (kind != NormKind::kLayer) return b.add(op, {x, b.weight(name + ".weight", {n})}, called);
   // If other layers have the bias, this one must have it, too.
   const std::string bias = name + ".bias";
@@ -77,7 +77,8 @@ namespace {
 
 /// Queries and gates, head by head, as two values.
 void part_from_gate(Builder& b, int layer, Projections& of) {
-  const std::int64_t heads = b.hparams().n_heads, dim = b.hparams().k_head_dim;
+  const AttentionParams& a = *b.hparams().attention;
+  const std::int64_t heads = a.n_heads, dim = a.k_head_dim;
   const Dim rows = b.model().graph.value(of.q).shape[0];
   const ValueId both = b.add(ops::Reshape{{rows, heads, 2 * dim}}, {of.q}, layer_name(layer, "q_and_gate"));
   const auto part = [&](std::int64_t begin, const char* name) {
@@ -100,13 +101,13 @@ struct HeadSizes {
   int n, n_kv, k_dim, v_dim;
 };
 
-HeadSizes sizes_of(const HParams& h, int n_heads, int n_kv_heads, int k_dim, int v_dim) {
-  return {n_heads != 0 ? n_heads : h.n_heads, n_kv_heads != 0 ? n_kv_heads : h.n_kv_heads,
-          k_dim != 0 ? k_dim : h.k_head_dim, v_dim != 0 ? v_dim : h.v_head_dim};
+HeadSizes sizes_of(const AttentionParams& a, int n_heads, int n_kv_heads, int k_dim, int v_dim) {
+  return {n_heads != 0 ? n_heads : a.n_heads, n_kv_heads != 0 ? n_kv_heads : a.n_kv_heads,
+          k_dim != 0 ? k_dim : a.k_head_dim, v_dim != 0 ? v_dim : a.v_head_dim};
 }
 
-float scale_of(const HParams& h, int k_dim) {
-  return h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(k_dim));
+float scale_of(const AttentionParams& a, int k_dim) {
+  return a.scale != 0.0f ? a.scale : 1.0f / std::sqrt(static_cast<float>(k_dim));
 }
 
 ValueId project_q(Builder& b, int layer, ValueId x, const HeadSizes& sizes) {
@@ -114,7 +115,7 @@ ValueId project_q(Builder& b, int layer, ValueId x, const HeadSizes& sizes) {
 }
 
 Projections project_plainly(Builder& b, int layer, ValueId x, const HeadSizes& sizes, bool gated) {
-  const HParams& h = b.hparams();
+  const AttentionParams& a = *b.hparams().attention;
   const std::int64_t n_q = std::int64_t{sizes.n} * sizes.k_dim * (gated ? 2 : 1);
   const std::int64_t n_k = std::int64_t{sizes.n_kv} * sizes.k_dim;
   const std::int64_t n_v = std::int64_t{sizes.n_kv} * sizes.v_dim;
@@ -127,12 +128,12 @@ Projections project_plainly(Builder& b, int layer, ValueId x, const HeadSizes& s
   } else {
     const ValueId k = linear(b, x, layer_name(layer, "attn_k"), n_k);
     const bool k_is_v =
-        sizes.k_dim == sizes.v_dim && h.k_may_be_v && !b.has(layer_name(layer, "attn_v.weight"));
+        sizes.k_dim == sizes.v_dim && a.k_may_be_v && !b.has(layer_name(layer, "attn_v.weight"));
     result = {linear(b, x, layer_name(layer, "attn_q"), n_q), k,
               k_is_v ? k : linear(b, x, layer_name(layer, "attn_v"), n_v)};
   }
   if (gated) part_from_gate(b, layer, result);
-  if (const float most = h.qkv_clamp; most > 0.0f)
+  if (const float most = a.qkv_clamp; most > 0.0f)
     for (ValueId* const value : {&result.q, &result.k, &result.v})
       *value = b.add(ops::Clamp{-most, most}, {*value}, b.model().graph.value(*value).name + "_clamped");
   return result;
@@ -144,7 +145,7 @@ ValueId norm_heads(Builder& b, int layer, ValueId x, std::int64_t head_dim, QkNo
   const HParams& h = b.hparams();
   const std::string weight = layer_name(layer, name) + ".weight";
   const std::int64_t n = b.model().graph.value(x).shape.columns();
-  ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = head_dim};
+  ops::Norm op{.kind = NormKind::kRms, .eps = h.norm.eps, .group = head_dim};
   if (kind == QkNorm::kHeads) return b.add(op, {x, b.weight(weight, {head_dim})}, layer_name(layer, result));
   if (kind == QkNorm::kRow) {
     op.group = 0;
@@ -152,7 +153,7 @@ ValueId norm_heads(Builder& b, int layer, ValueId x, std::int64_t head_dim, QkNo
   }
   if (kind == QkNorm::kOwnOfHead) {
     op.kind = NormKind::kLayer;
-    if (h.head_norm_eps > 0.0f) op.eps = h.head_norm_eps;
+    if (h.norm.head_eps > 0.0f) op.eps = h.norm.head_eps;
   }
   const Shape own = {n / head_dim, head_dim};
   const std::string scaled = layer_name(layer, result), bias = std::string(name) + ".bias";
@@ -166,8 +167,9 @@ ValueId norm_heads(Builder& b, int layer, ValueId x, std::int64_t head_dim, QkNo
 /// positions change: queries take these, too.
 void norm_turned_heads(Builder& b, int layer, QkNorm kind, ValueId& q, ValueId& k) {
   const HParams& h = b.hparams();
-  const ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = h.k_head_dim};
-  const auto weight = [&](const char* name) { return b.weight(layer_name(layer, name), {h.k_head_dim}); };
+  const int dim = h.attention->k_head_dim;
+  const ops::Norm op{.kind = NormKind::kRms, .eps = h.norm.eps, .group = dim};
+  const auto weight = [&](const char* name) { return b.weight(layer_name(layer, name), {dim}); };
   const ValueId both = kind == QkNorm::kTurnedPlain
                            ? kNoValue
                            : b.add(ops::Mul{}, {weight("attn_q_norm.weight"), weight("attn_k_norm.weight")},
@@ -178,9 +180,18 @@ void norm_turned_heads(Builder& b, int layer, QkNorm kind, ValueId& q, ValueId& 
 
 }  // namespace
 
+void slide_unscaled(const HParams& h, AttentionBlock& block) {
+  block.window = h.window->size;
+  block.rope_params.freq_base = h.window->rope_base;
+  block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;
+  block.rope_params.ext_factor = 0.0f;
+  block.rope_factors = kNoValue;
+}
+
 Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& block) {
   const HParams& h = b.hparams();
-  const HeadSizes sizes = sizes_of(h, block.n_heads, block.n_kv_heads, block.head_dim, block.head_dim);
+  const HeadSizes sizes =
+      sizes_of(*h.attention, block.n_heads, block.n_kv_heads, block.head_dim, block.head_dim);
   const bool shares = block.kv_layer != NodeTag::kNone;
   auto [q, k, v, gate] = shares ? Projections{project_q(b, layer, x, sizes), kNoValue, kNoValue}
                                 : project_plainly(b, layer, x, sizes, block.gated);
@@ -190,7 +201,7 @@ Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& bloc
     if (!shares) k = norm_heads(b, layer, k, sizes.k_dim, block.qk_norm, "attn_k_norm", "k_normed");
   }
   if (block.v_norm && !shares) {
-    const ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = sizes.v_dim};
+    const ops::Norm op{.kind = NormKind::kRms, .eps = h.norm.eps, .group = sizes.v_dim};
     v = b.add(op, {v}, layer_name(layer, "v_normed"));
   }
   if (block.rope) {
@@ -204,9 +215,9 @@ Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& bloc
 }
 
 ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in) {
-  const HParams& h = b.hparams();
+  const AttentionParams& a = *b.hparams().attention;
   const ModelGraph& m = b.model();
-  const HeadSizes sizes = sizes_of(h, in.n_heads, in.n_kv_heads, in.k_dim, in.v_dim);
+  const HeadSizes sizes = sizes_of(a, in.n_heads, in.n_kv_heads, in.k_dim, in.v_dim);
   ValueId k_cache, v_cache;
   if (in.k == kNoValue) {
     k_cache = b.stored(CacheRole::kKeys, in.kv_layer);
@@ -219,11 +230,11 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
   }
   ops::Attention op;
   op.n_heads = sizes.n;
-  op.scale = scale_of(h, sizes.k_dim);
-  op.softcap = h.attention_softcap;
+  op.scale = scale_of(a, sizes.k_dim);
+  op.softcap = a.softcap;
   op.window = in.window;
   op.chunked = in.chunked;
-  op.alibi = h.alibi;
+  op.alibi = a.alibi;
   // A layer that sees the keys of another attends where those lie.
   const NodeTag own = b.entered();
   if (in.k == kNoValue) b.enter(own.part, in.kv_layer);
@@ -245,16 +256,16 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
 }
 
 ValueId attend_to_source(Builder& b, int layer, const Projections& of) {
-  const HParams& h = b.hparams();
+  const AttentionParams& a = *b.hparams().attention;
   const ModelGraph& m = b.model();
   const SourceInputs& source = m.source;
   ops::Attention op;
-  op.n_heads = h.n_heads;
-  op.scale = scale_of(h, h.k_head_dim);
+  op.n_heads = a.n_heads;
+  op.scale = scale_of(a, a.k_head_dim);
   return b.add(op,
                {.q = of.q,
-                .k = b.store_source(CacheRole::kKeys, layer, of.k, h.n_kv_heads, h.k_head_dim),
-                .v = b.store_source(CacheRole::kValues, layer, of.v, h.n_kv_heads, h.v_head_dim),
+                .k = b.store_source(CacheRole::kKeys, layer, of.k, a.n_kv_heads, a.k_head_dim),
+                .v = b.store_source(CacheRole::kValues, layer, of.v, a.n_kv_heads, a.v_head_dim),
                 .positions = m.positions,
                 .sequences = m.sequences,
                 .extents = source.extents,
@@ -270,7 +281,7 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
   const CellInputs& at = b.cells(block.window);
   const auto [q, k, v, gate] = project(b, layer, x, block);
   const ValueId sinks = block.sinks ? b.weight(layer_name(layer, "attn_sinks.weight"),
-                                               {block.n_heads != 0 ? block.n_heads : h.n_heads})
+                                               {sizes_of(*h.attention, block.n_heads, 0, 0, 0).n})
                                     : kNoValue;
   ValueId out = attend_to_caches(b, layer, at,
                                  {.q = q,
@@ -290,8 +301,8 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
     const ValueId share = b.add(ops::Unary{UnaryKind::kSigmoid}, {gate}, layer_name(layer, "gate_sigmoid"));
     out = b.add(ops::Mul{}, {out, share}, layer_name(layer, "attention_gated"));
   }
-  if (h.value_scale != 1.0f)
-    out = b.add(ops::Scale{h.value_scale}, {out}, layer_name(layer, "attention_scaled_values"));
+  if (const float scale = h.attention->value_scale; scale != 1.0f)
+    out = b.add(ops::Scale{scale}, {out}, layer_name(layer, "attention_scaled_values"));
   if (block.finish) out = block.finish(x, out);
   return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "attn_output"), h.n_embd);
 }
@@ -310,7 +321,7 @@ ValueId short_conv(Builder& b, int layer, ValueId x, const std::string& name) {
 ValueId short_conv_columns(Builder& b, int layer, ValueId x, const std::string& name, std::int64_t n_all,
                            std::int64_t begin) {
   const std::int64_t n = b.model().graph.value(x).shape.columns();
-  const std::int64_t taps = b.hparams().conv_taps;
+  const std::int64_t taps = b.hparams().ssm->conv_taps;
   const std::string part = n == n_all ? "" : "@" + std::to_string(begin);
   // A layer may have several.
   const std::string own = name.substr(name.rfind('.') + 1);
@@ -329,7 +340,7 @@ ValueId short_conv_columns(Builder& b, int layer, ValueId x, const std::string& 
 
 ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation, std::int64_t width) {
   const HParams& h = b.hparams();
-  if (width == 0) width = h.n_ff;
+  if (width == 0) width = h.ffn.width;
   const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate"), width);
   const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), width);
   const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
@@ -338,16 +349,17 @@ ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation, std::
 
 ValueId fused_gated_ffn(Builder& b, int layer, ValueId x, Activation activation) {
   const HParams& h = b.hparams();
+  const std::int64_t width = h.ffn.width;
   const std::string name = layer_name(layer, "ffn_up");
-  const ValueId gate = linear_rows(b, x, name, 2 * h.n_ff, 0, h.n_ff);
-  const ValueId up = linear_rows(b, x, name, 2 * h.n_ff, h.n_ff, h.n_ff);
+  const ValueId gate = linear_rows(b, x, name, 2 * width, 0, width);
+  const ValueId up = linear_rows(b, x, name, 2 * width, width, width);
   const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
   return linear(b, product, layer_name(layer, "ffn_down"), h.n_embd);
 }
 
 ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation) {
   const HParams& h = b.hparams();
-  const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.n_ff);
+  const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.ffn.width);
   const ValueId active = b.add(ops::Activate{activation}, {up}, layer_name(layer, "ffn_active"));
   return linear(b, active, layer_name(layer, "ffn_down"), h.n_embd);
 }
@@ -357,8 +369,8 @@ ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
 }
 
 ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation) {
-  const HParams& h = b.hparams();
-  if (h.n_experts > 0 && layer >= h.n_dense_layers && (layer + 1) % h.expert_step == 0)
+  const std::optional<ExpertParams>& experts = b.hparams().experts;
+  if (experts && layer >= experts->n_dense_layers && (layer + 1) % experts->step == 0)
     return expert_ffn(b, layer, x, activation);
   if (kind == Ffn::kPlain) return plain_ffn(b, layer, x, activation);
   return kind == Ffn::kFused ? fused_gated_ffn(b, layer, x, activation) : gated_ffn(b, layer, x, activation);
@@ -382,7 +394,8 @@ ValueId layers(Builder& b, ValueId x, const Decoder& how) {
   /// The output of a block, normed and scaled for the residual sum.
   const auto added = [&](ValueId y, int layer, const char* norm_name, const char* name) {
     if (how.norms_behind) y = norm(b, how.norm, y, layer_name(layer, norm_name));
-    return h.residual_scale == 1.0f ? y : b.add(ops::Scale{h.residual_scale}, {y}, layer_name(layer, name));
+    const float scale = h.blocks.residual_scale;
+    return scale == 1.0f ? y : b.add(ops::Scale{scale}, {y}, layer_name(layer, name));
   };
   const auto before = [&](ValueId y, const std::string& name, const std::string& result = {}) {
     return how.norms_before ? norm(b, how.norm, y, name, result) : y;
@@ -437,7 +450,8 @@ std::function<ValueId(int, ValueId, ValueId&)> mixed_layers(Builder& b, const At
 }
 
 ValueId selective_scan(Builder& b, int layer, const ScanInputs& in) {
-  const ValueId state = b.running_state("scan", layer, b.hparams().n_ssm_state, b.hparams().n_ssm_inner);
+  const SsmParams& ssm = *b.hparams().ssm;
+  const ValueId state = b.running_state("scan", layer, ssm.n_state, ssm.n_inner);
   return b.add(ops::SelectiveScan{},
                {.state = state,
                 .x = in.x,
@@ -468,7 +482,8 @@ namespace {
 ValueId leave_out(Builder& b, ValueId logits, const std::string& name) {
   const HParams& h = b.hparams();
   std::vector<float> added(static_cast<std::size_t>(h.n_vocab), 0.0f);
-  std::fill_n(added.begin() + h.first_left_out, h.n_left_out, std::numeric_limits<float>::lowest());
+  std::fill_n(added.begin() + h.logits.first_left_out, h.logits.n_left_out,
+              std::numeric_limits<float>::lowest());
   return b.add(ops::Add{}, {logits, b.constant("left_out", {h.n_vocab}, std::move(added))},
                name + "_of_others");
 }
@@ -485,12 +500,13 @@ ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& n
   };
   b.take_embeddings(normed(b.model().embedding_rows, "embeddings_of_rows"));
   x = normed(b.model().output_rows, "outputs");
-  if (h.logit_scale != 1.0f) x = b.add(ops::Scale{h.logit_scale}, {x}, "outputs_scaled");
+  if (h.logits.scale != 1.0f) x = b.add(ops::Scale{h.logits.scale}, {x}, "outputs_scaled");
   const char* const weight = b.has("output.weight") ? "output.weight" : "token_embd.weight";
   const auto logits_of = [&](ValueId rows, const std::string& name) {
     const ValueId all = b.product(rows, weight, "output.bias", h.n_vocab, 0, h.n_vocab, name);
-    const ValueId logits = h.n_left_out > 0 ? leave_out(b, all, name) : all;
-    return h.logit_softcap > 0.0f ? b.add(ops::Softcap{h.logit_softcap}, {logits}, name + "_capped") : logits;
+    const ValueId logits = h.logits.n_left_out > 0 ? leave_out(b, all, name) : all;
+    return h.logits.softcap > 0.0f ? b.add(ops::Softcap{h.logits.softcap}, {logits}, name + "_capped")
+                                   : logits;
   };
   if (!b.wants_best()) return logits_of(x, "logits");
   // All rows in one product, so that the weights are read once. Rows that are not among logit_rows are never

@@ -30,8 +30,8 @@ ValueId long_rope_factors(Builder& b);
 /// (M-RoPE).
 ValueId turn(Builder& b, ValueId x, const ops::Rope& rope, ValueId factors, const std::string& result);
 
-/// For the first HParams::n_deepstack layers: x, plus the row's embedding for this layer if an embedding
-/// replaces the token. For other layers x.
+/// For the first EmbeddingParams::n_deepstack layers: x, plus the row's embedding for this layer if an
+/// embedding replaces the token. For other layers x.
 ValueId add_deepstack(Builder& b, int layer, ValueId x);
 
 /// Embeddings that each layer has of its own, n_embd_per_layer wide: rows of per_layer_token_embd and a
@@ -83,6 +83,9 @@ struct AttentionBlock {
   /// the input of the block.
   std::function<ValueId(ValueId x, ValueId attended)> finish;
 };
+/// Gives the block the window of sliding layers and their rope, which has a base of its own and no scaling.
+void slide_unscaled(const HParams& hparams, AttentionBlock& block);
+
 struct Projections {
   ValueId q, k, v;
   ValueId gate = kNoValue;  ///< AttentionBlock::gated
@@ -114,8 +117,8 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
 /// the step's tokens. {n_tokens, n_heads * v_head_dim}
 ValueId attend_to_source(Builder& b, int layer, const Projections& of);
 
-/// 1 + HParams::temperature_scale * log(1 + floor((position + first) / HParams::temperature_length)). It
-/// sharpens the attention of rows at late positions. {n_tokens, 1}
+/// 1 + scale * log(1 + floor((position + first) / length)), with the scale and length of TemperatureParams.
+/// It sharpens the attention of rows at late positions. {n_tokens, 1}
 ValueId temperatures(Builder& b, int first);
 
 /// In the last layer, x and `residual` reduced to the rows that something is wanted of. Elsewhere all rows.
@@ -153,16 +156,16 @@ struct ExpertStack {
   std::int64_t n = 0, width = 0;  ///< n 0: HParams's, both
 };
 /// The gated products of these experts, summed with their weights; or of rows that are multiplied with the
-/// weights, if HParams::weights_before. Gate and up may be one tensor (ffn_gate_up_exps), the gate first.
-/// Products have the biases that the file has.
+/// weights, if ExpertParams::weights_before. Gate and up may be one tensor (ffn_gate_up_exps), the gate
+/// first. Products have the biases that the file has.
 ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, const Glu& glu,
                        const ExpertStack& stack = {});
 /// The product that all rows go through: see expert_ffn.
 ValueId shared_expert(Builder& b, int layer, ValueId x, const Glu& glu);
 /// A router picks experts for each row (HParams says how); their gated products are summed with the router's
-/// weights. Products have the biases that the file has. To them comes, where HParams::n_ff_shared is not 0,
-/// the product that all rows go through (ffn_gate_shexp ...), times sigmoid(ffn_gate_inp_shexp x) where the
-/// file has that.
+/// weights. Products have the biases that the file has. To them comes, where ExpertParams::shared_width is
+/// not 0, the product that all rows go through (ffn_gate_shexp ...), times sigmoid(ffn_gate_inp_shexp x)
+/// where the file has that.
 ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation);
 /// The same without gates, activation(up x): of the experts, which read and write rows of n_expert_rows
 /// columns (ffn_latent_down and ffn_latent_up lead there and back), and of the product that all rows go
@@ -179,7 +182,7 @@ enum class Ffn : std::uint8_t {
   kFused,  ///< fused_gated_ffn
   kPlain,  ///< plain_ffn
 };
-/// A layer's feed-forward network of that kind, or, after HParams::n_dense_layers, its experts.
+/// A layer's feed-forward network of that kind, or, after ExpertParams::n_dense_layers, its experts.
 ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation);
 
 /// The options of decoders with attention and feed-forward blocks.

@@ -78,13 +78,14 @@ bool is_of_no_use(std::string_view name, const HParams& hparams) {
 bool is_of_no_use(std::string_view rest, int layer, const HParams& hparams) {
   // Computed tables; scales of activations; unfolded keys and values next to the latent ones. Some files of
   // T5 have a bias of distances to the source, although there are none.
-  if (hparams.reads_source() && rest == "cross_attn_rel_b.weight") return true;
+  if (hparams.source && rest == "cross_attn_rel_b.weight") return true;
   if (rest == "attn_rot_embd.weight" || rest == "rope_freqs.weight" || rest == "attn_kv_b.weight" ||
       rest.ends_with(".input_scale"))
     return true;
-  const bool sees_others = hparams.n_layers_with_kv > 0 && layer >= hparams.n_layers_with_kv;
+  const int n_with_kv = hparams.attention ? hparams.attention->n_layers_with_kv : 0;
+  const bool sees_others = n_with_kv > 0 && layer >= n_with_kv;
   if (sees_others && (rest.starts_with("attn_k") || rest.starts_with("attn_v"))) return true;
-  return layer == 0 && hparams.value_rank > 0 && rest.starts_with("time_mix_v") &&
+  return layer == 0 && hparams.rwkv && hparams.rwkv->value_rank > 0 && rest.starts_with("time_mix_v") &&
          !rest.starts_with("time_mix_value");
 }
 
@@ -104,7 +105,7 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const Additions
     add_text_inputs();
   } else {
     add_decoder_inputs();
-    if (hparams.reads_source()) add_source_inputs();
+    if (hparams.source) add_source_inputs();
   }
 }
 
@@ -194,7 +195,7 @@ ValueId Builder::axis_factors(std::size_t axis) {
   if (const ValueId known = model_.graph.find(name); known != kNoValue) return known;
   std::vector<float> factors(static_cast<std::size_t>(hparams_.rope.n_rot / 2));
   for (std::size_t pair = 0; pair < factors.size(); ++pair)
-    factors[pair] = axis_of_pair(hparams_, static_cast<int>(pair)) == axis ? 1.0f : kStill;
+    factors[pair] = hparams_.axes->of_pair(static_cast<int>(pair)) == axis ? 1.0f : kStill;
   return add_made(name, DType::kF32, {static_cast<std::int64_t>(factors.size())}, [factors] {
     const auto bytes = std::as_bytes(std::span(factors));
     return std::vector<std::byte>(bytes.begin(), bytes.end());
@@ -310,7 +311,7 @@ ValueId Builder::with_factor(ValueId y, const std::string& weight, ValueId ids) 
   if (tensor == nullptr || ids == kNoValue) return y;
   factors_.insert(factor);
   const Shape of = model_.graph.value(ids).shape;
-  const std::int64_t n_experts = hparams_.n_experts;
+  const std::int64_t n_experts = hparams_.experts->n;
   const ValueId all =
       add(ops::BroadcastTo{{of[0], n_experts}}, {this->weight(factor, {n_experts})}, name + "_factors");
   const ValueId own = add(ops::TakeAlong{.axis = 1}, {all, ids}, name + "_own_factors");
@@ -445,8 +446,7 @@ void Builder::check_tensors() const {
       refuse_unread(is_of_no_use(tensor.name, hparams_));
       continue;
     }
-    const int n_layers =
-        of_encoder && hparams_.reads_source() ? hparams_.n_encoder_layers : hparams_.n_layers;
+    const int n_layers = of_encoder && hparams_.source ? hparams_.source->n_layers : hparams_.n_layers;
     int layer = -1;
     const char* const end = name.data() + name.size();
     const auto [rest, error] = std::from_chars(name.data() + kLayerPrefix.size(), end, layer);

@@ -217,7 +217,7 @@ class Builder {
                 const ops::Rope& rope, ValueId rope_factors);
   /// The positions of an axis.
   ValueId axis(std::size_t axis);
-  /// Frequency divisors for rope with which only the pairs of one axis rotate (HParams::rope_sections).
+  /// Frequency divisors for rope with which only the pairs of one axis rotate (HParams::axes).
   ValueId axis_factors(std::size_t axis);
   /// Where a layer with this window (0: none) finds its cells.
   const CellInputs& cells(int window);

@@ -23,7 +23,7 @@ ValueId normed_delta_rule(Builder& b, int layer, const DeltaInputs& in) {
                            .from = b.model().state_from,
                            .to = b.model().state_to},
                           name("delta"));
-  const ops::Norm op{.kind = NormKind::kRms, .eps = b.hparams().norm_eps, .group = in.d_v};
+  const ops::Norm op{.kind = NormKind::kRms, .eps = b.hparams().norm.eps, .group = in.d_v};
   return b.add(op, {y, b.weight(name("ssm_norm.weight"), {in.d_v})}, name("delta_normed"));
 }
 

@@ -9,19 +9,19 @@ namespace {
 
 /// ALiBi, both ways: a score is less by the distance times the head's slope.
 ValueId alibi_bias(Builder& b) {
-  const HParams& h = b.hparams();
+  const AttentionParams& a = *b.hparams().attention;
   if (const ValueId known = b.model().graph.find("alibi"); known != kNoValue) return known;
   std::vector<float> slopes;
-  const int paired = static_cast<int>(std::bit_floor(static_cast<unsigned>(h.n_heads)));
-  for (int head = 0; head < h.n_heads; ++head) {
+  const int paired = static_cast<int>(std::bit_floor(static_cast<unsigned>(a.n_heads)));
+  for (int head = 0; head < a.n_heads; ++head) {
     const float place = static_cast<float>(head) + (head < paired ? 1.0f : 0.5f);
     const float of = head < paired ? place : place - static_cast<float>(paired);
-    slopes.push_back(-std::exp2(-h.alibi * of / static_cast<float>(paired)));
+    slopes.push_back(-std::exp2(-a.alibi * of / static_cast<float>(paired)));
   }
   const ValueId away =
       b.add(ops::Unary{UnaryKind::kAbs}, {distances(b, b.model().positions)}, "distances_either_way");
-  const ValueId of_heads = b.constant("alibi_slopes", {h.n_heads}, std::move(slopes));
-  const ValueId slope = b.add(ops::Reshape{{1, h.n_heads, 1, 1}}, {of_heads}, "alibi_slopes_apart");
+  const ValueId of_heads = b.constant("alibi_slopes", {a.n_heads}, std::move(slopes));
+  const ValueId slope = b.add(ops::Reshape{{1, a.n_heads, 1, 1}}, {of_heads}, "alibi_slopes_apart");
   return b.add(ops::Mul{}, {slope, away}, "alibi");
 }
 
@@ -29,11 +29,11 @@ ValueId attend_to_text(Builder& b, int layer, ValueId x, const AttentionBlock& b
   const HParams& h = b.hparams();
   const Projections of = project(b, layer, x, block);
   const std::string name = layer_name(layer, "attention");
-  if (h.one_text)
-    return linear(b, attend_to_step(b, of, h.attention_scale, alibi_bias(b), name),
+  if (h.encoder->one_text)
+    return linear(b, attend_to_step(b, of, h.attention->scale, alibi_bias(b), name),
                   layer_name(layer, "attn_output"), h.n_embd);
   const TextInputs& texts = b.texts(block.window);
-  const ops::RaggedAttention op = {.n_heads = h.n_heads, .scale = h.attention_scale};
+  const ops::RaggedAttention op = {.n_heads = h.attention->n_heads, .scale = h.attention->scale};
   const ValueId out = b.add(op,
                             {.q = of.q,
                              .k = of.k,
@@ -74,20 +74,20 @@ ValueId distances(Builder& b, ValueId positions) {
 
 ValueId attend_to_step(Builder& b, const Projections& of, float scale, ValueId bias,
                        const std::string& name) {
-  const HParams& h = b.hparams();
+  const AttentionParams& a = *b.hparams().attention;
   const Dim rows = b.model().graph.value(of.q).shape[0];
   const auto heads = [&](ValueId x, std::int64_t n, std::int64_t dim, const char* part) {
     const ValueId apart = b.add(ops::Reshape{{1, rows, n, dim}}, {x}, name + part + "_apart");
     return b.add(ops::Permute{{0, 2, 1, 3}}, {apart}, name + part);
   };
   const ValueId out = b.add(ops::DenseAttention{.scale = scale},
-                            {.q = heads(of.q, h.n_heads, h.k_head_dim, "_q"),
-                             .k = heads(of.k, h.n_kv_heads, h.k_head_dim, "_k"),
-                             .v = heads(of.v, h.n_kv_heads, h.v_head_dim, "_v"),
+                            {.q = heads(of.q, a.n_heads, a.k_head_dim, "_q"),
+                             .k = heads(of.k, a.n_kv_heads, a.k_head_dim, "_k"),
+                             .v = heads(of.v, a.n_kv_heads, a.v_head_dim, "_v"),
                              .bias = bias},
                             name + "_heads");
   const ValueId by_row = b.add(ops::Permute{{0, 2, 1, 3}}, {out}, name + "_rows");
-  return b.add(ops::Reshape{{rows, std::int64_t{h.n_heads} * h.v_head_dim}}, {by_row}, name);
+  return b.add(ops::Reshape{{rows, std::int64_t{a.n_heads} * a.v_head_dim}}, {by_row}, name);
 }
 
 ValueId embed_texts(Builder& b, NormKind kind) {
@@ -98,7 +98,7 @@ ValueId embed_texts(Builder& b, NormKind kind) {
         b.add(ops::GetRows{}, {b.weight(table + ".weight", {n, h.n_embd}), ids}, table + "_rows");
     x = add(b, x, taken, "with_" + table);
   };
-  if (h.learned_positions) rows("position_embd", h.n_ctx_train, b.model().positions);
+  if (h.embedding.learned_positions) rows("position_embd", h.n_ctx_train, b.model().positions);
   if (b.has("token_types.weight"))
     rows("token_types", b.rows_of("token_types.weight"), b.model().texts.types);
   return b.has("token_embd_norm.weight") ? norm(b, kind, x, "token_embd_norm") : x;

@@ -20,35 +20,34 @@ int of_layer(const std::vector<int>& counts, int layer, const char* key) {
                                              std::to_string(layer) + ", which has experts");
   return n;
 }
-int experts_used(const HParams& h, int layer) {
-  return of_layer(h.n_experts_used_of, layer, "expert_used_count");
+int experts_used(const ExpertParams& e, int layer) {
+  return of_layer(e.n_used_of, layer, "expert_used_count");
 }
-std::int64_t expert_width(const HParams& h, int layer) {
-  return of_layer(h.n_ff_expert_of, layer, "expert_feed_forward_length");
+std::int64_t expert_width(const ExpertParams& e, int layer) {
+  return of_layer(e.width_of, layer, "expert_feed_forward_length");
 }
 
 /// The nodes of a layer's router, in the order of its steps.
 class Router {
  public:
-  Router(Builder& b, int layer) : b_(b), layer_(layer) {}
+  Router(Builder& b, int layer) : b_(b), e_(*b.hparams().experts), layer_(layer) {}
 
   ChosenExperts choose(ValueId logits) {
-    const HParams& h = b_.hparams();
     const std::string bias = layer_name(layer_, "exp_probs_b.bias");
     const bool biased = has_in_any_layer(b_, "exp_probs_b.bias");
-    if (!h.sigmoid_router && h.n_expert_groups == h.n_expert_groups_used && !biased) {
+    if (!e_.sigmoid && e_.n_groups == e_.n_groups_used && !biased) {
       const ValueId ids = add(ops::TopK{used()}, {logits}, "experts");
-      const ops::ExpertWeights op{.normalise = h.normalise_experts, .scale = h.expert_scale};
+      const ops::ExpertWeights op{.normalise = e_.normalise, .scale = e_.scale};
       return {ids, add(op, {logits, ids}, "expert_weights")};
     }
-    const ValueId scores = h.sigmoid_router ? add(ops::Unary{UnaryKind::kSigmoid}, {logits}, "expert_scores")
-                                            : add(ops::Softmax{}, {logits}, "expert_scores");
+    const ValueId scores = e_.sigmoid ? add(ops::Unary{UnaryKind::kSigmoid}, {logits}, "expert_scores")
+                                      : add(ops::Softmax{}, {logits}, "expert_scores");
     ValueId choice = scores;
-    if (biased) choice = add(ops::Add{}, {scores, b_.weight(bias, {h.n_experts})}, "experts_to_choose");
-    if (h.n_expert_groups > h.n_expert_groups_used) choice = keep_best_groups(choice);
+    if (biased) choice = add(ops::Add{}, {scores, b_.weight(bias, {e_.n})}, "experts_to_choose");
+    if (e_.n_groups > e_.n_groups_used) choice = keep_best_groups(choice);
     const ValueId ids = add(ops::TopK{used()}, {choice}, "experts");
     ValueId weights = add(ops::TakeAlong{.axis = 1}, {scores, ids}, "expert_weights_taken");
-    if (h.normalise_experts) {
+    if (e_.normalise) {
       const ValueId sum = add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2, .keep = true}, {weights},
                               "expert_weights_sum");
       constexpr float kLeast = 1e-20f;
@@ -56,12 +55,12 @@ class Router {
           add(ops::Binary{.kind = BinaryKind::kAdd, .scalar = kLeast}, {sum}, "expert_weights_divisor");
       weights = add(ops::Binary{BinaryKind::kDiv}, {weights, divisor}, "expert_weights_normed");
     }
-    if (h.expert_scale != 1.0f) weights = add(ops::Scale{h.expert_scale}, {weights}, "expert_weights_scaled");
+    if (e_.scale != 1.0f) weights = add(ops::Scale{e_.scale}, {weights}, "expert_weights_scaled");
     return {ids, weights};
   }
 
  private:
-  int used() const { return experts_used(b_.hparams(), layer_); }
+  int used() const { return experts_used(e_, layer_); }
   template <typename T>
   ValueId add(T op, std::initializer_list<ValueId> inputs, const char* name) {
     return b_.add(std::move(op), inputs, layer_name(layer_, name));
@@ -70,17 +69,16 @@ class Router {
   /// Scores of the other groups become minus infinity. A group is as good as its two best experts together;
   /// of softmax's scores, as its best one.
   ValueId keep_best_groups(ValueId scores) {
-    const HParams& h = b_.hparams();
     const Dim rows = b_.model().graph.value(scores).shape[0];
-    const std::int64_t groups = h.n_expert_groups, of_group = h.n_experts / h.n_expert_groups;
-    const int n_best = h.sigmoid_router && of_group > 1 ? 2 : 1;
+    const std::int64_t groups = e_.n_groups, of_group = e_.n / e_.n_groups;
+    const int n_best = e_.sigmoid && of_group > 1 ? 2 : 1;
     const ValueId by_group = add(ops::Reshape{{rows * groups, of_group}}, {scores}, "experts_by_group");
     const ValueId ids = add(ops::TopK{n_best}, {by_group}, "best_of_groups");
     const ValueId best = add(ops::TakeAlong{.axis = 1}, {by_group, ids}, "best_scores_of_groups");
     const ValueId sums = add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {best}, "group_sums");
     const ValueId score = add(ops::Reshape{{rows, groups}}, {sums}, "group_scores");
-    const ValueId chosen = add(ops::TopK{h.n_expert_groups_used}, {score}, "groups");
-    const ValueId each = add(ops::Reshape{{rows, h.n_expert_groups_used, 1}}, {chosen}, "groups_apart");
+    const ValueId chosen = add(ops::TopK{e_.n_groups_used}, {score}, "groups");
+    const ValueId each = add(ops::Reshape{{rows, e_.n_groups_used, 1}}, {chosen}, "groups_apart");
     const ValueId numbers = add(ops::Arange{.size = groups}, {}, "group_numbers");
     const ValueId same = add(ops::Compare{CompareKind::kEqual}, {each, numbers}, "groups_met");
     const ValueId met = add(ops::Cast{DType::kF32}, {same}, "groups_met_as_floats");
@@ -91,10 +89,11 @@ class Router {
     const ValueId grouped = add(ops::Reshape{{rows, groups, of_group}}, {scores}, "experts_of_groups");
     const ValueId kept = add(ops::Where{.otherwise = -std::numeric_limits<float>::infinity()},
                              {mask, grouped}, "experts_of_chosen_groups");
-    return add(ops::Reshape{{rows, h.n_experts}}, {kept}, "experts_to_choose_from");
+    return add(ops::Reshape{{rows, e_.n}}, {kept}, "experts_to_choose_from");
   }
 
   Builder& b_;
+  const ExpertParams& e_;
   int layer_;
 };
 
@@ -102,16 +101,16 @@ class Router {
 class Experts {
  public:
   Experts(Builder& b, int layer, const ChosenExperts& chosen, std::int64_t n_experts)
-      : b_(b), layer_(layer), chosen_(chosen), n_experts_(n_experts) {
+      : b_(b), e_(*b.hparams().experts), layer_(layer), chosen_(chosen), n_experts_(n_experts) {
     b.enter(Part::kExperts, layer);
   }
 
-  /// Rows for the chosen experts: as they are, or, if HParams::weights_before, with their weights.
+  /// Rows for the chosen experts: as they are, or, if ExpertParams::weights_before, with their weights.
   ValueId inputs(ValueId x) {
-    const HParams& h = b_.hparams();
-    if (!h.weights_before) return x;
+    if (!e_.weights_before) return x;
     const Dim rows = b_.model().graph.value(x).shape[0];
-    const ValueId apart = b_.add(ops::Reshape{{rows, 1, h.n_embd}}, {x}, layer_name(layer_, "ffn_in_apart"));
+    const ValueId apart =
+        b_.add(ops::Reshape{{rows, 1, b_.hparams().n_embd}}, {x}, layer_name(layer_, "ffn_in_apart"));
     const ValueId weights = b_.add(ops::Reshape{{rows, used(), 1}}, {chosen_.weights},
                                    layer_name(layer_, "expert_weights_apart"));
     return b_.add(ops::Mul{}, {apart, weights}, layer_name(layer_, "ffn_in_weighted"));
@@ -140,7 +139,7 @@ class Experts {
 
   /// The sum of the experts' rows, by their weights. What follows is no longer of experts.
   ValueId sum(ValueId down, const std::string& name) {
-    const ValueId out = b_.hparams().weights_before
+    const ValueId out = e_.weights_before
                             ? b_.add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {down}, name)
                             : b_.add(ops::SumExperts{}, {down, chosen_.weights}, name);
     b_.enter(Part::kFeedForward, layer_);
@@ -148,9 +147,10 @@ class Experts {
   }
 
  private:
-  int used() const { return experts_used(b_.hparams(), layer_); }
+  int used() const { return experts_used(e_, layer_); }
 
   Builder& b_;
+  const ExpertParams& e_;
   int layer_;
   ChosenExperts chosen_;
   std::int64_t n_experts_;
@@ -161,9 +161,9 @@ ValueId experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, c
                 const ExpertStack& stack) {
   const HParams& h = b.hparams();
   const auto name = [&](const std::string& part) { return layer_name(layer, (part + stack.ending).c_str()); };
-  Experts of(b, layer, chosen, stack.n > 0 ? stack.n : h.n_experts);
+  Experts of(b, layer, chosen, stack.n > 0 ? stack.n : h.experts->n);
   x = of.inputs(x);
-  const std::int64_t width = stack.n > 0 ? stack.width : expert_width(h, layer);
+  const std::int64_t width = stack.n > 0 ? stack.width : expert_width(*h.experts, layer);
   ValueId gate, up;
   if (b.has(name("ffn_gate_up_") + ".weight")) {
     const ValueId both = of.product(x, name("ffn_gate_up_"), 2 * width, h.n_embd);
@@ -203,8 +203,9 @@ Glu clamped_glu(Builder& b, float limit) {
 
 ValueId shared_expert(Builder& b, int layer, ValueId x, const Glu& glu) {
   const HParams& h = b.hparams();
-  const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate_shexp"), h.n_ff_shared);
-  const ValueId up = linear(b, x, layer_name(layer, "ffn_up_shexp"), h.n_ff_shared);
+  const std::int64_t width = h.experts->shared_width;
+  const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate_shexp"), width);
+  const ValueId up = linear(b, x, layer_name(layer, "ffn_up_shexp"), width);
   const ValueId product = glu(gate, up, layer_name(layer, "ffn_shared_glu"));
   const ValueId out = linear(b, product, layer_name(layer, "ffn_down_shexp"), h.n_embd);
   const std::string share = layer_name(layer, "ffn_gate_inp_shexp");
@@ -215,10 +216,13 @@ ValueId shared_expert(Builder& b, int layer, ValueId x, const Glu& glu) {
 }
 
 ChosenExperts choose_experts(Builder& b, int layer, ValueId x) {
-  const HParams& h = b.hparams();
-  ValueId logits = linear(b, x, layer_name(layer, "ffn_gate_inp"), h.n_experts);
-  if (h.router_softcap > 0.0f)
-    logits = b.add(ops::Softcap{h.router_softcap}, {logits}, layer_name(layer, "router_capped"));
+  const std::optional<ExpertParams>& experts = b.hparams().experts;
+  const std::string name = layer_name(layer, "ffn_gate_inp");
+  ValueId logits = linear(b, x, name, experts ? experts->n : 0);
+  if (!experts)
+    throw Error(ErrorCode::kInvalidFile, "tensor " + name + ".weight is of a model without experts");
+  if (experts->router_softcap > 0.0f)
+    logits = b.add(ops::Softcap{experts->router_softcap}, {logits}, layer_name(layer, "router_capped"));
   return Router(b, layer).choose(logits);
 }
 
@@ -230,24 +234,25 @@ ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& ch
 ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
   const Glu glu = plain_glu(b, activation);
   const ValueId out = chosen_experts(b, layer, x, choose_experts(b, layer, x), glu);
-  if (b.hparams().n_ff_shared == 0) return out;
+  if (b.hparams().experts->shared_width == 0) return out;
   return add(b, out, shared_expert(b, layer, x, glu), layer_name(layer, "ffn_sum"));
 }
 
 ValueId plain_expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
   const HParams& h = b.hparams();
+  const ExpertParams& e = *h.experts;
   const auto name = [&](const char* part) { return layer_name(layer, part); };
-  const bool latent = h.n_expert_rows > 0;
-  const std::int64_t width = expert_width(h, layer);
-  const std::int64_t columns = latent ? h.n_expert_rows : h.n_embd;
+  const bool latent = e.row_width > 0;
+  const std::int64_t width = expert_width(e, layer);
+  const std::int64_t columns = latent ? e.row_width : h.n_embd;
   const ValueId rows = latent ? linear(b, x, name("ffn_latent_down"), columns) : x;
-  Experts of(b, layer, choose_experts(b, layer, x), h.n_experts);
+  Experts of(b, layer, choose_experts(b, layer, x), e.n);
   const ValueId up = of.product(rows, name("ffn_up_exps"), width, columns);
   const ValueId active = b.add(ops::Activate{activation}, {up}, name("ffn_active_exps"));
   ValueId out = of.sum(of.product(active, name("ffn_down_exps"), columns, width), name("ffn_out"));
   if (latent) out = linear(b, out, name("ffn_latent_up"), h.n_embd);
-  if (h.n_ff_shared == 0) return out;
-  const ValueId shared_up = linear(b, x, name("ffn_up_shexp"), h.n_ff_shared);
+  if (e.shared_width == 0) return out;
+  const ValueId shared_up = linear(b, x, name("ffn_up_shexp"), e.shared_width);
   const ValueId shared = b.add(ops::Activate{activation}, {shared_up}, name("ffn_shared_active"));
   return add(b, out, linear(b, shared, name("ffn_down_shexp"), h.n_embd), name("ffn_sum"));
 }

@@ -59,17 +59,18 @@ ModelDescription describe(const gguf::File& file) {
   for (const Family& family : families()) {
     if (family.architecture != *architecture) continue;
     const Metadata metadata(file, std::string(*architecture));
-    ModelDescription description{read_hparams(file, metadata, family.layers), &family, {}};
-    description.hparams.encoder = family.kind == FamilyKind::kEncoder;
-    read_pooling(metadata, description.hparams);
+    ModelDescription description{read_hparams(metadata, family.layers), &family, {}};
     HParams& h = description.hparams;
+    if (family.kind == FamilyKind::kEncoder) h.encoder.emplace();
+    read_pooling(metadata, h);
     family.read(metadata, h);
-    if (h.temperature_scale != 0.0f && h.temperature_length == 0)
+    const auto& temperature = h.attention ? h.attention->temperature : std::nullopt;
+    if (temperature && temperature->scale != 0.0f && temperature->length == 0)
       metadata.refuse("context_length",
                       "missing or not positive, but this model's attention.temperature_scale depends on it; "
                       "'weft quantize --override-kv' sets a key");
     // For any family: the default is the family's own.
-    if (h.n_experts > 0) h.normalise_experts = metadata.get_bool("expert_weights_norm", h.normalise_experts);
+    if (h.experts) h.experts->normalise = metadata.get_bool("expert_weights_norm", h.experts->normalise);
     return description;
   }
   for (const Stranger& stranger : kStrangers)

@@ -6,9 +6,6 @@
 
 namespace weft::model {
 
-/// The keys "attention.*" of latent rows. The scale is 1 / sqrt of the unfolded keys' size.
-void read_latent(const Metadata& metadata, HParams& hparams);
-
 /// In place of attention(). Without rope the columns that all heads share do not turn. `temperature`: see
 /// AttentionBlock.
 ValueId latent_attention(Builder& b, int layer, ValueId x, ValueId& residual, bool rope,

@@ -2,45 +2,35 @@
 
 namespace weft::model {
 
-void read_mamba(const Metadata& metadata, HParams& h) {
-  read_ssm(metadata, h);
-  h.n_ssm_dt_rank = metadata.require_int("ssm.time_step_rank", 1, h.n_ssm_inner);
-}
-
-void read_mamba2(const Metadata& metadata, HParams& h) {
-  read_ssm(metadata, h);
-  read_ssm_heads(metadata, h);
-}
-
 namespace {
 
 /// The scan of x, with the step sizes and the projections of the state that x itself chooses.
 ValueId chosen_scan(Builder& b, int layer, ValueId x, ScanNorms norms) {
-  const HParams& h = b.hparams();
-  const std::int64_t rank = h.n_ssm_dt_rank, n = h.n_ssm_state;
+  const SsmParams& ssm = *b.hparams().ssm;
+  const std::int64_t rank = ssm.dt_rank, n = ssm.n_state;
   const std::string choice = layer_name(layer, "ssm_x");
   const auto part = [&](std::int64_t begin, std::int64_t n_part, const char* norm_name) {
     const ValueId rows = linear_rows(b, x, choice, rank + 2 * n, begin, n_part);
     if (norms == ScanNorms::kNone) return rows;
     const std::string name = layer_name(layer, norm_name);
     if (norms == ScanNorms::kWeighted) return norm(b, NormKind::kRms, rows, name);
-    return b.add(ops::Norm{.kind = NormKind::kRms, .eps = h.norm_eps}, {rows}, name);
+    return b.add(ops::Norm{.kind = NormKind::kRms, .eps = b.hparams().norm.eps}, {rows}, name);
   };
   const ValueId steps = part(0, rank, "ssm_dt_norm");
   const ValueId into = part(rank, n, "ssm_b_norm");
   const ValueId out_of = part(rank + n, n, "ssm_c_norm");
   const ValueId dt =
       b.add(ops::Activate{Activation::kSoftplus},
-            {linear(b, steps, layer_name(layer, "ssm_dt"), h.n_ssm_inner)}, layer_name(layer, "dt"));
-  const ValueId a = b.weight(layer_name(layer, "ssm_a"), {h.n_ssm_inner, n});
-  const ValueId skip = b.weight(layer_name(layer, "ssm_d"), {h.n_ssm_inner});
+            {linear(b, steps, layer_name(layer, "ssm_dt"), ssm.n_inner)}, layer_name(layer, "dt"));
+  const ValueId a = b.weight(layer_name(layer, "ssm_a"), {ssm.n_inner, n});
+  const ValueId skip = b.weight(layer_name(layer, "ssm_d"), {ssm.n_inner});
   return selective_scan(b, layer, {.x = x, .dt = dt, .b = into, .c = out_of, .a = a, .skip = skip});
 }
 
 }  // namespace
 
 ValueId mamba_scan(Builder& b, int layer, ValueId input, ScanNorms norms) {
-  const std::int64_t inner = b.hparams().n_ssm_inner;
+  const std::int64_t inner = b.hparams().ssm->n_inner;
   const std::string in = layer_name(layer, "ssm_in");
   const ValueId wide = linear_rows(b, input, in, 2 * inner, 0, inner);
   const ValueId gate = linear_rows(b, input, in, 2 * inner, inner, inner);
@@ -54,8 +44,9 @@ ValueId mamba_scan(Builder& b, int layer, ValueId input, ScanNorms norms) {
 // ssm_in has, in this order: gate, x, b, c (together the convolution's columns), dt.
 ValueId mamba2_scan(Builder& b, int layer, ValueId input, bool normed) {
   const HParams& h = b.hparams();
-  const std::int64_t inner = h.n_ssm_inner, heads = h.n_ssm_heads;
-  const std::int64_t n_b = std::int64_t{h.n_ssm_groups} * h.n_ssm_state;
+  const SsmParams& ssm = *h.ssm;
+  const std::int64_t inner = ssm.n_inner, heads = ssm.n_heads;
+  const std::int64_t n_b = std::int64_t{ssm.n_groups} * ssm.n_state;
   const std::int64_t n_conv = inner + 2 * n_b, n_in = inner + n_conv + heads;
   const std::string in = layer_name(layer, "ssm_in");
   const auto convolved = [&](std::int64_t begin, std::int64_t n, const char* name) {
@@ -79,11 +70,11 @@ ValueId mamba2_scan(Builder& b, int layer, ValueId input, bool normed) {
   const ValueId gated = b.add(ops::Glu{Activation::kSilu}, {gate, y}, layer_name(layer, "gated"));
   if (!normed) return gated;
   // Each group is normed on its own.
-  const std::int64_t group = inner / h.n_ssm_groups;
-  const ValueId groups = b.add(ops::Norm{.kind = NormKind::kRms, .eps = h.norm_eps, .group = group}, {gated},
+  const std::int64_t group = inner / ssm.n_groups;
+  const ValueId groups = b.add(ops::Norm{.kind = NormKind::kRms, .eps = h.norm.eps, .group = group}, {gated},
                                layer_name(layer, "gated_normed"));
   return b.add(ops::Mul{},
-               {groups, b.flat_weight(layer_name(layer, "ssm_norm.weight"), {h.n_ssm_groups, group})},
+               {groups, b.flat_weight(layer_name(layer, "ssm_norm.weight"), {ssm.n_groups, group})},
                layer_name(layer, "gated_scaled"));
 }
 

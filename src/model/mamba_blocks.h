@@ -12,14 +12,10 @@ enum class ScanNorms : std::uint8_t {
   kWeighted,  ///< ssm_dt_norm, ssm_b_norm and ssm_c_norm.
 };
 
-/// The keys of Mamba (read_ssm, and ssm.time_step_rank).
-void read_mamba(const Metadata& metadata, HParams& hparams);
 /// silu(gate) * scan(silu(conv(x))) of Mamba, with x and gate from one projection: what ssm_out reads.
-/// {n_tokens, n_ssm_inner}
+/// {n_tokens, SsmParams::n_inner}
 ValueId mamba_scan(Builder& b, int layer, ValueId x, ScanNorms norms);
 
-/// The keys of Mamba-2 (read_ssm and read_ssm_heads).
-void read_mamba2(const Metadata& metadata, HParams& hparams);
 /// The gated scan of Mamba-2, followed by a norm of each group (ssm_norm): the input of ssm_out.
 ValueId mamba2_scan(Builder& b, int layer, ValueId x, bool normed = true);
 

@@ -18,7 +18,7 @@ ValueId long_rope_factors(Builder& b) {
 }
 
 ValueId turn(Builder& b, ValueId x, const ops::Rope& rope, ValueId factors, const std::string& result) {
-  if (!b.hparams().has_axes()) return b.add(rope, {x, b.model().positions, factors}, result);
+  if (!b.hparams().axes) return b.add(rope, {x, b.model().positions, factors}, result);
   // One axis after the other, each with the pairs of the others standing still.
   for (std::size_t axis = 0; axis < b.model().axes.size(); ++axis) {
     ops::Rope of_axis = rope;
@@ -30,17 +30,17 @@ ValueId turn(Builder& b, ValueId x, const ops::Rope& rope, ValueId factors, cons
 }
 
 ValueId temperatures(Builder& b, int first) {
-  const HParams& h = b.hparams();
+  const TemperatureParams& temperature = *b.hparams().attention->temperature;
   const auto add = [&](auto op, ValueId x, const char* name) { return b.add(std::move(op), {x}, name); };
   const auto number = [](BinaryKind kind, float scalar) {
     return ops::Binary{.kind = kind, .scalar = scalar};
   };
   ValueId x = add(ops::Cast{DType::kF32}, b.model().positions, "positions_as_floats");
   x = add(number(BinaryKind::kAdd, static_cast<float>(first)), x, "positions_counted");
-  x = add(number(BinaryKind::kDiv, static_cast<float>(h.temperature_length)), x, "lengths");
+  x = add(number(BinaryKind::kDiv, static_cast<float>(temperature.length)), x, "lengths");
   x = add(ops::Unary{UnaryKind::kFloor}, x, "whole_lengths");
   x = add(ops::Unary{UnaryKind::kLog1p}, x, "log_lengths");
-  x = add(ops::Scale{h.temperature_scale}, x, "log_lengths_scaled");
+  x = add(ops::Scale{temperature.scale}, x, "log_lengths_scaled");
   x = add(number(BinaryKind::kAdd, 1.0f), x, "temperatures_of_rows");
   return add(ops::Reshape{{b.model().graph.value(x).shape[0], 1}}, x, "temperatures");
 }

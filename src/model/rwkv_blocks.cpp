@@ -5,18 +5,9 @@
 
 namespace weft::model {
 
-void read_rwkv_heads(const Metadata& metadata, HParams& h) {
-  constexpr std::string_view kSize = "wkv.head_size";
-  h.n_ssm_state = metadata.require_int(kSize, 1, kMaxSsmState);
-  if (h.n_embd % h.n_ssm_state != 0)
-    metadata.refuse(kSize, "found " + std::to_string(h.n_ssm_state) +
-                               ", expected a divisor of the embedding length " + std::to_string(h.n_embd));
-  h.n_ssm_heads = h.n_embd / h.n_ssm_state;
-}
-
 ValueId RwkvBlocks::by_head(ValueId x, const std::string& result) {
   const Dim rows = b_.model().graph.value(x).shape[0];
-  return add(ops::Reshape{{rows, h_.n_ssm_heads, h_.n_ssm_state}}, {x}, result);
+  return add(ops::Reshape{{rows, rwkv_.n_heads, rwkv_.head_dim}}, {x}, result);
 }
 
 ValueId RwkvBlocks::shifted(ValueId x, float own, const std::string& result) {
@@ -35,7 +26,7 @@ ValueId RwkvBlocks::shifted(ValueId x, float own, const std::string& result) {
 ValueId RwkvBlocks::norm_heads(ValueId y) {
   constexpr float kEps = 64e-5f;
   if (!has_in_any_layer(b_, "time_mix_ln.weight")) return y;
-  const ops::Norm of_heads{.kind = NormKind::kLayer, .eps = kEps, .group = h_.n_ssm_state};
+  const ops::Norm of_heads{.kind = NormKind::kLayer, .eps = kEps, .group = rwkv_.head_dim};
   const ValueId scaled =
       add(ops::Mul{}, {add(of_heads, {y}, "wkv_normed"), vector("time_mix_ln")}, "wkv_scaled");
   return add(ops::Add{}, {scaled, b_.weight(name("time_mix_ln.bias"), {n_})}, "wkv_moved");
@@ -64,7 +55,7 @@ ValueId rwkv_decoder(Builder& b, const TimeMix& time_mix, const ChannelMix& chan
             layer_name(layer, "after_time_mix"));
     const ValueId mixed = channel_mix(layer, normed("attn_norm_2"), x);
     x = add(b, x, mixed, layer_name(layer, "after_channel_mix"));
-    if (h.n_per_halving > 0 && (layer + 1) % h.n_per_halving == 0)
+    if (const int n = h.rwkv->n_per_halving; n > 0 && (layer + 1) % n == 0)
       x = b.add(ops::Scale{0.5f}, {x}, layer_name(layer, "halved"));
     x = b.pass_on(layer, x);
   }

@@ -8,13 +8,10 @@
 
 namespace weft::model {
 
-/// wkv.head_size: the heads and what each keeps.
-void read_rwkv_heads(const Metadata& metadata, HParams& hparams);
-
 /// The nodes of one layer after another. A family's own blocks derive from it.
 class RwkvBlocks {
  public:
-  explicit RwkvBlocks(Builder& b) : b_(b), h_(b.hparams()), n_(h_.n_embd) {}
+  explicit RwkvBlocks(Builder& b) : b_(b), h_(b.hparams()), rwkv_(*h_.rwkv), n_(h_.n_embd) {}
 
  protected:
   void begin_layer(int layer) { layer_ = layer; }
@@ -48,6 +45,7 @@ class RwkvBlocks {
 
   Builder& b_;
   const HParams& h_;
+  const RwkvParams& rwkv_;
   const std::int64_t n_;
   int layer_ = 0;
 

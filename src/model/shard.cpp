@@ -5,22 +5,17 @@
 #include <bit>
 #include <cstring>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "model/shard_cuts.h"
 #include "weft/dtype.h"
 
 namespace weft::model {
 namespace {
 
-/// Matrices are cut at multiples of this, which suits the panels of every device.
-constexpr std::int64_t kRows = 16;
 /// Tables of at most this many elements are read on each device.
 constexpr std::int64_t kSmallTable = 1 << 16;
-
-/// Where each device's columns end, the first beginning at 0.
-using Bounds = std::vector<std::int64_t>;
 
 /// How a value of the whole graph is there.
 struct Made {
@@ -69,44 +64,6 @@ void for_each_value(ModelGraph& m, F f) {
     f(*value);
 }
 
-const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(value).shape; }
-
-bool is_weight(const Graph& graph, ValueId value) { return graph.value(value).kind == ValueKind::kWeight; }
-
-/// The columns of a value of several rows, or 0 where they are not constant.
-std::int64_t columns_of(const Shape& shape) {
-  return shape.rank() > 0 && shape.back().is_constant() ? shape.back().constant() : 0;
-}
-
-/// The product's weight is one whose rows can be cut.
-bool is_product(const Graph& graph, const Node& node) {
-  const bool plain = get_op<ops::Matmul>(node) != nullptr;
-  return (plain || get_op<ops::MatmulExperts>(node) != nullptr) && is_weight(graph, node.inputs[0]);
-}
-
-/// Inputs that are cut where the result is: each column of it depends on the same one of these alone. For
-/// broadcast values, all inputs.
-std::vector<std::size_t> cut_inputs(const Graph& graph, const Node& node) {
-  const auto is = [&]<typename... T>(std::variant<T...>*) { return (... || (get_op<T>(node) != nullptr)); };
-  using EachElement = std::variant<ops::Scale, ops::Softcap, ops::Activate, ops::Unary, ops::Clamp, ops::Cast,
-                                   ops::Add, ops::Mul, ops::Glu, ops::Binary, ops::Where, ops::Compare>;
-  using EachColumn = std::variant<ops::Norm, ops::Rope, ops::GetRows, ops::RaggedMean, ops::SumExperts>;
-  if (is(static_cast<EachElement*>(nullptr))) {
-    std::vector<std::size_t> all(node.inputs.size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
-    return all;
-  }
-  if (get_op<ops::Override>(node) != nullptr) return {0, 1};
-  if (is(static_cast<EachColumn*>(nullptr))) return {0};
-  const std::int64_t columns = columns_of(shape_of(graph, node.output));
-  const bool keeps_columns =
-      !node.inputs.empty() && columns > 1 && columns_of(shape_of(graph, node.inputs[0])) == columns;
-  if (get_op<ops::Reshape>(node) != nullptr && keeps_columns) return {0};
-  if (const auto* reduce = get_op<ops::Reduce>(node); reduce != nullptr && keeps_columns)
-    if ((reduce->axes >> (shape_of(graph, node.inputs[0]).rank() - 1) & 1) == 0) return {0};
-  return {};
-}
-
 class Sharder {
  public:
   Sharder(const ModelGraph& whole, const std::vector<double>& shares)
@@ -115,9 +72,8 @@ class Sharder {
         shares_(shares),
         first_(first_with_share(shares)),
         made_(from_.values().size()),
+        cuts_(find_cuts(whole.graph)),
         external_(from_.values().size(), kNoValue),
-        units_(from_.values().size(), 0),
-        slices_only_(from_.values().size(), false),
         use_of_(from_.values().size(), nullptr) {
     for (const WeightUse& use : whole.weights) use_of_[index(use.value)] = &use;
   }
@@ -130,9 +86,6 @@ class Sharder {
     for (std::size_t v = 0; v < from_.values().size(); ++v)
       if (const ValueInfo& value = from_.values()[v]; value.kind == ValueKind::kInput)
         external_[v] = to_.add_input(value.name, value.dtype, value.shape);
-    find_states();
-    find_units();
-    find_slices();
     add_states();
     for (const Node& node : from_.nodes()) add(node);
     for (const ValueId output : from_.outputs()) to_.add_output(on(first_, output));
@@ -150,121 +103,6 @@ class Sharder {
   Made& made(ValueId value) { return made_[index(value)]; }
   bool is_cut(ValueId value) const { return made_[index(value)].how == Made::How::kCut; }
   std::size_t n_devices() const { return shares_.size(); }
-
-  // --- What is cut where
-
-  /// Caches whose heads can be on several devices: `n_heads_[state]`. Keys and values go together.
-  void find_states() {
-    n_heads_.assign(from_.values().size(), 0);
-    std::vector<bool> whole(from_.values().size());
-    for (const Node& node : from_.nodes()) {
-      const auto* const attention = get_op<ops::Attention>(node);
-      for (const ValueId input : node.inputs) {
-        const ValueId state = state_behind(from_, input);
-        if (state == kNoValue) continue;
-        const bool known = attention != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
-                           get_op<ops::StoreCache>(node) != nullptr;
-        const Shape& shape = shape_of(from_, state);
-        if (!known || shape[1].constant() < 2 || (attention != nullptr && attention->alibi != 0.0f))
-          whole[index(state)] = true;
-        if (attention != nullptr) n_heads_[index(state)] = shape[1].constant();
-      }
-    }
-    for (bool again = true; again;) {
-      again = false;
-      for (const Node& node : from_.nodes()) {
-        if (get_op<ops::Attention>(node) == nullptr) continue;
-        const auto in = named_inputs<ops::Attention>(node);
-        const std::size_t k = index(state_behind(from_, in.k)), v = index(state_behind(from_, in.v));
-        if (whole[k] != whole[v] || (n_heads_[k] != n_heads_[v] && !whole[k])) {
-          whole[k] = whole[v] = true;
-          again = true;
-        }
-      }
-    }
-    for (std::size_t v = 0; v < whole.size(); ++v)
-      if (whole[v]) n_heads_[v] = 0;
-  }
-
-  /// The number of groups of columns that must stay together. It is set for values that attention reads and
-  /// for the values from which they are computed column by column.
-  void find_units() {
-    for (std::size_t n = from_.nodes().size(); n-- > 0;) {
-      const Node& node = from_.nodes()[n];
-      const auto wish = [&](ValueId value, std::int64_t n_units) {
-        if (n_units > 0 && columns_of(shape_of(from_, value)) % n_units == 0) units_[index(value)] = n_units;
-      };
-      if (get_op<ops::Attention>(node) != nullptr) {
-        const auto in = named_inputs<ops::Attention>(node);
-        wish(in.q, n_heads_[index(state_behind(from_, in.k))]);
-      } else if (get_op<ops::StoreCache>(node) != nullptr) {
-        wish(node.inputs[1], n_heads_[index(state_behind(from_, node.inputs[0]))]);
-      } else if (get_op<ops::RaggedAttention>(node) != nullptr) {
-        const auto in = named_inputs<ops::RaggedAttention>(node);
-        const std::int64_t n_kv = ragged_heads(node);
-        for (const ValueId value : {in.q, in.k, in.v}) wish(value, n_kv);
-      } else {
-        for (const std::size_t i : cut_inputs(from_, node)) wish(node.inputs[i], units_[index(node.output)]);
-      }
-    }
-  }
-
-  /// KV heads of attention over rows of the step; 0 where it reads states.
-  std::int64_t ragged_heads(const Node& node) const {
-    const auto in = named_inputs<ops::RaggedAttention>(node);
-    if (shape_of(from_, in.k).rank() != 2 || shape_of(from_, in.v).rank() != 2) return 0;
-    const std::int64_t dim = columns_of(shape_of(from_, in.q)) / get_op<ops::RaggedAttention>(node)->n_heads;
-    return columns_of(shape_of(from_, in.k)) / dim;
-  }
-
-  /// Products of which slices of columns are read, and nothing else.
-  void find_slices() {
-    for (const Node& node : from_.nodes())
-      slices_only_[index(node.output)] = is_product(from_, node) && node.inputs.size() == is_chosen(node) + 2;
-    for (const ValueId output : from_.outputs()) slices_only_[index(output)] = false;
-    for (const Node& node : from_.nodes())
-      for (const ValueId input : node.inputs)
-        if (!is_slice_of_columns(node)) slices_only_[index(input)] = false;
-  }
-  static std::size_t is_chosen(const Node& node) {
-    return get_op<ops::MatmulExperts>(node) != nullptr ? 1 : 0;
-  }
-  bool is_slice_of_columns(const Node& node) const {
-    const auto* const slice = get_op<ops::Slice>(node);
-    return slice != nullptr && slice->step == 1 && slice->begin.is_constant() && slice->end.is_constant() &&
-           slice->axis == shape_of(from_, node.output).rank() - 1;
-  }
-
-  /// n columns of `n_units` groups, cut between them; of 0, anywhere that suits products. Empty where there
-  /// are too few to go round.
-  Bounds cut(std::int64_t n, std::int64_t n_units) const {
-    const std::int64_t unit = n_units > 0 ? n / n_units : kRows;
-    const std::int64_t n_whole = n / unit;
-    if (n_whole < 2) return {};
-    const double sum = std::accumulate(shares_.begin(), shares_.end(), 0.0);
-    Bounds bounds;
-    double so_far = 0.0;
-    for (const double share : shares_) {
-      so_far += share;
-      bounds.push_back(unit * static_cast<std::int64_t>(so_far / sum * static_cast<double>(n_whole) + 0.5));
-    }
-    const auto last = static_cast<std::size_t>(
-        std::find_if(shares_.rbegin(), shares_.rend(), [](double share) { return share > 0.0; }).base() -
-        shares_.begin());
-    for (std::size_t d = last - 1; d < bounds.size(); ++d) bounds[d] = n;
-    return bounds;
-  }
-  static std::int64_t begin_of(const Bounds& bounds, std::size_t d) { return d == 0 ? 0 : bounds[d - 1]; }
-  static std::int64_t size_of(const Bounds& bounds, std::size_t d) { return bounds[d] - begin_of(bounds, d); }
-  /// The same share of another number of columns.
-  static Bounds scaled(Bounds bounds, std::int64_t n) {
-    const std::int64_t all = bounds.back();
-    for (std::int64_t& bound : bounds) bound = bound * n / all;
-    return bounds;
-  }
-  static bool between(const Bounds& bounds, std::int64_t unit) {
-    return std::all_of(bounds.begin(), bounds.end(), [&](std::int64_t b) { return b % unit == 0; });
-  }
 
   // --- Values there
 
@@ -396,15 +234,16 @@ class Sharder {
 
   void add(const Node& node) {
     if (is_product(from_, node)) return add_product(node);
-    if (get_op<ops::Attention>(node) != nullptr && n_heads_[index(cache_of(node))] > 0)
+    if (get_op<ops::Attention>(node) != nullptr && cuts_.n_heads[index(cache_of(node))] > 0)
       return add_attention(node);
     if (get_op<ops::RaggedAttention>(node) != nullptr) {
       if (!add_ragged(node)) add_once(node);
       return;
     }
     const ValueId state = node.inputs.empty() ? kNoValue : state_behind(from_, node.inputs[0]);
-    if (state != kNoValue && n_heads_[index(state)] > 0) return add_cache(node, state);
-    if (is_slice_of_columns(node) && made(node.inputs[0]).how == Made::How::kLater) return add_slice(node);
+    if (state != kNoValue && cuts_.n_heads[index(state)] > 0) return add_cache(node, state);
+    if (is_slice_of_columns(from_, node) && made(node.inputs[0]).how == Made::How::kLater)
+      return add_slice(node);
     if (add_cut(node)) return;
     const bool has_state = std::any_of(node.inputs.begin(), node.inputs.end(),
                                        [&](ValueId input) { return state_behind(from_, input) != kNoValue; });
@@ -444,7 +283,7 @@ class Sharder {
   }
 
   void add_product(const Node& node) {
-    if (slices_only_[index(node.output)]) {
+    if (cuts_.slices_only[index(node.output)]) {
       made(node.output).how = Made::How::kLater;
       return;
     }
@@ -457,11 +296,11 @@ class Sharder {
   }
   /// Adds the output of `node`: columns [begin, end) of a product.
   void add_product_rows(const Node& node, const Node& product, std::int64_t begin, std::int64_t end) {
-    Bounds bounds = cut(end - begin, units_[index(node.output)]);
+    Bounds bounds = cut(end - begin, cuts_.units[index(node.output)], shares_);
     const bool whole = &node == &product;
     if (bounds.empty()) {
       // Few rows: each device multiplies with them itself, unless it would have to read a slice.
-      if (whole && !is_chosen(node)) return;
+      if (whole && !is_of_experts(node)) return;
       bounds.assign(n_devices(), 0);
       std::fill(bounds.begin() + static_cast<std::ptrdiff_t>(first_), bounds.end(), end - begin);
     }
@@ -469,7 +308,7 @@ class Sharder {
       const std::int64_t at = begin + begin_of(bounds, d), n = size_of(bounds, d);
       std::vector<ValueId> inputs = {weight_rows(product.inputs[0], at, n)};
       for (std::size_t i = 1; i < product.inputs.size(); ++i) {
-        const bool is_bias = i == 2 && !is_chosen(product);
+        const bool is_bias = i == 2 && !is_of_experts(product);
         inputs.push_back(is_bias ? slice(d, product.inputs[i], 0, at, at + n, node.tag)
                                  : on(d, product.inputs[i]));
       }
@@ -514,14 +353,14 @@ class Sharder {
       std::vector<ValueId> all;
       for (const ValueId state : states) {
         const ValueInfo& info = from_.value(state);
-        const std::int64_t n_heads = n_heads_[index(state)];
+        const std::int64_t n_heads = cuts_.n_heads[index(state)];
         if (n_heads == 0) {
           all.push_back(external_[index(state)] = to_.add_state(info.name, info.dtype, info.shape));
           continue;
         }
         Made& m = made(state);
         m.how = Made::How::kCut;
-        m.bounds = cut(n_heads, n_heads);
+        m.bounds = cut(n_heads, n_heads, shares_);
         m.pieces.assign(n_devices(), kNoValue);
         for (std::size_t d = 0; d < n_devices(); ++d)
           if (const std::int64_t n = size_of(m.bounds, d); n > 0)
@@ -577,8 +416,8 @@ class Sharder {
 
   bool add_ragged(const Node& node) {
     const auto in = named_inputs<ops::RaggedAttention>(node);
-    const std::int64_t n_kv = ragged_heads(node);
-    const Bounds heads = n_kv > 1 ? cut(n_kv, n_kv) : Bounds();
+    const std::int64_t n_kv = ragged_heads(from_, node);
+    const Bounds heads = n_kv > 1 ? cut(n_kv, n_kv, shares_) : Bounds();
     if (heads.empty()) return false;
     const auto of = [&](ValueId value) { return scaled(heads, columns_of(shape_of(from_, value))); };
     add_pieces(node, of(node.output), [&](std::size_t d) {
@@ -601,10 +440,8 @@ class Sharder {
   Graph& to_ = result_.graph;
   // By value of the whole graph:
   std::vector<Made> made_;
+  const Cuts cuts_;
   std::vector<ValueId> external_;  // Inputs, weights and states that are whole, there.
-  std::vector<std::int64_t> units_;
-  std::vector<std::int64_t> n_heads_;  // Number of heads of sharded states.
-  std::vector<bool> slices_only_;
   std::vector<const WeightUse*> use_of_;
   std::set<ValueId> read_;  // Weights.
 };

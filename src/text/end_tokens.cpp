@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "text/infill_words.h"
 #include "weft/chat_template.h"
 #include "weft/error.h"
 
@@ -39,11 +40,9 @@ constexpr std::array<std::string_view, 22> kEnds = {"<|im_end|>",
 /// The same, but ordinary prompts may hold these words: a token that merges produce does not count.
 constexpr std::array<std::string_view, 5> kLikelyEnds = {"<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]"};
 
-/// End a file in fill-in-the-middle models. User-defined ones keep their type: clients write such prompts
-/// out, and the tokenizer finds only user-defined tokens there.
-constexpr std::array<std::string_view, 11> kFileEnds = {
-    "<|file_sep|>", "<file_sep>", "<|repo_name|>", "<repo_name>", "<|fim_repo|>", "<|fim_pad|>",
-    "<fim_pad>",    "<fim-pad>",  "<fim-repo>",    "<reponame>",  "<REPO>"};
+/// End a file in fill-in-the-middle models, as kFileSeparators and kRepositoryMarks do.
+constexpr std::array<std::string_view, 4> kFileEnds = {"<repo_name>", "<|fim_pad|>", "<fim_pad>",
+                                                       "<fim-pad>"};
 
 /// Begin a turn or a document, and are control tokens.
 constexpr std::array<std::string_view, 7> kMarks = {
@@ -52,6 +51,10 @@ constexpr std::array<std::string_view, 7> kMarks = {
 
 bool is_one_of(std::span<const std::string_view> names, std::string_view text) {
   return std::find(names.begin(), names.end(), text) != names.end();
+}
+
+bool ends_file(std::string_view text) {
+  return is_one_of(kFileEnds, text) || is_one_of(kFileSeparators, text) || is_one_of(kRepositoryMarks, text);
 }
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0; }
@@ -119,7 +122,9 @@ class Ends {
         if (name != ends_message_) add(id);
       } else if (is_one_of(kMarks, name)) {
         make_control(id);
-      } else if (is_one_of(kFileEnds, name)) {
+      } else if (ends_file(name)) {
+        // User-defined ones keep their type: clients write such prompts out, and the tokenizer finds only
+        // user-defined tokens there.
         if (kind(id) != TokenKind::kUserDefined) make_control(id);
         add(id);
       } else if (is_one_of(kLikelyEnds, name) || is_piped(name)) {

@@ -83,12 +83,13 @@ TEST_P(HostileFamily, FeedForwardLengthsMayBeMissing) {
   EXPECT_EQ(check(draft), "");
   const test::DraftFile written(draft);
   const model::HParams derived = model::describe(gguf::File::open(written.path())).hparams;
-  EXPECT_EQ(derived.n_ff_expert, good.n_ff_expert);
+  const auto expert_width = [](const model::HParams& h) { return h.experts ? h.experts->width : 0; };
+  EXPECT_EQ(expert_width(derived), expert_width(good));
   const auto is_about = [&](const std::string& note) {
     return note.find("feed_forward_length") != note.npos;
   };
   const auto n_notes = std::count_if(derived.notes.begin(), derived.notes.end(), is_about);
-  EXPECT_EQ(n_notes, (derived.n_ff > 0 ? 1 : 0) + (derived.n_ff_expert > 0 ? 1 : 0));
+  EXPECT_EQ(n_notes, (derived.ffn.width > 0 ? 1 : 0) + (expert_width(derived) > 0 ? 1 : 0));
 }
 
 /// Without its key, the context's length is the caller's choice, unless the model depends on it.
@@ -103,12 +104,12 @@ TEST_P(HostileFamily, TheContextLengthMayBeMissingOrBelowOne) {
   for (const test::Draft& draft : {missing, zero, negative}) {
     if (const std::string error = check(draft); !error.empty()) {
       EXPECT_NE(error.find("context_length"), std::string::npos) << error;
-      EXPECT_TRUE(good.rope.ext_factor != 0.0f || good.temperature_scale != 0.0f) << error;
+      EXPECT_TRUE(good.rope.ext_factor != 0.0f || (good.attention && good.attention->temperature)) << error;
       continue;
     }
     const test::DraftFile written(draft);
     const model::HParams without = model::describe(gguf::File::open(written.path())).hparams;
-    EXPECT_EQ(without.n_ctx_train, good.learned_positions ? good.n_ctx_train : 0);
+    EXPECT_EQ(without.n_ctx_train, good.embedding.learned_positions ? good.n_ctx_train : 0);
     ASSERT_FALSE(without.notes.empty());
     EXPECT_NE(without.notes.front().find(key), std::string::npos);
   }
@@ -183,7 +184,7 @@ TEST(HostileFamilyTest, ExpertsAreNormedAsTheFileSays) {
       test::Draft draft(name);
       const test::DraftFile written(draft.set(draft.key("expert_weights_norm"), normed));
       const gguf::File file = gguf::File::open(written.path());
-      EXPECT_EQ(model::describe(file).hparams.normalise_experts, normed) << name;
+      EXPECT_EQ(model::describe(file).hparams.experts->normalise, normed) << name;
     }
 }
 

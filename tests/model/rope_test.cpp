@@ -1,8 +1,9 @@
 // Rope's metadata: which kinds of scaling use the factor.
+#include "model/params/rope.h"
+
 #include <gtest/gtest.h>
 
 #include "gguf/writer.h"
-#include "model/hparams.h"
 
 namespace weft::model {
 namespace {

@@ -76,8 +76,8 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
                 .cancelled = &cancelled}) {}
 
 model::GraphSizes Context::Impl::sizes() const {
-  return engine::graph_sizes(params, engine::cache_dtype("K", params.k_type, hparams().k_head_dim),
-                             engine::cache_dtype("V", params.v_type, hparams().v_head_dim),
+  return engine::graph_sizes(params, engine::cache_dtype("K", params.k_type, hparams().k_head_dim()),
+                             engine::cache_dtype("V", params.v_type, hparams().v_head_dim()),
                              model->impl().row_shares);
 }
 
@@ -246,7 +246,7 @@ void Context::Impl::save_file(const std::filesystem::path& path, std::optional<S
 bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq) {
   if (seq) cache.check_sequence(*seq);
   const bool restored = states.restore(bytes, seq, [&] { carry_out_moves(); });
-  if (restored && hparams().has_axes())
+  if (restored && hparams().axes)
     for (SeqId of = seq.value_or(0); of < (seq ? *seq + 1 : params.n_sequences); ++of) cache.note_axes(of);
   cache.follow_moves();  // Defragmentation moves, if the sequence did not fit without.
   return restored;

@@ -34,7 +34,7 @@ std::string range(Pos begin, Pos end, SeqId seq) {
 KvCache::KvCache(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
                  const ContextParams& params, int n_pages)
     : model_(model),
-      learned_positions_(model.impl().description.hparams.learned_positions),
+      learned_positions_(model.impl().description.hparams.embedding.learned_positions),
       max_pos_(learned_positions_ ? model.info().n_ctx_train : kv::kEndOfPositions),
       sequences_(params.n_ctx, params.n_sequences,
                  {host_values<Extent>(bindings, graph.full.extents),

@@ -43,9 +43,10 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
   int n = engine::checked_length(params.n_tokens, "n_tokens", info);
   if (n == 0) n = engine::default_text_length(info);
   const model::HParams& h = model->impl().description.hparams;
-  if (h.learned_positions) n = std::min(n, info.n_ctx_train);
+  if (h.embedding.learned_positions) n = std::min(n, info.n_ctx_train);
+  const bool one_text = h.encoder && h.encoder->one_text;
   // The temporaries of such a model grow with the square.
-  if (h.one_text && params.n_tokens == 0) n = std::min(n, Embedder::kTokensOfStep);
+  if (one_text && params.n_tokens == 0) n = std::min(n, Embedder::kTokensOfStep);
   if (info.reads_source)
     throw Error(ErrorCode::kUnsupported,
                 "models of the family " + info.architecture +
@@ -54,7 +55,7 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
   if (info.encoder && !params.adapters.empty())
     refuse("adapters are for models that write text, and this one is an encoder");
   const auto make_reader = info.encoder ? engine::read_by_encoder : engine::read_by_decoder;
-  const bool shares_steps = info.encoder && !h.one_text;
+  const bool shares_steps = info.encoder && !one_text;
   auto reader = make_reader(model, shares_steps ? std::max(n, Embedder::kTokensOfStep) : n, params);
   return std::make_unique<Embedder::Impl>(Embedder::Impl{std::move(model), std::move(reader), n});
 }

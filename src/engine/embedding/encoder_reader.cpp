@@ -38,7 +38,9 @@ class EncoderReader final : public TextReader {
   }
 
   int max_tokens() const override { return n_tokens_; }
-  int max_texts() const override { return model_->impl().description.hparams.one_text ? 1 : n_tokens_; }
+  int max_texts() const override {
+    return model_->impl().description.hparams.encoder->one_text ? 1 : n_tokens_;
+  }
   int dimensions() const override { return columns_of(graph_.vectors); }
   int n_scores() const override { return graph_.scores == kNoValue ? 0 : columns_of(graph_.scores); }
 

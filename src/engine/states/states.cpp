@@ -65,7 +65,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
                .head_dim = static_cast<std::int32_t>(value.shape[2].constant())},
               cache.memories().of_running_states());
   }
-  owner_.reads_sources = h.reads_source();
+  owner_.reads_sources = h.source.has_value();
   for (const Node& node : graph.graph.nodes()) {
     const auto* const stores = get_op<ops::StoreCache>(node);
     if (stores == nullptr) continue;

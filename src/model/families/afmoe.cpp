@@ -11,10 +11,9 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
-  h.sigmoid_router = true;
-  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
-  read_router(metadata, h);
-  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
+  read_router(metadata, h, {.sigmoid = true});
+  require_window(metadata, h);
   read_sliding(metadata, h, kPattern);
 }
 
@@ -25,8 +24,8 @@ ValueId build(Builder& b) {
   how.attention.rope_params = h.rope;
   how.attention.qk_norm = QkNorm::kHeads;
   how.vary = [&](int layer, AttentionBlock& block) {
-    block.rope = h.sliding[static_cast<std::size_t>(layer)];
-    block.window = block.rope ? h.window : 0;
+    block.rope = h.slides(layer);
+    block.window = h.window_of(layer);
     block.finish = [&b, layer](ValueId x, ValueId attended) {
       const std::string name = layer_name(layer, "attn_gate");
       const ValueId logits = linear(b, x, name, b.model().graph.value(attended).shape.columns());

@@ -17,12 +17,12 @@ void read(const Metadata& metadata, HParams& h) {
   const auto beta = metadata.get_floats("xielu.beta", h.n_layers, -kMost, kMost);
   const auto eps = metadata.get_floats("xielu.eps", h.n_layers, -kMost, 0.0);
   for (std::size_t i = 0; i < beta.size(); ++i)
-    h.xielu.push_back({softplus(positive[i]), beta[i] + softplus(negative[i]), beta[i], eps[i]});
+    h.ffn.xielu.push_back({softplus(positive[i]), beta[i] + softplus(negative[i]), beta[i], eps[i]});
 }
 
 /// positive * x^2 + beta * x above 0; negative * (e^min(x, eps) - 1 - x) + beta * x elsewhere.
 ValueId xielu(Builder& b, int layer, ValueId x) {
-  const Xielu& p = b.hparams().xielu[static_cast<std::size_t>(layer)];
+  const Xielu& p = b.hparams().ffn.xielu[static_cast<std::size_t>(layer)];
   const auto add = [&](auto op, std::initializer_list<ValueId> inputs, const char* name) {
     return b.add(std::move(op), inputs, layer_name(layer, name));
   };
@@ -45,7 +45,7 @@ ValueId build(Builder& b) {
   how.attention.rope_params = h.rope;
   how.attention.qk_norm = QkNorm::kHeads;
   how.own_ffn = [&](int layer, ValueId x) {
-    const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.n_ff);
+    const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.ffn.width);
     return linear(b, xielu(b, layer, up), layer_name(layer, "ffn_down"), h.n_embd);
   };
   return decoder(b, embed_tokens(b), how);

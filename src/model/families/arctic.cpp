@@ -8,7 +8,7 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   require_experts(metadata, h);
-  h.n_ff = h.n_embd;  // The dense part's width.
+  h.ffn.width = h.n_embd;  // The dense part's width.
 }
 
 ValueId build(Builder& b) {

@@ -11,16 +11,16 @@ constexpr float kAlibi = 8.0f;
 void read(const Metadata&, HParams& h) {
   // Files do not say otherwise which one they are.
   constexpr int kLayersOf13B = 40;
-  if (h.n_layers == kLayersOf13B) h.alibi = kAlibi;
+  if (h.n_layers == kLayersOf13B) h.attention->alibi = kAlibi;
 }
 
-void read_refact(const Metadata&, HParams& h) { h.alibi = kAlibi; }
+void read_refact(const Metadata&, HParams& h) { h.attention->alibi = kAlibi; }
 
 ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
-  how.attention.rope = h.alibi == 0.0f;
+  how.attention.rope = h.attention->alibi == 0.0f;
   return decoder(b, embed_tokens(b), how);
 }
 

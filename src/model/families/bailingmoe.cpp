@@ -10,9 +10,9 @@ void read(const Metadata& metadata, HParams& h) { read_router(metadata, h); }
 
 void read2(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  h.sigmoid_router = true;
-  h.n_ff_shared *= metadata.get_int("expert_shared_count", 0, 16, 1);
-  read_router(metadata, h);
+  const int n_shared = metadata.get_int("expert_shared_count", 0, 16, 1);
+  require_experts(metadata, h).shared_width *= n_shared;
+  read_router(metadata, h, {.sigmoid = true});
   read_unused_layers(metadata, h);
 }
 

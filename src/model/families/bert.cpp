@@ -6,7 +6,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.learned_positions = true; }
+void read(const Metadata&, HParams& h) { h.embedding.learned_positions = true; }
 
 ValueId build(Builder& b) {
   Decoder how;

@@ -18,8 +18,8 @@ ValueId build_with(Builder& b, Activation activation) {
     };
   };
   how.own_ffn = [&](int layer, ValueId x) {
-    const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate"), h.n_ff);
-    const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.n_ff);
+    const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate"), h.ffn.width);
+    const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.ffn.width);
     const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
     const ValueId normed = norm(b, NormKind::kRms, product, layer_name(layer, "ffn_sub_norm"));
     return linear(b, normed, layer_name(layer, "ffn_down"), h.n_embd);

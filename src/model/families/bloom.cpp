@@ -5,7 +5,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.alibi = 8.0f; }
+void read(const Metadata&, HParams& h) { h.attention->alibi = 8.0f; }
 
 ValueId build(Builder& b) {
   Decoder how;

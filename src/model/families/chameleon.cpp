@@ -11,11 +11,11 @@ constexpr int kFirstOfPictures = 4, kOfPictures = 8192;
 
 void read(const Metadata& metadata, HParams& h) {
   constexpr float kHeadEps = 1e-5f;
-  h.head_norm_eps = kHeadEps;
-  h.norms_behind = metadata.get_bool("swin_norm", false);
+  h.norm.head_eps = kHeadEps;
+  h.blocks.norms_behind = metadata.get_bool("swin_norm", false);
   if (h.n_vocab < kFirstOfPictures + kOfPictures) return;
-  h.first_left_out = kFirstOfPictures;
-  h.n_left_out = kOfPictures;
+  h.logits.first_left_out = kFirstOfPictures;
+  h.logits.n_left_out = kOfPictures;
 }
 
 ValueId build(Builder& b) {
@@ -23,7 +23,7 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.qk_norm = QkNorm::kOwnOfHead;
   how.attention.rope_params = h.rope;
-  if (h.norms_behind) {
+  if (h.blocks.norms_behind) {
     const auto normed = [&b](int layer, ValueId x, const char* name) {
       return norm(b, NormKind::kRms, x, layer_name(layer, name));
     };

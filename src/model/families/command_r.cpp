@@ -8,12 +8,12 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  h.logit_scale = metadata.get_float("logit_scale", 1e-6, 1e6, 1.0f);
+  h.logits.scale = metadata.get_float("logit_scale", 1e-6, 1e6, 1.0f);
 }
 
 void read2(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  require_window(metadata, h);
   constexpr int kPattern = 4;
   read_sliding(metadata, h, kPattern);
 }
@@ -26,9 +26,9 @@ ValueId build(Builder& b) {
   how.parallel = true;
   if (has_in_any_layer(b, "attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kOwnOfHead;
   how.vary = [&](int layer, AttentionBlock& block) {
-    if (h.sliding.empty()) return;
-    block.rope = h.sliding[static_cast<std::size_t>(layer)];
-    block.window = block.rope ? h.window : 0;
+    if (!h.window || h.window->sliding.empty()) return;
+    block.rope = h.slides(layer);
+    block.window = h.window_of(layer);
   };
   return decoder(b, embed_tokens(b), how);
 }

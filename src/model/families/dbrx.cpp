@@ -7,7 +7,7 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  h.qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
+  h.attention->qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
   require_experts(metadata, h);
 }
 

@@ -13,8 +13,8 @@ void read(const Metadata&, HParams&) {}
 ValueId attend(Builder& b, int layer, ValueId x, AttentionBlock block) {
   const HParams& h = b.hparams();
   const auto i = static_cast<std::size_t>(layer);
-  block.n_heads = h.n_heads_of[i];
-  block.n_kv_heads = h.n_kv_heads_of[i];
+  block.n_heads = h.attention->n_heads_of[i];
+  block.n_kv_heads = h.attention->n_kv_heads_of[i];
   b.enter(Part::kAttention, layer);
   if (block.n_heads == 0) {
     if (layer == h.n_layers - 1) x = b.add(ops::GetRows{}, {x, b.model().wanted_rows}, "last_layer_outputs");
@@ -32,7 +32,7 @@ ValueId attend(Builder& b, int layer, ValueId x, AttentionBlock block) {
 
 ValueId feed_forward(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
-  const std::int64_t width = h.n_ff_of[static_cast<std::size_t>(layer)];
+  const std::int64_t width = h.ffn.width_of[static_cast<std::size_t>(layer)];
   if (width == 0) return x;
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   b.enter(Part::kFeedForward, layer);

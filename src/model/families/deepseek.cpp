@@ -7,8 +7,7 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  h.normalise_experts = false;  // Files do not say.
-  read_router(metadata, h);
+  read_router(metadata, h, {.normalise = false});  // Files do not say.
 }
 
 ValueId build(Builder& b) {

@@ -10,23 +10,23 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  h.normalise_experts = false;  // Where the file does not say.
-  read_router(metadata, h);
+  read_router(metadata, h, {.normalise = false});
   read_unused_layers(metadata, h);
-  read_latent(metadata, h);
-  h.temperature_scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.0f);
-  h.temperature_length = metadata.get_int("attention.temperature_length", 1, kMaxContext, h.rope.n_ctx_orig);
+  h.latent = read_latent(metadata, h.rope, *h.attention);
+  const float scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.0f);
+  const int length = metadata.get_int("attention.temperature_length", 1, kMaxContext, h.rope.n_ctx_orig);
+  if (scale != 0.0f) h.attention->temperature = {.length = length, .scale = scale};
   // YaRN's factor is for the scores, not for what turns alone.
   const float stretch = std::log(1.0f / h.rope.freq_scale);
   const float factor =
       1.0f + metadata.get_float("rope.scaling.yarn_log_multiplier", 0.0, 10.0, 0.0f) * stretch;
-  h.attention_scale *= factor * factor;
+  h.attention->scale *= factor * factor;
   if (h.rope.ext_factor != 0.0f) h.rope.attn_factor /= 1.0f + 0.1f * stretch;
 }
 
 ValueId build(Builder& b) {
   const ValueId x = embed_tokens(b);
-  const ValueId temperature = b.hparams().temperature_scale != 0.0f ? temperatures(b, 0) : kNoValue;
+  const ValueId temperature = b.hparams().attention->temperature ? temperatures(b, 0) : kNoValue;
   Decoder how;
   how.attend = [&](int layer, ValueId in, ValueId& residual) {
     return latent_attention(b, layer, in, residual, true, temperature);

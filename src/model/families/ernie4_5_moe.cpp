@@ -7,9 +7,9 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  h.n_ff_shared = 0;  // As many as expert_shared_count says: files give another width for some sizes.
-  read_router(metadata, h);
-  h.expert_step = metadata.require_int("interleave_moe_layer_step", 1, h.n_layers);
+  // As many as expert_shared_count says: files give another width for some sizes.
+  require_experts(metadata, h).shared_width = 0;
+  read_router(metadata, h).step = metadata.require_int("interleave_moe_layer_step", 1, h.n_layers);
 }
 
 ValueId build(Builder& b) {

@@ -20,9 +20,8 @@ ValueId build(Builder& b) {
   how.norms_behind = true;
   how.attention.qk_norm = QkNorm::kHeads;
   how.vary = [&](int layer, AttentionBlock& block) {
-    const bool sliding = h.sliding[static_cast<std::size_t>(layer)];
-    block.window = sliding ? h.window : 0;
-    block.rope = sliding || h.window == 0;
+    block.window = h.window_of(layer);
+    block.rope = block.window > 0 || !h.window;
   };
   return decoder(b, embed_tokens(b), how);
 }

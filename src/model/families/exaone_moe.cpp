@@ -9,9 +9,8 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
-  h.sigmoid_router = true;
   read_unused_layers(metadata, h);
-  read_router(metadata, h);
+  read_router(metadata, h, {.sigmoid = true});
   read_sliding(metadata, h, kPattern);
 }
 
@@ -21,9 +20,8 @@ ValueId build(Builder& b) {
   how.attention.qk_norm = QkNorm::kHeads;
   how.attention.rope_params = h.rope;
   how.vary = [&](int layer, AttentionBlock& block) {
-    const bool slides = h.sliding[static_cast<std::size_t>(layer)];
-    block.window = slides ? h.window : 0;
-    block.rope = slides || h.window == 0;
+    block.window = h.window_of(layer);
+    block.rope = block.window > 0 || !h.window;
   };
   return decoder(b, embed_tokens(b), how);
 }

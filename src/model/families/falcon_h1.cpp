@@ -7,7 +7,7 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  read_mamba2(metadata, h);
+  h.ssm = read_mamba2(metadata);
   h.rope.neox = true;
   h.layers.assign(h.layers.size(), LayerKind::kBoth);
 }

@@ -11,23 +11,24 @@ namespace {
 
 void read(const Metadata&, HParams& h) {
   h.rope.neox = true;
-  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
+  h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
 }
 
 void read2(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  require_window(metadata, h);
   // Early files lack the caps that the models have.
-  h.attention_softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 50.0f);
-  h.logit_softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 30.0f);
+  h.attention->softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 50.0f);
+  h.logits.softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 30.0f);
   constexpr int kPattern = 2;
   read_sliding(metadata, h, kPattern);
   // The largest model scales by n_embd / n_heads instead of the head size of its file. Files of other
   // converters do not say so.
   constexpr int kLayersOf27B = 46;
   if (h.n_layers == kLayersOf27B)
-    h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.n_heads));
-  h.attention_scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, h.attention_scale);
+    h.attention->scale =
+        1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.attention->n_heads));
+  h.attention->scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, h.attention->scale);
 }
 
 ValueId build_layers(Builder& b, Decoder& how) {
@@ -46,7 +47,7 @@ ValueId build2(Builder& b) {
   Decoder how;
   how.norms_behind = true;
   how.vary = [&](int layer, AttentionBlock& block) {
-    if (h.sliding[static_cast<std::size_t>(layer)]) block.window = h.window;
+    if (h.slides(layer)) block.window = h.window->size;
   };
   return build_layers(b, how);
 }

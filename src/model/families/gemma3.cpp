@@ -10,16 +10,17 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
-  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
+  require_window(metadata, h);
   constexpr int kPattern = 6;
   read_sliding(metadata, h, kPattern);
   // The largest model scales by n_embd / n_heads instead of the head size of its file. Files of other
   // converters do not say so.
   constexpr int kLayersOf27B = 62;
   if (h.n_layers == kLayersOf27B)
-    h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.n_heads));
-  h.attention_scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, h.attention_scale);
+    h.attention->scale =
+        1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.attention->n_heads));
+  h.attention->scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, h.attention->scale);
 }
 
 ValueId build(Builder& b) {
@@ -29,13 +30,7 @@ ValueId build(Builder& b) {
   how.norms_behind = true;
   how.attention.qk_norm = QkNorm::kHeads;
   how.vary = [&](int layer, AttentionBlock& block) {
-    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
-    block.window = h.window;
-    block.rope_params.freq_base = h.rope_base_window;
-    // Scaling is for full layers only.
-    block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;
-    block.rope_params.ext_factor = 0.0f;
-    block.rope_factors = kNoValue;
+    if (h.slides(layer)) slide_unscaled(h, block);
   };
   how.activation = Activation::kGelu;
   return decoder(b, embed_tokens(b), how);

@@ -16,21 +16,22 @@ constexpr int kLaurelRank = 64;
 void read(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 5, kMostForms = 16;
   h.rope.neox = true;
-  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
-  h.attention_scale = 1.0f;
-  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
+  h.attention->scale = 1.0f;
+  require_window(metadata, h);
   read_sliding(metadata, h, kPattern);
-  h.n_altup = metadata.require_int("altup.num_inputs", 2, kMostForms);
-  h.altup_active = metadata.require_int("altup.active_idx", 0, h.n_altup - 1);
-  h.n_embd_per_layer = metadata.require_int("embedding_length_per_layer_input", 1, kMaxWidth);
+  AltupParams& altup = h.altup.emplace();
+  altup.n = metadata.require_int("altup.num_inputs", 2, kMostForms);
+  altup.active = metadata.require_int("altup.active_idx", 0, altup.n - 1);
+  h.embedding.n_per_layer = metadata.require_int("embedding_length_per_layer_input", 1, kMaxWidth);
   read_layers_with_kv(metadata, h);
-  h.gate_cuts = metadata.get_floats("activation_sparsity_scale", h.n_layers,
-                                    -std::numeric_limits<double>::infinity(), 1e3);
+  h.ffn.gate_cuts = metadata.get_floats("activation_sparsity_scale", h.n_layers,
+                                        -std::numeric_limits<double>::infinity(), 1e3);
 }
 
 class Gemma3n {
  public:
-  explicit Gemma3n(Builder& b) : b_(b), h_(b.hparams()) {}
+  explicit Gemma3n(Builder& b) : b_(b), h_(b.hparams()), altup_(*h_.altup) {}
 
   ValueId build() {
     const ValueId x = embed_tokens(b_);
@@ -64,7 +65,7 @@ class Gemma3n {
   ValueId project_others(ValueId first, ValueId x, const std::string& name) {
     constexpr float kLeast = 1e-5f;
     const Dim rows = rows_of(first);
-    const std::int64_t others = h_.n_altup - 1;
+    const std::int64_t others = altup_.n - 1;
     ValueId numbers = b_.model().graph.find("altup_numbers");
     if (numbers == kNoValue) numbers = add(ops::Arange{.size = others}, {}, "altup_numbers");
     const ValueId ids = add(ops::BroadcastTo{{rows, others}}, {numbers}, name + "_ids");
@@ -87,7 +88,7 @@ class Gemma3n {
 
   ValueId unite(ValueId forms) {
     const ValueId first = form(forms, 0, "first_form_behind");
-    const ValueId rest = add(ops::Slice{.axis = 1, .begin = 1, .end = h_.n_altup}, {forms}, "other_forms");
+    const ValueId rest = add(ops::Slice{.axis = 1, .begin = 1, .end = altup_.n}, {forms}, "other_forms");
     const ValueId others = project_others(first, rest, "altup_unembd_proj");
     const ValueId all =
         add(ops::Concat{.axis = 1}, {apart(first, "first_form_apart"), others}, "forms_behind");
@@ -98,13 +99,12 @@ class Gemma3n {
     const std::string full = layer_name(layer, name);
     ValueId y = norm(b_, NormKind::kRms, x, layer_name(layer, "altup_router_norm"), full + "_normed");
     y = add(ops::Scale{1.0f / static_cast<float>(h_.n_embd)}, {y}, full + "_scaled");
-    y = b_.product(y, layer_name(layer, "altup_router.weight"), "", h_.n_altup, 0, h_.n_altup,
-                   full + "_logits");
+    y = b_.product(y, layer_name(layer, "altup_router.weight"), "", altup_.n, 0, altup_.n, full + "_logits");
     return add(ops::Unary{UnaryKind::kTanh}, {y}, full);
   }
 
   ValueId predict(int layer, ValueId forms, ValueId active) {
-    const std::int64_t n = h_.n_altup;
+    const std::int64_t n = altup_.n;
     const ValueId flat =
         linear(b_, modalities(layer, active, "modalities"), layer_name(layer, "altup_predict_coef"), n * n);
     const ValueId mixes = add(ops::Reshape{{rows_of(forms), n, n}}, {flat}, layer_name(layer, "altup_mixes"));
@@ -113,7 +113,7 @@ class Gemma3n {
   }
 
   ValueId correct(int layer, ValueId predictions, ValueId active, ValueId activated) {
-    const std::int64_t n = h_.n_altup;
+    const std::int64_t n = altup_.n;
     const ValueId raw = linear(b_, modalities(layer, activated, "modalities_behind"),
                                layer_name(layer, "altup_correct_coef"), n);
     const ValueId shares =
@@ -136,8 +136,8 @@ class Gemma3n {
 
   ValueId feed_forward(int layer, ValueId x) {
     const std::string name = layer_name(layer, "ffn_gate");
-    ValueId gate = linear(b_, x, name, h_.n_ff);
-    if (const float cut = h_.gate_cuts[static_cast<std::size_t>(layer)]; std::isfinite(cut)) {
+    ValueId gate = linear(b_, x, name, h_.ffn.width);
+    if (const float cut = h_.ffn.gate_cuts[static_cast<std::size_t>(layer)]; std::isfinite(cut)) {
       const ops::Reduce mean_of_row{.kind = ReduceKind::kMean, .axes = 2, .keep = true};
       const ValueId mean = add(mean_of_row, {gate}, name + "_mean");
       const ValueId above = add(ops::Binary{BinaryKind::kSub}, {gate, mean}, name + "_above_mean");
@@ -147,7 +147,7 @@ class Gemma3n {
       const ValueId over = add(ops::Binary{BinaryKind::kSub}, {above, least}, name + "_over");
       gate = add(ops::Activate{Activation::kRelu}, {over}, name + "_left");
     }
-    const ValueId up = linear(b_, x, layer_name(layer, "ffn_up"), h_.n_ff);
+    const ValueId up = linear(b_, x, layer_name(layer, "ffn_up"), h_.ffn.width);
     const ValueId product = add(ops::Glu{Activation::kGelu}, {gate, up}, layer_name(layer, "ffn_glu"));
     return linear(b_, product, layer_name(layer, "ffn_down"), h_.n_embd);
   }
@@ -156,47 +156,47 @@ class Gemma3n {
   ValueId add_own_input(int layer, ValueId corrected) {
     const auto name = [&](const char* part) { return layer_name(layer, part); };
     const ValueId scale = b_.weight(name("altup_correct_scale.weight"), {h_.n_embd});
-    ValueId x = form(corrected, h_.altup_active, name("corrected_active"));
+    ValueId x = form(corrected, altup_.active, name("corrected_active"));
     x = add(ops::Mul{}, {x, scale}, name("corrected_scaled"));
     x = own_input(b_, layer, layer_inputs_, x);
     const ValueId first =
         add(ops::Slice{.axis = 1, .begin = 0, .end = 1}, {corrected}, name("corrected_first"));
     const ValueId rest =
-        add(ops::Slice{.axis = 1, .begin = 1, .end = h_.n_altup}, {corrected}, name("corrected_others"));
+        add(ops::Slice{.axis = 1, .begin = 1, .end = altup_.n}, {corrected}, name("corrected_others"));
     const ValueId moved = add(ops::Add{}, {rest, apart(x, name("own_input_apart"))}, name("others_moved"));
     return add(ops::Concat{.axis = 1}, {first, moved}, name("forms"));
   }
 
   ValueId add_layer(int layer, ValueId forms) {
     const auto name = [&](const char* part) { return layer_name(layer, part); };
-    const std::int64_t width = h_.n_altup * std::int64_t{h_.n_embd};
+    const std::int64_t width = altup_.n * std::int64_t{h_.n_embd};
     b_.enter(Part::kAttention, layer);
-    ValueId predictions = predict(layer, forms, form(forms, h_.altup_active, name("active_before")));
-    const ValueId active = form(predictions, h_.altup_active, name("active"));
+    ValueId predictions = predict(layer, forms, form(forms, altup_.active, name("active_before")));
+    const ValueId active = form(predictions, altup_.active, name("active"));
     const ValueId normed = norm(b_, NormKind::kRms, active, name("attn_norm"));
 
     // What else is needed of the rows that attention leaves.
     const ValueId flat =
         add(ops::Reshape{{rows_of(predictions), width}}, {predictions}, name("predictions_flat"));
     ValueId kept = add(ops::Concat{}, {flat, laurel(layer, normed)}, name("kept"));
-    const bool sliding = h_.sliding[static_cast<std::size_t>(layer)];
+    const bool sliding = h_.slides(layer);
     AttentionBlock block;
     block.qk_norm = QkNorm::kHeads;
     block.v_norm = true;
     block.rope_params = h_.rope;
     if (sliding) {
-      block.window = h_.window;
-      block.rope_params.freq_base = h_.rope_base_window;
+      block.window = h_.window->size;
+      block.rope_params.freq_base = h_.window->rope_base;
     }
-    if (layer >= h_.n_layers_with_kv) block.kv_layer = kv_layer_of(h_, layer);
+    if (layer >= h_.attention->n_layers_with_kv) block.kv_layer = kv_layer_of(h_, layer);
     const ValueId attended =
         norm(b_, NormKind::kRms, attention(b_, layer, normed, block, kept), name("post_attention_norm"));
     const auto columns = [&](std::int64_t begin, std::int64_t end, const char* part) {
       return add(ops::Slice{.axis = 1, .begin = begin, .end = end}, {kept}, name(part));
     };
-    predictions = add(ops::Reshape{{rows_of(kept), h_.n_altup, h_.n_embd}},
+    predictions = add(ops::Reshape{{rows_of(kept), altup_.n, h_.n_embd}},
                       {columns(0, width, "predictions_kept")}, name("predictions_of_rows"));
-    const ValueId active_kept = form(predictions, h_.altup_active, name("active_of_rows"));
+    const ValueId active_kept = form(predictions, altup_.active, name("active_of_rows"));
     const ValueId gated = model::add(b_, active_kept, attended, name("after_attention"));
     const ValueId both =
         model::add(b_, gated, columns(width, width + h_.n_embd, "laurel_of_rows"), name("after_laurel"));
@@ -212,6 +212,7 @@ class Gemma3n {
 
   Builder& b_;
   const HParams& h_;
+  const AltupParams& altup_;
   ValueId layer_inputs_ = kNoValue;
 };
 

@@ -12,21 +12,22 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 6;
   h.rope.neox = true;
-  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
-  h.attention_scale = 1.0f;
-  h.k_may_be_v = true;
-  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
+  AttentionParams& a = *h.attention;
+  a.scale = 1.0f;
+  a.k_may_be_v = true;
+  WindowParams& window = require_window(metadata, h);
   read_sliding(metadata, h, kPattern);
-  if (h.v_head_dim != h.k_head_dim)
-    metadata.refuse("attention.value_length", "found " + std::to_string(h.v_head_dim) + ", expected " +
-                                                  std::to_string(h.k_head_dim) + " as attention.key_length");
-  h.head_dim_window = metadata.require_int("attention.key_length_swa", 1, kMaxHeadDim);
-  if (metadata.get_int("attention.value_length_swa", 1, kMaxHeadDim, h.head_dim_window) != h.head_dim_window)
+  if (a.v_head_dim != a.k_head_dim)
+    metadata.refuse("attention.value_length", "found " + std::to_string(a.v_head_dim) + ", expected " +
+                                                  std::to_string(a.k_head_dim) + " as attention.key_length");
+  window.head_dim = metadata.require_int("attention.key_length_swa", 1, kMaxHeadDim);
+  if (metadata.get_int("attention.value_length_swa", 1, kMaxHeadDim, window.head_dim) != window.head_dim)
     metadata.refuse("attention.value_length_swa", "expected as much as attention.key_length_swa");
-  h.n_rot_window = metadata.get_int("rope.dimension_count_swa", 2, h.head_dim_window, h.head_dim_window);
-  if (h.n_rot_window % 2 != 0)
+  window.n_rot = metadata.get_int("rope.dimension_count_swa", 2, window.head_dim, window.head_dim);
+  if (window.n_rot % 2 != 0)
     metadata.refuse("rope.dimension_count_swa", "found an odd number, expected an even one");
-  h.n_embd_per_layer = metadata.get_int("embedding_length_per_layer_input", 0, kMaxWidth, 0);
+  h.embedding.n_per_layer = metadata.get_int("embedding_length_per_layer_input", 0, kMaxWidth, 0);
   read_layers_with_kv(metadata, h);
 }
 
@@ -34,7 +35,7 @@ void read(const Metadata& metadata, HParams& h) {
 ValueId add_experts(Builder& b, int layer, ValueId sum, ValueId dense) {
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
-  ValueId x = b.add(ops::Norm{.kind = NormKind::kRms, .eps = h.norm_eps}, {sum}, name("router_normed"));
+  ValueId x = b.add(ops::Norm{.kind = NormKind::kRms, .eps = h.norm.eps}, {sum}, name("router_normed"));
   x = b.add(ops::Mul{}, {x, b.weight(name("ffn_gate_inp.scale"), {h.n_embd})}, name("router_scaled"));
   x = b.add(ops::Scale{1.0f / std::sqrt(static_cast<float>(h.n_embd))}, {x}, name("router_in"));
   const ChosenExperts chosen = choose_experts(b, layer, x);
@@ -47,7 +48,7 @@ ValueId add_experts(Builder& b, int layer, ValueId sum, ValueId dense) {
 ValueId feed_forward(Builder& b, int layer, ValueId sum) {
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
-  const std::int64_t width = h.n_ff_of[static_cast<std::size_t>(layer)];
+  const std::int64_t width = h.ffn.width_of[static_cast<std::size_t>(layer)];
   const ValueId x = norm(b, NormKind::kRms, sum, name("ffn_norm"));
   const ValueId product = b.add(ops::Glu{Activation::kGelu},
                                 {linear(b, x, name("ffn_gate"), width), linear(b, x, name("ffn_up"), width)},
@@ -60,24 +61,24 @@ ValueId feed_forward(Builder& b, int layer, ValueId sum) {
 ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   ValueId x = embed_tokens(b);
-  const ValueId layer_inputs = h.n_embd_per_layer > 0 ? embed_for_layers(b, x) : kNoValue;
+  const ValueId layer_inputs = h.embedding.n_per_layer > 0 ? embed_for_layers(b, x) : kNoValue;
   const ValueId factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
   for (int layer = 0; layer < h.n_layers; ++layer) {
     const auto name = [&](const char* part) { return layer_name(layer, part); };
     AttentionBlock block;
     block.qk_norm = QkNorm::kHeads;
     block.v_norm = true;
-    block.n_kv_heads = h.n_kv_heads_of[static_cast<std::size_t>(layer)];
+    block.n_kv_heads = h.attention->n_kv_heads_of[static_cast<std::size_t>(layer)];
     block.rope_params = h.rope;
-    if (h.sliding[static_cast<std::size_t>(layer)]) {
-      block.window = h.window;
-      block.head_dim = block.rope_params.head_dim = h.head_dim_window;
-      block.rope_params.n_rot = h.n_rot_window;
-      block.rope_params.freq_base = h.rope_base_window;
+    if (h.slides(layer)) {
+      block.window = h.window->size;
+      block.head_dim = block.rope_params.head_dim = h.window->head_dim;
+      block.rope_params.n_rot = h.window->n_rot;
+      block.rope_params.freq_base = h.window->rope_base;
     } else {
       block.rope_factors = factors;
     }
-    if (layer >= h.n_layers_with_kv) block.kv_layer = kv_layer_of(h, layer);
+    if (layer >= h.attention->n_layers_with_kv) block.kv_layer = kv_layer_of(h, layer);
     b.enter(Part::kAttention, layer);
     const ValueId normed = norm(b, NormKind::kRms, x, name("attn_norm"));
     const ValueId attended =

@@ -9,8 +9,8 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
-  h.attention_scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, 0.0f);
+  h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
+  h.attention->scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, 0.0f);
   constexpr int kPattern = 6;
   read_sliding(metadata, h, kPattern);
 }
@@ -22,12 +22,7 @@ ValueId build(Builder& b) {
   how.attention.qk_norm = QkNorm::kHeads;
   how.norms_behind = true;
   how.vary = [&](int layer, AttentionBlock& block) {
-    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
-    block.window = h.window;
-    block.rope_params.freq_base = h.rope_base_window;
-    block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;
-    block.rope_params.ext_factor = 0.0f;
-    block.rope_factors = kNoValue;
+    if (h.slides(layer)) slide_unscaled(h, block);
   };
   how.activation = Activation::kGelu;
   return encoder(b, embed_texts(b, how.norm), how);

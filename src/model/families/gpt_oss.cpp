@@ -8,7 +8,7 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   require_experts(metadata, h);
-  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  require_window(metadata, h);
   constexpr int kPattern = 2;
   h.rope.neox = true;
   h.rope.whole_pairs = false;
@@ -23,7 +23,7 @@ ValueId build(Builder& b) {
   how.attention.rope_params = h.rope;
   how.attention.sinks = true;
   how.vary = [&](int layer, AttentionBlock& block) {
-    if (h.sliding[static_cast<std::size_t>(layer)]) block.window = h.window;
+    if (h.slides(layer)) block.window = h.window->size;
   };
   how.own_ffn = [&](int layer, ValueId x) { return expert_ffn_clamped(b, layer, x, kLimit); };
   return decoder(b, embed_tokens(b), how);

@@ -8,14 +8,14 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  h.parallel = metadata.get_bool("use_parallel_residual", true);
+  h.blocks.parallel = metadata.get_bool("use_parallel_residual", true);
 }
 
 ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
-  how.parallel = b.hparams().parallel;
+  how.parallel = b.hparams().blocks.parallel;
   how.ffn = Ffn::kPlain;
   how.activation = Activation::kGeluErf;
   return decoder(b, embed_tokens(b), how);

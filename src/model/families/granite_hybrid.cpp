@@ -7,15 +7,15 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  read_mamba2(metadata, h);
+  h.ssm = read_mamba2(metadata);
   read_scales(metadata, h);
   // What says so in files: whether rope was tuned.
-  h.rope_layers = metadata.get_bool("rope.scaling.finetuned", true);
+  h.attention->rope = metadata.get_bool("rope.scaling.finetuned", true);
 }
 
 ValueId build(Builder& b) {
   AttentionBlock block;
-  block.rope = b.hparams().rope_layers;
+  block.rope = b.hparams().attention->rope;
   block.rope_params = b.hparams().rope;
   Decoder how;
   how.attend = mixed_layers(b, block, [](Builder& builder, int layer, ValueId x, ValueId& residual) {

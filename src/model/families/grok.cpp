@@ -10,19 +10,19 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  require_experts(metadata, h);
+  ExpertParams& experts = require_experts(metadata, h);
   h.rope.neox = true;
   h.rope.beta_fast = metadata.get_float("rope.scaling.yarn_beta_fast", 0.001, 1e6, 8.0f);
-  h.normalise_experts = false;  // Where the file does not say.
+  experts.normalise = false;  // Where the file does not say.
   // Files of the first model name none of these.
   const auto factor = [&](std::string_view key, float otherwise) {
     return metadata.get_float(key, kMinFactor, kMaxFactor, otherwise);
   };
-  h.embedding_scale = factor("embedding_scale", 78.38367176906169f);
-  h.logit_scale = factor("logit_scale", 0.5773502691896257f);
-  h.attention_scale = factor("attention.output_scale", 0.08838834764831845f);
-  h.attention_softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 30.0f);
-  h.router_softcap = metadata.get_float("router_logit_softcapping", 0.0, 1e6, 0.0f);
+  h.embedding.scale = factor("embedding_scale", 78.38367176906169f);
+  h.logits.scale = factor("logit_scale", 0.5773502691896257f);
+  h.attention->scale = factor("attention.output_scale", 0.08838834764831845f);
+  h.attention->softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 30.0f);
+  experts.router_softcap = metadata.get_float("router_logit_softcapping", 0.0, 1e6, 0.0f);
 }
 
 /// The experts, and the dense part, if there is one.

@@ -8,14 +8,16 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  require_experts(metadata, h);
-  h.n_of_chunk = metadata.require_int("experts_per_group", 1, h.n_experts);
-  if (h.n_experts % h.n_of_chunk != 0)
-    metadata.refuse("experts_per_group", "found " + std::to_string(h.n_of_chunk) +
-                                             ", expected a divisor of " + std::to_string(h.n_experts) +
+  ExpertParams& experts = require_experts(metadata, h);
+  ExpertChunks& chunks = experts.chunks.emplace();
+  chunks.n_experts = metadata.require_int("experts_per_group", 1, experts.n);
+  if (experts.n % chunks.n_experts != 0)
+    metadata.refuse("experts_per_group", "found " + std::to_string(chunks.n_experts) +
+                                             ", expected a divisor of " + std::to_string(experts.n) +
                                              " experts");
-  h.n_ff_chunk = metadata.get_int("expert_chunk_feed_forward_length", 1, kMaxFfWidth, h.k_head_dim);
-  h.chunk_scale = metadata.require_float("expert_group_scale", 0.0, kMaxFactor);
+  chunks.width =
+      metadata.get_int("expert_chunk_feed_forward_length", 1, kMaxFfWidth, h.attention->k_head_dim);
+  chunks.scale = metadata.require_float("expert_group_scale", 0.0, kMaxFactor);
 }
 
 ValueId build(Builder& b) {
@@ -28,11 +30,12 @@ ValueId build(Builder& b) {
     const Glu glu = plain_glu(b, Activation::kSilu);
     const ChosenExperts chosen = choose_experts(b, layer, x);
     const ValueId large = chosen_experts(b, layer, x, chosen, glu);
-    ChosenExperts chunks = chosen;
-    chunks.ids = b.add(ops::IntBinary{IntKind::kFloorDivide, h.n_of_chunk}, {chosen.ids}, name("chunks"));
-    const ExpertStack stack{"chexps", h.n_experts / h.n_of_chunk, h.n_ff_chunk};
-    const ValueId small = chosen_experts(b, layer, x, chunks, glu, stack);
-    return add(b, large, b.add(ops::Scale{h.chunk_scale}, {small}, name("chunks_scaled")), name("ffn_sum"));
+    const ExpertChunks& chunks = *h.experts->chunks;
+    const ValueId ids =
+        b.add(ops::IntBinary{IntKind::kFloorDivide, chunks.n_experts}, {chosen.ids}, name("chunks"));
+    const ExpertStack stack{"chexps", h.experts->n / chunks.n_experts, chunks.width};
+    const ValueId small = chosen_experts(b, layer, x, {ids, chosen.weights}, glu, stack);
+    return add(b, large, b.add(ops::Scale{chunks.scale}, {small}, name("chunks_scaled")), name("ffn_sum"));
   };
   return decoder(b, embed_tokens(b), how);
 }

@@ -7,8 +7,8 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  h.alibi = metadata.require_float("attention.max_alibi_bias", kMinFactor, 1e3);
-  h.attention_scale = 1.0f / static_cast<float>(h.k_head_dim);
+  h.attention->alibi = metadata.require_float("attention.max_alibi_bias", kMinFactor, 1e3);
+  h.attention->scale = 1.0f / static_cast<float>(h.attention->k_head_dim);
 }
 
 ValueId build(Builder& b) {

@@ -7,8 +7,8 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  read_mamba(metadata, h);
-  h.normalise_experts = false;
+  h.ssm = read_mamba(metadata);
+  if (h.experts) h.experts->normalise = false;
 }
 
 ValueId build(Builder& b) {
@@ -19,7 +19,7 @@ ValueId build(Builder& b) {
     return narrow_scan(builder, layer, mamba_scan(builder, layer, x, ScanNorms::kWeighted), residual);
   });
   how.own_ffn = [&](int layer, ValueId x) {
-    const bool experts = b.has(layer_name(layer, "ffn_gate_inp.weight")) && b.hparams().n_experts > 0;
+    const bool experts = b.has(layer_name(layer, "ffn_gate_inp.weight")) && b.hparams().experts;
     return experts ? expert_ffn(b, layer, x, how.activation) : gated_ffn(b, layer, x, how.activation);
   };
   return decoder(b, embed_tokens(b), how);

@@ -8,8 +8,8 @@ namespace {
 
 void read2(const Metadata&, HParams& h) {
   constexpr float kMostBias = 8.0f;
-  h.alibi = kMostBias;
-  h.one_text = true;
+  h.attention->alibi = kMostBias;
+  h.encoder->one_text = true;
 }
 
 void read3(const Metadata&, HParams& h) { h.rope.neox = true; }

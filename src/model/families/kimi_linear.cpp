@@ -8,17 +8,17 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  h.sigmoid_router = true;
-  read_router(metadata, h);
-  read_latent(metadata, h);
-  h.conv_taps = read_conv_taps(metadata, "ssm.conv_kernel");
-  h.n_ssm_state = metadata.require_int("kda.head_dim", 1, kMaxSsmState);
+  read_router(metadata, h, {.sigmoid = true});
+  h.latent = read_latent(metadata, h.rope, *h.attention);
+  SsmParams& ssm = h.ssm.emplace();
+  ssm.conv_taps = read_conv_taps(metadata, "ssm.conv_kernel");
+  ssm.n_state = metadata.require_int("kda.head_dim", 1, kMaxSsmState);
 }
 
 /// attn_output(sigmoid(gate) * norm(delta rule))
 ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual) {
   const HParams& h = b.hparams();
-  const std::int64_t heads = h.n_heads, dim = h.n_ssm_state, n = heads * dim;
+  const std::int64_t heads = h.attention->n_heads, dim = h.ssm->n_state, n = heads * dim;
   const Dim rows = b.model().graph.value(x).shape[0];
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   const auto convolved = [&](const char* matrix, const char* conv, const char* result) {

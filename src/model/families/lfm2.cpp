@@ -8,13 +8,12 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  h.conv_taps = read_conv_taps(metadata, "shortconv.l_cache");
+  h.ssm.emplace().conv_taps = read_conv_taps(metadata, "shortconv.l_cache");
 }
 
 void read_moe(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  h.sigmoid_router = true;
-  read_router(metadata, h);
+  read_router(metadata, h, {.sigmoid = true});
 }
 
 /// out_proj(c * conv(b * x)) with b, c and x from one projection.

@@ -16,7 +16,7 @@ ValueId build_with(Builder& b, NormKind norm) {
   Decoder how;
   how.norm = norm;
   how.attention.rope_params = h.rope;
-  how.attention.window = h.window;
+  how.attention.window = h.window_size();
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -9,32 +9,37 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   constexpr int kChunk = 8192, kPattern = 4;
-  if (h.n_experts > 0) h.expert_step = metadata.require_int("interleave_moe_layer_step", 1, h.n_layers);
-  h.n_ff_shared = h.n_ff_expert;
-  h.sigmoid_router = h.weights_before = true;
-  h.normalise_experts = false;
+  if (h.experts) {
+    ExpertParams& e = *h.experts;
+    e.step = metadata.require_int("interleave_moe_layer_step", 1, h.n_layers);
+    e.shared_width = e.width;
+    e.sigmoid = e.weights_before = true;
+    e.normalise = false;
+  }
   // Files have the key only if attention is not chunked.
-  h.window = metadata.get_int("attention.sliding_window", 0, kMaxContext, kChunk);
+  h.window = read_window(metadata, kChunk);
   read_sliding(metadata, h, kPattern);
-  h.temperature_length = metadata.get_int("attention.temperature_length", 1, kMaxContext, kChunk);
-  h.temperature_scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.1f);
+  TemperatureParams& temperature = h.attention->temperature.emplace();
+  temperature.length = metadata.get_int("attention.temperature_length", 1, kMaxContext, kChunk);
+  temperature.scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.1f);
 }
 
 ValueId build(Builder& b) {
   // The larger model is known by its experts: files do not say that it lacks these norms.
   constexpr int kExpertsOfMaverick = 128;
   const HParams& h = b.hparams();
+  const bool is_maverick = h.experts && h.experts->n == kExpertsOfMaverick;
   Decoder how;
   how.attention.rope_params = h.rope;
   how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
   const ValueId x = embed_tokens(b);
-  const ValueId temperature = h.window > 0 ? temperatures(b, 1) : kNoValue;
+  const ValueId temperature = h.window ? temperatures(b, 1) : kNoValue;
   how.vary = [&](int layer, AttentionBlock& block) {
-    block.chunked = h.sliding[static_cast<std::size_t>(layer)];
-    block.window = block.chunked ? h.window : 0;
-    block.rope = block.chunked || h.window == 0;
+    block.chunked = h.slides(layer);
+    block.window = h.window_of(layer);
+    block.rope = block.chunked || !h.window;
     if (!block.rope) block.temperature = temperature;
-    if (block.rope && h.n_experts != kExpertsOfMaverick) block.qk_norm = QkNorm::kTurnedPlain;
+    if (block.rope && !is_maverick) block.qk_norm = QkNorm::kTurnedPlain;
   };
   return decoder(b, x, how);
 }

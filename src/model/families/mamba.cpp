@@ -8,12 +8,12 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  read_mamba(metadata, h);
-  h.ssm_norms = metadata.get_bool("ssm.dt_b_c_rms", false);
+  h.ssm = read_mamba(metadata);
+  h.ssm->plain_norms = metadata.get_bool("ssm.dt_b_c_rms", false);
 }
 
 ValueId build(Builder& b) {
-  const ScanNorms norms = b.hparams().ssm_norms ? ScanNorms::kPlain : ScanNorms::kNone;
+  const ScanNorms norms = b.hparams().ssm->plain_norms ? ScanNorms::kPlain : ScanNorms::kNone;
   return scan_decoder(b, embed_tokens(b),
                       [&](int layer, ValueId normed) { return mamba_scan(b, layer, normed, norms); });
 }

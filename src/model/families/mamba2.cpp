@@ -7,6 +7,8 @@
 namespace weft::model {
 namespace {
 
+void read(const Metadata& metadata, HParams& h) { h.ssm = read_mamba2(metadata); }
+
 ValueId build(Builder& b) {
   return scan_decoder(b, embed_tokens(b),
                       [&](int layer, ValueId normed) { return mamba2_scan(b, layer, normed); });
@@ -14,6 +16,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kMamba2 = {"mamba2", read_mamba2, build, LayerMix::kRecurrent};
+const Family kMamba2 = {"mamba2", read, build, LayerMix::kRecurrent};
 
 }  // namespace weft::model

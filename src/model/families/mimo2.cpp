@@ -8,11 +8,10 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  h.sigmoid_router = true;
-  require_experts(metadata, h);
-  h.expert_scale = metadata.get_float("expert_weights_scale", 0.0, kMaxFactor, 1.0f);
-  if (h.expert_scale == 0.0f) h.expert_scale = 1.0f;  // Files say so where there is none.
-  h.value_scale = metadata.get_float("attention.value_scale", kMinFactor, kMaxFactor, 1.0f);
+  ExpertParams& experts = require_experts(metadata, h);
+  experts.sigmoid = true;
+  experts.scale = read_expert_scale(metadata);
+  h.attention->value_scale = metadata.get_float("attention.value_scale", kMinFactor, kMaxFactor, 1.0f);
   constexpr int kPattern = 6;
   read_sliding(metadata, h, kPattern);
   read_unused_layers(metadata, h);  // Which have windows, too.
@@ -23,11 +22,11 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = h.rope;
   how.vary = [&](int layer, AttentionBlock& block) {
-    block.n_kv_heads = h.n_kv_heads_of[static_cast<std::size_t>(layer)];
+    block.n_kv_heads = h.attention->n_kv_heads_of[static_cast<std::size_t>(layer)];
     block.sinks = b.has(layer_name(layer, "attn_sinks.weight"));
-    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
-    block.window = h.window;
-    block.rope_params.freq_base = h.rope_base_window;
+    if (!h.slides(layer)) return;
+    block.window = h.window->size;
+    block.rope_params.freq_base = h.window->rope_base;
   };
   // Which layers have experts, files say by their tensors.
   how.own_ffn = [&](int layer, ValueId x) {

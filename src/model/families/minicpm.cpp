@@ -13,28 +13,27 @@ constexpr float kEmbeddingScale = 12.0f, kDepthScale = 1.4f, kBaseWidth = 256.0f
 void read(const Metadata& metadata, HParams& h) {
   const float depth_scale = kDepthScale / std::sqrt(static_cast<float>(h.n_layers));
   const float width = static_cast<float>(h.n_embd) / kBaseWidth;
-  h.embedding_scale = metadata.get_float("embedding_scale", kMinFactor, kMaxFactor, kEmbeddingScale);
-  h.residual_scale = metadata.get_float("residual_scale", kMinFactor, kMaxFactor, depth_scale);
-  h.logit_scale = 1.0f / metadata.get_float("logit_scale", kMinFactor, kMaxFactor, width);
+  h.embedding.scale = metadata.get_float("embedding_scale", kMinFactor, kMaxFactor, kEmbeddingScale);
+  h.blocks.residual_scale = metadata.get_float("residual_scale", kMinFactor, kMaxFactor, depth_scale);
+  h.logits.scale = 1.0f / metadata.get_float("logit_scale", kMinFactor, kMaxFactor, width);
 }
 
 void read3(const Metadata& metadata, HParams& h) {
   read(metadata, h);
   h.rope.neox = true;
-  h.q_rank = metadata.require_int("attention.q_lora_rank", 1, kMaxRank);
-  h.kv_rank = metadata.require_int("attention.kv_lora_rank", 1, kMaxRank);
-  h.k_nope_dim = h.k_head_dim - h.rope.n_rot;
-  if (h.k_nope_dim < 1)
+  AttentionParams& a = *h.attention;
+  LatentParams& latent = h.latent.emplace();
+  latent.q_rank = metadata.require_int("attention.q_lora_rank", 1, kMaxRank);
+  latent.kv_rank = metadata.require_int("attention.kv_lora_rank", 1, kMaxRank);
+  latent.k_nope_dim = a.k_head_dim - h.rope.n_rot;
+  if (latent.k_nope_dim < 1)
     metadata.refuse("rope.dimension_count",
                     "found " + std::to_string(h.rope.n_rot) + ", expected less than attention.key_length");
-  if (h.n_kv_heads != h.n_heads)
+  if (a.n_kv_heads != a.n_heads)
     metadata.refuse("attention.head_count_kv",
-                    "found " + std::to_string(h.n_kv_heads) + ", expected the number of heads");
-  if (h.n_embd % h.n_heads != 0 || h.n_embd / h.n_heads > kMaxHeadDim)
-    metadata.refuse("attention.head_count", "found " + std::to_string(h.n_heads) +
-                                                ", expected a divisor of the embedding length " +
-                                                std::to_string(h.n_embd));
-  h.v_head_dim = metadata.get_int("attention.value_length", 1, kMaxHeadDim, h.n_embd / h.n_heads);
+                    "found " + std::to_string(a.n_kv_heads) + ", expected the number of heads");
+  const int dim = head_dim_of_width(metadata, h.n_embd, a.n_heads);
+  a.v_head_dim = metadata.get_int("attention.value_length", 1, kMaxHeadDim, dim);
 }
 
 ValueId build(Builder& b) {
@@ -48,7 +47,9 @@ ValueId attend3(Builder& b, int layer, ValueId x, ValueId factors, ValueId& resi
   const ModelGraph& m = b.model();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   const Dim rows = m.graph.value(x).shape[0];
-  const std::int64_t heads = h.n_heads, turned = h.rope.n_rot, nope = h.k_nope_dim, values = h.v_head_dim;
+  const std::int64_t heads = h.attention->n_heads, turned = h.rope.n_rot, nope = h.latent->k_nope_dim;
+  const std::int64_t key_dim = h.attention->k_head_dim, values = h.attention->v_head_dim;
+  const std::int64_t rank = h.latent->kv_rank;
   /// Columns [begin, end) of each head.
   const auto slice = [&](ValueId value, std::int64_t begin, std::int64_t end, const char* called) {
     return b.add(ops::Slice{.axis = 2, .begin = begin, .end = end}, {value}, name(called));
@@ -57,20 +58,20 @@ ValueId attend3(Builder& b, int layer, ValueId x, ValueId factors, ValueId& resi
   const auto join = [&](ValueId first, ValueId second, const char* called) {
     const std::string full = name(called);
     const ValueId both = b.add(ops::Concat{.axis = 2}, {first, second}, full + "_joined");
-    const ValueId flat = b.add(ops::Reshape{{rows, heads * h.k_head_dim}}, {both}, full);
+    const ValueId flat = b.add(ops::Reshape{{rows, heads * key_dim}}, {both}, full);
     return b.add(h.rope, {flat, m.positions, factors}, full + "_rope");
   };
 
   const ValueId q_latent =
-      norm(b, NormKind::kRms, linear(b, x, name("attn_q_a"), h.q_rank), name("attn_q_a_norm"));
-  ValueId q = linear(b, q_latent, name("attn_q_b"), heads * h.k_head_dim);
-  q = b.add(ops::Reshape{{rows, heads, h.k_head_dim}}, {q}, name("q_heads"));
-  q = join(slice(q, nope, h.k_head_dim, "q_pe"), slice(q, 0, nope, "q_nope"), "q");
+      norm(b, NormKind::kRms, linear(b, x, name("attn_q_a"), h.latent->q_rank), name("attn_q_a_norm"));
+  ValueId q = linear(b, q_latent, name("attn_q_b"), heads * key_dim);
+  q = b.add(ops::Reshape{{rows, heads, key_dim}}, {q}, name("q_heads"));
+  q = join(slice(q, nope, key_dim, "q_pe"), slice(q, 0, nope, "q_nope"), "q");
 
   const std::string kv_a = name("attn_kv_a_mqa");
-  const ValueId latent = norm(b, NormKind::kRms, linear_rows(b, x, kv_a, h.kv_rank + turned, 0, h.kv_rank),
-                              name("attn_kv_a_norm"));
-  ValueId k_turned = linear_rows(b, x, kv_a, h.kv_rank + turned, h.kv_rank, turned);
+  const ValueId latent =
+      norm(b, NormKind::kRms, linear_rows(b, x, kv_a, rank + turned, 0, rank), name("attn_kv_a_norm"));
+  ValueId k_turned = linear_rows(b, x, kv_a, rank + turned, rank, turned);
   k_turned = b.add(ops::Reshape{{rows, 1, turned}}, {k_turned}, name("k_pe"));
   k_turned = b.add(ops::BroadcastTo{{rows, heads, turned}}, {k_turned}, name("k_pe_of_heads"));
   ValueId kv = linear(b, latent, name("attn_kv_b"), heads * (nope + values));

@@ -8,8 +8,7 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  h.sigmoid_router = true;
-  read_router(metadata, h);
+  read_router(metadata, h, {.sigmoid = true});
 }
 
 ValueId build(Builder& b) {

@@ -9,8 +9,8 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  h.temperature_scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.0f);
-  h.temperature_length = h.rope.n_ctx_orig;
+  const float scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.0f);
+  if (scale != 0.0f) h.attention->temperature = {.length = h.rope.n_ctx_orig, .scale = scale};
   // YaRN's factor for scores is applied to queries and keys, without the part that the key disables.
   const float all = metadata.get_float("rope.scaling.yarn_log_multiplier", 0.0, 10.0, 0.0f);
   if (h.rope.ext_factor != 0.0f && all != 0.0f && !metadata.has("rope.scaling.attn_factor"))
@@ -21,9 +21,9 @@ ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
-  how.attention.window = h.window;
+  how.attention.window = h.window_size();
   const ValueId x = embed_tokens(b);
-  if (h.temperature_scale != 0.0f) how.attention.temperature = temperatures(b, 0);
+  if (h.attention->temperature) how.attention.temperature = temperatures(b, 0);
   return decoder(b, x, how);
 }
 

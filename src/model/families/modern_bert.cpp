@@ -11,8 +11,8 @@ void read(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 3;
   read_sliding(metadata, h, kPattern, FullLayer::kFirst);
   const std::string active = metadata.get_string("hidden_activation", "gelu");
-  h.ffn_silu = active == "silu" || active == "swish";
-  if (!h.ffn_silu && active != "gelu")
+  h.ffn.silu = active == "silu" || active == "swish";
+  if (!h.ffn.silu && active != "gelu")
     metadata.refuse("hidden_activation", "found \"" + active + "\", expected gelu or silu");
 }
 
@@ -23,12 +23,12 @@ ValueId build(Builder& b) {
   how.first_norm = false;
   how.attention.rope_params = h.rope;
   how.vary = [&](int layer, AttentionBlock& block) {
-    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
-    block.window = h.window;
-    block.rope_params.freq_base = h.rope_base_window;
+    if (!h.slides(layer)) return;
+    block.window = h.window->size;
+    block.rope_params.freq_base = h.window->rope_base;
   };
   how.ffn = Ffn::kFused;
-  how.activation = h.ffn_silu ? Activation::kSilu : Activation::kGeluErf;
+  how.activation = h.ffn.silu ? Activation::kSilu : Activation::kGeluErf;
   return encoder(b, embed_texts(b, how.norm), how, Activation::kGeluErf);
 }
 

@@ -7,14 +7,14 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  h.alibi = metadata.get_float("attention.max_alibi_bias", 0.0, 1e3, 0.0f);
-  h.qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
-  h.learned_positions = h.alibi == 0.0f;
+  h.attention->alibi = metadata.get_float("attention.max_alibi_bias", 0.0, 1e3, 0.0f);
+  h.attention->qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
+  h.embedding.learned_positions = h.attention->alibi == 0.0f;
 }
 
 ValueId build(Builder& b) {
   const HParams& h = b.hparams();
-  if (!h.learned_positions && b.has("position_embd.weight"))
+  if (!h.embedding.learned_positions && b.has("position_embd.weight"))
     throw Error(
         ErrorCode::kUnsupported,
         "tensor position_embd.weight: weft's \"mpt\" models have ALiBi or learned positions, not both");
@@ -24,7 +24,7 @@ ValueId build(Builder& b) {
   how.ffn = Ffn::kPlain;
   how.activation = Activation::kGeluErf;
   const ValueId x = embed_tokens(b);
-  return decoder(b, h.learned_positions ? add_learned_positions(b, x) : x, how);
+  return decoder(b, h.embedding.learned_positions ? add_learned_positions(b, x) : x, how);
 }
 
 }  // namespace

@@ -8,19 +8,18 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  read_mamba2(metadata, h);
+  h.ssm = read_mamba2(metadata);
   // The first of two kinds of layers without keys; the other has a feed-forward part instead.
-  for (std::size_t i = 0; i < h.n_ff_of.size(); ++i)
-    if (h.n_ff_of[i] > 0 || metadata.has_tensor("blk." + std::to_string(i) + ".ffn_down_exps.weight"))
+  for (std::size_t i = 0; i < h.ffn.width_of.size(); ++i)
+    if (h.ffn.width_of[i] > 0 || metadata.has_tensor("blk." + std::to_string(i) + ".ffn_down_exps.weight"))
       h.layers[i] = LayerKind::kNeither;
 }
 
 void read_moe(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  h.sigmoid_router = true;
-  read_router(metadata, h);
+  ExpertParams& experts = read_router(metadata, h, {.sigmoid = true});
   read_unused_layers(metadata, h);
-  h.n_expert_rows = metadata.get_int("moe_latent_size", 0, kMaxRank, 0);
+  experts.row_width = metadata.get_int("moe_latent_size", 0, kMaxRank, 0);
 }
 
 ValueId build(Builder& b) {
@@ -43,7 +42,7 @@ ValueId build(Builder& b) {
       y = narrow_scan(b, layer, mamba2_scan(b, layer, normed), x);
     } else {
       const ValueId rows = wanted_rows(b, layer, normed, x);
-      y = h.n_experts > 0 ? plain_expert_ffn(b, layer, rows, kActive) : plain_ffn(b, layer, rows, kActive);
+      y = h.experts ? plain_expert_ffn(b, layer, rows, kActive) : plain_ffn(b, layer, rows, kActive);
     }
     x = b.pass_on(layer, add(b, x, y, layer_name(layer, "after_mixing")));
   }

@@ -10,9 +10,9 @@ void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 
 void read_moe(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  require_experts(metadata, h);
-  h.normalise_experts = false;
-  h.expert_step = metadata.require_int("moe_every_n_layers", 2, kMaxLayers);
+  ExpertParams& experts = require_experts(metadata, h);
+  experts.normalise = false;
+  experts.step = metadata.require_int("moe_every_n_layers", 2, kMaxLayers);
 }
 
 Decoder shape_of(const Builder& b) {
@@ -32,7 +32,7 @@ ValueId build(Builder& b) {
 ValueId build_moe(Builder& b) {
   Decoder how = shape_of(b);
   how.own_ffn = [&b](int layer, ValueId x) {
-    const bool has_experts = layer % b.hparams().expert_step == 1;
+    const bool has_experts = layer % b.hparams().experts->step == 1;
     return has_experts ? plain_expert_ffn(b, layer, x, Activation::kGeluErf)
                        : plain_ffn(b, layer, x, Activation::kGeluErf);
   };

@@ -6,8 +6,8 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  h.norm_weights = false;
-  h.qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
+  h.norm.weights = false;
+  h.attention->qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
 }
 
 ValueId build(Builder& b) {

@@ -10,7 +10,7 @@ void read(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
   read_sliding(metadata, h, kPattern);
-  if (!metadata.has("rope.freq_base_swa")) h.rope_base_window = h.rope.freq_base;
+  if (h.window && !metadata.has("rope.freq_base_swa")) h.window->rope_base = h.rope.freq_base;
 }
 
 ValueId build(Builder& b) {
@@ -21,12 +21,7 @@ ValueId build(Builder& b) {
   how.norms_behind = true;
   how.attention.qk_norm = QkNorm::kRow;
   how.vary = [&](int layer, AttentionBlock& block) {
-    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
-    block.window = h.window;
-    block.rope_params.freq_base = h.rope_base_window;
-    block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;
-    block.rope_params.ext_factor = 0.0f;
-    block.rope_factors = kNoValue;
+    if (h.slides(layer)) slide_unscaled(h, block);
   };
   return decoder(b, embed_tokens(b), how);
 }

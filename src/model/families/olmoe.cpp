@@ -7,8 +7,7 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  require_experts(metadata, h);
-  h.normalise_experts = false;
+  require_experts(metadata, h).normalise = false;
 }
 
 ValueId build(Builder& b) {

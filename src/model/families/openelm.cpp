@@ -13,7 +13,7 @@ void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   if (h.n_layers_of(LayerKind::kAttention) != h.n_layers)
     metadata.refuse("attention.head_count_kv", "found a layer with 0, expected at least 1");
-  if (std::find(h.n_ff_of.begin(), h.n_ff_of.end(), 0) != h.n_ff_of.end())
+  if (std::find(h.ffn.width_of.begin(), h.ffn.width_of.end(), 0) != h.ffn.width_of.end())
     metadata.refuse("feed_forward_length", "found a layer with 0, expected at least 1");
 }
 
@@ -26,11 +26,11 @@ ValueId build(Builder& b) {
   how.attention.qk_norm = QkNorm::kHeads;
   how.attention.rope_params = h.rope;
   how.vary = [&](int layer, AttentionBlock& block) {
-    block.n_heads = of_layer(h.n_heads_of, layer);
-    block.n_kv_heads = of_layer(h.n_kv_heads_of, layer);
+    block.n_heads = of_layer(h.attention->n_heads_of, layer);
+    block.n_kv_heads = of_layer(h.attention->n_kv_heads_of, layer);
   };
   how.own_ffn = [&](int layer, ValueId x) {
-    return gated_ffn(b, layer, x, Activation::kSilu, of_layer(h.n_ff_of, layer));
+    return gated_ffn(b, layer, x, Activation::kSilu, of_layer(h.ffn.width_of, layer));
   };
   return decoder(b, embed_tokens(b), how);
 }

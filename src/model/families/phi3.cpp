@@ -12,7 +12,7 @@ ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
-  how.attention.window = h.window;
+  how.attention.window = h.window_size();
   how.ffn = Ffn::kFused;
   return decoder(b, embed_tokens(b), how);
 }

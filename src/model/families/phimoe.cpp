@@ -13,9 +13,9 @@ constexpr int kUsed = 2;
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   require_experts(metadata, h);
-  if (h.n_experts_used != kUsed)
+  if (h.experts->n_used != kUsed)
     metadata.refuse("expert_used_count",
-                    "found " + std::to_string(h.n_experts_used) + ", expected " + std::to_string(kUsed));
+                    "found " + std::to_string(h.experts->n_used) + ", expected " + std::to_string(kUsed));
 }
 
 /// The weight of each is its share among those whose logits are near its own; for the second one without the
@@ -26,7 +26,7 @@ ChosenExperts choose(Builder& b, int layer, ValueId x) {
   const auto add = [&](auto op, std::initializer_list<ValueId> inputs, const std::string& name) {
     return b.add(std::move(op), inputs, layer_name(layer, name.c_str()));
   };
-  const ValueId logits = linear(b, x, layer_name(layer, "ffn_gate_inp"), h.n_experts);
+  const ValueId logits = linear(b, x, layer_name(layer, "ffn_gate_inp"), h.experts->n);
   const ValueId ids = add(ops::TopK{kUsed}, {logits}, "experts");
   const ValueId best = add(ops::TakeAlong{.axis = 1}, {logits, ids}, "best_logits");
   const ValueId sizes = add(ops::Unary{UnaryKind::kAbs}, {logits}, "logit_sizes");
@@ -43,7 +43,7 @@ ChosenExperts choose(Builder& b, int layer, ValueId x) {
     ValueId kept = add(ops::Where{kNone}, {near, logits}, "logits_kept_" + n);
     if (i > 0) {
       ValueId numbers = b.model().graph.find("expert_numbers");
-      if (numbers == kNoValue) numbers = b.add(ops::Arange{.size = h.n_experts}, {}, "expert_numbers");
+      if (numbers == kNoValue) numbers = b.add(ops::Arange{.size = h.experts->n}, {}, "expert_numbers");
       const ValueId other = add(ops::Compare{CompareKind::kNotEqual}, {column(ids, 0, "expert_"), numbers},
                                 "is_another_expert");
       kept = add(ops::Where{kNone}, {other, kept}, "logits_left_" + n);
@@ -60,7 +60,7 @@ ValueId build(Builder& b) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.attention.rope_params = h.rope;
-  how.attention.window = h.window;
+  how.attention.window = h.window_size();
   how.own_ffn = [&](int layer, ValueId x) {
     return chosen_experts(b, layer, x, choose(b, layer, x), plain_glu(b, Activation::kSilu));
   };

@@ -9,16 +9,16 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  read_ssm(metadata, h);
+  SsmParams& ssm = h.ssm.emplace(read_ssm(metadata));
   h.rope.neox = true;
-  h.n_ssm_heads = metadata.require_int("ssm.time_step_rank", 1, h.n_ssm_inner);
-  if (h.n_ssm_inner % h.n_ssm_heads != 0)
-    metadata.refuse("ssm.time_step_rank", "found " + std::to_string(h.n_ssm_heads) +
+  ssm.n_heads = metadata.require_int("ssm.time_step_rank", 1, ssm.n_inner);
+  if (ssm.n_inner % ssm.n_heads != 0)
+    metadata.refuse("ssm.time_step_rank", "found " + std::to_string(ssm.n_heads) +
                                               ", expected a divisor of the inner size " +
-                                              std::to_string(h.n_ssm_inner));
-  h.n_ssm_groups = 1;
+                                              std::to_string(ssm.n_inner));
+  ssm.n_groups = 1;
   constexpr int kLeastRank = 64, kColumnsOfRank = 16;
-  h.n_ssm_dt_rank = std::max(kLeastRank, h.n_embd / kColumnsOfRank);
+  ssm.dt_rank = std::max(kLeastRank, h.n_embd / kColumnsOfRank);
 }
 
 /// The family's files name some norms without ".weight".
@@ -26,14 +26,14 @@ ValueId rms(Builder& b, int layer, ValueId x, const char* part, const std::strin
   const std::string bare = layer_name(layer, part);
   const std::int64_t n = b.model().graph.value(x).shape.columns();
   const ValueId weight = b.weight(b.has(bare + ".weight") ? bare + ".weight" : bare, {n});
-  return b.add(ops::Norm{.kind = NormKind::kRms, .eps = b.hparams().norm_eps}, {x, weight}, result);
+  return b.add(ops::Norm{.kind = NormKind::kRms, .eps = b.hparams().norm.eps}, {x, weight}, result);
 }
 
 /// ssm_in has a gate and an x for each head, one after the other; ssm_x gives b, c and dt.
 ValueId scan(Builder& b, int layer, ValueId input, ValueId& residual) {
-  const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
-  const std::int64_t inner = h.n_ssm_inner, heads = h.n_ssm_heads, dim = inner / heads;
+  const SsmParams& ssm = *b.hparams().ssm;
+  const std::int64_t inner = ssm.n_inner, heads = ssm.n_heads, dim = inner / heads;
   const Dim rows = b.model().graph.value(input).shape[0];
   const ValueId both = linear(b, input, name("ssm_in"), 2 * inner);
   const ValueId by_head = b.add(ops::Reshape{{rows, heads, 2 * dim}}, {both}, name("ssm_in_heads"));
@@ -46,7 +46,7 @@ ValueId scan(Builder& b, int layer, ValueId input, ValueId& residual) {
   const ValueId mixed = short_conv(b, layer, half(1, "scan_wide"), name("ssm_conv1d"));
   const ValueId x = b.add(ops::Activate{Activation::kSilu}, {mixed}, name("scan_x"));
 
-  const std::int64_t n = h.n_ssm_state, rank = h.n_ssm_dt_rank;
+  const std::int64_t n = ssm.n_state, rank = ssm.dt_rank;
   const auto chosen = [&](std::int64_t begin, std::int64_t n_part, const char* part) {
     const ValueId raw = linear_rows(b, x, name("ssm_x"), 2 * n + rank, begin, n_part);
     return rms(b, layer, raw, part, name(part) + "_normed");

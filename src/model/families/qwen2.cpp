@@ -12,15 +12,16 @@ void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 void read1(const Metadata& metadata, HParams& h) {
   read(metadata, h);
   if (!metadata.has("feed_forward_length")) return;
-  if (h.n_ff % 2 != 0) metadata.refuse("feed_forward_length", "found an odd number, expected an even one");
-  h.n_ff /= 2;  // Files give gate and up together.
+  if (h.ffn.width % 2 != 0)
+    metadata.refuse("feed_forward_length", "found an odd number, expected an even one");
+  h.ffn.width /= 2;  // Files give gate and up together.
 }
 
 void read_moe(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  require_experts(metadata, h);
-  h.normalise_experts = false;
-  if (h.n_ff_shared == 0)
+  ExpertParams& experts = require_experts(metadata, h);
+  experts.normalise = false;
+  if (experts.shared_width == 0)
     metadata.refuse("expert_shared_feed_forward_length", "missing or 0, expected at least 1");
 }
 

@@ -25,7 +25,7 @@ void read_mellum(const Metadata& metadata, HParams& h) {
   read_moe(metadata, h);
   constexpr int kNone = 1;  // Files list them.
   read_sliding(metadata, h, kNone);
-  if (!metadata.has("rope.freq_base_swa")) h.rope_base_window = h.rope.freq_base;
+  if (h.window && !metadata.has("rope.freq_base_swa")) h.window->rope_base = h.rope.freq_base;
 }
 
 ValueId build_mellum(Builder& b) {
@@ -34,12 +34,7 @@ ValueId build_mellum(Builder& b) {
   how.attention.rope_params = h.rope;
   how.attention.qk_norm = QkNorm::kHeads;
   how.vary = [&](int layer, AttentionBlock& block) {
-    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
-    block.window = h.window;
-    block.rope_params.freq_base = h.rope_base_window;
-    block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;  // Scaling is for full layers only.
-    block.rope_params.ext_factor = 0.0f;
-    block.rope_factors = kNoValue;
+    if (h.slides(layer)) slide_unscaled(h, block);
   };
   return decoder(b, embed_tokens(b), how);
 }

@@ -9,9 +9,8 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  read_ssm(metadata, h);
-  read_ssm_heads(metadata, h);
-  if (const int columns = h.n_ssm_inner / h.n_ssm_heads; columns > kMaxSsmState)
+  h.ssm = read_mamba2(metadata);
+  if (const int columns = h.ssm->n_inner / h.ssm->n_heads; columns > kMaxSsmState)
     metadata.refuse("ssm.inner_size", "found heads of " + std::to_string(columns) +
                                           " columns, expected 1 to " + std::to_string(kMaxSsmState));
   read_recurrent_layers(metadata, h);
@@ -30,8 +29,8 @@ struct Rates {
 
 /// From two matrices, or from one (Qwen3-Next's) that has them group by group.
 Rates rates(Builder& b, int layer, ValueId x) {
-  const HParams& h = b.hparams();
-  const std::int64_t heads = h.n_ssm_heads, groups = h.n_ssm_groups, of_group = heads / groups;
+  const SsmParams& ssm = *b.hparams().ssm;
+  const std::int64_t heads = ssm.n_heads, groups = ssm.n_groups, of_group = heads / groups;
   const std::string both = layer_name(layer, "ssm_ba");
   if (!has_in_any_layer(b, "ssm_ba.weight"))
     return {linear(b, x, layer_name(layer, "ssm_beta"), heads),
@@ -54,8 +53,8 @@ struct Projected {
 
 /// From two matrices, or from one (older files of Qwen3-Next) that has all of them group by group.
 Projected projections(Builder& b, int layer, ValueId x) {
-  const HParams& h = b.hparams();
-  const std::int64_t groups = h.n_ssm_groups, n_k = groups * h.n_ssm_state, n_v = h.n_ssm_inner;
+  const SsmParams& ssm = *b.hparams().ssm;
+  const std::int64_t groups = ssm.n_groups, n_k = groups * ssm.n_state, n_v = ssm.n_inner;
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   if (!has_in_any_layer(b, "ssm_in.weight")) {
     const auto rows = [&](std::int64_t begin, std::int64_t n) {
@@ -81,9 +80,9 @@ Projected projections(Builder& b, int layer, ValueId x) {
 
 /// ssm_out(silu(gate) * norm(delta rule)). attn_qkv has, as the convolution, the columns of q, k and v.
 ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual, bool tiled) {
-  const HParams& h = b.hparams();
-  const std::int64_t heads = h.n_ssm_heads, d_k = h.n_ssm_state, d_v = h.n_ssm_inner / heads;
-  const std::int64_t n_k = h.n_ssm_groups * d_k, n_v = h.n_ssm_inner, n_all = 2 * n_k + n_v;
+  const SsmParams& ssm = *b.hparams().ssm;
+  const std::int64_t heads = ssm.n_heads, d_k = ssm.n_state, d_v = ssm.n_inner / heads;
+  const std::int64_t n_k = ssm.n_groups * d_k, n_v = ssm.n_inner, n_all = 2 * n_k + n_v;
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   const Projected in = projections(b, layer, x);
   const auto convolved = [&](ValueId part, std::int64_t begin, const char* result) {
@@ -111,7 +110,7 @@ ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual, bool tile
                                             .d_v = d_v,
                                             .tiled = tiled});
   const ValueId gated = b.add(ops::Glu{Activation::kSilu}, {in.gate, normed}, name("delta_gated"));
-  return linear(b, wanted_rows(b, layer, gated, residual), name("ssm_out"), h.n_embd);
+  return linear(b, wanted_rows(b, layer, gated, residual), name("ssm_out"), b.hparams().n_embd);
 }
 
 ValueId build(Builder& b, bool tiled) {

@@ -9,14 +9,14 @@ namespace {
 
 void read2(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  read_sections(metadata, h);
+  h.axes = read_axes(metadata, h.rope.n_rot);
 }
 
 void read3(const Metadata& metadata, HParams& h) {
   read2(metadata, h);
-  h.rope_interleaved = true;
+  h.axes->interleaved = true;
   // The last layer has only the rows that something is wanted of.
-  h.n_deepstack = metadata.get_int("n_deepstack_layers", 0, h.n_layers - 1, 0);
+  h.embedding.n_deepstack = metadata.get_int("n_deepstack_layers", 0, h.n_layers - 1, 0);
 }
 
 void read3_moe(const Metadata& metadata, HParams& h) {

@@ -11,27 +11,27 @@
 namespace weft::model {
 namespace {
 
-void read_ranks(const Metadata& metadata, HParams& h) {
-  read_rwkv_heads(metadata, h);
-  h.n_ssm_groups = h.n_ssm_heads;
-  h.mix_rank = metadata.require_int("time_mix_extra_dim", 1, kMaxRank);
-  h.decay_rank = metadata.require_int("time_decay_extra_dim", 1, kMaxRank);
+RwkvParams& read_ranks(const Metadata& metadata, HParams& h) {
+  RwkvParams& rwkv = h.rwkv.emplace(read_rwkv(metadata, h.n_embd));
+  rwkv.n_kv_heads = rwkv.n_heads;
+  rwkv.mix_rank = metadata.require_int("time_mix_extra_dim", 1, kMaxRank);
+  rwkv.decay_rank = metadata.require_int("time_decay_extra_dim", 1, kMaxRank);
+  return rwkv;
 }
 
 void read(const Metadata& metadata, HParams& h) {
-  read_ranks(metadata, h);
-  h.n_per_halving = metadata.get_int("rescale_every_n_layers", 0, kMaxLayers, 0);
+  read_ranks(metadata, h).n_per_halving = metadata.get_int("rescale_every_n_layers", 0, kMaxLayers, 0);
 }
 
 void read_qrwkv(const Metadata& metadata, HParams& h) {
   constexpr std::string_view kKey = "attention.head_count_kv";
-  read_ranks(metadata, h);
+  RwkvParams& rwkv = read_ranks(metadata, h);
   // Files say 0 where no head shares.
-  const int n = metadata.get_int(kKey, 0, h.n_ssm_heads, 0);
-  if (n > 0) h.n_ssm_groups = n;
-  if (h.n_ssm_heads % h.n_ssm_groups != 0)
-    metadata.refuse(
-        kKey, "found " + std::to_string(n) + ", expected a divisor of " + std::to_string(h.n_ssm_heads));
+  const int n = metadata.get_int(kKey, 0, rwkv.n_heads, 0);
+  if (n > 0) rwkv.n_kv_heads = n;
+  if (rwkv.n_heads % rwkv.n_kv_heads != 0)
+    metadata.refuse(kKey,
+                    "found " + std::to_string(n) + ", expected a divisor of " + std::to_string(rwkv.n_heads));
 }
 
 class Rwkv6 : public RwkvBlocks {
@@ -49,7 +49,7 @@ class Rwkv6 : public RwkvBlocks {
     const ValueId decay = decays();
     // A token reads the state before it is in it: rows keep what the one before them brought.
     const ValueId y = keep(r, last(k, "last_key"), last(v, "last_value"), last(decay, "last_decay"));
-    const ValueId first = b_.flat_weight(name("time_mix_first.weight"), {h_.n_ssm_heads, h_.n_ssm_state});
+    const ValueId first = b_.flat_weight(name("time_mix_first.weight"), {rwkv_.n_heads, rwkv_.head_dim});
     const ValueId sum = add(ops::Add{}, {y, own_share(r, k, v, first)}, "wkv_sum");
     return add(ops::Glu{Activation::kSilu}, {gate, norm_heads(sum)}, "wkv_gated");
   }
@@ -58,7 +58,7 @@ class Rwkv6 : public RwkvBlocks {
   ValueId linear_attention(int layer, ValueId x) {
     begin_layer(layer);
     mix_parts(x);
-    const std::int64_t n_kv = std::int64_t{h_.n_ssm_groups} * h_.n_ssm_state;
+    const std::int64_t n_kv = std::int64_t{rwkv_.n_kv_heads} * rwkv_.head_dim;
     const ValueId r = linear(b_, mixed('r'), name("time_mix_receptance"), n_);
     const ValueId k = for_all_heads(linear(b_, mixed('k'), name("time_mix_key"), n_kv), "keys");
     const ValueId v = for_all_heads(linear(b_, mixed('v'), name("time_mix_value"), n_kv), "values");
@@ -67,7 +67,7 @@ class Rwkv6 : public RwkvBlocks {
     const ValueId kept = add(ops::Mul{}, {k, decay}, "key_kept");
     const ValueId key = add(ops::Binary{BinaryKind::kSub}, {k, kept}, "key");
     const ValueId y = keep(r, key, v, decay);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(h_.n_ssm_state));
+    const float scale = 1.0f / std::sqrt(static_cast<float>(rwkv_.head_dim));
     return add(ops::Mul{}, {add(ops::Scale{scale}, {y}, "wkv_scaled"), open}, "wkv_gated");
   }
 
@@ -83,7 +83,7 @@ class Rwkv6 : public RwkvBlocks {
       if (layer != h_.n_layers - 1) return rows;
       return add(ops::GetRows{}, {rows, b_.model().wanted_rows}, "channel_rows_" + part);
     };
-    const ValueId k = linear(b_, rows_of("k"), name("channel_mix_key"), h_.n_ff);
+    const ValueId k = linear(b_, rows_of("k"), name("channel_mix_key"), h_.ffn.width);
     const ValueId active = add(ops::Activate{Activation::kReluSquared}, {k}, "channel_active");
     const ValueId r = sigmoid(linear(b_, rows_of("r"), name("channel_mix_receptance"), n_), "channel_gate");
     const ValueId out = linear(b_, active, name("channel_mix_value"), n_);
@@ -104,11 +104,11 @@ class Rwkv6 : public RwkvBlocks {
     const Dim rows = b_.model().graph.value(x).shape[0];
     const ValueId chooses = mix(x, away_, vector("time_mix_lerp_x"), "mixed_x");
     const ValueId low = add(ops::Unary{UnaryKind::kTanh},
-                            {linear(b_, chooses, name("time_mix_w1"), kN * h_.mix_rank)}, "mix_low");
-    const ValueId apart = add(ops::Reshape{{rows, kN, h_.mix_rank}}, {low}, "mix_low_parts");
+                            {linear(b_, chooses, name("time_mix_w1"), kN * rwkv_.mix_rank)}, "mix_low");
+    const ValueId apart = add(ops::Reshape{{rows, kN, rwkv_.mix_rank}}, {low}, "mix_low_parts");
     const ValueId numbers = add(ops::Arange{.size = kN}, {}, "mix_numbers");
     const ValueId ids = add(ops::BroadcastTo{{rows, kN}}, {numbers}, "mix_ids");
-    const ValueId weight = b_.weight(name("time_mix_w2.weight"), {kN, n_, h_.mix_rank});
+    const ValueId weight = b_.weight(name("time_mix_w2.weight"), {kN, n_, rwkv_.mix_rank});
     shares_ = add(ops::MatmulExperts{}, {weight, apart, ids}, "mix_shares");
   }
   ValueId mixed(char part) {
@@ -132,7 +132,7 @@ class Rwkv6 : public RwkvBlocks {
 
   /// The decay of each column of a head's state: exp(-exp(x)).
   ValueId decays() {
-    const ValueId low = linear(b_, mixed('w'), name("time_mix_decay_w1"), h_.decay_rank);
+    const ValueId low = linear(b_, mixed('w'), name("time_mix_decay_w1"), rwkv_.decay_rank);
     const ValueId active = add(ops::Unary{UnaryKind::kTanh}, {low}, "decay_low");
     const ValueId wide = linear(b_, active, name("time_mix_decay_w2"), n_);
     const ValueId speed = add(ops::Unary{UnaryKind::kExp},
@@ -144,7 +144,7 @@ class Rwkv6 : public RwkvBlocks {
   /// Reads with r what the state keeps under keys; nothing is removed for a key's own sake.
   ValueId keep(ValueId r, ValueId key, ValueId v, ValueId decay) {
     const ValueId state =
-        b_.running_state("wkv", layer_, std::int64_t{h_.n_ssm_heads} * h_.n_ssm_state, h_.n_ssm_state);
+        b_.running_state("wkv", layer_, std::int64_t{rwkv_.n_heads} * rwkv_.head_dim, rwkv_.head_dim);
     return b_.add(ops::DeltaRule{},
                   {.state = state,
                    .q = r,
@@ -160,12 +160,12 @@ class Rwkv6 : public RwkvBlocks {
 
   /// Rows of the heads that share one, once for each of them.
   ValueId for_all_heads(ValueId x, const std::string& result) {
-    if (h_.n_ssm_groups == h_.n_ssm_heads) return x;
-    const std::int64_t groups = h_.n_ssm_groups, each = h_.n_ssm_heads / h_.n_ssm_groups;
+    if (rwkv_.n_kv_heads == rwkv_.n_heads) return x;
+    const std::int64_t groups = rwkv_.n_kv_heads, each = rwkv_.n_heads / rwkv_.n_kv_heads;
     const Dim rows = b_.model().graph.value(x).shape[0];
-    const ValueId apart = add(ops::Reshape{{rows, groups, 1, h_.n_ssm_state}}, {x}, result + "_apart");
+    const ValueId apart = add(ops::Reshape{{rows, groups, 1, rwkv_.head_dim}}, {x}, result + "_apart");
     const ValueId repeated =
-        add(ops::BroadcastTo{{rows, groups, each, h_.n_ssm_state}}, {apart}, result + "_repeated");
+        add(ops::BroadcastTo{{rows, groups, each, rwkv_.head_dim}}, {apart}, result + "_repeated");
     return add(ops::Reshape{{rows, n_}}, {repeated}, result + "_of_heads");
   }
 

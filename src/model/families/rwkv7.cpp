@@ -8,11 +8,11 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  read_rwkv_heads(metadata, h);
-  h.decay_rank = metadata.require_int("attention.decay_lora_rank", 1, kMaxRank);
-  h.rate_rank = metadata.require_int("attention.iclr_lora_rank", 1, kMaxRank);
-  h.value_rank = metadata.require_int("attention.value_residual_mix_lora_rank", 1, kMaxRank);
-  h.gate_rank = metadata.get_int("attention.gate_lora_rank", 0, kMaxRank, 0);
+  RwkvParams& rwkv = h.rwkv.emplace(read_rwkv(metadata, h.n_embd));
+  rwkv.decay_rank = metadata.require_int("attention.decay_lora_rank", 1, kMaxRank);
+  rwkv.rate_rank = metadata.require_int("attention.iclr_lora_rank", 1, kMaxRank);
+  rwkv.value_rank = metadata.require_int("attention.value_residual_mix_lora_rank", 1, kMaxRank);
+  rwkv.gate_rank = metadata.get_int("attention.gate_lora_rank", 0, kMaxRank, 0);
 }
 
 class Rwkv7 : public RwkvBlocks {
@@ -23,7 +23,7 @@ class Rwkv7 : public RwkvBlocks {
   ValueId time_mix(int layer, ValueId x) {
     begin_layer(layer);
     const ValueId away = away_from_last(x, "time_shift");
-    const std::int64_t n_parts = h_.gate_rank > 0 ? 6 : 5;
+    const std::int64_t n_parts = rwkv_.gate_rank > 0 ? 6 : 5;
     const ValueId shares = b_.flat_weight(name("time_mix_lerp_fused.weight"), {n_parts, 1, 1, n_});
     const auto mixed = [&](int part, const char* result) {
       const ops::Slice of_part{.axis = 0, .begin = part * n_, .end = (part + 1) * n_};
@@ -33,10 +33,10 @@ class Rwkv7 : public RwkvBlocks {
     const ValueId decay = decays(mixed(1, "mixed_w"));
     const ValueId k = linear(b_, mixed(2, "mixed_k"), name("time_mix_key"), n_);
     const ValueId v = values(mixed(3, "mixed_v"));
-    const ValueId rate = sigmoid(low_rank(mixed(4, "mixed_a"), 'a', h_.rate_rank), "rate");
+    const ValueId rate = sigmoid(low_rank(mixed(4, "mixed_a"), 'a', rwkv_.rate_rank), "rate");
 
     constexpr float kEps = 1e-12f;
-    const ops::Norm unit{.kind = NormKind::kL2, .eps = kEps, .group = h_.n_ssm_state};
+    const ops::Norm unit{.kind = NormKind::kL2, .eps = kEps, .group = rwkv_.head_dim};
     const ValueId removed =
         add(unit, {add(ops::Mul{}, {k, vector("time_mix_k_k")}, "removed")}, "removed_unit");
     const ValueId scaled = add(ops::Mul{}, {k, vector("time_mix_k_a")}, "k_scaled");
@@ -45,7 +45,7 @@ class Rwkv7 : public RwkvBlocks {
     const ValueId key = add(ops::Add{}, {k, more}, "key");
 
     const ValueId state =
-        b_.running_state("wkv", layer, std::int64_t{h_.n_ssm_heads} * h_.n_ssm_state, h_.n_ssm_state);
+        b_.running_state("wkv", layer, std::int64_t{rwkv_.n_heads} * rwkv_.head_dim, rwkv_.head_dim);
     const ValueId y = b_.add(ops::DeltaRule{},
                              {.state = state,
                               .q = r,
@@ -59,9 +59,9 @@ class Rwkv7 : public RwkvBlocks {
                              name("wkv"));
     const ValueId sum =
         add(ops::Add{}, {norm_heads(y), own_share(r, key, v, vector("time_mix_r_k"))}, "wkv_sum");
-    if (h_.gate_rank == 0) return sum;
+    if (rwkv_.gate_rank == 0) return sum;
     const ValueId open =
-        sigmoid(linear(b_, mixed(5, "mixed_g"), name("time_mix_g1"), h_.gate_rank), "gate_low");
+        sigmoid(linear(b_, mixed(5, "mixed_g"), name("time_mix_g1"), rwkv_.gate_rank), "gate_low");
     return add(ops::Mul{}, {sum, linear(b_, open, name("time_mix_g2"), n_)}, "wkv_gated");
   }
 
@@ -74,7 +74,7 @@ class Rwkv7 : public RwkvBlocks {
     b_.enter(Part::kFeedForward, layer);
     const ValueId shares = b_.flat_weight(name("channel_mix_lerp_k.weight"), {1, 1, n_});
     const ValueId rows = wanted_rows(b_, layer, mix(x, away, shares, "channel_mixed"), residual);
-    const ValueId k = linear(b_, rows, name("channel_mix_key"), h_.n_ff);
+    const ValueId k = linear(b_, rows, name("channel_mix_key"), h_.ffn.width);
     const ValueId active = add(ops::Activate{Activation::kReluSquared}, {k}, "channel_active");
     return linear(b_, active, name("channel_mix_value"), n_);
   }
@@ -91,7 +91,7 @@ class Rwkv7 : public RwkvBlocks {
   /// The decay of each column of a head's state: from exp(-exp(-1/2)) to 1.
   ValueId decays(ValueId x) {
     constexpr float kMost = -0.60653066f;
-    const ValueId share = sigmoid(low_rank(x, 'w', h_.decay_rank, true), "decay_share");
+    const ValueId share = sigmoid(low_rank(x, 'w', rwkv_.decay_rank, true), "decay_share");
     const ValueId exponent = add(ops::Scale{kMost}, {share}, "log_decay");
     return add(ops::Unary{UnaryKind::kExp}, {exponent}, "decay");
   }
@@ -99,7 +99,7 @@ class Rwkv7 : public RwkvBlocks {
   ValueId values(ValueId x) {
     const ValueId v = linear(b_, x, name("time_mix_value"), n_);
     if (layer_ == 0) return first_values_ = v;
-    const ValueId share = sigmoid(low_rank(x, 'v', h_.value_rank), "value_share");
+    const ValueId share = sigmoid(low_rank(x, 'v', rwkv_.value_rank), "value_share");
     const ValueId away = add(ops::Binary{BinaryKind::kSub}, {first_values_, v}, "first_values_away");
     return add(ops::Add{}, {v, add(ops::Mul{}, {away, share}, "first_values_share")}, "values");
   }

@@ -9,8 +9,8 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
-  h.sigmoid_router = metadata.get_int("expert_gating_func", 1, 2, 2) == 2;
-  require_experts(metadata, h);
+  const bool sigmoid = metadata.get_int("expert_gating_func", 1, 2, 2) == 2;
+  require_experts(metadata, h).sigmoid = sigmoid;
   read_sliding(metadata, h, kPattern, FullLayer::kFirst);
 }
 
@@ -21,8 +21,8 @@ ValueId build(Builder& b) {
   how.attend = [&](int layer, ValueId x, ValueId& residual) {
     AttentionBlock block;
     block.rope_params = h.rope;
-    block.window = h.sliding[static_cast<std::size_t>(layer)] ? h.window : 0;
-    block.rope = block.window > 0 || h.window == 0;
+    block.window = h.window_of(layer);
+    block.rope = block.window > 0 || !h.window;
     const ValueId out = attention(b, layer, x, block, residual);
     layer_input = residual;
     return out;

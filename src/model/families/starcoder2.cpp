@@ -12,7 +12,7 @@ ValueId build_with(Builder& b, Activation activation) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
-  how.attention.window = h.window;
+  how.attention.window = h.window_size();
   how.norm = NormKind::kLayer;
   how.ffn = Ffn::kPlain;
   how.activation = activation;

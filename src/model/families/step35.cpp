@@ -9,20 +9,20 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
-  h.sigmoid_router = true;
-  read_router(metadata, h);
+  ExpertParams& experts = read_router(metadata, h, {.sigmoid = true});
   read_sliding(metadata, h, kPattern, FullLayer::kFirst);
   const auto limits = [&](const char* key) {
     return metadata.has(key) ? metadata.get_floats(key, h.n_layers, 0.0, kMaxFactor) : std::vector<float>();
   };
-  h.expert_limits = limits("swiglu_clamp_exp");
-  h.shared_limits = limits("swiglu_clamp_shexp");
+  experts.limits = limits("swiglu_clamp_exp");
+  experts.shared_limits = limits("swiglu_clamp_shexp");
   // The key says what turns in sliding layers; in full ones half of that does.
-  h.n_rot_window = h.rope.n_rot;
+  const int turned = h.rope.n_rot;
+  if (h.window) h.window->n_rot = turned;
   h.rope.n_rot /= 2;
   if (h.rope.n_rot % 2 != 0)
     metadata.refuse("rope.dimension_count",
-                    "found " + std::to_string(h.n_rot_window) + ", expected four times as many");
+                    "found " + std::to_string(turned) + ", expected four times as many");
   read_unused_layers(metadata, h);
 }
 
@@ -33,14 +33,14 @@ float limit_of(const std::vector<float>& limits, int layer) {
 ValueId feed_forward(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
-  const Glu glu = clamped_glu(b, limit_of(h.shared_limits, layer));
+  const Glu glu = clamped_glu(b, limit_of(h.experts->shared_limits, layer));
   if (!b.has(name("ffn_gate_inp.weight"))) {
-    const std::int64_t width = h.n_ff_of[static_cast<std::size_t>(layer)];
+    const std::int64_t width = h.ffn.width_of[static_cast<std::size_t>(layer)];
     const ValueId gate = linear(b, x, name("ffn_gate"), width), up = linear(b, x, name("ffn_up"), width);
     return linear(b, glu(gate, up, name("ffn_glu")), name("ffn_down"), h.n_embd);
   }
   const ValueId out = chosen_experts(b, layer, x, choose_experts(b, layer, x),
-                                     clamped_glu(b, limit_of(h.expert_limits, layer)));
+                                     clamped_glu(b, limit_of(h.experts->limits, layer)));
   return add(b, out, shared_expert(b, layer, x, glu), name("ffn_sum"));
 }
 
@@ -48,18 +48,18 @@ ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   constexpr const char* kFactors = "rope_freqs.weight";
   const ValueId factors =
-      b.has(kFactors) ? b.weight_rows(kFactors, {h.n_rot_window / 2}, 0, h.rope.n_rot / 2) : kNoValue;
+      b.has(kFactors) ? b.weight_rows(kFactors, {h.rope.n_rot}, 0, h.rope.n_rot / 2) : kNoValue;
   Decoder how;
   how.attention.qk_norm = QkNorm::kHeads;
   how.attention.rope_factors = factors;
   how.vary = [&](int layer, AttentionBlock& block) {
-    block.n_heads = h.n_heads_of[static_cast<std::size_t>(layer)];
-    block.n_kv_heads = h.n_kv_heads_of[static_cast<std::size_t>(layer)];
+    block.n_heads = h.attention->n_heads_of[static_cast<std::size_t>(layer)];
+    block.n_kv_heads = h.attention->n_kv_heads_of[static_cast<std::size_t>(layer)];
     block.rope_params = h.rope;
-    if (h.sliding[static_cast<std::size_t>(layer)]) {
-      block.window = h.window;
-      block.rope_params.n_rot = h.n_rot_window;
-      block.rope_params.freq_base = h.rope_base_window;
+    if (h.slides(layer)) {
+      block.window = h.window->size;
+      block.rope_params.n_rot = h.window->n_rot;
+      block.rope_params.freq_base = h.window->rope_base;
       block.rope_factors = kNoValue;
     }
     block.finish = [&b, layer, n_heads = std::int64_t{block.n_heads}](ValueId x, ValueId attended) {

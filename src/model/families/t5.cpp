@@ -16,29 +16,32 @@ namespace {
 constexpr int kFar = 128;
 
 void read(const Metadata& metadata, HParams& h) {
-  h.one_text = true;
-  h.attention_scale = 1.0f;
-  h.n_distance_buckets = metadata.require_int("attention.relative_buckets_count", 4, 4 * kFar);
-  if (h.n_distance_buckets % 4 != 0)
+  if (h.encoder) h.encoder->one_text = true;
+  AttentionParams& a = *h.attention;
+  a.scale = 1.0f;
+  a.n_distance_buckets = metadata.require_int("attention.relative_buckets_count", 4, 4 * kFar);
+  if (a.n_distance_buckets % 4 != 0)
     metadata.refuse("attention.relative_buckets_count",
-                    "found " + std::to_string(h.n_distance_buckets) + ", expected a multiple of 4");
-  if (h.n_kv_heads != h.n_heads)
+                    "found " + std::to_string(a.n_distance_buckets) + ", expected a multiple of 4");
+  if (a.n_kv_heads != a.n_heads)
     metadata.refuse("attention.head_count_kv",
-                    "found " + std::to_string(h.n_kv_heads) + ", expected the number of heads");
+                    "found " + std::to_string(a.n_kv_heads) + ", expected the number of heads");
 }
 
 void read_both(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  h.n_encoder_layers = h.n_layers;
+  SourceParams& source = h.source.emplace();
+  source.n_layers = h.n_layers;
   h.n_layers = metadata.get_int("decoder_block_count", 1, kMaxLayers, h.n_layers);
   const auto n = static_cast<std::size_t>(h.n_layers);
   h.layers.resize(n, LayerKind::kAttention);
-  for (std::vector<int>* const sizes : {&h.n_heads_of, &h.n_kv_heads_of, &h.n_ff_of})
+  for (std::vector<int>* const sizes :
+       {&h.attention->n_heads_of, &h.attention->n_kv_heads_of, &h.ffn.width_of})
     sizes->resize(n, sizes->front());
   // All begin with the padding, which is the first token of their vocabulary.
-  h.first_token = metadata.get_int("decoder_start_token_id", 0, h.n_vocab - 1, 0);
+  source.first_token = metadata.get_int("decoder_start_token_id", 0, h.n_vocab - 1, 0);
   // Where the head is the embedding, it reads rows that are scaled.
-  if (!metadata.has_tensor("output.weight")) h.logit_scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd));
+  if (!metadata.has_tensor("output.weight")) h.logits.scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd));
 }
 
 /// The least distances of all buckets but the first, in one direction. Half of the buckets have one distance
@@ -63,7 +66,7 @@ std::vector<float> bucket_bounds(int n_buckets) {
 class Layers {
  public:
   Layers(Builder& b, const char* side, int n_layers)
-      : b_(b), h_(b.hparams()), n_layers_(n_layers), side_(side) {}
+      : b_(b), h_(b.hparams()), a_(*h_.attention), n_layers_(n_layers), side_(side) {}
 
  protected:
   std::string name(int layer, const char* part) const {
@@ -77,7 +80,7 @@ class Layers {
     return b_.add(std::move(op), inputs, result);
   }
   ValueId projected(ValueId x, int layer, const char* part, std::int64_t head_dim) {
-    return linear(b_, x, name(layer, part), h_.n_heads * head_dim);
+    return linear(b_, x, name(layer, part), a_.n_heads * head_dim);
   }
 
   /// Whether some layer from this one on has such a tensor, so that layers without theirs are reported.
@@ -89,17 +92,17 @@ class Layers {
   /// The layer whose bias this one has: its own, as in UMT5, or the first one's.
   int biased_as(int layer) const { return has_from(1, "attn_rel_b.weight") ? layer : 0; }
   ValueId bias_table(int layer) {
-    return b_.weight(name(layer, "attn_rel_b.weight"), {h_.n_distance_buckets, h_.n_heads});
+    return b_.weight(name(layer, "attn_rel_b.weight"), {a_.n_distance_buckets, a_.n_heads});
   }
 
   /// x and what the feed-forward part adds. T5 has ReLU, its later versions a gate with GELU.
   ValueId with_feed_forward(int layer, ValueId x) {
     b_.enter(Part::kFeedForward, layer);
     const ValueId in = layer_norm(layer, x, "ffn_norm");
-    const ValueId up = linear(b_, in, name(layer, "ffn_up"), h_.n_ff);
+    const ValueId up = linear(b_, in, name(layer, "ffn_up"), h_.ffn.width);
     ValueId active;
     if (has_from(0, "ffn_gate.weight")) {
-      const ValueId gate = linear(b_, in, name(layer, "ffn_gate"), h_.n_ff);
+      const ValueId gate = linear(b_, in, name(layer, "ffn_gate"), h_.ffn.width);
       active = add(ops::Glu{Activation::kGelu}, {gate, up}, name(layer, "ffn_glu"));
     } else {
       active = add(ops::Activate{Activation::kRelu}, {up}, name(layer, "ffn_active"));
@@ -110,6 +113,7 @@ class Layers {
 
   Builder& b_;
   const HParams& h_;
+  const AttentionParams& a_;
   const int n_layers_;
 
  private:
@@ -137,7 +141,7 @@ class T5Encoder : Layers {
   /// For each pair of rows, the bucket of their distance: keys ahead have the second half. {rows * rows}
   ValueId buckets() {
     if (buckets_ != kNoValue) return buckets_;
-    const int half = h_.n_distance_buckets / 2;
+    const int half = a_.n_distance_buckets / 2;
     const std::vector<float> bounds = bucket_bounds(half);
     const ValueId away = distances(b_, positions_);
     const ValueId far = add(ops::Unary{UnaryKind::kAbs}, {away}, "distances_either_way");
@@ -162,15 +166,15 @@ class T5Encoder : Layers {
     const std::string called = name(from, "bias");
     if (const ValueId known = b_.model().graph.find(called); known != kNoValue) return known;
     const ValueId taken = add(ops::GetRows{}, {bias_table(from), buckets()}, called + "_of_pairs");
-    const ValueId apart = add(ops::Reshape{{1, rows_, rows_, h_.n_heads}}, {taken}, called + "_apart");
+    const ValueId apart = add(ops::Reshape{{1, rows_, rows_, a_.n_heads}}, {taken}, called + "_apart");
     return add(ops::Permute{{0, 3, 1, 2}}, {apart}, called);
   }
 
   ValueId attend(int layer, ValueId x) {
-    const Projections of = {projected(x, layer, "attn_q", h_.k_head_dim),
-                            projected(x, layer, "attn_k", h_.k_head_dim),
-                            projected(x, layer, "attn_v", h_.v_head_dim)};
-    const ValueId out = attend_to_step(b_, of, h_.attention_scale, bias(layer), name(layer, "attention"));
+    const Projections of = {projected(x, layer, "attn_q", a_.k_head_dim),
+                            projected(x, layer, "attn_k", a_.k_head_dim),
+                            projected(x, layer, "attn_v", a_.v_head_dim)};
+    const ValueId out = attend_to_step(b_, of, a_.scale, bias(layer), name(layer, "attention"));
     return linear(b_, out, name(layer, "attn_o"), h_.n_embd);
   }
 
@@ -208,7 +212,7 @@ class T5Decoder : Layers {
   ValueId buckets() {
     const std::string called = "buckets_of_distances";
     if (const ValueId known = b_.model().graph.find(called); known != kNoValue) return known;
-    const std::vector<float> bounds = bucket_bounds(h_.n_distance_buckets);
+    const std::vector<float> bounds = bucket_bounds(a_.n_distance_buckets);
     std::vector<float> bucket_of;
     for (int distance = 0; distance <= kFar; ++distance)
       bucket_of.push_back(static_cast<float>(
@@ -218,9 +222,9 @@ class T5Decoder : Layers {
 
   ValueId attend(int layer, ValueId x) {
     const ValueId out = attend_to_caches(b_, layer, b_.model().full,
-                                         {.q = projected(x, layer, "attn_q", h_.k_head_dim),
-                                          .k = projected(x, layer, "attn_k", h_.k_head_dim),
-                                          .v = projected(x, layer, "attn_v", h_.v_head_dim),
+                                         {.q = projected(x, layer, "attn_q", a_.k_head_dim),
+                                          .k = projected(x, layer, "attn_k", a_.k_head_dim),
+                                          .v = projected(x, layer, "attn_v", a_.v_head_dim),
                                           .head_terms = bias(layer)});
     return linear(b_, out, name(layer, "attn_o"), h_.n_embd);
   }
@@ -228,9 +232,9 @@ class T5Decoder : Layers {
   ValueId with_source(int layer, ValueId x, ValueId source) {
     const ValueId in = layer_norm(layer, x, "cross_attn_norm");
     const ValueId out = attend_to_source(b_, layer,
-                                         {.q = projected(in, layer, "cross_attn_q", h_.k_head_dim),
-                                          .k = projected(source, layer, "cross_attn_k", h_.k_head_dim),
-                                          .v = projected(source, layer, "cross_attn_v", h_.v_head_dim)});
+                                         {.q = projected(in, layer, "cross_attn_q", a_.k_head_dim),
+                                          .k = projected(source, layer, "cross_attn_k", a_.k_head_dim),
+                                          .v = projected(source, layer, "cross_attn_v", a_.v_head_dim)});
     const ValueId wanted = wanted_rows(b_, layer, out, x);
     return model::add(b_, x, linear(b_, wanted, name(layer, "cross_attn_o"), h_.n_embd),
                       name(layer, "after_source"));
@@ -248,7 +252,7 @@ ValueId build(Builder& b) {
 ValueId build_both(Builder& b) {
   const SourceInputs& in = b.model().source;
   const ValueId x = embed_rows(b, in.tokens, "source_embeddings");
-  return T5Decoder(b).build(T5Encoder(b, b.hparams().n_encoder_layers, in.positions).build(x));
+  return T5Decoder(b).build(T5Encoder(b, b.hparams().source->n_layers, in.positions).build(x));
 }
 
 }  // namespace
