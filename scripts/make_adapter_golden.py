@@ -15,6 +15,9 @@ from pathlib import Path
 import numpy as np
 from gguf import GGUFReader, GGUFWriter
 
+import packed_data
+from coarse import reference_bytes
+
 DATA = Path(__file__).parent.parent / "tests/data"
 LAYERS, EMBD, HEADS, KV_HEADS, HEAD_DIM, EPS = 3, 128, 4, 2, 32, 1e-5
 MATRICES = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
@@ -97,6 +100,7 @@ def merged(model, *uses):
 
 
 def main():
+    packed_data.unpack()
     rng = np.random.default_rng(2026)
     golden, out = DATA / "golden/llama", DATA / "adapters"
     out.mkdir(exist_ok=True)
@@ -128,7 +132,8 @@ def main():
         difference = ((values - plain) ** 2).sum() / (plain ** 2).sum()
         assert 0.01 < difference, f"{name} does not matter"
         print(f"{name}: differs from the model by an NMSE of {difference:.3f}")
-        values.astype(np.float32).tofile(out / f"logits_{name}.f32")
+        (out / f"logits_{name}.f32").write_bytes(reference_bytes(values))
+    packed_data.pack_folder(out)
 
 
 if __name__ == "__main__":

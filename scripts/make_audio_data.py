@@ -16,6 +16,9 @@ import torch
 import transformers
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
+import packed_data
+from coarse import coarse, reference_bytes
+
 TARGET = Path(__file__).parent.parent / "tests/data/audio"
 RATE, N_MELS, WIDTH, N_POSITIONS = 16000, 32, 32, 48
 PART = 2 * N_POSITIONS * 160  # Samples.
@@ -35,7 +38,7 @@ def randomise(module):
                 weight.copy_((1.0 if "norm" in name and name.endswith("weight") else 0.0) + 0.3 * torch.randn_like(weight))
             else:
                 weight.copy_(torch.randn_like(weight) * (0.5 if "position" in name else 0.15))
-            weight.copy_(weight.half().float())
+            weight.copy_(coarse(weight))
 
 
 def make_sound():
@@ -89,7 +92,7 @@ def parts_of(samples):
 
 
 def write_floats(path, values):
-    path.write_bytes(np.ascontiguousarray(values.detach().numpy()).astype("<f4").tobytes())
+    path.write_bytes(reference_bytes(values.detach().numpy()))
 
 
 def voxtral(parts):
@@ -201,7 +204,8 @@ def text_model():
         if "attn_k." in tensor.name or "attn_v." in tensor.name:
             shape[0] = 32
         vector = len(shape) == 1
-        values = np.ones(shape, np.float32) if vector else (random.standard_normal(shape) * 0.2).astype(np.float16)
+        values = torch.from_numpy(random.standard_normal(shape).astype(np.float32) * np.float32(0.2))
+        values = np.ones(shape, np.float32) if vector else coarse(values).numpy().astype(np.float16)
         writer.add_tensor(tensor.name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -210,6 +214,7 @@ def text_model():
 
 
 if __name__ == "__main__":
+    packed_data.unpack()
     TARGET.mkdir(parents=True, exist_ok=True)
     parts = list(parts_of(make_sound()))
     write_floats(TARGET / "mels.f32", parts[0].input_features[0].T)
@@ -217,3 +222,4 @@ if __name__ == "__main__":
     qwen2a(parts)
     ultravox(parts)
     text_model()
+    packed_data.pack_folder(TARGET)

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from gguf import GGUFWriter
 
+import packed_data
+from coarse import reference_bytes
 from make_golden_families import FAMILIES, GOLDEN, make_model
 
 NAMES = ["nemotron_h", "gemma3n", "gemma4"]
@@ -44,15 +46,17 @@ def write(name):
     writer.write_tensors_to_file()
     writer.close()
     with torch.no_grad():
-        logits = model(ids).logits[0].numpy().astype("<f4")
-    (OUT / f"{name}.f32").write_bytes(logits.tobytes())
+        logits = model(ids).logits[0].numpy()
+    (OUT / f"{name}.f32").write_bytes(reference_bytes(logits))
     print(f"{name}: {((logits.ravel() - plain) ** 2).sum() / (plain ** 2).sum():.3f} of the logits")
 
 
 def main():
+    packed_data.unpack()
     OUT.mkdir(exist_ok=True)
     for name in NAMES:
         write(name)
+    packed_data.pack_folder(OUT)
 
 
 if __name__ == "__main__":

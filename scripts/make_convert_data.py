@@ -24,6 +24,8 @@ from safetensors.torch import save_file
 import make_golden_encoders as encoders
 import make_golden_families as golden
 import make_golden_sources as sources
+import packed_data
+from coarse import coarse
 
 KEPT = ["mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2", "gpt-oss", "qwen35",
         "gemma-embedding", "flan-t5", "gemma4", "kimi-linear"]
@@ -82,7 +84,7 @@ def write_modules(encoder, model, target):
             {"in_features": width, "out_features": out, "bias": False,
              "activation_function": "torch.nn.modules.linear.Identity"}) + "\n")
         # As make_golden_encoders.py draws it, after the model.
-        save_file({"linear.weight": (0.1 * torch.randn(out, width)).half()}, folder / "model.safetensors")
+        save_file({"linear.weight": coarse(0.1 * torch.randn(out, width)).half()}, folder / "model.safetensors")
         width = out
     (target / "modules.json").write_text(json.dumps(
         [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -185,6 +187,7 @@ def main():
     parser.add_argument("--out", type=Path, help="with --check: keeps the folders there, and takes those that are")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
+    packed_data.unpack()
     if args.check:
         sys.exit(not check(args.check, args.names, args.out))
     args.out = args.out or OUT
@@ -192,6 +195,8 @@ def main():
         target = args.out / name
         target.mkdir(parents=True, exist_ok=True)
         write(name, target)
+        if args.out == OUT:
+            packed_data.pack_folder(target)
 
 
 if __name__ == "__main__":

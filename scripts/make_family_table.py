@@ -18,11 +18,6 @@ FAMILIES = ROOT / "src/model/families"
 MOST_LINES = 120
 OWN = "own reference"
 KINDS = {"Decoder": "decoder", "Encoder": "encoder", "EncoderDecoder": "encoder and decoder"}
-# Classes in transformers of the models that make_golden_data.py takes from other places.
-OTHERS = {"llama": ["LlamaForCausalLM"], "qwen2": ["Qwen2ForCausalLM"], "qwen3": ["Qwen3ForCausalLM"],
-          "qwen3moe": ["Qwen3MoeForCausalLM"], "gemma3": ["Gemma3ForCausalLM"], "phi3": ["Phi3ForCausalLM"],
-          "gpt2": ["GPT2LMHeadModel"], "mamba": ["MambaForCausalLM"], "mamba2": ["Mamba2ForCausalLM"],
-          "lfm2": ["Lfm2ForCausalLM"]}
 HEAD = """# Families of models
 
 Each family is a row of `src/model/families.inc`. GGUF calls it the architecture. "Lines" counts the lines of its file,
@@ -100,7 +95,7 @@ def table():
     taken, others = converted()
     truth = truths("make_golden_families.py", "Family", "ForCausalLM")
     for architecture, models in (truths("make_golden_encoders.py", "Encoder", "") |
-                                 truths("make_golden_sources.py", "Both", "") | OTHERS).items():
+                                 truths("make_golden_sources.py", "Both", "")).items():
         truth.setdefault(architecture, []).extend(models)
     rows, lines = [], []
     for constant in constants():

@@ -18,6 +18,8 @@ import transformers
 from gguf import GGUFReader, GGUFValueType, GGUFWriter, PoolingType
 
 import own_encoders
+import packed_data
+from coarse import coarse, reference_bytes
 
 ROOT = Path(__file__).parent.parent / "tests/data"
 N_VOCAB, N_CTX = 512, 96
@@ -159,7 +161,7 @@ def make_model(encoder):
                 weight.copy_(base + 0.3 * torch.randn_like(weight))
             else:
                 weight.copy_(0.1 * torch.randn_like(weight))
-            weight.copy_(weight.half().float())
+            weight.copy_(coarse(weight))
     return model
 
 
@@ -228,7 +230,7 @@ def write(encoder, target, name):
     dense = []
     width = model.config.hidden_size
     for i, out in enumerate(encoder.dense):
-        dense.append((f"dense_{i + 2}.weight", (0.1 * torch.randn(out, width)).half().float().numpy()))
+        dense.append((f"dense_{i + 2}.weight", coarse(0.1 * torch.randn(out, width)).numpy()))
         width = out
     write_model(encoder, model, dense, target / "model.gguf", name)
 
@@ -260,16 +262,18 @@ def write(encoder, target, name):
                                                    for i in range(len(ids))]) + "\n")
     for file, values in (("states", states), ("vectors", vectors), ("scores", scores)):
         if values:
-            (target / f"{file}.f32").write_bytes(np.concatenate([v.reshape(-1) for v in values]).astype("<f4").tobytes())
+            (target / f"{file}.f32").write_bytes(reference_bytes(np.concatenate([v.reshape(-1) for v in values])))
     print(f"{name}: {sum(p.numel() for p in model.parameters())} weights, states {np.concatenate(states).std():.3f}"
           + (f", scores {np.concatenate(scores).std():.3f}" if scores else ""))
 
 
 def main():
+    packed_data.unpack()
     for name in sys.argv[1:] or ENCODERS:
         target = ROOT / "golden_encoders" / name
         target.mkdir(parents=True, exist_ok=True)
         write(ENCODERS[name], target, name)
+        packed_data.pack_folder(target)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 """Makes tests/data/golden/NAME for families of models: usage make_golden_families.py [NAME...]
 
 Each is a tiny model with seeded random weights (every value fits F16; vectors are stored as F32) and the logits that
-transformers computes with it in float32, after every position. Tensors and metadata have the names that GGUF files of
-the family have. The vocabulary is the one of tests/data/golden/mamba. Needs the packages gguf, numpy, torch and
-transformers. Without names all families are made.
+transformers computes with it in float32, after every position. Matrices have few different values, so that files
+compress well (coarse.py). Tensors and metadata have the names that GGUF files of the family have. Most vocabularies are
+the one of tests/data/golden/mamba. The models of KEPT keep the metadata, vocabulary and tokens of their files, which
+the converter of llama.cpp wrote. The repository keeps the files compressed (packed_data.py). Needs the packages gguf,
+numpy, torch and transformers. Without names all families are made.
 """
 import json
 import re
@@ -17,7 +19,9 @@ import transformers
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 import own_references
+import packed_data
 import rwkv_reference
+from coarse import coarse, reference_bytes
 
 GOLDEN = Path(__file__).parent.parent / "tests/data/golden"
 N_VOCAB, N_CTX, N_TOKENS = 512, 256, 32
@@ -117,6 +121,24 @@ GEMMA4_LAYER = {"post_attention_layernorm": "post_attention_norm", "pre_feedforw
                 "pre_feedforward_layernorm_2": "pre_ffw_norm_2"}
 
 
+# The sizes of the models of KEPT, and names of their tensors.
+BIG = dict(hidden_size=128, num_hidden_layers=3)
+GPT2_LAYER = {"ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
+              "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
+GEMMA3_LAYER = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+                "post_feedforward_layernorm": "post_ffw_norm"}
+LFM2_LAYER = {"operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.conv": "shortconv.conv",
+              "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
+              "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
+              "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate", "feed_forward.w2": "ffn_down",
+              "feed_forward.w3": "ffn_up"}
+MAMBA_WHOLE = {"backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm"}
+
+
+def default_rope(theta):
+    return {"rope_type": "default", "rope_theta": theta}
+
+
 class Family:
     """A family: its architecture in GGUF, its class in transformers, and its configuration on top of SIZES. It also has
     its metadata on top of the common ones, names of tensors in addition to LAYER and WHOLE, and changes of tensors."""
@@ -135,6 +157,7 @@ class Family:
         # The module of the class. Parameters of our own have the names that tensors have in files.
         self.source, self.named = source, source is not transformers if named is None else named
         self.head, self.unused = head, unused  # The end of the class's name; beginnings of tensors that files have not.
+        self.kept = False  # One of KEPT.
         if self.named:
             self.prefix = "layers."
 
@@ -165,6 +188,59 @@ def fuse_qkv(name, data, config):
     """Q, K and V in one tensor."""
     return [(re.sub(r"attn_[qkv]\.", "attn_qkv.", name) + ("+" if re.search(r"attn_[qkv]\.", name) else ""), data)]
 
+
+# Models with the metadata, vocabularies and tokens that their files have.
+KEPT = {
+    # Completions of short prompts do not end early with this seed; tests of the program need that.
+    "llama": Family("llama", "Llama", BIG | dict(intermediate_size=352, rms_norm_eps=1e-5), permute=True, seed=36),
+    "llama-rope3": Family("llama", "Llama",
+                          BIG | dict(intermediate_size=320, head_dim=64, num_key_value_heads=1, rms_norm_eps=1e-5,
+                                     tie_word_embeddings=True,
+                                     rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
+                                                      "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                                      "original_max_position_embeddings": 32}),
+                          permute=True, change=lambda name, data, c: llama3_factors(name, c) + [(name, data)], seed=18),
+    "qwen2": Family("qwen2", "Qwen2", BIG | dict(intermediate_size=384, tie_word_embeddings=True, rms_norm_eps=1e-6,
+                                                 rope_parameters=default_rope(1e6)), seed=19),
+    "qwen3": Family("qwen3", "Qwen3", BIG | dict(intermediate_size=320, head_dim=64, tie_word_embeddings=True,
+                                                 rms_norm_eps=1e-6, rope_parameters=default_rope(1e6)), seed=20),
+    "qwen3moe": Family("qwen3moe", "Qwen3Moe",
+                       dict(hidden_size=128, intermediate_size=256, head_dim=32, moe_intermediate_size=64,
+                            num_experts=8, num_experts_per_tok=2, norm_topk_prob=True, rms_norm_eps=1e-6,
+                            rope_parameters=default_rope(1e6)),
+                       layer=EXPERTS, change=split_experts, seed=21),
+    "gemma3": Family("gemma3", "Gemma3",
+                     dict(hidden_size=96, intermediate_size=192, num_hidden_layers=8, num_key_value_heads=1,
+                          head_dim=32, query_pre_attn_scalar=32, sliding_window=16, rms_norm_eps=1e-6,
+                          layer_types=["full_attention" if i == 5 else "sliding_attention" for i in range(8)],
+                          rope_parameters={"full_attention": default_rope(1e6),
+                                           "sliding_attention": default_rope(1e4)}),
+                     layer=GEMMA3_LAYER, offset=1.0, kind="Gemma3TextConfig", seed=22),
+    "phi3": Family("phi3", "Phi3", BIG | dict(intermediate_size=320, rms_norm_eps=1e-5),
+                   layer={"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}, seed=23),
+    "gpt2": Family("gpt2", "GPT2", BIG | dict(vocab_size=521, max_position_embeddings=128), head="LMHeadModel",
+                   layer=GPT2_LAYER, whole={"transformer.wte": "token_embd", "transformer.wpe": "position_embd",
+                                            "transformer.ln_f": "output_norm"}, prefix="transformer.h.",
+                   change=lambda name, data, c: [(name, data.T if re.match(r"blk.*weight", name) else data)], seed=24),
+    "lfm2": Family("lfm2", "Lfm2",
+                   dict(hidden_size=128, intermediate_size=192, num_hidden_layers=4, norm_eps=1e-5, conv_L_cache=3,
+                        block_auto_adjust_ff_dim=False, layer_types=["conv", "conv", "full_attention", "conv"],
+                        tie_word_embeddings=True, rope_parameters=default_rope(1e6)),
+                   layer=LFM2_LAYER, whole={"model.embedding_norm": "token_embd_norm"},
+                   change=lambda name, data, c: [(name, data.squeeze(1) if "shortconv.conv" in name else data)], seed=25),
+    "mamba": Family("mamba", "Mamba", BIG | dict(intermediate_size=256, state_size=16, conv_kernel=4, expand=2,
+                                                 time_step_rank=8, layer_norm_epsilon=1e-5),
+                    layer=mixer("mixer") | {"norm": "attn_norm"}, whole=MAMBA_WHOLE, prefix="backbone.layers.",
+                    change=lambda name, data, c: [scan_tensors(name, data)], seed=26),
+    # One group: with several, transformers norms over all of them at once and the authors' code group by group.
+    "mamba2": Family("mamba2", "Mamba2",
+                     BIG | dict(state_size=16, num_heads=8, head_dim=32, expand=2, conv_kernel=4, n_groups=1,
+                                chunk_size=16, layer_norm_epsilon=1e-5, tie_word_embeddings=True),
+                     layer=mixer("mixer") | {"norm": "attn_norm"}, whole=MAMBA_WHOLE, prefix="backbone.layers.",
+                     change=lambda name, data, c: [scan_heads(name, data, c.n_groups)], seed=27),
+}
+for kept in KEPT.values():
+    kept.kept = True
 
 FAMILIES = {
     "mixtral": Family("llama", "Mixtral", dict(num_local_experts=6, num_experts_per_tok=2),
@@ -372,12 +448,8 @@ FAMILIES = {
                       lambda c: {"attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3, "expert_count": 6,
                                  "expert_used_count": 2, "expert_feed_forward_length": 32, "expert_gating_func": 2,
                                  "leading_dense_block_count": 1, "attention.layer_norm_rms_epsilon": c.norm_eps},
-                      layer={"operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.conv": "shortconv.conv",
-                             "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
-                             "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
-                             "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
-                             "feed_forward.w2": "ffn_down", "feed_forward.w3": "ffn_up",
-                             "feed_forward.gate": "ffn_gate_inp", "feed_forward.expert_bias": "exp_probs_b.bias",
+                      layer=LFM2_LAYER |
+                            {"feed_forward.gate": "ffn_gate_inp", "feed_forward.expert_bias": "exp_probs_b.bias",
                              "feed_forward.experts.gate_up_proj": "ffn_gate_up_exps",
                              "feed_forward.experts.down_proj": "ffn_down_exps"},
                       whole={"model.embedding_norm": "token_embd_norm"},
@@ -1099,6 +1171,17 @@ def weights(model):
     yield from ((name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias", "layer_scalar")))
 
 
+def spread(name, weight, tied):
+    """The standard deviation of a matrix of KEPT: each part of a layer matters, and so do the differences of scores.
+
+    Embeddings that are also the head are small in the sum of the layers. Otherwise a token mostly predicts itself.
+    """
+    n_in = weight.shape[0] if re.search(r"\.c_(attn|proj|fc)", name) else weight.shape[-1]
+    if re.search("embed|wte|wpe", name):
+        return 0.5 * n_in ** -0.5 if tied else 1.0
+    return (1.5 if re.search("q_proj|k_proj|qkv|c_attn", name) else 2.0 if "lm_head" in name else 1.0) * n_in ** -0.5
+
+
 def make_model(family):
     torch.manual_seed(family.seed)
     kind = getattr(family.source, family.kind)
@@ -1106,9 +1189,21 @@ def make_model(family):
     model = getattr(family.source, family.model + family.head)(config).eval().float()
     with torch.no_grad():
         for name, weight in weights(model):
+            if family.kept and weight.dim() > 1:
+                if "A_log" in name:
+                    weight.add_(0.3 * torch.randn_like(weight))
+                else:
+                    weight.copy_(spread(name, weight, config.tie_word_embeddings) * torch.randn_like(weight))
+                weight.copy_(coarse(weight))
+                continue
+            if family.kept and re.search(r"\.(dt_proj\.|dt_)bias", name):
+                weight.copy_(weight.half().float())  # A state that lasts.
+                continue
             # What starts as a constant gets values of its own, so that none can be left out unseen.
             if weight.dim() == 1:
                 base = 1.0 - family.offset if name.endswith(("weight", "layer_scalar")) else 0.0
+                if family.kept and config.tie_word_embeddings and re.search(r"(norm_f|ln_f|model\.(embedding_)?norm)\.weight", name):
+                    base += 4.0
                 weight.copy_(base + (0.1 if re.search("correction|expert_bias", name) else 0.3) * torch.randn_like(weight))
             elif name.endswith("_bias"):
                 weight.copy_(0.3 * torch.randn_like(weight))
@@ -1116,7 +1211,7 @@ def make_model(family):
                 weight.copy_(1.0 + 0.3 * torch.randn_like(weight))
             elif weight.dim() == 3:
                 weight.copy_(0.1 * torch.randn_like(weight))
-            weight.copy_(weight.half().float())
+            weight.copy_(coarse(weight))
     return model
 
 
@@ -1191,9 +1286,7 @@ def without_rope(config):
     return {"attention_mask": mask[None], "position_ids": torch.zeros(1, N_TOKENS, dtype=torch.long)}
 
 
-def write(family, target, name):
-    model = make_model(family)
-    writer = GGUFWriter(target / "model.gguf", family.arch)
+def add_metadata(writer, family, model, name):
     writer.add_name(f"golden-{name}")
     for key, value in all_metadata(family, model).items():
         key = f"{family.arch}.{key}"
@@ -1207,30 +1300,51 @@ def write(family, target, name):
             writer.add_array(key, value)
         else:
             writer.add_uint32(key, value)
-    for field in GGUFReader(GOLDEN / "mamba" / "model.gguf").fields.values():
-        if field.name.startswith("tokenizer."):
+
+
+def copy_metadata(writer, path, wanted):
+    """Metadata of another file, or of an older one of the same model."""
+    for field in GGUFReader(path).fields.values():
+        if wanted(field.name):
             sub_type = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
             writer.add_key_value(field.name, field.contents(), field.types[0], sub_type)
+
+
+def write(family, target, name):
+    model = make_model(family)
+    scratch = target / "made.gguf"  # The older file is read in the meantime.
+    writer = GGUFWriter(scratch, family.arch)
+    if family.kept:
+        copy_metadata(writer, target / "model.gguf",
+                      lambda key: not key.startswith("GGUF.") and key != "general.architecture")
+        ids = json.loads((target / "tokens.json").read_text())
+    else:
+        add_metadata(writer, family, model, name)
+        copy_metadata(writer, GOLDEN / "mamba/model.gguf", lambda key: key.startswith("tokenizer."))
+        ids = json.loads((GOLDEN / "mamba/tokens.json").read_text())[:family.n_tokens]
+        (target / "tokens.json").write_text(json.dumps(ids) + "\n")
     for tensor, data in tensors(family, model):
-        writer.add_tensor(tensor, data.astype(np.float16) if data.ndim > 1 and not re.search(r"norm|bias|ssm_[ad]$|lerp", tensor) else data)
+        vector = data.ndim == 1 or re.search(r"norm|bias|ssm_[ad]$|lerp", tensor)
+        writer.add_tensor(tensor, data if vector else data.astype(np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    scratch.replace(target / "model.gguf")
 
-    ids = json.loads((GOLDEN / "mamba" / "tokens.json").read_text())[:family.n_tokens]
-    (target / "tokens.json").write_text(json.dumps(ids) + "\n")
     with torch.no_grad():
         logits = model(torch.tensor([ids]), **(without_rope(model.config) if family.alibi else {})).logits[0]
-    (target / "logits.f32").write_bytes(logits.numpy().astype("<f4").tobytes())
+    (target / "logits.f32").write_bytes(reference_bytes(logits.numpy()))
+    packed_data.pack_folder(target)
     print(f"{name}: {sum(p.numel() for p in model.parameters())} weights, logits {logits.std():.3f}")
 
 
 def main():
-    for name in sys.argv[1:] or FAMILIES:
+    packed_data.unpack()
+    for name in sys.argv[1:] or [*KEPT, *FAMILIES]:
         target = GOLDEN / name
         target.mkdir(parents=True, exist_ok=True)
-        write(FAMILIES[name], target, name)
+        write((KEPT | FAMILIES)[name], target, name)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,9 @@ import torch
 import transformers
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
+import packed_data
+from coarse import coarse, reference_bytes
+
 ROOT = Path(__file__).parent.parent / "tests/data"
 N_VOCAB = 512
 # Sequences exceed the distance of the last bucket, and the size of a page of the cache.
@@ -60,8 +63,8 @@ def make_model(both):
         model.lm_head.weight = torch.nn.Parameter(torch.empty(N_VOCAB, both.config["d_model"]))
     with torch.no_grad():
         for weight in model.parameters():
-            weight.copy_((0.3 * torch.randn_like(weight) + 1.0 if weight.dim() == 1 else 0.1 * torch.randn_like(weight))
-                         .half().float())
+            weight.copy_(coarse(0.3 * torch.randn_like(weight) + 1.0 if weight.dim() == 1
+                                else 0.1 * torch.randn_like(weight)))
         for name, weight in model.named_parameters():  # So that none can be left out unseen.
             if "relative_attention_bias" in name:
                 weight.copy_((8.0 * weight).half().float())
@@ -120,15 +123,17 @@ def write(both, target, name):
     for file, values in (("sources", sources), ("texts", texts)):
         (target / f"{file}.json").write_text(json.dumps(sum(values, [])) + "\n")
         (target / f"{file}_lengths.json").write_text(json.dumps([len(v) for v in values]) + "\n")
-    (target / "logits.f32").write_bytes(np.concatenate(logits).astype("<f4").tobytes())
+    (target / "logits.f32").write_bytes(reference_bytes(np.concatenate(logits)))
     print(f"{name}: {sum(p.numel() for p in model.parameters())} weights, logits {np.concatenate(logits).std():.3f}")
 
 
 def main():
+    packed_data.unpack()
     for name in sys.argv[1:] or MODELS:
         target = ROOT / "golden_sources" / name
         target.mkdir(parents=True, exist_ok=True)
         write(MODELS[name], target, name)
+        packed_data.pack_folder(target)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ import transformers
 from gguf import GGUFReader, GGUFWriter
 from PIL import Image
 
+import packed_data
+from coarse import coarse, reference_bytes
+
 DATA = Path(__file__).parent.parent / "tests/data"
 TARGET = DATA / "vision"
 SIDE, PATCH, WIDTH, N_EMBD = 48, 4, 32, 96
@@ -47,7 +50,7 @@ def randomise(module):
                 weight.copy_(base + 0.3 * torch.randn_like(weight))
             else:
                 weight.copy_(torch.randn_like(weight) * (0.5 if "position" in name else 0.15))
-            weight.copy_(weight.half().float())
+            weight.copy_(coarse(weight))
 
 
 def text_weights():
@@ -114,7 +117,7 @@ def keep_folder(name, model, **pictures):
 
 
 def write_floats(path, values):
-    path.write_bytes(values.detach().numpy().astype("<f4").tobytes())
+    path.write_bytes(reference_bytes(values.detach().numpy()))
 
 
 def make_pixels(folder, width=SIDE):
@@ -399,6 +402,10 @@ def pictures():
 
 
 if __name__ == "__main__":
+    packed_data.unpack()
     for make in (pictures, gemma3, idefics3, pixtral, qwen2vl, qwen25vl, qwen3vl):
         if make.__name__ in sys.argv[1:] or len(sys.argv) == 1:
             make()
+            if make is not pictures:
+                packed_data.pack_folder(TARGET / make.__name__)
+                packed_data.pack_folder(DATA / "convert_vision" / make.__name__)

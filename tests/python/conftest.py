@@ -1,5 +1,7 @@
 """What the tests of the Python package share: tiny models."""
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,8 @@ import weft
 DATA = Path(__file__).resolve().parent.parent / "data"
 GOLDEN = DATA / "golden"
 ENCODERS = DATA / "golden_encoders"
+# A wheel is tested without a build of the tree, which unpacks the models.
+subprocess.run([sys.executable, DATA.parent.parent / "scripts/packed_data.py"], check=True)
 CHATML = (DATA / "templates" / "chatml.jinja").read_text()
 
 

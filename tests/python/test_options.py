@@ -352,8 +352,9 @@ CHAT = {
         len(m.chat("hi", tools=[tool], tool_choice=choice, seed=1, max_tokens=200).tool_calls)
         for choice in ("none", "required", "sky", {"type": "function", "function": {"name": "sky"}})] == [0, 1, 1, 1],
     "parallel_tool_calls": lambda m, tool: [
-        len(m.chat("hi", tools=[tool], tool_choice="required", parallel_tool_calls=several, seed=1, max_tokens=200).tool_calls)
-        for several in (True, False)] == [2, 1],
+        max(len(m.chat("hi", tools=[tool], tool_choice="required", parallel_tool_calls=several, seed=seed, max_tokens=200).tool_calls)
+            for seed in range(8)) > 1
+        for several in (True, False)] == [True, False],
     "reasoning_effort": lambda m, tool: raises(weft.InvalidArgumentError, "reasoning_effort", m.chat, "hi", reasoning_effort="huge"),
     "chat_template": lambda m, tool: m.apply_chat_template("hi", chat_template="{{ messages[0]['content'] }}!").text == "hi!",
     "template_variables": lambda m, tool: m.apply_chat_template("hi", chat_template="{{ x }}", template_variables={"x": 5}).text == "5",
