@@ -263,7 +263,7 @@ struct Service::Impl {
         n_unread(params_in.n_unread),
         batcher(context, params_in.batcher) {
     if (n_unread < 1) engine::refuse("n_unread must be at least 1");
-    batcher.impl_->devices_lost = params_in.devices_lost;
+    batcher.impl_->recovery.set_devices_lost(params_in.devices_lost);
     published = batcher.stats();
     try {
       thread = std::thread([this] { run(); });
