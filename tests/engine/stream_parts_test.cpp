@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <string>
 #include <vector>
 
 #include "engine/batching/cache_state.h"
@@ -165,7 +164,7 @@ TEST(Ending, KeepsTheError) {
   EXPECT_EQ(ending.error(), "the device is lost");
 }
 
-TEST(PooledEmbedding, IsTheMean) {
+TEST(StreamOutput, PooledEmbeddingIsTheMean) {
   PooledEmbedding pooled;
   EXPECT_TRUE(pooled.mean().empty());
   const std::vector<float> one = {1.0f, 2.0f}, two = {2.0f, 6.0f};

@@ -33,8 +33,7 @@ Batcher::Impl::Impl(Context& context_in, const BatcherParams& params_in)
       cache(context, drafter.get(), params.reuse_prefixes, counters),
       flights(runner, params.n_running),
       live(context, params, cache, flights, outbox, counters),
-      recovery(context, cache, flights, live, counters),
-      stepper(context, params, drafter.get(), cache, flights, live, recovery, counters) {}
+      stepper(context, params, drafter.get(), cache, flights, live, counters) {}
 
 RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) {
   engine::check_request(prompt, p, context, params.limits);
@@ -153,25 +152,25 @@ std::optional<Clock::time_point> Batcher::Impl::next_deadline() const {
 
 bool Batcher::Impl::can_go_on() const {
   // Batches in flight are still read if all streams pause: until then no stream can expire.
-  return !outbox.empty() || (!recovery.suspended() && (!flights.empty() || live.any_goes_on()));
+  return !outbox.empty() || (!stepper.recovery().suspended() && (!flights.empty() || live.any_goes_on()));
 }
 
 bool Batcher::Impl::step() {
   if (outbox.delivering()) engine::refuse("step() was called from on_output; let it return first");
   if (open.any_deadlines()) live.expire(Clock::now());
-  if (!recovery.suspended() && can_go_on()) stepper.step();
+  if (!stepper.recovery().suspended() && can_go_on()) stepper.step();
   const bool told = !outbox.empty();
   deliver();
   return told || can_go_on();
 }
 
 void Batcher::Impl::renew(const std::function<void()>& make) {
-  recovery.begin_renewal();
+  stepper.recovery().begin_renewal();
   runner.lease.release();
   try {
     make();
     runner.lease.acquire();
-    recovery.renewed();
+    stepper.recovery().renewed();
   } catch (...) {
     live.fail_all(engine::what_is_thrown());
     throw;

@@ -1,7 +1,7 @@
 #pragma once
 // The parts of a batcher. OpenRequests has all requests, and LiveStreams the streams that have not ended.
 // Stepper computes the steps. Outbox has the output to deliver. PrefixCache has the sequences, and Flights
-// the batches in flight. Recovery handles failures.
+// the batches in flight.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,7 +14,6 @@
 #include "engine/batching/open_requests.h"
 #include "engine/batching/outbox.h"
 #include "engine/batching/prefix_cache.h"
-#include "engine/batching/recovery.h"
 #include "engine/batching/speculation.h"
 #include "engine/batching/stepper.h"
 #include "weft/batcher.h"
@@ -108,7 +107,6 @@ struct Batcher::Impl {
   engine::Outbox outbox;
   engine::Flights flights;
   engine::LiveStreams live;
-  engine::Recovery recovery;
   engine::Stepper stepper;
 };
 

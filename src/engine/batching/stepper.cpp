@@ -7,10 +7,10 @@
 namespace weft::engine {
 
 Stepper::Stepper(Context& context, const BatcherParams& params, Drafter* drafter, PrefixCache& cache,
-                 Flights& flights, LiveStreams& live, Recovery& recovery, BatcherStats& counters)
+                 Flights& flights, LiveStreams& live, BatcherStats& counters)
     : flights_(flights),
       live_(live),
-      recovery_(recovery),
+      recovery_(context, cache, flights, live, counters),
       log_(params.on_step, counters),
       pace_(params, context.params().n_ubatch),
       drafts_(params, drafter, cache, context),

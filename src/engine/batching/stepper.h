@@ -1,5 +1,6 @@
 #pragma once
 // Computes the steps of a batcher: admits streams, drafts, builds a batch, decodes it and reads its results.
+// Its Recovery handles failed steps.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -25,10 +26,12 @@ class Stepper {
  public:
   /// The arguments must outlive it. `params` are filled in; `drafter` may be nullptr.
   Stepper(Context& context, const BatcherParams& params, Drafter* drafter, PrefixCache& cache,
-          Flights& flights, LiveStreams& live, Recovery& recovery, BatcherStats& counters);
+          Flights& flights, LiveStreams& live, BatcherStats& counters);
 
   /// One step. It does not throw if a device or an allocation fails; later steps try again.
   void step();
+  Recovery& recovery() { return recovery_; }
+  const Recovery& recovery() const { return recovery_; }
   /// Returns the result of `f`, which uses the cache between two steps, with no batch in flight. If that
   /// throws, sequences that were left undefined are computed again; this rethrows. Throws Error kUnavailable
   /// if devices are lost.
@@ -56,7 +59,7 @@ class Stepper {
 
   Flights& flights_;
   LiveStreams& live_;
-  Recovery& recovery_;
+  Recovery recovery_;
   StepLog log_;
   StepPace pace_;
   Drafts drafts_;
