@@ -26,11 +26,11 @@ constexpr int kHeadroom = 8;
 std::optional<int> n_in_common(const Stream& other, const Stream& stream, int least) {
   const std::span<const Token> text = stream.tokens(), theirs = other.tokens();
   const auto n = static_cast<std::ptrdiff_t>(std::min(theirs.size(), text.size() - 1));
-  const std::ptrdiff_t begin = other.n_computed;
+  const std::ptrdiff_t begin = other.cached.n_computed();
   if (begin >= n) return std::nullopt;
   const auto end = std::mismatch(text.begin() + begin, text.begin() + n, theirs.begin() + begin).first;
   const auto common = static_cast<int>(end - text.begin());
-  if (common <= std::max(other.n_computed, least)) return std::nullopt;
+  if (common <= std::max(other.cached.n_computed(), least)) return std::nullopt;
   if (!std::equal(text.begin(), text.begin() + begin, theirs.begin())) return std::nullopt;
   return common;
 }
@@ -44,24 +44,19 @@ std::int64_t n_needed(const Stream& stream, const PrefixCache::Match& match,
   return n;
 }
 
-void pause_for_others(Stream& stream) {
-  stream.pause_at = 0;
-  stream.pause_reading_at(stream.snapshot_at);
-}
-
 }  // namespace
 
 void Admission::wait_again(const StreamPtr& stream) noexcept {
   Queue::node_type entry = std::move(entries_.back());
   entries_.pop_back();
-  entry.key() = stream->key();
+  entry.key() = stream->schedule.key();
   entry.mapped() = stream;
   waiting_.insert(std::move(entry));
   n_tokens_ += stream->n_to_read();
 }
 
 bool Admission::admit(std::vector<StreamPtr>& running) {
-  for (const StreamPtr& stream : running) pause_for_others(*stream);
+  for (const StreamPtr& stream : running) stream->reset_stops();
   concerned_ = nullptr;
   bool any_failed = false;
   int n_seen = 0, n_for_prefix = 0;
@@ -84,7 +79,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
     concerned_ = stream;
     // A stream that would run alone is always admitted: it fits, or its own steps make room.
     if (!cache_.make_room(n_needed(*stream, match, running), match, running, n_cached) && !running.empty()) {
-      if (stream->n_passed >= kMaxPassed) break;
+      if (stream->schedule.n_passed() >= kMaxPassed) break;
       passed.push_back(stream.get());
       ++entry;
       continue;
@@ -101,7 +96,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
       continue;
     }
     cache_.settle(*stream, match);
-    if (stream->shifted && !take_up(*stream)) {
+    if (stream->cached.shifted() && !take_up(*stream)) {
       cache_.release(*stream);
       break;
     }
@@ -112,8 +107,8 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
     entries_.back().mapped() = nullptr;
     entry = next;
     running.push_back(stream);
-    pause_for_others(*stream);
-    for (Stream* other : passed) ++other->n_passed;
+    stream->reset_stops();
+    for (Stream* other : passed) other->schedule.pass();
   }
   concerned_ = nullptr;
   return any_failed;
@@ -125,7 +120,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
 bool Admission::should_wait(const Stream& stream, int n_cached, const std::vector<StreamPtr>& running) const {
   if (!cache_.shares(stream) || !stream.reuses_prefix()) return false;
   for (const StreamPtr& other : running) {
-    if (!other->is_prefilling() || other->shifted || !goes_on(other)) continue;
+    if (!other->is_prefilling() || other->cached.shifted() || !goes_on(other)) continue;
     if (other->origin() != stream.origin()) continue;
     const std::optional<int> n = n_in_common(*other, stream, n_cached + kWorthWaiting);
     if (!n) continue;
@@ -137,11 +132,11 @@ bool Admission::should_wait(const Stream& stream, int n_cached, const std::vecto
 
 /// Restores the saved cells of a shifted stream.
 bool Admission::take_up(Stream& stream) {
-  while (!context_.restore(stream.saved, stream.seq))
+  while (!context_.restore(stream.cached.saved(), stream.cached.seq()))
     if (!cache_.evict()) return false;
-  stream.n_computed = context_.next_pos(stream.seq);
-  stream.lacks_source = false;  // The saved state contains it.
-  stream.saved = {};
+  stream.cached.begin_with(context_.next_pos(stream.cached.seq()));
+  stream.cached.set_lacks_source(false);  // The saved state contains it.
+  stream.cached.set_saved({});
   return true;
 }
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "engine/batching/prefix_cache.h"
@@ -24,7 +23,7 @@ class Admission {
   }
 
   void wait(const StreamPtr& stream) {
-    waiting_.emplace(stream->key(), stream);
+    waiting_.emplace(stream->schedule.key(), stream);
     n_tokens_ += stream->n_to_read();
   }
   /// Puts an admitted stream back into the queue. Needs no memory.
@@ -39,7 +38,7 @@ class Admission {
     });
   }
   void erase(const Stream& stream) {
-    if (waiting_.erase(stream.key()) > 0) n_tokens_ -= stream.n_to_read();
+    if (waiting_.erase(stream.schedule.key()) > 0) n_tokens_ -= stream.n_to_read();
   }
   template <typename F>
   bool any_of(F&& f) const {
@@ -61,7 +60,7 @@ class Admission {
   const StreamPtr& concerned() const { return concerned_; }
 
  private:
-  using Queue = std::map<std::pair<std::int64_t, std::int64_t>, StreamPtr>;  // The lowest key goes first.
+  using Queue = std::map<Schedule::Key, StreamPtr>;  // The lowest key goes first.
 
   bool should_wait(const Stream& stream, int n_cached, const std::vector<StreamPtr>& running) const;
   bool take_up(Stream& stream);

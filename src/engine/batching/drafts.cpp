@@ -18,13 +18,13 @@ constexpr int kMaxFailures = 4;
 constexpr int kMaxForced = 32;
 
 bool may_draft(const Stream& stream) {
-  return stream.params().speculate && stream.n_pending() == 1 && !stream.is_pooled() && !stream.paused &&
-         !stream.lacks_source;
+  return stream.params().speculate && stream.n_pending() == 1 && !stream.is_pooled() &&
+         !stream.schedule.paused() && !stream.cached.lacks_source();
 }
 
 /// Tokens that a draft may have, so that it stays within what the stream may generate.
 int most_ahead(const Stream& stream) {
-  const int n = stream.request().max_text - static_cast<int>(stream.text.size());
+  const int n = stream.request().max_text - static_cast<int>(stream.text().size());
   const int n_predict = stream.params().n_predict;
   return n_predict < 0 ? n : std::min(n, n_predict - stream.stats.n_generated - 1);
 }
@@ -43,8 +43,8 @@ void Drafts::add_step(double ms) { ms_to_try_ = std::min(ms_to_try_ + kShareToTr
 
 /// Whether to try a draft of one token that is not expected to pay, to learn whether it would by now.
 bool Drafts::tries(Stream& stream, const DraftTree& draft, const StepCost& cost) {
-  if (stream.n_until_probe-- > 0) return false;
-  const double ms = cost.ms_per_row() + drafter_->ms_to_begin(stream.seq, stream.text);
+  if (!stream.draft.wants_probe()) return false;
+  const double ms = cost.ms_per_row() + drafter_->ms_to_begin(stream.cached.seq(), stream.text());
   if (ms > ms_to_try_) return false;
   ms_to_try_ -= ms;
   trials_.push_back({&draft, ms});
@@ -54,12 +54,11 @@ bool Drafts::tries(Stream& stream, const DraftTree& draft, const StepCost& cost)
 int Drafts::write(std::span<const StreamPtr> streams, const StepCost& cost, bool allowed, int n_to_read) {
   for (const auto& stream : streams) {
     stream->draft.clear();
-    stream->n_forced = 0;
     if (allowed && may_draft(*stream)) force(*stream, cost);
   }
   if (drafter_ == nullptr || !allowed || n_failures_ >= kMaxFailures) return 0;
   const int n_read = ask_drafter(streams, cost, n_to_read);
-  for (const Tail& tail : tails_) tail.stream->draft.graft(tail.draft);
+  for (const Tail& tail : tails_) tail.stream->draft.tree().graft(tail.draft);
   for (const auto& stream : streams) prune(*stream);
   for (const Trial& trial : trials_)
     if (trial.draft->empty()) ms_to_try_ += trial.ms;  // The drafter had no guess.
@@ -77,15 +76,17 @@ void Drafts::force(Stream& stream, const StepCost& cost) {
     return;
   }
   // The first forced token is always tried, so that its acceptance is measured again.
-  const double least = params_.adapt_drafts ? std::min(least_chance(cost, 0.0), stream.forced_right) : 0.0;
-  stream.draft.begin({.right = stream.forced_right, .least = least, .n_max = n_max});
+  const double right = stream.draft.forced_right();
+  const double least = params_.adapt_drafts ? std::min(least_chance(cost, 0.0), right) : 0.0;
+  DraftTree& draft = stream.draft.tree();
+  draft.begin({.right = right, .least = least, .n_max = n_max});
   int node = DraftTree::kRoot;
   for (const Token token : forced_) {
     if (token < 0 || token >= n_vocab_ || stream.ends_with(token)) break;  // An end needs no row.
-    node = stream.draft.grow(node, token);
+    node = draft.grow(node, token);
     if (node == DraftTree::kNone) break;
   }
-  stream.n_forced = stream.draft.size();
+  stream.draft.set_forced();
 }
 
 int Drafts::ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost, int n_to_read) {
@@ -100,27 +101,28 @@ int Drafts::ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost
   const double least = params_.adapt_drafts ? least_chance(cost, drafter_->ms_per_token(n_jobs)) : 0.0;
   for (const auto& stream : streams) {
     if (!may_draft(*stream)) continue;
-    DraftTree* draft = &stream->draft;
-    std::span<const Token> text = stream->text;
-    DraftOdds& odds = stream->odds;
+    DraftTree* draft = &stream->draft.tree();
+    std::span<const Token> text = stream->text();
+    DraftOdds& odds = stream->draft.odds();
     odds.least = least;
-    if (stream->n_forced > 0) {
+    if (stream->draft.n_forced() > 0) {
       const std::span<const DraftTree::Node> forced = draft->nodes();
       odds.least = least / forced.back().chance;
-      Tail& tail = tails_.emplace_back(Tail{stream.get(), stream->text, {}});
+      Tail& tail = tails_.emplace_back(Tail{stream.get(), stream->text(), {}});
       for (const DraftTree::Node& node : forced) tail.text.push_back(node.token);
       draft = &tail.draft;
       text = tail.text;
     }
     odds.n_leaves = std::min(1 + n_spare, params_.n_draft_branches);
-    odds.n_max = std::min(params_.n_draft, most_ahead(*stream) - stream->n_forced);
+    odds.n_max = std::min(params_.n_draft, most_ahead(*stream) - stream->draft.n_forced());
     if (params_.adapt_drafts && !cost.known()) odds.n_max = std::min(odds.n_max, kOnFaith);
     if (odds.right < odds.least && tries(*stream, *draft, cost)) {
       odds.n_max = std::min(odds.n_max, 1);
       odds.least = 0.0;
     }
     draft->begin(odds);
-    if (odds.n_max > 0 && draft->grows(DraftTree::kRoot)) jobs_.push_back({stream->seq, text, draft});
+    if (odds.n_max > 0 && draft->grows(DraftTree::kRoot))
+      jobs_.push_back({stream->cached.seq(), text, draft});
   }
   int n_read = 0;
   try {
@@ -136,54 +138,40 @@ int Drafts::ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost
 
 /// Drops guesses that the stream's constraint forbids or that follow an end token, with all nodes below them.
 void Drafts::prune(Stream& stream) {
-  if (stream.draft.size() == stream.n_forced) return;
+  DraftTree& draft = stream.draft.tree();
+  const int n_forced = stream.draft.n_forced();
+  if (draft.size() == n_forced) return;
   try {
-    stream.draft.keep_if([&](std::span<const Token> path, Token token) {
-      if (std::ssize(path) < stream.n_forced) return true;
+    draft.keep_if([&](std::span<const Token> path, Token token) {
+      if (std::ssize(path) < n_forced) return true;
       if (!path.empty() && stream.ends_with(path.back())) return false;
       return stream.constraint() == nullptr || stream.constraint()->allows(path, token);
     });
   } catch (...) {  // Only guesses failed. If the constraint is broken, drawing real tokens reports it.
-    stream.draft.cut(stream.n_forced);
+    draft.cut(n_forced);
   }
 }
 
 void Drafts::add(Batch& batch, Stream& stream) const {
-  const std::vector<int> leaves = stream.draft.leaves();
+  const DraftTree& draft = stream.draft.tree();
+  const std::vector<SeqId>& branches = stream.draft.branches();
+  const std::vector<int> leaves = draft.leaves();
   cache_.branch(stream, static_cast<int>(leaves.size()));
-  batch.add(stream.text.back(), stream.branches, true);
+  batch.add(stream.text().back(), branches, true);
   std::vector<SeqId> seqs;
-  for (int node = 0; node < stream.draft.size(); ++node) {
+  for (int node = 0; node < draft.size(); ++node) {
     seqs.clear();
     for (std::size_t i = 0; i < leaves.size(); ++i)
-      if (stream.draft.leads_to(node, leaves[i])) seqs.push_back(stream.branches[i]);
-    batch.add(stream.draft.nodes()[static_cast<std::size_t>(node)].token, seqs, true);
+      if (draft.leads_to(node, leaves[i])) seqs.push_back(branches[i]);
+    batch.add(draft.nodes()[static_cast<std::size_t>(node)].token, seqs, true);
   }
-}
-
-void Drafts::learn(Stream& stream, int node, int right) {
-  const DraftTree& draft = stream.draft;
-  const int n_guesses = draft.n_children(node);
-  if (n_guesses == 0) return;
-  constexpr double kRate = 0.12;
-  constexpr int kProbeEvery = 24;
-  if (node + 1 < stream.n_forced) {
-    stream.forced_right += kRate * ((right != DraftTree::kNone ? 1.0 : 0.0) - stream.forced_right);
-    return;
-  }
-  // Each guess counts as a trial, up to the accepted one.
-  const int rank =
-      right == DraftTree::kNone ? n_guesses : draft.nodes()[static_cast<std::size_t>(right)].rank;
-  stream.odds.right += kRate * ((rank == 0 ? 1.0 : 0.0) - stream.odds.right);
-  for (int i = 1; i <= std::min(rank, n_guesses - 1); ++i)
-    stream.odds.other += kRate * ((i == rank ? 1.0 : 0.0) - stream.odds.other);
-  stream.n_until_probe = kProbeEvery;
 }
 
 void Drafts::fold(Stream& stream, int node) const {
-  const std::vector<int> leaves = stream.draft.leaves();
+  const DraftTree& draft = stream.draft.tree();
+  const std::vector<int> leaves = draft.leaves();
   std::size_t right = 0;
-  while (right < leaves.size() && !stream.draft.leads_to(node, leaves[right])) ++right;
+  while (right < leaves.size() && !draft.leads_to(node, leaves[right])) ++right;
   cache_.keep_branch(stream, right < leaves.size() ? right : 0);
 }
 

@@ -27,20 +27,18 @@ class Drafts {
 
   /// Reports a step's time. A share of it may be spent on trying drafts where they did not pay before.
   void add_step(double ms);
-  /// Writes a draft (Stream::draft) for each decoding stream for which it pays; none if drafts are not
+  /// Writes a draft (DraftState::tree) for each decoding stream for which it pays; none if drafts are not
   /// `allowed`. A drafter computes at most `n_to_read` tokens that it has not seen yet; returns their number.
   /// A drafter that fails writes nothing, and is disabled after several failures.
   int write(std::span<const StreamPtr> streams, const StepCost& cost, bool allowed, int n_to_read);
   /// Adds a stream's last token and its draft to the batch. A branch is a sequence that shares the stream's
   /// cells. Each token belongs to all branches that contain it. All these tokens want logits.
   void add(Batch& batch, Stream& stream) const;
-  /// The token after `node` was drawn: `right` is the guess that it equals, or DraftTree::kNone.
-  static void learn(Stream& stream, int node, int right);
   /// The stream continues with the branch that contains `node`, as far as it is computed.
   void fold(Stream& stream, int node) const;
   /// The draft has been checked: the drafter's tokens after the first n are invalid.
   void checked(const Stream& stream, int n) const {
-    if (drafter_ != nullptr) drafter_->cut(stream.seq, n);
+    if (drafter_ != nullptr) drafter_->cut(stream.cached.seq(), n);
   }
 
  private:

@@ -19,7 +19,7 @@ void MaskMaker::add(const Stream& stream) {
   if (stream.constraint() == nullptr && !stream.holds_back_end(0)) return;
   if (jobs_.empty()) n_masks_ = 0;
   jobs_.push_back({&stream, n_masks_, nullptr, 0});
-  n_masks_ += 1 + static_cast<std::size_t>(stream.draft.size());
+  n_masks_ += 1 + static_cast<std::size_t>(stream.draft.tree().size());
 }
 
 void MaskMaker::start() {
@@ -63,7 +63,7 @@ void MaskMaker::make_all() noexcept {
   for (Job& job : jobs_) {
     int node = DraftTree::kRoot;
     try {
-      const DraftTree& draft = job.stream->draft;
+      const DraftTree& draft = job.stream->draft.tree();
       for (; node < draft.size(); ++node) {
         draft.path_to(node, path_);
         if (!path_.empty() && job.stream->ends_with(path_.back())) continue;  // Nothing follows an end.

@@ -12,8 +12,8 @@ using engine::Stream;
 namespace {
 
 StreamState state_of(const Stream& stream) {
-  if (stream.paused) return StreamState::kPaused;
-  if (stream.seq < 0) return StreamState::kWaiting;
+  if (stream.schedule.paused()) return StreamState::kPaused;
+  if (!stream.cached.has_sequence()) return StreamState::kWaiting;
   return stream.is_prefilling() ? StreamState::kPrefilling : StreamState::kDecoding;
 }
 
@@ -28,25 +28,26 @@ BatcherPicture Batcher::Impl::picture() const {
   BatcherPicture result;
   result.cells = context.cell_runs();
   result.n_pages = context.n_pages();
-  result.n_waiting = static_cast<int>(admission.n_waiting());
+  result.n_waiting = static_cast<int>(live.queue().n_waiting());
   const auto now = Clock::now();
   const auto add = [&](const Stream& stream) {
     result.streams.push_back({.request = stream.request().id,
                               .completion = stream.completion(),
                               .state = state_of(stream),
-                              .sequence = stream.seq,
+                              .sequence = stream.cached.seq(),
                               .n_prompt = stream.stats.n_prompt,
                               .n_cached = stream.stats.n_cached,
-                              .n_read = stream.n_computed,
+                              .n_read = stream.cached.n_computed(),
                               .n_generated = stream.stats.n_generated,
                               .priority = stream.params().priority,
                               .age_ms = ms_between(stream.request().submitted, now)});
   };
-  for (const auto& stream : running) {
+  for (const auto& stream : live.running()) {
     add(*stream);
-    if (stream->n_computed > 0) result.sequences.push_back({stream->seq, stream->n_computed, true});
+    const engine::CacheState& cached = stream->cached;
+    if (cached.n_computed() > 0) result.sequences.push_back({cached.seq(), cached.n_computed(), true});
   }
-  admission.for_each([&, n = 0](const auto& stream) mutable {
+  live.queue().for_each([&, n = 0](const auto& stream) mutable {
     if (n++ < BatcherPicture::kMostWaiting) add(*stream);
   });
   for (const SeqId seq : cache.idle()) result.sequences.push_back({seq, cache.n_tokens(seq), false});

@@ -82,7 +82,7 @@ bool PrefixCache::make_room(std::int64_t n_needed, const Match& match, std::span
 
 void PrefixCache::settle(Stream& stream, Match match) {
   broken_ = true;
-  stream.snapshot_at = beginning_to_keep(stream, match);
+  stream.stops.set_snapshot(beginning_to_keep(stream, match));
   // The stream takes over the idle sequence if it matches as a whole, or if there is no other sequence to be
   // had.
   const bool take_over = match.holder >= 0 && is_idle(match.holder) &&
@@ -90,27 +90,28 @@ void PrefixCache::settle(Stream& stream, Match match) {
                           (free_.empty() && idle_.size() == 1));
   if (take_over) {
     std::erase(idle_, match.holder);
-    stream.seq = match.holder;
+    stream.cached.take_sequence(match.holder);
     is_snapshot(match.holder) = false;
     const bool is_whole = match.n == index_.size(match.holder);
     index_.remove(match.holder);
     if (match.n > 0 || !is_whole) cut(match.holder, match.n);  // A sequence of only a source stays as it is.
-    if (match.n == 0) context_.set_adapters(stream.seq, stream.origin().adapters);
+    if (match.n == 0) context_.set_adapters(stream.cached.seq(), stream.origin().adapters);
   } else {
     if (match.holder >= 0 && is_idle(match.holder)) {  // Most recently used.
       std::erase(idle_, match.holder);
       idle_.push_back(match.holder);
     }
     if (free_.empty()) evict(match.holder);
-    stream.seq = take_free();
-    context_.set_adapters(stream.seq, stream.origin().adapters);
-    if (match.holder >= 0 && !context_.copy(match.holder, stream.seq, 0, match.n)) match.n = 0;
-    if (drafter_ != nullptr && match.n > 0) drafter_->copy(match.holder, stream.seq, match.n);
+    stream.cached.take_sequence(take_free());
+    context_.set_adapters(stream.cached.seq(), stream.origin().adapters);
+    if (match.holder >= 0 && !context_.copy(match.holder, stream.cached.seq(), 0, match.n)) match.n = 0;
+    if (drafter_ != nullptr && match.n > 0) drafter_->copy(match.holder, stream.cached.seq(), match.n);
   }
-  stream.n_computed = match.n;
-  stream.lacks_source = !stream.origin().source.empty() && context_.source_size(stream.seq) == 0;
-  if (!stream.lacks_source) {
-    index_.append(stream.seq, first(stream.text, match.n), stream.origin());
+  const SeqId seq = stream.cached.seq();
+  stream.cached.begin_with(match.n);
+  stream.cached.set_lacks_source(!stream.origin().source.empty() && context_.source_size(seq) == 0);
+  if (!stream.cached.lacks_source()) {
+    index_.append(seq, first(stream.text(), match.n), stream.origin());
     count_source(stream, false);
   }
   if (stream.stats.queue_ms == 0.0) {  // First admission.
@@ -123,13 +124,13 @@ void PrefixCache::settle(Stream& stream, Match match) {
 SourceRead PrefixCache::read_source(Stream& stream) {
   const SeqId holder = reuse_prefixes_ ? index_.find_any(stream.origin()) : -1;
   if (holder >= 0) {
-    (void)context_.copy(holder, stream.seq, 0, 0);  // Copies the source, no cells.
-  } else if (context_.set_source(stream.seq, stream.origin().source) != DecodeStatus::kOk) {
+    (void)context_.copy(holder, stream.cached.seq(), 0, 0);  // Copies the source, no cells.
+  } else if (context_.set_source(stream.cached.seq(), stream.origin().source) != DecodeStatus::kOk) {
     return SourceRead::kCancelled;
   }
   broken_ = true;
-  index_.append(stream.seq, {}, stream.origin());
-  stream.lacks_source = false;
+  index_.append(stream.cached.seq(), {}, stream.origin());
+  stream.cached.set_lacks_source(false);
   count_source(stream, holder < 0);
   broken_ = false;
   return holder < 0 ? SourceRead::kComputed : SourceRead::kShared;
@@ -137,7 +138,7 @@ SourceRead PrefixCache::read_source(Stream& stream) {
 
 void PrefixCache::count_source(Stream& stream, bool was_read) {
   const auto n = static_cast<int>(stream.origin().source.size());
-  const bool is_first = !std::exchange(stream.knows_source, true);
+  const bool is_first = stream.cached.note_source();
   if (is_first && !was_read) {
     stream.stats.n_cached += n;
     counters_.n_cached_tokens += n;
@@ -151,15 +152,11 @@ void PrefixCache::count_source(Stream& stream, bool was_read) {
 
 void PrefixCache::computed(Stream& stream, int n) {
   broken_ = true;
-  if (!stream.shifted)
-    index_.append(stream.seq, stream.pending().first(static_cast<std::size_t>(n)), stream.origin());
-  stream.n_computed += n;
-  const int n_again = std::min(n, stream.n_reached - (stream.n_computed - n));
-  if (n_again > 0) {
-    stream.stats.n_recomputed += n_again;
-    counters_.n_recomputed_tokens += n_again;
-  }
-  stream.n_reached = std::max(stream.n_reached, stream.n_computed);
+  if (!stream.cached.shifted())
+    index_.append(stream.cached.seq(), stream.pending().first(static_cast<std::size_t>(n)), stream.origin());
+  const int n_again = stream.cached.add_computed(n);
+  stream.stats.n_recomputed += n_again;
+  counters_.n_recomputed_tokens += n_again;
   broken_ = false;
 }
 
@@ -167,10 +164,10 @@ int PrefixCache::cells_cached(std::span<const StreamPtr> running) const {
   std::int64_t n_held = 0;
   std::vector<SeqId> holders;
   for (const StreamPtr& stream : running) {
-    if (stream->shifted) {
-      n_held += stream->n_computed;
-    } else if (stream->seq >= 0) {
-      holders.push_back(stream->seq);
+    if (stream->cached.shifted()) {
+      n_held += stream->cached.n_computed();
+    } else if (stream->cached.has_sequence()) {
+      holders.push_back(stream->cached.seq());
     }
   }
   n_held += index_.n_tokens_of(holders);
@@ -184,16 +181,17 @@ int PrefixCache::beginning_to_keep(const Stream& stream, const Match& match) con
 }
 
 void PrefixCache::leave_snapshot(const Stream& stream) {
-  if (stream.pause_at == 0 || stream.n_computed != stream.pause_at) return;
-  if (index_.doubled(stream.seq) || (free_.empty() && !evict())) return;
+  const int n = stream.cached.n_computed();
+  if (stream.stops.next() == 0 || n != stream.stops.next()) return;
+  if (index_.doubled(stream.cached.seq()) || (free_.empty() && !evict())) return;
   const SeqId seq = free_.back();
   broken_ = true;
-  const bool copied = context_.copy(stream.seq, seq);
+  const bool copied = context_.copy(stream.cached.seq(), seq);
   broken_ = copied;
   if (!copied) return;
   free_.pop_back();
-  if (drafter_ != nullptr) drafter_->copy(stream.seq, seq, stream.n_computed);
-  index_.append(seq, first(stream.text, stream.n_computed), stream.origin());
+  if (drafter_ != nullptr) drafter_->copy(stream.cached.seq(), seq, n);
+  index_.append(seq, first(stream.text(), n), stream.origin());
   is_snapshot(seq) = true;
   idle_.push_back(seq);
   ++counters_.n_snapshots;
@@ -201,14 +199,15 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
 }
 
 void PrefixCache::retire(Stream& stream) {
-  const bool needless = cuts_anywhere_ ? index_.covered(stream.seq) : index_.doubled(stream.seq);
+  const SeqId seq = stream.cached.seq();
+  const bool needless = cuts_anywhere_ ? index_.covered(seq) : index_.doubled(seq);
   if (!shares(stream) || needless) return release(stream);
-  idle_.push_back(std::exchange(stream.seq, -1));
+  idle_.push_back(stream.cached.give_up_sequence());
 }
 
 void PrefixCache::release(Stream& stream) {
   drop_branches(stream);
-  if (stream.seq >= 0) empty(std::exchange(stream.seq, -1));
+  if (stream.cached.has_sequence()) empty(stream.cached.give_up_sequence());
 }
 
 bool PrefixCache::evict(SeqId except) {
@@ -245,48 +244,50 @@ bool PrefixCache::shorten(const Match& match) {
 
 bool PrefixCache::forget(Stream& stream, const std::function<bool()>& make_room) {
   if (!stream.params().context_shift || stream.n_pending() != 1) return false;
-  const auto [keep, n] = middle_of(context_, stream.seq, stream.params().n_keep);
+  const SeqId seq = stream.cached.seq();
+  const auto [keep, n] = middle_of(context_, seq, stream.params().n_keep);
   if (n == 0) return false;
   broken_ = true;
-  index_.remove(stream.seq);
-  if (drafter_ != nullptr) drafter_->cut(stream.seq, 0);
-  const bool done = context_.forget(stream.seq, keep, n, make_room);
+  index_.remove(seq);
+  if (drafter_ != nullptr) drafter_->cut(seq, 0);
+  const bool done = context_.forget(seq, keep, n, make_room);
   broken_ = false;
-  stream.shifted = true;
+  stream.cached.set_shifted();
   if (!done) return false;
-  stream.text.erase(stream.text.begin() + keep, stream.text.begin() + keep + n);
-  stream.n_computed -= n;
-  stream.n_reached = stream.n_computed;
+  stream.forget(keep, n);
   return true;
 }
 
 // --- Branches of a draft
 
 void PrefixCache::branch(Stream& stream, int n) {
-  stream.branches.reserve(static_cast<std::size_t>(n));
-  stream.branches.assign(1, stream.seq);
-  while (static_cast<int>(stream.branches.size()) < n) {
-    stream.branches.push_back(take_free());
-    (void)context_.copy(stream.seq, stream.branches.back());  // Sharing a whole sequence never fails.
+  const SeqId seq = stream.cached.seq();
+  std::vector<SeqId>& branches = stream.draft.branches();
+  branches.reserve(static_cast<std::size_t>(n));
+  branches.assign(1, seq);
+  while (static_cast<int>(branches.size()) < n) {
+    branches.push_back(take_free());
+    (void)context_.copy(seq, branches.back());  // Sharing a whole sequence never fails.
   }
 }
 
 void PrefixCache::keep_branch(Stream& stream, std::size_t branch) {
+  const SeqId seq = stream.cached.seq();
   if (branch > 0) {
-    context_.remove(stream.seq);
-    (void)context_.copy(stream.branches[branch], stream.seq);
+    context_.remove(seq);
+    (void)context_.copy(stream.draft.branches()[branch], seq);
   }
-  context_.remove(stream.seq, stream.n_computed);
+  context_.remove(seq, stream.cached.n_computed());
   drop_branches(stream);
 }
 
 void PrefixCache::drop_branches(Stream& stream) {
-  for (std::size_t i = 1; i < stream.branches.size(); ++i) {
-    context_.remove(stream.branches[i]);
-    free_.push_back(stream.branches[i]);
+  const std::vector<SeqId>& branches = stream.draft.branches();
+  for (std::size_t i = 1; i < branches.size(); ++i) {
+    context_.remove(branches[i]);
+    free_.push_back(branches[i]);
   }
-  stream.branches.clear();
-  stream.draft.clear();
+  stream.draft.drop();
 }
 
 // --- Saved prefixes
@@ -417,8 +418,8 @@ bool PrefixCache::consistent(std::span<const StreamPtr> running) const {
   for (const SeqId seq : idle_)
     if (!claim(seq, index_.size(seq))) return false;
   for (const StreamPtr& stream : running)
-    if (!claim(stream->seq, stream->n_computed + stream->n_in_flight) ||
-        (!stream->shifted && index_.size(stream->seq) != stream->n_computed))
+    if (!claim(stream->cached.seq(), stream->cached.n_computed() + stream->cached.n_in_flight()) ||
+        (!stream->cached.shifted() && index_.size(stream->cached.seq()) != stream->cached.n_computed()))
       return false;
   for (SeqId seq = 0; seq < context_.params().n_sequences; ++seq)
     if (expected[static_cast<std::size_t>(seq)] != context_.next_pos(seq)) return false;
@@ -427,8 +428,9 @@ bool PrefixCache::consistent(std::span<const StreamPtr> running) const {
   };
   return std::ranges::all_of(free_, has_its_source) && std::ranges::all_of(idle_, has_its_source) &&
          std::ranges::all_of(running, [&](const StreamPtr& stream) {
-           return stream->shifted ? context_.source_size(stream->seq) == std::ssize(stream->origin().source)
-                                  : has_its_source(stream->seq);
+           const SeqId seq = stream->cached.seq();
+           return stream->cached.shifted() ? context_.source_size(seq) == std::ssize(stream->origin().source)
+                                           : has_its_source(seq);
          });
 }
 

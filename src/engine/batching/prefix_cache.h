@@ -47,7 +47,7 @@ class PrefixCache {
   /// computed for its logits.
   Match look_up(const Stream& stream) const;
   /// Whether this stream's prefixes are shared at all.
-  bool shares(const Stream& stream) const { return reuse_prefixes_ && !stream.shifted; }
+  bool shares(const Stream& stream) const { return reuse_prefixes_ && !stream.cached.shifted(); }
   /// Whether a sequence can be cut at any token, so that others can share any prefix of it.
   bool cuts_anywhere() const { return cuts_anywhere_; }
   /// Whether `n_needed` cells are left for a stream that begins with the match. Evicts idle sequences for
@@ -57,13 +57,13 @@ class PrefixCache {
                  std::optional<int>& n_cached);
   /// Gives the stream a sequence that begins with the match.
   void settle(Stream& stream, Match match);
-  /// Gives the stream the source that it lacks (Stream::lacks_source). It shares one that another sequence
-  /// has encoded, or encodes it. Throws what Context::set_source throws; the stream still lacks its source
-  /// then.
+  /// Gives the stream the source that it lacks (CacheState::lacks_source). It shares one that another
+  /// sequence has encoded, or encodes it. Throws what Context::set_source throws; the stream still lacks its
+  /// source then.
   SourceRead read_source(Stream& stream);
   /// The next `n` tokens of the stream are computed and in the cache.
   void computed(Stream& stream, int n);
-  /// Leaves a snapshot if the stream has just computed a prefix that others want (Stream::pause_at).
+  /// Leaves a snapshot if the stream has just computed a prefix that others want (PrefillStops::next).
   void leave_snapshot(const Stream& stream);
   /// The stream has ended; its sequence becomes idle.
   void retire(Stream& stream);

@@ -1,10 +1,11 @@
 // Saving, restoring and dropping cached prefixes.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "engine/batching/batcher_impl.h"
-#include "engine/batching/what.h"
 #include "engine/refuse.h"
+#include "engine/sequence_adapters.h"
 #include "weft/text_state.h"
 
 namespace weft {
@@ -20,19 +21,10 @@ void check_tokens(std::span<const Token> tokens, int n_vocab) {
 }  // namespace
 
 template <typename F>
-auto Batcher::Impl::or_recover(F f) {
-  if (delivering) engine::refuse("sequences cannot be saved or restored from on_output; do it between steps");
-  unsure = false;
-  try {
-    land();
-    return f();
-  } catch (...) {
-    const std::string why = engine::what_is_thrown();
-    if (suspend_if_lost(why))
-      throw Error(ErrorCode::kUnavailable, "the model is being reloaded; try again later (" + why + ")");
-    recover(why, unsure || cache.is_broken());
-    throw;
-  }
+auto Batcher::Impl::between_steps(F f) {
+  if (outbox.delivering())
+    engine::refuse("sequences cannot be saved or restored from on_output; do it between steps");
+  return stepper.between_steps(std::move(f));
 }
 
 std::vector<AdapterUse> Batcher::Impl::usual_adapters() const {
@@ -48,7 +40,7 @@ SavedText Batcher::Impl::save_text(std::span<const Token> tokens,
       std::find_if(tokens.begin(), tokens.end(), [](Token token) { return token < 0; }) - tokens.begin()));
   const bool is_source = context.model().info().reads_source;
   if (is_source) origin.source.assign(tokens.begin(), tokens.end());
-  return or_recover([&]() -> SavedText {
+  return between_steps([&]() -> SavedText {
     const engine::PrefixCache::Saved saved =
         cache.save(is_source ? std::span<const Token>() : tokens, origin);
     if (saved.state.empty()) return {};
@@ -64,7 +56,7 @@ RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
   // Errors of the saved bytes do not depend on devices.
   TextState text = read_text_state(state);
   check_tokens(text.tokens, context.model().info().n_vocab);
-  return or_recover([&] {
+  return between_steps([&] {
     RestoredText restored{std::move(text.tokens), {}};
     engine::TextOrigin origin;
     const bool is_source = context.model().info().reads_source;
@@ -81,7 +73,7 @@ RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
 }
 
 int Batcher::Impl::forget_text(std::span<const Token> tokens) {
-  return or_recover([&] { return cache.forget_idle(tokens); });
+  return between_steps([&] { return cache.forget_idle(tokens); });
 }
 
 }  // namespace weft

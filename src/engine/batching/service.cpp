@@ -1,15 +1,14 @@
-// Threads share data at two places only. The service's mutex guards incoming requests and published
-// statistics. Each response's mutex guards output that was not taken yet. Readers that resume or leave only
-// set flags, so they need no memory.
+// A batcher on its own thread. Callers and the thread share data at three places only. ServiceInbox has
+// incoming requests and published statistics. Each ResponseState has output that was not taken yet.
+// SharedContext guards the context while it is replaced.
 #include "weft/service.h"
 
-#include <algorithm>
-#include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <shared_mutex>
 #include <system_error>
@@ -19,252 +18,70 @@
 
 #include "engine/batching/batcher_impl.h"
 #include "engine/batching/limits.h"
+#include "engine/batching/response_state.h"
+#include "engine/batching/service_inbox.h"
 #include "engine/refuse.h"
 
 namespace weft {
 namespace {
 
-/// Practically infinite, and representable in every clock.
-constexpr std::chrono::milliseconds kLong = std::chrono::hours(24 * 365);
+using engine::Submission;
+
 /// Maximum age of published statistics.
 constexpr std::chrono::milliseconds kStatsAge{20};
 
-}  // namespace
+/// The context of a service. Its thread uses and replaces it. Other threads read its constants and cancel its
+/// steps, but never wait while it is replaced.
+class SharedContext {
+ public:
+  explicit SharedContext(Context context) : context_(std::move(context)) {}
 
-/// Shared by responses and their service; it lives as long as either.
-struct Wakeup {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool attention = false;  ///< A response has set flags.
-
-  void call() {
-    {
-      const std::lock_guard lock(mutex);
-      attention = true;
-    }
-    changed.notify_all();
-  }
-};
-
-struct Response::State {
-  State(RequestId id_in, int n, int n_unread_in, std::shared_ptr<Wakeup> service_in)
-      : id(id_in),
-        n_unread_max(n_unread_in),
-        service(std::move(service_in)),
-        parts(static_cast<std::size_t>(n)) {
-    for (int i = 0; i < n; ++i) parts[static_cast<std::size_t>(i)].chunk.completion = i;
-    news.reserve(parts.size());
-  }
-
-  /// The next chunk of a completion.
-  struct Part {
-    Chunk chunk;
-    bool is_news = false;
-    bool is_held = false;  // Its end is not visible yet.
-    bool lost = false;     // An allocation failed, so output is missing.
-    bool paused = false;   // Whether the service's thread has paused it; only that thread uses it.
-    bool taken_to_end = false;
-  };
-
-  /// Called by the service's thread. False if the reader is gone.
-  bool add(const Output& output) {
-    bool wants_more = true;
-    {
-      const std::lock_guard lock(mutex);
-      Part& part = parts[static_cast<std::size_t>(output.completion)];
-      Chunk& chunk = part.chunk;
-      if (!part.lost) {
-        try {
-          chunk.text += output.text;
-          chunk.tokens.insert(chunk.tokens.end(), output.tokens.begin(), output.tokens.end());
-          chunk.prompt.insert(chunk.prompt.end(), output.prompt.begin(), output.prompt.end());
-          chunk.embedding.assign(output.embedding.begin(), output.embedding.end());
-          chunk.error = output.error;
-          chunk.not_numbers = output.not_numbers;
-        } catch (const std::bad_alloc&) {
-          part.lost = true;
-          if (!output.done && parts.size() == 1) return false;  // The request's other completions continue.
-        }
-      }
-      if (output.done) {
-        chunk.done = true;
-        chunk.stop = part.lost ? StopReason::kError : output.stop;
-        chunk.stop_string = part.lost ? -1 : output.stop_string;
-        chunk.stats = output.stats;
-        part.is_held = true;
-        part.is_news = false;
-        std::erase(news, output.completion);
-        return true;
-      }
-      note(part);
-      wants_more = !wants_cancel;
-    }
-    tell();
-    return wants_more;
-  }
-
-  /// Called by the service's thread after the ends are in its statistics.
-  void show_ends() {
-    bool any = false;
-    {
-      const std::lock_guard lock(mutex);
-      for (Part& part : parts) {
-        if (!std::exchange(part.is_held, false)) continue;
-        note(part);
-        any = true;
-      }
-    }
-    if (any) tell();
-  }
-
-  /// Ends completions that never reached the batcher.
-  void end_all(StopReason stop, std::string_view why) noexcept {
-    {
-      const std::lock_guard lock(mutex);
-      for (Part& part : parts) {
-        part.chunk.done = true;
-        part.chunk.stop = stop;
-        try {
-          part.chunk.error = why;
-        } catch (const std::bad_alloc&) {  // The message is lost, not the error.
-        }
-        note(part);
-      }
-    }
-    tell();
-  }
-
-  void note(Part& part) {
-    if (std::exchange(part.is_news, true)) return;
-    news.push_back(part.chunk.completion);
-  }
-
-  void tell() {
-    changed.notify_all();
-    const std::lock_guard lock(wake_mutex);
-    try {
-      if (wake) wake();
-    } catch (...) {  // A throwing waker must not affect other requests.
-    }
-  }
-
-  /// Requires the mutex. True if there was a chunk.
-  bool take(Chunk& chunk) {
-    if (news.empty()) return false;
-    Part& part = parts[static_cast<std::size_t>(news.front())];
-    news.erase(news.begin());
-    part.is_news = false;
-    part.taken_to_end = part.chunk.done;
-    n_taken_to_end += part.taken_to_end ? 1 : 0;
-    chunk = std::exchange(part.chunk, Chunk{.completion = part.chunk.completion});
+  /// For the service's thread.
+  Context& get() { return context_; }
+  /// For the service's thread. False after a failed replace().
+  bool exists() const { return exists_; }
+  /// Calls `f` with the context. False, without a call, if the context is being replaced or does not exist.
+  template <typename F>
+  bool try_use(F f) {
+    const std::shared_lock lock(mutex_, std::try_to_lock);
+    if (!lock || !exists_) return false;
+    f(context_);
     return true;
   }
-
-  bool at_end() const { return n_taken_to_end == parts.size(); }
-  bool is_full(const Chunk& chunk) const {
-    return static_cast<int>(chunk.tokens.size() + chunk.prompt.size()) >= n_unread_max && !chunk.done;
+  /// Calls `replace(swap)`. Its call of `swap` destroys the context, and replaces it by the result of `make`.
+  template <typename F>
+  void replace(const std::function<Context()>& make, F replace) {
+    const std::lock_guard alone(mutex_);
+    replace([&] {
+      exists_ = false;
+      {
+        const Context gone = std::move(context_);
+      }
+      context_ = make();
+      exists_ = true;
+    });
   }
 
-  RequestId id;
-  const int n_unread_max;
-  const std::shared_ptr<Wakeup> service;
-  RequestId in_batcher = 0;  // Used by the service's thread.
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<Part> parts;
-  std::vector<int> news;  // Completions with a chunk, oldest first.
-  std::size_t n_taken_to_end = 0;
-  bool wants_cancel = false;
-  bool has_room_again = false;  // A full completion was read.
-
-  std::mutex wake_mutex;  // Held while wake is called.
-  std::function<void()> wake;
+ private:
+  Context context_;
+  bool exists_ = true;
+  std::shared_mutex mutex_;  // Other threads hold it shared.
 };
 
-Response::Response() = default;
-Response::Response(std::shared_ptr<State> state) : state_(std::move(state)) {}
-Response::Response(Response&&) noexcept = default;
-Response& Response::operator=(Response&& other) noexcept {
-  if (this == &other) return *this;
-  const Response gone(std::move(*this));
-  state_ = std::move(other.state_);
-  return *this;
-}
-Response::~Response() {
-  if (!state_) return;
-  on_ready(nullptr);
-  cancel();
-}
-
-RequestId Response::id() const { return state_ ? state_->id : 0; }
-
-Response::Poll Response::poll(Chunk& chunk, std::chrono::milliseconds at_most) {
-  if (!state_) return Poll::kEnd;
-  bool was_full = false;
-  Poll result = Poll::kChunk;
-  {
-    std::unique_lock lock(state_->mutex);
-    const auto ready = [&] { return !state_->news.empty() || state_->at_end(); };
-    if (at_most > kLong) {
-      state_->changed.wait(lock, ready);
-    } else if (at_most.count() > 0) {
-      state_->changed.wait_for(lock, at_most, ready);
-    }
-    if (!state_->take(chunk)) {
-      result = state_->at_end() ? Poll::kEnd : Poll::kNothingYet;
-    } else if (state_->is_full(chunk)) {
-      was_full = state_->has_room_again = true;
-    }
-  }
-  if (was_full) state_->service->call();
-  return result;
-}
-
-bool Response::next(Chunk& chunk) { return poll(chunk, std::chrono::milliseconds::max()) == Poll::kChunk; }
-
-void Response::cancel() {
-  if (!state_) return;
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->at_end() || std::exchange(state_->wants_cancel, true)) return;
-  }
-  state_->service->call();
-}
-
-void Response::on_ready(std::function<void()> wake) {
-  if (!state_) return;
-  const std::lock_guard lock(state_->wake_mutex);
-  state_->wake = std::move(wake);
-  if (!state_->wake) return;
-  bool has_news = false;  // Later output calls `wake`.
-  {
-    const std::lock_guard news_lock(state_->mutex);
-    has_news = !state_->news.empty() || state_->at_end();
-  }
-  if (has_news) state_->wake();
-}
-
-// --- The service
+}  // namespace
 
 struct Service::Impl {
-  using StatePtr = std::shared_ptr<Response::State>;
-  struct Submission {
-    StatePtr state;
-    std::vector<Token> prompt;
-    RequestParams params;
-    bool is_checked = true;
-  };
+  using StatePtr = std::shared_ptr<engine::ResponseState>;
 
-  Impl(Context context_in, const ServiceParams& params_in)
+  Impl(Context context_in, const ServiceParams& params)
       : model(context_in.model()),
         context(std::move(context_in)),
-        limits(params_in.batcher.limits),
-        n_unread(params_in.n_unread),
-        batcher(context, params_in.batcher) {
+        limits(params.batcher.limits),
+        n_unread(params.n_unread),
+        batcher(context.get(), params.batcher),
+        inbox(wakeup, limits, batcher.stats()) {
     if (n_unread < 1) engine::refuse("n_unread must be at least 1");
-    batcher.impl_->devices_lost = params_in.devices_lost;
-    published = batcher.stats();
+    batcher.impl_->stepper.recovery().set_devices_lost(params.devices_lost);
     try {
       thread = std::thread([this] { run(); });
     } catch (const std::system_error& error) {
@@ -282,48 +99,12 @@ struct Service::Impl {
 
   Response submit(std::vector<Token> prompt, RequestParams p) {
     if (p.on_output) engine::refuse("requests of a service must not set on_output; read the response");
-    const bool is_checked = check(prompt, p);
-    auto state = std::make_shared<Response::State>(0, p.n, n_unread, wakeup);
-    Submission submission{nullptr, std::move(prompt), std::move(p), is_checked};
-    {
-      const std::lock_guard lock(wakeup->mutex);
-      if (closed)
-        throw Error(ErrorCode::kUnavailable, "the service is shutting down and accepts no more requests");
-      try {
-        engine::check_load({published.n_waiting + n_new, published.n_waiting_tokens + n_new_tokens,
-                            published.ms_per_admission},
-                           submission.prompt.size(), submission.params.n, limits);
-      } catch (const OverloadedError&) {
-        ++n_rejected;
-        throw;
-      }
-      state->id = last_id + 1;
-      submission.state = state;
-      const int n = submission.params.n;
-      const auto n_tokens = static_cast<std::int64_t>(submission.prompt.size()) * n;
-      submissions.push_back(std::move(submission));
-      n_new += n;
-      n_new_tokens += n_tokens;
-      ++last_id;
-    }
-    wakeup->changed.notify_all();
+    // Callers do not wait while the context is replaced: the service's thread checks the request later.
+    const bool is_checked =
+        context.try_use([&](const Context& current) { engine::check_request(prompt, p, current, limits); });
+    auto state = std::make_shared<Response::State>(p.n, n_unread, wakeup);
+    inbox.submit({state, std::move(prompt), std::move(p), is_checked});
     return Response(std::move(state));
-  }
-
-  /// False while the context is replaced. Callers do not wait for that; the service's thread checks the
-  /// request later.
-  bool check(std::span<const Token> prompt, const RequestParams& p) {
-    const std::shared_lock lock(context_mutex, std::try_to_lock);
-    if (!lock || !has_context) return false;
-    engine::check_request(prompt, p, context, limits);
-    return true;
-  }
-
-  BatcherStats stats() {
-    const std::lock_guard lock(wakeup->mutex);
-    BatcherStats result = published;
-    result.n_rejected += n_rejected;
-    return result;
   }
 
   /// Runs `f` on the service's thread between two steps and returns its result.
@@ -332,12 +113,7 @@ struct Service::Impl {
     using Result = std::invoke_result_t<F>;
     auto task = std::make_shared<std::packaged_task<Result()>>(std::move(f));
     std::future<Result> result = task->get_future();
-    {
-      const std::lock_guard lock(wakeup->mutex);
-      if (ending) throw_down();
-      calls.push_back([task = std::move(task)] { (*task)(); });
-    }
-    wakeup->changed.notify_all();
+    if (!inbox.call([task = std::move(task)] { (*task)(); })) throw_down();
     try {
       return result.get();
     } catch (const std::future_error&) {  // The service ended first.
@@ -347,19 +123,10 @@ struct Service::Impl {
 
   void renew(const std::function<Context()>& make) {
     between_steps([&] {
-      const std::lock_guard alone(context_mutex);
       try {
-        batcher.impl_->renew([&] {
-          has_context = false;
-          {
-            const Context gone = std::move(context);
-          }
-          context = make();
-          has_context = true;
-        });
+        context.replace(make, [&](const std::function<void()>& swap) { batcher.impl_->renew(swap); });
       } catch (...) {
-        const std::lock_guard lock(wakeup->mutex);
-        closed = ending = true;
+        inbox.end();
         throw;
       }
     });
@@ -368,75 +135,44 @@ struct Service::Impl {
   [[noreturn]] static void throw_down() { throw Error(ErrorCode::kUnavailable, "the service was shut down"); }
 
   bool drain(std::chrono::milliseconds at_most) {
-    bool done = false;
-    {
-      std::unique_lock lock(wakeup->mutex);
-      closed = true;
-      done = wakeup->changed.wait_for(lock, std::min(at_most, kLong),
-                                      [&] { return idle && submissions.empty(); });
-    }
+    const bool done = inbox.drain(at_most);
     if (!done) shutdown();
     return done;
   }
 
   void shutdown() {
-    {
-      const std::lock_guard lock(wakeup->mutex);
-      closed = ending = true;
-    }
+    inbox.end();
     // Cancels the running step: its results are not needed.
-    if (const std::shared_lock context_lock(context_mutex, std::try_to_lock); context_lock) context.cancel();
-    wakeup->changed.notify_all();
-    std::unique_lock lock(wakeup->mutex);
-    wakeup->changed.wait(lock, [&] { return ended; });
+    context.try_use([](Context& current) { current.cancel(); });
+    inbox.wait_until_ended();
   }
 
   // Called by the service's thread:
 
   void run() {
-    std::vector<Submission> taken;
-    std::vector<std::function<void()>> asked;
+    engine::ServiceInbox::News news;
     bool more = false;
     while (true) {
       publish(!more || active.empty());  // Callers that wait for the end see current statistics.
-      bool attention = false;
-      {
-        std::unique_lock lock(wakeup->mutex);
-        idle = active.empty();
-        if (idle) wakeup->changed.notify_all();
-        const auto ready = [&] {
-          return more || ending || wakeup->attention || !submissions.empty() || !calls.empty();
-        };
-        if (const auto deadline = more ? std::nullopt : batcher.next_deadline()) {
-          wakeup->changed.wait_until(lock, *deadline, ready);
-        } else {
-          wakeup->changed.wait(lock, ready);
-        }
-        std::swap(taken, submissions);
-        std::swap(asked, calls);
-        if (!taken.empty()) idle = false;
-        attention = std::exchange(wakeup->attention, false);
-        if (ending) break;
-      }
-      for (Submission& submission : taken) begin(submission);
-      taken.clear();
-      if (attention) listen();
-      for (const auto& call : asked) call();
-      asked.clear();
+      if (!inbox.take(news, more, active.empty(), more ? std::nullopt : batcher.next_deadline())) break;
+      for (Submission& submission : news.submissions) begin(submission);
+      news.submissions.clear();
+      if (news.attention)
+        for (const StatePtr& state : active) state->handle_flags(batcher);
+      for (const auto& call : news.calls) call();
+      news.calls.clear();
       more = step();
-      std::erase_if(active, [](const StatePtr& state) { return is_over(*state); });
+      std::erase_if(active, [](const StatePtr& state) { return state->is_over(); });
     }
-    asked.clear();
-    for (const Submission& submission : taken)
+    news.calls.clear();
+    for (const Submission& submission : news.submissions)
       submission.state->end_all(StopReason::kCancelled, "the service was shut down");
-    for (const StatePtr& state : active) batcher.cancel(state->in_batcher);
+    for (const StatePtr& state : active) batcher.cancel(state->in_batcher());
     while (step()) {
     }
     active.clear();
     publish(true);
-    const std::lock_guard lock(wakeup->mutex);
-    idle = ended = true;
-    wakeup->changed.notify_all();
+    inbox.set_ended();
   }
 
   bool step() {
@@ -459,46 +195,17 @@ struct Service::Impl {
       submission.params.on_output = [this, state = state.get()](const Output& output) {
         any_ended |= output.done;
         if (!state->add(output)) return false;
-        pause_if_full(*state, output.completion);
+        state->pause_if_full(output.completion, batcher);
         return true;
       };
       // The load limits were checked at submission, including requests not yet in the queue.
       if (!submission.is_checked)
-        engine::check_request(submission.prompt, submission.params, context, limits);
-      state->in_batcher = batcher.impl_->add(std::move(submission.prompt), std::move(submission.params));
+        engine::check_request(submission.prompt, submission.params, context.get(), limits);
+      state->set_in_batcher(batcher.impl_->add(std::move(submission.prompt), std::move(submission.params)));
       active.push_back(state);
     } catch (const std::exception& error) {
       state->end_all(StopReason::kError, error.what());
     }
-  }
-
-  void pause_if_full(Response::State& state, int completion) {
-    const std::lock_guard lock(state.mutex);
-    Response::State::Part& part = state.parts[static_cast<std::size_t>(completion)];
-    if (part.paused || !state.is_full(part.chunk)) return;
-    part.paused = true;
-    batcher.pause(state.in_batcher, completion);
-  }
-
-  /// Handles the flags that responses have set.
-  void listen() {
-    for (const StatePtr& state : active) {
-      const std::lock_guard lock(state->mutex);
-      if (state->wants_cancel) batcher.cancel(state->in_batcher);
-      if (!std::exchange(state->has_room_again, false)) continue;
-      for (Response::State::Part& part : state->parts) {
-        if (!part.paused || state->is_full(part.chunk)) continue;
-        part.paused = false;
-        batcher.resume(state->in_batcher, part.chunk.completion);
-      }
-    }
-  }
-
-  static bool is_over(Response::State& state) {
-    const std::lock_guard lock(state.mutex);
-    return std::all_of(state.parts.begin(), state.parts.end(), [](const Response::State::Part& part) {
-      return part.chunk.done || part.taken_to_end;
-    });
   }
 
   /// Publishes the queue's load every time, and the other statistics at intervals or if `all` is set.
@@ -506,38 +213,18 @@ struct Service::Impl {
     const auto now = std::chrono::steady_clock::now();
     std::optional<BatcherStats> stats;
     try {
-      if (has_context && (all || now - published_at >= kStatsAge)) stats = batcher.stats();
+      if (context.exists() && (all || now - published_at >= kStatsAge)) stats = batcher.stats();
     } catch (const std::bad_alloc&) {  // The next step tries again.
     }
-    const std::lock_guard lock(wakeup->mutex);
-    if (stats) published = *stats;
     if (stats) published_at = now;
-    published.n_waiting = batcher.n_waiting();
-    published.n_waiting_tokens = batcher.n_waiting_tokens();
-    n_new = 0;
-    n_new_tokens = 0;
-    for (const Submission& submission : submissions) {
-      n_new += submission.params.n;
-      n_new_tokens += static_cast<std::int64_t>(submission.prompt.size()) * submission.params.n;
-    }
+    inbox.publish(stats, batcher.n_waiting(), batcher.n_waiting_tokens());
   }
 
   const Model& model;  // Shared by all contexts.
-  Context context;
-  std::shared_mutex context_mutex;  // Other threads hold it shared to read the context.
-  bool has_context = true;
+  SharedContext context;
   const BatcherLimits limits;
   const int n_unread;
-  const std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
-
-  // Guarded by the mutex of `wakeup`:
-  std::vector<Submission> submissions;
-  std::vector<std::function<void()>> calls;  // Run between steps; they do not throw.
-  BatcherStats published;
-  std::int64_t n_new = 0, n_new_tokens = 0;  // Submitted since the last publication.
-  std::int64_t n_rejected = 0;
-  RequestId last_id = 0;
-  bool closed = false, ending = false, ended = false, idle = true;
+  const std::shared_ptr<engine::Wakeup> wakeup = std::make_shared<engine::Wakeup>();
 
   // Used by the service's thread:
   Batcher batcher;
@@ -545,6 +232,7 @@ struct Service::Impl {
   bool any_ended = false;  // In this step.
   std::chrono::steady_clock::time_point published_at;
 
+  engine::ServiceInbox inbox;
   std::thread thread;
 };
 
@@ -555,7 +243,7 @@ const Model& Service::model() const { return impl_->model; }
 Response Service::submit(std::vector<Token> prompt, RequestParams params) {
   return impl_->submit(std::move(prompt), std::move(params));
 }
-BatcherStats Service::stats() const { return impl_->stats(); }
+BatcherStats Service::stats() const { return impl_->inbox.stats(); }
 BatcherPicture Service::picture() const {
   return impl_->between_steps([&] { return impl_->batcher.picture(); });
 }

@@ -1,5 +1,8 @@
 #include "engine/batching/stream.h"
 
+#include <exception>
+#include <utility>
+
 #include "engine/batching/what.h"
 #include "engine/drawn_token.h"
 #include "engine/sampling/best.h"
@@ -54,9 +57,8 @@ Stream::Writer::Writer(const Request& request, int completion, const Model& mode
     if (token >= 0) sampler.accept(token);
 }
 
-Stream::Stream(std::shared_ptr<const Request> request, int completion, const Model& model, std::int64_t rank,
-               std::int64_t order)
-    : request_(std::move(request)), completion_(completion), model_(model), rank_(rank), order_(order) {
+Stream::Stream(std::shared_ptr<const Request> request, int completion, const Model& model, Schedule::Key key)
+    : schedule(key), request_(std::move(request)), completion_(completion), model_(model) {
   const TextOrigin& from = request_->origin;
   stats.n_prompt = static_cast<int>(from.source.empty() ? request_->prompt.size() : from.source.size());
 }
@@ -64,10 +66,21 @@ Stream::Stream(std::shared_ptr<const Request> request, int completion, const Mod
 void Stream::prepare() {
   if (writer_) return;
   auto writer = std::make_unique<Writer>(*request_, completion_, model_);
-  auto constraint = params().constraint ? params().constraint(completion_) : nullptr;
-  text = request_->prompt;
+  if (params().constraint) writer->constraint = params().constraint(completion_);
+  text_ = request_->prompt;
   writer_ = std::move(writer);
-  constraint_ = std::move(constraint);
+}
+
+void Stream::forget(int keep, int n) {
+  text_.erase(text_.begin() + keep, text_.begin() + keep + n);
+  cached.drop(n);
+}
+
+void Stream::pause_reading_at(int n) {
+  // Not inside a bidirectional part: it is computed in one step.
+  const EmbeddedPart* const part = part_at(params().parts, n);
+  if (part != nullptr && part->both_ways && n > part->first) return;
+  if (n > cached.n_computed() && n < static_cast<int>(tokens().size())) stops.add(n);
 }
 
 std::vector<Token> Stream::ending_tokens() const {
@@ -79,7 +92,7 @@ std::vector<Token> Stream::ending_tokens() const {
 }
 
 int Stream::n_best() const {
-  const int n = constraint_ != nullptr || holds_back_end(0) ? 0 : writer_->sampler.n_best();
+  const int n = constraint() != nullptr || holds_back_end(0) ? 0 : writer_->sampler.n_best();
   return n == 0 ? 0 : std::max(n, params().n_logprobs);
 }
 
@@ -97,19 +110,17 @@ OutputToken Stream::drawn(const Context& context, int item, bool from_best, Toke
 }
 
 void Stream::read_prompt(const Context& context, int item, bool from_best) {
-  const Token token = request_->prompt[static_cast<std::size_t>(n_prompt_told_ + 1)];
+  const Token token = request_->prompt[static_cast<std::size_t>(new_.n_prompt_found + 1)];
   const float log_sum_exp = context.log_sum_exp(item);
   check_numbers(model_, {&log_sum_exp, 1});
-  new_prompt_.push_back(with_logprobs(token, context.logit(item), log_sum_exp,
+  new_.prompt.push_back(with_logprobs(token, context.logit(item), log_sum_exp,
                                       best_of(context, item, from_best, std::max(params().n_logprobs, 0))));
-  ++n_prompt_told_;
+  ++new_.n_prompt_found;
 }
 
 void Stream::pool(std::span<const float> embedding) {
   check_numbers(model_, embedding);
-  pooled_.resize(embedding.size());
-  for (std::size_t i = 0; i < embedding.size(); ++i) pooled_[i] += static_cast<double>(embedding[i]);
-  ++n_pooled_;
+  new_.pooled.add(embedding);
 }
 
 bool Stream::draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed) {
@@ -117,16 +128,16 @@ bool Stream::draw(const Context& context, int item, bool from_best, std::span<co
   // A mask needs all logits.
   const Token token = draw_token(context, item, from_best && allowed.empty(), sampler, allowed);
   sampler.accept(token);
-  new_tokens_.push_back(drawn(context, item, from_best, token));
+  new_.tokens.push_back(drawn(context, item, from_best, token));
   const auto now = Clock::now();
   if (++stats.n_generated == 1) stats.first_token_ms = ms_between(request_->submitted, now);
   if (ends_with(token)) {
     finish(StopReason::kEnd);
     return false;
   }
-  text.push_back(token);
-  if (constraint_) constraint_->accept(token);
-  if (writer_->text.push(token, new_text_)) {
+  text_.push_back(token);
+  if (constraint() != nullptr) constraint()->accept(token);
+  if (writer_->text.push(token, new_.text)) {
     finish(StopReason::kStopString);
     return false;
   }
@@ -136,37 +147,27 @@ bool Stream::draw(const Context& context, int item, bool from_best, std::span<co
 }
 
 void Stream::finish(StopReason reason) noexcept {
-  if (done_) return;
-  done_ = true;
-  stop_ = reason;
+  if (!ending_.end(reason)) return;
   stats.total_ms = ms_between(request_->submitted, Clock::now());
   if (reason == StopReason::kStopString || !writer_) return;
   try {
-    if (writer_->text.finish(new_text_)) stop_ = StopReason::kStopString;
+    if (writer_->text.finish(new_.text)) ending_.set_reason(StopReason::kStopString);
   } catch (const std::exception&) {  // An allocation failed: its last characters are lost.
-    stop_ = StopReason::kError;
+    ending_.set_reason(StopReason::kError);
   }
+}
+
+void Stream::fail(std::string_view why, bool not_numbers) noexcept {
+  if (ending_.fail(why, not_numbers)) stats.total_ms = ms_between(request_->submitted, Clock::now());
 }
 
 void Stream::fail_by_exception() noexcept {
   try {
     throw;
   } catch (const NotNumbersError& error) {
-    not_numbers_ = true;
-    fail(error.what());
+    fail(error.what(), true);
   } catch (...) {
     fail(what_is_thrown());
-  }
-}
-
-void Stream::fail(std::string_view why) noexcept {
-  if (done_) return;
-  done_ = true;
-  stop_ = StopReason::kError;
-  stats.total_ms = ms_between(request_->submitted, Clock::now());
-  try {
-    error_ = why;
-  } catch (const std::exception&) {  // The message is lost, not the error.
   }
 }
 
@@ -179,25 +180,24 @@ Clock::time_point Stream::deadline() const {
 }
 
 bool Stream::deliver() {
-  const std::string told = std::exchange(new_text_, {});
-  const std::vector<OutputToken> tokens = std::exchange(new_tokens_, {});
-  const std::vector<OutputToken> prompt = std::exchange(new_prompt_, {});
+  const std::string text = std::exchange(new_.text, {});
+  const std::vector<OutputToken> tokens = std::exchange(new_.tokens, {});
+  const std::vector<OutputToken> prompt = std::exchange(new_.prompt, {});
   std::vector<float> embedding;
-  if (done_ && stop_ == StopReason::kLength)
-    for (const double sum : pooled_) embedding.push_back(static_cast<float>(sum / n_pooled_));
-  told_end_ = done_;
+  if (done() && stop() == StopReason::kLength) embedding = new_.pooled.mean();
+  ending_.deliver();
   if (!params().on_output) return true;
   return params().on_output({.request = request_->id,
                              .completion = completion_,
-                             .text = told,
+                             .text = text,
                              .tokens = tokens,
                              .prompt = prompt,
                              .embedding = embedding,
-                             .done = done_,
-                             .stop = stop_,
-                             .stop_string = stop_ == StopReason::kStopString ? writer_->text.found() : -1,
-                             .error = error_,
-                             .not_numbers = not_numbers_,
+                             .done = done(),
+                             .stop = stop(),
+                             .stop_string = stop() == StopReason::kStopString ? writer_->text.found() : -1,
+                             .error = ending_.error(),
+                             .not_numbers = ending_.not_numbers(),
                              .stats = stats});
 }
 

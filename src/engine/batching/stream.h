@@ -1,18 +1,18 @@
 #pragma once
 // A stream: one completion of one request, from its prompt to its last token.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "engine/batching/draft_tree.h"
-#include "engine/batching/text_origin.h"
+#include "engine/batching/cache_state.h"
+#include "engine/batching/draft_state.h"
+#include "engine/batching/prefill_stops.h"
+#include "engine/batching/request.h"
+#include "engine/batching/schedule.h"
+#include "engine/batching/stream_output.h"
 #include "engine/prompt_parts.h"
 #include "engine/text_writer.h"
 #include "weft/batcher.h"
@@ -21,60 +21,48 @@
 
 namespace weft::engine {
 
-using Clock = std::chrono::steady_clock;
-
-inline double ms_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double, std::milli>(to - from).count();
-}
-
-struct Request {
-  RequestId id = 0;
-  RequestParams params;
-  TextOrigin origin;
-  std::vector<Token> prompt;  ///< The prompt; for encoder-decoder models, the decoder's first token.
-  int max_text = 0;           ///< Maximum tokens of prompt and completion together.
-  Pos n_skipped = 0;          ///< Positions that the prompt's parts skip.
-  Clock::time_point submitted;
-};
-
 /// A stream is waiting, running (it has a sequence) or done. PrefixCache assigns sequences; Admission holds
-/// waiting streams. prepare() makes the tokens and the sampler when the stream first runs.
+/// waiting streams. prepare() makes the tokens and the sampler when the stream first runs. Its parts
+/// (`cached`, `schedule`, `stops`, `draft`) belong to the classes that change them. The model must outlive
+/// it.
 class Stream {
  public:
-  /// The stream with the lower `rank`, then `order`, goes first.
-  Stream(std::shared_ptr<const Request> request, int completion, const Model& model, std::int64_t rank,
-         std::int64_t order);
+  Stream(std::shared_ptr<const Request> request, int completion, const Model& model, Schedule::Key key);
 
   const Request& request() const { return *request_; }
   const RequestParams& params() const { return request_->params; }
   int completion() const { return completion_; }
   const TextOrigin& origin() const { return request_->origin; }
-  bool goes_before(const Stream& other) const { return key() < other.key(); }
-  std::pair<std::int64_t, std::int64_t> key() const { return {rank_, order_}; }
+  bool goes_before(const Stream& other) const { return schedule.key() < other.schedule.key(); }
 
   // --- Tokens
 
   /// Makes the tokens, the sampler and the constraint, once. Strong exception guarantee.
   void prepare();
-  /// The prompt and the drawn tokens, without those dropped by context shifts. Equals `text` after prepare().
-  std::span<const Token> tokens() const { return writer_ ? text : request_->prompt; }
+  /// The prompt and the drawn tokens, without those dropped by context shifts.
+  std::span<const Token> tokens() const { return writer_ ? text_ : request_->prompt; }
+  /// The same after prepare(), and empty before.
+  const std::vector<Token>& text() const { return text_; }
+  /// A context shift has dropped the `n` tokens after the first `keep` from the cache.
+  void forget(int keep, int n);
   /// Tokens to compute before the next draw if none of them is in the cache.
   std::int64_t n_to_read() const { return std::ssize(tokens()) + std::ssize(origin().source); }
-  int n_pending() const { return static_cast<int>(tokens().size()) - n_computed; }
-  std::span<const Token> pending() const { return tokens().subspan(static_cast<std::size_t>(n_computed)); }
+  int n_pending() const { return static_cast<int>(tokens().size()) - cached.n_computed(); }
+  std::span<const Token> pending() const {
+    return tokens().subspan(static_cast<std::size_t>(cached.n_computed()));
+  }
   /// It computes a prompt (or lost tokens): more than the token that it has drawn last. A part's row was not
   /// drawn.
   bool is_prefilling() const {
-    return lacks_source || n_pending() > 1 || is_pooled() || (n_pending() == 1 && tokens().back() < 0);
+    return cached.lacks_source() || n_pending() > 1 || is_pooled() ||
+           (n_pending() == 1 && tokens().back() < 0);
   }
-
   /// Later steps stop after the first n tokens, if there are more.
-  void pause_reading_at(int n) {
-    // Not inside a bidirectional part: it is computed in one step.
-    const EmbeddedPart* const part = part_at(params().parts, n);
-    if (part != nullptr && part->both_ways && n > part->first) return;
-    if (n > n_computed && n < static_cast<int>(tokens().size()))
-      pause_at = pause_at == 0 ? n : std::min(pause_at, n);
+  void pause_reading_at(int n);
+  /// The next step stops where a snapshot is to be left, and nowhere else.
+  void reset_stops() {
+    stops.clear_next();
+    pause_reading_at(stops.snapshot());
   }
 
   // --- Drawing
@@ -88,14 +76,14 @@ class Stream {
   bool reuses_prefix() const { return params().reuse_prefix && !wants_prompt(); }
   /// Whether the logprob of token n is still to be reported.
   bool wants_prompt(int n) const {
-    return params().prompt_logprobs && n > n_prompt_told_ && n < stats.n_prompt;
+    return params().prompt_logprobs && n > new_.n_prompt_found && n < stats.n_prompt;
   }
-  TokenConstraint* constraint() const { return constraint_.get(); }
+  TokenConstraint* constraint() const { return writer_ ? writer_->constraint.get() : nullptr; }
   /// Whether the token ends it.
   bool ends_with(Token token) const {
-    const std::vector<Token>& stops = params().stop_tokens;
+    const std::vector<Token>& ends = params().stop_tokens;
     return (!params().ignore_end && model_.tokenizer().is_end(token)) ||
-           std::find(stops.begin(), stops.end(), token) != stops.end();
+           std::find(ends.begin(), ends.end(), token) != ends.end();
   }
   /// Whether the token `n_ahead` after the next one must not be one of ending_tokens().
   bool holds_back_end(int n_ahead) const {
@@ -113,7 +101,7 @@ class Stream {
   bool is_pooled() const { return params().pooling != Pooling::kNone; }
   /// Whether the embedding of prompt token n is still to be read.
   bool wants_embedding(int n) const {
-    return (params().pooling == Pooling::kMean && n >= n_pooled_) ||
+    return (params().pooling == Pooling::kMean && n >= new_.pooled.n()) ||
            (params().pooling == Pooling::kLast && n == stats.n_prompt - 1);
   }
   /// Adds the next wanted embedding, read from an item of the last batch.
@@ -127,48 +115,30 @@ class Stream {
   /// Ends the stream and delivers the characters that were held back.
   void finish(StopReason reason) noexcept;
   /// Ends it with kError.
-  void fail(std::string_view why) noexcept;
+  void fail(std::string_view why, bool not_numbers = false) noexcept;
   /// Ends it with the exception that is being handled.
   void fail_by_exception() noexcept;
-  bool done() const { return done_; }
-  StopReason stop() const { return stop_; }
+  bool done() const { return ending_.done(); }
+  StopReason stop() const { return ending_.reason(); }
   /// Whether a deadline has passed.
   bool is_late(Clock::time_point now) const { return now >= deadline(); }
   /// The next deadline that applies.
   Clock::time_point deadline() const;
   /// Whether there is undelivered output.
-  bool has_output() const {
-    return !told_end_ && (done_ || !new_text_.empty() || !new_tokens_.empty() || !new_prompt_.empty());
-  }
+  bool has_output() const { return !ending_.delivered() && (done() || !new_.empty()); }
   /// Delivers the output. False if the receiver wants no more. Throws what the receiver throws; the output
   /// counts as delivered then.
   bool deliver();
-  bool told_end() const { return told_end_; }
+  /// Whether its end was delivered.
+  bool end_delivered() const { return ending_.delivered(); }
+  bool in_outbox() const { return new_.in_outbox; }
+  void set_in_outbox(bool in_outbox) { new_.in_outbox = in_outbox; }
 
-  std::vector<Token> text;    ///< After prepare(): the prompt and the drawn tokens, without dropped ones.
-  int n_computed = 0;         ///< Tokens of `text` in the cache.
-  int n_reached = 0;          ///< The largest n_computed so far: tokens below it are recomputed.
-  SeqId seq = -1;             ///< While it runs.
-  int n_in_flight = 0;        ///< Its items in a batch that was started and is not read yet.
-  bool lacks_source = false;  ///< While it runs: its source is not encoded yet.
-  bool knows_source = false;  ///< It had its source before.
-  bool shifted = false;       ///< A context shift dropped tokens: the cache cannot be recomputed from `text`.
-  std::vector<std::byte> saved;             ///< The cache of a shifted stream that was preempted.
-  int snapshot_at = 0;                      ///< Length of a prefix that others may share; 0: none.
-  int pause_at = 0;                         ///< The next step stops after this many tokens; 0: no limit.
-  std::optional<Clock::time_point> paused;  ///< Since when its reader pauses it.
-  std::int64_t served_at = 0;               ///< The last step that computed a part of its prompt.
-  int n_passed = 0;                         ///< Streams that passed it in the queue.
-  bool is_suspect = false;                  ///< It was in a batch that failed repeatedly.
-  bool in_outbox = false;
-  DraftTree draft;              ///< Of this step ...
-  std::vector<SeqId> branches;  ///< ... a sequence for each of its leaves, the stream's own first.
-  int n_forced = 0;             ///< The draft's first nodes, which the constraint forces.
-  double forced_right = 1.0;    ///< Recent probability that a forced token was drawn.
-  DraftOdds odds;               ///< Recent acceptance rates of drafts.
-  int n_until_probe = 0;        ///< Steps until a draft is tried again.
   CompletionStats stats;
-  Clock::time_point last_token;  ///< When it drew its last token.
+  CacheState cached;
+  Schedule schedule;
+  PrefillStops stops;
+  DraftState draft;
 
  private:
   /// Turns logits into tokens and characters.
@@ -176,33 +146,23 @@ class Stream {
     Writer(const Request& request, int completion, const Model& model);
     Sampler sampler;
     TextWriter text;
+    std::unique_ptr<TokenConstraint> constraint;
   };
 
   OutputToken drawn(const Context& context, int item, bool from_best, Token token) const;
 
-  std::shared_ptr<const Request> request_;
-  int completion_;
+  const std::shared_ptr<const Request> request_;
+  const int completion_;
   const Model& model_;
-  std::int64_t rank_;
-  std::int64_t order_;
   std::unique_ptr<Writer> writer_;
-  std::unique_ptr<TokenConstraint> constraint_;
-  std::string new_text_;
-  std::vector<OutputToken> new_tokens_;
-  std::vector<OutputToken> new_prompt_;
-  int n_prompt_told_ = 0;       // The last prompt token whose logprob was found; the first token has none.
-  std::vector<double> pooled_;  // The sum of embeddings so far ...
-  int n_pooled_ = 0;            // ... and of how many.
-  bool done_ = false;
-  bool told_end_ = false;
-  StopReason stop_ = StopReason::kEnd;
-  std::string error_;
-  bool not_numbers_ = false;
+  std::vector<Token> text_;
+  NewOutput new_;
+  Ending ending_;
 };
 
 using StreamPtr = std::shared_ptr<Stream>;
 
-/// Whether its reader has not paused it.
-inline bool goes_on(const StreamPtr& stream) { return !stream->paused; }
+/// Whether its client has not paused it.
+inline bool goes_on(const StreamPtr& stream) { return !stream->schedule.paused(); }
 
 }  // namespace weft::engine

@@ -14,7 +14,7 @@ namespace weft {
 namespace engine {
 namespace {
 
-/// A batcher divides this many sequences or more into groups (batching/overlap.cpp: two of the fewest rows).
+/// A batcher divides this many sequences or more into groups (batching/flights.cpp: two of the fewest rows).
 constexpr int kGrouped = 8;
 /// The fraction of the time with divided layers that counts as clearly faster.
 constexpr double kClearlyLess = 0.9;
