@@ -78,7 +78,9 @@ TEST_P(HostileFamily, FeedForwardLengthsMayBeMissing) {
   const std::string ffn = draft.key("feed_forward_length"), experts = draft.key("expert_feed_forward_length");
   draft.drop(ffn);
   // A file with leading dense layers has both keys.
-  if (!draft.has(experts)) EXPECT_EQ(check(draft), "");
+  if (!draft.has(experts)) {
+    EXPECT_EQ(check(draft), "");
+  }
   draft.drop(experts);
   EXPECT_EQ(check(draft), "");
   const test::DraftFile written(draft);

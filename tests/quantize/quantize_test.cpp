@@ -351,7 +351,9 @@ TEST_F(Quantize, FilesWithOddAlignmentsAndLongNamesAreCopied) {
       const gguf::File file = gguf::File::open(path);
       EXPECT_EQ(file.get_int("general.alignment"), std::max<std::uint64_t>(alignment, 8));
       EXPECT_NE(file.find_tensor(name), nullptr);
-      if (path != small) EXPECT_EQ(values_of(file, name), truth[name]);
+      if (path != small) {
+        EXPECT_EQ(values_of(file, name), truth[name]);
+      }
     }
   }
 }
