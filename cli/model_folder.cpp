@@ -58,6 +58,8 @@ std::optional<std::filesystem::path> gguf_in_folder(const std::filesystem::path&
       models.emplace(fetch::split_of(name).stem, name);
   }
   if (is_model_folder(folder) && (has_weights || models.empty())) return std::nullopt;
+  // The error of what opens the folder says how to convert a PEFT adapter.
+  if (models.empty() && std::filesystem::exists(folder / "adapter_config.json", ignored)) return std::nullopt;
   if (models.size() > 1)
     std::erase_if(models, [&](const auto& model) { return belongs_to_model(folder / model.second); });
   if (models.empty())

@@ -535,7 +535,7 @@ class Bans(unittest.TestCase):
         word = self.server.json("/detokenize", {"tokens": [301, 302]})["content"]
         ids = self.ids(word)
         self.assertGreater(len(ids), 1)
-        kept = {"allowed_token_ids": ids, "max_tokens": 128, "temperature": 100}
+        kept = {"allowed_token_ids": ids, "max_tokens": 128, "temperature": 100, "min_p": 0, "top_p": 1, "top_k": 0}
         found, banned = self.tokens(**kept), self.tokens(**kept, bad_words=[word])
 
         def has(tokens: list[int]) -> bool:

@@ -29,8 +29,8 @@ TEST(Workers, ClientsTakeTurns) {
 }
 
 TEST(Workers, RefuseWorkBeyondTheirBound) {
+  std::promise<void> began, go;  // They outlive the workers.
   Workers workers(1, 2);
-  std::promise<void> began, go;
   ASSERT_TRUE(workers.run("a", [&] {
     began.set_value();
     go.get_future().wait();
@@ -44,8 +44,8 @@ TEST(Workers, RefuseWorkBeyondTheirBound) {
 
 TEST(Workers, StopDropsWhatWaits) {
   auto held = std::make_shared<int>(1);
-  Workers workers(1, 10);
   std::promise<void> began, go;
+  Workers workers(1, 10);
   workers.run("a", [&] {
     began.set_value();
     go.get_future().wait();
