@@ -258,7 +258,7 @@ TEST_P(Spread, ADeviceThatFailsInAStepFailsTheBatchAndNoMore) {
       alone(load(path(), {}), {.n_ctx = 256, .n_threads = 1});
   const std::vector<Token> few = {9, 4, 7}, more = {200, 1};
   EXPECT_TRUE(all_logits(context, few, 3) == all_logits(alone, few, 3));
-  bool& fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).conduct->fails;
+  std::atomic<bool>& fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).conduct->fails;
   fails = true;
   expect_device_error(context, {5}, 3);
   // After a temporary failure the sequence continues as if nothing had happened.
@@ -328,7 +328,7 @@ TEST_P(Spread, ADeviceThatFailsWhileStepsOverlapFailsTheBatchAndNoMore) {
   Context context(model, params), alone(load(path(), {}), params);
   const std::vector<Token> few = {9, 4, 7}, many = {200, 1, 5, 6, 7, 8, 9, 10, 11, 12};
   EXPECT_TRUE(all_logits(context, few, 3) == all_logits(alone, few, 3));
-  bool& fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).conduct->fails;
+  std::atomic<bool>& fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).conduct->fails;
   fails = true;
   expect_device_error(context, many, 3);
   fails = false;

@@ -1,5 +1,6 @@
 #pragma once
 // A device like the CPU with options for tests: little memory, concurrent steps, errors.
+#include <atomic>
 #include <functional>
 #include <future>
 #include <memory>
@@ -17,7 +18,7 @@ namespace weft::test {
 
 /// Faults and counters of the plans of a device.
 struct Conduct {
-  bool fails = false;
+  std::atomic<bool> fails{false};        ///< Steps fail. The device's thread reads it.
   std::function<void()> during = [] {};  ///< In each step, on the device's thread.
   int n_bound_anew = 0;                  ///< Steps with other tensors.
 };

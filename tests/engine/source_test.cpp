@@ -193,7 +193,8 @@ TEST_F(SourceUse, TokensAreSharedWhereSourcesAre) {
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   batch.clear();
   batch.add(text[0], others, true);
-  test::expect_error(ErrorCode::kInvalidArgument, "different encoder inputs", [&] { (void)context.decode(batch); });
+  test::expect_error(ErrorCode::kInvalidArgument, "different encoder inputs",
+                     [&] { (void)context.decode(batch); });
 }
 
 TEST_F(SourceUse, RejectsInvalidSourcesWithoutSideEffects) {
@@ -219,7 +220,8 @@ TEST_F(SourceUse, RejectsInvalidSourcesWithoutSideEffects) {
   test::expect_error(ErrorCode::kInvalidArgument, "set_source", [&] { (void)context.decode(batch); });
   ASSERT_EQ(context.set_source(1, golden.sources[1]), DecodeStatus::kOk);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
-  test::expect_error(ErrorCode::kInvalidArgument, "another encoder input", [&] { (void)context.copy(0, 1, 2, 4); });
+  test::expect_error(ErrorCode::kInvalidArgument, "another encoder input",
+                     [&] { (void)context.copy(0, 1, 2, 4); });
 }
 
 TEST_F(SourceUse, RejectsUnsupportedUses) {
@@ -323,7 +325,8 @@ TEST_F(SourceUse, ACancelledSourceIsNone) {
 TEST_F(SourceUse, ADeviceThatFailsLeavesNoSource) {
   const auto on_small = test::load_with_small(golden.model(), std::uint64_t{1} << 40, true, {.n_layers = 1});
   Context context(on_small, {.n_ctx = 256, .n_ubatch = 16, .n_threads = 1});
-  bool& fails = dynamic_cast<test::SmallDevice&>(*on_small->impl().devices.devices[0]).conduct->fails;
+  std::atomic<bool>& fails =
+      dynamic_cast<test::SmallDevice&>(*on_small->impl().devices.devices[0]).conduct->fails;
   fails = true;
   test::expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });
   EXPECT_EQ(context.source_size(0), 0);
