@@ -46,6 +46,8 @@ class FailingPlan final : public ForwardingPlan {
     if (work_.valid()) work_.get();
     inner_->wait();
   }
+  /// The CPU's plan counts them on the thread that computes.
+  double kernel_seconds() const override { return beside_host_ ? 0.0 : inner_->kernel_seconds(); }
 
  private:
   std::shared_ptr<Conduct> conduct_;
