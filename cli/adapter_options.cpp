@@ -67,28 +67,28 @@ std::string path_of_scaled(const std::string& text) {
 
 std::string path_of_adapter(const std::string& text) { return adapter_of(text, 1.0f).file.path.string(); }
 
-}  // namespace
-
-void add_adapter_files(CLI::App& app, AdapterOptions& options, const std::string& group) {
+/// `note` ends the help of --lora.
+void add_lora_options(CLI::App& app, AdapterOptions& options, const std::string& group,
+                      const std::string& note) {
   add_repeated(app, "--lora", options.adapters,
-               "a LoRA adapter (GGUF), or several with commas between them; may be given again", "FILE")
+               "a LoRA adapter (GGUF), or several with commas between them; may be given again" + note,
+               "FILE")
       ->group(group);
   add_repeated(app, "--lora-scaled", options.scaled_adapters,
                "a LoRA adapter and its scale factor, e.g. 0.5, or FILE:SCALE,FILE:SCALE", "FILE SCALE")
       ->group(group);
 }
 
+}  // namespace
+
+void add_adapter_files(CLI::App& app, AdapterOptions& options, const std::string& group) {
+  add_lora_options(app, options, group, "");
+}
+
 void add_adapter_options(CLI::App& app, AdapterOptions& options) {
   const std::string group = "Adapters";
-  add_repeated(app, "--lora", options.adapters,
-               "a LoRA adapter (GGUF), or several with commas between them; may be given again. With 'weft "
-               "serve', NAME=FILE applies the adapter only "
-               "to requests whose model is NAME",
-               "FILE")
-      ->group(group);
-  add_repeated(app, "--lora-scaled", options.scaled_adapters,
-               "a LoRA adapter and its scale factor, e.g. 0.5, or FILE:SCALE,FILE:SCALE", "FILE SCALE")
-      ->group(group);
+  add_lora_options(app, options, group,
+                   ". With 'weft serve', NAME=FILE applies the adapter only to requests whose model is NAME");
   add_switch(app, "--lora-init-without-apply", options.unused,
              "load the adapters but do not apply them, except to requests that name them")
       ->group(group);
