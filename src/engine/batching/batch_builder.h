@@ -37,7 +37,7 @@ class BatchBuilder {
   void add_prompt(StepBatch& batch, Stream& stream, int n) const;
   void ask_for_best(Batch& items, const Share& share) const;
   bool finds_logprobs(const Stream& stream) const;
-  /// Requests the logprob of the prompt token text[next] from the batch item that computes the token before
+  /// Requests the logprob of prompt token `next` from the batch item that computes the token before
   /// it.
   void ask_for_prompt(Batch& items, const Stream& stream, int item, int next) const;
 

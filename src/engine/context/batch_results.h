@@ -11,10 +11,11 @@
 
 namespace weft::engine {
 
-/// Results by item of the batch: each item has the results that it requested. Memory is kept for the next batch.
+/// Results by item of the batch: each item has the results that it requested. Memory is kept for the next
+/// batch.
 ///
-/// Logits may be stored in memory of the plan, which the next step overwrites; keep_logits() moves them. Functions
-/// that read throw Error kInvalidArgument for an item without that result.
+/// Logits may be stored in memory of the plan, which the next step overwrites; keep_logits() moves them.
+/// Functions that read throw Error kInvalidArgument for an item without that result.
 class BatchResults {
  public:
   /// At most `n_best` best tokens are requested per item, in at most `n_outputs` items at once.

@@ -60,10 +60,9 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
     : model(std::move(model_in)),
       params(engine::fill_in(params_in, model->info(), best_cache_type(model->impl()),
                              finds_best(model->impl()))),
-      n_pages(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences)),
       graph(build(model->impl(), sizes(), params.sum_columns ? &column_sums : nullptr)),
       bound(model->impl(), graph.graph),
-      cache(*model, graph, bound.home(), params, n_pages),
+      cache(*model, graph, bound.home(), params),
       checker(*model, params, cache),
       placer(cache, params.n_outputs),
       inputs(graph, bound.home(), *model, params, cache),
@@ -212,7 +211,7 @@ std::string Context::why_full(int n_wanted) const {
             " cells that sequences share are copied when one of them continues";
   return text + "; remove or shorten sequences, or create the context with a larger n_ctx";
 }
-int Context::n_pages() const { return impl().n_pages; }
+int Context::n_pages() const { return impl().cache.sequences().n_pages(); }
 
 std::vector<CellRun> Context::cell_runs() const { return engine::cell_runs(impl().cache.sequences()); }
 

@@ -50,7 +50,6 @@ struct Context::Impl {
 
   const std::shared_ptr<const Model> model;
   const ContextParams params;
-  const int n_pages;
   std::vector<model::ColumnSum> column_sums;  // The graph's, until they are moved to the pipeline.
   const model::ModelGraph graph;
   const engine::BoundGraph bound;

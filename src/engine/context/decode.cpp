@@ -65,7 +65,7 @@ DecodeStatus Context::Impl::compute(const Batch& batch, bool leave) {
     undo(batch);
     if (status == DecodeStatus::kCacheFull && sequences.cells_used() == 0)
       refuse("the batch's " + std::to_string(batch.size()) + " items do not fit into the empty cache of " +
-             std::to_string(sequences.cells_total()) + " cells in " + std::to_string(n_pages) +
+             std::to_string(sequences.cells_total()) + " cells in " + std::to_string(sequences.n_pages()) +
              " pages: their positions are too far apart, or too many sequences diverge; split the batch, or "
              "create the context with a larger n_ctx");
     return status;

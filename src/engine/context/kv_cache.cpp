@@ -32,14 +32,15 @@ std::string range(Pos begin, Pos end, SeqId seq) {
 }  // namespace
 
 KvCache::KvCache(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
-                 const ContextParams& params, int n_pages)
+                 const ContextParams& params)
     : model_(model),
       learned_positions_(model.impl().description.hparams.embedding.learned_positions),
       max_pos_(learned_positions_ ? model.info().n_ctx_train : kv::kEndOfPositions),
       sequences_(params.n_ctx, params.n_sequences,
                  {host_values<Extent>(bindings, graph.full.extents),
-                  host_values<std::int32_t>(bindings, graph.full.extent_counts), extents_of(n_pages)}),
-      memories_(graph, bindings, sequences_, extents_of(n_pages), params),
+                  host_values<std::int32_t>(bindings, graph.full.extent_counts),
+                  extents_of(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences))}),
+      memories_(graph, bindings, sequences_, extents_of(sequences_.n_pages()), params),
       adapters_(model, params.adapters, params.n_sequences),
       sources_(graph, bindings, params.n_sequences, params.n_source),
       on_axes_(static_cast<std::size_t>(params.n_sequences), false) {}

@@ -20,7 +20,7 @@ class KvCache {
  public:
   /// `params` are filled in. All arguments must outlive it.
   KvCache(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
-          const ContextParams& params, int n_pages);
+          const ContextParams& params);
 
   kv::Sequences& sequences() { return sequences_; }
   const kv::Sequences& sequences() const { return sequences_; }
@@ -36,8 +36,6 @@ class KvCache {
   bool intact() const;
   /// All positions of tokens are below it.
   Pos max_pos() const { return max_pos_; }
-  /// Whether the model has learned positions, which cannot be changed later.
-  bool has_learned_positions() const { return learned_positions_; }
 
   void remove(SeqId seq, Pos begin, Pos end);
   bool copy(SeqId from, SeqId to, Pos begin, Pos end);
@@ -69,7 +67,7 @@ class KvCache {
   void check_same_origin(SeqId from, SeqId to) const;
 
   const Model& model_;
-  const bool learned_positions_;
+  const bool learned_positions_;  // They cannot be changed later.
   const Pos max_pos_;
   kv::Sequences sequences_;
   const Memories memories_;
