@@ -128,10 +128,10 @@ format: ## lay out all C++ files as .clang-format says
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs -r clang-format-19 -i
 
 .PHONY: lint
-lint: ## clang-tidy over the sources (uses the release build's commands)
+lint: ## clang-tidy over the sources
 	@./scripts/setup.sh build tools
-	@$(call configure,release)
-	@git ls-files 'src/*.cpp' 'cli/*.cpp' | xargs -r -P $(JOBS) -n 4 clang-tidy-19 -p build/release --quiet
+	@cmake --preset lint --log-level=WARNING
+	@git ls-files 'src/*.cpp' 'cli/*.cpp' | xargs -r -P $(JOBS) -n 4 clang-tidy-19 -p build/lint --quiet
 
 .PHONY: clean
 clean: ## remove build/

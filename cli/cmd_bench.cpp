@@ -327,7 +327,7 @@ void set_parallel(int& n_parallel, const std::string& text) {
     throw UsageError(fmt::format("--parallel: {} is not from 1 to {}", text, kMaxStreams));
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   auto load = std::make_shared<LoadOptions>();
   auto ops = std::make_shared<OpsOptions>();
@@ -470,6 +470,6 @@ const Command kBenchCommand = {
     "  weft bench --ops --filter 'linear.*x 2048' -t 1,2\n"
     "  weft bench --serve http://127.0.0.1:8080 --concurrency 1,8,32 -p 64-512 -n 128\n"
     "  weft bench --serve http://127.0.0.1:8080 --rate 2 --duration 60 --shared-prefix 1024 --slo-ttft 500\n",
-    prepare};
+    prepare_bench};
 
 }  // namespace weft::cli

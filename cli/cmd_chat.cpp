@@ -504,7 +504,7 @@ void add_tool_options(CLI::App& app, ChatOptions& options) {
       ->group(group);
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_chat(CLI::App& app) {
   auto options = std::make_shared<ChatOptions>();
   const std::string group = "Conversation";
   app.add_option("--system-prompt", options->system, "the system prompt")->type_name("TEXT")->group(group);
@@ -551,6 +551,6 @@ const Command kChatCommand = {
     "  weft chat --tools tools.json --tool-command ./answer.py\n"
     "  weft chat -p \"Three colours\" -st -j '{\"type\": \"array\", \"items\": {\"type\": \"string\"}}'\n"
     "  weft chat -p \"What is a loom?\" --single-turn -q > answer.txt\n",
-    prepare};
+    prepare_chat};
 
 }  // namespace weft::cli

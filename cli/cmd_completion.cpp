@@ -19,7 +19,7 @@ const std::map<std::string, Make>& shells() {
   return kShells;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_completion(CLI::App& app) {
   auto make = std::make_shared<Make>(nullptr);
   add_choice(app, "SHELL", *make, shells(), "the shell");
   return [make] {
@@ -39,6 +39,6 @@ const Command kCompletionCommand = {
     "  weft completion bash > ~/.local/share/bash-completion/completions/weft\n"
     "  weft completion zsh > ~/.zfunc/_weft      (a folder of fpath)\n"
     "  weft completion fish > ~/.config/fish/completions/weft.fish\n",
-    prepare};
+    prepare_completion};
 
 }  // namespace weft::cli

@@ -55,7 +55,7 @@ int run(const ConvertOptions& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertOptions>();
   app.add_option("FOLDER", options->folder, "the model's folder")->type_name("FOLDER");
   app.add_option("-o,--output", options->output,
@@ -92,6 +92,6 @@ const Command kConvertCommand = {
     "  weft convert --mmproj gemma-3-4b-it                    writes mmproj-gemma-3-4b-it.gguf\n"
     "  weft convert --base SmolLM2-135M my-lora               writes my-lora.gguf, for --lora\n"
     "  weft convert --list\n",
-    prepare};
+    prepare_convert};
 
 }  // namespace weft::cli

@@ -54,7 +54,7 @@ int run(bool json, bool measured, const Talk& talk) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_devices(CLI::App& app) {
   struct Options {
     Talk talk;
     bool json = false, measured = false;
@@ -78,6 +78,6 @@ const Command kDevicesCommand = {
     "Examples:\n"
     "  weft devices\n"
     "  weft devices --measure\n",
-    prepare};
+    prepare_devices};
 
 }  // namespace weft::cli

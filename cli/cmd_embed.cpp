@@ -137,7 +137,7 @@ int run(const EmbedOptions& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_embed(CLI::App& app) {
   auto options = std::make_shared<EmbedOptions>();
   const std::string group = "Input";
   add_text_options(app, options->input, "TEXT", "the texts", group);
@@ -183,6 +183,6 @@ const Command kEmbedCommand = {
     "Examples:\n"
     "  weft embed -m all-MiniLM-L6-v2.gguf \"A cat sits on the mat.\" \"A kitten rests on a rug.\"\n"
     "  weft embed -m embeddinggemma.gguf -f lines.txt --dimensions 256 --json\n",
-    prepare};
+    prepare_embed};
 
 }  // namespace weft::cli

@@ -23,7 +23,7 @@ constexpr int kMaxSeconds = 3600;
 constexpr int kPorts = 65535;
 constexpr int kOk = 200;
 
-struct Options {
+struct HealthOptions {
   std::string url;
   std::string host = "127.0.0.1";
   int port = 8080;
@@ -38,7 +38,7 @@ std::string status_in(const std::string& body) {
   return told ? json["status"].get<std::string>() : std::string();
 }
 
-int run(const Options& options) {
+int run(const HealthOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);  // libcurl and OpenSSL write without MSG_NOSIGNAL.
   ProbeTarget target;
   if (options.url.empty()) {
@@ -62,8 +62,8 @@ int run(const Options& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+std::function<int()> prepare_health(CLI::App& app) {
+  auto options = std::make_shared<HealthOptions>();
   const std::string group = "Server";
   app.add_option("URL", options->url, "URL of the server, in place of --host and --port");
   app.add_option("--host", options->host,
@@ -94,6 +94,6 @@ const Command kHealthCommand = {
     "  weft health http://127.0.0.1:9000\n"
     "  weft health https://127.0.0.1:8443\n"
     "  weft health unix:/run/weft.sock\n",
-    prepare};
+    prepare_health};
 
 }  // namespace weft::cli

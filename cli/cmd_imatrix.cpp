@@ -189,7 +189,7 @@ int run(const ImatrixOptions& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_imatrix(CLI::App& app) {
   auto options = std::make_shared<ImatrixOptions>();
   const std::string group = "Text";
   app.add_option("-f,--file", options->file,
@@ -253,6 +253,6 @@ const Command kImatrixCommand = {
     "  weft imatrix --in-file old.dat -o new.gguf\n"
     "  weft imatrix --in-file imatrix.gguf --show-statistics\n"
     "  weft quantize --imatrix imatrix.gguf model-f16.gguf IQ3_M\n",
-    prepare};
+    prepare_imatrix};
 
 }  // namespace weft::cli

@@ -279,7 +279,7 @@ int run(const InspectOptions& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
   app.add_option("FILE", options->file, "the file");
   app.add_option("-m,--model", options->model, "the file, or a name in the model cache")
@@ -320,6 +320,6 @@ const Command kInspectCommand = {"inspect", "[options] FILE",
                                  "  weft inspect gemma --json\n"
                                  "  weft inspect gemma --plan --device vulkan0 -ngl 10 --svg plan.svg\n"
                                  "  weft inspect gemma --plan --nodes cluster.json\n",
-                                 prepare};
+                                 prepare_inspect};
 
 }  // namespace weft::cli

@@ -83,7 +83,7 @@ int run(const LoraMergeOptions& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_lora_merge(CLI::App& app) {
   auto options = std::make_shared<LoraMergeOptions>();
   app.add_option("-m,--model", options->model, "a GGUF file, or a name in the model cache")
       ->type_name("FILE")
@@ -114,6 +114,6 @@ const Command kLoraMergeCommand = {
     "  weft lora-merge -m model-f16.gguf --lora adapter.gguf -o merged.gguf\n"
     "  weft lora-merge -m model-q4_k_m.gguf --lora a.gguf --lora-scaled b.gguf 0.5 -o merged.gguf --type "
     "f16\n",
-    prepare};
+    prepare_lora_merge};
 
 }  // namespace weft::cli

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct ManOptions {
   std::string command;
   std::string folder;
 };
@@ -51,7 +51,7 @@ int install(const fs::path& folder) {
   return kExitOk;
 }
 
-int run(const Options& options) {
+int run(const ManOptions& options) {
   if (!options.folder.empty()) return install(options.folder);
   if (options.command.empty()) {
     print(man_page(WEFT_DATE));
@@ -65,8 +65,8 @@ int run(const Options& options) {
   throw UsageError(fmt::format("unknown command '{}'; 'weft help' lists the commands", options.command));
 }
 
-std::function<int()> prepare(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+std::function<int()> prepare_man(CLI::App& app) {
+  auto options = std::make_shared<ManOptions>();
   app.add_option("COMMAND", options->command, "print the page of this command (default: weft's own page)");
   app.add_option("--install", options->folder,
                  "write all pages and the completions of all shells below this folder, as share/ has them")
@@ -83,6 +83,6 @@ const Command kManCommand = {"man", "[COMMAND]", "print the manual",
                              "Examples:\n"
                              "  weft man run | man -l -\n"
                              "  weft man --install ~/.local/share\n",
-                             prepare};
+                             prepare_man};
 
 }  // namespace weft::cli

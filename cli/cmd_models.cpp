@@ -24,7 +24,7 @@
 namespace weft::cli {
 namespace {
 
-struct Options {
+struct ModelsOptions {
   bool json = false;
   bool packed = false;
   bool clear_packed = false;
@@ -133,14 +133,14 @@ int remove_models(const std::vector<std::string>& names, bool json) {
   return kExitOk;
 }
 
-int run(const Options& options) {
+int run(const ModelsOptions& options) {
   if (!options.removed.empty()) return remove_models(options.removed, options.json);
   if (options.clear_packed) return clear_packed(options.json);
   return options.packed ? list_packed(options.json) : list_models(options.json);
 }
 
-std::function<int()> prepare(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+std::function<int()> prepare_models(CLI::App& app) {
+  auto options = std::make_shared<ModelsOptions>();
   CLI::Option* const packed =
       add_switch(app, "--packed", options->packed,
                  "list the packed weights, which are kept for fast starts, and their sizes");
@@ -166,6 +166,6 @@ const Command kModelsCommand = {
     "  weft models\n"
     "  weft models --packed\n"
     "  weft models --remove USER/REPO/FILE\n",
-    prepare};
+    prepare_models};
 
 }  // namespace weft::cli

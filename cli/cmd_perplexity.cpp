@@ -282,7 +282,7 @@ int run(const PerplexityOptions& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_perplexity(CLI::App& app) {
   auto options = std::make_shared<PerplexityOptions>();
   const std::string group = "Text";
   app.add_option("-f,--file", options->file,
@@ -347,6 +347,6 @@ const Command kPerplexityCommand = {
     "  weft perplexity -m model-f16.gguf -f text.txt --save-all-logits base.bin\n"
     "  weft perplexity -m model-q4_k_m.gguf --kl-divergence-base base.bin --json\n"
     "  weft perplexity -m model.gguf --hellaswag -f hellaswag_val_full.txt --hellaswag-tasks 1000\n",
-    prepare};
+    prepare_perplexity};
 
 }  // namespace weft::cli

@@ -20,14 +20,14 @@ namespace {
 
 constexpr int kMaxConnections = 64;
 
-struct Options {
+struct PullOptions {
   Talk talk;
   std::vector<std::string> names;
   fetch::DownloadParams download;
   bool json = false;
 };
 
-int run(const Options& options) {
+int run(const PullOptions& options) {
   if (options.names.empty())
     throw UsageError("name a model, e.g. weft pull bartowski/Llama-3.2-1B-Instruct-GGUF");
   std::vector<fetch::ModelName> names;
@@ -51,8 +51,8 @@ int run(const Options& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+std::function<int()> prepare_pull(CLI::App& app) {
+  auto options = std::make_shared<PullOptions>();
   app.add_option("NAME", options->names, "names of models");
   add_size(app, "--connections", options->download.n_connections, {1, kMaxConnections},
            "connections per file (default 4)");
@@ -85,6 +85,6 @@ const Command kPullCommand = {
     "  weft pull unsloth/Qwen3-4B-GGUF:Q8_0 ollama:gemma3:1b\n"
     "  weft chat -hf ggml-org/SmolVLM-500M-Instruct-GGUF\n"
     "  weft models --remove unsloth/Qwen3-4B-GGUF/Qwen3-4B-Q8_0\n",
-    prepare};
+    prepare_pull};
 
 }  // namespace weft::cli

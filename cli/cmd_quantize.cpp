@@ -243,7 +243,7 @@ int run(const QuantizeOptions& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_quantize(CLI::App& app) {
   auto options = std::make_shared<QuantizeOptions>();
   app.add_option("FILE", options->words,
                  "the model, the result's file (optional), the quantization type, and threads (optional)")
@@ -330,6 +330,6 @@ const Command kQuantizeCommand = {
     "  weft quantize --imatrix imatrix.gguf --tensor-type ffn_down=q6_K model-f16.gguf small.gguf IQ2_M\n"
     "  weft quantize --keep-split model-f16-00001-of-00003.gguf model-q4 Q4_K_M 8\n"
     "  weft quantize --prune-layers 20,21 model-q8_0.gguf shorter.gguf COPY\n",
-    prepare};
+    prepare_quantize};
 
 }  // namespace weft::cli

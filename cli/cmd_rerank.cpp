@@ -64,7 +64,7 @@ int run(const RerankOptions& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_rerank(CLI::App& app) {
   auto options = std::make_shared<RerankOptions>();
   const std::string group = "Texts";
   app.add_option("-p,--prompt,--query", options->query, "the query to rank documents for")
@@ -92,6 +92,6 @@ const Command kRerankCommand = {
     "Examples:\n"
     "  weft rerank -m bge-reranker.gguf -p \"What do pandas eat?\" \"Bamboo, mostly.\" \"It rains.\"\n"
     "  weft rerank -m bge-reranker.gguf -p \"Who baked first?\" -f lines.txt --top-n 3 --json\n",
-    prepare};
+    prepare_rerank};
 
 }  // namespace weft::cli

@@ -374,7 +374,7 @@ int run(const RunOptions& options) {
   return result.stop == StopReason::kCancelled ? kExitInterrupted : kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   const std::string group = "Text";
   app.add_option("-p,--prompt", options->prompt, "the prompt")->type_name("TEXT")->group(group);
@@ -442,6 +442,6 @@ const Command kRunCommand = {
     "  weft run -f book.txt -n 64 --prompt-cache book.state\n"
     "  weft run -m flan-t5 -p \"translate English to German: The house is wonderful.\"\n"
     "  weft run --tokens 1,2,3 --logits out.f32 --cache-type-k f32 --cache-type-v f32\n",
-    prepare};
+    prepare_run};
 
 }  // namespace weft::cli

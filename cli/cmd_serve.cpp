@@ -542,7 +542,7 @@ int run(const std::shared_ptr<ServeOptions>& options) {
   return failed ? kExitFailure : kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_serve(CLI::App& app) {
   auto options = std::make_shared<ServeOptions>();
   add_serve_options(app, *options);
   return [options] { return run(options); };
@@ -566,6 +566,6 @@ const Command kServeCommand = {
     "\n"
     "SIGTERM and Ctrl-C finish the running responses and accept no requests; a second signal stops at once.\n"
     "SIGHUP reloads the API keys and the certificate, and reopens the log files.\n",
-    prepare};
+    prepare_serve};
 
 }  // namespace weft::cli

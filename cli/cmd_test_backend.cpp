@@ -68,7 +68,7 @@ int run(const TestOptions& options) {
   return n_failed > 0 ? kExitFailure : kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_test_backend(CLI::App& app) {
   auto options = std::make_shared<TestOptions>();
   app.add_option("DEVICE", options->device, "a device, as 'weft devices' names it (default: cpu)");
   app.add_option("--op", options->op, "test only this op")->type_name("OP")->group("Options");
@@ -87,6 +87,6 @@ const Command kTestBackendCommand = {
     "Examples:\n"
     "  weft test-backend vulkan0\n"
     "  weft test-backend vulkan0 --op attention --json\n",
-    prepare};
+    prepare_test_backend};
 
 }  // namespace weft::cli

@@ -61,7 +61,7 @@ int run(const TokenizeOptions& options) {
   return kExitOk;
 }
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
   const std::string group = "Options";
   app.add_option("-m,--model", options->model,
@@ -96,6 +96,6 @@ const Command kTokenizeCommand = {
     "Examples:\n"
     "  printf 'Hello world' | weft tokenize\n"
     "  weft tokenize -m vocabulary.gguf -f book.txt --json --no-bos --no-special\n",
-    prepare};
+    prepare_tokenize};
 
 }  // namespace weft::cli

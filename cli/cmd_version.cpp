@@ -1,7 +1,7 @@
 // weft version.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
@@ -14,7 +14,7 @@
 namespace weft::cli {
 namespace {
 
-std::function<int()> prepare(CLI::App& app) {
+std::function<int()> prepare_version(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   add_switch(app, "--json", *json, "print one JSON object")->group("Output");
   return [json] {
@@ -44,6 +44,6 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kVersionCommand = {"version", "[--json]", "print the version",
-                                 "Example:\n  weft version --json\n", prepare};
+                                 "Example:\n  weft version --json\n", prepare_version};
 
 }  // namespace weft::cli

@@ -17,6 +17,13 @@ function(weft_precompile TARGET)
   target_precompile_headers(${TARGET} REUSE_FROM weft_precompiled)
 endfunction()
 
+# weft_compile_in_batches(TARGET): ten sources are one translation unit, so that headers and templates are compiled once
+# for them. Names in unnamed namespaces must therefore be unique within a target. -DWEFT_UNITY_BUILD=OFF compiles each
+# source alone: for lint, and for work on one file.
+function(weft_compile_in_batches TARGET)
+  set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ${WEFT_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 10)
+endfunction()
+
 # weft_layer(NAME [HOT] [FOLDERS folder...] [DEPS layer...] [LIBS target...] [PRECOMPILE header...])
 #
 # A layer is the static library weft_NAME of all sources of the current folder and of its FOLDERS. DEPS are the layers
@@ -36,6 +43,7 @@ function(weft_layer NAME)
     weft_optimise_less(weft_${NAME} -O2)
   endif()
   weft_precompile(weft_${NAME} ${ARG_PRECOMPILE})
+  weft_compile_in_batches(weft_${NAME})
   set(below ${ARG_DEPS})
   foreach(dep ${ARG_DEPS})
     get_property(more GLOBAL PROPERTY WEFT_BELOW_${dep})

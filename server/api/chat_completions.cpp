@@ -9,7 +9,7 @@
 namespace weft::server {
 namespace {
 
-struct Style {
+struct ChatStyle {
   std::string id;
   std::string model;
   std::int64_t created = 0;
@@ -24,7 +24,8 @@ struct Style {
 class ChatWriter : public AnswerWriter {
  public:
   /// `answer`: the initial state of each completion.
-  ChatWriter(Style style, std::shared_ptr<ServedModel> model, const ReadAnswer& answer, int n, int n_prompt)
+  ChatWriter(ChatStyle style, std::shared_ptr<ServedModel> model, const ReadAnswer& answer, int n,
+             int n_prompt)
       : style_(std::move(style)),
         model_(std::move(model)),
         answers_(static_cast<std::size_t>(n), answer),
@@ -186,7 +187,7 @@ class ChatWriter : public AnswerWriter {
     return json;
   }
 
-  const Style style_;
+  const ChatStyle style_;
   const std::shared_ptr<ServedModel> model_;
   std::vector<ReadAnswer> answers_;
   const int n_prompt_;
@@ -267,15 +268,15 @@ void chat_completions(Job& job) {
   const bool reads_calls = fields.boolean("parse_tool_calls", true);
   read_the_rest(fields);
 
-  const Style style{.id = make_id("chatcmpl-"),
-                    .model = job.model_name,
-                    .created = seconds_now(),
-                    .stream = common.stream,
-                    .include_usage = common.include_usage,
-                    .continuous_usage = common.continuous_usage,
-                    .logprobs = logprobs,
-                    .timings_per_token = common.timings_per_token,
-                    .return_tokens = common.return_tokens};
+  const ChatStyle style{.id = make_id("chatcmpl-"),
+                        .model = job.model_name,
+                        .created = seconds_now(),
+                        .stream = common.stream,
+                        .include_usage = common.include_usage,
+                        .continuous_usage = common.continuous_usage,
+                        .logprobs = logprobs,
+                        .timings_per_token = common.timings_per_token,
+                        .return_tokens = common.return_tokens};
   const int slot = common.slot;
   check_logprobs(params, 1, common.stream, *job.model);
   ChatOrder order = make_order(job, std::move(turn), std::move(common), media);

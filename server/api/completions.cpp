@@ -25,7 +25,7 @@ struct NativeStyle {
   std::vector<std::string> fields = {};  ///< The fields of the response, from response_fields; empty: all.
 };
 
-struct Style {
+struct CompletionStyle {
   std::string id;
   std::string model;
   std::int64_t created = 0;
@@ -83,7 +83,7 @@ struct Logprobs {
 
 class CompletionWriter : public AnswerWriter {
  public:
-  CompletionWriter(Style style, std::shared_ptr<ServedModel> model, std::vector<Prompt> prompts)
+  CompletionWriter(CompletionStyle style, std::shared_ptr<ServedModel> model, std::vector<Prompt> prompts)
       : style_(std::move(style)),
         model_(std::move(model)),
         prompts_(std::move(prompts)),
@@ -297,7 +297,7 @@ class CompletionWriter : public AnswerWriter {
     json["usage"] = usage_so_far(static_cast<int>(n_prompt), n_generated_);
   }
 
-  const Style style_;
+  const CompletionStyle style_;
   const std::shared_ptr<ServedModel> model_;
   const std::vector<Prompt> prompts_;
   std::vector<Choice> choices_;
@@ -330,7 +330,8 @@ void fit(const Job& job, const CommonFields& common, Prompt& prompt) {
   check_length(*job.model, prompt.tokens.size(), "prompt", common.params.n_predict != 0);
 }
 
-void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> prompts, Style style) {
+void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> prompts,
+           CompletionStyle style) {
   RequestParams& params = common.params;
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
   fields.without_effect("best_of", params.n);  // Completions are not ranked.
@@ -369,7 +370,7 @@ void completions(Job& job) {
   Fields fields = job.fields();
   CommonFields common = read_common(fields, job);
   read_length(fields, common.params);
-  Style style;
+  CompletionStyle style;
   // The client sends the whole prompt, with its control tokens.
   const Tokenizer::EncodeOptions options{.add_special = fields.boolean("add_special_tokens", true),
                                          .parse_special = fields.boolean("parse_special", true)};
@@ -408,7 +409,7 @@ void infill(Job& job) {
   native.prompt = job.model->tokenizer().decode(made.prompt.tokens, true);
   std::vector<Prompt> prompts;
   prompts.push_back(std::move(made.prompt));
-  Style style;
+  CompletionStyle style;
   style.native = std::move(native);
   write(job, fields, std::move(common), std::move(prompts), std::move(style));
 }

@@ -47,7 +47,7 @@ using Socket = Protocol::socket;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 16 << 10;
 /// The interval between checks for timeouts.
-constexpr auto kSweep = std::chrono::milliseconds(50);
+constexpr auto kTimeoutPoll = std::chrono::milliseconds(50);
 
 /// A body that is passed on, and not kept.
 struct PassedBody {
@@ -81,8 +81,8 @@ using Parser = http::response_parser<PassedBody>;
 
 using Moved = std::tuple<error_code, std::size_t>;
 
-struct Connection {
-  explicit Connection(asio::io_context& io) : socket(io) {}
+struct ServerConnection {
+  explicit ServerConnection(asio::io_context& io) : socket(io) {}
 
   asio::awaitable<Moved> write(asio::const_buffer bytes) {
     if (tls) co_return co_await asio::async_write(*tls, bytes, kAwait);
@@ -102,7 +102,7 @@ struct Connection {
 struct Job {
   HttpCall call;
   Clock::time_point deadline;
-  std::unique_ptr<Connection> connection;
+  std::unique_ptr<ServerConnection> connection;
   bool timed_out = false, cancelled = false;
   bool heard = false;  ///< Bytes of a response have come.
   HttpEnd end = HttpEnd::kComplete;
@@ -276,7 +276,7 @@ struct HttpClient::Impl {
 
   asio::awaitable<void> perform(std::shared_ptr<Job> job);
   asio::awaitable<bool> connect(Job& job);
-  asio::awaitable<error_code> connect(Connection& connection, const Protocol::endpoint& address);
+  asio::awaitable<error_code> connect(ServerConnection& connection, const Protocol::endpoint& address);
   asio::awaitable<bool> exchange(Job& job);
   void start(HttpCall call);
   void finish(const std::shared_ptr<Job>& job);
@@ -288,7 +288,7 @@ struct HttpClient::Impl {
   const std::vector<Protocol::endpoint> addresses;
   const std::string name, host;  ///< As certificates have it, and as the header Host has it.
   std::optional<asio::ssl::context> tls;
-  std::vector<std::unique_ptr<Connection>> idle;
+  std::vector<std::unique_ptr<ServerConnection>> idle;
   std::unordered_set<std::shared_ptr<Job>> jobs;
   asio::steady_timer sweep_timer{io};
   bool sweeping = false, stopped = false;
@@ -301,7 +301,7 @@ HttpClient::Impl::~Impl() {
   io.poll();
 }
 
-asio::awaitable<error_code> HttpClient::Impl::connect(Connection& connection,
+asio::awaitable<error_code> HttpClient::Impl::connect(ServerConnection& connection,
                                                       const Protocol::endpoint& address) {
   const auto connected = co_await connection.socket.async_connect(address, kAwait);
   if (std::get<0>(connected)) co_return std::get<0>(connected);
@@ -320,7 +320,7 @@ asio::awaitable<bool> HttpClient::Impl::connect(Job& job) {
   const auto deadline = job.deadline;
   job.deadline = std::min(deadline, Clock::now() + params.connect_timeout);
   for (const Protocol::endpoint& address : addresses) {
-    job.connection = std::make_unique<Connection>(io);
+    job.connection = std::make_unique<ServerConnection>(io);
     const error_code error = co_await connect(*job.connection, address);
     if (!error) {
       job.deadline = deadline;
@@ -337,7 +337,7 @@ asio::awaitable<bool> HttpClient::Impl::connect(Job& job) {
 
 /// Sends the request and reads the response. True if it is complete and the connection may be used again.
 asio::awaitable<bool> HttpClient::Impl::exchange(Job& job) {
-  Connection& connection = *job.connection;
+  ServerConnection& connection = *job.connection;
   const std::string text = request_text(job.call, host);
   const Moved written = co_await connection.write(asio::buffer(text));
   // A server may respond and close before it has read the whole request: its response counts.
@@ -399,7 +399,7 @@ void HttpClient::Impl::start(HttpCall call) {
 void HttpClient::Impl::start_sweeping() {
   if (sweeping || jobs.empty()) return;
   sweeping = true;
-  sweep_timer.expires_after(kSweep);
+  sweep_timer.expires_after(kTimeoutPoll);
   sweep_timer.async_wait([this](const error_code&) {
     sweeping = false;
     const auto now = Clock::now();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxWaiting = 1024;
 /// How often models in use are looked at again, to see whether one has become free.
-constexpr std::chrono::milliseconds kLookAgain{50};
+constexpr std::chrono::milliseconds kCancelPoll{50};
 /// The interval at which models are checked for lost devices.
 constexpr std::chrono::seconds kLookForLost{1};
 /// The pause after a failed load, so that not every request reads the file again. It doubles with each
@@ -225,7 +225,7 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
           "no room for this model (memory or --models-max) while other models are in use; try again later",
           5000.0);
     } else {
-      changed_.wait_for(lock, kLookAgain);
+      changed_.wait_for(lock, kCancelPoll);
     }
   }
   throw shutting_down();

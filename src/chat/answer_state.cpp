@@ -12,7 +12,6 @@ using Tag = AnswerFormat::Tag;
 
 namespace {
 
-constexpr std::size_t kMaxHeaderBytes = 512;
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>";
 
 std::size_t skip_space(Input& input) {

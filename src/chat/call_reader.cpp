@@ -12,9 +12,6 @@ namespace {
 
 using Step = JsonScanner::Step;
 
-/// Limit of a name, id or key with the characters around it.
-constexpr std::size_t kMaxHeaderBytes = 512;
-
 bool is_object(std::string_view json) { return trimmed(json).starts_with('{') && is_json(json); }
 
 bool strip_prefix(std::string_view& text, std::string_view prefix) {

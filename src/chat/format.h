@@ -11,6 +11,9 @@
 
 namespace weft::chat {
 
+/// Limit of a name, id or key with the characters around it.
+inline constexpr std::size_t kMaxHeaderBytes = 512;
+
 enum class CallStyle : std::uint8_t {
   /// {"name": "f", "arguments": {...}} with the keys below.
   kObject,

@@ -11,6 +11,7 @@
 #include "base/foreign_file.h"
 #include "base/json.h"
 #include "base/read_file.h"
+#include "convert/refuse.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
@@ -38,8 +39,6 @@ constexpr std::pair<const char*, const char*> kOtherNames[] = {
     {"moe_renormalize", "norm_topk_prob"},
     {"num_expert_group", "n_group"},
 };
-
-[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidFile, reason); }
 
 /// Replaces numbers that Python writes and JSON lacks (NaN, Infinity) by null.
 std::string without_infinities(std::string_view text) {

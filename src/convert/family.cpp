@@ -33,12 +33,12 @@ constexpr Rename kLayer[] = {
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
     {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
 };
-constexpr Rename kWhole[] = {{"embed_tokens", "token_embd"},
-                             {"norm", "output_norm"},
-                             {"lm_head", "output"},
-                             // Dense layers of sentence-transformers, see FolderWeights::add_file.
-                             {"dense_2.linear", "dense_2"},
-                             {"dense_3.linear", "dense_3"}};
+constexpr Rename kSharedWhole[] = {{"embed_tokens", "token_embd"},
+                                   {"norm", "output_norm"},
+                                   {"lm_head", "output"},
+                                   // Dense layers of sentence-transformers, see FolderWeights::add_file.
+                                   {"dense_2.linear", "dense_2"},
+                                   {"dense_3.linear", "dense_3"}};
 
 constexpr Rename kMixtral[] = {
     {"block_sparse_moe.gate", "ffn_gate_inp"},
@@ -620,6 +620,6 @@ const Family* find_family(std::string_view name) {
 }
 
 std::span<const Rename> shared_layer_names() { return kLayer; }
-std::span<const Rename> shared_whole_names() { return kWhole; }
+std::span<const Rename> shared_whole_names() { return kSharedWhole; }
 
 }  // namespace weft::convert_impl

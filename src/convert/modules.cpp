@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMostProducts = 2;
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_modules(const std::string& what) {
   throw Error(ErrorCode::kUnsupported,
               "the embeddings use " + what.substr(0, 120) +
                   ", which weft does not support; known are mean, cls and last-token pooling, followed by up "
@@ -32,7 +32,7 @@ std::uint32_t pooling_of(const Json& json) {
   if (const auto name = find_text(json, "pooling_mode")) {
     for (const Way& way : kWays)
       if (*name == way.name) return way.number;
-    refuse("the pooling '" + *name + "'");
+    refuse_modules("the pooling '" + *name + "'");
   }
   std::vector<std::string> on;
   if (json.is_object())
@@ -43,14 +43,15 @@ std::uint32_t pooling_of(const Json& json) {
       if (on.front() == way.flag) return way.number;
   std::string all;
   for (const std::string& key : on) all += (all.empty() ? "" : " and ") + key;
-  refuse(on.empty() ? "a pooling that the configuration does not name" : all);
+  refuse_modules(on.empty() ? "a pooling that the configuration does not name" : all);
 }
 
 void check_product(const Json& json) {
   const Json* const bias = find(json, "bias");
   const std::string active = find_text(json, "activation_function").value_or("Tanh");
-  if (bias == nullptr || !bias->is_boolean() || bias->get<bool>()) refuse("a dense layer with a bias");
-  if (!active.ends_with(".Identity")) refuse("a dense layer with the activation " + active);
+  if (bias == nullptr || !bias->is_boolean() || bias->get<bool>())
+    refuse_modules("a dense layer with a bias");
+  if (!active.ends_with(".Identity")) refuse_modules("a dense layer with the activation " + active);
 }
 
 }  // namespace
@@ -84,9 +85,9 @@ Modules read_modules(const std::filesystem::path& folder) {
       result.dense.push_back(folder / path / "model.safetensors");
     }
     constexpr std::array kKnown = {"Transformer", "Pooling", "Dense", "Normalize"};
-    if (std::find(kKnown.begin(), kKnown.end(), kind) == kKnown.end()) refuse("a module " + type);
+    if (std::find(kKnown.begin(), kKnown.end(), kind) == kKnown.end()) refuse_modules("a module " + type);
   }
-  if (result.dense.size() > kMostProducts) refuse(std::to_string(result.dense.size()) + " products");
+  if (result.dense.size() > kMostProducts) refuse_modules(std::to_string(result.dense.size()) + " products");
   return result;
 }
 

@@ -9,6 +9,8 @@
 
 namespace weft::convert_impl {
 
+[[noreturn]] inline void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidFile, reason); }
+
 [[noreturn]] inline void refuse_tensor(const std::string& name, const std::string& reason) {
   throw Error(ErrorCode::kInvalidFile, "tensor '" + name.substr(0, 120) + "' " + reason);
 }

@@ -13,7 +13,7 @@
 namespace weft::convert_impl {
 namespace {
 
-[[noreturn]] void refuse(const std::string& reason) {
+[[noreturn]] void refuse_model(const std::string& reason) {
   throw Error(ErrorCode::kInvalidFile, "the sentencepiece model " + reason);
 }
 
@@ -49,14 +49,14 @@ class Message {
         field.number = fixed(sizeof(std::uint32_t));
         break;
       default:
-        refuse("is damaged, or not a sentencepiece model");
+        refuse_model("is damaged, or not a sentencepiece model");
     }
     return field;
   }
 
  private:
   std::span<const std::byte> take(std::uint64_t n) {
-    if (n > rest_.size()) refuse("is truncated, or not a sentencepiece model");
+    if (n > rest_.size()) refuse_model("is truncated, or not a sentencepiece model");
     const auto part = rest_.first(static_cast<std::size_t>(n));
     rest_ = rest_.subspan(part.size());
     return part;
@@ -75,7 +75,7 @@ class Message {
       number |= (byte & 127) << shift;
       if (byte < 128) return number;
     }
-    refuse("has a number that is too long");
+    refuse_model("has a number that is too long");
   }
 
   std::span<const std::byte> rest_;
@@ -94,7 +94,7 @@ SentencePieceModel::Piece read_piece(std::span<const std::byte> bytes) {
       piece.text.assign(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
     if (field.id == 2) piece.score = field.real();
     if (field.id != 3) return;
-    if (field.whole() < 1 || field.whole() > kLastKind) refuse("has a piece of an unknown type");
+    if (field.whole() < 1 || field.whole() > kLastKind) refuse_model("has a piece of an unknown type");
     piece.kind = static_cast<std::int32_t>(field.whole());
   });
   return piece;
@@ -103,7 +103,7 @@ SentencePieceModel::Piece read_piece(std::span<const std::byte> bytes) {
 }  // namespace
 
 SentencePieceModel read_sentencepiece(std::span<const std::byte> bytes) {
-  if (base::is_lfs_pointer(bytes)) refuse("is " + std::string(base::kLfsPointer));
+  if (base::is_lfs_pointer(bytes)) refuse_model("is " + std::string(base::kLfsPointer));
   constexpr std::uint64_t kPieces = 1, kTrainer = 2, kNormaliser = 3;
   SentencePieceModel model;
   const auto trainer = [&](const Field& field) {
@@ -131,7 +131,7 @@ SentencePieceModel read_sentencepiece(std::span<const std::byte> bytes) {
     if (field.id == kTrainer) each_field(field.bytes, trainer);
     if (field.id == kNormaliser) each_field(field.bytes, normaliser);
   });
-  if (model.pieces.empty()) refuse("has no pieces");
+  if (model.pieces.empty()) refuse_model("has no pieces");
   return model;
 }
 

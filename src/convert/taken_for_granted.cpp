@@ -184,9 +184,9 @@ void check_others(const Config& config, const Family& family) {
 }
 
 bool same(const Json& a, const Json& b) {
-  constexpr double kDigits = 1e-6;
+  constexpr double kDigitCharacters = 1e-6;
   if (a.is_number() && b.is_number())
-    return std::abs(a.get<double>() - b.get<double>()) <= kDigits * std::abs(b.get<double>());
+    return std::abs(a.get<double>() - b.get<double>()) <= kDigitCharacters * std::abs(b.get<double>());
   return a == b;
 }
 

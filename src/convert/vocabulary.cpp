@@ -16,6 +16,7 @@
 #include "base/read_file.h"
 #include "convert/chat_templates.h"
 #include "convert/pre_tokenizer_name.h"
+#include "convert/refuse.h"
 #include "convert/sentencepiece_model.h"
 #include "convert/tokenizer_steps.h"
 #include "text/pre_tokenizer.h"
@@ -29,8 +30,6 @@ namespace {
 constexpr std::int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
 constexpr std::uint64_t kMaxText = 64 << 20;
 constexpr std::string_view kSpace = "\u2581";
-
-[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidFile, reason); }
 
 std::string read_text(const std::filesystem::path& path) {
   const std::vector<std::byte> bytes = base::read_file(path, kMaxText);

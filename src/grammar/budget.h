@@ -12,6 +12,9 @@ namespace weft::grammar {
   throw Error(ErrorCode::kInvalidArgument, message);
 }
 
+/// The cost of an exception that is caught: an alternative that cannot hold.
+inline constexpr std::int64_t kExceptionWork = 64;
+
 /// A limit was exceeded. The source may be valid.
 class OverBudget : public Error {
  public:

@@ -5,8 +5,6 @@
 namespace weft {
 namespace {
 
-const Dim kOne = 1;
-
 void has_axis(const Inputs& in, int i, int axis) {
   in.require(axis >= 0 && axis < in.shape(i).rank(), i, "must have the axis that is named");
 }
@@ -130,7 +128,7 @@ ValueType rule(const ops::DenseAttention& op, const Inputs& in) {
     const Shape& bias = in.shape(at.bias);
     for (int i = 0; i < bias.rank(); ++i) {
       const Dim& size = bias[bias.rank() - 1 - i];
-      in.require(size == kOne || size == scores[3 - i], at.bias,
+      in.require(size == 1 || size == scores[3 - i], at.bias,
                  "must broadcast to {sequences, heads, rows of q, rows of k}");
     }
   }

@@ -18,8 +18,6 @@ namespace {
 
 using namespace quantize_impl;
 
-[[noreturn]] void refuse(const std::string& problem) { throw Error(ErrorCode::kInvalidArgument, problem); }
-
 /// Rows of canonical bytes as floats.
 std::vector<float> floats_of(DType type, std::span<const std::byte> bytes, std::int64_t n_columns) {
   const std::size_t row = row_bytes(type, n_columns), columns = static_cast<std::size_t>(n_columns);

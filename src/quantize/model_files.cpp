@@ -17,8 +17,6 @@ namespace {
 using namespace quantize_impl;
 using gguf::TensorInfo;
 
-[[noreturn]] void refuse(const std::string& problem) { throw Error(ErrorCode::kInvalidArgument, problem); }
-
 /// The tensors of each part, as numbers of the first and one past the last.
 std::vector<std::pair<std::size_t, std::size_t>> parts_of(const gguf::File& file, const SplitParams& params) {
   if (params.max_tensors < 0) refuse("max_tensors is " + std::to_string(params.max_tensors));

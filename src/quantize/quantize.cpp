@@ -28,8 +28,6 @@ constexpr std::uint32_t kQuantizationVersion = 2;
 
 constexpr std::string_view kKeptTypes = "COPY";  // In place of a mix's name.
 
-[[noreturn]] void refuse(const std::string& problem) { throw Error(ErrorCode::kInvalidArgument, problem); }
-
 const QuantizeMix& mix_of(const std::string& name) {
   if (const QuantizeMix* mix = find_quantize_mix(name)) return *mix;
   std::string known;

@@ -2,12 +2,18 @@
 // Shared by commands that rewrite a model's file in other types or parts: copied metadata, protection of the
 // source.
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
+#include "weft/error.h"
 
 namespace weft::quantize_impl {
+
+[[noreturn]] inline void refuse(const std::string& problem) {
+  throw Error(ErrorCode::kInvalidArgument, problem);
+}
 
 /// Throws Error kInvalidArgument where `to` is the file, or a part of the set, that was opened by `from`.
 void refuse_overwriting(const gguf::File& file, const std::filesystem::path& from,

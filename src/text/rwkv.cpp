@@ -16,7 +16,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-std::vector<Token> findable(const Vocabulary& vocabulary) {
+std::vector<Token> normal_ids(const Vocabulary& vocabulary) {
   std::vector<Token> ids;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
     if (kind_of(vocabulary, i) == TokenKind::kNormal) ids.push_back(static_cast<Token>(i));
@@ -25,7 +25,8 @@ std::vector<Token> findable(const Vocabulary& vocabulary) {
 
 class RwkvEncoder final : public Encoder {
  public:
-  RwkvEncoder(const Vocabulary& vocabulary, const TokenTexts& pieces) : trie_(pieces, findable(vocabulary)) {
+  RwkvEncoder(const Vocabulary& vocabulary, const TokenTexts& pieces)
+      : trie_(pieces, normal_ids(vocabulary)) {
     for (unsigned b = 0; b < 256; ++b) {
       const TokenTrie::Node node = trie_.child(TokenTrie::kRoot, static_cast<char>(b));
       if (node == TokenTrie::kNone || trie_.token(node) == kNoToken)

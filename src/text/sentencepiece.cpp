@@ -16,7 +16,7 @@
 namespace weft::text {
 namespace {
 
-std::vector<Token> findable(const Vocabulary& vocabulary) {
+std::vector<Token> piece_ids(const Vocabulary& vocabulary) {
   std::vector<Token> ids;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
     // Added tokens with this score are not pieces of the model.
@@ -29,7 +29,7 @@ std::vector<Token> findable(const Vocabulary& vocabulary) {
 class SpmEncoder final : public Encoder {
  public:
   SpmEncoder(const Vocabulary& vocabulary, const TokenTexts& texts)
-      : index_(texts, findable(vocabulary)),
+      : index_(texts, piece_ids(vocabulary)),
         longest_(texts.longest()),
         fallback_(vocabulary),
         form_(vocabulary) {

@@ -11,6 +11,12 @@
 
 namespace weft::vision {
 
+/// Pixels.
+struct Size {
+  int width = 0;
+  int height = 0;
+};
+
 /// The tiles of an image for the encoder, and the prompt's pieces. The pieces have the rows of the tiles, in
 /// their order.
 struct Layout {

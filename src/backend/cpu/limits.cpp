@@ -20,7 +20,7 @@ constexpr std::size_t kStreamBytes = std::size_t{256} << 20;
 // Many and short: where other processes run, some pass finds the machine free.
 constexpr int kPasses = 40;
 // Small enough that a thread which is put aside delays a pass little, large enough not to be seen.
-constexpr int kTasksPerThread = 8;
+constexpr int kLimitTasksPerThread = 8;
 constexpr double kTaskSeconds = 0.5e-3;
 
 using Clock = std::chrono::steady_clock;
@@ -52,7 +52,7 @@ double rounds_per_second(base::Pool& pool, const F& rounds) {
     sink += rounds(n_rounds, 0);
     if (seconds_since(start) > kTaskSeconds) break;
   }
-  const std::int32_t n_tasks = pool.n_threads() * kTasksPerThread;
+  const std::int32_t n_tasks = pool.n_threads() * kLimitTasksPerThread;
   const double seconds =
       best_seconds(pool, n_tasks, [&](std::int32_t, int thread) { sink += rounds(n_rounds, thread); });
   return static_cast<double>(n_rounds) * n_tasks / seconds;
@@ -125,7 +125,7 @@ MachineLimits measure_limits(Isa isa, int n_threads) {
       .f32 = of_floats(k.fma_peak) * k.fma_peak_multiply_adds,
       .bf16 = of_floats(k.pair_peak) * k.pair_peak_multiply_adds};
 
-  const std::int32_t n_tasks = pool.n_threads() * kTasksPerThread;
+  const std::int32_t n_tasks = pool.n_threads() * kLimitTasksPerThread;
   std::atomic<std::uint64_t> sink{0};
   const base::Memory memory(kStreamBytes);
   const std::int64_t lines = static_cast<std::int64_t>(kStreamBytes) / kReadUnit;

@@ -12,7 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// How long a thread reads before it looks at whether its step was cancelled.
-constexpr std::chrono::milliseconds kSlice{20};
+constexpr std::chrono::milliseconds kReadSlice{20};
 /// Responses to pings have no reader.
 constexpr std::uint64_t kNobody = 0;
 
@@ -77,7 +77,7 @@ Message Conversation::wait(std::uint64_t request, const std::function<void()>& e
 /// Reads for a slice, without the lock, and keeps what came for whom it concerns; or lets another do that.
 void Conversation::listen(std::unique_lock<std::mutex>& lock) {
   if (reading_) {
-    news_.wait_for(lock, kSlice);
+    news_.wait_for(lock, kReadSlice);
     return;
   }
   reading_ = true;
@@ -86,7 +86,7 @@ void Conversation::listen(std::unique_lock<std::mutex>& lock) {
   Label label;
   std::string why;
   try {
-    message = link_->receive(Clock::now() + kSlice);
+    message = link_->receive(Clock::now() + kReadSlice);
     if (message) label = take_label(*message);
   } catch (const std::exception& error) {
     why = error.what();

@@ -13,7 +13,7 @@ namespace {
 
 /// More than most caches hold.
 constexpr std::size_t kWords = std::size_t{8} << 20;
-constexpr int kTries = 5;
+constexpr int kMeasurements = 5;
 
 /// Of its own: what else runs on the machine just now does not count.
 double seconds_of_thread() {
@@ -37,7 +37,7 @@ double measure_memory(int n_threads) noexcept try {
     taken[i] = seconds_of_thread() - begin;
   };
   double best = 0.0;
-  for (int t = 0; t < kTries; ++t) {
+  for (int t = 0; t < kMeasurements; ++t) {
     {
       std::vector<std::jthread> threads;
       for (std::size_t i = 1; i < n; ++i) threads.emplace_back([&, i] { read(i); });
@@ -47,7 +47,7 @@ double measure_memory(int n_threads) noexcept try {
     best = std::max(best, static_cast<double>(kWords * sizeof(std::uint64_t)) / std::max(slowest, 1e-6));
   }
   // Unused values would not be read.
-  return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) == kTries * kWords ? best : 0.0;
+  return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) == kMeasurements * kWords ? best : 0.0;
 } catch (...) {
   return 0.0;
 }

@@ -12,7 +12,7 @@ namespace weft::remote {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kSlice{100};
+constexpr std::chrono::milliseconds kListenSlice{100};
 
 [[noreturn]] void fail(int rank, const std::string& what) {
   throw Error(ErrorCode::kDevice, "rank " + std::to_string(rank) + " " + what);
@@ -63,7 +63,7 @@ Message Peers::receive(const TransferEnd& from, const std::function<bool()>& is_
     if (peer.is_lost) fail(from.rank, "is lost");
     if (is_given_up()) fail(from.rank, "did not respond in time");
     try {
-      listen_to(peer, Clock::now() + kSlice);
+      listen_to(peer, Clock::now() + kListenSlice);
     } catch (const Error& error) {
       fail(from.rank, peer.is_lost ? "is lost" : error.what());
     }

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "backend/vulkan/launch_builder.h"
 #include "backend/vulkan/tensors.h"
 
 namespace weft::vulkan {
 namespace {
-
-constexpr std::int64_t kBlock = 32;  // As in blocks.glsl.
 
 /// Rows that an activation's launch can read where they lie: one after another, perhaps with others between.
 bool is_rows(const Graph& graph, ValueId value) {
@@ -23,7 +22,7 @@ bool can_make_codes(const Graph& graph, const Node& node) {
     return norm->group == 0 || norm->group == graph.value(node.output).shape.columns();
   if (get_op<ops::Attention>(node) != nullptr) {  // A workgroup that merges pages has a head of a row.
     const auto in = named_inputs<ops::Attention>(node);
-    return graph.value(in.v).shape[2].constant() % kBlock == 0 &&
+    return graph.value(in.v).shape[2].constant() % std::int64_t{kBlock} == 0 &&
            graph.value(in.extents).shape[1].constant() > 1;
   }
   if (get_op<ops::Glu>(node) == nullptr && get_op<ops::Activate>(node) == nullptr) return false;

@@ -10,7 +10,7 @@
 namespace weft::vulkan {
 namespace {
 
-constexpr std::uint32_t kAttentionThreads = 128;  // As in attention.comp.
+constexpr std::uint32_t kWideAttentionThreads = 128;  // As in attention.comp.
 constexpr std::uint32_t kMaxSplits = 64;
 constexpr std::size_t kPartBytes = std::size_t{64} << 20;
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
@@ -116,7 +116,7 @@ class AttentionLaunches {
     while (queries > 1 && queries * k_dim > most) queries /= 2;
     const std::uint32_t shared_heads = std::min(heads / kv_heads, queries);
     const std::uint32_t blocks = (heads / kv_heads + shared_heads - 1) / shared_heads;
-    const std::uint32_t across = std::bit_ceil(std::min((v_dim + 3) / 4, kAttentionThreads));
+    const std::uint32_t across = std::bit_ceil(std::min((v_dim + 3) / 4, kWideAttentionThreads));
     const auto attend = [&](std::uint32_t tile, bool split) -> Launch& {
       return builder_.add(
           Shader::kAttention,

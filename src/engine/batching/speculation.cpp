@@ -13,7 +13,7 @@
 namespace weft::engine {
 namespace {
 
-constexpr double kDecay = 0.97;
+constexpr double kCostDecay = 0.97;
 
 class NgramDrafter final : public Drafter {
  public:
@@ -201,7 +201,7 @@ class ModelDrafter final : public Drafter {
 }  // namespace
 
 void StepCost::add(double rows, double ms, double tokens) {
-  for (double* sum : {&weight_, &rows_, &ms_, &tokens_, &rows_squared_, &rows_ms_}) *sum *= kDecay;
+  for (double* sum : {&weight_, &rows_, &ms_, &tokens_, &rows_squared_, &rows_ms_}) *sum *= kCostDecay;
   weight_ += 1.0;
   rows_ += rows;
   ms_ += ms;

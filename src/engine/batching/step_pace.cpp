@@ -9,7 +9,7 @@ namespace {
 constexpr int kMinPiece = 16;
 constexpr double kLikelyPromptMs = 0.1;
 /// Weight of earlier steps: a few steps suffice to learn a new speed.
-constexpr double kDecay = 0.8;
+constexpr double kPaceDecay = 0.8;
 /// A step that exceeds its expected time by more than this factor counts as this factor: the process was
 /// probably suspended.
 constexpr double kMostSurprise = 4.0;
@@ -49,8 +49,8 @@ void StepPace::add(int n_rows, int n_decoding, double ms, double n_drawn) {
 
 void StepPace::add_prompts(double n, double ms) {
   if (rows_ > 0.0) ms = std::min(ms, kMostSurprise * prompt_ms() * n);
-  rows_ = kDecay * rows_ + n;
-  rows_ms_ = kDecay * rows_ms_ + ms;
+  rows_ = kPaceDecay * rows_ + n;
+  rows_ms_ = kPaceDecay * rows_ms_ + ms;
 }
 
 }  // namespace weft::engine

@@ -5,18 +5,11 @@
 #include <limits>
 
 namespace weft::engine {
-namespace {
-
-/// Values compared as a block: most blocks have no value that is good enough.
-constexpr std::size_t kBlock = 128;
-
-}  // namespace
 
 void find_best(std::span<const float> logits, std::span<Best> best) {
-  constexpr float kLowest = -std::numeric_limits<float>::infinity();
   std::fill(best.begin(), best.end(), Best{std::numeric_limits<Token>::max(), kLowest});
-  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
-    const std::span<const float> block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
+  for (std::size_t begin = 0; begin < logits.size(); begin += kLogitBlock) {
+    const std::span<const float> block = logits.subspan(begin, std::min(kLogitBlock, logits.size() - begin));
     const float least = best.back().logit;
     bool any = false;
     for (const float logit : block) any |= !(logit < least);

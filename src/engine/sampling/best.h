@@ -1,10 +1,16 @@
 #pragma once
 // The best few of a row of logits on the host, in the order and with the bits of ops::Best.
+#include <cstddef>
+#include <limits>
 #include <span>
 
 #include "weft/types.h"
 
 namespace weft::engine {
+
+/// Logits that are compared as a block: most blocks have no value that is good enough.
+inline constexpr std::size_t kLogitBlock = 128;
+inline constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 /// The order of tokens, of which the best come first. The kernels' entries have the same order, defined
 /// separately in backend/cpu/kernels/kernels.h. Kernels are compiled for other instruction sets and share no

@@ -11,16 +11,13 @@
 namespace weft::engine {
 namespace {
 
-constexpr float kLowest = -std::numeric_limits<float>::infinity();
-
 // The largest of a block of logits; NaN counts as nothing. Several chains, so
 // that it becomes vector instructions.
-constexpr std::size_t kBlock = 128;
 float block_max(const float* values) {
   constexpr std::size_t kLanes = 32;
   std::array<float, kLanes> lanes;
   lanes.fill(kLowest);
-  for (std::size_t i = 0; i < kBlock; i += kLanes) {
+  for (std::size_t i = 0; i < kLogitBlock; i += kLanes) {
     for (std::size_t j = 0; j < kLanes; ++j) lanes[j] = values[i + j] > lanes[j] ? values[i + j] : lanes[j];
   }
   float result = kLowest;
@@ -72,7 +69,7 @@ float clean_logit(float logit) {
 std::size_t argmax(std::span<const float> values) {
   float best = kLowest;
   std::size_t begin = 0, i = 0;
-  for (; i + kBlock <= values.size(); i += kBlock) {
+  for (; i + kLogitBlock <= values.size(); i += kLogitBlock) {
     const float here = block_max(values.data() + i);
     if (here > best) {
       best = here;
@@ -164,9 +161,9 @@ void Candidates::collect_top(std::size_t n) {
     list_.back() = {static_cast<Token>(at), logit, 0.0f};
     std::push_heap(list_.begin(), list_.end(), goes_before);
   };
-  for (; i + kBlock <= logits_.size(); i += kBlock) {
+  for (; i + kLogitBlock <= logits_.size(); i += kLogitBlock) {
     if (!(block_max(logits_.data() + i) > list_.front().logit)) continue;
-    for (std::size_t at = i; at < i + kBlock; ++at) offer(at);
+    for (std::size_t at = i; at < i + kLogitBlock; ++at) offer(at);
   }
   for (; i < logits_.size(); ++i) offer(i);
   std::sort_heap(list_.begin(), list_.end(), goes_before);
@@ -184,9 +181,9 @@ void Candidates::keep_top(std::size_t n) {
 void Candidates::find_maxima() {
   if (!maxima_.empty()) return;
   max_ = kLowest;
-  maxima_.reserve(n_vocab_ / kBlock + 1);
+  maxima_.reserve(n_vocab_ / kLogitBlock + 1);
   std::size_t i = 0;
-  for (; i + kBlock <= logits_.size(); i += kBlock) {
+  for (; i + kLogitBlock <= logits_.size(); i += kLogitBlock) {
     maxima_.push_back(block_max(logits_.data() + i));
     max_ = std::max(max_, maxima_.back());
   }
@@ -208,8 +205,8 @@ void Candidates::collect_at_least(float least) {
   };
   for (std::size_t block = 0; block < maxima_.size(); ++block) {
     if (clean_logit(maxima_[block]) < least) continue;
-    std::size_t i = block * kBlock;
-    const std::size_t end = std::min(logits_.size(), i + kBlock);
+    std::size_t i = block * kLogitBlock;
+    const std::size_t end = std::min(logits_.size(), i + kLogitBlock);
     for (; i + kFew <= end; i += kFew) {
       bool any = false;
       for (std::size_t j = 0; j < kFew; ++j) any |= !(logits_[i + j] < least);

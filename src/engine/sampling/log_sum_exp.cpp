@@ -13,7 +13,6 @@
 namespace weft::engine {
 namespace {
 
-constexpr float kLowest = -std::numeric_limits<float>::infinity();
 constexpr float kNegligible = -87.0f;  // Below, e^x is less than 1e-37.
 
 // e^x of -87 <= x <= 0, to a few units in the last place. Without calls and

@@ -7,7 +7,6 @@ namespace weft::grammar {
 namespace {
 
 constexpr std::size_t kMaxParts = 1000;  // Schemas that must hold together.
-constexpr std::int64_t kExceptionWork = 64;
 constexpr std::size_t kNoParent = std::numeric_limits<std::size_t>::max();
 
 /// Keywords that would allow too much if they were ignored, and what to write instead.

@@ -12,7 +12,6 @@ namespace {
 constexpr std::int64_t kBlock = 256;  // Repetitions per block of a long count.
 /// The longest string whose characters are counted in addition to a pattern: their states multiply.
 constexpr std::int64_t kMostWrittenOut = 1024;
-constexpr std::int64_t kExceptionWork = 64;
 
 /// A character of a string, as JSON may write it.
 NodeId any_escape(Builder& b) {

@@ -8,7 +8,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_afmoe(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
   h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
@@ -17,7 +17,7 @@ void read(const Metadata& metadata, HParams& h) {
   read_sliding(metadata, h, kPattern);
 }
 
-ValueId build(Builder& b) {
+ValueId build_afmoe(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.norms_behind = true;
@@ -38,6 +38,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kAfMoe = {"afmoe", read, build};
+const Family kAfMoe = {"afmoe", read_afmoe, build_afmoe};
 
 }  // namespace weft::model

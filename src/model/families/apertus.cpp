@@ -8,7 +8,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_apertus(const Metadata& metadata, HParams& h) {
   constexpr double kMost = 1e4;
   h.rope.neox = true;
   const auto softplus = [](float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); };
@@ -39,7 +39,7 @@ ValueId xielu(Builder& b, int layer, ValueId x) {
   return add(ops::Add{}, {part, linear_part}, "ffn_active");
 }
 
-ValueId build(Builder& b) {
+ValueId build_apertus(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -53,6 +53,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kApertus = {"apertus", read, build};
+const Family kApertus = {"apertus", read_apertus, build_apertus};
 
 }  // namespace weft::model

@@ -5,9 +5,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams&) {}
+void read_arcee(const Metadata&, HParams&) {}
 
-ValueId build(Builder& b) {
+ValueId build_arcee(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.ffn = Ffn::kPlain;
@@ -17,6 +17,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kArcee = {"arcee", read, build};
+const Family kArcee = {"arcee", read_arcee, build_arcee};
 
 }  // namespace weft::model

@@ -6,12 +6,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_arctic(const Metadata& metadata, HParams& h) {
   require_experts(metadata, h);
   h.ffn.width = h.n_embd;  // The dense part's width.
 }
 
-ValueId build(Builder& b) {
+ValueId build_arctic(Builder& b) {
   ValueId layer_input = kNoValue;
   Decoder how;
   how.attend = [&](int layer, ValueId x, ValueId& residual) {
@@ -31,6 +31,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kArctic = {"arctic", read, build};
+const Family kArctic = {"arctic", read_arctic, build_arctic};
 
 }  // namespace weft::model

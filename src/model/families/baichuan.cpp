@@ -8,7 +8,7 @@ namespace {
 
 constexpr float kAlibi = 8.0f;
 
-void read(const Metadata&, HParams& h) {
+void read_baichuan(const Metadata&, HParams& h) {
   // Files do not say otherwise which one they are.
   constexpr int kLayersOf13B = 40;
   if (h.n_layers == kLayersOf13B) h.attention->alibi = kAlibi;
@@ -16,7 +16,7 @@ void read(const Metadata&, HParams& h) {
 
 void read_refact(const Metadata&, HParams& h) { h.attention->alibi = kAlibi; }
 
-ValueId build(Builder& b) {
+ValueId build_baichuan(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -26,7 +26,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kBaichuan = {"baichuan", read, build};
-const Family kRefact = {"refact", read_refact, build};
+const Family kBaichuan = {"baichuan", read_baichuan, build_baichuan};
+const Family kRefact = {"refact", read_refact, build_baichuan};
 
 }  // namespace weft::model

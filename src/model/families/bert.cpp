@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.embedding.learned_positions = true; }
+void read_bert(const Metadata&, HParams& h) { h.embedding.learned_positions = true; }
 
-ValueId build(Builder& b) {
+ValueId build_bert(Builder& b) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.norms_before = false;
@@ -21,6 +21,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kBert = {"bert", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
+const Family kBert = {"bert", read_bert, build_bert, LayerMix::kAttention, FamilyKind::kEncoder};
 
 }  // namespace weft::model

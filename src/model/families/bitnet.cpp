@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_bitnet(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build_with(Builder& b, Activation activation) {
+ValueId build_bitnet_with(Builder& b, Activation activation) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -27,12 +27,12 @@ ValueId build_with(Builder& b, Activation activation) {
   return decoder(b, embed_tokens(b), how);
 }
 
-ValueId build(Builder& b) { return build_with(b, Activation::kSilu); }
-ValueId build_squared(Builder& b) { return build_with(b, Activation::kReluSquared); }
+ValueId build_bitnet(Builder& b) { return build_bitnet_with(b, Activation::kSilu); }
+ValueId build_squared(Builder& b) { return build_bitnet_with(b, Activation::kReluSquared); }
 
 }  // namespace
 
-const Family kBitNet = {"bitnet", read, build};
-const Family kBitNet158 = {"bitnet-b1.58", read, build_squared};
+const Family kBitNet = {"bitnet", read_bitnet, build_bitnet};
+const Family kBitNet158 = {"bitnet-b1.58", read_bitnet, build_squared};
 
 }  // namespace weft::model

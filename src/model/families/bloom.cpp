@@ -5,9 +5,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.attention->alibi = 8.0f; }
+void read_bloom(const Metadata&, HParams& h) { h.attention->alibi = 8.0f; }
 
-ValueId build(Builder& b) {
+ValueId build_bloom(Builder& b) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.attention.rope = false;
@@ -18,6 +18,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kBloom = {"bloom", read, build};
+const Family kBloom = {"bloom", read_bloom, build_bloom};
 
 }  // namespace weft::model

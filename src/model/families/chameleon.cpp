@@ -9,7 +9,7 @@ namespace {
 /// The places of the image tokens in the vocabulary.
 constexpr int kFirstOfPictures = 4, kOfPictures = 8192;
 
-void read(const Metadata& metadata, HParams& h) {
+void read_chameleon(const Metadata& metadata, HParams& h) {
   constexpr float kHeadEps = 1e-5f;
   h.norm.head_eps = kHeadEps;
   h.blocks.norms_behind = metadata.get_bool("swin_norm", false);
@@ -18,7 +18,7 @@ void read(const Metadata& metadata, HParams& h) {
   h.logits.n_left_out = kOfPictures;
 }
 
-ValueId build(Builder& b) {
+ValueId build_chameleon(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.qk_norm = QkNorm::kOwnOfHead;
@@ -40,6 +40,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kChameleon = {"chameleon", read, build};
+const Family kChameleon = {"chameleon", read_chameleon, build_chameleon};
 
 }  // namespace weft::model

@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams&) {}
+void read_chatglm(const Metadata&, HParams&) {}
 
-ValueId build(Builder& b) {
+ValueId build_chatglm(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.ffn = Ffn::kFused;
@@ -17,6 +17,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kChatGlm = {"chatglm", read, build};
+const Family kChatGlm = {"chatglm", read_chatglm, build_chatglm};
 
 }  // namespace weft::model

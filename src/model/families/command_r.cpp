@@ -7,18 +7,18 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_command_r(const Metadata& metadata, HParams& h) {
   h.logits.scale = metadata.get_float("logit_scale", 1e-6, 1e6, 1.0f);
 }
 
-void read2(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_command_r2(const Metadata& metadata, HParams& h) {
+  read_command_r(metadata, h);
   require_window(metadata, h);
   constexpr int kPattern = 4;
   read_sliding(metadata, h, kPattern);
 }
 
-ValueId build(Builder& b) {
+ValueId build_command_r(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -35,7 +35,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kCommandR = {"command-r", read, build};
-const Family kCohere2 = {"cohere2", read2, build};
+const Family kCommandR = {"command-r", read_command_r, build_command_r};
+const Family kCohere2 = {"cohere2", read_command_r2, build_command_r};
 
 }  // namespace weft::model

@@ -5,13 +5,13 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_dbrx(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.attention->qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
   require_experts(metadata, h);
 }
 
-ValueId build(Builder& b) {
+ValueId build_dbrx(Builder& b) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.ffn_norm = "attn_output_norm";
@@ -21,6 +21,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kDbrx = {"dbrx", read, build};
+const Family kDbrx = {"dbrx", read_dbrx, build_dbrx};
 
 }  // namespace weft::model

@@ -6,7 +6,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams&) {}
+void read_deci(const Metadata&, HParams&) {}
 
 /// The replacement of attention in a layer, if there is one. In the last layer `x` is reduced to the rows
 /// that something is wanted of.
@@ -30,7 +30,7 @@ ValueId attend(Builder& b, int layer, ValueId x, AttentionBlock block) {
   return add(b, x, out, layer_name(layer, "after_attention"));
 }
 
-ValueId feed_forward(Builder& b, int layer, ValueId x) {
+ValueId deci_feed_forward(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
   const std::int64_t width = h.ffn.width_of[static_cast<std::size_t>(layer)];
   if (width == 0) return x;
@@ -40,19 +40,19 @@ ValueId feed_forward(Builder& b, int layer, ValueId x) {
   return add(b, x, gated_ffn(b, layer, normed, Activation::kSilu, width), name("after_ffn"));
 }
 
-ValueId build(Builder& b) {
+ValueId build_deci(Builder& b) {
   const HParams& h = b.hparams();
   AttentionBlock block;
   block.rope_params = h.rope;
   block.rope_factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
   ValueId x = embed_tokens(b);
   for (int layer = 0; layer < h.n_layers; ++layer)
-    x = b.pass_on(layer, feed_forward(b, layer, attend(b, layer, x, block)));
+    x = b.pass_on(layer, deci_feed_forward(b, layer, attend(b, layer, x, block)));
   return output_logits(b, NormKind::kRms, x);
 }
 
 }  // namespace
 
-const Family kDeci = {"deci", read, build, LayerMix::kSparse};
+const Family kDeci = {"deci", read_deci, build_deci, LayerMix::kSparse};
 
 }  // namespace weft::model

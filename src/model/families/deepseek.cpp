@@ -6,11 +6,11 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_deepseek(const Metadata& metadata, HParams& h) {
   read_router(metadata, h, {.normalise = false});  // Files do not say.
 }
 
-ValueId build(Builder& b) {
+ValueId build_deepseek(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   return decoder(b, embed_tokens(b), how);
@@ -18,6 +18,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kDeepseek = {"deepseek", read, build};
+const Family kDeepseek = {"deepseek", read_deepseek, build_deepseek};
 
 }  // namespace weft::model

@@ -9,7 +9,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_deepseek2(const Metadata& metadata, HParams& h) {
   read_router(metadata, h, {.normalise = false});
   read_unused_layers(metadata, h);
   h.latent = read_latent(metadata, h.rope, *h.attention);
@@ -24,7 +24,7 @@ void read(const Metadata& metadata, HParams& h) {
   if (h.rope.ext_factor != 0.0f) h.rope.attn_factor /= 1.0f + 0.1f * stretch;
 }
 
-ValueId build(Builder& b) {
+ValueId build_deepseek2(Builder& b) {
   const ValueId x = embed_tokens(b);
   const ValueId temperature = b.hparams().attention->temperature ? temperatures(b, 0) : kNoValue;
   Decoder how;
@@ -36,7 +36,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kDeepseek2 = {"deepseek2", read, build};
-const Family kMistral4 = {"mistral4", read, build};
+const Family kDeepseek2 = {"deepseek2", read_deepseek2, build_deepseek2};
+const Family kMistral4 = {"mistral4", read_deepseek2, build_deepseek2};
 
 }  // namespace weft::model

@@ -5,12 +5,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_dots1(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   read_router(metadata, h, {.sigmoid = true});
 }
 
-ValueId build(Builder& b) {
+ValueId build_dots1(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -20,6 +20,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kDots1 = {"dots1", read, build};
+const Family kDots1 = {"dots1", read_dots1, build_dots1};
 
 }  // namespace weft::model

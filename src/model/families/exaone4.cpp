@@ -6,13 +6,13 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_exaone4(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
   read_sliding(metadata, h, kPattern);
 }
 
-ValueId build(Builder& b) {
+ValueId build_exaone4(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -28,6 +28,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kExaone4 = {"exaone4", read, build};
+const Family kExaone4 = {"exaone4", read_exaone4, build_exaone4};
 
 }  // namespace weft::model

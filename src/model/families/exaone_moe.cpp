@@ -6,7 +6,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_exaone_moe(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
   read_unused_layers(metadata, h);
@@ -14,7 +14,7 @@ void read(const Metadata& metadata, HParams& h) {
   read_sliding(metadata, h, kPattern);
 }
 
-ValueId build(Builder& b) {
+ValueId build_exaone_moe(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.qk_norm = QkNorm::kHeads;
@@ -28,6 +28,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kExaoneMoe = {"exaone-moe", read, build};
+const Family kExaoneMoe = {"exaone-moe", read_exaone_moe, build_exaone_moe};
 
 }  // namespace weft::model

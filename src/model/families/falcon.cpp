@@ -5,9 +5,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_falcon(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build(Builder& b) {
+ValueId build_falcon(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
@@ -19,6 +19,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kFalcon = {"falcon", read, build};
+const Family kFalcon = {"falcon", read_falcon, build_falcon};
 
 }  // namespace weft::model

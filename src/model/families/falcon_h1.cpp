@@ -6,13 +6,13 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_falcon_h1(const Metadata& metadata, HParams& h) {
   h.ssm = read_mamba2(metadata);
   h.rope.neox = true;
   h.layers.assign(h.layers.size(), LayerKind::kBoth);
 }
 
-ValueId build(Builder& b) {
+ValueId build_falcon_h1(Builder& b) {
   const bool normed = has_in_any_layer(b, "ssm_norm.weight");  // Few are.
   AttentionBlock block;
   block.rope_params = b.hparams().rope;
@@ -34,6 +34,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kFalconH1 = {"falcon-h1", read, build};
+const Family kFalconH1 = {"falcon-h1", read_falcon_h1, build_falcon_h1};
 
 }  // namespace weft::model

@@ -9,13 +9,13 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) {
+void read_gemma(const Metadata&, HParams& h) {
   h.rope.neox = true;
   h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
 }
 
-void read2(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_gemma2(const Metadata& metadata, HParams& h) {
+  read_gemma(metadata, h);
   require_window(metadata, h);
   // Early files lack the caps that the models have.
   h.attention->softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 50.0f);
@@ -37,12 +37,12 @@ ValueId build_layers(Builder& b, Decoder& how) {
   return decoder(b, embed_tokens(b), how);
 }
 
-ValueId build(Builder& b) {
+ValueId build_gemma(Builder& b) {
   Decoder how;
   return build_layers(b, how);
 }
 
-ValueId build2(Builder& b) {
+ValueId build_gemma2(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.norms_behind = true;
@@ -54,7 +54,7 @@ ValueId build2(Builder& b) {
 
 }  // namespace
 
-const Family kGemma = {"gemma", read, build};
-const Family kGemma2 = {"gemma2", read2, build2};
+const Family kGemma = {"gemma", read_gemma, build_gemma};
+const Family kGemma2 = {"gemma2", read_gemma2, build_gemma2};
 
 }  // namespace weft::model

@@ -8,7 +8,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_gemma3(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
   require_window(metadata, h);
@@ -23,7 +23,7 @@ void read(const Metadata& metadata, HParams& h) {
   h.attention->scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, h.attention->scale);
 }
 
-ValueId build(Builder& b) {
+ValueId build_gemma3(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -38,6 +38,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGemma3 = {"gemma3", read, build};
+const Family kGemma3 = {"gemma3", read_gemma3, build_gemma3};
 
 }  // namespace weft::model

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kLaurelRank = 64;
 
-void read(const Metadata& metadata, HParams& h) {
+void read_gemma3n(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 5, kMostForms = 16;
   h.rope.neox = true;
   h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
@@ -216,10 +216,10 @@ class Gemma3n {
   ValueId layer_inputs_ = kNoValue;
 };
 
-ValueId build(Builder& b) { return Gemma3n(b).build(); }
+ValueId build_gemma3n(Builder& b) { return Gemma3n(b).build(); }
 
 }  // namespace
 
-const Family kGemma3n = {"gemma3n", read, build};
+const Family kGemma3n = {"gemma3n", read_gemma3n, build_gemma3n};
 
 }  // namespace weft::model

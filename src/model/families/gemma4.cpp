@@ -9,7 +9,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_gemma4(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 6;
   h.rope.neox = true;
   h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
@@ -45,7 +45,7 @@ ValueId add_experts(Builder& b, int layer, ValueId sum, ValueId dense) {
              norm(b, NormKind::kRms, out, name("post_ffw_norm_2")), name("ffn_sum"));
 }
 
-ValueId feed_forward(Builder& b, int layer, ValueId sum) {
+ValueId gemma4_feed_forward(Builder& b, int layer, ValueId sum) {
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   const std::int64_t width = h.ffn.width_of[static_cast<std::size_t>(layer)];
@@ -58,7 +58,7 @@ ValueId feed_forward(Builder& b, int layer, ValueId sum) {
   return norm(b, NormKind::kRms, out, name("post_ffw_norm"));
 }
 
-ValueId build(Builder& b) {
+ValueId build_gemma4(Builder& b) {
   const HParams& h = b.hparams();
   ValueId x = embed_tokens(b);
   const ValueId layer_inputs = h.embedding.n_per_layer > 0 ? embed_for_layers(b, x) : kNoValue;
@@ -85,7 +85,7 @@ ValueId build(Builder& b) {
         norm(b, NormKind::kRms, attention(b, layer, normed, block, x), name("post_attention_norm"));
     const ValueId sum = add(b, x, attended, name("after_attention"));
     b.enter(Part::kFeedForward, layer);
-    x = add(b, sum, feed_forward(b, layer, sum), name("after_ffn"));
+    x = add(b, sum, gemma4_feed_forward(b, layer, sum), name("after_ffn"));
     if (layer_inputs != kNoValue) {
       const ValueId own = own_input(b, layer, layer_inputs, x);
       x = add(b, x, own, name("after_own_input"));
@@ -99,6 +99,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGemma4 = {"gemma4", read, build, LayerMix::kVaried};
+const Family kGemma4 = {"gemma4", read_gemma4, build_gemma4, LayerMix::kVaried};
 
 }  // namespace weft::model

@@ -7,7 +7,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_gemma_embedding(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.embedding.scale = std::sqrt(static_cast<float>(h.n_embd));
   h.attention->scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, 0.0f);
@@ -15,7 +15,7 @@ void read(const Metadata& metadata, HParams& h) {
   read_sliding(metadata, h, kPattern);
 }
 
-ValueId build(Builder& b) {
+ValueId build_gemma_embedding(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -30,6 +30,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGemmaEmbedding = {"gemma-embedding", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
+const Family kGemmaEmbedding = {"gemma-embedding", read_gemma_embedding, build_gemma_embedding,
+                                LayerMix::kAttention, FamilyKind::kEncoder};
 
 }  // namespace weft::model

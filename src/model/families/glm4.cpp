@@ -5,9 +5,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams&) {}
+void read_glm4(const Metadata&, HParams&) {}
 
-ValueId build(Builder& b) {
+ValueId build_glm4(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norms_behind = true;
@@ -17,6 +17,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGlm4 = {"glm4", read, build};
+const Family kGlm4 = {"glm4", read_glm4, build_glm4};
 
 }  // namespace weft::model

@@ -6,13 +6,13 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_glm4_moe(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   read_router(metadata, h, {.sigmoid = true});
   read_unused_layers(metadata, h);
 }
 
-ValueId build(Builder& b) {
+ValueId build_glm4_moe(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.ffn_norm = "post_attention_norm";
@@ -23,6 +23,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGlm4Moe = {"glm4moe", read, build};
+const Family kGlm4Moe = {"glm4moe", read_glm4_moe, build_glm4_moe};
 
 }  // namespace weft::model

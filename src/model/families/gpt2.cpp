@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.embedding.learned_positions = true; }
+void read_gpt2(const Metadata&, HParams& h) { h.embedding.learned_positions = true; }
 
-ValueId build(Builder& b) {
+ValueId build_gpt2(Builder& b) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.attention.rope = false;
@@ -19,7 +19,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGpt2 = {"gpt2", read, build};
-const Family kStarCoder = {"starcoder", read, build};
+const Family kGpt2 = {"gpt2", read_gpt2, build_gpt2};
+const Family kStarCoder = {"starcoder", read_gpt2, build_gpt2};
 
 }  // namespace weft::model

@@ -6,7 +6,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_gpt_oss(const Metadata& metadata, HParams& h) {
   require_experts(metadata, h);
   require_window(metadata, h);
   constexpr int kPattern = 2;
@@ -15,7 +15,7 @@ void read(const Metadata& metadata, HParams& h) {
   read_sliding(metadata, h, kPattern);
 }
 
-ValueId build(Builder& b) {
+ValueId build_gpt_oss(Builder& b) {
   constexpr float kLimit = 7.0f;
   const HParams& h = b.hparams();
   Decoder how;
@@ -31,6 +31,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGptOss = {"gpt-oss", read, build};
+const Family kGptOss = {"gpt-oss", read_gpt_oss, build_gpt_oss};
 
 }  // namespace weft::model

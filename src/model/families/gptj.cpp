@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams&) {}
+void read_gptj(const Metadata&, HParams&) {}
 
-ValueId build(Builder& b) {
+ValueId build_gptj(Builder& b) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.parallel = true;
@@ -20,6 +20,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGptJ = {"gptj", read, build};
+const Family kGptJ = {"gptj", read_gptj, build_gptj};
 
 }  // namespace weft::model

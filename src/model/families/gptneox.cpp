@@ -6,12 +6,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_gptneox(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.blocks.parallel = metadata.get_bool("use_parallel_residual", true);
 }
 
-ValueId build(Builder& b) {
+ValueId build_gptneox(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
@@ -23,6 +23,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGptNeox = {"gptneox", read, build};
+const Family kGptNeox = {"gptneox", read_gptneox, build_gptneox};
 
 }  // namespace weft::model

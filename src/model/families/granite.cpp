@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) { read_scales(metadata, h); }
+void read_granite(const Metadata& metadata, HParams& h) { read_scales(metadata, h); }
 
-ValueId build(Builder& b) {
+ValueId build_granite(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -17,7 +17,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGranite = {"granite", read, build};
-const Family kGraniteMoe = {"granitemoe", read, build};
+const Family kGranite = {"granite", read_granite, build_granite};
+const Family kGraniteMoe = {"granitemoe", read_granite, build_granite};
 
 }  // namespace weft::model

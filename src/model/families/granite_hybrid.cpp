@@ -6,14 +6,14 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_granite_hybrid(const Metadata& metadata, HParams& h) {
   h.ssm = read_mamba2(metadata);
   read_scales(metadata, h);
   // What says so in files: whether rope was tuned.
   h.attention->rope = metadata.get_bool("rope.scaling.finetuned", true);
 }
 
-ValueId build(Builder& b) {
+ValueId build_granite_hybrid(Builder& b) {
   AttentionBlock block;
   block.rope = b.hparams().attention->rope;
   block.rope_params = b.hparams().rope;
@@ -26,6 +26,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGraniteHybrid = {"granitehybrid", read, build, LayerMix::kMixed};
+const Family kGraniteHybrid = {"granitehybrid", read_granite_hybrid, build_granite_hybrid, LayerMix::kMixed};
 
 }  // namespace weft::model

@@ -9,7 +9,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_grok(const Metadata& metadata, HParams& h) {
   ExpertParams& experts = require_experts(metadata, h);
   h.rope.neox = true;
   h.rope.beta_fast = metadata.get_float("rope.scaling.yarn_beta_fast", 0.001, 1e6, 8.0f);
@@ -26,7 +26,7 @@ void read(const Metadata& metadata, HParams& h) {
 }
 
 /// The experts, and the dense part, if there is one.
-ValueId feed_forward(Builder& b, int layer, ValueId x) {
+ValueId grok_feed_forward(Builder& b, int layer, ValueId x) {
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   const ValueId out = expert_ffn(b, layer, x, Activation::kGelu);
   if (!has_in_any_layer(b, "ffn_up.weight")) return out;
@@ -34,7 +34,7 @@ ValueId feed_forward(Builder& b, int layer, ValueId x) {
   return b.add(ops::Scale{std::sqrt(0.5f)}, {sum}, name("ffn_mean"));
 }
 
-ValueId build(Builder& b) {
+ValueId build_grok(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attend = [&](int layer, ValueId x, ValueId& residual) {
@@ -46,13 +46,13 @@ ValueId build(Builder& b) {
   const char* const behind =
       has_in_any_layer(b, "layer_output_norm.weight") ? "layer_output_norm" : "post_ffw_norm";
   how.own_ffn = [&b, behind](int layer, ValueId x) {
-    return norm(b, NormKind::kRms, feed_forward(b, layer, x), layer_name(layer, behind));
+    return norm(b, NormKind::kRms, grok_feed_forward(b, layer, x), layer_name(layer, behind));
   };
   return decoder(b, embed_tokens(b), how);
 }
 
 }  // namespace
 
-const Family kGrok = {"grok", read, build};
+const Family kGrok = {"grok", read_grok, build_grok};
 
 }  // namespace weft::model

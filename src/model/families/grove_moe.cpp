@@ -6,7 +6,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_grove_moe(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   ExpertParams& experts = require_experts(metadata, h);
   ExpertChunks& chunks = experts.chunks.emplace();
@@ -20,7 +20,7 @@ void read(const Metadata& metadata, HParams& h) {
   chunks.scale = metadata.require_float("expert_group_scale", 0.0, kMaxFactor);
 }
 
-ValueId build(Builder& b) {
+ValueId build_grove_moe(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -42,6 +42,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kGroveMoe = {"grovemoe", read, build};
+const Family kGroveMoe = {"grovemoe", read_grove_moe, build_grove_moe};
 
 }  // namespace weft::model

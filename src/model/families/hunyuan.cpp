@@ -6,14 +6,14 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_hunyuan(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-void read_moe(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_hunyuan_moe(const Metadata& metadata, HParams& h) {
+  read_hunyuan(metadata, h);
   require_experts(metadata, h);
 }
 
-ValueId build(Builder& b) {
+ValueId build_hunyuan(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.attention.qk_norm = QkNorm::kTurned;
@@ -22,8 +22,8 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kHunyuanDense = {"hunyuan-dense", read, build};
-const Family kHunyuanMoe = {"hunyuan-moe", read_moe, build};
-const Family kMaincoder = {"maincoder", read, build};
+const Family kHunyuanDense = {"hunyuan-dense", read_hunyuan, build_hunyuan};
+const Family kHunyuanMoe = {"hunyuan-moe", read_hunyuan_moe, build_hunyuan};
+const Family kMaincoder = {"maincoder", read_hunyuan, build_hunyuan};
 
 }  // namespace weft::model

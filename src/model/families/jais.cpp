@@ -6,12 +6,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_jais(const Metadata& metadata, HParams& h) {
   h.attention->alibi = metadata.require_float("attention.max_alibi_bias", kMinFactor, 1e3);
   h.attention->scale = 1.0f / static_cast<float>(h.attention->k_head_dim);
 }
 
-ValueId build(Builder& b) {
+ValueId build_jais(Builder& b) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.attention.rope = false;
@@ -20,6 +20,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kJais = {"jais", read, build};
+const Family kJais = {"jais", read_jais, build_jais};
 
 }  // namespace weft::model

@@ -6,12 +6,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_jamba(const Metadata& metadata, HParams& h) {
   h.ssm = read_mamba(metadata);
   if (h.experts) h.experts->normalise = false;
 }
 
-ValueId build(Builder& b) {
+ValueId build_jamba(Builder& b) {
   AttentionBlock block;
   block.rope = false;
   Decoder how;
@@ -27,6 +27,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kJamba = {"jamba", read, build, LayerMix::kMixed};
+const Family kJamba = {"jamba", read_jamba, build_jamba, LayerMix::kMixed};
 
 }  // namespace weft::model

@@ -6,15 +6,15 @@
 namespace weft::model {
 namespace {
 
-void read2(const Metadata&, HParams& h) {
+void read_jina_bert2(const Metadata&, HParams& h) {
   constexpr float kMostBias = 8.0f;
   h.attention->alibi = kMostBias;
   h.encoder->one_text = true;
 }
 
-void read3(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_jina_bert3(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build_with(Builder& b, bool rope, Ffn ffn) {
+ValueId build_jina_bert_with(Builder& b, bool rope, Ffn ffn) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.norms_before = false;
@@ -26,17 +26,19 @@ ValueId build_with(Builder& b, bool rope, Ffn ffn) {
   return encoder(b, embed_texts(b, how.norm), how);
 }
 
-ValueId build2(Builder& b) {
+ValueId build_jina_bert2(Builder& b) {
   // Newer files have the gate and its factor in one matrix, the gate first.
   const bool apart = has_in_any_layer(b, "ffn_gate.weight");
-  return build_with(b, false, apart ? Ffn::kGated : Ffn::kFused);
+  return build_jina_bert_with(b, false, apart ? Ffn::kGated : Ffn::kFused);
 }
 
-ValueId build3(Builder& b) { return build_with(b, true, Ffn::kPlain); }
+ValueId build_jina_bert3(Builder& b) { return build_jina_bert_with(b, true, Ffn::kPlain); }
 
 }  // namespace
 
-const Family kJinaBert2 = {"jina-bert-v2", read2, build2, LayerMix::kAttention, FamilyKind::kEncoder};
-const Family kJinaBert3 = {"jina-bert-v3", read3, build3, LayerMix::kAttention, FamilyKind::kEncoder};
+const Family kJinaBert2 = {"jina-bert-v2", read_jina_bert2, build_jina_bert2, LayerMix::kAttention,
+                           FamilyKind::kEncoder};
+const Family kJinaBert3 = {"jina-bert-v3", read_jina_bert3, build_jina_bert3, LayerMix::kAttention,
+                           FamilyKind::kEncoder};
 
 }  // namespace weft::model

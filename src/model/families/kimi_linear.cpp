@@ -7,7 +7,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_kimi_linear(const Metadata& metadata, HParams& h) {
   read_router(metadata, h, {.sigmoid = true});
   h.latent = read_latent(metadata, h.rope, *h.attention);
   SsmParams& ssm = h.ssm.emplace();
@@ -16,7 +16,7 @@ void read(const Metadata& metadata, HParams& h) {
 }
 
 /// attn_output(sigmoid(gate) * norm(delta rule))
-ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual) {
+ValueId kimi_linear_delta_net(Builder& b, int layer, ValueId x, ValueId& residual) {
   const HParams& h = b.hparams();
   const std::int64_t heads = h.attention->n_heads, dim = h.ssm->n_state, n = heads * dim;
   const Dim rows = b.model().graph.value(x).shape[0];
@@ -50,19 +50,19 @@ ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual) {
   return linear(b, wanted_rows(b, layer, gated, residual), name("attn_output"), h.n_embd);
 }
 
-ValueId build(Builder& b) {
+ValueId build_kimi_linear(Builder& b) {
   Decoder how;
   how.attend = [&](int layer, ValueId x, ValueId& residual) {
     if (b.hparams().layers[static_cast<std::size_t>(layer)] == LayerKind::kAttention)
       return latent_attention(b, layer, x, residual, false);
     b.enter(Part::kRecurrent, layer);
-    return delta_net(b, layer, x, residual);
+    return kimi_linear_delta_net(b, layer, x, residual);
   };
   return decoder(b, embed_tokens(b), how);
 }
 
 }  // namespace
 
-const Family kKimiLinear = {"kimi-linear", read, build, LayerMix::kMixed};
+const Family kKimiLinear = {"kimi-linear", read_kimi_linear, build_kimi_linear, LayerMix::kMixed};
 
 }  // namespace weft::model

@@ -6,13 +6,13 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_lfm2(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.ssm.emplace().conv_taps = read_conv_taps(metadata, "shortconv.l_cache");
 }
 
-void read_moe(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_lfm2_moe(const Metadata& metadata, HParams& h) {
+  read_lfm2(metadata, h);
   read_router(metadata, h, {.sigmoid = true});
 }
 
@@ -29,7 +29,7 @@ ValueId gated_conv(Builder& b, int layer, ValueId x, ValueId& residual) {
   return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "shortconv.out_proj"), n);
 }
 
-ValueId build(Builder& b) {
+ValueId build_lfm2(Builder& b) {
   const HParams& h = b.hparams();
   AttentionBlock block;
   block.qk_norm = QkNorm::kHeads;
@@ -53,7 +53,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kLfm2 = {"lfm2", read, build, LayerMix::kMixed};
-const Family kLfm2Moe = {"lfm2moe", read_moe, build, LayerMix::kMixed};
+const Family kLfm2 = {"lfm2", read_lfm2, build_lfm2, LayerMix::kMixed};
+const Family kLfm2Moe = {"lfm2moe", read_lfm2_moe, build_lfm2, LayerMix::kMixed};
 
 }  // namespace weft::model

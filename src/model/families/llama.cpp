@@ -7,11 +7,11 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams&) {}
+void read_llama(const Metadata&, HParams&) {}
 
-void read_halves(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_llama_halves(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build_with(Builder& b, NormKind norm) {
+ValueId build_llama_with(Builder& b, NormKind norm) {
   const HParams& h = b.hparams();
   Decoder how;
   how.norm = norm;
@@ -20,16 +20,16 @@ ValueId build_with(Builder& b, NormKind norm) {
   return decoder(b, embed_tokens(b), how);
 }
 
-ValueId build(Builder& b) { return build_with(b, NormKind::kRms); }
-ValueId build_orion(Builder& b) { return build_with(b, NormKind::kLayer); }
+ValueId build_llama(Builder& b) { return build_llama_with(b, NormKind::kRms); }
+ValueId build_orion(Builder& b) { return build_llama_with(b, NormKind::kLayer); }
 
 }  // namespace
 
-const Family kLlama = {"llama", read, build};
-const Family kErnie45 = {"ernie4_5", read, build};
-const Family kExaone = {"exaone", read_halves, build};
-const Family kInternLm2 = {"internlm2", read, build};
-const Family kOrion = {"orion", read_halves, build_orion};
-const Family kXverse = {"xverse", read, build};
+const Family kLlama = {"llama", read_llama, build_llama};
+const Family kErnie45 = {"ernie4_5", read_llama, build_llama};
+const Family kExaone = {"exaone", read_llama_halves, build_llama};
+const Family kInternLm2 = {"internlm2", read_llama, build_llama};
+const Family kOrion = {"orion", read_llama_halves, build_orion};
+const Family kXverse = {"xverse", read_llama, build_llama};
 
 }  // namespace weft::model

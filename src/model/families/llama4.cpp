@@ -7,7 +7,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_llama4(const Metadata& metadata, HParams& h) {
   constexpr int kChunk = 8192, kPattern = 4;
   if (h.experts) {
     ExpertParams& e = *h.experts;
@@ -24,7 +24,7 @@ void read(const Metadata& metadata, HParams& h) {
   temperature.scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.1f);
 }
 
-ValueId build(Builder& b) {
+ValueId build_llama4(Builder& b) {
   // The larger model is known by its experts: files do not say that it lacks these norms.
   constexpr int kExpertsOfMaverick = 128;
   const HParams& h = b.hparams();
@@ -46,6 +46,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kLlama4 = {"llama4", read, build};
+const Family kLlama4 = {"llama4", read_llama4, build_llama4};
 
 }  // namespace weft::model

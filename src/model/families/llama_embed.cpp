@@ -6,11 +6,11 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams&) {}
+void read_llama_embed(const Metadata&, HParams&) {}
 
-void read_halves(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_llama_embed_halves(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build(Builder& b) {
+ValueId build_llama_embed(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -20,7 +20,9 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kEuroBert = {"eurobert", read_halves, build, LayerMix::kAttention, FamilyKind::kEncoder};
-const Family kLlamaEmbed = {"llama-embed", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
+const Family kEuroBert = {"eurobert", read_llama_embed_halves, build_llama_embed, LayerMix::kAttention,
+                          FamilyKind::kEncoder};
+const Family kLlamaEmbed = {"llama-embed", read_llama_embed, build_llama_embed, LayerMix::kAttention,
+                            FamilyKind::kEncoder};
 
 }  // namespace weft::model

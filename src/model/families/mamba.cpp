@@ -7,12 +7,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_mamba(const Metadata& metadata, HParams& h) {
   h.ssm = read_mamba(metadata);
   h.ssm->plain_norms = metadata.get_bool("ssm.dt_b_c_rms", false);
 }
 
-ValueId build(Builder& b) {
+ValueId build_mamba(Builder& b) {
   const ScanNorms norms = b.hparams().ssm->plain_norms ? ScanNorms::kPlain : ScanNorms::kNone;
   return scan_decoder(b, embed_tokens(b),
                       [&](int layer, ValueId normed) { return mamba_scan(b, layer, normed, norms); });
@@ -20,6 +20,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kMamba = {"mamba", read, build, LayerMix::kRecurrent};
+const Family kMamba = {"mamba", read_mamba, build_mamba, LayerMix::kRecurrent};
 
 }  // namespace weft::model

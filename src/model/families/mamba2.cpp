@@ -7,15 +7,15 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) { h.ssm = read_mamba2(metadata); }
+void read_mamba2(const Metadata& metadata, HParams& h) { h.ssm = read_mamba2(metadata); }
 
-ValueId build(Builder& b) {
+ValueId build_mamba2(Builder& b) {
   return scan_decoder(b, embed_tokens(b),
                       [&](int layer, ValueId normed) { return mamba2_scan(b, layer, normed); });
 }
 
 }  // namespace
 
-const Family kMamba2 = {"mamba2", read, build, LayerMix::kRecurrent};
+const Family kMamba2 = {"mamba2", read_mamba2, build_mamba2, LayerMix::kRecurrent};
 
 }  // namespace weft::model

@@ -6,7 +6,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_mimo2(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   ExpertParams& experts = require_experts(metadata, h);
   experts.sigmoid = true;
@@ -17,7 +17,7 @@ void read(const Metadata& metadata, HParams& h) {
   read_unused_layers(metadata, h);  // Which have windows, too.
 }
 
-ValueId build(Builder& b) {
+ValueId build_mimo2(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -39,6 +39,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kMiMo2 = {"mimo2", read, build, LayerMix::kVaried};
+const Family kMiMo2 = {"mimo2", read_mimo2, build_mimo2, LayerMix::kVaried};
 
 }  // namespace weft::model

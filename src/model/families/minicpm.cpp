@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kEmbeddingScale = 12.0f, kDepthScale = 1.4f, kBaseWidth = 256.0f;
 
-void read(const Metadata& metadata, HParams& h) {
+void read_minicpm(const Metadata& metadata, HParams& h) {
   const float depth_scale = kDepthScale / std::sqrt(static_cast<float>(h.n_layers));
   const float width = static_cast<float>(h.n_embd) / kBaseWidth;
   h.embedding.scale = metadata.get_float("embedding_scale", kMinFactor, kMaxFactor, kEmbeddingScale);
@@ -18,8 +18,8 @@ void read(const Metadata& metadata, HParams& h) {
   h.logits.scale = 1.0f / metadata.get_float("logit_scale", kMinFactor, kMaxFactor, width);
 }
 
-void read3(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_minicpm3(const Metadata& metadata, HParams& h) {
+  read_minicpm(metadata, h);
   h.rope.neox = true;
   AttentionParams& a = *h.attention;
   LatentParams& latent = h.latent.emplace();
@@ -36,7 +36,7 @@ void read3(const Metadata& metadata, HParams& h) {
   a.v_head_dim = metadata.get_int("attention.value_length", 1, kMaxHeadDim, dim);
 }
 
-ValueId build(Builder& b) {
+ValueId build_minicpm(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   return decoder(b, embed_tokens(b), how);
@@ -85,7 +85,7 @@ ValueId attend3(Builder& b, int layer, ValueId x, ValueId factors, ValueId& resi
   return linear(b, wanted_rows(b, layer, out, residual), name("attn_output"), h.n_embd);
 }
 
-ValueId build3(Builder& b) {
+ValueId build_minicpm3(Builder& b) {
   Decoder how;
   const ValueId factors = long_rope_factors(b);
   how.attend = [&b, factors](int layer, ValueId x, ValueId& residual) {
@@ -96,7 +96,7 @@ ValueId build3(Builder& b) {
 
 }  // namespace
 
-const Family kMiniCpm = {"minicpm", read, build};
-const Family kMiniCpm3 = {"minicpm3", read3, build3};
+const Family kMiniCpm = {"minicpm", read_minicpm, build_minicpm};
+const Family kMiniCpm3 = {"minicpm3", read_minicpm3, build_minicpm3};
 
 }  // namespace weft::model

@@ -6,12 +6,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_minimax_m2(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   read_router(metadata, h, {.sigmoid = true});
 }
 
-ValueId build(Builder& b) {
+ValueId build_minimax_m2(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.attention.qk_norm = QkNorm::kRow;
@@ -20,6 +20,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kMiniMaxM2 = {"minimax-m2", read, build};
+const Family kMiniMaxM2 = {"minimax-m2", read_minimax_m2, build_minimax_m2};
 
 }  // namespace weft::model

@@ -8,7 +8,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_mistral3(const Metadata& metadata, HParams& h) {
   const float scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.0f);
   if (scale != 0.0f) h.attention->temperature = {.length = h.rope.n_ctx_orig, .scale = scale};
   // YaRN's factor for scores is applied to queries and keys, without the part that the key disables.
@@ -17,7 +17,7 @@ void read(const Metadata& metadata, HParams& h) {
     h.rope.attn_factor = 1.0f / (1.0f + 0.1f * all * std::log(1.0f / h.rope.freq_scale));
 }
 
-ValueId build(Builder& b) {
+ValueId build_mistral3(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -29,6 +29,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kMistral3 = {"mistral3", read, build};
+const Family kMistral3 = {"mistral3", read_mistral3, build_mistral3};
 
 }  // namespace weft::model

@@ -6,7 +6,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_modern_bert(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   constexpr int kPattern = 3;
   read_sliding(metadata, h, kPattern, FullLayer::kFirst);
@@ -16,7 +16,7 @@ void read(const Metadata& metadata, HParams& h) {
     metadata.refuse("hidden_activation", "found \"" + active + "\", expected gelu or silu");
 }
 
-ValueId build(Builder& b) {
+ValueId build_modern_bert(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.norm = NormKind::kLayer;
@@ -34,6 +34,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kModernBert = {"modern-bert", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
+const Family kModernBert = {"modern-bert", read_modern_bert, build_modern_bert, LayerMix::kAttention,
+                            FamilyKind::kEncoder};
 
 }  // namespace weft::model

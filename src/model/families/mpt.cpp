@@ -6,13 +6,13 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_mpt(const Metadata& metadata, HParams& h) {
   h.attention->alibi = metadata.get_float("attention.max_alibi_bias", 0.0, 1e3, 0.0f);
   h.attention->qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
   h.embedding.learned_positions = h.attention->alibi == 0.0f;
 }
 
-ValueId build(Builder& b) {
+ValueId build_mpt(Builder& b) {
   const HParams& h = b.hparams();
   if (!h.embedding.learned_positions && b.has("position_embd.weight"))
     throw Error(
@@ -29,6 +29,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kMpt = {"mpt", read, build};
+const Family kMpt = {"mpt", read_mpt, build_mpt};
 
 }  // namespace weft::model

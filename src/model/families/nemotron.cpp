@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_nemotron(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build(Builder& b) {
+ValueId build_nemotron(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
@@ -19,6 +19,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kNemotron = {"nemotron", read, build};
+const Family kNemotron = {"nemotron", read_nemotron, build_nemotron};
 
 }  // namespace weft::model

@@ -7,7 +7,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_nemotron_h(const Metadata& metadata, HParams& h) {
   h.ssm = read_mamba2(metadata);
   // The first of two kinds of layers without keys; the other has a feed-forward part instead.
   for (std::size_t i = 0; i < h.ffn.width_of.size(); ++i)
@@ -15,14 +15,14 @@ void read(const Metadata& metadata, HParams& h) {
       h.layers[i] = LayerKind::kNeither;
 }
 
-void read_moe(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_nemotron_h_moe(const Metadata& metadata, HParams& h) {
+  read_nemotron_h(metadata, h);
   ExpertParams& experts = read_router(metadata, h, {.sigmoid = true});
   read_unused_layers(metadata, h);
   experts.row_width = metadata.get_int("moe_latent_size", 0, kMaxRank, 0);
 }
 
-ValueId build(Builder& b) {
+ValueId build_nemotron_h(Builder& b) {
   const HParams& h = b.hparams();
   constexpr Activation kActive = Activation::kReluSquared;
   AttentionBlock block;
@@ -51,7 +51,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kNemotronH = {"nemotron_h", read, build, LayerMix::kMixed};
-const Family kNemotronHMoe = {"nemotron_h_moe", read_moe, build, LayerMix::kMixed};
+const Family kNemotronH = {"nemotron_h", read_nemotron_h, build_nemotron_h, LayerMix::kMixed};
+const Family kNemotronHMoe = {"nemotron_h_moe", read_nemotron_h_moe, build_nemotron_h, LayerMix::kMixed};
 
 }  // namespace weft::model

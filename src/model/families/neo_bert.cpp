@@ -5,9 +5,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams&) {}
+void read_neo_bert(const Metadata&, HParams&) {}
 
-ValueId build(Builder& b) {
+ValueId build_neo_bert(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.ffn = Ffn::kFused;
@@ -16,6 +16,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kNeoBert = {"neo-bert", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
+const Family kNeoBert = {"neo-bert", read_neo_bert, build_neo_bert, LayerMix::kAttention,
+                         FamilyKind::kEncoder};
 
 }  // namespace weft::model

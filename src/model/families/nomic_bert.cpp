@@ -6,10 +6,10 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_nomic_bert(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-void read_moe(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_nomic_bert_moe(const Metadata& metadata, HParams& h) {
+  read_nomic_bert(metadata, h);
   ExpertParams& experts = require_experts(metadata, h);
   experts.normalise = false;
   experts.step = metadata.require_int("moe_every_n_layers", 2, kMaxLayers);
@@ -24,7 +24,7 @@ Decoder shape_of(const Builder& b) {
   return how;
 }
 
-ValueId build(Builder& b) {
+ValueId build_nomic_bert(Builder& b) {
   const Decoder how = shape_of(b);
   return encoder(b, embed_texts(b, how.norm), how);
 }
@@ -41,8 +41,9 @@ ValueId build_moe(Builder& b) {
 
 }  // namespace
 
-const Family kNomicBert = {"nomic-bert", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
-const Family kNomicBertMoe = {"nomic-bert-moe", read_moe, build_moe, LayerMix::kAttention,
+const Family kNomicBert = {"nomic-bert", read_nomic_bert, build_nomic_bert, LayerMix::kAttention,
+                           FamilyKind::kEncoder};
+const Family kNomicBertMoe = {"nomic-bert-moe", read_nomic_bert_moe, build_moe, LayerMix::kAttention,
                               FamilyKind::kEncoder};
 
 }  // namespace weft::model

@@ -5,12 +5,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_olmo(const Metadata& metadata, HParams& h) {
   h.norm.weights = false;
   h.attention->qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
 }
 
-ValueId build(Builder& b) {
+ValueId build_olmo(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
@@ -19,6 +19,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kOlmo = {"olmo", read, build};
+const Family kOlmo = {"olmo", read_olmo, build_olmo};
 
 }  // namespace weft::model

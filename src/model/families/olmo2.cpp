@@ -6,14 +6,14 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_olmo2(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
   read_sliding(metadata, h, kPattern);
   if (h.window && !metadata.has("rope.freq_base_swa")) h.window->rope_base = h.rope.freq_base;
 }
 
-ValueId build(Builder& b) {
+ValueId build_olmo2(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -28,6 +28,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kOlmo2 = {"olmo2", read, build};
+const Family kOlmo2 = {"olmo2", read_olmo2, build_olmo2};
 
 }  // namespace weft::model

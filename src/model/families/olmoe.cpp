@@ -5,12 +5,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_olmoe(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   require_experts(metadata, h).normalise = false;
 }
 
-ValueId build(Builder& b) {
+ValueId build_olmoe(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.attention.qk_norm = QkNorm::kRow;
@@ -19,6 +19,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kOlmoe = {"olmoe", read, build};
+const Family kOlmoe = {"olmoe", read_olmoe, build_olmoe};
 
 }  // namespace weft::model

@@ -9,7 +9,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_openelm(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   if (h.n_layers_of(LayerKind::kAttention) != h.n_layers)
     metadata.refuse("attention.head_count_kv", "found a layer with 0, expected at least 1");
@@ -17,7 +17,7 @@ void read(const Metadata& metadata, HParams& h) {
     metadata.refuse("feed_forward_length", "found a layer with 0, expected at least 1");
 }
 
-ValueId build(Builder& b) {
+ValueId build_openelm(Builder& b) {
   const HParams& h = b.hparams();
   const auto of_layer = [](const std::vector<int>& counts, int layer) {
     return counts[static_cast<std::size_t>(layer)];
@@ -37,6 +37,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kOpenElm = {"openelm", read, build, LayerMix::kSparse};
+const Family kOpenElm = {"openelm", read_openelm, build_openelm, LayerMix::kSparse};
 
 }  // namespace weft::model

@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_phi2(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build(Builder& b) {
+ValueId build_phi2(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
@@ -20,6 +20,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kPhi2 = {"phi2", read, build};
+const Family kPhi2 = {"phi2", read_phi2, build_phi2};
 
 }  // namespace weft::model

@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_phi3(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build(Builder& b) {
+ValueId build_phi3(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -19,6 +19,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kPhi3 = {"phi3", read, build};
+const Family kPhi3 = {"phi3", read_phi3, build_phi3};
 
 }  // namespace weft::model

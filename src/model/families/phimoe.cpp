@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kUsed = 2;
 
-void read(const Metadata& metadata, HParams& h) {
+void read_phimoe(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   require_experts(metadata, h);
   if (h.experts->n_used != kUsed)
@@ -55,7 +55,7 @@ ChosenExperts choose(Builder& b, int layer, ValueId x) {
   return {ids, add(ops::Concat{}, {first, weight(1)}, "expert_weights")};
 }
 
-ValueId build(Builder& b) {
+ValueId build_phimoe(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.norm = NormKind::kLayer;
@@ -69,6 +69,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kPhiMoe = {"phimoe", read, build};
+const Family kPhiMoe = {"phimoe", read_phimoe, build_phimoe};
 
 }  // namespace weft::model

@@ -5,9 +5,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_plamo(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build(Builder& b) {
+ValueId build_plamo(Builder& b) {
   Decoder how;
   how.parallel = true;
   how.attention.rope_params = b.hparams().rope;
@@ -16,6 +16,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kPlamo = {"plamo", read, build};
+const Family kPlamo = {"plamo", read_plamo, build_plamo};
 
 }  // namespace weft::model

@@ -8,7 +8,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_plamo2(const Metadata& metadata, HParams& h) {
   SsmParams& ssm = h.ssm.emplace(read_ssm(metadata));
   h.rope.neox = true;
   ssm.n_heads = metadata.require_int("ssm.time_step_rank", 1, ssm.n_inner);
@@ -62,7 +62,7 @@ ValueId scan(Builder& b, int layer, ValueId input, ValueId& residual) {
   return narrow_scan(b, layer, b.add(ops::Glu{Activation::kSilu}, {gate, y}, name("gated")), residual);
 }
 
-ValueId build(Builder& b) {
+ValueId build_plamo2(Builder& b) {
   const HParams& h = b.hparams();
   AttentionBlock block;
   block.rope_params = h.rope;
@@ -81,6 +81,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kPlamo2 = {"plamo2", read, build, LayerMix::kMixed};
+const Family kPlamo2 = {"plamo2", read_plamo2, build_plamo2, LayerMix::kMixed};
 
 }  // namespace weft::model

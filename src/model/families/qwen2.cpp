@@ -7,25 +7,25 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_qwen2(const Metadata&, HParams& h) { h.rope.neox = true; }
 
 void read1(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+  read_qwen2(metadata, h);
   if (!metadata.has("feed_forward_length")) return;
   if (h.ffn.width % 2 != 0)
     metadata.refuse("feed_forward_length", "found an odd number, expected an even one");
   h.ffn.width /= 2;  // Files give gate and up together.
 }
 
-void read_moe(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_qwen2_moe(const Metadata& metadata, HParams& h) {
+  read_qwen2(metadata, h);
   ExpertParams& experts = require_experts(metadata, h);
   experts.normalise = false;
   if (experts.shared_width == 0)
     metadata.refuse("expert_shared_feed_forward_length", "missing or 0, expected at least 1");
 }
 
-ValueId build(Builder& b) {
+ValueId build_qwen2(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -34,9 +34,9 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kPanguEmbedded = {"pangu-embedded", read, build};
-const Family kQwen = {"qwen", read1, build};
-const Family kQwen2 = {"qwen2", read, build};
-const Family kQwen2Moe = {"qwen2moe", read_moe, build};
+const Family kPanguEmbedded = {"pangu-embedded", read_qwen2, build_qwen2};
+const Family kQwen = {"qwen", read1, build_qwen2};
+const Family kQwen2 = {"qwen2", read_qwen2, build_qwen2};
+const Family kQwen2Moe = {"qwen2moe", read_qwen2_moe, build_qwen2};
 
 }  // namespace weft::model

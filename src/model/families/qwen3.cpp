@@ -6,14 +6,14 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_qwen3(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-void read_moe(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_qwen3_moe(const Metadata& metadata, HParams& h) {
+  read_qwen3(metadata, h);
   require_experts(metadata, h);
 }
 
-ValueId build(Builder& b) {
+ValueId build_qwen3(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -22,7 +22,7 @@ ValueId build(Builder& b) {
 }
 
 void read_mellum(const Metadata& metadata, HParams& h) {
-  read_moe(metadata, h);
+  read_qwen3_moe(metadata, h);
   constexpr int kNone = 1;  // Files list them.
   read_sliding(metadata, h, kNone);
   if (h.window && !metadata.has("rope.freq_base_swa")) h.window->rope_base = h.rope.freq_base;
@@ -42,7 +42,7 @@ ValueId build_mellum(Builder& b) {
 }  // namespace
 
 const Family kMellum = {"mellum", read_mellum, build_mellum};
-const Family kQwen3 = {"qwen3", read, build};
-const Family kQwen3Moe = {"qwen3moe", read_moe, build};
+const Family kQwen3 = {"qwen3", read_qwen3, build_qwen3};
+const Family kQwen3Moe = {"qwen3moe", read_qwen3_moe, build_qwen3};
 
 }  // namespace weft::model

@@ -7,7 +7,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_qwen3next(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.ssm = read_mamba2(metadata);
   if (const int columns = h.ssm->n_inner / h.ssm->n_heads; columns > kMaxSsmState)
@@ -17,8 +17,8 @@ void read(const Metadata& metadata, HParams& h) {
   read_unused_layers(metadata, h);
 }
 
-void read_moe(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+void read_qwen3next_moe(const Metadata& metadata, HParams& h) {
+  read_qwen3next(metadata, h);
   read_router(metadata, h);
 }
 
@@ -79,7 +79,7 @@ Projected projections(Builder& b, int layer, ValueId x) {
 }
 
 /// ssm_out(silu(gate) * norm(delta rule)). attn_qkv has, as the convolution, the columns of q, k and v.
-ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual, bool tiled) {
+ValueId qwen3next_delta_net(Builder& b, int layer, ValueId x, ValueId& residual, bool tiled) {
   const SsmParams& ssm = *b.hparams().ssm;
   const std::int64_t heads = ssm.n_heads, d_k = ssm.n_state, d_v = ssm.n_inner / heads;
   const std::int64_t n_k = ssm.n_groups * d_k, n_v = ssm.n_inner, n_all = 2 * n_k + n_v;
@@ -113,7 +113,7 @@ ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual, bool tile
   return linear(b, wanted_rows(b, layer, gated, residual), name("ssm_out"), b.hparams().n_embd);
 }
 
-ValueId build(Builder& b, bool tiled) {
+ValueId build_qwen3next(Builder& b, bool tiled) {
   AttentionBlock block;
   block.qk_norm = QkNorm::kHeads;
   block.gated = true;
@@ -121,19 +121,19 @@ ValueId build(Builder& b, bool tiled) {
   Decoder how;
   how.ffn_norm = "post_attention_norm";
   how.attend = mixed_layers(b, block, [tiled](Builder& builder, int layer, ValueId x, ValueId& residual) {
-    return delta_net(builder, layer, x, residual, tiled);
+    return qwen3next_delta_net(builder, layer, x, residual, tiled);
   });
   return decoder(b, embed_tokens(b), how);
 }
 
 // Heads that share q and k are neighbours in Qwen3-Next's files, and lie apart in Qwen3.5's.
-ValueId build_next(Builder& b) { return build(b, false); }
-ValueId build_tiled(Builder& b) { return build(b, true); }
+ValueId build_next(Builder& b) { return build_qwen3next(b, false); }
+ValueId build_tiled(Builder& b) { return build_qwen3next(b, true); }
 
 }  // namespace
 
-const Family kQwen3Next = {"qwen3next", read_moe, build_next, LayerMix::kMixed};
-const Family kQwen35 = {"qwen35", read, build_tiled, LayerMix::kMixed};
-const Family kQwen35Moe = {"qwen35moe", read_moe, build_tiled, LayerMix::kMixed};
+const Family kQwen3Next = {"qwen3next", read_qwen3next_moe, build_next, LayerMix::kMixed};
+const Family kQwen35 = {"qwen35", read_qwen3next, build_tiled, LayerMix::kMixed};
+const Family kQwen35Moe = {"qwen35moe", read_qwen3next_moe, build_tiled, LayerMix::kMixed};
 
 }  // namespace weft::model

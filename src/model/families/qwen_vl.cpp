@@ -7,25 +7,25 @@
 namespace weft::model {
 namespace {
 
-void read2(const Metadata& metadata, HParams& h) {
+void read_qwen_vl2(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.axes = read_axes(metadata, h.rope.n_rot);
 }
 
-void read3(const Metadata& metadata, HParams& h) {
-  read2(metadata, h);
+void read_qwen_vl3(const Metadata& metadata, HParams& h) {
+  read_qwen_vl2(metadata, h);
   h.axes->interleaved = true;
   // The last layer has only the rows that something is wanted of.
   h.embedding.n_deepstack = metadata.get_int("n_deepstack_layers", 0, h.n_layers - 1, 0);
 }
 
 void read3_moe(const Metadata& metadata, HParams& h) {
-  read3(metadata, h);
+  read_qwen_vl3(metadata, h);
   require_experts(metadata, h);
 }
 
 template <QkNorm kNorm>
-ValueId build(Builder& b) {
+ValueId build_qwen_vl(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.attention.qk_norm = kNorm;
@@ -34,8 +34,8 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kQwen2Vl = {"qwen2vl", read2, build<QkNorm::kNone>};
-const Family kQwen3Vl = {"qwen3vl", read3, build<QkNorm::kHeads>};
-const Family kQwen3VlMoe = {"qwen3vlmoe", read3_moe, build<QkNorm::kHeads>};
+const Family kQwen2Vl = {"qwen2vl", read_qwen_vl2, build_qwen_vl<QkNorm::kNone>};
+const Family kQwen3Vl = {"qwen3vl", read_qwen_vl3, build_qwen_vl<QkNorm::kHeads>};
+const Family kQwen3VlMoe = {"qwen3vlmoe", read3_moe, build_qwen_vl<QkNorm::kHeads>};
 
 }  // namespace weft::model

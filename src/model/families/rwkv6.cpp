@@ -19,7 +19,7 @@ RwkvParams& read_ranks(const Metadata& metadata, HParams& h) {
   return rwkv;
 }
 
-void read(const Metadata& metadata, HParams& h) {
+void read_rwkv6(const Metadata& metadata, HParams& h) {
   read_ranks(metadata, h).n_per_halving = metadata.get_int("rescale_every_n_layers", 0, kMaxLayers, 0);
 }
 
@@ -172,7 +172,7 @@ class Rwkv6 : public RwkvBlocks {
   ValueId x_ = kNoValue, away_ = kNoValue, shares_ = kNoValue;  // Of the layer.
 };
 
-ValueId build(Builder& b) {
+ValueId build_rwkv6(Builder& b) {
   Rwkv6 rwkv(b);
   return rwkv_decoder(
       b, [&](int layer, ValueId normed) { return rwkv.time_mix(layer, normed); },
@@ -187,7 +187,7 @@ ValueId build_qrwkv(Builder& b) {
 
 }  // namespace
 
-const Family kRwkv6 = {"rwkv6", read, build, LayerMix::kRecurrent};
+const Family kRwkv6 = {"rwkv6", read_rwkv6, build_rwkv6, LayerMix::kRecurrent};
 const Family kRwkv6Qwen2 = {"rwkv6qwen2", read_qrwkv, build_qrwkv, LayerMix::kRecurrent};
 
 }  // namespace weft::model

@@ -7,7 +7,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_rwkv7(const Metadata& metadata, HParams& h) {
   RwkvParams& rwkv = h.rwkv.emplace(read_rwkv(metadata, h.n_embd));
   rwkv.decay_rank = metadata.require_int("attention.decay_lora_rank", 1, kMaxRank);
   rwkv.rate_rank = metadata.require_int("attention.iclr_lora_rank", 1, kMaxRank);
@@ -107,7 +107,7 @@ class Rwkv7 : public RwkvBlocks {
   ValueId first_values_ = kNoValue;
 };
 
-ValueId build(Builder& b) {
+ValueId build_rwkv7(Builder& b) {
   Rwkv7 rwkv(b);
   return rwkv_decoder(
       b, [&](int layer, ValueId normed) { return rwkv.time_mix(layer, normed); },
@@ -121,7 +121,7 @@ ValueId build_arwkv(Builder& b) {
 
 }  // namespace
 
-const Family kRwkv7 = {"rwkv7", read, build, LayerMix::kRecurrent};
-const Family kArwkv7 = {"arwkv7", read, build_arwkv, LayerMix::kRecurrent};
+const Family kRwkv7 = {"rwkv7", read_rwkv7, build_rwkv7, LayerMix::kRecurrent};
+const Family kArwkv7 = {"arwkv7", read_rwkv7, build_arwkv, LayerMix::kRecurrent};
 
 }  // namespace weft::model

@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_seed_oss(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build(Builder& b) {
+ValueId build_seed_oss(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.ffn_norm = "post_attention_norm";
@@ -17,6 +17,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kSeedOss = {"seed_oss", read, build};
+const Family kSeedOss = {"seed_oss", read_seed_oss, build_seed_oss};
 
 }  // namespace weft::model

@@ -6,7 +6,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_smallthinker(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
   const bool sigmoid = metadata.get_int("expert_gating_func", 1, 2, 2) == 2;
@@ -14,7 +14,7 @@ void read(const Metadata& metadata, HParams& h) {
   read_sliding(metadata, h, kPattern, FullLayer::kFirst);
 }
 
-ValueId build(Builder& b) {
+ValueId build_smallthinker(Builder& b) {
   const HParams& h = b.hparams();
   ValueId layer_input = kNoValue;
   Decoder how;
@@ -36,6 +36,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kSmallThinker = {"smallthinker", read, build};
+const Family kSmallThinker = {"smallthinker", read_smallthinker, build_smallthinker};
 
 }  // namespace weft::model

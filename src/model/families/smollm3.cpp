@@ -7,9 +7,9 @@ namespace {
 
 constexpr int kPattern = 4;
 
-void read(const Metadata&, HParams&) {}
+void read_smollm3(const Metadata&, HParams&) {}
 
-ValueId build(Builder& b) {
+ValueId build_smollm3(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.vary = [](int layer, AttentionBlock& block) { block.rope = (layer + 1) % kPattern != 0; };
@@ -18,6 +18,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kSmolLm3 = {"smollm3", read, build};
+const Family kSmolLm3 = {"smollm3", read_smollm3, build_smollm3};
 
 }  // namespace weft::model

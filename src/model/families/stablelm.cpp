@@ -6,12 +6,12 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_stablelm(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.blocks.parallel = metadata.get_bool("use_parallel_residual", false);
 }
 
-ValueId build(Builder& b) {
+ValueId build_stablelm(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
@@ -22,6 +22,6 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
-const Family kStableLm = {"stablelm", read, build};
+const Family kStableLm = {"stablelm", read_stablelm, build_stablelm};
 
 }  // namespace weft::model

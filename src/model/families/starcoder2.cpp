@@ -6,9 +6,9 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+void read_starcoder2(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build_with(Builder& b, Activation activation) {
+ValueId build_starcoder2_with(Builder& b, Activation activation) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
@@ -19,13 +19,13 @@ ValueId build_with(Builder& b, Activation activation) {
   return decoder(b, embed_tokens(b), how);
 }
 
-ValueId build(Builder& b) { return build_with(b, Activation::kGelu); }
-ValueId build_jais2(Builder& b) { return build_with(b, Activation::kReluSquared); }
+ValueId build_starcoder2(Builder& b) { return build_starcoder2_with(b, Activation::kGelu); }
+ValueId build_jais2(Builder& b) { return build_starcoder2_with(b, Activation::kReluSquared); }
 
 }  // namespace
 
-const Family kStarCoder2 = {"starcoder2", read, build};
-const Family kCodeShell = {"codeshell", read, build};
-const Family kJais2 = {"jais2", read, build_jais2};
+const Family kStarCoder2 = {"starcoder2", read_starcoder2, build_starcoder2};
+const Family kCodeShell = {"codeshell", read_starcoder2, build_starcoder2};
+const Family kJais2 = {"jais2", read_starcoder2, build_jais2};
 
 }  // namespace weft::model

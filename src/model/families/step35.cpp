@@ -6,7 +6,7 @@
 namespace weft::model {
 namespace {
 
-void read(const Metadata& metadata, HParams& h) {
+void read_step35(const Metadata& metadata, HParams& h) {
   constexpr int kPattern = 4;
   h.rope.neox = true;
   ExpertParams& experts = read_router(metadata, h, {.sigmoid = true});
@@ -30,7 +30,7 @@ float limit_of(const std::vector<float>& limits, int layer) {
   return limits.empty() ? 0.0f : limits[static_cast<std::size_t>(layer)];
 }
 
-ValueId feed_forward(Builder& b, int layer, ValueId x) {
+ValueId step35_feed_forward(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   const Glu glu = clamped_glu(b, limit_of(h.experts->shared_limits, layer));
@@ -44,7 +44,7 @@ ValueId feed_forward(Builder& b, int layer, ValueId x) {
   return add(b, out, shared_expert(b, layer, x, glu), name("ffn_sum"));
 }
 
-ValueId build(Builder& b) {
+ValueId build_step35(Builder& b) {
   const HParams& h = b.hparams();
   constexpr const char* kFactors = "rope_freqs.weight";
   const ValueId factors =
@@ -74,12 +74,12 @@ ValueId build(Builder& b) {
       return b.add(ops::Reshape{{shape[0], n_heads * dim}}, {gated}, name + "_gated");
     };
   };
-  how.own_ffn = [&](int layer, ValueId x) { return feed_forward(b, layer, x); };
+  how.own_ffn = [&](int layer, ValueId x) { return step35_feed_forward(b, layer, x); };
   return decoder(b, embed_tokens(b), how);
 }
 
 }  // namespace
 
-const Family kStep35 = {"step35", read, build, LayerMix::kSparse};
+const Family kStep35 = {"step35", read_step35, build_step35, LayerMix::kSparse};
 
 }  // namespace weft::model

@@ -15,7 +15,7 @@ namespace {
 /// Behind this distance all keys are as far.
 constexpr int kFar = 128;
 
-void read(const Metadata& metadata, HParams& h) {
+void read_t5(const Metadata& metadata, HParams& h) {
   if (h.encoder) h.encoder->one_text = true;
   AttentionParams& a = *h.attention;
   a.scale = 1.0f;
@@ -29,7 +29,7 @@ void read(const Metadata& metadata, HParams& h) {
 }
 
 void read_both(const Metadata& metadata, HParams& h) {
-  read(metadata, h);
+  read_t5(metadata, h);
   SourceParams& source = h.source.emplace();
   source.n_layers = h.n_layers;
   h.n_layers = metadata.get_int("decoder_block_count", 1, kMaxLayers, h.n_layers);
@@ -241,7 +241,7 @@ class T5Decoder : Layers {
   }
 };
 
-ValueId build(Builder& b) {
+ValueId build_t5(Builder& b) {
   const ValueId x = embed_tokens(b);
   const ValueId rows = T5Encoder(b, b.hparams().n_layers, b.model().positions).build(x);
   b.enter(Part::kHead);
@@ -258,6 +258,6 @@ ValueId build_both(Builder& b) {
 }  // namespace
 
 const Family kT5 = {"t5", read_both, build_both, LayerMix::kAttention, FamilyKind::kEncoderDecoder};
-const Family kT5Encoder = {"t5encoder", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
+const Family kT5Encoder = {"t5encoder", read_t5, build_t5, LayerMix::kAttention, FamilyKind::kEncoder};
 
 }  // namespace weft::model

@@ -12,12 +12,12 @@
 namespace weft::text::jinja {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
          static_cast<unsigned char>(c) >= 0x80;
 }
-bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
+bool is_name_part(char c) { return is_name_start(c) || is_ascii_digit(c); }
 
 std::string normalise_newlines(std::string_view source) {
   std::string result;
@@ -175,7 +175,7 @@ class Lexer {
   void read_token(std::string& brackets) {
     const char c = source_[position_];
     if (is_space(character_at(source_, position_).code)) return advance_to(after_spaces(position_));
-    if (is_digit(c)) return read_number();
+    if (is_ascii_digit(c)) return read_number();
     if (is_name_start(c)) return read_name();
     if (c == '\'' || c == '"') return read_string(c);
     constexpr std::array<std::string_view, 24> kOperators = {"//", "**", "==", "!=", ">=", "<=", "+", "-",
@@ -211,8 +211,8 @@ class Lexer {
 
   std::size_t after_digits(std::size_t position) const {
     while (position < source_.size() &&
-           (is_digit(source_[position]) ||
-            (source_[position] == '_' && position + 1 < source_.size() && is_digit(source_[position + 1])))) {
+           (is_ascii_digit(source_[position]) || (source_[position] == '_' && position + 1 < source_.size() &&
+                                                  is_ascii_digit(source_[position + 1])))) {
       ++position;
     }
     return position;
@@ -224,7 +224,7 @@ class Lexer {
     const char letter = static_cast<char>(source_[position_ + 1] | 0x20);
     const int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
     const auto is_digit_here = [&](char c) {
-      const int digit = is_digit(c)                              ? c - '0'
+      const int digit = is_ascii_digit(c)                        ? c - '0'
                         : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
                                                                  : 99;
       return digit < base;
@@ -250,7 +250,7 @@ class Lexer {
     std::size_t end = after_digits(position_);
     bool whole = true;
     const bool after_dot = position_ > 0 && source_[position_ - 1] == '.';  // a.0.1 has two indices.
-    const auto digit_at = [&](std::size_t i) { return i < source_.size() && is_digit(source_[i]); };
+    const auto digit_at = [&](std::size_t i) { return i < source_.size() && is_ascii_digit(source_[i]); };
     if (!after_dot && at(".", end) && digit_at(end + 1)) {
       end = after_digits(end + 1);
       whole = false;
@@ -326,7 +326,7 @@ class Lexer {
     for (std::size_t i = begin; i < begin + n_digits; ++i) {
       const char c = i < source_.size() ? source_[i] : ' ';
       const char lower = static_cast<char>(c | 0x20);
-      if (is_digit(c)) {
+      if (is_ascii_digit(c)) {
         code = code * 16 + static_cast<char32_t>(c - '0');
       } else if (lower >= 'a' && lower <= 'f') {
         code = code * 16 + static_cast<char32_t>(lower - 'a' + 10);

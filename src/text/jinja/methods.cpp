@@ -37,7 +37,7 @@ Value mapped(I interpreter, Self self, A arguments) {
 }
 
 template <bool (*kHolds)(std::string_view)>
-Value predicate(I interpreter, Self self, A arguments) {
+Value text_predicate(I interpreter, Self self, A arguments) {
   const Parameters given("a string's method", arguments, {});
   interpreter.budget().spend(text_of(self).size() / 16);
   return kHolds(text_of(self).bytes());
@@ -364,13 +364,13 @@ constexpr Method kTextMethods[] = {
     {"ljust", padded<Align::kLeft>},
     {"rjust", padded<Align::kRight>},
     {"zfill", padded<Align::kZeros>},
-    {"isupper", predicate<is_upper>},
-    {"islower", predicate<is_lower>},
-    {"isdigit", predicate<is_digit>},
-    {"isdecimal", predicate<is_digit>},
-    {"isalpha", predicate<is_alpha>},
-    {"isalnum", predicate<is_alnum>},
-    {"isspace", predicate<is_blank>},
+    {"isupper", text_predicate<is_upper>},
+    {"islower", text_predicate<is_lower>},
+    {"isdigit", text_predicate<is_digit>},
+    {"isdecimal", text_predicate<is_digit>},
+    {"isalpha", text_predicate<is_alpha>},
+    {"isalnum", text_predicate<is_alnum>},
+    {"isspace", text_predicate<is_blank>},
 };
 constexpr Method kListMethods[] = {
     {"append", append},       {"extend", extend},     {"insert", insert},         {"pop", pop_item},

@@ -34,7 +34,7 @@ bool is_float(const Value& value) { return std::holds_alternative<double>(value)
 bool is_number(const Value& value) { return as_number(value).has_value(); }
 bool is_string(const Value& value) { return as_text(value) != nullptr; }
 bool is_mapping(const Value& value) { return as<Dict>(value) != nullptr; }
-bool is_sequence(const Value& value) {
+bool test_sequence(const Value& value) {
   const List* list = as<List>(value);
   return is_undefined(value) || as_text(value) || as<Dict>(value) || (list && list->kind <= ListKind::kTuple);
 }
@@ -96,7 +96,7 @@ constexpr TestEntry kTests[] = {
     {"string", plain<is_string>},
     {"mapping", plain<is_mapping>},
     {"iterable", plain<is_iterable>},
-    {"sequence", plain<is_sequence>},
+    {"sequence", plain<test_sequence>},
     {"callable", plain<is_callable>},
     {"escaped", plain<never>},
     {"filter", is_filter},

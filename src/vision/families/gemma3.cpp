@@ -5,16 +5,16 @@
 namespace weft::vision {
 namespace {
 
-constexpr std::string_view kTextModels[] = {"gemma3"};
+constexpr std::string_view kGemma3TextModels[] = {"gemma3"};
 
-Layout lay_out(const HParams& h, const Image& image) {
+Layout lay_out_gemma3(const HParams& h, const Image& image) {
   Layout layout;
   layout.tiles.push_back(resize(image, h.image_size, h.image_size, Filter::kBilinear));
   layout.pieces = {{"\n\n<start_of_image>", 0}, {"", h.max_rows()}, {"<end_of_image>\n\n", 0}};
   return layout;
 }
 
-Value project(EncoderBuilder& b, Value x) {
+Value project_gemma3(EncoderBuilder& b, Value x) {
   const HParams& h = b.hparams();
   const Value squares = reshape(x, {b.n_rows(), std::int64_t{h.merge} * h.merge, h.width});
   const Value pooled = rms_norm(mean(squares, {1}), b.weight("mm.soft_emb_norm.weight", {h.width}), h.eps);
@@ -24,12 +24,12 @@ Value project(EncoderBuilder& b, Value x) {
 }  // namespace
 
 constinit const Family kGemma3 = {.projector = "gemma3",
-                                  .text_models = kTextModels,
+                                  .text_models = kGemma3TextModels,
                                   .both_ways = true,
                                   .merge = 4,
                                   .keeps_shape = false,
                                   .encoder = {},
-                                  .lay_out = lay_out,
-                                  .project = project};
+                                  .lay_out = lay_out_gemma3,
+                                  .project = project_gemma3};
 
 }  // namespace weft::vision

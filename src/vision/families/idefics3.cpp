@@ -9,14 +9,9 @@
 namespace weft::vision {
 namespace {
 
-constexpr std::string_view kTextModels[] = {"llama", "granite"};
+constexpr std::string_view kIdefics3TextModels[] = {"llama", "granite"};
 
-constexpr int kMaxSide = 4096;
-
-struct Size {
-  int width = 0;
-  int height = 0;
-};
+constexpr int kLargestSide = 4096;
 
 /// Scales the longer side to `longest`, up or down.
 Size scaled(const Image& image, int longest) {
@@ -29,7 +24,7 @@ Size scaled(const Image& image, int longest) {
     size = {static_cast<int>(longest * aspect), longest};
     size.width += size.width % 2;
   }
-  return {std::clamp(size.width, 1, kMaxSide), std::clamp(size.height, 1, kMaxSide)};
+  return {std::clamp(size.width, 1, kLargestSide), std::clamp(size.height, 1, kLargestSide)};
 }
 
 int whole_tiles(int pixels, int side) { return std::max((pixels + side - 1) / side, 1) * side; }
@@ -57,7 +52,7 @@ Image crop(const Image& image, int left, int top, int side) {
   return tile;
 }
 
-Layout lay_out(const HParams& h, const Image& image) {
+Layout lay_out_idefics3(const HParams& h, const Image& image) {
   const int side = h.image_size;
   const std::string around = "<fake_token_around_image>";
   const Size wanted = scaled(image, h.longest_side);
@@ -82,7 +77,7 @@ Layout lay_out(const HParams& h, const Image& image) {
   return layout;
 }
 
-Value project(EncoderBuilder& b, Value x) {
+Value project_idefics3(EncoderBuilder& b, Value x) {
   const HParams& h = b.hparams();
   const std::int64_t width = std::int64_t{h.merge} * h.merge * h.width;
   return linear(reshape(x, {b.n_rows(), width}), b.weight("mm.model.fc.weight", {h.n_embd, width}));
@@ -91,12 +86,12 @@ Value project(EncoderBuilder& b, Value x) {
 }  // namespace
 
 constinit const Family kIdefics3 = {.projector = "idefics3",
-                                    .text_models = kTextModels,
+                                    .text_models = kIdefics3TextModels,
                                     .both_ways = false,
                                     .merge = 2,
                                     .keeps_shape = false,
                                     .encoder = {},
-                                    .lay_out = lay_out,
-                                    .project = project};
+                                    .lay_out = lay_out_idefics3,
+                                    .project = project_idefics3};
 
 }  // namespace weft::vision

@@ -10,7 +10,7 @@
 namespace weft::vision {
 namespace {
 
-constexpr std::string_view kTextModels[] = {"llama", "mistral3"};
+constexpr std::string_view kPixtralTextModels[] = {"llama", "mistral3"};
 
 /// Pixels of a side, rounded up to whole squares of patches.
 int whole_squares(int pixels, double shrink, int square) {
@@ -18,7 +18,7 @@ int whole_squares(int pixels, double shrink, int square) {
   return ((wanted - 1) / square + 1) * square;
 }
 
-Layout lay_out(const HParams& h, const Image& image) {
+Layout lay_out_pixtral(const HParams& h, const Image& image) {
   const int square = h.patch_size * h.merge;
   const double shrink =
       std::max(1.0, static_cast<double>(std::max(image.width, image.height)) / h.image_size);
@@ -33,7 +33,7 @@ Layout lay_out(const HParams& h, const Image& image) {
   return layout;
 }
 
-Value project(EncoderBuilder& b, Value x) {
+Value project_pixtral(EncoderBuilder& b, Value x) {
   const HParams& h = b.hparams();
   const std::int64_t n_merged = std::int64_t{h.merge} * h.merge;
   const bool merges = b.has("mm.patch_merger.weight");
@@ -55,7 +55,7 @@ Value project(EncoderBuilder& b, Value x) {
 }  // namespace
 
 constinit const Family kPixtral = {.projector = "pixtral",
-                                   .text_models = kTextModels,
+                                   .text_models = kPixtralTextModels,
                                    .both_ways = false,
                                    .merge = 1,
                                    .keeps_shape = false,
@@ -64,7 +64,7 @@ constinit const Family kPixtral = {.projector = "pixtral",
                                                .patch_bias = false,
                                                .norm_before = true,
                                                .norm_behind = false},
-                                   .lay_out = lay_out,
-                                   .project = project};
+                                   .lay_out = lay_out_pixtral,
+                                   .project = project_pixtral};
 
 }  // namespace weft::vision

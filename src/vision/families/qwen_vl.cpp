@@ -15,10 +15,6 @@ constexpr std::string_view kQwen2[] = {"qwen2vl"};
 constexpr std::string_view kQwen3[] = {"qwen3vl", "qwen3vlmoe"};
 constexpr double kLongest = 200.0;  ///< Times its other side.
 
-struct Size {
-  int width, height;
-};
-
 /// In whole squares, with about as many pixels as the model is made for (smart_resize of transformers).
 Size wanted_size(const HParams& h, const Image& image) {
   const double width = image.width, height = image.height, square = h.square();
@@ -50,7 +46,7 @@ Size wanted_size(const HParams& h, const Image& image) {
   return size;
 }
 
-Layout lay_out(const HParams& h, const Image& image) {
+Layout lay_out_qwen_vl(const HParams& h, const Image& image) {
   const Size size = wanted_size(h, image);
   Layout layout;
   layout.tiles.push_back(resize(image, size.width, size.height, Filter::kBicubic));
@@ -67,7 +63,7 @@ Value merged(EncoderBuilder& b, Value x, const std::string& first, const std::st
                   h.n_embd, width, true);
 }
 
-Value project(EncoderBuilder& b, Value x) {
+Value project_qwen_vl(EncoderBuilder& b, Value x) {
   const HParams& h = b.hparams();
   std::vector<Value> parts = {merged(b, x, "mm.0", "mm.2")};
   const std::int64_t width = std::int64_t{h.merge} * h.merge * h.width;
@@ -88,8 +84,8 @@ constinit const Family kQwen2Vl = {
     .merge = 2,
     .keeps_shape = true,
     .encoder = {.places = Places::kHalves, .layers = {}, .patch_bias = false, .two_frames = true},
-    .lay_out = lay_out,
-    .project = project};
+    .lay_out = lay_out_qwen_vl,
+    .project = project_qwen_vl};
 
 constinit const Family kQwen25Vl = {.projector = "qwen2.5vl_merger",
                                     .text_models = kQwen2,
@@ -100,8 +96,8 @@ constinit const Family kQwen25Vl = {.projector = "qwen2.5vl_merger",
                                                 .layers = {.rms = true, .gated = true},
                                                 .patch_bias = false,
                                                 .two_frames = true},
-                                    .lay_out = lay_out,
-                                    .project = project};
+                                    .lay_out = lay_out_qwen_vl,
+                                    .project = project_qwen_vl};
 
 constinit const Family kQwen3Vl = {
     .projector = "qwen3vl_merger",
@@ -110,7 +106,7 @@ constinit const Family kQwen3Vl = {
     .merge = 2,
     .keeps_shape = true,
     .encoder = {.places = Places::kInterpolated, .layers = {.fused = true}, .two_frames = true},
-    .lay_out = lay_out,
-    .project = project};
+    .lay_out = lay_out_qwen_vl,
+    .project = project_qwen_vl};
 
 }  // namespace weft::vision

@@ -11,7 +11,7 @@ namespace weft::cpu {
 namespace {
 
 // A thread should find this many tasks, so that no core waits long for another's last one.
-constexpr std::int64_t kTasksPerThread = 4;
+constexpr std::int64_t kAttentionTasksPerThread = 4;
 // A task of shared pages reads this many at least: a page's partial costs about a twentieth of reading it.
 constexpr std::int64_t kPagesPerPart = 4;
 // Tiles with more rows have enough to do, and their partials would be large. If there are more rows and yet
@@ -114,7 +114,7 @@ void AttentionTiles::prepare(const StepInfo& step) {
   step_ = step.number;
   n_tiles_ = n_ordered_ = 0;
   const std::int64_t n_rows = rows_.value(step.symbols);
-  const std::int64_t rows_for_all = n_rows * n_kv_heads_ / (kTasksPerThread * step.n_threads);
+  const std::int64_t rows_for_all = n_rows * n_kv_heads_ / (kAttentionTasksPerThread * step.n_threads);
   const std::int64_t max_rows = std::clamp<std::int64_t>(rows_for_all, kMaxSharedRows, kAttentionRows);
   cut_into_segments(n_rows, max_rows);
   const auto segments = segments_.begin();
@@ -140,7 +140,7 @@ void AttentionTiles::prepare(const StepInfo& step) {
 void AttentionTiles::cut_into_parts(int n_threads) {
   n_parts_ = 1;
   const std::int64_t n_pairs = static_cast<std::int64_t>(n_tiles_) * n_kv_heads_;
-  const std::int64_t n_wanted = kTasksPerThread * n_threads;
+  const std::int64_t n_wanted = kAttentionTasksPerThread * n_threads;
   if (n_threads == 1 || n_pairs == 0 || n_pairs >= n_wanted || n_pairs > kMaxSharedPairs) return;
   max_pages_ = 0;
   for (const AttentionTile& tile : tiles()) {

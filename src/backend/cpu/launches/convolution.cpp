@@ -23,7 +23,7 @@ constexpr std::int64_t kPlaneFloats = 6 * 1024;
 constexpr std::int64_t kPlanePixels = 4096;
 /// Multiply-adds that are worth a task, and tasks for each thread.
 constexpr std::int64_t kLeastWork = 128 * 1024;
-constexpr std::int64_t kTasksPerThread = 4;
+constexpr std::int64_t kConvolutionTasksPerThread = 4;
 /// Results of a transposed convolution lie apart, so a block of them is made elsewhere.
 constexpr std::int64_t kTurnedFloats = kUnit * 2 * kBlockPixels;
 
@@ -137,7 +137,7 @@ void ConvolutionLaunch::choose_block(Pass& pass, int n_threads) const {
   pass.n_column_blocks = divide_up(pass.n_columns, std::max<std::int64_t>(columns, 1));
   // As many as threads share evenly, where they do not share the channels of a block.
   const std::int64_t of_row = n_pictures_ * pass.n_column_blocks;
-  const bool whole = groups_ == 1 && of_row * pass.n_row_blocks >= kTasksPerThread * n_threads;
+  const bool whole = groups_ == 1 && of_row * pass.n_row_blocks >= kConvolutionTasksPerThread * n_threads;
   for (std::int64_t more = 0; whole && more < n_threads && pass.n_row_blocks + more <= pass.n_rows; ++more)
     if (of_row * (pass.n_row_blocks + more) % n_threads == 0) {
       pass.n_row_blocks += more;
@@ -187,7 +187,7 @@ std::int32_t ConvolutionLaunch::prepare(const StepInfo& step) {
   units_of_group_ = divide_up(of_group, kUnit);
   const std::int64_t n_units = groups_ * units_of_group_;
   const std::int64_t wanted =
-      divide_up(kTasksPerThread * step.n_threads, std::max<std::int64_t>(n_blocks, 1));
+      divide_up(kConvolutionTasksPerThread * step.n_threads, std::max<std::int64_t>(n_blocks, 1));
   units_per_task_ = std::max<std::int64_t>(n_units / wanted, 1);
   if (groups_ > 1) {
     const std::int64_t work = pixels * std::min(of_group, kUnit) * passes_[0].n_taps;

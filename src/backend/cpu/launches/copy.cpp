@@ -6,7 +6,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr std::int64_t kLeastElements = 16384;
+constexpr std::int64_t kCopyLeastElements = 16384;
 /// Rows that are transposed together: a cache line of the input.
 constexpr std::int64_t kBlockRows = 16;
 
@@ -47,11 +47,11 @@ std::int32_t StridedCopy::prepare(const StepInfo& step) {
         for (const int axis : {near, inner}) view.sizes[static_cast<std::size_t>(axis)] = 1;
       loops_.set(views);
       shares_.set(loops_.n_elements() * n_blocks_,
-                  std::max<std::int64_t>(1, kLeastElements / (kBlockRows * n_columns_)), step.n_threads);
+                  std::max<std::int64_t>(1, kCopyLeastElements / (kBlockRows * n_columns_)), step.n_threads);
       return shares_.n_tasks;
     }
   }
-  shares_.set(n, kLeastElements, step.n_threads);
+  shares_.set(n, kCopyLeastElements, step.n_threads);
   return shares_.n_tasks;
 }
 

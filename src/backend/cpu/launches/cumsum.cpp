@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kPart = ops::Cumsum::kPart;
 constexpr std::int64_t kColumns = 64;  // That are made together.
-constexpr std::int64_t kLeastElements = 8192;
+constexpr std::int64_t kCumsumLeastElements = 8192;
 /// Parts of a line, or short lines, that are added up side by side: one alone would wait for each of its
 /// additions.
 constexpr std::int64_t kTogether = 4;
@@ -64,7 +64,7 @@ std::int32_t CumsumLaunch::prepare(const StepInfo& step) {
   if (lines.outer * lines.size * lines.inner == 0 || (totals_ && !lines.apart)) return 0;
   const std::int64_t of_each = (lines.apart ? kPart : lines.size) * std::min(lines.inner, kColumns);
   const std::int64_t n = lines.outer * lines.n_chunks * (lines.apart ? lines.n_parts : 1);
-  shares_.set(n, (kLeastElements + of_each - 1) / of_each, step.n_threads);
+  shares_.set(n, (kCumsumLeastElements + of_each - 1) / of_each, step.n_threads);
   return shares_.n_tasks;
 }
 

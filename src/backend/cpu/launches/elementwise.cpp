@@ -7,7 +7,7 @@ namespace weft::cpu {
 namespace {
 
 /// Fewer are not worth another thread.
-constexpr std::int64_t kLeastElements = 8192;
+constexpr std::int64_t kElementwiseLeastElements = 8192;
 /// Elements that are gathered at a time where an operand's are apart.
 constexpr std::int64_t kGathered = 512;
 constexpr std::size_t kElementBytes = 4;
@@ -87,7 +87,7 @@ void ElementwiseLaunch::bind(const Addresses& addresses) {
 std::int32_t ElementwiseLaunch::prepare(const StepInfo& step) {
   for (std::size_t i = 0; i < views_.size(); ++i) in_step_[i] = at_step(views_[i], step.symbols);
   loops_.set(in_step_);
-  shares_.set(loops_.n_elements(), kLeastElements, step.n_threads);
+  shares_.set(loops_.n_elements(), kElementwiseLeastElements, step.n_threads);
   return shares_.n_tasks;
 }
 

@@ -7,7 +7,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr std::int64_t kLeastElements = 8192;
+constexpr std::int64_t kGatherLeastElements = 8192;
 /// The least number of neighbours for a task of a scatter: one cache line.
 constexpr std::int64_t kLeastBeside = 16;
 
@@ -64,7 +64,7 @@ std::int32_t TakeAlongLaunch::prepare(const StepInfo& step) {
   const std::array<StridedView, 3> views = {
       at_step(out_view_, step.symbols), at_step(indices_view_, step.symbols), at_step(x_view_, step.symbols)};
   loops_.set(views);
-  shares_.set(loops_.n_elements(), kLeastElements, step.n_threads);
+  shares_.set(loops_.n_elements(), kGatherLeastElements, step.n_threads);
   return shares_.n_tasks;
 }
 
@@ -122,7 +122,7 @@ std::int32_t ScatterLaunch::prepare(const StepInfo& step) {
   copies_.set(all);
   updates_.set(own);
   n_beside_ = size_ > 0 ? copies_.n_elements() / size_ : 0;
-  const std::int64_t least = kLeastElements / std::max<std::int64_t>(size_ + n_indices_, 1);
+  const std::int64_t least = kGatherLeastElements / std::max<std::int64_t>(size_ + n_indices_, 1);
   shares_.set(n_beside_, std::max(least, kLeastBeside), step.n_threads);
   return shares_.n_tasks;
 }

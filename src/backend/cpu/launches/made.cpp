@@ -7,7 +7,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr std::int64_t kLeastElements = 16384;
+constexpr std::int64_t kMadeLeastElements = 16384;
 constexpr std::int64_t kLeastBlocks = 512;  // Of random numbers.
 
 }  // namespace
@@ -19,7 +19,7 @@ void ArangeLaunch::bind(const Addresses& addresses) { out_ = addresses.plain<std
 std::int32_t ArangeLaunch::prepare(const StepInfo& step) {
   begin_ = op_.begin.value(step.symbols);
   n_ = op_.size.value(step.symbols);
-  shares_.set(n_, kLeastElements, step.n_threads);
+  shares_.set(n_, kMadeLeastElements, step.n_threads);
   return shares_.n_tasks;
 }
 

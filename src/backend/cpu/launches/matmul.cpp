@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kLeastBytesPerTask = std::size_t{48} << 10;
 constexpr std::size_t kLeastBytesOfFewColumns = std::size_t{96} << 10;
 constexpr std::size_t kMostBytesPerTask = std::size_t{256} << 10;
-constexpr std::size_t kTasksPerThread = 32;
+constexpr std::size_t kMatmulTasksPerThread = 32;
 // Columns of one task: their activations stay in the second-level cache while panels pass by.
 constexpr std::int64_t kColumnsPerTask = 128;
 // More columns, and a product computes longer than it waits for memory.
@@ -26,7 +26,7 @@ std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int
       panel_bytes * static_cast<std::size_t>(n_panels) / static_cast<std::size_t>(n_threads);
   const std::size_t least =
       few_columns ? std::clamp(share, kLeastBytesPerTask, kLeastBytesOfFewColumns) : kLeastBytesPerTask;
-  const std::size_t bytes = std::clamp(share / kTasksPerThread, least, kMostBytesPerTask);
+  const std::size_t bytes = std::clamp(share / kMatmulTasksPerThread, least, kMostBytesPerTask);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / std::max<std::size_t>(panel_bytes, 1)));
 }
 

@@ -7,7 +7,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr std::int64_t kLeastElements = 16384;
+constexpr std::int64_t kReduceLeastElements = 16384;
 /// Elements that are gathered at a time, and results that are made together.
 constexpr std::int64_t kBlock = 512;
 /// Elements that a column adds up in a float before they join the sum in double.
@@ -69,7 +69,7 @@ std::int32_t ReduceLaunch::prepare(const StepInfo& step) {
   // Whichever lies closer together is read next to each other.
   by_columns_ = results_.run_length() > 1 && results_.run_stride(0) < elements_.run_stride(0);
   const std::int64_t of_each = std::max<std::int64_t>(elements_.n_elements(), 1);
-  shares_.set(results_.n_elements(), (kLeastElements + of_each - 1) / of_each, step.n_threads);
+  shares_.set(results_.n_elements(), (kReduceLeastElements + of_each - 1) / of_each, step.n_threads);
   return shares_.n_tasks;
 }
 

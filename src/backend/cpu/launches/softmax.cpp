@@ -7,7 +7,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr std::int64_t kLeastElements = 4096;
+constexpr std::int64_t kSoftmaxLeastElements = 4096;
 /// Lines that are copied together: enough for the memory's bandwidth, if they stay in the cache.
 constexpr std::int64_t kLeastLines = 4, kMostLines = 64;
 constexpr std::int64_t kNear = 320 * 1024;  // Elements.
@@ -39,7 +39,7 @@ void SoftmaxLaunch::bind(const Addresses& addresses) {
 std::int32_t SoftmaxLaunch::prepare(const StepInfo& step) {
   n_rows_ = rows_.value(step.symbols);
   n_columns_ = columns_.value(step.symbols);
-  shares_.set(n_rows_, kLeastElements / std::max<std::int64_t>(n_columns_, 1), step.n_threads);
+  shares_.set(n_rows_, kSoftmaxLeastElements / std::max<std::int64_t>(n_columns_, 1), step.n_threads);
   return shares_.n_tasks;
 }
 
@@ -72,8 +72,8 @@ std::int32_t SoftmaxAcrossLaunch::prepare(const StepInfo& step) {
                                             at_step(x_lines_, step.symbols)};
   lines_.set(views);
   const std::int64_t n = size_ > 0 ? lines_.n_elements() : 0;
-  shares_.set((n + together_ - 1) / together_, kLeastElements / std::max<std::int64_t>(together_ * size_, 1),
-              step.n_threads);
+  shares_.set((n + together_ - 1) / together_,
+              kSoftmaxLeastElements / std::max<std::int64_t>(together_ * size_, 1), step.n_threads);
   return shares_.n_tasks;
 }
 

@@ -6,7 +6,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr std::int64_t kLeastElements = 2048;
+constexpr std::int64_t kSortLeastElements = 2048;
 /// Lines of up to kInsertion elements are sorted by insertion, longer ones by digits. Digits have 8 bits, or
 /// 11 if four passes cost more than three over tables that large.
 constexpr std::int64_t kInsertion = 40;
@@ -86,7 +86,8 @@ std::int32_t ArgsortLaunch::prepare(const StepInfo& step) {
   n_lines_ = n_lines_dim_.value(step.symbols);
   size_ = size_dim_.value(step.symbols);
   stride_ = stride_dim_.value(step.symbols);
-  shares_.set(size_ > 0 ? n_lines_ : 0, kLeastElements / std::max<std::int64_t>(size_, 1), step.n_threads);
+  shares_.set(size_ > 0 ? n_lines_ : 0, kSortLeastElements / std::max<std::int64_t>(size_, 1),
+              step.n_threads);
   return shares_.n_tasks;
 }
 
