@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -28,17 +27,6 @@
 #include "weft/error.h"
 
 namespace weft::cli {
-
-std::span<const Command> commands() {
-  // Copies of function pointers and literals, all of them constant-initialised.
-  static const std::array kCommands = {
-      kRunCommand,        kChatCommand,    kServeCommand,   kEmbedCommand,       kRerankCommand,
-      kTokenizeCommand,   kInspectCommand, kConvertCommand, kQuantizeCommand,    kImatrixCommand,
-      kPerplexityCommand, kSplitCommand,   kMergeCommand,   kLoraMergeCommand,   kBenchCommand,
-      kPullCommand,       kModelsCommand,  kDevicesCommand, kTestBackendCommand, kHealthCommand,
-      kCompletionCommand, kManCommand,     kVersionCommand};
-  return kCommands;
-}
 
 namespace {
 

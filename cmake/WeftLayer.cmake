@@ -83,7 +83,7 @@ function(weft_optimise_less TARGET LEVEL)
 endfunction()
 
 # weft_compile_briefly(TARGET): tests are compiled more often than run. So their common headers are precompiled once,
-# and they are compiled with -O1.
+# and they are compiled in batches with -O1.
 function(weft_compile_briefly TARGET)
   if(NOT TARGET weft_precompiled_for_tests)
     file(WRITE "${PROJECT_BINARY_DIR}/precompiled_for_tests.cpp" "")
@@ -97,4 +97,5 @@ function(weft_compile_briefly TARGET)
   endif()
   weft_optimise_less(${TARGET} -O1)
   target_precompile_headers(${TARGET} REUSE_FROM weft_precompiled_for_tests)
+  weft_compile_in_batches(${TARGET})
 endfunction()

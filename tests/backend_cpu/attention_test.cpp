@@ -14,7 +14,7 @@
 namespace weft::cpu {
 namespace {
 
-struct Shape {
+struct AttentionShape {
   int n_heads = 6;
   int n_kv_heads = 2;
   int k_dim = 64;
@@ -34,7 +34,7 @@ struct Shape {
 
 constexpr DType kCacheTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0};
 
-std::string text(const Shape& s) {
+std::string text(const AttentionShape& s) {
   return "heads " + std::to_string(s.n_heads) + "/" + std::to_string(s.n_kv_heads) + " dims " +
          std::to_string(s.k_dim) + "/" + std::to_string(s.v_dim) + " types " +
          std::to_string(static_cast<int>(s.k_type)) + "/" + std::to_string(static_cast<int>(s.v_type)) +
@@ -52,7 +52,7 @@ struct AlignedFree {
 /// queries.
 class World {
  public:
-  World(const Shape& shape, const Kernels& kernels) : s(shape), k_(kernels) {
+  World(const AttentionShape& shape, const Kernels& kernels) : s(shape), k_(kernels) {
     std::mt19937_64 random(s.seed);
     args.layout = {s.k_type, s.v_type, s.n_kv_heads, s.k_dim, s.v_dim};
     args.n_heads = s.n_heads;
@@ -247,7 +247,7 @@ class World {
     return nmse(out, reference());
   }
 
-  Shape s;
+  AttentionShape s;
   AttentionArgs args;
   int n_pages = 0;
   std::size_t scratch_bytes = 0;
@@ -273,7 +273,7 @@ class Attention : public testing::TestWithParam<Isa> {
   const Kernels& k_ = kernels(GetParam());
 
   /// Right, and the same bits however the rows are cut.
-  void check(const Shape& shape) {
+  void check(const AttentionShape& shape) {
     World world(shape, k_);
     const std::vector<float> out = world.run({kAttentionRows});
     // Queries, and weights of cells, are rounded to what multiplies bfloat16.
@@ -285,9 +285,9 @@ class Attention : public testing::TestWithParam<Isa> {
   }
 };
 
-Shape random_shape(std::mt19937_64& random) {
+AttentionShape random_shape(std::mt19937_64& random) {
   const auto one_of = [&](std::initializer_list<int> list) { return list.begin()[random() % list.size()]; };
-  Shape s;
+  AttentionShape s;
   s.n_kv_heads = one_of({1, 2, 3});
   s.n_heads = s.n_kv_heads * one_of({1, 2, 3, 4, 5, 7, 8, 13});
   s.k_dim = one_of({16, 20, 32, 40, 64, 80, 96, 100});
@@ -319,7 +319,7 @@ TEST_P(Attention, UsualShapes) {
   for (const DType type : kCacheTypes) {
     for (const int first : {0, 40, 100, 256}) {
       for (const int rows : {1, 4, 32}) {
-        Shape s;  // SmolLM2
+        AttentionShape s;  // SmolLM2
         s.n_heads = 9;
         s.n_kv_heads = 3;
         s.k_type = s.v_type = type;
@@ -329,7 +329,7 @@ TEST_P(Attention, UsualShapes) {
         check(s);
       }
     }
-    Shape s;  // Gemma: large heads, all on one KV head, window
+    AttentionShape s;  // Gemma: large heads, all on one KV head, window
     s.n_heads = 4;
     s.n_kv_heads = 1;
     s.k_dim = s.v_dim = 256;
@@ -350,7 +350,7 @@ TEST_P(Attention, ShortHeads) {
   for (const int dim : {1, 2, 3, 5, 8, 14, 15, 17, 18}) {
     for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
       if (is_paired_cache(type) && dim % 2 != 0) continue;
-      Shape s;
+      AttentionShape s;
       s.k_dim = s.v_dim = dim;
       s.k_type = s.v_type = type;
       s.first_position = 60;
@@ -362,7 +362,7 @@ TEST_P(Attention, ShortHeads) {
 }
 
 TEST_P(Attention, NothingVisibleGivesZeros) {
-  Shape s;
+  AttentionShape s;
   s.n_positions = 128;
   s.n_rows = 4;
   World world(s, k_);
@@ -380,7 +380,7 @@ TEST_P(Attention, HiddenCellsDoNotAffectARow) {
   // The last rows' own keys and values are not numbers: earlier rows of the same tile must not change.
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const float poison : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
-      Shape s;
+      AttentionShape s;
       s.k_type = s.v_type = type;
       s.first_position = 70;
       s.n_rows = 20;
@@ -409,7 +409,7 @@ TEST_P(Attention, HiddenCellsDoNotAffectARow) {
 
 TEST_P(Attention, PagesThatARowDoesNotSeeLeaveItsBits) {
   // The same row with fully masked or causally invisible pages after and between.
-  Shape s;
+  AttentionShape s;
   s.first_position = 63;
   s.n_rows = 1;
   s.n_positions = 64;
@@ -424,7 +424,7 @@ TEST_P(Attention, SharedPagesReadOnceGiveTheSameBits) {
   // Four sequences with a common prefix that diverge at different positions, each row in its own tile and all
   // in one.
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
-    Shape s;
+    AttentionShape s;
     s.k_type = s.v_type = type;
     s.n_positions = 300;
     s.first_position = 250;
@@ -466,7 +466,7 @@ TEST_P(Attention, SharedPagesReadOnceGiveTheSameBits) {
 
 TEST_P(Attention, DividedPositionsAreSeenUpToTheirOwn) {
   // Four tokens at each position: a row at position p sees all tokens at positions up to p.
-  Shape s;
+  AttentionShape s;
   s.n_rows = 1;
   s.n_positions = 64;
   s.first_position = 9;
@@ -482,7 +482,7 @@ TEST_P(Attention, DividedPositionsAreSeenUpToTheirOwn) {
 
 TEST_P(Attention, LargeScores) {
   // Scores of hundreds: one page's weights vanish next to another's.
-  Shape s;
+  AttentionShape s;
   s.first_position = 299;
   s.n_rows = 1;
   s.n_positions = 300;
@@ -493,7 +493,7 @@ TEST_P(Attention, LargeScores) {
 
 TEST_P(Attention, StoresAreRoundedLikeTheCodec) {
   // Halves read back through attention with one visible cell: its value, exactly.
-  Shape s;
+  AttentionShape s;
   s.n_heads = s.n_kv_heads = 1;
   s.k_type = s.v_type = DType::kF16;
   World world(s, k_);

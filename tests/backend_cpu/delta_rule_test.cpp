@@ -23,13 +23,13 @@ struct Row {
 };
 
 /// The forms that the op has: decays of heads (with keys that heads share), of rows, and keys to remove.
-enum class Form : std::uint8_t { kHeadDecays, kRowDecays, kRemovedKeys };
-constexpr Form kForms[] = {Form::kHeadDecays, Form::kRowDecays, Form::kRemovedKeys};
+enum class DeltaForm : std::uint8_t { kHeadDecays, kRowDecays, kRemovedKeys };
+constexpr DeltaForm kDeltaForms[] = {DeltaForm::kHeadDecays, DeltaForm::kRowDecays, DeltaForm::kRemovedKeys};
 
 /// A graph of one delta rule on the device, with heads of `columns` columns.
 class Rig {
  public:
-  Rig(Isa isa, Form form, std::int64_t columns, int n_threads)
+  Rig(Isa isa, DeltaForm form, std::int64_t columns, int n_threads)
       : form_(form), columns_(columns), device_(make_device({.isa = isa, .n_threads = n_threads})) {
     const Dim rows(1, graph_.add_symbol("n", 0, kMaxRows));
     const auto input = [&](const char* name) {
@@ -39,7 +39,7 @@ class Rig {
                   beta = input("beta");
     const ValueId from = inputs_["from"] = graph_.add_input("from", DType::kI32, {rows});
     const ValueId to = inputs_["to"] = graph_.add_input("to", DType::kI32, {rows});
-    const ValueId removed = form == Form::kRemovedKeys ? input("removed") : kNoValue;
+    const ValueId removed = form == DeltaForm::kRemovedKeys ? input("removed") : kNoValue;
     state_ = graph_.add_state("state", DType::kF32, {kSlots, kHeads * kKeys, columns});
     y_ = graph_.add(ops::DeltaRule{},
                     {.state = state_,
@@ -65,12 +65,12 @@ class Rig {
     plan_ = device_->compile(graph_, bindings_, {.allowed = {.shapes = true}, .n_threads = n_threads});
   }
 
-  std::int64_t groups() const { return form_ == Form::kRemovedKeys ? kHeads : 2; }
+  std::int64_t groups() const { return form_ == DeltaForm::kRemovedKeys ? kHeads : 2; }
   std::int64_t width(const std::string& name) const {
     if (name == "q" || name == "k") return groups() * kKeys;
     if (name == "v") return kHeads * columns_;
-    const bool of_rows = name == "removed" || (name == "decay" && form_ != Form::kHeadDecays) ||
-                         (name == "beta" && form_ == Form::kRemovedKeys);
+    const bool of_rows = name == "removed" || (name == "decay" && form_ != DeltaForm::kHeadDecays) ||
+                         (name == "beta" && form_ == DeltaForm::kRemovedKeys);
     return of_rows ? kHeads * kKeys : kHeads;
   }
 
@@ -119,7 +119,7 @@ class Rig {
     return reinterpret_cast<T*>(bindings_[static_cast<std::size_t>(value)]->host().data());
   }
 
-  Form form_;
+  DeltaForm form_;
   std::int64_t columns_;
   std::shared_ptr<Device> device_;
   Graph graph_;
@@ -132,7 +132,7 @@ class Rig {
 };
 
 /// The formulas' results for one sequence of n_rows rows.
-std::vector<double> formula(Rig& rig, Form form, std::size_t columns, std::size_t n_rows) {
+std::vector<double> formula(Rig& rig, DeltaForm form, std::size_t columns, std::size_t n_rows) {
   const auto at = [&](const char* name, std::size_t r, std::size_t i) {
     return double{rig.data(name)[r * static_cast<std::size_t>(rig.width(name)) + i]};
   };
@@ -147,13 +147,13 @@ std::vector<double> formula(Rig& rig, Form form, std::size_t columns, std::size_
         double held = 0.0, sum = 0.0;
         for (std::size_t i = 0; i < kKeys; ++i) {
           const std::size_t row = h * kKeys + i;
-          if (form == Form::kRemovedKeys) held += at("removed", r, row) * s(i);
-          s(i) *= at("decay", r, form == Form::kHeadDecays ? h : row);
-          if (form != Form::kRemovedKeys) held += at("k", r, keys + i) * s(i);
+          if (form == DeltaForm::kRemovedKeys) held += at("removed", r, row) * s(i);
+          s(i) *= at("decay", r, form == DeltaForm::kHeadDecays ? h : row);
+          if (form != DeltaForm::kRemovedKeys) held += at("k", r, keys + i) * s(i);
         }
         for (std::size_t i = 0; i < kKeys; ++i) {
           const std::size_t row = h * kKeys + i;
-          s(i) += form == Form::kRemovedKeys
+          s(i) += form == DeltaForm::kRemovedKeys
                       ? at("k", r, keys + i) * v - at("beta", r, row) * at("removed", r, row) * held
                       : at("k", r, keys + i) * at("beta", r, h) * (v - held);
           sum += at("q", r, keys + i) * s(i);
@@ -167,7 +167,7 @@ std::vector<double> formula(Rig& rig, Form form, std::size_t columns, std::size_
 class DeltaRule : public testing::TestWithParam<Isa> {};
 
 TEST_P(DeltaRule, FollowsItsFormulas) {
-  for (const Form form : kForms)
+  for (const DeltaForm form : kDeltaForms)
     for (const std::int64_t columns : {1, 3, 8, 17, 64, 65, 130}) {
       Rig rig(GetParam(), form, columns, 1);
       constexpr std::size_t kRows = 20;
@@ -189,7 +189,7 @@ TEST_P(DeltaRule, FollowsItsFormulas) {
 /// a slot of its own, from which it continues.
 TEST_P(DeltaRule, MixturesPiecesAndThreadsChangeNoBit) {
   constexpr std::int64_t kColumns = 150;
-  for (const Form form : kForms) {
+  for (const DeltaForm form : kDeltaForms) {
     std::map<std::int64_t, std::vector<float>> alone;  // By row of the data.
     std::vector<float> last;
     {

@@ -19,7 +19,7 @@ using Ints = std::vector<std::int32_t>;
 using Floats = std::vector<float>;
 constexpr std::int64_t kExperts = 3, kMoreExperts = 5, kIn = 64,
                        kOut = 1003;  // Several tasks, and an odd panel.
-constexpr std::int64_t kMaxRows = 24, kMaxUses = 24;
+constexpr std::int64_t kMostLowRankRows = 24, kMaxUses = 24;
 
 /// Which experts the rows of a step use, and whether they change rows at all.
 struct Uses {
@@ -82,11 +82,11 @@ struct Variant {
 };
 
 /// On a device of its own.
-class Rig {
+class LowRankRig {
  public:
-  explicit Rig(const Variant& variant)
+  explicit LowRankRig(const Variant& variant)
       : variant_(variant), device_(make_device({.n_threads = variant.n_threads, .repack = variant.packed})) {
-    const Dim n(1, graph_.add_symbol("n", 1, kMaxRows)), u(1, graph_.add_symbol("u", 0, kMaxUses));
+    const Dim n(1, graph_.add_symbol("n", 1, kMostLowRankRows)), u(1, graph_.add_symbol("u", 0, kMaxUses));
     const auto input = [&](const char* name, DType dtype, const Shape& shape) {
       return inputs_[name] = graph_.add_input(name, dtype, shape);
     };
@@ -235,7 +235,7 @@ class Rig {
 /// The bits of all steps, where nodes are run one by one.
 std::vector<Floats> one_by_one(Variant variant) {
   variant.one_by_one = true;
-  Rig rig(variant);
+  LowRankRig rig(variant);
   EXPECT_EQ(rig.description().find("low_rank"), std::string::npos);
   std::vector<Floats> all;
   for (const Uses& uses : all_uses()) all.push_back(rig.run(uses));
@@ -252,7 +252,7 @@ void expect_same_bits(const Variant& of, const std::vector<Floats>& expected) {
         variant.packed = packed;
         variant.strided = strided;
         variant.n_threads = n_threads;
-        Rig rig(variant);
+        LowRankRig rig(variant);
         ASSERT_NE(rig.description().find("+ adapters"), std::string::npos) << rig.description();
         ASSERT_EQ(rig.description().find("ragged_mean"), std::string::npos) << rig.description();
         ASSERT_EQ(rig.description().find("gathered"), std::string::npos) << rig.description();
@@ -267,7 +267,7 @@ TEST(LowRank, IsTheNodesOneByOne) {
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
     const Variant variant = {.type = type};
     const std::vector<Floats> expected = one_by_one(variant);
-    Rig rig(variant);
+    LowRankRig rig(variant);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const Floats truth = rig.truth(all_uses()[i]);
       ASSERT_EQ(expected[i].size(), truth.size());
@@ -286,7 +286,7 @@ TEST(LowRank, WorksWithAnyRankGatesAndQuantisedWeights) {
       SCOPED_TRACE("rank " + std::to_string(rank) + (gated ? " gated" : ""));
       expect_same_bits(variant, one_by_one(variant));
       if (gated) {
-        EXPECT_NE(Rig(variant).description().find("gated by"), std::string::npos);
+        EXPECT_NE(LowRankRig(variant).description().find("gated by"), std::string::npos);
       }
     }
 }
@@ -302,7 +302,7 @@ TEST(LowRank, WorksNextToAProductWithoutAdapter) {
                                .plain_gate = plain_gate};
       SCOPED_TRACE(std::string(plain_gate ? "of the product" : "of the gate") +
                    (gate_first ? ", which is first" : ""));
-      EXPECT_NE(Rig(variant).description().find("gated by"), std::string::npos);
+      EXPECT_NE(LowRankRig(variant).description().find("gated by"), std::string::npos);
       expect_same_bits(variant, one_by_one(variant));
     }
 }
@@ -321,7 +321,7 @@ TEST(LowRank, WorksNextToAGateOfHigherRank) {
 
 // As rows that are read by their numbers are elsewhere.
 TEST(LowRank, RowsThatAreNotThereAreTheNearest) {
-  Rig fused({}), one_by_one({.one_by_one = true});
+  LowRankRig fused({}), one_by_one({.one_by_one = true});
   for (const Uses& uses : all_uses())
     for (const std::int32_t off : {-(1 << 24), 1 << 24})
       EXPECT_EQ(fused.run(uses, off), one_by_one.run(uses, off)) << off;

@@ -16,7 +16,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-Floats random_floats(std::size_t n, unsigned seed) {
+Floats order_floats(std::size_t n, unsigned seed) {
   std::mt19937 engine(seed);
   std::uniform_real_distribution<float> draw(-2.0f, 2.0f);
   Floats values(n);
@@ -35,7 +35,7 @@ Floats run(const Graph& graph, const std::vector<std::int64_t>& symbols, int n_t
     const ValueInfo& value = graph.values()[v];
     const std::vector<std::int64_t> dims = value.shape.dims(graph.bounds());
     if (value.kind == ValueKind::kWeight) {
-      weights.push_back(random_floats(static_cast<std::size_t>(value.shape.elements({})), 7));
+      weights.push_back(order_floats(static_cast<std::size_t>(value.shape.elements({})), 7));
       tensors.push_back(
           device->create_weight(value.dtype, dims, {std::as_bytes(std::span(weights.back())), {}}));
     } else if (value.kind == ValueKind::kInput || graph.is_output(static_cast<ValueId>(v))) {
@@ -46,7 +46,7 @@ Floats run(const Graph& graph, const std::vector<std::int64_t>& symbols, int n_t
     bindings[v] = tensors.back().get();
     if (value.kind != ValueKind::kInput) continue;
     const Floats values =
-        random_floats(static_cast<std::size_t>(value.shape.elements(symbols)), static_cast<unsigned>(v));
+        order_floats(static_cast<std::size_t>(value.shape.elements(symbols)), static_cast<unsigned>(v));
     auto* const to = bindings[v]->host().data();
     if (value.dtype == DType::kF32) {
       std::copy(values.begin(), values.end(), reinterpret_cast<float*>(to));

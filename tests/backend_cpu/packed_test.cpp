@@ -13,7 +13,7 @@
 namespace weft::cpu {
 namespace {
 
-void expect_same_values(const CanonicalMatrix& canonical) {
+void expect_packed_values(const CanonicalMatrix& canonical) {
   const Packed packed(canonical);
   std::vector<float> values(static_cast<std::size_t>(canonical.columns));
   for (std::int64_t r = 0; r < canonical.rows; ++r) {
@@ -33,10 +33,11 @@ INSTANTIATE_TEST_SUITE_P(All, PackedTypes, testing::ValuesIn(packed_types()),
 
 TEST_P(PackedTypes, HoldTheCanonicalValuesBitByBit) {
   for (const std::int64_t rows : {1, 16, 37}) {
-    expect_same_values(CanonicalMatrix(GetParam(), rows, 512, 3));
-    if (info(GetParam()).block_elements == 64) expect_same_values(CanonicalMatrix(GetParam(), rows, 320, 4));
-    if (info(GetParam()).block_elements <= 32) expect_same_values(CanonicalMatrix(GetParam(), rows, 96, 4));
-    if (info(GetParam()).block_elements == 1) expect_same_values(CanonicalMatrix(GetParam(), rows, 75, 5));
+    expect_packed_values(CanonicalMatrix(GetParam(), rows, 512, 3));
+    if (info(GetParam()).block_elements == 64)
+      expect_packed_values(CanonicalMatrix(GetParam(), rows, 320, 4));
+    if (info(GetParam()).block_elements <= 32) expect_packed_values(CanonicalMatrix(GetParam(), rows, 96, 4));
+    if (info(GetParam()).block_elements == 1) expect_packed_values(CanonicalMatrix(GetParam(), rows, 75, 5));
   }
 }
 
@@ -45,17 +46,17 @@ TEST_P(PackedTypes, HoldAnyBits) {
   CanonicalMatrix canonical(GetParam(), 32, 1024, 1);
   Random random(11);
   for (std::byte& b : canonical.bytes) b = static_cast<std::byte>(random.bits() & 0xff);
-  expect_same_values(canonical);
+  expect_packed_values(canonical);
 }
 
 /// Random bits, too: all codes and any scale.
 TEST(TallMatrices, HoldTheCanonicalValuesBitByBit) {
   CanonicalMatrix canonical(DType::kQ8_0, 6150, 96, 3);
   ASSERT_TRUE(is_tall(canonical.dtype, canonical.rows, canonical.columns));
-  expect_same_values(canonical);
+  expect_packed_values(canonical);
   Random random(12);
   for (std::byte& b : canonical.bytes) b = static_cast<std::byte>(random.bits() & 0xff);
-  expect_same_values(canonical);
+  expect_packed_values(canonical);
 }
 
 TEST(TallMatrices, TakeNoMoreBytesThanOthersAndArePackedInAnyOrder) {

@@ -21,14 +21,14 @@
 namespace weft::cpu {
 namespace {
 
-constexpr std::int64_t kMaxRows = 24;
+constexpr std::int64_t kPlanRows = 24;
 constexpr int kPages = 2;
 
 /// A graph with its tensors on the CPU; inputs and weights are filled with fixed random numbers.
-class Rig {
+class PlanRig {
  public:
   Graph graph;
-  SymbolId n = graph.add_symbol("n", 1, kMaxRows);
+  SymbolId n = graph.add_symbol("n", 1, kPlanRows);
 
   ValueId weight(const std::string& name, std::vector<std::int64_t> shape, DType dtype = DType::kF32) {
     Shape s(std::span<const std::int64_t>{shape});
@@ -149,7 +149,7 @@ class Rig {
 
 /// A layer with everything in it: norms, head norms, rope, caches, attention, experts, gated and plain
 /// products.
-std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
+std::vector<ValueId> build_layer(PlanRig& rig, DType dtype) {
   Graph& g = rig.graph;
   const Dim n(1, rig.n);
   constexpr int d = 64, heads = 4, kv_heads = 2, head_dim = 16, ff = 96;
@@ -217,7 +217,7 @@ std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
 }
 
 TEST(CpuConcat, PutsColumnsSideBySide) {
-  Rig rig;
+  PlanRig rig;
   const ValueId a = rig.graph.add_input("a", DType::kF32, {Dim(1, rig.n), 3});
   const ValueId b = rig.graph.add_input("b", DType::kF32, {Dim(1, rig.n), 5});
   const ValueId doubled = rig.graph.add(ops::Scale{2.0f}, {b}, "doubled");  // Of the same chain.
@@ -236,7 +236,7 @@ TEST(CpuConcat, PutsColumnsSideBySide) {
 class CpuPlan : public testing::TestWithParam<DType> {};
 
 TEST_P(CpuPlan, FusionThreadsAndPiecesChangeNoBit) {
-  Rig rig;
+  PlanRig rig;
   const std::vector<ValueId> all = build_layer(rig, GetParam());
   const ValueId last = all.back();
   // With every value as an output nothing can be fused.
@@ -267,15 +267,15 @@ INSTANTIATE_TEST_SUITE_P(Types, CpuPlan,
 // A product with enough panels for helpers, and the best tokens of each row, which every worker keeps for
 // itself.
 TEST(CpuPlan, HelpersChangeNoBit) {
-  Rig rig;
+  PlanRig rig;
   const ValueId x = rig.graph.add_input("x", DType::kF32, {Dim(1, rig.n), 512});
   const ValueId wide = rig.graph.add(ops::Matmul{}, {rig.weight("wide", {2048, 512}), x}, "wide");
   const ValueId logits = rig.graph.add(ops::Matmul{}, {rig.weight("head", {600, 2048}), wide}, "logits");
   const ValueId best = rig.graph.add(ops::Best{8}, {logits, kNoValue}, "best");
-  const auto alone = rig.run({wide, best}, 2, kMaxRows, kMaxRows);
+  const auto alone = rig.run({wide, best}, 2, kPlanRows, kPlanRows);
   for (rig.n_helpers = 1; rig.n_helpers < 4; rig.n_helpers += 2)
-    for (const std::int64_t piece : {kMaxRows, std::int64_t{1}})
-      EXPECT_TRUE(rig.run({wide, best}, 2, kMaxRows, piece) == alone) << rig.n_helpers << " helpers";
+    for (const std::int64_t piece : {kPlanRows, std::int64_t{1}})
+      EXPECT_TRUE(rig.run({wide, best}, 2, kPlanRows, piece) == alone) << rig.n_helpers << " helpers";
 }
 
 TEST(CpuSchedule, PhasesThatComputeAndHaveManyTasksWantHelp) {
@@ -293,7 +293,7 @@ class CpuBest : public testing::TestWithParam<Head> {};
 
 TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
   for (const int form : {0, 1, 2, 3}) {  // Plain; with a bias; capped; counted.
-    Rig rig;
+    PlanRig rig;
     Graph& g = rig.graph;
     const auto [dtype, n_columns, n_outputs] = GetParam();
     constexpr int kBest = 5;
@@ -308,7 +308,7 @@ TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
     const auto unfused = rig.run({logits, capped, best}, 1, 20, 20);
     for (const Isa isa : kIsas) {
       if (!supported(isa)) continue;
-      Rig other = rig;
+      PlanRig other = rig;
       other.device = make_device({.isa = isa, .n_threads = 2});
       const std::vector<float> own = other.run({logits, capped, best}, 1, 20, 20).at(best);
       EXPECT_TRUE(other.run({best}, 2, 20, 20).at(best) == own) << kernels(isa).name;
@@ -349,10 +349,10 @@ TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
 
 TEST_P(CpuBest, CombinesWithCopiesAndRowSumsInOneProduct) {
   for (const float cap : {0.0f, 3.0f}) {  // Without one, steps that copy nothing may be screened.
-    Rig rig;
+    PlanRig rig;
     Graph& g = rig.graph;
     const auto [dtype, n_columns, n_outputs] = GetParam();
-    const SymbolId n_copies = g.add_symbol("n_copies", 0, kMaxRows);
+    const SymbolId n_copies = g.add_symbol("n_copies", 0, kPlanRows);
     const ValueId x = g.add_input("x", DType::kF32, {Dim(1, rig.n), n_columns});
     const ValueId counts = g.add_input("wanted", DType::kI32, {Dim(1, rig.n)});
     const ValueId ids = g.add_input("copied", DType::kI32, {Dim(1, n_copies)});
@@ -397,7 +397,7 @@ INSTANTIATE_TEST_SUITE_P(Heads, CpuBest,
 
 TEST(CpuPlanFusion, ProductsMakeTheFormsInWhichTheyAreRead) {
   for (const DType dtype : {DType::kQ8_0, DType::kQ6_K}) {
-    Rig rig;
+    PlanRig rig;
     Graph& g = rig.graph;
     // Tasks end within groups of columns.
     constexpr int kColumns = 256, kInner = 1280;
@@ -460,7 +460,7 @@ TEST(CpuPlanFusion, GroupsAreWholeOnceInAStep) {
 }
 
 TEST(CpuPlanFusion, SkipsUnusedNodes) {
-  Rig rig;
+  PlanRig rig;
   const std::vector<ValueId> all = build_layer(rig, DType::kF32);
   const ValueId embedded = all.front();
   rig.run({embedded}, 1, 4, 4);
@@ -471,7 +471,7 @@ TEST(CpuPlanFusion, SkipsUnusedNodes) {
 }
 
 TEST(CpuPlanFusion, FusesNodesAndMergesPhases) {
-  Rig rig;
+  PlanRig rig;
   const std::vector<ValueId> all = build_layer(rig, DType::kQ8_0);
   rig.run({all.back()}, 1, 4, 4);
   const std::string& d = rig.description;
@@ -510,25 +510,25 @@ TEST(CpuPlanMemory, CountsMemoryOfLaunches) {
     return memory.own;
   };
 
-  Rig turned;
+  PlanRig turned;
   const ValueId x = turned.graph.add_input("x", DType::kF32, {Dim(1, turned.n), 64});
   const ValueId positions = turned.graph.add_input("positions", DType::kI32, {Dim(1, turned.n)});
   Graph none = turned.graph;
   none.add_output(none.add(ops::Scale{2.0f}, {x}, "scaled"));
   EXPECT_EQ(own(none, 2), 0u);
   turned.graph.add_output(turned.graph.add(ops::Rope{.head_dim = 32, .n_rot = 16}, {x, positions}, "turned"));
-  EXPECT_EQ(own(turned.graph, 2), kMaxRows * 16 * sizeof(float));
+  EXPECT_EQ(own(turned.graph, 2), kPlanRows * 16 * sizeof(float));
 
-  Rig head;
+  PlanRig head;
   const ValueId in = head.graph.add_input("x", DType::kF32, {Dim(1, head.n), 64});
   const ValueId logits = head.graph.add(ops::Matmul{}, {head.weight("w", {500, 64}), in}, "logits");
   head.graph.add_output(head.graph.add(ops::Best{8}, {logits, kNoValue}, "best"));
   for (const int n_threads : {1, 3})
     EXPECT_EQ(own(head.graph, n_threads),
-              static_cast<std::size_t>(n_threads * kMaxRows * 8) * sizeof(BestEntry));
+              static_cast<std::size_t>(n_threads * kPlanRows * 8) * sizeof(BestEntry));
 
   // Tiles that two layers share count once.
-  Rig once, twice;
+  PlanRig once, twice;
   build_layer(once, DType::kF32);
   build_layer(twice, DType::kF32);
   const auto attend_again = [](Graph& g) {
@@ -545,7 +545,7 @@ TEST(CpuPlanMemory, CountsMemoryOfLaunches) {
     if (get_op<ops::Attention>(node) != nullptr) once.graph.add_output(node.output);
   attend_again(twice.graph);
   EXPECT_EQ(own(once.graph, 2), own(twice.graph, 2));
-  EXPECT_GT(own(once.graph, 2), kMaxRows * (16 + 1) * sizeof(float)) << "the table of its ropes, and tiles";
+  EXPECT_GT(own(once.graph, 2), kPlanRows * (16 + 1) * sizeof(float)) << "the table of its ropes, and tiles";
 
   // What was said before is what a plan has.
   once.run({}, 2, 1, 1);
@@ -556,11 +556,11 @@ TEST(CpuPlanMemory, CountsMemoryOfLaunches) {
 // A cancel may come while a step is run that only moves cells, or between steps: the one that follows ends,
 // too.
 TEST(CpuPlan, StepsEndWhileTheFlagIsSet) {
-  Rig rig;
+  PlanRig rig;
   const ValueId x = rig.graph.add_input("x", DType::kF32, {Dim(1, rig.n), 64});
   const ValueId y = rig.graph.add(ops::Scale{2.0f}, {x}, "y");
   rig.graph.add_output(y);
-  const std::int64_t shape[] = {kMaxRows, 64};
+  const std::int64_t shape[] = {kPlanRows, 64};
   const auto xs = rig.device->create_host_tensor(DType::kF32, shape);
   const auto ys = rig.device->create_host_tensor(DType::kF32, shape);
   Bindings bindings(rig.graph.values().size(), nullptr);
@@ -570,7 +570,7 @@ TEST(CpuPlan, StepsEndWhileTheFlagIsSet) {
   const auto plan = rig.device->compile(rig.graph, bindings, {.n_threads = 2, .cancelled = &cancelled});
   float& in = *reinterpret_cast<float*>(xs->host().data());
   const float& out = *reinterpret_cast<const float*>(ys->host().data());
-  const std::int64_t rows = kMaxRows;
+  const std::int64_t rows = kPlanRows;
   float expected = 0.0f;
   for (const bool cancel : {false, true, true, false}) {
     cancelled = cancel;

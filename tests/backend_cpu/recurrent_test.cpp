@@ -11,12 +11,12 @@
 namespace weft::cpu {
 namespace {
 
-constexpr std::int64_t kMaxRows = 40;
-constexpr int kSlots = 6;
+constexpr std::int64_t kRecurrentRows = 40;
+constexpr int kRecurrentSlots = 6;
 constexpr int kTaps = 4, kStates = 5;
 
 /// One row of a step: its sequence's slots, and which row of the random data it computes.
-struct Row {
+struct RecurrentRow {
   std::int32_t from = -1;
   std::int32_t to = 0;
   std::int64_t data = 0;
@@ -26,11 +26,11 @@ struct Row {
 std::int64_t heads_of(std::int64_t columns) { return columns % 2 == 0 ? 2 : 1; }
 
 /// A graph with a convolution and both kinds of scan on one x of `columns` columns, on the device.
-class Rig {
+class RecurrentRig {
  public:
-  Rig(Isa isa, std::int64_t columns, int n_threads)
+  RecurrentRig(Isa isa, std::int64_t columns, int n_threads)
       : columns_(columns), device_(make_device({.isa = isa, .n_threads = n_threads})) {
-    const Dim rows(1, graph_.add_symbol("n", 0, kMaxRows));
+    const Dim rows(1, graph_.add_symbol("n", 0, kRecurrentRows));
     const auto input = [&](const char* name, std::int64_t n) {
       return inputs_[name] = graph_.add_input(name, DType::kF32, {rows, n});
     };
@@ -42,8 +42,10 @@ class Rig {
     const ValueId bias = graph_.add_weight("bias", DType::kF32, {columns});
     const ValueId a = graph_.add_weight("a", DType::kF32, {columns, kStates});
     const ValueId skip = graph_.add_weight("skip", DType::kF32, {columns});
-    const ValueId conv_state = graph_.add_state("conv_state", DType::kF32, {kSlots, kTaps - 1, columns});
-    const ValueId scan_state = graph_.add_state("scan_state", DType::kF32, {kSlots, kStates, columns});
+    const ValueId conv_state =
+        graph_.add_state("conv_state", DType::kF32, {kRecurrentSlots, kTaps - 1, columns});
+    const ValueId scan_state =
+        graph_.add_state("scan_state", DType::kF32, {kRecurrentSlots, kStates, columns});
     conv = graph_.add(ops::ShortConv{}, {conv_state, x, weight, from, to, bias}, "conv");
     scan = graph_.add(ops::SelectiveScan{}, {scan_state, x, dt, b, c, a, skip, from, to}, "scan");
     const std::int64_t n_heads = heads_of(columns);
@@ -51,7 +53,8 @@ class Rig {
                   head_c = input("head_c", n_heads * kStates);
     const ValueId head_a = graph_.add_weight("head_a", DType::kF32, {n_heads});
     const ValueId head_skip = graph_.add_weight("head_skip", DType::kF32, {n_heads});
-    const ValueId head_state = graph_.add_state("head_state", DType::kF32, {kSlots, kStates, columns});
+    const ValueId head_state =
+        graph_.add_state("head_state", DType::kF32, {kRecurrentSlots, kStates, columns});
     heads = graph_.add(ops::SelectiveScan{},
                        {head_state, x, head_dt, head_b, head_c, head_a, head_skip, from, to}, "heads");
     graph_.add_output(heads);
@@ -84,12 +87,12 @@ class Rig {
     if (name == "weight") return values = random_floats(n * kTaps, 1);
     if (name == "bias") return values = random_floats(n, 2);
     if (name == "skip") return values = random_floats(n, 3);
-    if (name == "x") return values = random_floats(n * kMaxRows, 4);
-    if (name == "b") return values = random_floats(kStates * kMaxRows, 5);
-    if (name == "c") return values = random_floats(kStates * kMaxRows, 6);
+    if (name == "x") return values = random_floats(n * kRecurrentRows, 4);
+    if (name == "b") return values = random_floats(kStates * kRecurrentRows, 5);
+    if (name == "c") return values = random_floats(kStates * kRecurrentRows, 6);
     const auto n_heads = static_cast<std::size_t>(heads_of(columns_));
-    if (name == "head_b") return values = random_floats(n_heads * kStates * kMaxRows, 9);
-    if (name == "head_c") return values = random_floats(n_heads * kStates * kMaxRows, 10);
+    if (name == "head_b") return values = random_floats(n_heads * kStates * kRecurrentRows, 9);
+    if (name == "head_c") return values = random_floats(n_heads * kStates * kRecurrentRows, 10);
     if (name == "head_skip") return values = random_floats(n_heads, 11);
     if (name == "head_a") {
       values = random_floats(n_heads, 12);
@@ -97,20 +100,20 @@ class Rig {
       return values;
     }
     if (name == "head_dt") {
-      values = random_floats(n_heads * kMaxRows, 13);
+      values = random_floats(n_heads * kRecurrentRows, 13);
       for (float& v : values) v = std::abs(v);
       return values;
     }
-    values = random_floats(name == "a" ? n * kStates : n * kMaxRows, name == "a" ? 7 : 8);
+    values = random_floats(name == "a" ? n * kStates : n * kRecurrentRows, name == "a" ? 7 : 8);
     for (float& v : values) v = name == "a" ? -std::abs(v) : std::abs(v);  // Decays, and steps of time.
     return values;
   }
 
-  void run(const std::vector<Row>& rows) {
+  void run(const std::vector<RecurrentRow>& rows) {
     const std::int64_t symbols[] = {static_cast<std::int64_t>(rows.size())};
     for (const char* name : {"x", "dt", "b", "c", "head_dt", "head_b", "head_c"}) {
       const std::vector<float>& values = data(name);
-      const std::size_t n = values.size() / kMaxRows;
+      const std::size_t n = values.size() / kRecurrentRows;
       for (std::size_t r = 0; r < rows.size(); ++r)
         std::memcpy(host<float>(inputs_[name]) + r * n,
                     values.data() + static_cast<std::size_t>(rows[r].data) * n, n * sizeof(float));
@@ -156,10 +159,10 @@ class Recurrent : public testing::TestWithParam<Isa> {};
 
 TEST_P(Recurrent, OpsFollowTheirFormulas) {
   for (const std::int64_t columns : {1, 3, 8, 17, 64, 65, 130}) {
-    Rig rig(GetParam(), columns, 1);
+    RecurrentRig rig(GetParam(), columns, 1);
     const auto n = static_cast<std::size_t>(columns);
     constexpr std::size_t kRows = 20;
-    std::vector<Row> rows;
+    std::vector<RecurrentRow> rows;
     for (std::size_t r = 0; r < kRows; ++r)
       rows.push_back({.from = r == 0 ? -1 : 2, .to = 2, .data = static_cast<std::int64_t>(r)});
     rig.run(rows);
@@ -213,7 +216,7 @@ TEST_P(Recurrent, MixturesPiecesAndThreadsChangeNoBit) {
   constexpr std::int64_t kColumns = 150;
   std::map<std::int64_t, std::vector<float>> conv, scan, heads;  // By row of the data.
   std::vector<float> last_conv, last_scan;
-  const auto run = [&](Rig& rig, const std::vector<Row>& rows, bool first) {
+  const auto run = [&](RecurrentRig& rig, const std::vector<RecurrentRow>& rows, bool first) {
     rig.run(rows);
     for (std::size_t r = 0; r < rows.size(); ++r) {
       if (first) {
@@ -228,9 +231,9 @@ TEST_P(Recurrent, MixturesPiecesAndThreadsChangeNoBit) {
     }
   };
   {
-    Rig rig(GetParam(), kColumns, 1);
+    RecurrentRig rig(GetParam(), kColumns, 1);
     for (std::int64_t text = 0; text < 3; ++text) {
-      std::vector<Row> rows;
+      std::vector<RecurrentRow> rows;
       for (std::int64_t t = 0; t < 12; ++t)
         rows.push_back({.from = t == 0 ? -1 : static_cast<std::int32_t>(text),
                         .to = static_cast<std::int32_t>(text),
@@ -242,8 +245,8 @@ TEST_P(Recurrent, MixturesPiecesAndThreadsChangeNoBit) {
   }
   for (const int n_threads : {1, 2, 3}) {
     for (const std::size_t piece : {36, 7, 1}) {
-      Rig rig(GetParam(), kColumns, n_threads);
-      std::vector<Row> rows;
+      RecurrentRig rig(GetParam(), kColumns, n_threads);
+      std::vector<RecurrentRow> rows;
       for (std::int64_t t = 0; t < 12; ++t)
         for (std::int32_t text = 0; text < 3; ++text) {
           // The first sequence changes its slot half-way; the old slot must stay unchanged.

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-constexpr double kNear = 1e-3;  ///< NMSE.
+constexpr double kPlacementNear = 1e-3;  ///< NMSE.
 
 /// Kernels are compiled once for all tests, and kept.
 std::shared_ptr<const Model> load(const std::filesystem::path& path, const PlacementParams& placement) {
@@ -67,10 +67,10 @@ TEST_P(VulkanSpread, AnyNumberOfLayersRowsAndPinsAreNearTheCpu) {
   const std::vector<float> expected = logits(on_cpu());
   const int n_layers = inspect(path()).model->n_layers;
   for (int n = 0; n <= n_layers + 1; ++n)
-    EXPECT_LE(test::nmse(logits(layers(n)), expected), kNear) << n << " layers";
-  EXPECT_LE(test::nmse(logits(rows()), expected), kNear) << "rows";
+    EXPECT_LE(test::nmse(logits(layers(n)), expected), kPlacementNear) << n << " layers";
+  EXPECT_LE(test::nmse(logits(rows()), expected), kPlacementNear) << "rows";
   for (const unsigned seed : {1u, 2u})
-    EXPECT_LE(test::nmse(logits(random_pins(path(), seed)), expected), kNear) << "pins " << seed;
+    EXPECT_LE(test::nmse(logits(random_pins(path(), seed)), expected), kPlacementNear) << "pins " << seed;
 }
 
 TEST_P(VulkanSpread, StepsCopyAsPlannedAndAllocateNothing) {

@@ -50,7 +50,7 @@ class Stretches final : public TokenConstraint {
 };
 using Tells = Stretches::Tells;
 
-struct Setting {
+struct ForcedSetting {
   const char* name;
   ContextParams context;
   BatcherParams batcher;
@@ -58,7 +58,7 @@ struct Setting {
   bool with_draft_model = false;
 };
 
-const Setting kSettings[] = {
+const ForcedSetting kForcedSettings[] = {
     {"no drafter", {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1}, {}, true},
     {"always", {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1}, {.adapt_drafts = false}, true},
     {"few outputs", {.n_ctx = 1024, .n_sequences = 8, .n_outputs = 9, .n_threads = 1}, {}},
@@ -75,13 +75,13 @@ const Setting kSettings[] = {
      true},
 };
 
-struct Served {
+struct ForcedServed {
   std::vector<Result> results;
   BatcherStats stats;
 };
 
-Served serve(const std::shared_ptr<const Model>& model, const Setting& setting,
-             const std::vector<Ask>& asks) {
+ForcedServed serve(const std::shared_ptr<const Model>& model, const ForcedSetting& setting,
+                   const std::vector<Ask>& asks) {
   Context context(model, setting.context);
   Context draft(model, setting.context);
   BatcherParams params = setting.batcher;
@@ -91,7 +91,7 @@ Served serve(const std::shared_ptr<const Model>& model, const Setting& setting,
   std::vector<RequestId> ids;
   for (const Ask& ask : asks) ids.push_back(collector.submit(batcher, ask));
   while (batcher.step()) EXPECT_TRUE(batcher.consistent()) << setting.name;
-  Served served;
+  ForcedServed served;
   for (const RequestId id : ids) served.results.push_back(collector(id));
   served.stats = batcher.stats();
   return served;
@@ -115,12 +115,12 @@ class ForcedTokens : public testing::TestWithParam<const char*> {};
 
 TEST_P(ForcedTokens, ChangeNoTextAndSaveSteps) {
   const auto model = golden(GetParam());
-  const Served plain = serve(model, kSettings[0], asks_that_tell(*model, Tells::kNothing));
+  const ForcedServed plain = serve(model, kForcedSettings[0], asks_that_tell(*model, Tells::kNothing));
   EXPECT_EQ(plain.stats.n_drafted_tokens, 0);
-  for (const Setting& setting : kSettings) {
+  for (const ForcedSetting& setting : kForcedSettings) {
     if (setting.with_draft_model && model->info().recurrent) continue;
     for (const Tells tells : {Tells::kTruth, Tells::kLies, Tells::kNonsense, Tells::kThrows}) {
-      const Served served = serve(model, setting, asks_that_tell(*model, tells));
+      const ForcedServed served = serve(model, setting, asks_that_tell(*model, tells));
       for (std::size_t i = 0; i < plain.results.size(); ++i)
         EXPECT_TRUE(served.results[i] == plain.results[i]) << setting.name << ", request " << i;
       if (setting.batcher.speculation != Speculation::kNone) continue;
@@ -145,10 +145,10 @@ TEST(Forced, DrafterContinuesAfterThem) {
   const auto model = golden("llama");
   std::vector<Ask> asks = asks_that_tell(*model, Tells::kTruth);
   asks.resize(1);
-  const std::int64_t n_alone = serve(model, kSettings[1], asks).stats.n_steps;
-  const std::int64_t n_behind = serve(model, kSettings[7], asks).stats.n_steps;
+  const std::int64_t n_alone = serve(model, kForcedSettings[1], asks).stats.n_steps;
+  const std::int64_t n_behind = serve(model, kForcedSettings[7], asks).stats.n_steps;
   for (Ask& ask : asks) ask.params.constraint = Stretches::make(*model, Tells::kNothing);
-  const std::int64_t n_drafter = serve(model, kSettings[7], asks).stats.n_steps;
+  const std::int64_t n_drafter = serve(model, kForcedSettings[7], asks).stats.n_steps;
   EXPECT_LT(n_behind, n_drafter);
   EXPECT_LE(n_behind, n_alone);
 }

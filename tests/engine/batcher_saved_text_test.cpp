@@ -19,7 +19,7 @@ using test::golden;
 using test::random_ask;
 using test::Result;
 
-ErrorCode code_of(const std::function<void()>& f) {
+ErrorCode saved_code_of(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -53,13 +53,15 @@ Result run(Batcher& batcher, const Ask& ask) {
   return collector(id);
 }
 
-struct Setting {
+struct SavedSetting {
   const char* family;
   int window_rewind;
 };
-void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.family << setting.window_rewind; }
+void PrintTo(const SavedSetting& setting, std::ostream* out) {
+  *out << setting.family << setting.window_rewind;
+}
 
-class SavedTexts : public testing::TestWithParam<Setting> {
+class SavedTexts : public testing::TestWithParam<SavedSetting> {
  protected:
   const std::shared_ptr<const Model> model_ = golden(GetParam().family);
   const ContextParams params_ = {
@@ -125,13 +127,13 @@ TEST_P(SavedTexts, DamageIsRefused) {
     } else {
       bad[i < 60 ? static_cast<std::size_t>(i) : random() % bad.size()] ^= std::byte{1} << random() % 8;
     }
-    const ErrorCode code = code_of([&] { other.restore_text(bad); });
+    const ErrorCode code = saved_code_of([&] { other.restore_text(bad); });
     EXPECT_TRUE(code == ErrorCode::kInvalidFile || code == ErrorCode::kUnsupported);
   }
   // What has right checksums and contradicts itself.
   const TextState parts = read_text_state(good);
   const auto made = [&](std::vector<Token> tokens, std::span<const std::byte> state) {
-    return code_of([&] { other.restore_text(write_text_state(tokens, state)); });
+    return saved_code_of([&] { other.restore_text(write_text_state(tokens, state)); });
   };
   std::vector<Token> tokens = parts.tokens;
   tokens.pop_back();
@@ -146,8 +148,9 @@ TEST_P(SavedTexts, DamageIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SavedTexts,
-                         testing::Values(Setting{"llama", 256}, Setting{"gemma3", 256}, Setting{"gemma3", 0},
-                                         Setting{"gemma3", -1}, Setting{"lfm2", 256}, Setting{"mamba", 256}));
+                         testing::Values(SavedSetting{"llama", 256}, SavedSetting{"gemma3", 256},
+                                         SavedSetting{"gemma3", 0}, SavedSetting{"gemma3", -1},
+                                         SavedSetting{"lfm2", 256}, SavedSetting{"mamba", 256}));
 
 TEST(SavedText, SavesRunningStreams) {
   const auto model = golden("llama");
@@ -194,22 +197,22 @@ TEST(SavedText, EvictsFinishedSequencesOnly) {
   run(batcher, ask_of(*model, 150, 3, 2));
   EXPECT_EQ(std::ssize(batcher.restore_text(saved.state).tokens), saved.n_tokens);
   EXPECT_EQ(batcher.stats().n_evicted, 1);
-  EXPECT_EQ(code_of([&] { batcher.restore_text(too_large.state); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(saved_code_of([&] { batcher.restore_text(too_large.state); }), ErrorCode::kInvalidArgument);
   Collector collector;
   const Ask running = ask_of(*model, 150, 4, 30);
   const RequestId id = collector.submit(batcher, running);
   while (collector(id).tokens.empty()) batcher.step();
-  EXPECT_EQ(code_of([&] { batcher.restore_text(saved.state); }), ErrorCode::kOverloaded);
+  EXPECT_EQ(saved_code_of([&] { batcher.restore_text(saved.state); }), ErrorCode::kOverloaded);
   batcher.run();
   expect_same(collector(id), alone(model, running), "beside a text that found no room");
 
   // A state of another model, and a batcher that keeps nothing.
   Context foreign(golden("gemma3"), {.n_ctx = 512, .n_sequences = 2, .n_threads = 1});
   Batcher stranger(foreign);
-  EXPECT_EQ(code_of([&] { stranger.restore_text(saved.state); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(saved_code_of([&] { stranger.restore_text(saved.state); }), ErrorCode::kInvalidArgument);
   Context forgetful(model, {.n_ctx = 512, .n_sequences = 2, .n_threads = 1});
   Batcher keeps_nothing(forgetful, {.reuse_prefixes = false});
-  EXPECT_EQ(code_of([&] { keeps_nothing.restore_text(saved.state); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(saved_code_of([&] { keeps_nothing.restore_text(saved.state); }), ErrorCode::kUnsupported);
 }
 
 TEST(SavedText, APartNeedsASequence) {
@@ -219,7 +222,8 @@ TEST(SavedText, APartNeedsASequence) {
   const Ask ask = ask_of(*model, 60, 1, 2);
   const std::vector<Token> text = whole_text(ask, run(batcher, ask));
   EXPECT_EQ(batcher.save_text(text).n_tokens, 61);
-  EXPECT_EQ(code_of([&] { (void)batcher.save_text(std::span(text).first(30)); }), ErrorCode::kOverloaded);
+  EXPECT_EQ(saved_code_of([&] { (void)batcher.save_text(std::span(text).first(30)); }),
+            ErrorCode::kOverloaded);
   EXPECT_TRUE(batcher.consistent());
   EXPECT_EQ(run(batcher, ask).stats.n_cached, 59);
 }
@@ -312,9 +316,10 @@ TEST(SavedText, AnyThreadSavesAndRestores) {
       }
     });
   for (std::thread& client : clients) client.join();
-  EXPECT_EQ(code_of([&] { service.restore_text(std::vector<std::byte>(100)); }), ErrorCode::kInvalidFile);
+  EXPECT_EQ(saved_code_of([&] { service.restore_text(std::vector<std::byte>(100)); }),
+            ErrorCode::kInvalidFile);
   service.shutdown();
-  EXPECT_EQ(code_of([&] { service.save_text(std::vector<Token>{1}); }), ErrorCode::kUnavailable);
+  EXPECT_EQ(saved_code_of([&] { service.save_text(std::vector<Token>{1}); }), ErrorCode::kUnavailable);
 }
 
 }  // namespace

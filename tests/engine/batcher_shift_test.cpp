@@ -71,7 +71,7 @@ std::vector<Ask> asks(const Model& model) {
 }
 
 /// One context, and none of the engine's own ways to bring parts into batches and to forget.
-std::vector<Token> by_hand(const std::shared_ptr<const Model>& model, const Ask& ask) {
+std::vector<Token> shifted_by_hand(const std::shared_ptr<const Model>& model, const Ask& ask) {
   Context context(model, {.n_ctx = 256, .n_threads = 1});
   context.set_adapters(0, *ask.params.adapters);
   Batch batch;
@@ -108,7 +108,7 @@ TEST(ShiftedParts, AreForgottenInTheMidstOfATextAndItGoesOn) {
   const auto model = adapted_llama();
   const std::vector<Ask> all = asks(*model);
   std::vector<std::vector<Token>> expected;
-  for (const Ask& ask : all) expected.push_back(by_hand(model, ask));
+  for (const Ask& ask : all) expected.push_back(shifted_by_hand(model, ask));
   EXPECT_NE(expected[0], expected[3]);
   // With room for all; with room for two, so that others are set aside, also once they have forgotten.
   for (const int n_ctx : {1024, 250}) {

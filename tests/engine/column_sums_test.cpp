@@ -16,7 +16,7 @@ namespace {
 
 using test::golden_dir;
 
-std::filesystem::path golden(const std::string& family) { return golden_dir() / family / "model.gguf"; }
+std::filesystem::path golden_file(const std::string& family) { return golden_dir() / family / "model.gguf"; }
 
 const std::vector<Token> kText = {5, 17, 3, 90, 41, 17, 8, 8, 33, 60, 12, 77, 2, 9, 51, 28, 44, 19, 6, 70};
 
@@ -24,7 +24,7 @@ std::map<std::string, ColumnSums> sums_of(const std::string& family, ContextPara
                                           const std::vector<Token>& text = kText) {
   params.sum_columns = true;
   params.n_ctx = 64;
-  Context context(Model::load(golden(family)), params);
+  Context context(Model::load(golden_file(family)), params);
   Batch batch;
   for (const Token token : text) {
     batch.add(token, 0);
@@ -49,7 +49,7 @@ std::vector<float> row_of(const gguf::File& file, const std::string& name, std::
 }
 
 TEST(ColumnSums, OfTheFirstLayerAreThoseOfNormalisedEmbeddings) {
-  const gguf::File file = gguf::File::open(golden("llama"));
+  const gguf::File file = gguf::File::open(golden_file("llama"));
   const auto weight = row_of(file, "blk.0.attn_norm.weight", 0);
   const double eps = file.get_float("llama.attention.layer_norm_rms_epsilon").value_or(1e-5);
   std::vector<double> truth(weight.size());
@@ -71,7 +71,7 @@ TEST(ColumnSums, OfTheFirstLayerAreThoseOfNormalisedEmbeddings) {
 }
 
 TEST(ColumnSums, AreOfAllLayersAndNoneElse) {
-  const gguf::File file = gguf::File::open(golden("llama"));
+  const gguf::File file = gguf::File::open(golden_file("llama"));
   const auto sums = sums_of("llama", {});
   std::size_t n_matrices = 0;
   for (const gguf::TensorInfo& tensor : file.tensors()) {
@@ -103,7 +103,7 @@ TEST(ColumnSums, DoNotDependOnBatches) {
 
 TEST(ColumnSums, OfExpertsAddUpToThoseOfTheirRouter) {
   const auto sums = sums_of("qwen3moe", {});
-  const gguf::File file = gguf::File::open(golden("qwen3moe"));
+  const gguf::File file = gguf::File::open(golden_file("qwen3moe"));
   const std::int64_t n_used = *file.get_int("qwen3moe.expert_used_count");
   const ColumnSums& router = sums.at("blk.0.ffn_gate_inp.weight");
   for (const char* name : {"blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight"}) {
@@ -133,7 +133,7 @@ TEST(ColumnSums, OfExpertsAddUpToThoseOfTheirRouter) {
 TEST(ColumnSums, LeaveTheBitsOfLogits) {
   for (const char* family : {"llama", "qwen3moe", "gemma3"}) {
     SCOPED_TRACE(family);
-    const auto model = Model::load(golden(family));
+    const auto model = Model::load(golden_file(family));
     const auto logits = [&](bool sum_columns) {
       Context context(model, {.n_ctx = 64, .sum_columns = sum_columns});
       Batch batch;

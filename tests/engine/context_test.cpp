@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-std::shared_ptr<const Model> tiny() {
+std::shared_ptr<const Model> tiny_model() {
   static const auto model = Model::load(test::golden_dir() / "llama" / "model.gguf");
   return model;
 }
@@ -29,7 +29,7 @@ std::string refusal(Context& context, const Batch& batch) {
 }
 
 TEST(Context, WrongBatchesAreRefusedAndChangeNothing) {
-  Context context(tiny(), {.n_ctx = 64, .n_sequences = 2});
+  Context context(tiny_model(), {.n_ctx = 64, .n_sequences = 2});
   Batch good;
   good.add(5, 0, true);
   ASSERT_EQ(context.decode(good), DecodeStatus::kOk);
@@ -64,11 +64,11 @@ TEST(Context, ImpossibleParametersAreRefused) {
   for (const ContextParams& params :
        {ContextParams{.n_ctx = -1}, ContextParams{.n_sequences = 0}, ContextParams{.n_ubatch = 0},
         ContextParams{.n_ctx = 1 << 30}, ContextParams{.n_outputs = -3}, ContextParams{.n_threads = -1}})
-    EXPECT_THROW(Context(tiny(), params), Error);
+    EXPECT_THROW(Context(tiny_model(), params), Error);
 }
 
 TEST(Context, FullCachesReturnAStatusWithoutSideEffects) {
-  Context context(tiny(), {.n_ctx = 64, .n_sequences = 2});
+  Context context(tiny_model(), {.n_ctx = 64, .n_sequences = 2});
   Batch batch;
   batch.add(std::vector<Token>(60, 7), 0);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
@@ -85,7 +85,7 @@ TEST(Context, FullCachesReturnAStatusWithoutSideEffects) {
 
 TEST(Context, RemovingTheEndRewinds) {
   const std::vector<Token> tokens = test::read_tokens(test::golden_dir() / "llama" / "tokens.json");
-  Context context(tiny(), {.n_ctx = 64});
+  Context context(tiny_model(), {.n_ctx = 64});
   const std::vector<float> first = test::all_logits(context, tokens, 48);
   context.remove(0, 10);
   const std::vector<float> again = test::all_logits(context, std::span(tokens).subspan(10), 3);
@@ -94,14 +94,14 @@ TEST(Context, RemovingTheEndRewinds) {
 
 TEST(Context, BatchesOfAnySizeAreCutIntoSteps) {
   const std::vector<Token> tokens = test::read_tokens(test::golden_dir() / "llama" / "tokens.json");
-  Context whole(tiny(), {.n_ctx = 64});
-  Context cut(tiny(), {.n_ctx = 64, .n_ubatch = 11, .n_outputs = 4});
+  Context whole(tiny_model(), {.n_ctx = 64});
+  Context cut(tiny_model(), {.n_ctx = 64, .n_ubatch = 11, .n_outputs = 4});
   EXPECT_TRUE(test::all_logits(whole, tokens, 48) == test::all_logits(cut, tokens, 48));
   EXPECT_EQ(cut.plan_stats().steps, 12);
 }
 
 TEST(Context, OnePlanServesPrefillOfAllSizesAndDecode) {
-  Context context(tiny(), {.n_ctx = 512, .n_ubatch = 64});
+  Context context(tiny_model(), {.n_ctx = 512, .n_ubatch = 64});
   Batch batch;
   for (const int n : {64, 3, 17, 1, 40}) {
     batch.clear();
@@ -122,8 +122,9 @@ TEST(Context, OnePlanServesPrefillOfAllSizesAndDecode) {
 
 TEST(Context, ADecodeStepAllocatesNothing) {
   if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
-  Context context(tiny(), {.n_ctx = 512});
-  Sampler sampler({.seed = 1, .penalty_last_n = 32, .repetition_penalty = 1.1f}, tiny()->info().n_vocab);
+  Context context(tiny_model(), {.n_ctx = 512});
+  Sampler sampler({.seed = 1, .penalty_last_n = 32, .repetition_penalty = 1.1f},
+                  tiny_model()->info().n_vocab);
   // A sampler's history grows by doubling; nothing else may allocate.
   for (int i = 0; i < 300; ++i) sampler.accept(i);
   Batch batch;
@@ -166,7 +167,7 @@ TEST(Context, LongRopeFactorsFollowTheContextsLength) {
 }
 
 TEST(Context, CancellingLeavesTheCacheAsItWas) {
-  Context context(tiny(), {.n_ctx = 4096, .n_ubatch = 16});
+  Context context(tiny_model(), {.n_ctx = 4096, .n_ubatch = 16});
   Batch batch;
   batch.add(std::vector<Token>(3000, 9), 0);
   EXPECT_EQ(test::decode_and_cancel(context, batch), DecodeStatus::kCancelled);
@@ -179,7 +180,7 @@ TEST(Context, CancellingLeavesTheCacheAsItWas) {
 
 // Each call is for one decode: the running one or, where none is running, the next.
 TEST(Context, EarlyCancelsApplyToTheNextDecodeOnly) {
-  Context context(tiny(), {.n_ctx = 64});
+  Context context(tiny_model(), {.n_ctx = 64});
   Batch batch;
   batch.add(7, 0, true);
   context.cancel();
@@ -196,7 +197,7 @@ TEST(Context, EarlyCancelsApplyToTheNextDecodeOnly) {
 }
 
 TEST(Context, ABatchThatCanNeverFitIsRefusedWithTheNumbers) {
-  Context context(tiny(), {.n_ctx = 64, .n_sequences = 2});
+  Context context(tiny_model(), {.n_ctx = 64, .n_sequences = 2});
   Batch batch;
   batch.add(std::vector<Token>(65, 7), 0);
   const std::string what = refusal(context, batch);
@@ -215,7 +216,7 @@ TEST(Context, ABatchThatCanNeverFitIsRefusedWithTheNumbers) {
 }
 
 TEST(Context, TextIsShiftedToThePositionsThatRemoveReaches) {
-  Context context(tiny(), {.n_ctx = 64});
+  Context context(tiny_model(), {.n_ctx = 64});
   Batch batch;
   batch.add(std::vector<Token>(10, 7), 0);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
@@ -233,7 +234,7 @@ TEST(Context, TextIsShiftedToThePositionsThatRemoveReaches) {
 
 TEST(Context, WithoutAModelAndOnceMovedFromItIsAnError) {
   EXPECT_THROW(Context(nullptr), Error);
-  Context first(tiny(), {.n_ctx = 64});
+  Context first(tiny_model(), {.n_ctx = 64});
   Context second = std::move(first);
   Batch batch;
   batch.add(7, 0, true);
@@ -242,7 +243,7 @@ TEST(Context, WithoutAModelAndOnceMovedFromItIsAnError) {
   EXPECT_THROW((void)first.logits(0), Error);
   EXPECT_THROW((void)first.log_sum_exp(0), Error);
   EXPECT_THROW((void)first.logit(0), Error);
-  EXPECT_THROW(Context(tiny(), {}, first), Error);
+  EXPECT_THROW(Context(tiny_model(), {}, first), Error);
   first.cancel();
   ASSERT_EQ(second.decode(batch), DecodeStatus::kOk);
   first = std::move(second);

@@ -22,7 +22,7 @@ using gguf::TensorInfo;
 using gguf::Writer;
 
 /// A file in memory before it is written: what the cases below change.
-struct Draft {
+struct DraftFile {
   struct Tensor {
     std::string name;
     DType dtype;
@@ -32,7 +32,7 @@ struct Draft {
   std::vector<File::Entry> metadata;
   std::vector<Tensor> tensors;
 
-  explicit Draft(const File& file) {
+  explicit DraftFile(const File& file) {
     metadata.assign(file.metadata().begin(), file.metadata().end());
     for (const TensorInfo& t : file.tensors())
       tensors.push_back({t.name, t.dtype, t.shape, {t.data.begin(), t.data.end()}});
@@ -50,10 +50,10 @@ class Hostile : public testing::TestWithParam<const char*> {
  protected:
   Hostile() : file(File::open(test::golden_dir() / GetParam() / "model.gguf")) {}
 
-  std::string load(const Draft& draft, const std::function<void(Writer&)>& change = {}) const {
+  std::string load(const DraftFile& draft, const std::function<void(Writer&)>& change = {}) const {
     Writer writer;
     for (const auto& entry : draft.metadata) writer.set(entry.key, entry.value);
-    for (const Draft::Tensor& t : draft.tensors)
+    for (const DraftFile::Tensor& t : draft.tensors)
       writer.add_tensor(t.name, t.dtype, t.shape, std::span(t.bytes));
     const auto path = std::filesystem::path(testing::TempDir()) /
                       (std::string("hostile-") + GetParam() + "-" + std::to_string(::getpid()) + ".gguf");
@@ -101,10 +101,10 @@ class Hostile : public testing::TestWithParam<const char*> {
   File file;
 };
 
-TEST_P(Hostile, TheGoodOneLoads) { EXPECT_EQ(load(Draft(file)), ""); }
+TEST_P(Hostile, TheGoodOneLoads) { EXPECT_EQ(load(DraftFile(file)), ""); }
 
 TEST_P(Hostile, ImpossibleCountsAreNamed) {
-  const Draft draft(file);
+  const DraftFile draft(file);
   for (const char* name :
        {"block_count", "embedding_length", "attention.head_count", "attention.head_count_kv",
         "feed_forward_length", "attention.key_length", "attention.value_length", "rope.dimension_count",
@@ -145,7 +145,7 @@ TEST_P(Hostile, ImpossibleCountsAreNamed) {
   }
   for (const char* name : {"block_count", "embedding_length", "attention.head_count"}) {
     if (!reads(name)) continue;
-    Draft without = draft;
+    DraftFile without = draft;
     without.drop(key(name));
     expect_names(load(without), key(name), "missing");
     expect_names(load(draft, [&](Writer& w) { w.set(key(name), std::uint32_t{0}); }), key(name), "zero");
@@ -153,7 +153,7 @@ TEST_P(Hostile, ImpossibleCountsAreNamed) {
 }
 
 TEST_P(Hostile, ContradictionsAreRefused) {
-  const Draft draft(file);
+  const DraftFile draft(file);
   const auto refused = [&](const char* name, std::uint32_t value) {
     EXPECT_NE(load(draft, [&](Writer& w) { w.set(key(name), value); }), "") << name << " " << value;
   };
@@ -199,9 +199,9 @@ TEST_P(Hostile, ContradictionsAreRefused) {
 
 // Tensors that no node reads are refused, in layers and outside of them, unless they are known to be unused.
 TEST_P(Hostile, NamesUnusedTensors) {
-  const Draft draft(file);
+  const DraftFile draft(file);
   const auto with = [&](const char* name) {
-    Draft more = draft;
+    DraftFile more = draft;
     more.tensors.push_back({name, DType::kF32, {4}, std::vector<std::byte>(16)});
     return load(more);
   };
@@ -212,19 +212,19 @@ TEST_P(Hostile, NamesUnusedTensors) {
 }
 
 TEST_P(Hostile, TensorsThatDoNotFitAreNamed) {
-  const Draft draft(file);
+  const DraftFile draft(file);
   std::size_t n = 0;
-  for (const Draft::Tensor& t : draft.tensors) {
+  for (const DraftFile::Tensor& t : draft.tensors) {
     if (t.name.starts_with("blk.") && !t.name.starts_with("blk.1.")) continue;
     const bool optional =
         t.name == "output.weight" || t.name == "rope_freqs.weight" || t.name.ends_with(".bias");
-    const auto changed = [&](const std::function<void(Draft::Tensor&)>& change) {
-      Draft copy = draft;
+    const auto changed = [&](const std::function<void(DraftFile::Tensor&)>& change) {
+      DraftFile copy = draft;
       change(copy.tensor(t.name));
       return load(copy);
     };
-    Draft without = draft;
-    std::erase_if(without.tensors, [&](const Draft::Tensor& other) { return other.name == t.name; });
+    DraftFile without = draft;
+    std::erase_if(without.tensors, [&](const DraftFile::Tensor& other) { return other.name == t.name; });
     if (optional)
       load(without);
     else
@@ -232,36 +232,36 @@ TEST_P(Hostile, TensorsThatDoNotFitAreNamed) {
 
     const std::int64_t rows = t.shape[0];
     if (rows > 1)
-      expect_names(changed([&](Draft::Tensor& x) {
+      expect_names(changed([&](DraftFile::Tensor& x) {
                      x.shape[0] = rows - 1;
                      x.bytes.resize(x.bytes.size() / static_cast<std::size_t>(rows) *
                                     static_cast<std::size_t>(rows - 1));
                    }),
                    t.name == "token_embd.weight" ? "weight" : t.name, "a row less");
     // A size of 1 in front of the others leaves all rows as they are.
-    EXPECT_EQ(changed([&](Draft::Tensor& x) { x.shape.insert(x.shape.begin(), 1); }), "") << t.name;
-    expect_names(changed([&](Draft::Tensor& x) {
+    EXPECT_EQ(changed([&](DraftFile::Tensor& x) { x.shape.insert(x.shape.begin(), 1); }), "") << t.name;
+    expect_names(changed([&](DraftFile::Tensor& x) {
                    x.shape.insert(x.shape.begin(), 2);
                    x.bytes.resize(2 * x.bytes.size());
                  }),
                  t.name == "token_embd.weight" ? "token_embd" : t.name, "another rank");
     if (t.name.ends_with("norm.weight")) {
-      EXPECT_EQ(changed([&](Draft::Tensor& x) { x.shape.push_back(1); }), "") << t.name;
+      EXPECT_EQ(changed([&](DraftFile::Tensor& x) { x.shape.push_back(1); }), "") << t.name;
     }
-    expect_names(changed([&](Draft::Tensor& x) {
+    expect_names(changed([&](DraftFile::Tensor& x) {
                    x.dtype = DType::kI8;
                    x.bytes.resize(x.bytes.size() / static_cast<std::size_t>(info(t.dtype).block_bytes));
                  }),
                  t.name, "integers");
     // NaN everywhere neither refuses a model nor crashes it.
-    changed([](Draft::Tensor& x) { std::fill(x.bytes.begin(), x.bytes.end(), std::byte{0xff}); });
+    changed([](DraftFile::Tensor& x) { std::fill(x.bytes.begin(), x.bytes.end(), std::byte{0xff}); });
     n += 5;
   }
   EXPECT_GT(n, 40u);
 }
 
 TEST_P(Hostile, VocabulariesThatContradictThemselvesAreRefused) {
-  const Draft draft(file);
+  const DraftFile draft(file);
   const std::vector<std::string>& tokens = *file.get_strings("tokenizer.ggml.tokens");
   const auto refused = [&](const char* name, auto value) {
     const std::string error = load(draft, [&](Writer& w) { w.set_array(name, std::move(value)); });
@@ -289,9 +289,11 @@ TEST_P(Hostile, VocabulariesThatContradictThemselvesAreRefused) {
 }
 
 TEST_P(Hostile, ABrokenTemplateLeavesTheModelUsable) {
-  EXPECT_EQ(load(Draft(file), [](Writer& w) { w.set("tokenizer.chat_template", "{% for x in %}{{"); }), "");
-  EXPECT_EQ(load(Draft(file), [](Writer& w) { w.set("tokenizer.chat_template", std::string(100000, '(')); }),
+  EXPECT_EQ(load(DraftFile(file), [](Writer& w) { w.set("tokenizer.chat_template", "{% for x in %}{{"); }),
             "");
+  EXPECT_EQ(
+      load(DraftFile(file), [](Writer& w) { w.set("tokenizer.chat_template", std::string(100000, '(')); }),
+      "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Hostile,

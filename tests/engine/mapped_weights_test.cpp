@@ -43,10 +43,10 @@ void replace(const fs::path& file, const std::string& bytes) {
 }
 
 using test::expect_error;
-using Changes = std::map<std::string, std::function<void(const fs::path&)>>;
+using FileChanges = std::map<std::string, std::function<void(const fs::path&)>>;
 
 /// After which nothing right can be computed from the mapping.
-Changes losses() {
+FileChanges losses() {
   return {
       {"cut to nothing", [](const fs::path& file) { fs::resize_file(file, 0); }},
       {"cut to a half", [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); }},
@@ -70,7 +70,7 @@ Changes losses() {
 }
 
 /// Changes that leave the mapped bytes as they are.
-Changes harmless_changes() {
+FileChanges harmless_changes() {
   return {
       {"removed", [](const fs::path& file) { fs::remove(file); }},
       {"renamed", [](const fs::path& file) { fs::rename(file, file.string() + ".old"); }},

@@ -13,12 +13,12 @@ namespace {
 
 using testing::HasSubstr;
 
-std::filesystem::path llama() { return test::golden_dir() / "llama" / "model.gguf"; }
+std::filesystem::path llama_file() { return test::golden_dir() / "llama" / "model.gguf"; }
 
 TEST(ModelParams, ThatMakeNoSenseAreRefusedWithTheWayOut) {
   const auto expect_refusal = [&](const ModelParams& params, const char* way_out) {
-    for (const auto& use : {std::function([&] { Model::load(llama(), params); }),
-                            std::function([&] { inspect_plan(llama(), params); }),
+    for (const auto& use : {std::function([&] { Model::load(llama_file(), params); }),
+                            std::function([&] { inspect_plan(llama_file(), params); }),
                             std::function([&] { measure_limits(params.n_threads, params.isa); })})
       try {
         use();
@@ -34,7 +34,7 @@ TEST(ModelParams, ThatMakeNoSenseAreRefusedWithTheWayOut) {
     expect_refusal(params, "expected 1 to 1024, or 0 for the number of cores");
     ContextParams context;
     context.n_threads = n_threads;
-    EXPECT_THROW(Context(Model::load(llama()), context), Error);
+    EXPECT_THROW(Context(Model::load(llama_file()), context), Error);
   }
   ModelParams params;
   params.isa = static_cast<CpuIsa>(77);
@@ -61,10 +61,10 @@ TEST(ModelParams, ThreadsThatTheSystemDoesNotGiveAreAnError) {
     }
     return ErrorCode::kCancelled;
   };
-  const auto model = Model::load(llama(), params);
+  const auto model = Model::load(llama_file(), params);
   {
     const test::ThreadLimit limit(1);
-    EXPECT_EQ(code_of([&] { Model::load(llama(), params); }), ErrorCode::kOutOfMemory);
+    EXPECT_EQ(code_of([&] { Model::load(llama_file(), params); }), ErrorCode::kOutOfMemory);
   }
   {
     const test::ThreadLimit limit(1);

@@ -16,7 +16,7 @@ ModelParams on(std::vector<std::string> devices) {
   return params;
 }
 
-ErrorCode code_of(const std::function<void()>& f) {
+ErrorCode reload_code_of(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -38,9 +38,9 @@ TEST(Reload, ModelsGoOnOnOtherDevicesOrSayThatTheyHaveNone) {
   model->reload(on({"cpu"}));
   EXPECT_TRUE(logits() == expected);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(code_of([&] { model->reload(on({"rank7.cpu"})); }), ErrorCode::kNotFound);
-    EXPECT_EQ(code_of([&] { logits(); }), ErrorCode::kDevice);
-    EXPECT_EQ(code_of([&] { Embedder embedder(model); }), ErrorCode::kDevice);
+    EXPECT_EQ(reload_code_of([&] { model->reload(on({"rank7.cpu"})); }), ErrorCode::kNotFound);
+    EXPECT_EQ(reload_code_of([&] { logits(); }), ErrorCode::kDevice);
+    EXPECT_EQ(reload_code_of([&] { Embedder embedder(model); }), ErrorCode::kDevice);
     EXPECT_FALSE(model->tokenizer().encode("once").empty());
   }
   model->reload(on({"cpu", "cpu1=cpu", "cpu2=cpu"}));

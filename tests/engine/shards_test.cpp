@@ -22,7 +22,8 @@ PlacementParams together(int n_devices, std::vector<float> shares = {}) {
   return placement;
 }
 
-std::shared_ptr<const Model> load(const std::filesystem::path& path, const PlacementParams& placement) {
+std::shared_ptr<const Model> load_sharded(const std::filesystem::path& path,
+                                          const PlacementParams& placement) {
   ModelParams params;
   params.n_threads = 1;
   params.placement = placement;
@@ -65,17 +66,17 @@ class Shards : public testing::TestWithParam<const char*> {};
 
 TEST_P(Shards, OfAnyNumberOfDevicesGiveTheSameBits) {
   const std::vector<Token> tokens = tokens_of(GetParam());
-  const std::vector<float> expected = logits_of(load(path_of(GetParam()), {}), tokens);
+  const std::vector<float> expected = logits_of(load_sharded(path_of(GetParam()), {}), tokens);
   for (const int n : {2, 3, 4}) {
-    const std::vector<float> logits = logits_of(load(path_of(GetParam()), together(n)), tokens);
+    const std::vector<float> logits = logits_of(load_sharded(path_of(GetParam()), together(n)), tokens);
     EXPECT_TRUE(logits == expected) << n << " devices: they differ by " << test::nmse(logits, expected);
   }
 }
 
 TEST_P(Shards, AStateIsThatOfOneDevice) {
   const std::vector<Token> tokens = tokens_of(GetParam());
-  Context alone(load(path_of(GetParam()), {}), kSmall),
-      shared(load(path_of(GetParam()), together(2)), kSmall);
+  Context alone(load_sharded(path_of(GetParam()), {}), kSmall),
+      shared(load_sharded(path_of(GetParam()), together(2)), kSmall);
   test::all_logits(alone, tokens, 16);
   test::all_logits(shared, tokens, 16);
   const std::vector<std::byte> state = shared.save(0);
@@ -91,7 +92,7 @@ class EncoderShards : public testing::TestWithParam<const char*> {};
 TEST_P(EncoderShards, OfAnyNumberOfDevicesGiveTheSameBits) {
   const test::GoldenEncoder golden(GetParam());
   const auto rows = [&](const PlacementParams& placement) {
-    Embedder embedder(load(golden.model(), placement), {.n_threads = 1});
+    Embedder embedder(load_sharded(golden.model(), placement), {.n_threads = 1});
     return embedder.embed(golden.texts, Pooling::kNone);
   };
   const std::vector<float> expected = rows({});
@@ -103,22 +104,23 @@ INSTANTIATE_TEST_SUITE_P(Encoders, EncoderShards, testing::ValuesIn(test::kEncod
 TEST(Shard, SharesMayBeUneven) {
   for (const char* const family : {"llama", "qwen3moe", "gpt2"}) {
     const std::vector<Token> tokens = tokens_of(family);
-    const std::vector<float> expected = logits_of(load(path_of(family), {}), tokens);
+    const std::vector<float> expected = logits_of(load_sharded(path_of(family), {}), tokens);
     for (const std::vector<float>& shares :
          {std::vector<float>{3.0f, 1.0f, 0.0f}, {0.0f, 1.0f, 1.0f}, {0.0f, 0.0f, 1.0f}})
-      EXPECT_TRUE(logits_of(load(path_of(family), together(3, shares)), tokens) == expected) << family;
+      EXPECT_TRUE(logits_of(load_sharded(path_of(family), together(3, shares)), tokens) == expected)
+          << family;
   }
 }
 
 TEST(Shard, MoreDevicesThanAConcatTakesGiveTheSameBits) {
   const std::vector<Token> tokens = tokens_of("llama");
-  const std::vector<float> expected = logits_of(load(path_of("llama"), {}), tokens);
-  EXPECT_TRUE(logits_of(load(path_of("llama"), together(20)), tokens) == expected);
+  const std::vector<float> expected = logits_of(load_sharded(path_of("llama"), {}), tokens);
+  EXPECT_TRUE(logits_of(load_sharded(path_of("llama"), together(20)), tokens) == expected);
 }
 
 TEST(Shard, EachDeviceHasTheCachesOfItsHeadsAndItsRowsOfMatrices) {
   for (const char* const family : {"llama", "mixtral"}) {
-    const auto model = load(path_of(family), together(2));
+    const auto model = load_sharded(path_of(family), together(2));
     const int n_layers = model->info().n_layers;
     ModelParams params;
     params.placement = together(2);
@@ -145,7 +147,7 @@ TEST(Shard, ExpertsRowsAreKeptForThoseAloneThatReadThemWhereTheyLie) {
   const auto in_place = Model::load(path_of("mixtral"), params);
   EXPECT_FALSE(in_place->impl().made_weights.empty());
   const std::vector<Token> tokens = tokens_of("mixtral");
-  EXPECT_TRUE(logits_of(in_place, tokens) == logits_of(load(path_of("mixtral"), {}), tokens));
+  EXPECT_TRUE(logits_of(in_place, tokens) == logits_of(load_sharded(path_of("mixtral"), {}), tokens));
 }
 
 TEST(Shard, EachPartOfAMatrixIsProgress) {
@@ -170,7 +172,7 @@ TEST(Shard, ATokenSendsPiecesOfRowsAndNoMore) {
   params.placement = together(2);
   const auto path = path_of("llama");
   const PlanReport plan = inspect_plan(path, params);
-  const ModelInfo info = load(path, {})->info();
+  const ModelInfo info = load_sharded(path, {})->info();
   std::uint64_t bytes = 0;
   for (const PlanReport::Copy& copy : plan.copies)
     if (copy.value.starts_with("blk.") && copy.value.find('#') != std::string::npos) bytes += copy.bytes;

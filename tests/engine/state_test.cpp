@@ -29,14 +29,14 @@ namespace {
 using test::all_logits;
 using Bytes = std::vector<std::byte>;
 
-std::shared_ptr<const Model> golden(const std::string& name) {
+std::shared_ptr<const Model> golden_model(const std::string& name) {
   static std::map<std::string, std::shared_ptr<const Model>> models;
   std::shared_ptr<const Model>& model = models[name];
   if (!model) model = Model::load(test::golden_dir() / name / "model.gguf");
   return model;
 }
 
-std::vector<Token> tokens_of(const std::string& name) {
+std::vector<Token> state_tokens(const std::string& name) {
   return test::read_tokens(test::golden_dir() / name / "tokens.json");
 }
 
@@ -79,8 +79,8 @@ Bytes read_all(const std::filesystem::path& path) { return base::read_file(path,
 class StateEquality : public testing::TestWithParam<const char*> {};
 
 TEST_P(StateEquality, ARestoredTextGoesOnBitByBitWhereverItLies) {
-  const auto model = golden(GetParam());
-  const std::vector<Token> tokens = tokens_of(GetParam());
+  const auto model = golden_model(GetParam());
+  const std::vector<Token> tokens = state_tokens(GetParam());
   const bool can_shift = std::string(GetParam()) != "gpt2";
   const std::span<const Token> head = std::span(tokens).first(40), rest = std::span(tokens).subspan(40);
   ASSERT_GE(rest.size(), 8u);
@@ -128,8 +128,8 @@ TEST_P(StateEquality, ARestoredTextGoesOnBitByBitWhereverItLies) {
 }
 
 TEST_P(StateEquality, AWholeContextComesBackWithWhatItShared) {
-  const auto model = golden(GetParam());
-  const std::vector<Token> tokens = tokens_of(GetParam());
+  const auto model = golden_model(GetParam());
+  const std::vector<Token> tokens = state_tokens(GetParam());
   const std::span<const Token> rest = std::span(tokens).subspan(40);
   Context context(model, {.n_ctx = 512, .n_sequences = 5});
   all_logits(context, std::span(tokens).first(40), 40, 0);
@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Models, StateEquality,
                          [](const auto& param) { return std::string(param.param); });
 
 TEST(State, SavingLeavesTheLastLogitsAlone) {
-  Context context(golden("llama"), {.n_ctx = 128, .n_sequences = 2});
+  Context context(golden_model("llama"), {.n_ctx = 128, .n_sequences = 2});
   Batch batch;
   for (Token t = 0; t < 30; ++t) batch.add(t, 0, t == 29);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
@@ -170,19 +170,19 @@ TEST(State, SavingLeavesTheLastLogitsAlone) {
 }
 
 TEST(State, EmptySequencesAreStatesToo) {
-  Context context(golden("llama"), {.n_ctx = 128, .n_sequences = 3});
+  Context context(golden_model("llama"), {.n_ctx = 128, .n_sequences = 3});
   const Bytes empty = context.save(1), nothing = context.save();
-  all_logits(context, tokens_of("llama"), 48, 1);
+  all_logits(context, state_tokens("llama"), 48, 1);
   EXPECT_TRUE(context.restore(empty, 1));
   EXPECT_EQ(context.next_pos(1), 0);
-  all_logits(context, tokens_of("llama"), 48, 1);
+  all_logits(context, state_tokens("llama"), 48, 1);
   EXPECT_TRUE(context.restore(nothing));
   EXPECT_EQ(context.cells_used(), 0);
 }
 
 TEST(State, AFullCacheIsNoErrorAndChangesNothing) {
-  Context context(golden("llama"), {.n_ctx = 64, .n_sequences = 2});
-  const std::vector<Token> tokens = tokens_of("llama");
+  Context context(golden_model("llama"), {.n_ctx = 64, .n_sequences = 2});
+  const std::vector<Token> tokens = state_tokens("llama");
   all_logits(context, std::span(tokens).first(40), 40, 0);
   const Bytes state = context.save(0);
   const std::vector<float> before = peek(context, 0);
@@ -210,27 +210,27 @@ std::string refusal(const std::function<void()>& restore, ErrorCode code) {
 
 TEST(State, StatesOfOthersAreRefused) {
   constexpr auto kArgument = ErrorCode::kInvalidArgument;
-  Context context(golden("llama"), {.n_ctx = 64, .n_sequences = 2});
-  all_logits(context, tokens_of("llama"), 48, 0);
+  Context context(golden_model("llama"), {.n_ctx = 64, .n_sequences = 2});
+  all_logits(context, state_tokens("llama"), 48, 0);
   const Bytes one = context.save(0), whole = context.save();
   const auto says = [](const std::string& what, const char* word) {
     EXPECT_NE(what.find(word), std::string::npos) << what;
   };
-  Context other(golden("qwen2"), {.n_ctx = 64});
+  Context other(golden_model("qwen2"), {.n_ctx = 64});
   says(refusal([&] { (void)other.restore(one, 0); }, kArgument), "another model");
-  Context sibling(golden("llama-rope3"), {.n_ctx = 64});
+  Context sibling(golden_model("llama-rope3"), {.n_ctx = 64});
   says(refusal([&] { (void)sibling.restore(one, 0); }, kArgument), "another model");
-  Context wide(golden("llama"), {.n_ctx = 64, .k_type = CacheType::kF32});
+  Context wide(golden_model("llama"), {.n_ctx = 64, .k_type = CacheType::kF32});
   says(refusal([&] { (void)wide.restore(one, 0); }, kArgument),
        "this context's of f32; restore it into a context with the same cache types");
-  Context narrow(golden("llama"), {.n_ctx = 32});
+  Context narrow(golden_model("llama"), {.n_ctx = 32});
   says(refusal([&] { (void)narrow.restore(one, 0); }, kArgument), "create it with a larger n_ctx");
   says(refusal([&] { (void)context.restore(one); }, kArgument), "give the sequence id");
   says(refusal([&] { (void)context.restore(one, 2); }, kArgument), "outside");
   says(refusal([&] { context.save(-1); }, kArgument), "outside");
   EXPECT_TRUE(context.restore(whole, 0));  // It holds a single one.
-  Context three(golden("llama"), {.n_ctx = 64, .n_sequences = 3});
-  const std::vector<Token> tokens = tokens_of("llama");
+  Context three(golden_model("llama"), {.n_ctx = 64, .n_sequences = 3});
+  const std::vector<Token> tokens = state_tokens("llama");
   all_logits(three, std::span(tokens).first(20), 20, 2);
   const Bytes last = three.save();
   says(refusal([&] { (void)context.restore(last); }, kArgument), "create it with more");
@@ -239,7 +239,7 @@ TEST(State, StatesOfOthersAreRefused) {
   EXPECT_TRUE(context.consistent());
 }
 
-/// A golden model with something else in it.
+/// A golden_model model with something else in it.
 std::shared_ptr<const Model> changed(const std::string& name,
                                      const std::function<void(gguf::Writer&)>& change,
                                      const std::string& without = "") {
@@ -255,8 +255,8 @@ std::shared_ptr<const Model> changed(const std::string& name,
 }
 
 TEST(State, AModelIsKnownByItsContent) {
-  Context context(golden("llama"), {.n_ctx = 64});
-  all_logits(context, tokens_of("llama"), 48, 0);
+  Context context(golden_model("llama"), {.n_ctx = 64});
+  all_logits(context, state_tokens("llama"), 48, 0);
   const Bytes state = context.save(0);
   Context again(changed("llama", [](gguf::Writer& w) { w.set("general.name", "another name"); }),
                 {.n_ctx = 64});
@@ -276,8 +276,8 @@ TEST(State, AModelIsKnownByItsContent) {
 }
 
 TEST(State, ModelsDifferByHyperparameters) {
-  Context context(golden("granite"), {.n_ctx = 64});
-  all_logits(context, tokens_of("granite"), 48, 0);
+  Context context(golden_model("granite"), {.n_ctx = 64});
+  all_logits(context, state_tokens("granite"), 48, 0);
   const Bytes state = context.save(0);
   for (const char* key : {"granite.attention.scale", "granite.residual_scale", "granite.embedding_scale"}) {
     Context other(changed("granite", [&](gguf::Writer& w) { w.set(key, 0.375f); }), {.n_ctx = 64});
@@ -296,7 +296,7 @@ TEST(State, KeysTurnedByOtherFrequenciesAreRefused) {
     w.add_tensor("rope_factors_long.weight", DType::kF32, {16}, std::as_bytes(std::span(twos)));
   });
   Context shorter(model, {.n_ctx = 64}), also_short(model, {.n_ctx = 60}), longer(model, {.n_ctx = 128});
-  all_logits(shorter, tokens_of("phi3"), 48, 0);
+  all_logits(shorter, state_tokens("phi3"), 48, 0);
   const Bytes state = shorter.save(0);
   EXPECT_TRUE(also_short.restore(state, 0));
   EXPECT_NE(refusal([&] { (void)longer.restore(state, 0); }, ErrorCode::kInvalidArgument).find("frequencies"),
@@ -318,8 +318,8 @@ void forge(Bytes& state) {
 
 /// A context with a second sequence whose next logits show any change.
 struct Neighbours {
-  Neighbours() : context(golden("llama"), {.n_ctx = 128, .n_sequences = 3}) {
-    const std::vector<Token> tokens = tokens_of("llama");
+  Neighbours() : context(golden_model("llama"), {.n_ctx = 128, .n_sequences = 3}) {
+    const std::vector<Token> tokens = state_tokens("llama");
     all_logits(context, std::span(tokens).first(33), 33, 0);
     EXPECT_TRUE(context.copy(0, 1, 0, 20));
     all_logits(context, std::span(tokens).subspan(20, 10), 10, 1);
@@ -418,10 +418,11 @@ TEST(State, ForgedHeadsAreRefusedOrHarmless) {
 }
 
 TEST(State, ForgedSourcesAreRefusedOrHarmless) {
-  const test::GoldenSources golden("flan-t5");
-  const auto model = Model::load(golden.model());
+  const test::GoldenSources golden_model("flan-t5");
+  const auto model = Model::load(golden_model.model());
   Context from(model, {.n_ctx = 64, .n_sequences = 4, .n_source = 100});
-  const std::vector<Token> source = {5, 6, 7}, text(golden.texts[0].begin(), golden.texts[0].begin() + 4);
+  const std::vector<Token> source = {5, 6, 7},
+                           text(golden_model.texts[0].begin(), golden_model.texts[0].begin() + 4);
   for (const SeqId seq : {0, 2}) ASSERT_EQ(from.set_source(seq, source), DecodeStatus::kOk);
   ASSERT_TRUE(from.copy(2, 3));
   const std::vector<float> expected = test::all_logits(from, text, 4, 2);
@@ -460,7 +461,7 @@ TEST(State, ForgedSourcesAreRefusedOrHarmless) {
 // What no operation of the context reaches, and no table of a model has.
 TEST(State, PositionsThatTheModelLacksAreRefused) {
   for (const char* family : {"llama", "gpt2"}) {
-    Context context(golden(family), {.n_ctx = 64});
+    Context context(golden_model(family), {.n_ctx = 64});
     constexpr Pos kText = 10;
     all_logits(context, std::vector<Token>(kText, 7), kText, 0);
     Bytes state = context.save(0);
@@ -491,7 +492,7 @@ TEST(State, SwappedCachesAreRefused) {
   std::uint64_t head = 0;
   std::memcpy(&head, good.data() + 16, sizeof(head));
   // All of them have the same size here: rows and checksum.
-  const auto n_caches = static_cast<std::size_t>(2 * golden("llama")->info().n_layers);
+  const auto n_caches = static_cast<std::size_t>(2 * golden_model("llama")->info().n_layers);
   const std::size_t blocks = good.size() - head - 8 - 16;
   ASSERT_EQ(blocks % n_caches, 0u);
   const auto block = static_cast<std::ptrdiff_t>(blocks / n_caches);
@@ -508,8 +509,8 @@ TEST(State, SwappedCachesAreRefused) {
 // ---------------------------------------------------------------------------------------------------
 
 /// Two states of some size, and a context that can write both.
-struct Writer {
-  Writer() : context(golden("llama"), {.n_ctx = 4096, .n_sequences = 2}) {
+struct StateWriter {
+  StateWriter() : context(golden_model("llama"), {.n_ctx = 4096, .n_sequences = 2}) {
     std::vector<Token> text(1500);
     for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<Token>(i * 7 % 500);
     Batch batch;
@@ -525,7 +526,7 @@ struct Writer {
 
 TEST(StateFile, IsReadBack) {
   const TemporaryFolder folder;
-  Writer w;
+  StateWriter w;
   const std::vector<float> expected = peek(w.context, 0);
   w.context.save_file(folder / "one", 0);
   w.context.save_file(folder / "all");
@@ -547,7 +548,7 @@ TEST(StateFile, IsReadBack) {
 
 TEST(StateFile, IsTheOldOrTheNewOneWhenTheWriterIsKilled) {
   const TemporaryFolder folder;
-  Writer w;
+  StateWriter w;
   const auto path = folder / "state";
   w.context.save_file(path, 0);
   std::mt19937 random(6);
@@ -583,7 +584,7 @@ TEST(StateFile, IsTheOldOrTheNewOneWhenTheWriterIsKilled) {
 
 TEST(StateFile, AFullDiskLeavesTheOldOne) {
   const TemporaryFolder folder;
-  Writer w;
+  StateWriter w;
   const auto path = folder / "state";
   w.context.save_file(path, 1);
   for (const std::size_t limit :

@@ -12,12 +12,12 @@ std::shared_ptr<const Model> load(const char* family, const PlacementParams& pla
   return Model::load(test::golden_dir() / family / "model.gguf", params);
 }
 
-struct Spread {
+struct SpreadTurns {
   const char* name;
   PlacementParams placement;
 };
 
-class Turns : public testing::TestWithParam<Spread> {
+class Turns : public testing::TestWithParam<SpreadTurns> {
  protected:
   static constexpr ContextParams kSmall = {.n_ctx = 256, .n_ubatch = 4, .n_threads = 2};
   static constexpr ContextParams kLarge = {.n_ctx = 256, .n_ubatch = 48, .n_threads = 1};
@@ -73,12 +73,12 @@ TEST_P(Turns, TakeTheMemoryOfTheLargestAndStepsTakeNoMore) {
   EXPECT_EQ(large.plan_stats().shared_workspace_bytes, alone);
 }
 
-INSTANTIATE_TEST_SUITE_P(Spreads, Turns,
-                         testing::Values(Spread{"cpu", {.devices = {"cpu"}}},
-                                         Spread{"layers", {.devices = {"cpu", "cpu1=cpu"}, .n_layers = 2}},
-                                         Spread{"rows",
-                                                {.devices = {"cpu", "cpu1=cpu"}, .split_rows = true}}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Spreads, Turns,
+    testing::Values(SpreadTurns{"cpu", {.devices = {"cpu"}}},
+                    SpreadTurns{"layers", {.devices = {"cpu", "cpu1=cpu"}, .n_layers = 2}},
+                    SpreadTurns{"rows", {.devices = {"cpu", "cpu1=cpu"}, .split_rows = true}}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace weft

@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(const std::string& source, const GrammarLimits& limits = patient()) {
+std::string gbnf_refusal(const std::string& source, const GrammarLimits& limits = patient()) {
   return error_of([&] { (void)small_compiler().compile(Grammar::gbnf(source, limits), limits); });
 }
 
@@ -80,38 +80,38 @@ TEST(Gbnf, RightRecursionOverLongTexts) {
 }
 
 TEST(Gbnf, RefusesLeftRecursion) {
-  EXPECT_THAT(refusal("root ::= root \"a\" | \"b\""), HasSubstr("left recursion"));
-  EXPECT_THAT(refusal("root ::= a\na ::= b \"x\"\nb ::= e a | \"y\"\ne ::= \"z\"?"),
+  EXPECT_THAT(gbnf_refusal("root ::= root \"a\" | \"b\""), HasSubstr("left recursion"));
+  EXPECT_THAT(gbnf_refusal("root ::= a\na ::= b \"x\"\nb ::= e a | \"y\"\ne ::= \"z\"?"),
               HasSubstr("left recursion"));
 }
 
 TEST(Gbnf, SaysWhereItIsWrong) {
-  EXPECT_THAT(refusal("a ::= \"x\""), HasSubstr("no rule \"root\""));
-  EXPECT_THAT(refusal("root ::= a"), HasSubstr("no rule \"a\""));
-  EXPECT_THAT(refusal("root ::= \"x"), HasSubstr("line 1, column 12"));
-  EXPECT_THAT(refusal("root ::= \"x\"\nroot ::= \"y\""), HasSubstr("defined twice"));
-  EXPECT_THAT(refusal("root ::= \n  [b-a]"), HasSubstr("line 2"));
-  EXPECT_THAT(refusal("root ::= \"\\q\""), HasSubstr("unknown escape"));
-  EXPECT_THAT(refusal("root ::= * \"a\""), HasSubstr("before *"));
-  EXPECT_THAT(refusal("root ::= \"a\"{3,1}"), HasSubstr("second number"));
-  EXPECT_THAT(refusal("root ::= (\"a\""), HasSubstr("expected )"));
-  EXPECT_THAT(refusal("root = \"a\""), HasSubstr("expected ::="));
-  EXPECT_THAT(refusal("root ::= \"\xFF\""), HasSubstr("UTF-8"));
-  EXPECT_THAT(refusal("root ::= \"a\" root"), HasSubstr("matches no text"));
+  EXPECT_THAT(gbnf_refusal("a ::= \"x\""), HasSubstr("no rule \"root\""));
+  EXPECT_THAT(gbnf_refusal("root ::= a"), HasSubstr("no rule \"a\""));
+  EXPECT_THAT(gbnf_refusal("root ::= \"x"), HasSubstr("line 1, column 12"));
+  EXPECT_THAT(gbnf_refusal("root ::= \"x\"\nroot ::= \"y\""), HasSubstr("defined twice"));
+  EXPECT_THAT(gbnf_refusal("root ::= \n  [b-a]"), HasSubstr("line 2"));
+  EXPECT_THAT(gbnf_refusal("root ::= \"\\q\""), HasSubstr("unknown escape"));
+  EXPECT_THAT(gbnf_refusal("root ::= * \"a\""), HasSubstr("before *"));
+  EXPECT_THAT(gbnf_refusal("root ::= \"a\"{3,1}"), HasSubstr("second number"));
+  EXPECT_THAT(gbnf_refusal("root ::= (\"a\""), HasSubstr("expected )"));
+  EXPECT_THAT(gbnf_refusal("root = \"a\""), HasSubstr("expected ::="));
+  EXPECT_THAT(gbnf_refusal("root ::= \"\xFF\""), HasSubstr("UTF-8"));
+  EXPECT_THAT(gbnf_refusal("root ::= \"a\" root"), HasSubstr("matches no text"));
 }
 
 // What ends other engines.
 TEST(Gbnf, HostileGrammarsAreErrors) {
-  EXPECT_THAT(refusal("root ::= " + std::string(60000, '(')), HasSubstr("nested deeper"));
+  EXPECT_THAT(gbnf_refusal("root ::= " + std::string(60000, '(')), HasSubstr("nested deeper"));
   std::string chain = "root ::= r0\n";
   for (int i = 0; i < 5000; ++i) chain += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + "\n";
   EXPECT_TRUE(allows(Grammar::gbnf(chain + "r5000 ::= \"end\"", patient()), "end"));
   std::string circle = chain + "r5000 ::= r0 | \"x\"";
-  EXPECT_THAT(refusal(circle), HasSubstr("left recursion"));
-  EXPECT_THAT(refusal("root ::= ((([a-z]{1000}){1000}){1000}){1000}"), HasSubstr("states"));
-  EXPECT_THAT(refusal("root ::= \"\"{1000000000}"), HasSubstr("states"));
-  EXPECT_NE(refusal("root ::= (\"a\" | \"b\")* \"a\" (\"a\" | \"b\"){30}"), "");  // 2^30 states.
-  EXPECT_THAT(refusal("root ::= \"" + std::string(2 << 20, 'x') + "\""), HasSubstr("bytes"));
+  EXPECT_THAT(gbnf_refusal(circle), HasSubstr("left recursion"));
+  EXPECT_THAT(gbnf_refusal("root ::= ((([a-z]{1000}){1000}){1000}){1000}"), HasSubstr("states"));
+  EXPECT_THAT(gbnf_refusal("root ::= \"\"{1000000000}"), HasSubstr("states"));
+  EXPECT_NE(gbnf_refusal("root ::= (\"a\" | \"b\")* \"a\" (\"a\" | \"b\"){30}"), "");  // 2^30 states.
+  EXPECT_THAT(gbnf_refusal("root ::= \"" + std::string(2 << 20, 'x') + "\""), HasSubstr("bytes"));
   // Parses of a string that double with each rule.
   std::string doubling = "root ::= r0\n";
   for (int i = 0; i < 40; ++i) {

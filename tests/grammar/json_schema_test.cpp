@@ -14,7 +14,8 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(const std::string& schema, const JsonSchemaOptions& options = {.limits = patient()}) {
+std::string schema_refusal(const std::string& schema,
+                           const JsonSchemaOptions& options = {.limits = patient()}) {
   return error_of(
       [&] { (void)small_compiler().compile(Grammar::json_schema(schema, options), options.limits); });
 }
@@ -138,7 +139,8 @@ TEST(JsonSchema, ConstrainsUnevaluatedMembers) {
   EXPECT_TRUE(fits(named, R"({"a": null, "b": 1})"));
   EXPECT_FALSE(fits(R"({"unevaluatedProperties":{"type":"integer"},"required":["a"]})", R"({"a": "x"})"));
   EXPECT_TRUE(fits(R"({"unevaluatedProperties":{"type":"integer"},"required":["a"]})", R"({"a": 1})"));
-  EXPECT_THAT(refusal(R"({"unevaluatedProperties":false,"required":["a"]})"), HasSubstr("matches no text"));
+  EXPECT_THAT(schema_refusal(R"({"unevaluatedProperties":false,"required":["a"]})"),
+              HasSubstr("matches no text"));
 }
 
 TEST(JsonSchema, AHostOfAUriHasOnePort) {
@@ -165,21 +167,21 @@ TEST(JsonSchema, ObjectsOfAnyKind) {
 }
 
 TEST(JsonSchema, RejectsUnenforceableKeywords) {
-  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"not":{"type":"string"}}}})"),
+  EXPECT_THAT(schema_refusal(R"({"type":"object","properties":{"a":{"not":{"type":"string"}}}})"),
               HasSubstr("#/properties/a/not"));
-  EXPECT_THAT(refusal(R"({"if":{},"then":{}})"), HasSubstr("if is not supported"));
-  EXPECT_THAT(refusal(R"({"type":"array","uniqueItems":true})"), HasSubstr("uniqueItems"));
-  EXPECT_THAT(refusal(R"({"type":"array","contains":{}})"), HasSubstr("contains"));
-  EXPECT_THAT(refusal(R"({"type":"integer","multipleOf":7})"), HasSubstr("#/multipleOf"));
-  EXPECT_THAT(refusal(R"json({"type":"string","pattern":"(?=a)"})json"), HasSubstr("#/pattern"));
-  EXPECT_THAT(refusal(R"({"type":"string","format":"uri-template"})"), HasSubstr("uri-template"));
-  EXPECT_THAT(refusal(R"({"type":"object","patternProperties":{"^a":{}, "b$":{}}})"),
+  EXPECT_THAT(schema_refusal(R"({"if":{},"then":{}})"), HasSubstr("if is not supported"));
+  EXPECT_THAT(schema_refusal(R"({"type":"array","uniqueItems":true})"), HasSubstr("uniqueItems"));
+  EXPECT_THAT(schema_refusal(R"({"type":"array","contains":{}})"), HasSubstr("contains"));
+  EXPECT_THAT(schema_refusal(R"({"type":"integer","multipleOf":7})"), HasSubstr("#/multipleOf"));
+  EXPECT_THAT(schema_refusal(R"json({"type":"string","pattern":"(?=a)"})json"), HasSubstr("#/pattern"));
+  EXPECT_THAT(schema_refusal(R"({"type":"string","format":"uri-template"})"), HasSubstr("uri-template"));
+  EXPECT_THAT(schema_refusal(R"({"type":"object","patternProperties":{"^a":{}, "b$":{}}})"),
               HasSubstr("patternProperties"));
-  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{},"b":{}},"minProperties":2})"),
+  EXPECT_THAT(schema_refusal(R"({"type":"object","properties":{"a":{},"b":{}},"minProperties":2})"),
               HasSubstr("minProperties and maxProperties"));
-  EXPECT_THAT(refusal(R"({"$ref":"https://example.com/x"})"), HasSubstr("other documents"));
-  EXPECT_THAT(refusal(R"({"$ref":"#/$defs/none"})"), HasSubstr("has no target"));
-  EXPECT_EQ(refusal(R"({"type":"string","format":"int32"})"), "");
+  EXPECT_THAT(schema_refusal(R"({"$ref":"https://example.com/x"})"), HasSubstr("other documents"));
+  EXPECT_THAT(schema_refusal(R"({"$ref":"#/$defs/none"})"), HasSubstr("has no target"));
+  EXPECT_EQ(schema_refusal(R"({"type":"string","format":"int32"})"), "");
 }
 
 /// The keywords that are left free, by their pointers.
@@ -240,7 +242,7 @@ TEST(JsonSchema, IgnoresUnenforceableKeywordsOnRequest) {
     EXPECT_EQ(left_free(schema), std::vector{c.pointer}) << schema;
     EXPECT_TRUE(fits_freely(schema, c.free)) << schema << "\n" << c.free;
     EXPECT_FALSE(fits_freely(schema, c.refused)) << schema << "\n" << c.refused;
-    EXPECT_THAT(refusal(schema), HasSubstr(c.pointer)) << schema;
+    EXPECT_THAT(schema_refusal(schema), HasSubstr(c.pointer)) << schema;
   }
   EXPECT_TRUE(left_free(R"({"type":"string","default":null,"title":null,"examples":null})").empty());
 }
@@ -266,7 +268,7 @@ TEST(JsonSchema, CountsHoweverMany) {
       EXPECT_EQ(exactly->allows_text(text), k == 0) << n << " and " << k;
     }
   }
-  EXPECT_EQ(refusal(R"({"type":"string","minLength":1,"maxLength":1000000000})"), "");
+  EXPECT_EQ(schema_refusal(R"({"type":"string","minLength":1,"maxLength":1000000000})"), "");
   const auto list = compiled(
       Grammar::json_schema(R"({"type":"array","items":{"enum":[1]},"minItems":300,"maxItems":70000})"));
   for (const int n : {299, 300, 301, 69'999, 70'000, 70'001}) {
@@ -275,7 +277,7 @@ TEST(JsonSchema, CountsHoweverMany) {
     EXPECT_EQ(list->allows_text(text + "]"), n >= 300 && n <= 70'000) << n;
   }
   EXPECT_EQ(
-      refusal(
+      schema_refusal(
           R"({"type":"array","items":{"type":"array","items":{"type":"string","maxLength":900},"minItems":900},"minItems":900})"),
       "");
 }
@@ -284,9 +286,9 @@ TEST(JsonSchema, LimitsCountWork) {
   const std::string schema = R"({"type":"object","properties":{"a":{"type":"string","format":"hostname"}}})";
   JsonSchemaOptions options;
   options.limits.work = 1 << 12;
-  const std::string first = refusal(schema, options);
+  const std::string first = schema_refusal(schema, options);
   EXPECT_THAT(first, HasSubstr("more than 4096 steps"));
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(refusal(schema, options), first);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(schema_refusal(schema, options), first);
 }
 
 TEST(JsonSchema, CountsOneProperty) {
@@ -296,23 +298,25 @@ TEST(JsonSchema, CountsOneProperty) {
 }
 
 TEST(JsonSchema, RejectsInvalidSchemas) {
-  EXPECT_THAT(refusal("{"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(refusal("3"), HasSubstr("a schema is an object"));
-  EXPECT_THAT(refusal(R"({"type":"text"})"), HasSubstr("unknown type"));
-  EXPECT_THAT(refusal(R"({"type":"string","minLength":-1})"), HasSubstr("#/minLength"));
-  EXPECT_THAT(refusal(R"({"properties":3})"), HasSubstr("expected an object"));
-  EXPECT_THAT(refusal(R"({"required":["a",1]})"), HasSubstr("#/required/1"));
+  EXPECT_THAT(schema_refusal("{"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(schema_refusal("3"), HasSubstr("a schema is an object"));
+  EXPECT_THAT(schema_refusal(R"({"type":"text"})"), HasSubstr("unknown type"));
+  EXPECT_THAT(schema_refusal(R"({"type":"string","minLength":-1})"), HasSubstr("#/minLength"));
+  EXPECT_THAT(schema_refusal(R"({"properties":3})"), HasSubstr("expected an object"));
+  EXPECT_THAT(schema_refusal(R"({"required":["a",1]})"), HasSubstr("#/required/1"));
 }
 
 TEST(JsonSchema, RejectsSchemasWithoutValidDocuments) {
-  EXPECT_THAT(refusal("false"), HasSubstr("matches no text"));
-  EXPECT_THAT(refusal(R"({"type":"string","minLength":3,"maxLength":2})"), HasSubstr("matches no text"));
-  EXPECT_THAT(refusal(R"({"type":"integer","minimum":3,"maximum":2})"), HasSubstr("matches no text"));
-  EXPECT_THAT(refusal(R"({"allOf":[{"type":"string"},{"type":"integer"}]})"), HasSubstr("matches no text"));
-  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})"),
+  EXPECT_THAT(schema_refusal("false"), HasSubstr("matches no text"));
+  EXPECT_THAT(schema_refusal(R"({"type":"string","minLength":3,"maxLength":2})"),
               HasSubstr("matches no text"));
-  EXPECT_THAT(refusal(R"({"$ref":"#"})"), HasSubstr("refers to itself"));
-  EXPECT_THAT(refusal(R"({"anyOf":[{"$ref":"#"}]})"), HasSubstr("matches no text"));
+  EXPECT_THAT(schema_refusal(R"({"type":"integer","minimum":3,"maximum":2})"), HasSubstr("matches no text"));
+  EXPECT_THAT(schema_refusal(R"({"allOf":[{"type":"string"},{"type":"integer"}]})"),
+              HasSubstr("matches no text"));
+  EXPECT_THAT(schema_refusal(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})"),
+              HasSubstr("matches no text"));
+  EXPECT_THAT(schema_refusal(R"({"$ref":"#"})"), HasSubstr("refers to itself"));
+  EXPECT_THAT(schema_refusal(R"({"anyOf":[{"$ref":"#"}]})"), HasSubstr("matches no text"));
   EXPECT_TRUE(fits(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "null"));
   EXPECT_FALSE(fits(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "1"));
 }
@@ -320,8 +324,8 @@ TEST(JsonSchema, RejectsSchemasWithoutValidDocuments) {
 TEST(JsonSchema, HostileSchemasAreErrors) {
   std::string deep;
   for (int i = 0; i < 100000; ++i) deep += R"({"items":)";
-  EXPECT_THAT(refusal(deep), HasSubstr("nested deeper"));
-  EXPECT_THAT(refusal(std::string(100000, '[')), HasSubstr("nested deeper"));
+  EXPECT_THAT(schema_refusal(deep), HasSubstr("nested deeper"));
+  EXPECT_THAT(schema_refusal(std::string(100000, '[')), HasSubstr("nested deeper"));
   // Unions that multiply.
   std::string product = R"({"allOf":[)";
   for (int i = 0; i < 24; ++i)
@@ -330,7 +334,7 @@ TEST(JsonSchema, HostileSchemasAreErrors) {
   GrammarLimits limits;
   JsonSchemaOptions options;
   options.limits = limits;
-  EXPECT_NE(refusal(product + "]}", options), "");
+  EXPECT_NE(schema_refusal(product + "]}", options), "");
   std::string wide = R"({"type":"object","properties":{)";
   for (int i = 0; i < 2000; ++i)
     wide += std::string(i > 0 ? "," : "") + "\"p" + std::to_string(i) + R"(":{"type":"string"})";
@@ -466,7 +470,7 @@ TEST(JsonSchema, PointersNameItemsAndMembersAtAnyDepth) {
     schema = R"({"prefixItems":[{"type":"null"},)" + schema + R"(],"x":1})";
     pointer = "/prefixItems/1" + pointer;
   }
-  EXPECT_THAT(refusal(R"({"properties":{"a/b":)" + schema + "}}"),
+  EXPECT_THAT(schema_refusal(R"({"properties":{"a/b":)" + schema + "}}"),
               HasSubstr("#/properties/a~1b" + pointer + ":"));
   const JsonTree tree(R"({"a":[0,1],"a":[2,3]})", 8, "the text");
   EXPECT_EQ(tree.pointer_to(tree[tree.find(tree.root(), "a")].items[1]), "#/a/1");

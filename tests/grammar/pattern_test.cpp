@@ -11,7 +11,7 @@ using testing::HasSubstr;
 bool matches(const std::string& pattern, std::string_view text) {
   return allows(Grammar::regex(pattern, patient()), text);
 }
-std::string refusal(const std::string& pattern) {
+std::string pattern_refusal(const std::string& pattern) {
   return error_of([&] { (void)compiled(Grammar::regex(pattern, patient())); });
 }
 
@@ -49,29 +49,29 @@ TEST(Pattern, Escapes) {
 }
 
 TEST(Pattern, RejectsNonRegularExpressions) {
-  EXPECT_THAT(refusal("(a)\\1"), HasSubstr("backreferences"));
-  EXPECT_THAT(refusal("(?=a)b"), HasSubstr("lookaround"));
-  EXPECT_THAT(refusal("(?<!a)b"), HasSubstr("lookaround"));
-  EXPECT_THAT(refusal("\\bword"), HasSubstr("word boundaries"));
-  EXPECT_THAT(refusal("a^b"), HasSubstr("^"));
-  EXPECT_THAT(refusal("a$b"), HasSubstr("$"));
-  EXPECT_THAT(refusal("(^a)*"), HasSubstr("repeated"));
+  EXPECT_THAT(pattern_refusal("(a)\\1"), HasSubstr("backreferences"));
+  EXPECT_THAT(pattern_refusal("(?=a)b"), HasSubstr("lookaround"));
+  EXPECT_THAT(pattern_refusal("(?<!a)b"), HasSubstr("lookaround"));
+  EXPECT_THAT(pattern_refusal("\\bword"), HasSubstr("word boundaries"));
+  EXPECT_THAT(pattern_refusal("a^b"), HasSubstr("^"));
+  EXPECT_THAT(pattern_refusal("a$b"), HasSubstr("$"));
+  EXPECT_THAT(pattern_refusal("(^a)*"), HasSubstr("repeated"));
 }
 
 TEST(Pattern, SaysWhereItIsWrong) {
-  EXPECT_THAT(refusal("ab(c"), HasSubstr("byte 4"));
-  EXPECT_THAT(refusal("a)"), HasSubstr("unmatched"));
-  EXPECT_THAT(refusal("[z-a]"), HasSubstr("swap"));
-  EXPECT_THAT(refusal("[a"), HasSubstr("]"));
-  EXPECT_THAT(refusal("*a"), HasSubstr("nothing to repeat"));
-  EXPECT_THAT(refusal("a**"), HasSubstr("nothing to repeat"));
-  EXPECT_THAT(refusal("\\"), HasSubstr("backslash"));
-  EXPECT_THAT(refusal("\\q"), HasSubstr("unknown escape"));
-  EXPECT_THAT(refusal("\\p{Nope}"), HasSubstr("unknown property"));
-  EXPECT_THAT(refusal("\xC3"), HasSubstr("UTF-8"));
-  EXPECT_THAT(refusal("a{3,2}"), HasSubstr("second number"));
-  EXPECT_THAT(refusal(std::string(60000, '(')), HasSubstr("nested deeper"));
-  EXPECT_THAT(refusal("[^\\s\\S]"), HasSubstr("matches no text"));
+  EXPECT_THAT(pattern_refusal("ab(c"), HasSubstr("byte 4"));
+  EXPECT_THAT(pattern_refusal("a)"), HasSubstr("unmatched"));
+  EXPECT_THAT(pattern_refusal("[z-a]"), HasSubstr("swap"));
+  EXPECT_THAT(pattern_refusal("[a"), HasSubstr("]"));
+  EXPECT_THAT(pattern_refusal("*a"), HasSubstr("nothing to repeat"));
+  EXPECT_THAT(pattern_refusal("a**"), HasSubstr("nothing to repeat"));
+  EXPECT_THAT(pattern_refusal("\\"), HasSubstr("backslash"));
+  EXPECT_THAT(pattern_refusal("\\q"), HasSubstr("unknown escape"));
+  EXPECT_THAT(pattern_refusal("\\p{Nope}"), HasSubstr("unknown property"));
+  EXPECT_THAT(pattern_refusal("\xC3"), HasSubstr("UTF-8"));
+  EXPECT_THAT(pattern_refusal("a{3,2}"), HasSubstr("second number"));
+  EXPECT_THAT(pattern_refusal(std::string(60000, '(')), HasSubstr("nested deeper"));
+  EXPECT_THAT(pattern_refusal("[^\\s\\S]"), HasSubstr("matches no text"));
   EXPECT_TRUE(matches("(a*)*b", "aab"));
   EXPECT_NE(error_of([&] { (void)small_compiler().compile(Grammar::regex("(a|b)*a(a|b){40}")); }), "");
 }

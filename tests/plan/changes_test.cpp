@@ -64,7 +64,7 @@ const Floats& kept(Floats numbers) {
   return all.emplace_back(std::move(numbers));
 }
 
-void expect_near(const Floats& got, const Floats& truth) {
+void expect_close(const Floats& got, const Floats& truth) {
   ASSERT_EQ(got.size(), truth.size());
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], truth[i], 1e-5f * std::abs(truth[i])) << i;
 }
@@ -79,13 +79,13 @@ TEST(PlanChanges, AnotherGraphKeepsItsWeights) {
   set_weights(plan);
   const Floats x = counted(8, 0.25f);
   plan.run({{"n", 2}}, {{"x", x}});
-  expect_near(plan.read("y"), expected(x, 1.0f));
+  expect_close(plan.read("y"), expected(x, 1.0f));
 
   plan.set_graph(chain(3));
   EXPECT_THROW(plan.read("y"), Error);
   EXPECT_THROW(plan.run(), Error);  // Inputs must be set again.
   plan.run({}, {{"x", x}});         // The symbol is unchanged.
-  expect_near(plan.read("y"), expected(x, 8.0f));
+  expect_close(plan.read("y"), expected(x, 8.0f));
   EXPECT_EQ(plan.counters().topology, 1);
   EXPECT_EQ(plan.counters().compiled, 2);
 
@@ -100,7 +100,7 @@ TEST(PlanChanges, AnotherGraphKeepsItsWeights) {
   plan.set_graph(chain(2));  // Before a step of it.
   set_weights(plan);
   plan.run({{"n", 2}}, {{"x", x}});
-  expect_near(plan.read("y"), expected(x, 4.0f));
+  expect_close(plan.read("y"), expected(x, 4.0f));
 }
 
 /// y = (x a + x a) b, with a's product and sum named after `stem`.
@@ -139,10 +139,10 @@ TEST_P(PlanKeepsWeights, WhereverTheyMove) {
   for (int turn = 0; turn < 2; ++turn) {
     moving.set_graph(second);
     moving.run({{"n", 2}}, {{"x", x}});
-    expect_near(moving.read("y"), truth);
+    expect_close(moving.read("y"), truth);
     moving.set_graph(first);
     moving.run({{"n", 2}}, {{"x", x}});
-    expect_near(moving.read("y"), truth);
+    expect_close(moving.read("y"), truth);
   }
 }
 
@@ -176,7 +176,7 @@ TEST_P(PlanKeepsWeights, ThatWereSetBeforeAStepOrRead) {
   changing.run({}, {{"x", x}});
   Floats truth;
   for (std::size_t i = 0; i < a.size(); ++i) truth.push_back(a[i] + x[i % 4]);
-  expect_near(changing.read("y"), truth);
+  expect_close(changing.read("y"), truth);
   EXPECT_EQ(z.size(), 3u);
 }
 
@@ -221,7 +221,7 @@ TEST(PlanChanges, AWeightMayTakeOtherBytesThanTheOneBefore) {
             std::bit_cast<float>(static_cast<std::uint32_t>((*weights)[row * kInputs + i]) << 16));
       sums.push_back(static_cast<float>(sum));
     }
-    expect_near(plan.read("y"), sums);
+    expect_close(plan.read("y"), sums);
   }
 }
 
@@ -233,9 +233,9 @@ TEST(PlanChanges, AnotherGraphMustBeAllowed) {
   const Floats x = counted(4, 1.0f);
   allowed.run({{"n", 1}}, {{"x", x}});
   EXPECT_THROW(allowed.set_graph(Graph{}), Error);  // Nothing happened:
-  expect_near(allowed.read("y"), expected(x, 1.0f));
+  expect_close(allowed.read("y"), expected(x, 1.0f));
   allowed.run();
-  expect_near(allowed.read("y"), expected(x, 1.0f));
+  expect_close(allowed.read("y"), expected(x, 1.0f));
 }
 
 TEST(PlanChanges, SplitsThatStayAreNotCompiledAgain) {
@@ -257,13 +257,13 @@ TEST(PlanChanges, SplitsThatStayAreNotCompiledAgain) {
   }
   plan.set_graph(std::move(longer));
   plan.run({{"n", 1}}, {{"x", counted(4, 0.5f)}});
-  expect_near(plan.read("y"), expected(counted(4, 0.5f), 8.0f));
+  expect_close(plan.read("y"), expected(counted(4, 0.5f), 8.0f));
   EXPECT_EQ(plan.counters().splits_compiled, 3);
   plan.run({{"n", 2}}, {{"x", x}});
-  expect_near(plan.read("y"), expected(x, 8.0f));
+  expect_close(plan.read("y"), expected(x, 8.0f));
   plan.set_graph(chain(1));
   plan.run({{"n", 2}}, {{"x", x}});
-  expect_near(plan.read("y"), expected(x, 2.0f));
+  expect_close(plan.read("y"), expected(x, 2.0f));
   EXPECT_EQ(plan.counters().splits_compiled, 4);
 }
 
@@ -320,22 +320,22 @@ TEST_P(PlanStarts, OutputsAreThoseOfTheStepBefore) {
       EXPECT_THROW(steps.read("y"), Error);
     } else {
       EXPECT_EQ(steps.shape("y")[0], static_cast<std::int64_t>(before.size() / 4));
-      expect_near(steps.read("y"), expected(before, 2.0f));
+      expect_close(steps.read("y"), expected(before, 2.0f));
     }
     before = x;
     if (i % 7 == 3) {
       steps.finish();
-      expect_near(steps.read("y"), expected(before, 2.0f));
+      expect_close(steps.read("y"), expected(before, 2.0f));
     }
     if (i % 7 == 5) {  // A step of the other kind between them.
       const Floats own = counted(4, 3.0f);
       steps.run({{"n", 1}}, {{"x", own}});
-      expect_near(steps.read("y"), expected(own, 2.0f));
+      expect_close(steps.read("y"), expected(own, 2.0f));
       before = own;
     }
   }
   steps.finish();
-  expect_near(steps.read("y"), expected(before, 2.0f));
+  expect_close(steps.read("y"), expected(before, 2.0f));
   steps.finish();
   EXPECT_EQ(steps.counters().compiled, 1);
 }
@@ -347,11 +347,11 @@ TEST_P(PlanStarts, RejectedStepsKeepTheStartedOne) {
   EXPECT_THROW(steps.start({{"n", 9}}, {{"x", x}}), Error);
   EXPECT_THROW(steps.start({{"n", 1}}, {{"x", x}}), Error);
   steps.start({{"n", 1}}, {{"x", y}});
-  expect_near(steps.read("y"), expected(x, 2.0f));
+  expect_close(steps.read("y"), expected(x, 2.0f));
   EXPECT_THROW(steps.start({{"m", 1}}), Error);
-  expect_near(steps.read("y"), expected(x, 2.0f));
+  expect_close(steps.read("y"), expected(x, 2.0f));
   steps.finish();
-  expect_near(steps.read("y"), expected(y, 2.0f));
+  expect_close(steps.read("y"), expected(y, 2.0f));
 }
 
 TEST_P(PlanStarts, OtherGraphsAndTensorsWait) {
@@ -361,15 +361,15 @@ TEST_P(PlanStarts, OtherGraphsAndTensorsWait) {
   steps.start({{"n", 2}}, {{"x", x}});
   steps.set_weight("second", kept(counted(6, 1.0f)));
   steps.start({{"n", 2}}, {{"x", x}});
-  expect_near(steps.read("y"), expected(x, 2.0f));
+  expect_close(steps.read("y"), expected(x, 2.0f));
   steps.finish();
   Floats twice = expected(x, 2.0f);
   for (float& value : twice) value *= 2.0f;
-  expect_near(steps.read("y"), twice);
+  expect_close(steps.read("y"), twice);
   steps.set_weight("second", kept(counted(6, 0.5f)));
   steps.start({{"n", 1}}, {{"x", std::span(x).first(4)}});
   steps.start({{"n", 2}}, {{"x", x}});  // Overlaps with what waited.
-  expect_near(steps.read("y"), expected({x.begin(), x.begin() + 4}, 2.0f));
+  expect_close(steps.read("y"), expected({x.begin(), x.begin() + 4}, 2.0f));
   steps.set_weight("second", kept(counted(6, 1.0f)));
   steps.start({{"n", 2}}, {{"x", x}});
   steps.set_graph(chain(2));
@@ -377,7 +377,7 @@ TEST_P(PlanStarts, OtherGraphsAndTensorsWait) {
   EXPECT_THROW(steps.read("y"), Error);  // The step before was another graph's.
   steps.finish();
   for (float& value : twice) value *= 2.0f;
-  expect_near(steps.read("y"), twice);
+  expect_close(steps.read("y"), twice);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PlanStarts, testing::Bool(),
@@ -399,7 +399,7 @@ TEST(PlanLooks, WatchedValuesAreSeenAfterEachRun) {
   EXPECT_EQ(seen, (std::vector<std::string>{"hidden 2", "between.0 2", "between.1 2"}));
   EXPECT_EQ(hidden.size(), 6U);
   EXPECT_EQ(hidden[1], 4 * x[0] + 5 * x[1] + 6 * x[2]);
-  expect_near(plan.read("y"), expected(x, 4.0f));
+  expect_close(plan.read("y"), expected(x, 4.0f));
   PlanParams wrong{.watched = "(", .watch = [](const WatchedValue&) {}};
   EXPECT_THROW(Plan(chain(1), find_devices({"cpu"}), wrong), Error);
 }
@@ -430,8 +430,8 @@ TEST(PlanLooks, PlansThatRunByTurnsShareTheirTemporaries) {
   for (int i = 0; i < 3; ++i) {
     a.run({{"n", 2}}, {{"x", x}});
     b.run({{"n", 2}}, {{"x", x}});
-    expect_near(a.read("y"), expected(x, 8.0f));
-    expect_near(b.read("y"), expected(x, 2.0f));
+    expect_close(a.read("y"), expected(x, 8.0f));
+    expect_close(b.read("y"), expected(x, 2.0f));
   }
 }
 
@@ -454,7 +454,7 @@ TEST(PlanLooks, WeightsComeFromFiles) {
   Plan plan(chain(0), find_devices({"cpu"}));
   plan.set_weights(WeightFile(path));
   plan.run({{"n", 2}}, {{"x", x}});
-  expect_near(plan.read("y"), expected(x, 1.0f));
+  expect_close(plan.read("y"), expected(x, 1.0f));
   write(R"({"first":{"dtype":"F32","shape":[4,3],"data_offsets":[0,48]}})", data);
   Plan other(chain(0), find_devices({"cpu"}));
   try {
@@ -533,7 +533,7 @@ TEST(PlanLooks, ConvolutionsOverRows) {
       }
     plan.run({{"t", n}}, {{"x", values}});
     EXPECT_EQ(plan.shape("y"), (std::vector<std::int64_t>{(n - 1) / 2 + 1, 3}));
-    expect_near(plan.read("y"), truth);
+    expect_close(plan.read("y"), truth);
   }
 }
 

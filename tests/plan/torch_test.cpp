@@ -10,7 +10,7 @@ using test::Values;
 
 HeightWidth pair(const Numbers& p, std::size_t i) { return {p.at(i), p.at(i + 1)}; }
 
-const std::map<std::string, Make>& functions() {
+const std::map<std::string, Make>& torch_functions() {
   static const std::map<std::string, Make> table = {
       {"conv2d",
        [](const Values& in, const Numbers& p) {
@@ -56,7 +56,7 @@ constexpr double kTolerance = 1e-5;  // For long sums, which PyTorch also comput
 TEST(Torch, EveryCase) {
   const std::vector<test::VectorCase> cases = test::read_cases(WEFT_TEST_DATA "/torch/cases.txt");
   ASSERT_GT(cases.size(), 50U);
-  test::check_cases(cases, functions(),
+  test::check_cases(cases, torch_functions(),
                     {.tolerance = kTolerance,
                      .is_weight = [](const test::VectorCase&, std::size_t operand) { return operand > 0; }});
 }
@@ -65,7 +65,7 @@ TEST(Torch, EveryCaseWhoseKernelMayBeAValue) {
   std::vector<test::VectorCase> cases = test::read_cases(WEFT_TEST_DATA "/torch/cases.txt");
   std::erase_if(cases, [](const test::VectorCase& c) { return c.name == "conv_transpose2d"; });
   ASSERT_GT(cases.size(), 50U);
-  test::check_cases(cases, functions(), {.tolerance = kTolerance});
+  test::check_cases(cases, torch_functions(), {.tolerance = kTolerance});
 }
 
 }  // namespace

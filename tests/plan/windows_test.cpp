@@ -23,11 +23,11 @@ Floats random(std::int64_t n, unsigned seed) {
 }
 
 /// A small net with every op over windows. `n`, `h` and `w` are symbols.
-struct Net {
+struct WindowNet {
   Graph g;
   Dim n = g.symbol("n", 0, 4), h = g.symbol("h", 2, 40), w = g.symbol("w", 2, 40);
 
-  Net() {
+  WindowNet() {
     const Value x = g.input("x", {n, 6, h, w});
     const Value first =
         relu(conv2d(x, weight({40, 6, 3, 3}), weight({40}), {.stride = {1, 2}, .padding = 1}));
@@ -57,7 +57,7 @@ Floats result(Plan& plan, std::int64_t n, std::int64_t h, std::int64_t w, const 
 }
 
 TEST(Windows, BitsDoNotDependOnThreadsOrOtherImages) {
-  Net one_thread, three_threads;
+  WindowNet one_thread, three_threads;
   Plan a(one_thread.g, find_devices({"cpu"}), {.n_threads = 1}),
       b(three_threads.g, find_devices({"cpu"}), {.n_threads = 3});
   one_thread.set_weights(a);

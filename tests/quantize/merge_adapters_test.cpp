@@ -96,7 +96,7 @@ std::vector<float> values_of(const gguf::File& file, const char* name) {
 }
 
 template <typename F>
-std::string error_of(F f, ErrorCode code) {
+std::string merge_error(F f, ErrorCode code) {
   try {
     f();
   } catch (const Error& error) {
@@ -139,9 +139,10 @@ TEST_F(MergeAdapters, TypesAreKeptUnlessOneIsGiven) {
   // Quantised again: near the sum.
   const auto kept = values_of(gguf::File::open(path("kept")), kMatrix), half = values_of(file, kMatrix);
   for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_NEAR(kept[i], half[i], 0.2);
-  EXPECT_THAT(error_of([&] { merge_adapters(model, path("x"), {.adapters = {{one}}, .type = DType::kQ4_K}); },
-                       ErrorCode::kInvalidArgument),
-              HasSubstr("multiples of 256"));
+  EXPECT_THAT(
+      merge_error([&] { merge_adapters(model, path("x"), {.adapters = {{one}}, .type = DType::kQ4_K}); },
+                  ErrorCode::kInvalidArgument),
+      HasSubstr("multiples of 256"));
 }
 
 TEST_F(MergeAdapters, RefusesValuesBeyondTheType) {
@@ -149,7 +150,7 @@ TEST_F(MergeAdapters, RefusesValuesBeyondTheType) {
   const auto one = write_adapter("one", 4, 8.0f, 10);
   MergeAdaptersParams params{.adapters = {{one, 400000.0f}}, .n_threads = 1};
   const auto merge = [&] { merge_adapters(model, path("merged"), params); };
-  EXPECT_NE(error_of(merge, ErrorCode::kInvalidArgument).find("use a smaller scale"), std::string::npos);
+  EXPECT_NE(merge_error(merge, ErrorCode::kInvalidArgument).find("use a smaller scale"), std::string::npos);
   params.type = DType::kF32;
   EXPECT_NO_THROW(merge());
 }
@@ -254,9 +255,9 @@ TEST_F(MergeAdapters, FactorsBesideMatricesStayTheirs) {
   expect_sums(kMatrix, weights_, {0.25f});
   expect_sums(experts.c_str(), w, of);
   EXPECT_EQ(values_of(scaled, "blk.0.ffn_up_exps.scale"), of);
-  EXPECT_THAT(error_of([&] { merged(write("zero", {0.0f}, of)); }, ErrorCode::kInvalidFile),
+  EXPECT_THAT(merge_error([&] { merged(write("zero", {0.0f}, of)); }, ErrorCode::kInvalidFile),
               HasSubstr("blk.0.attn_q.scale"));
-  EXPECT_THAT(error_of([&] { merged(write("two", {1.0f}, {1.0f, 2.0f})); }, ErrorCode::kInvalidFile),
+  EXPECT_THAT(merge_error([&] { merged(write("two", {1.0f}, {1.0f, 2.0f})); }, ErrorCode::kInvalidFile),
               HasSubstr("2 factors"));
 }
 
@@ -281,8 +282,8 @@ TEST_F(MergeAdapters, ASharedHeadBecomesATensorOfItsOwn) {
       EXPECT_NEAR(values[at], weights_[at] + added(4, 8.0f, 10, row, i), 1e-4);
     }
   const auto t5 = write_adapter("t5", 4, 8.0f, 10, "output.weight", "t5");
-  EXPECT_THAT(error_of([&] { merge_adapters(write("t5"), path("x"), {.adapters = {{t5}}}); },
-                       ErrorCode::kUnsupported),
+  EXPECT_THAT(merge_error([&] { merge_adapters(write("t5"), path("x"), {.adapters = {{t5}}}); },
+                          ErrorCode::kUnsupported),
               HasSubstr("apply the adapter with --lora"));
 }
 
@@ -292,13 +293,14 @@ TEST_F(MergeAdapters, NamesMismatchedTensors) {
   const auto merge = [&](std::vector<AdapterToMerge> adapters, const std::filesystem::path& to) {
     return [&model, adapters, to] { merge_adapters(model, to, {.adapters = adapters}); };
   };
-  EXPECT_THAT(error_of(merge({}, path("x")), ErrorCode::kInvalidArgument), HasSubstr("no adapter"));
-  EXPECT_THAT(error_of(merge({{one}}, model), ErrorCode::kInvalidArgument), HasSubstr("overwrite"));
-  EXPECT_THAT(error_of(merge({{one}}, one), ErrorCode::kInvalidArgument), HasSubstr("overwrite"));
-  EXPECT_THAT(error_of(merge({{one, 1e9f}}, path("x")), ErrorCode::kInvalidArgument), HasSubstr("million"));
-  EXPECT_THAT(error_of(merge({{model}}, path("x")), ErrorCode::kInvalidFile), HasSubstr("general.type"));
+  EXPECT_THAT(merge_error(merge({}, path("x")), ErrorCode::kInvalidArgument), HasSubstr("no adapter"));
+  EXPECT_THAT(merge_error(merge({{one}}, model), ErrorCode::kInvalidArgument), HasSubstr("overwrite"));
+  EXPECT_THAT(merge_error(merge({{one}}, one), ErrorCode::kInvalidArgument), HasSubstr("overwrite"));
+  EXPECT_THAT(merge_error(merge({{one, 1e9f}}, path("x")), ErrorCode::kInvalidArgument),
+              HasSubstr("million"));
+  EXPECT_THAT(merge_error(merge({{model}}, path("x")), ErrorCode::kInvalidFile), HasSubstr("general.type"));
   const auto other = write_adapter("other", 4, 8.0f, 10, "blk.7.attn_q.weight");
-  EXPECT_THAT(error_of(merge({{other}}, path("x")), ErrorCode::kInvalidFile), HasSubstr("blk.7"));
+  EXPECT_THAT(merge_error(merge({{other}}, path("x")), ErrorCode::kInvalidFile), HasSubstr("blk.7"));
   EXPECT_FALSE(std::filesystem::exists(path("x")));
 }
 

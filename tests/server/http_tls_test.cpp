@@ -243,12 +243,12 @@ class HttpTls : public testing::Test {
   Files files;
 };
 
-void echo(const std::shared_ptr<Exchange>& exchange) {
+void echo_over_tls(const std::shared_ptr<Exchange>& exchange) {
   exchange->send({.body = exchange->request().scheme + " " + exchange->request().body});
 }
 
 TEST_F(HttpTls, ServesRequestsAndKeepsConnections) {
-  RunningServer server(echo, params());
+  RunningServer server(echo_over_tls, params());
   EXPECT_EQ(server->addresses().front(), "https://127.0.0.1:" + std::to_string(server.port()));
   for (const int most : {TLS1_2_VERSION, TLS1_3_VERSION}) {
     TlsClient client(server.port(), most);
@@ -284,7 +284,7 @@ TEST_F(HttpTls, ReadsLargeBodiesAndStreams) {
 }
 
 TEST_F(HttpTls, PlainHttpRequestsGetAnExplanation) {
-  RunningServer server(echo, params());
+  RunningServer server(echo_over_tls, params());
   for (const std::string& text : {get("/"), post("/x", "{}"), std::string("hello\r\n")}) {
     RawClient client(server.port());
     client.send(text);
@@ -302,7 +302,7 @@ TEST_F(HttpTls, OldVersionsAndOtherProtocolsAreRefused) {
   with_log.on_refused = [&](const RefusedRequest& refused) {
     n_refused += refused.reason.starts_with("the TLS handshake failed") ? 1 : 0;
   };
-  RunningServer server(echo, with_log);
+  RunningServer server(echo_over_tls, with_log);
   EXPECT_FALSE(TlsClient(server.port(), TLS1_1_VERSION).is_secure());
   EXPECT_FALSE(TlsClient(server.port(), TLS1_3_VERSION, "\x02h2").is_secure());
   EXPECT_TRUE(eventually([&] { return n_refused == 2; }));
@@ -313,7 +313,7 @@ TEST_F(HttpTls, HandshakesAreBoundedInTimeAndNumber) {
   HttpParams few = params();
   few.n_connections = 2;
   few.first_timeout = seconds(0);
-  RunningServer server(echo, few);
+  RunningServer server(echo_over_tls, few);
   RawClient silent(server.port()), half(server.port());
   half.send(std::string("\x16\x03\x01\x02\x00\x01", 6));
   EXPECT_TRUE(silent.at_end());
@@ -324,7 +324,7 @@ TEST_F(HttpTls, HandshakesAreBoundedInTimeAndNumber) {
 TEST_F(HttpTls, RefusalsAreSentWithinTls) {
   HttpParams few = params();
   few.n_connections = 1;
-  RunningServer server(echo, few);
+  RunningServer server(echo_over_tls, few);
   TlsClient first(server.port());
   TlsClient second(server.port());
   ASSERT_TRUE(second.is_secure());
@@ -378,7 +378,7 @@ TEST_F(HttpTls, SlowReadersDelayOnlyTheirOwnResponse) {
 
 TEST_F(HttpTls, ReloadedCertificatesServeLaterConnections) {
   const auto tls = std::make_shared<TlsIdentity>(files.path("one.pem"), files.path("one.key"));
-  RunningServer server(echo, {.tls = tls});
+  RunningServer server(echo_over_tls, {.tls = tls});
   TlsClient before(server.port());
   EXPECT_EQ(before.server_name(), "one");
   files.make("two");
@@ -492,7 +492,7 @@ TEST_F(HttpTls, RenegotiationIsRefused) {
 
 TEST_F(HttpTls, ServersStopDuringHandshakes) {
   for (const bool drains : {false, true}) {
-    RunningServer server(echo, params());
+    RunningServer server(echo_over_tls, params());
     RawClient half(server.port());
     half.send(std::string("\x16\x03\x01\x02\x00\x01", 6));
     EXPECT_TRUE(eventually([&] { return server->counts().n_open == 1; }));

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 /// Responds with the request as it arrived.
-void echo(const std::shared_ptr<Exchange>& exchange) {
+void echo_request(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   exchange->send({.body = request.method + " " + request.path + " [" + request.query + "] " + request.body,
                   .content_type = "text/plain"});
@@ -33,7 +33,7 @@ void stream(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void answer(const std::shared_ptr<Exchange>& exchange) {
-  exchange->request().path == "/stream" ? stream(exchange) : echo(exchange);
+  exchange->request().path == "/stream" ? stream(exchange) : echo_request(exchange);
 }
 
 const std::string kStreamed = "one," + std::string(1000, 'x') + ",three";

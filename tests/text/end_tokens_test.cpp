@@ -25,7 +25,7 @@ using text::Vocabulary;
 constexpr TokenKind kAllKinds[] = {TokenKind::kNormal,      TokenKind::kUnknown, TokenKind::kControl,
                                    TokenKind::kUserDefined, TokenKind::kUnused,  TokenKind::kByte};
 constexpr Tokenizer::EncodeOptions kWithSpecial = {.add_special = false, .parse_special = true};
-constexpr Tokenizer::EncodeOptions kPlain = {.add_special = false, .parse_special = false};
+constexpr Tokenizer::EncodeOptions kPlainOptions = {.add_special = false, .parse_special = false};
 
 Vocabulary small_bpe() { return text::bpe_vocabulary({{"h", "e"}, {"l", "l"}}); }
 Vocabulary small_spm() { return text::spm_vocabulary({"▁", "a", "<", "|", ">"}); }
@@ -69,7 +69,7 @@ TEST(EndTokens, KnownNamesEndWhateverTheirType) {
         EXPECT_EQ(t.kind(id), TokenKind::kControl) << name;
         // One token in a template, and none in what users write.
         EXPECT_THAT(t.encode(name, kWithSpecial), ElementsAre(id)) << name;
-        EXPECT_THAT(t.encode(name, kPlain), Not(Contains(id))) << name;
+        EXPECT_THAT(t.encode(name, kPlainOptions), Not(Contains(id))) << name;
         EXPECT_EQ(t.piece(id), "");
         EXPECT_EQ(!t.notes().empty(), kind != TokenKind::kControl) << name;
       }
@@ -108,7 +108,7 @@ TEST(EndTokens, FilesOfCodeEndAtTheirSeparators) {
       EXPECT_FALSE(t.is_end(prefix));
       // These models' prompts contain the tokens as plain characters.
       EXPECT_EQ(t.kind(id), TokenKind::kUserDefined);
-      EXPECT_THAT(t.encode(name, kPlain), ElementsAre(id));
+      EXPECT_THAT(t.encode(name, kPlainOptions), ElementsAre(id));
     }
     v.kinds[static_cast<std::size_t>(id)] = TokenKind::kNormal;
     EXPECT_TRUE(Tokenizer(v).is_end(id)) << name;

@@ -38,7 +38,7 @@ std::string outcome(const std::string& source) {
 
 // Stack use must not depend on how the caller was started: 1 MiB has to do (4 MiB with a sanitizer's fat
 // frames).
-void on_small_stack(const std::function<void()>& body) {
+void run_on_small_stack(const std::function<void()>& body) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::size_t kStack = std::size_t{4} << 20;
 #else
@@ -58,7 +58,7 @@ void on_small_stack(const std::function<void()>& body) {
 }
 
 TEST(JinjaBounds, NestingIsLimited) {
-  on_small_stack([] {
+  run_on_small_stack([] {
     const int n = 100'000;
     for (const auto& [open, close] : std::vector<std::pair<std::string, std::string>>{{"(", ")"},
                                                                                       {"[", "]"},
@@ -86,7 +86,7 @@ TEST(JinjaBounds, NestingIsLimited) {
 // Nesting that is allowed must also render on a small stack, in macros that call themselves as deep as they
 // may.
 TEST(JinjaBounds, RecursionIsLimited) {
-  on_small_stack([] {
+  run_on_small_stack([] {
     EXPECT_THAT(outcome("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("deeper"));
     EXPECT_THAT(outcome("{% macro f(x=f()) %}{% endmacro %}{{ f() }}"), HasSubstr("deeper"));
     EXPECT_THAT(
@@ -116,7 +116,7 @@ TEST(JinjaBounds, RecursionIsLimited) {
 }
 
 TEST(JinjaBounds, LongChainsAreNotNesting) {
-  on_small_stack([] {
+  run_on_small_stack([] {
     const int n = 20'000;
     EXPECT_EQ(outcome("{{ 1" + repeat(" + 1", n) + " }}"), "ok 5");
     EXPECT_EQ(outcome("{{ 'a'" + repeat(" ~ 'a'", n) + " }}"), "ok 20001");

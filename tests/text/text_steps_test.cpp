@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr Tokenizer::EncodeOptions kSpecial = {.add_special = false, .parse_special = true};
+constexpr Tokenizer::EncodeOptions kStepSpecial = {.add_special = false, .parse_special = true};
 
 std::string normalised(const std::string& step, std::string_view text) {
   return text::Normalizer("[" + step + "]", {}).apply(text);
@@ -131,7 +131,7 @@ TEST(AddedTokens, SingleWordsCountBetweenOtherCharactersOnly) {
   v.single_word = {word};
   const Tokenizer t(v);
   const auto found = [&](const char* text) {
-    const std::vector<Token> ids = t.encode(text, kSpecial);
+    const std::vector<Token> ids = t.encode(text, kStepSpecial);
     return std::count(ids.begin(), ids.end(), word);
   };
   EXPECT_EQ(found("he he"), 2);
@@ -147,9 +147,9 @@ TEST(AddedTokens, NormalisedOnesAreFoundInNormalisedText) {
   v.normalizers = R"([{"type": "Lowercase"}])";
   v.normalized = {user};
   const Tokenizer t(v);
-  EXPECT_THAT(t.encode("WORD", kSpecial), ElementsAre(user));
-  EXPECT_THAT(t.encode("RAW", kSpecial), ElementsAre(raw));
-  EXPECT_THAT(t.encode("raw", kSpecial), ElementsAre('r', 'a', 'w'));
+  EXPECT_THAT(t.encode("WORD", kStepSpecial), ElementsAre(user));
+  EXPECT_THAT(t.encode("RAW", kStepSpecial), ElementsAre(raw));
+  EXPECT_THAT(t.encode("raw", kStepSpecial), ElementsAre('r', 'a', 'w'));
 }
 
 TEST(AddedTokens, NormalisedControlTokensAreFoundButNotInAUsersMessage) {
@@ -158,7 +158,7 @@ TEST(AddedTokens, NormalisedControlTokensAreFoundButNotInAUsersMessage) {
   v.normalizers = R"([{"type": "Lowercase"}])";
   v.normalized = {end};
   const Tokenizer t(v);
-  EXPECT_THAT(t.encode("<e>x<E>", kSpecial), ElementsAre(end, 'x', end));
+  EXPECT_THAT(t.encode("<e>x<E>", kStepSpecial), ElementsAre(end, 'x', end));
   for (const char* text : {"<e>", "<E>"}) {
     EXPECT_THAT(t.encode(text, {.add_special = false}), ElementsAre('<', 'e', '>'));
     const std::vector<PromptPiece> pieces = {{"<E>", true}, {text, false}, {"<e>", true}};
@@ -170,17 +170,17 @@ TEST(AddedTokens, NormalisedOnesComeAfterTheOthersEvenWithoutNormalizers) {
   text::Vocabulary v = text::bpe_vocabulary({});
   const Token word = add_token(v, "word", TokenKind::kUserDefined);
   const Token part = add_token(v, "or", TokenKind::kUserDefined);
-  EXPECT_THAT(Tokenizer(v).encode("word", kSpecial), ElementsAre(word));
+  EXPECT_THAT(Tokenizer(v).encode("word", kStepSpecial), ElementsAre(word));
   v.normalizers = "[]";
   v.normalized = {word};
-  EXPECT_THAT(Tokenizer(v).encode("word", kSpecial), ElementsAre('w', part, 'd'));
+  EXPECT_THAT(Tokenizer(v).encode("word", kStepSpecial), ElementsAre('w', part, 'd'));
 }
 
 TEST(AddedTokens, StripsUnicodeWhitespace) {
   text::Vocabulary v = text::bpe_vocabulary({});
   const Token both = add_token(v, "<b>", TokenKind::kControl);
   v.strip_left = v.strip_right = {both};
-  EXPECT_THAT(Tokenizer(v).encode("a\u3000\u00a0<b> \u2003b", kSpecial), ElementsAre('a', both, 'b'));
+  EXPECT_THAT(Tokenizer(v).encode("a\u3000\u00a0<b> \u2003b", kStepSpecial), ElementsAre('a', both, 'b'));
 }
 
 TEST(Steps, ReplaceWhatTheKindDoesByItself) {
@@ -189,16 +189,16 @@ TEST(Steps, ReplaceWhatTheKindDoesByItself) {
   v.normalizers = "[]";
   v.pre_tokenizers = R"([{"type": "Metaspace", "prepend_scheme": "first", "split": false}])";
   const Tokenizer t(v);
-  EXPECT_THAT(t.encode("a", kSpecial), ElementsAre(259));
-  EXPECT_THAT(t.encode("<s>a", kSpecial), ElementsAre(1, 261));
-  EXPECT_THAT(t.encode("<s> a", kSpecial), ElementsAre(1, 259));
+  EXPECT_THAT(t.encode("a", kStepSpecial), ElementsAre(259));
+  EXPECT_THAT(t.encode("<s>a", kStepSpecial), ElementsAre(1, 261));
+  EXPECT_THAT(t.encode("<s> a", kStepSpecial), ElementsAre(1, 259));
   EXPECT_EQ(t.decode(t.encode("a")), "a");
 }
 
 TEST(Steps, SentencePiecesTableIsOfBothModels) {
   text::Vocabulary v = text::spm_vocabulary({"▁a", "▁", "a"});
   v.remove_extra_spaces = true;
-  EXPECT_THAT(Tokenizer(v).encode("  a   a ", kSpecial), ElementsAre(259, 259));
+  EXPECT_THAT(Tokenizer(v).encode("  a   a ", kStepSpecial), ElementsAre(259, 259));
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ TEST(Decode, IdsOutsideTheVocabularyAreRefused) {
   }
 }
 
-std::string error_of(Vocabulary v) {
+std::string vocabulary_error(Vocabulary v) {
   try {
     Tokenizer t(std::move(v));
   } catch (const Error& error) {
@@ -288,16 +288,16 @@ TEST(VocabularyCheck, NamesTheOffendingEntry) {
   const auto bpe = [](auto change) {
     Vocabulary v = hello_bpe();
     change(v);
-    return error_of(std::move(v));
+    return vocabulary_error(std::move(v));
   };
   const auto spm = [](auto change) {
     Vocabulary v = text::spm_vocabulary({"▁", "a"});
     change(v);
-    return error_of(std::move(v));
+    return vocabulary_error(std::move(v));
   };
   EXPECT_EQ(bpe([](Vocabulary&) {}), "");
   EXPECT_EQ(spm([](Vocabulary&) {}), "");
-  EXPECT_THAT(error_of({}), HasSubstr("tokenizer.ggml.tokens is empty"));
+  EXPECT_THAT(vocabulary_error({}), HasSubstr("tokenizer.ggml.tokens is empty"));
   EXPECT_THAT(bpe([](Vocabulary& v) { v.tokens[7].assign(5000, 'x'); }),
               HasSubstr("tokenizer.ggml.tokens[7]"));
   EXPECT_THAT(bpe([](Vocabulary& v) { v.kinds.pop_back(); }), HasSubstr("tokenizer.ggml.token_type"));
@@ -312,7 +312,7 @@ TEST(VocabularyCheck, NamesTheOffendingEntry) {
               HasSubstr("tokenizer.ggml.unknown_token_id"));
   Vocabulary bert = text::wordpiece_vocabulary({"a"});
   bert.unk = kNoToken;
-  EXPECT_THAT(error_of(bert), HasSubstr("tokenizer.ggml.unknown_token_id"));
+  EXPECT_THAT(vocabulary_error(bert), HasSubstr("tokenizer.ggml.unknown_token_id"));
 }
 
 /// What is noted of a vocabulary that loads.
