@@ -57,6 +57,9 @@ constexpr std::string_view kHelp =
     "When the model calls a function, type its result after 'name = '; Ctrl-D removes the question.\n"
     "With --tool-command CMD, that program computes the result; no other program is run.\n";
 
+/// The running request's sequence, and others for earlier turns and for snapshots of their prefixes.
+constexpr int kSequences = 4;
+
 struct ChatOptions : GenerationOptions {
   std::string system;
   std::string system_file;
@@ -340,12 +343,9 @@ class Session {
   std::optional<Conversation::Turn> answer(const Ask& ask) {
     AnswerView view(view_);
     Conversation::Wishes wishes;
-    wishes.generate.n_predict = options_.n_predict;
-    wishes.generate.on_prefill = [&](int) { return !interrupt_.requested(); };
-    wishes.on_event = [&](const AnswerEvent& event) {
-      view.show(event);
-      return !interrupt_.requested();
-    };
+    wishes.n_predict = options_.n_predict;
+    wishes.on_event = [&](const AnswerEvent& event) { view.show(event); };
+    wishes.goes_on = [&] { return !interrupt_.requested(); };
     Conversation::Turn turn;
     try {
       // Watch only here: a Ctrl-C at the prompt must not cancel the next response.
@@ -371,15 +371,17 @@ class Session {
       note(options_.talk, fmt::format("(the context is full: the oldest {} dropped; -c makes it larger)",
                                       base::counted(turn.n_forgotten, "message was", "messages were")));
     }
-    const Generation& g = turn.generation;
-    if (g.stop == StopReason::kContextFull) note(options_.talk, "(the context is full; -c makes it larger)");
-    if (g.stop == StopReason::kCancelled) note(options_.talk, "(stopped)");
+    const Completion& done = turn.completion;
+    if (done.stop == StopReason::kContextFull)
+      note(options_.talk, "(the context is full; -c makes it larger)");
+    if (done.stop == StopReason::kCancelled) note(options_.talk, "(stopped)");
     if (turn.cut_call) note(options_.talk, "(the response ended within a call, which is not executed)");
     if (options_.talk.verbose) {
+      const CompletionStats& stats = done.stats;
       note(options_.talk, fmt::format("(prompt: {} and {} reused, {:.0f} ms; response: {}, {:.1f}/s)",
-                                      base::counted(g.n_prompt, "token"), turn.n_reused, g.prefill_ms,
-                                      base::counted(g.tokens.size(), "token"),
-                                      g.decode_ms > 0 ? 1000.0 * g.n_decoded / g.decode_ms : 0.0));
+                                      base::counted(stats.n_prompt - stats.n_cached, "token"), stats.n_cached,
+                                      stats.prefill_ms(), base::counted(done.tokens.size(), "token"),
+                                      done.decode_per_second()));
     }
   }
 
@@ -475,9 +477,12 @@ int run(ChatOptions options) {
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
   // Before the template: for an encoder the context has the better error.
-  Context context(loaded.model, context_params(options.context, options.model));
+  ContextParams context_of = context_params(options.context, options.model);
+  if (!loaded.model->info().reads_source) context_of.n_sequences = kSequences;
+  Context context(loaded.model, context_of);
+  Completer completer(context);
   weft::Chat chat = make_chat(*loaded.model, options.talk);
-  Conversation conversation(context, std::move(chat), sampling, std::move(params));
+  Conversation conversation(completer, std::move(chat), sampling, std::move(params));
   const std::string name = loaded.model->info().name;
   if (is_terminal(0) && is_terminal(1)) note(options.talk, fmt::format("{}; /help lists the commands", name));
   return Session(options, context, conversation, interrupt, name,

@@ -15,6 +15,7 @@ using test::Ask;
 using test::Collector;
 using test::expect_same;
 using test::golden;
+using test::prompt_of;
 using test::random_ask;
 using test::Result;
 
@@ -281,7 +282,7 @@ TEST(Batcher, EndlessSequencesSurvivePreemption) {
 TEST(Batcher, CancellingFreesEverythingAtOnce) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 4});
-  Batcher batcher(context);
+  Batcher batcher(context, {.reuse_prefixes = false});
   Collector collector;
   std::mt19937_64 random(4);
   Ask ask = random_ask(*model, random);
@@ -315,6 +316,54 @@ TEST(Batcher, CancellingFreesEverythingAtOnce) {
   batcher.run();
   EXPECT_EQ(n_calls, 3);
   EXPECT_EQ(context.cells_used(), 0);
+}
+
+// A user stops a response and asks again (ggml-org/llama.cpp#29163).
+TEST(Batcher, CancelledCompletionsStayInThePrefixCache) {
+  for (const char* family : {"llama", "gemma3", "mamba"}) {
+    const auto model = golden(family);
+    Context context(model, {.n_ctx = 512, .n_sequences = 4});
+    Batcher batcher(context);
+    Collector collector;
+    Ask ask{prompt_of(100, 3), {.n_predict = 20, .ignore_end = true}};
+    ask.params.sampler = {.seed = 4, .temperature = 0.8f};
+    const RequestId first = collector.submit(batcher, ask);
+    for (int i = 0; i < 5; ++i) batcher.step();
+    batcher.cancel(first);
+    EXPECT_TRUE(batcher.consistent());
+    batcher.run();
+    const Result& stopped = collector(first);
+    EXPECT_EQ(stopped.stop, StopReason::kCancelled);
+    // The next turn contains the response so far. Its last token was not computed.
+    ask.prompt.insert(ask.prompt.end(), stopped.tokens.begin(), stopped.tokens.end());
+    ask.prompt.push_back(7);
+    const RequestId second = collector.submit(batcher, ask);
+    batcher.run();
+    EXPECT_EQ(collector(second).stats.n_cached, static_cast<int>(ask.prompt.size()) - 2) << family;
+    expect_same(collector(second), alone(model, ask), family);
+  }
+}
+
+TEST(Batcher, PromptsWithoutACompletionStayInThePrefixCache) {
+  for (const char* family : {"llama", "mamba"}) {
+    const auto model = golden(family);
+    Context context(model, {.n_ctx = 512, .n_sequences = 2});
+    Batcher batcher(context);
+    Collector collector;
+    Ask ask{prompt_of(100, 3), {.sampler = {.temperature = 0.0f}, .n_predict = 0}};
+    const RequestId first = collector.submit(batcher, ask);
+    batcher.run();
+    EXPECT_EQ(collector(first).stop, StopReason::kLength);
+    EXPECT_TRUE(collector(first).tokens.empty());
+    EXPECT_GT(collector(first).stats.prefill_ms(), 0.0);
+    EXPECT_EQ(collector(first).stats.decode_ms(), 0.0);
+    ask.prompt.push_back(7);
+    ask.params.n_predict = 8;
+    const RequestId second = collector.submit(batcher, ask);
+    batcher.run();
+    EXPECT_EQ(collector(second).stats.n_cached, 100) << family;
+    expect_same(collector(second), alone(model, ask), family);
+  }
 }
 
 TEST(Batcher, StopStringsAndLogprobs) {
