@@ -27,6 +27,7 @@
 #include "option_table.h"
 #include "options.h"
 #include "saved_conversation.h"
+#include "speculation_options.h"
 #include "template_options.h"
 #include "terminal.h"
 #include "text_format.h"
@@ -69,6 +70,7 @@ struct ChatOptions : GenerationOptions {
   std::vector<std::string> sounds;
   TemplateOptions chat_template;
   ConstraintOptions constraint;
+  SpeculationOptions speculation;
   std::string tools;
   std::string tool_command;
   ToolChoice tool_choice = ToolChoice::kAuto;
@@ -382,6 +384,9 @@ class Session {
                                       base::counted(stats.n_prompt - stats.n_cached, "token"), stats.n_cached,
                                       stats.prefill_ms(), base::counted(done.tokens.size(), "token"),
                                       done.decode_per_second()));
+      if (stats.n_drafted > 0)
+        note(options_.talk, fmt::format("(drafts: {}, of which {} were accepted)",
+                                        base::counted(stats.n_drafted, "token"), stats.n_accepted));
     }
   }
 
@@ -458,6 +463,7 @@ weft::Chat make_chat(const Model& model, const Talk& talk) {
 }
 
 int run(ChatOptions options) {
+  (void)speculation_of(options.speculation);
   if (!options.system_file.empty()) {
     if (!options.system.empty())
       throw UsageError(
@@ -478,9 +484,11 @@ int run(ChatOptions options) {
   const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
   // Before the template: for an encoder the context has the better error.
   ContextParams context_of = context_params(options.context, options.model);
-  if (!loaded.model->info().reads_source) context_of.n_sequences = kSequences;
+  if (!loaded.model->info().reads_source)
+    context_of.n_sequences = kSequences + n_branch_sequences(options.speculation, *loaded.model);
   Context context(loaded.model, context_of);
-  Completer completer(context);
+  std::optional<Context> draft = load_draft(options.speculation, options, context, interrupt);
+  Completer completer(context, batcher_params(options.speculation, draft ? &*draft : nullptr));
   weft::Chat chat = make_chat(*loaded.model, options.talk);
   Conversation conversation(completer, std::move(chat), sampling, std::move(params));
   const std::string name = loaded.model->info().name;
@@ -538,6 +546,7 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--wrap", options->wrap, "wrap lines at words on a terminal (default)")->group("Output");
   add_switch(app, "--history", options->history, "keep typed lines in ~/.local/state/weft/history (default)")
       ->group(group);
+  add_speculation_options(app, options->speculation);
   add_generation_options(app, *options);
   return [options] { return run(*options); };
 }

@@ -27,6 +27,7 @@
 #include "media_options.h"
 #include "options.h"
 #include "prompt_cache.h"
+#include "speculation_options.h"
 #include "text_input.h"
 #include "weft/batcher.h"
 #include "weft/error.h"
@@ -44,6 +45,7 @@ struct RunOptions : GenerationOptions {
   std::string logits_file;
   std::vector<std::string> stop;
   ConstraintOptions constraint;
+  SpeculationOptions speculation;
   PromptCacheOptions cache;
   int n_predict = -1;
   int n_chunk = 0;
@@ -122,6 +124,7 @@ void check(const RunOptions& options) {
   if (sources == 0)
     throw UsageError("no prompt: give one with -p TEXT, -f FILE ('-': standard input) or --tokens IDS");
   check(options.cache);
+  (void)speculation_of(options.speculation);
   if (sources > 1) throw UsageError("-p, -f and --tokens each set the prompt; give one of them");
   for (const std::string& stop : options.stop)
     if (stop.empty())
@@ -248,7 +251,9 @@ Json to_json(const RunResult& result, const LoadedModel& loaded, const PlanStats
   json["stop_reason"] = name(result.stop);
   json["timings"] = {{"load_ms", loaded.load_ms},
                      {"prefill_tokens_per_second", result.prefill_per_second()},
-                     {"decode_tokens_per_second", result.decode_per_second()}};
+                     {"decode_tokens_per_second", result.decode_per_second()},
+                     {"draft_n", result.stats.n_drafted},
+                     {"draft_n_accepted", result.stats.n_accepted}};
   json["plans"] = {
       {"compiled", plans.compiled}, {"steps", plans.steps}, {"host_us_per_step", plans.host_us_per_step}};
   return json;
@@ -313,8 +318,13 @@ int run(const RunOptions& options) {
   RequestParams params;
   params.sampler = sampler_params(options.sampling, tokenizer);
   const std::uint64_t seed = params.sampler.seed = Sampler(params.sampler, tokenizer).seed();
-  Context context(loaded.model, context_params(options.context, options.model));
-  Completer completer(context, {.n_step_tokens = options.n_chunk});
+  ContextParams context_of = context_params(options.context, options.model);
+  context_of.n_sequences = 1 + n_branch_sequences(options.speculation, *loaded.model);
+  Context context(loaded.model, context_of);
+  std::optional<Context> draft = load_draft(options.speculation, options, context, interrupt);
+  BatcherParams batcher = batcher_params(options.speculation, draft ? &*draft : nullptr);
+  batcher.n_step_tokens = options.n_chunk;
+  Completer completer(context, batcher);
   interrupt.watch(context);
   if (!loaded.model->info().reads_source && prompt.size() > static_cast<std::size_t>(context.cells_total()))
     throw Error(
@@ -364,6 +374,10 @@ int run(const RunOptions& options) {
                                    name(result.stop)));
   }
   if (options.talk.verbose) {
+    if (result.stats.n_drafted > 0)
+      note(options.talk,
+           fmt::format("drafts: {}, of which {} were accepted",
+                       base::counted(result.stats.n_drafted, "token"), result.stats.n_accepted));
     const PlanStats plans = context.plan_stats();
     note(options.talk, fmt::format("plans: {} compiled, {} steps, {:.1f} us of host time per step; seed {}",
                                    plans.compiled, plans.steps, plans.host_us_per_step, seed));
@@ -416,6 +430,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   add_switch(app, "--json", options->json, "print one JSON object instead of the completion")
       ->group("Output");
+  add_speculation_options(app, options->speculation);
   add_generation_options(app, *options);
   return [options] {
     replace_escapes(*options);
