@@ -27,6 +27,7 @@
 #include "option_table.h"
 #include "options.h"
 #include "saved_conversation.h"
+#include "speculation_options.h"
 #include "template_options.h"
 #include "terminal.h"
 #include "text_format.h"
@@ -57,6 +58,9 @@ constexpr std::string_view kHelp =
     "When the model calls a function, type its result after 'name = '; Ctrl-D removes the question.\n"
     "With --tool-command CMD, that program computes the result; no other program is run.\n";
 
+/// The running request's sequence, and others for earlier turns and for snapshots of their prefixes.
+constexpr int kSequences = 4;
+
 struct ChatOptions : GenerationOptions {
   std::string system;
   std::string system_file;
@@ -66,6 +70,7 @@ struct ChatOptions : GenerationOptions {
   std::vector<std::string> sounds;
   TemplateOptions chat_template;
   ConstraintOptions constraint;
+  SpeculationOptions speculation;
   std::string tools;
   std::string tool_command;
   ToolChoice tool_choice = ToolChoice::kAuto;
@@ -340,12 +345,9 @@ class Session {
   std::optional<Conversation::Turn> answer(const Ask& ask) {
     AnswerView view(view_);
     Conversation::Wishes wishes;
-    wishes.generate.n_predict = options_.n_predict;
-    wishes.generate.on_prefill = [&](int) { return !interrupt_.requested(); };
-    wishes.on_event = [&](const AnswerEvent& event) {
-      view.show(event);
-      return !interrupt_.requested();
-    };
+    wishes.n_predict = options_.n_predict;
+    wishes.on_event = [&](const AnswerEvent& event) { view.show(event); };
+    wishes.goes_on = [&] { return !interrupt_.requested(); };
     Conversation::Turn turn;
     try {
       // Watch only here: a Ctrl-C at the prompt must not cancel the next response.
@@ -371,15 +373,20 @@ class Session {
       note(options_.talk, fmt::format("(the context is full: the oldest {} dropped; -c makes it larger)",
                                       base::counted(turn.n_forgotten, "message was", "messages were")));
     }
-    const Generation& g = turn.generation;
-    if (g.stop == StopReason::kContextFull) note(options_.talk, "(the context is full; -c makes it larger)");
-    if (g.stop == StopReason::kCancelled) note(options_.talk, "(stopped)");
+    const Completion& done = turn.completion;
+    if (done.stop == StopReason::kContextFull)
+      note(options_.talk, "(the context is full; -c makes it larger)");
+    if (done.stop == StopReason::kCancelled) note(options_.talk, "(stopped)");
     if (turn.cut_call) note(options_.talk, "(the response ended within a call, which is not executed)");
     if (options_.talk.verbose) {
+      const CompletionStats& stats = done.stats;
       note(options_.talk, fmt::format("(prompt: {} and {} reused, {:.0f} ms; response: {}, {:.1f}/s)",
-                                      base::counted(g.n_prompt, "token"), turn.n_reused, g.prefill_ms,
-                                      base::counted(g.tokens.size(), "token"),
-                                      g.decode_ms > 0 ? 1000.0 * g.n_decoded / g.decode_ms : 0.0));
+                                      base::counted(stats.n_prompt - stats.n_cached, "token"), stats.n_cached,
+                                      stats.prefill_ms(), base::counted(done.tokens.size(), "token"),
+                                      done.decode_per_second()));
+      if (stats.n_drafted > 0)
+        note(options_.talk, fmt::format("(drafts: {}, of which {} were accepted)",
+                                        base::counted(stats.n_drafted, "token"), stats.n_accepted));
     }
   }
 
@@ -456,6 +463,7 @@ weft::Chat make_chat(const Model& model, const Talk& talk) {
 }
 
 int run(ChatOptions options) {
+  (void)speculation_of(options.speculation);
   if (!options.system_file.empty()) {
     if (!options.system.empty())
       throw UsageError(
@@ -475,9 +483,14 @@ int run(ChatOptions options) {
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
   // Before the template: for an encoder the context has the better error.
-  Context context(loaded.model, context_params(options.context, options.model));
+  ContextParams context_of = context_params(options.context, options.model);
+  if (!loaded.model->info().reads_source)
+    context_of.n_sequences = kSequences + n_branch_sequences(options.speculation, *loaded.model);
+  Context context(loaded.model, context_of);
+  std::optional<Context> draft = load_draft(options.speculation, options, context, interrupt);
+  Completer completer(context, batcher_params(options.speculation, draft ? &*draft : nullptr));
   weft::Chat chat = make_chat(*loaded.model, options.talk);
-  Conversation conversation(context, std::move(chat), sampling, std::move(params));
+  Conversation conversation(completer, std::move(chat), sampling, std::move(params));
   const std::string name = loaded.model->info().name;
   if (is_terminal(0) && is_terminal(1)) note(options.talk, fmt::format("{}; /help lists the commands", name));
   return Session(options, context, conversation, interrupt, name,
@@ -533,6 +546,7 @@ std::function<int()> prepare_chat(CLI::App& app) {
   add_switch(app, "--wrap", options->wrap, "wrap lines at words on a terminal (default)")->group("Output");
   add_switch(app, "--history", options->history, "keep typed lines in ~/.local/state/weft/history (default)")
       ->group(group);
+  add_speculation_options(app, options->speculation);
   add_generation_options(app, *options);
   return [options] { return run(*options); };
 }

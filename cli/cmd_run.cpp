@@ -19,6 +19,7 @@
 #include "base/atomic_file.h"
 #include "base/counted.h"
 #include "command.h"
+#include "completer.h"
 #include "constraint_options.h"
 #include "escapes.h"
 #include "interrupt.h"
@@ -26,9 +27,10 @@
 #include "media_options.h"
 #include "options.h"
 #include "prompt_cache.h"
+#include "speculation_options.h"
 #include "text_input.h"
+#include "weft/batcher.h"
 #include "weft/error.h"
-#include "weft/generate.h"
 
 namespace weft::cli {
 namespace {
@@ -43,6 +45,7 @@ struct RunOptions : GenerationOptions {
   std::string logits_file;
   std::vector<std::string> stop;
   ConstraintOptions constraint;
+  SpeculationOptions speculation;
   PromptCacheOptions cache;
   int n_predict = -1;
   int n_chunk = 0;
@@ -121,6 +124,7 @@ void check(const RunOptions& options) {
   if (sources == 0)
     throw UsageError("no prompt: give one with -p TEXT, -f FILE ('-': standard input) or --tokens IDS");
   check(options.cache);
+  (void)speculation_of(options.speculation);
   if (sources > 1) throw UsageError("-p, -f and --tokens each set the prompt; give one of them");
   for (const std::string& stop : options.stop)
     if (stop.empty())
@@ -224,7 +228,7 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
 
 /// The note for StopReason::kContextFull, with the option that helps.
 std::string why_full(const Context& context, bool context_shift) {
-  if (context.next_pos(0) >= context.max_positions())
+  if (context.cells_total() >= context.max_positions())
     return fmt::format("(the sequence has all {} positions that the model was trained for)",
                        context.max_positions());
   const bool can_shift = !context_shift && context.why_not_forget().empty();
@@ -232,59 +236,54 @@ std::string why_full(const Context& context, bool context_shift) {
                      can_shift ? ", --context-shift continues without the oldest tokens" : "");
 }
 
-double per_second(int n, double ms) { return ms > 0.0 ? 1000.0 * n / ms : 0.0; }
-
-/// A generation, and the number of its prompt tokens that came from the prompt cache.
-struct RunResult : Generation {
+/// A completion, and the number of its prompt tokens that came from the prompt cache.
+struct RunResult : Completion {
   int n_cached = 0;
-  double prompt_per_second() const { return per_second(n_prompt - n_cached, prefill_ms); }
 };
 
 Json to_json(const RunResult& result, const LoadedModel& loaded, const PlanStats& plans) {
   Json json;
   json["text"] = result.text;
   json["tokens"] = result.tokens;
-  json["prompt_tokens"] = result.n_prompt;
+  json["prompt_tokens"] = result.stats.n_prompt;
   json["cached_tokens"] = result.n_cached;
   json["generated_tokens"] = result.tokens.size();
   json["stop_reason"] = name(result.stop);
   json["timings"] = {{"load_ms", loaded.load_ms},
-                     {"prefill_tokens_per_second", result.prompt_per_second()},
-                     {"decode_tokens_per_second", per_second(result.n_decoded, result.decode_ms)}};
+                     {"prefill_tokens_per_second", result.prefill_per_second()},
+                     {"decode_tokens_per_second", result.decode_per_second()},
+                     {"draft_n", result.stats.n_drafted},
+                     {"draft_n_accepted", result.stats.n_accepted}};
   json["plans"] = {
       {"compiled", plans.compiled}, {"steps", plans.steps}, {"host_us_per_step", plans.host_us_per_step}};
   return json;
 }
 
-/// The same with a file that keeps the prompt, all but its last token: that is computed each time.
-RunResult generate_cached(const PromptCacheOptions& cache, Context& context, Sampler& sampler,
-                          std::span<const Token> prompt, const GenerateParams& params, const Talk& talk) {
-  RunResult result;
-  const std::size_t n_cached = restore_prompt(cache, context, prompt, talk);
-  const std::size_t n_kept = prompt.size() - 1;
-  for (const Token token : prompt.first(n_cached)) sampler.accept(token);
-  double prefill_ms = 0.0;
-  if (n_cached < n_kept) {
-    GenerateParams of_prompt = params;
-    of_prompt.n_predict = 0;
-    of_prompt.constraint = nullptr;
-    Generation read = generate(context, sampler, prompt.subspan(n_cached, n_kept - n_cached), of_prompt);
-    prefill_ms = read.prefill_ms;
-    if (read.stop != StopReason::kLength) return {std::move(read)};
-    if (!cache.read_only && !cache.all) save_prompt(cache, context, prompt.first(n_kept));
+/// Completes a prompt whose state a file keeps, all but its last token: that is computed each time.
+RunResult complete_cached(const PromptCacheOptions& cache, Completer& completer,
+                          std::span<const Token> prompt, const RequestParams& params,
+                          const CompletionWatch& watch, const Talk& talk) {
+  const std::span<const Token> kept = prompt.first(prompt.size() - 1);
+  const bool has_all = restore_prompt(cache, completer, kept, talk);
+  // The state of a recurrent model cannot be cut at the prompt's end later, so it is saved there.
+  std::optional<Completion> prefix;
+  if (!has_all && !kept.empty() && !cache.read_only && !cache.all) {
+    prefix = completer.complete(kept, {.n_predict = 0}, watch);
+    if (prefix->stop != StopReason::kLength) return {*std::move(prefix), 0};
+    save_prompt(cache, completer, kept);
   }
-  static_cast<Generation&>(result) = generate(context, sampler, prompt.last(1), params);
-  result.n_prompt = static_cast<int>(prompt.size());
-  result.prefill_ms += prefill_ms;
-  result.n_cached = static_cast<int>(n_cached);
+  RunResult result{completer.complete(prompt, params, watch)};
+  result.n_cached = result.stats.n_cached;
+  if (prefix) {
+    result.n_cached = prefix->stats.n_cached;
+    result.stats.n_cached = prefix->stats.n_cached;
+    result.stats.first_token_ms += prefix->stats.prefill_ms();
+    result.stats.total_ms += prefix->stats.prefill_ms();
+  }
   if (!cache.all) return result;
   std::vector<Token> text(prompt.begin(), prompt.end());
   text.insert(text.end(), result.tokens.begin(), result.tokens.end());
-  // The last token was not computed. After a context shift the sequence is no longer a prefix of other
-  // prompts, so it is not saved.
-  const auto n_held = static_cast<std::size_t>(context.next_pos(0));
-  if (n_held + 1 == text.size() || n_held == text.size())
-    save_prompt(cache, context, std::span(text).first(n_held));
+  save_prompt(cache, completer, text);
   return result;
 }
 
@@ -294,8 +293,8 @@ void replace_escapes(RunOptions& options) {
   cli::replace_escapes(options.sampling);
 }
 
-/// Reports with option names the errors of generate().
-void check_shift(const GenerateParams& params, const Context& context) {
+/// Reports with option names the errors of the batcher.
+void check_shift(const RequestParams& params, const Context& context) {
   const int room = std::min<int>(context.cells_total(), context.max_positions());
   if (params.context_shift && params.n_keep > room - 2)
     throw Error(ErrorCode::kInvalidArgument,
@@ -316,8 +315,16 @@ int run(const RunOptions& options) {
   if (!options.logits_file.empty()) return write_logits(options, loaded, prompt, interrupt);
 
   const Tokenizer& tokenizer = loaded.model->tokenizer();
-  Sampler sampler(sampler_params(options.sampling, tokenizer), tokenizer);
-  Context context(loaded.model, context_params(options.context, options.model));
+  RequestParams params;
+  params.sampler = sampler_params(options.sampling, tokenizer);
+  const std::uint64_t seed = params.sampler.seed = Sampler(params.sampler, tokenizer).seed();
+  ContextParams context_of = context_params(options.context, options.model);
+  context_of.n_sequences = 1 + n_branch_sequences(options.speculation, *loaded.model);
+  Context context(loaded.model, context_of);
+  std::optional<Context> draft = load_draft(options.speculation, options, context, interrupt);
+  BatcherParams batcher = batcher_params(options.speculation, draft ? &*draft : nullptr);
+  batcher.n_step_tokens = options.n_chunk;
+  Completer completer(context, batcher);
   interrupt.watch(context);
   if (!loaded.model->info().reads_source && prompt.size() > static_cast<std::size_t>(context.cells_total()))
     throw Error(
@@ -326,32 +333,32 @@ int run(const RunOptions& options) {
                     "shorter prompt",
                     base::counted(prompt.size(), "token"), context.cells_total()));
 
-  Progress bar(options.talk, "reading the prompt");
-  GenerateParams params;
   params.parts = std::move(with_media.parts);
   params.n_predict = options.n_predict;
-  params.ignore_end = options.ignore_eos;
+  params.ignore_end =
+      options.ignore_eos && !grammar;  // At the end of a grammar only an end token may follow.
   params.context_shift = options.context_shift;
   params.n_keep = options.n_keep < 0 ? static_cast<int>(prompt.size()) : options.n_keep;
   check_shift(params, context);
   params.stop = options.stop;
   params.special = options.special;
-  std::unique_ptr<TokenConstraint> constraint;
-  if (grammar) constraint = compile(GrammarCompiler(loaded.model->tokenizer()), *grammar)->constraint();
-  params.constraint = constraint.get();
-  params.n_chunk = options.n_chunk;
-  params.on_prefill = [&](int done) {
-    bar.update(static_cast<double>(done) / static_cast<double>(prompt.size()));
-    return !interrupt.requested();
-  };
-  params.on_text = [&](std::string_view text) {
-    bar.done();
-    if (!options.json) print(text);
-    return !interrupt.requested();
-  };
-  const RunResult result = options.cache.file.empty() ? RunResult{generate(context, sampler, prompt, params)}
-                                                      : generate_cached(options.cache, context, sampler,
-                                                                        prompt, params, options.talk);
+  if (grammar)
+    params.constraint = [compiled = compile(GrammarCompiler(tokenizer), *grammar)](int) {
+      return compiled->constraint();
+    };
+  Progress bar(options.talk, "reading the prompt");
+  const CompletionWatch watch = {
+      .on_text =
+          [&](std::string_view text) {
+            bar.done();
+            if (!options.json) print(text);
+          },
+      .on_prefill = [&](int n) { bar.update(static_cast<double>(n) / static_cast<double>(prompt.size())); },
+      .goes_on = [&] { return !interrupt.requested(); }};
+  const RunResult result =
+      options.cache.file.empty()
+          ? RunResult{completer.complete(prompt, std::move(params), watch)}
+          : complete_cached(options.cache, completer, prompt, params, watch, options.talk);
   bar.done();
 
   if (options.json) {
@@ -362,14 +369,18 @@ int run(const RunOptions& options) {
   if (result.stop == StopReason::kContextFull) note(options.talk, why_full(context, options.context_shift));
   if (options.talk.verbose || (is_terminal(1) && !options.json)) {
     note(options.talk, fmt::format("prompt: {}, {:.1f}/s; generated: {}, {:.1f}/s; stopped: {}",
-                                   base::counted(result.n_prompt, "token"), result.prompt_per_second(),
-                                   base::counted(result.tokens.size(), "token"),
-                                   per_second(result.n_decoded, result.decode_ms), name(result.stop)));
+                                   base::counted(result.stats.n_prompt, "token"), result.prefill_per_second(),
+                                   base::counted(result.tokens.size(), "token"), result.decode_per_second(),
+                                   name(result.stop)));
   }
   if (options.talk.verbose) {
+    if (result.stats.n_drafted > 0)
+      note(options.talk,
+           fmt::format("drafts: {}, of which {} were accepted",
+                       base::counted(result.stats.n_drafted, "token"), result.stats.n_accepted));
     const PlanStats plans = context.plan_stats();
     note(options.talk, fmt::format("plans: {} compiled, {} steps, {:.1f} us of host time per step; seed {}",
-                                   plans.compiled, plans.steps, plans.host_us_per_step, sampler.seed()));
+                                   plans.compiled, plans.steps, plans.host_us_per_step, seed));
   }
   return result.stop == StopReason::kCancelled ? kExitInterrupted : kExitOk;
 }
@@ -419,6 +430,7 @@ std::function<int()> prepare_run(CLI::App& app) {
       ->group(group);
   add_switch(app, "--json", options->json, "print one JSON object instead of the completion")
       ->group("Output");
+  add_speculation_options(app, options->speculation);
   add_generation_options(app, *options);
   return [options] {
     replace_escapes(*options);

@@ -126,6 +126,13 @@ struct Footprint {
   std::uint64_t bytes = 0;
 };
 
+/// The bytes of the draft model and its cache.
+std::uint64_t draft_bytes(const SpeculationOptions& options, const std::filesystem::path& file,
+                          const ContextParams& context) {
+  const FileInfo info = inspect(file, draft_context_params(options, context));
+  return (info.model ? info.model->weight_bytes : 0) + info.cache.bytes;
+}
+
 Footprint footprint_of(const ServeOptions& options, const ModelSpec& spec) {
   const FileInfo info = inspect(spec.path, context_params(options.context, options.model));
   Footprint result{options.context.n_ctx, options.context.n_ctx, 0};
@@ -164,10 +171,29 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   if (options.suffix_first) params.infill_order = server::InfillOrder::kSuffixFirst;
   params.context.n_sequences = options.n_parallel + kKeptTexts;
   params.context.n_outputs = std::max(options.n_parallel, 64);
+  params.service.batcher.speculation = speculation_of(options.speculation);
+  params.service.batcher.n_draft = options.speculation.n_draft;
   params.service.batcher.n_running = options.n_parallel;
   params.service.batcher.max_step_ms = options.step_ms;
   params.service.batcher.limits.n_waiting = options.max_queue;
   return params;
+}
+
+/// The draft model drafts for the first model only; others look up n-grams.
+void load_draft(const ServeOptions& options, const ModelOptions& model_options,
+                const std::filesystem::path& file, const Model& model, server::ServedModelParams& served,
+                Log& log) {
+  if (model.info().recurrent) {
+    log.write(LogLevel::kWarning,
+              "the model decodes without drafts: it has recurrent layers, whose state cannot go back");
+    served.service.batcher.speculation = Speculation::kNone;
+    return;
+  }
+  ContextOptions expected = options.context;
+  expected.n_ctx = served.context.n_ctx;
+  served.draft = Model::load(
+      file, model_params(draft_model_options(options.speculation, model_options), expected, options.talk));
+  served.draft_context = draft_context_params(options.speculation, served.context);
 }
 
 /// The devices of the other processes of this launch.
@@ -210,15 +236,21 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   pool.bytes = base::machine_memory().total / 10 * 8;
   // Called before each load, which then does not read the file's header again.
   auto footprint = std::make_shared<Footprint>();
-  pool.bytes_of = [options, footprint](const ModelSpec& spec) {
+  const std::filesystem::path default_path = pool.models.front().path;
+  std::filesystem::path draft_path;
+  if (speculation_of(options->speculation) == Speculation::kModel)
+    draft_path = find_model(options->speculation.model, options->talk);
+  pool.bytes_of = [options, footprint, default_path, draft_path](const ModelSpec& spec) {
     *footprint = footprint_of(*options, spec);
-    return footprint->bytes;
+    if (draft_path.empty() || spec.path != default_path) return footprint->bytes;
+    ContextParams context = context_params(options->context, options->model);
+    context.n_ctx = footprint->cells;
+    return footprint->bytes + draft_bytes(options->speculation, draft_path, context);
   };
   const auto others = std::make_shared<OtherProcesses>();
   const auto told_lost = std::make_shared<std::vector<std::string>>();
-  const auto load = [options, trace, footprint, others, told_lost, &log,
-                     default_path = pool.models.front().path](const ModelSpec& spec,
-                                                              const std::function<bool(float)>& progress) {
+  const auto load = [options, trace, footprint, others, told_lost, default_path, draft_path, &log](
+                        const ModelSpec& spec, const std::function<bool(float)>& progress) {
     const auto n_others =
         std::make_shared<std::atomic<std::size_t>>(others->count());  // That it was loaded on.
     const auto options_now = [options, others] {
@@ -264,6 +296,13 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       *n_others = others->count();
       model->reload(params_now(progress_again));
     };
+    if (!draft_path.empty() && !model->info().encoder) {
+      if (spec.path == default_path) {
+        load_draft(*options, options_now(), draft_path, *model, served, log);
+      } else {
+        served.service.batcher.speculation = Speculation::kNgram;
+      }
+    }
     if (spec.path == default_path) {
       const MediaModels media = load_media(options->mmproj, spec.path, options_now(), *model, options->talk);
       served.vision = media.vision;
@@ -451,6 +490,7 @@ class SignalThread {
 // Finds errors in the options before anything is loaded.
 void check(const ServeOptions& options) {
   (void)placement_params(options.model);
+  (void)speculation_of(options.speculation);
   (void)template_text(options.chat_template);
   (void)chat_defaults(options.chat_template);
 }

@@ -12,12 +12,6 @@
 namespace weft::cli {
 namespace {
 
-constexpr SeqId kSequence = 0;
-
-std::size_t common_prefix(const std::vector<Token>& a, const std::vector<Token>& b) {
-  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-}
-
 bool is_user(const ConversationMessage& message) { return message.role == "user"; }
 bool is_system(const ConversationMessage& message) { return message.role == "system"; }
 
@@ -34,10 +28,10 @@ Json to_json(const ConversationMessage& message, Json content) {
   return json;
 }
 
-Conversation::Conversation(Context& context, Chat chat, const SamplerParams& sampling, Params params)
-    : context_(&context), chat_(std::move(chat)), sampling_(sampling), params_(std::move(params)) {
+Conversation::Conversation(Completer& completer, Chat chat, const SamplerParams& sampling, Params params)
+    : completer_(completer), chat_(std::move(chat)), sampling_(sampling), params_(std::move(params)) {
   // One seed for the whole conversation; each response adds its number to it.
-  sampling_.seed = Sampler(sampling_, context.model().tokenizer()).seed();
+  sampling_.seed = Sampler(sampling_, completer.model().tokenizer()).seed();
   set_system(params_.system);
 }
 
@@ -99,10 +93,10 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   Turn turn;
   ChatOpening opening = open(choice);
   PromptWithMedia rendered = place(opening);
-  const bool reads_source = context_->model().info().reads_source;
+  const bool reads_source = completer_.model().info().reads_source;
   // Leaves room for the response.
-  const auto limit =
-      static_cast<std::size_t>(context_->cells_total() - std::min(256, context_->cells_total() / 4));
+  const int n_cells = completer_.context().cells_total();
+  const auto limit = static_cast<std::size_t>(n_cells - std::min(256, n_cells / 4));
   // An encoder input contains only the last question, so dropping older ones does not shorten it.
   while (!reads_source && rendered.tokens.size() > limit) {
     const std::size_t n_before = messages_.size();
@@ -111,68 +105,29 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
     opening = open(choice);
     rendered = place(opening);
   }
-  std::vector<Token>& prompt = rendered.tokens;
-
-  // The last token is always computed: its logits are wanted.
-  std::size_t reused = std::min(common_prefix(cached_, prompt), prompt.size() - 1);
-  // An image or audio clip is reused as a whole.
-  for (const EmbeddedPart& part : rendered.parts) {
-    const auto first = static_cast<std::size_t>(part.first);
-    if (first < reused && reused < first + static_cast<std::size_t>(part.n)) reused = first;
-  }
-  // A recurrent state cannot go back a few tokens, and a sliding window only within the cells it keeps.
-  if (!context_->can_cut(kSequence, static_cast<Pos>(reused)) || reads_source) reused = 0;
-  GenerateParams of_rest = wishes.generate;
-  for (EmbeddedPart& part : rendered.parts) {
-    part.first -= static_cast<int>(reused);
-    if (part.first >= 0) {
-      of_rest.parts.push_back(std::move(part));
-    } else {
-      of_rest.n_skipped += part.n - part.extent();
-    }
-  }
-  std::unique_ptr<TokenConstraint> constraint;
+  RequestParams request{.parts = std::move(rendered.parts),
+                        .sampler = sampling_,
+                        .n_predict = wishes.n_predict,
+                        .special = true,  // Formats are written with control tokens.
+                        .stop = opening.stop};
+  request.sampler.seed += turns_++;
   if (opening.grammar) {
-    if (!compiler_) compiler_.emplace(context_->model().tokenizer());
-    constraint = compile(*compiler_, *opening.grammar)->constraint();
+    if (!compiler_) compiler_.emplace(completer_.model().tokenizer());
+    request.constraint = [compiled = compile(*compiler_, *opening.grammar)](int) {
+      return compiled->constraint();
+    };
   }
-  of_rest.constraint = constraint.get();
-  of_rest.special = true;  // Formats are written with control tokens.
-  of_rest.stop.insert(of_rest.stop.end(), opening.stop.begin(), opening.stop.end());
   const auto tell = [&](const std::vector<AnswerEvent>& events) {
-    bool goes_on = true;
     for (const AnswerEvent& event : events) {
       turn.answer.add(event);
-      if (wishes.on_event) goes_on = wishes.on_event(event) && goes_on;
+      if (wishes.on_event) wishes.on_event(event);
     }
-    return goes_on;
   };
-  of_rest.on_text = [&](std::string_view text) { return tell(opening.reader.push(text)); };
-
-  context_->remove(kSequence, static_cast<Pos>(reused));
-  cached_.resize(reused);
-  turn.n_reused = static_cast<int>(reused);
-
-  SamplerParams sampling = sampling_;
-  sampling.seed += turns_++;
-  Sampler sampler(sampling, context_->model().tokenizer());
-  for (const Token id : cached_)
-    if (id >= 0) sampler.accept(id);  // Negative ids are images and audio.
-
-  const std::span<const Token> rest = std::span(prompt).subspan(reused);
-  try {
-    turn.generation = generate(*context_, sampler, rest, of_rest, kSequence);
-  } catch (...) {
-    context_->remove(kSequence);
-    cached_.clear();
-    throw;
-  }
-  cached_ = std::move(prompt);
-  cached_.insert(cached_.end(), turn.generation.tokens.begin(), turn.generation.tokens.end());
-  // The last token may not be computed, and a prompt may be cancelled: the context has the count.
-  cached_.resize(std::min(cached_.size(), static_cast<std::size_t>(context_->next_pos(kSequence))));
-  if (reads_source) cached_.clear();
-  const StopReason stop = turn.generation.stop;
+  turn.completion =
+      completer_.complete(rendered.tokens, std::move(request),
+                          {.on_text = [&](std::string_view text) { tell(opening.reader.push(text)); },
+                           .goes_on = wishes.goes_on});
+  const StopReason stop = turn.completion.stop;
   const bool was_cut = stop != StopReason::kEnd && stop != StopReason::kStopString;
   tell(opening.reader.finish(was_cut));
   // Calls of a stopped response may be incomplete.
@@ -217,7 +172,7 @@ PromptWithMedia Conversation::place(const ChatOpening& opening) const {
   std::vector<std::shared_ptr<const EncodedMedia>> media;
   for (const Message& message : messages_)
     for (const MediaFile& file : message.media) media.push_back(file.encoded);
-  PromptWithMedia prompt = place_media(context_->model().tokenizer(), opening.prompt, media, media_mark_);
+  PromptWithMedia prompt = place_media(completer_.model().tokenizer(), opening.prompt, media, media_mark_);
   if (prompt.tokens.empty()) throw Error(ErrorCode::kInvalidArgument, "the chat template renders to nothing");
   return prompt;
 }

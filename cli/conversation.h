@@ -1,18 +1,17 @@
 #pragma once
-// A conversation over one sequence of a context. Cached tokens of earlier turns are reused; only the rest is
-// computed. weft::Chat makes prompts, tools and constraints, as in the server.
+// A conversation. Cached tokens of earlier turns are reused; only the rest is computed. weft::Chat makes
+// prompts, tools and constraints, as in the server.
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "completer.h"
 #include "json_output.h"
 #include "media_options.h"
 #include "models/served_model.h"
 #include "weft/chat.h"
-#include "weft/context.h"
-#include "weft/generate.h"
 #include "weft/grammar.h"
 #include "weft/media.h"
 #include "weft/sampler.h"
@@ -39,21 +38,20 @@ class Conversation {
     std::optional<Grammar> grammar = std::nullopt;  ///< Constrains the content of responses.
     ToolChoice tool_choice = ToolChoice::kAuto;  ///< kRequired applies to the first response to a question.
   };
-  Conversation(Context& context, Chat chat, const SamplerParams& sampling, Params params);
+  /// The completer must outlive it.
+  Conversation(Completer& completer, Chat chat, const SamplerParams& sampling, Params params);
 
   struct Turn {
-    Generation generation;
+    Completion completion;
     ChatAnswer answer;            ///< Calls only if complete: they wait for their results.
-    int n_reused = 0;             ///< Tokens of the prompt that the cache still had.
     int n_forgotten = 0;          ///< Messages at the beginning that no longer fitted and were dropped.
     bool cut_call = false;        ///< The response ended within a call, which is dropped.
     bool was_taken_back = false;  ///< Nothing was generated, so the question was removed.
   };
-  /// Parameters of a response; the conversation sets `constraint`, `special` and `on_text` itself. `on_event`
-  /// receives the events; returning false stops the response.
   struct Wishes {
-    GenerateParams generate = {};
-    std::function<bool(const AnswerEvent&)> on_event = {};
+    int n_predict = -1;  ///< The most tokens of the response. < 0: no limit.
+    std::function<void(const AnswerEvent&)> on_event = {};
+    std::function<bool()> goes_on = {};  ///< Asked after each step. False stops the response.
   };
   /// Adds the user's message and generates the response, which joins the conversation, also if cancelled. If
   /// nothing was generated, the user's message is removed.
@@ -85,7 +83,7 @@ class Conversation {
   bool forget_oldest();
   void keep(Turn& turn);
 
-  Context* context_;
+  Completer& completer_;
   Chat chat_;
   SamplerParams sampling_;
   Params params_;
@@ -94,7 +92,6 @@ class Conversation {
   std::uint64_t turns_ = 0;
   std::vector<Message> messages_;
   std::string media_mark_ = make_media_mark();
-  std::vector<Token> cached_;  // what the sequence holds
 };
 
 /// The message in OpenAI's format, with this content.

@@ -83,13 +83,18 @@ std::filesystem::path find_model(std::string_view name, const Talk& talk,
   }
 }
 
+std::string hub_name(std::string_view option, const std::string& text) {
+  const std::string name = fetch::names_hub(text) ? text : "hf.co/" + text;
+  if (!parsed(name))
+    throw UsageError(fmt::format("{}: '{}' does not have the form USER/REPO or USER/REPO:Q4_K_M", option,
+                                 fetch::shown_address(text)));
+  return name;
+}
+
 void add_hub_options(CLI::App& app, std::string& model, const std::string& group) {
   const auto add_name = [&model](const std::string& text) {
     if (!model.empty()) throw UsageError("-m and --hf-repo both name a model; give one of them");
-    model = fetch::names_hub(text) ? text : "hf.co/" + text;
-    if (!parsed(model))
-      throw UsageError(fmt::format("--hf-repo: '{}' does not have the form USER/REPO or USER/REPO:Q4_K_M",
-                                   fetch::shown_address(text)));
+    model = hub_name("--hf-repo", text);
   };
   CLI::Option* const repo =
       app.add_option_function<std::string>(

@@ -22,6 +22,9 @@ fetch::PulledModel pull_model(const fetch::ModelName& name, const fetch::Downloa
 std::filesystem::path find_model(
     std::string_view name, const Talk& talk, const fetch::KeepGoing& keep_going = [] { return true; });
 
+/// The name of a model on Hugging Face, given as USER/REPO[:TYPE]. Throws UsageError that names the option.
+std::string hub_name(std::string_view option, const std::string& text);
+
 /// --hf-repo, --hf-file and --model-url, which are other ways to name `model`.
 void add_hub_options(CLI::App& app, std::string& model, const std::string& group);
 

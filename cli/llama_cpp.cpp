@@ -10,6 +10,21 @@ namespace {
 using enum ForeignOption::Value;
 
 constexpr Alias kAliases[] = {
+    {"-md", "--model-draft"},
+    {"--spec-draft-model", "--model-draft"},
+    {"-hfd", "--hf-repo-draft"},
+    {"-hfrd", "--hf-repo-draft"},
+    {"--spec-draft-hf", "--hf-repo-draft"},
+    {"--draft", "--draft-max"},
+    {"--draft-n", "--draft-max"},
+    {"--spec-draft-n-max", "--draft-max"},
+    {"-cd", "--ctx-size-draft"},
+    {"--spec-draft-ctx-size", "--ctx-size-draft"},
+    {"-ngld", "--gpu-layers-draft"},
+    {"--n-gpu-layers-draft", "--gpu-layers-draft"},
+    {"--spec-draft-ngl", "--gpu-layers-draft"},
+    {"-devd", "--device-draft"},
+    {"--spec-draft-device", "--device-draft"},
     {"-hf", "--hf-repo"},
     {"-hfr", "--hf-repo"},
     {"-hff", "--hf-file"},
@@ -72,8 +87,14 @@ constexpr std::string_view kChecked =
 constexpr std::string_view kNoPerplexity = "'weft perplexity' computes perplexities";
 constexpr std::string_view kChatOnly = "use 'weft chat'";
 constexpr std::string_view kRope = "weft reads RoPE scaling from the file; leave the option out";
-constexpr std::string_view kNoDraft =
-    "speculative decoding is in the library only (weft/batcher.h); leave the option out";
+constexpr std::string_view kDrafting =
+    "drafts have --model-draft, --spec-type and --draft-max, in run, chat and serve; leave the option out";
+constexpr std::string_view kDraftLengths = "weft measures which drafts pay, and drafts no others";
+constexpr std::string_view kDraftThreads = "-t applies to the draft model, too";
+constexpr std::string_view kDraftCache = "the cache of the draft model has the types of -ctk and -ctv";
+constexpr std::string_view kDraftPlaces = "choose devices of the draft model with --device-draft";
+constexpr std::string_view kLookup = "n-grams are looked up in the sequence itself";
+constexpr std::string_view kVllmDrafts = "use --spec-type ngram, or --model-draft and --draft-max";
 constexpr std::string_view kThoughts = "reasoning is printed as it is generated";
 constexpr std::string_view kSeveralLines = "lines that end in \\, or lines between \"\"\", are one message";
 constexpr std::string_view kEncoders = "the model determines its endpoints: chat, embeddings or reranking";
@@ -93,24 +114,55 @@ constexpr std::string_view kSequencesStay = "the template decides which earlier 
 constexpr std::string_view kTemplateDecides = "the chat template sets the strings around a message";
 
 constexpr ForeignOption kOptions[] = {
-    {"--spec-type", kOne, false, kNoDraft, "none"},
-    {"--spec-*", kOne, false, kNoDraft},
-    {"-md", kOne, false, kNoDraft},
-    {"--draft", kOne, false, kNoDraft, "0"},
-    {"--draft-*", kOne, false, kNoDraft},
-    {"*-draft", kOne, false, kNoDraft},
-    {"-hfd", kOne, false, kNoDraft},
-    {"-hfrd", kOne, false, kNoDraft},
-    {"-td", kOne, false, kNoDraft},
-    {"-tbd", kOne, false, kNoDraft},
-    {"-devd", kOne, false, kNoDraft},
-    {"-ngld", kOne, false, kNoDraft},
-    {"-ctkd", kOne, false, kNoDraft},
-    {"-ctvd", kOne, false, kNoDraft},
-    {"-otd", kOne, false, kNoDraft},
-    {"-lcs", kOne, false, kNoDraft},
-    {"-lcd", kOne, false, kNoDraft},
-    {"--lookup-cache-*", kOne, false, kNoDraft},
+    {"--draft-min", kOne, true, kDraftLengths},
+    {"--draft-n-min", kOne, true, kDraftLengths},
+    {"--draft-p-min", kOne, true, kDraftLengths},
+    {"--draft-p-split", kOne, true, kDraftLengths},
+    {"--spec-draft-n-min", kOne, true, kDraftLengths},
+    {"--spec-draft-p-min", kOne, true, kDraftLengths},
+    {"--spec-draft-p-split", kOne, true, kDraftLengths},
+    {"--spec-draft-backend-sampling", kNone, true, "the draft model's best tokens are found on its device"},
+    {"--no-spec-draft-backend-sampling", kNone, true, "the output is the same"},
+    {"--spec-default", kNone, true, "n-grams are the default: --spec-type ngram"},
+    {"--spec-ngram-*", kOne, true, kLookup},
+    {"-lcs", kOne, true, kLookup},
+    {"-lcd", kOne, true, kLookup},
+    {"--lookup-cache-*", kOne, true, kLookup},
+    {"-td", kOne, true, kDraftThreads},
+    {"-tbd", kOne, true, kDraftThreads},
+    {"--threads-draft", kOne, true, kDraftThreads},
+    {"--threads-batch-draft", kOne, true, kDraftThreads},
+    {"--spec-draft-threads", kOne, true, kDraftThreads},
+    {"--spec-draft-threads-batch", kOne, true, kDraftThreads},
+    {"-ctkd", kOne, true, kDraftCache},
+    {"-ctvd", kOne, true, kDraftCache},
+    {"--cache-type-k-draft", kOne, true, kDraftCache},
+    {"--cache-type-v-draft", kOne, true, kDraftCache},
+    {"--spec-draft-type-*", kOne, true, kDraftCache},
+    {"-otd", kOne, false, kDraftPlaces},
+    {"--override-tensor-draft", kOne, false, kDraftPlaces},
+    {"--spec-draft-override-tensor", kOne, false, kDraftPlaces},
+    {"-cmoed", kNone, false, kDraftPlaces},
+    {"--cpu-moe-draft", kNone, false, kDraftPlaces},
+    {"--spec-draft-cpu-moe", kNone, false, kDraftPlaces},
+    {"-ncmoed", kOne, false, kDraftPlaces},
+    {"--n-cpu-moe-draft", kOne, false, kDraftPlaces},
+    {"--speculative-config", kOne, false, kVllmDrafts},
+    {"-sc", kOne, false, kVllmDrafts},
+    {"--speculative-model", kOne, false, kVllmDrafts},
+    {"--num-speculative-tokens", kOne, false, kVllmDrafts},
+    // Of commands that do not draft.
+    {"--spec-type", kOne, false, kDrafting, "none"},
+    {"--draft", kOne, false, kDrafting, "0"},
+    {"--spec-*", kOne, false, kDrafting},
+    {"--draft-*", kOne, false, kDrafting},
+    {"*-draft", kOne, false, kDrafting},
+    {"-md", kOne, false, kDrafting},
+    {"-hfd", kOne, false, kDrafting},
+    {"-hfrd", kOne, false, kDrafting},
+    {"-cd", kOne, false, kDrafting},
+    {"-devd", kOne, false, kDrafting},
+    {"-ngld", kOne, false, kDrafting},
 
     {"-fa", kSwitch, true, kAttention},
     {"--flash-attn", kSwitch, true, kAttention},
@@ -317,6 +369,12 @@ const std::vector<Variable>& variables() {
       {"hf-repo", {"LLAMA_ARG_HF_REPO"}},
       {"hf-file", {"LLAMA_ARG_HF_FILE"}},
       {"model-url", {"LLAMA_ARG_MODEL_URL"}},
+      {"model-draft", {"LLAMA_ARG_SPEC_DRAFT_MODEL", "LLAMA_ARG_MODEL_DRAFT"}},
+      {"hf-repo-draft", {"LLAMA_ARG_SPEC_DRAFT_HF_REPO", "LLAMA_ARG_HFD_REPO"}},
+      {"draft-max", {"LLAMA_ARG_SPEC_DRAFT_N_MAX", "LLAMA_ARG_DRAFT_MAX"}},
+      {"ctx-size-draft", {"LLAMA_ARG_CTX_SIZE_DRAFT"}},
+      {"gpu-layers-draft", {"LLAMA_ARG_N_GPU_LAYERS_DRAFT"}},
+      {"spec-type", {"LLAMA_ARG_SPEC_TYPE"}},
       {"mmproj", {"LLAMA_ARG_MMPROJ"}},
       {"threads", {"LLAMA_ARG_THREADS"}},
       {"ctx-size", {"LLAMA_ARG_CTX_SIZE"}},

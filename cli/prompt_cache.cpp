@@ -11,13 +11,13 @@
 #include "base/atomic_file.h"
 #include "base/counted.h"
 #include "base/read_file.h"
+#include "weft/batcher.h"
 #include "weft/error.h"
 #include "weft/text_state.h"
 
 namespace weft::cli {
 namespace {
 
-constexpr SeqId kSequence = 0;
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
 
 }  // namespace
@@ -38,42 +38,36 @@ void check(const PromptCacheOptions& options) {
     throw UsageError("--prompt-cache-all writes the file, --prompt-cache-ro forbids that; give one of them");
 }
 
-std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, std::span<const Token> prompt,
-                           const Talk& talk) {
-  if (!std::filesystem::exists(options.file)) return 0;
-  const auto usual = context.adapters(kSequence);
-  const std::vector<AdapterUse> adapters(usual.begin(), usual.end());
+bool restore_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> prompt,
+                    const Talk& talk) {
+  if (!std::filesystem::exists(options.file)) return false;
   const std::vector<std::byte> bytes = base::read_file(options.file, kMaxBytes);
-  std::size_t n = 0;
+  const auto usual = completer.context().adapters(0);  // Of the empty sequence.
+  const std::vector<AdapterUse> adapters(usual.begin(), usual.end());
+  const auto n_saved = [&] { return base::counted(read_text_state(bytes).tokens.size(), "token"); };
   try {
-    const TextState saved = read_text_state(bytes);
-    if (!context.restore(saved.state, kSequence)) {
-      note(talk, fmt::format("({} holds {}, which do not fit into the context; it is not used)", options.file,
-                             base::counted(saved.tokens.size(), "token")));
-      return 0;
-    }
-    if (static_cast<std::size_t>(context.next_pos(kSequence)) != saved.tokens.size())
-      throw Error(ErrorCode::kInvalidFile, "its tokens do not match its state");
-    n = static_cast<std::size_t>(
-        std::mismatch(saved.tokens.begin(), saved.tokens.end(), prompt.begin(), prompt.end()).first -
-        saved.tokens.begin());
+    const RestoredText restored = completer.batcher().restore_text(bytes);
+    const auto end =
+        std::mismatch(restored.tokens.begin(), restored.tokens.end(), prompt.begin(), prompt.end()).second;
+    const bool is_usable = restored.tokens.size() == prompt.size() || completer.context().cuts_anywhere();
+    return end == prompt.end() && is_usable && restored.adapters == adapters;
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kOverloaded) {
+      note(talk, fmt::format("({} holds {}, which do not fit into the context; it is not used)", options.file,
+                             n_saved()));
+      return false;
+    }
     throw Error(error.code(), fmt::format("--prompt-cache {}: {}; remove the file, or name another one",
                                           options.file, error.what()));
   }
-  // Cells computed with other adapters cannot be reused.
-  if (!std::ranges::equal(context.adapters(kSequence), adapters)) n = 0;
-  // The last token is always computed: its logits are wanted.
-  n = std::min(n, prompt.size() - 1);
-  // A recurrent state cannot go back a few tokens, and a sliding window only within the cells it keeps.
-  if (!context.can_cut(kSequence, static_cast<Pos>(n))) n = 0;
-  context.remove(kSequence, static_cast<Pos>(n));
-  return n;
 }
 
-void save_prompt(const PromptCacheOptions& options, const Context& context, std::span<const Token> tokens) {
+void save_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> tokens) {
+  const SavedText saved = completer.batcher().save_text(tokens);
+  // The prefix cache does not hold sequences after a context shift.
+  if (static_cast<std::size_t>(saved.n_tokens) + 1 < tokens.size() || saved.n_tokens == 0) return;
   base::AtomicFile file(options.file);
-  file.write(write_text_state(tokens, context.save(kSequence)));
+  file.write(saved.state);
   file.commit();
 }
 

@@ -4,9 +4,10 @@
 #include <span>
 #include <string>
 
+#include "completer.h"
 #include "option_types.h"
 #include "terminal.h"
-#include "weft/context.h"
+#include "weft/types.h"
 
 namespace weft::cli {
 
@@ -20,12 +21,13 @@ void add_prompt_cache_options(CLI::App& app, PromptCacheOptions& options, const 
 /// Throws UsageError for the other options without a file.
 void check(const PromptCacheOptions& options);
 
-/// Restores into the empty sequence 0 the longest common prefix of the file and the prompt, without the
-/// prompt's last token. Returns its number of tokens; 0 if the file is missing, has another prefix, or was
-/// computed with other adapters. Throws Error for another model's file, with a way out.
-std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, std::span<const Token> prompt,
-                           const Talk& talk);
-/// Writes sequence 0, which consists of these tokens. The file is replaced atomically.
-void save_prompt(const PromptCacheOptions& options, const Context& context, std::span<const Token> tokens);
+/// Puts the file's tokens into the prefix cache. Returns whether it then holds all of `prompt`; false if the
+/// file is missing, has another prefix, does not fit, or was computed with other adapters. Throws Error for
+/// another model's file, with a way out.
+bool restore_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> prompt,
+                    const Talk& talk);
+/// Writes these tokens, if the prefix cache holds them, perhaps all but the last. The file is replaced
+/// atomically.
+void save_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> tokens);
 
 }  // namespace weft::cli

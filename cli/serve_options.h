@@ -8,6 +8,7 @@
 #include "log_options.h"
 #include "option_types.h"
 #include "options.h"
+#include "speculation_options.h"
 #include "template_options.h"
 #include "weft/batcher.h"
 
@@ -20,6 +21,7 @@ struct ServeOptions {
   std::vector<std::string> models;
   ContextOptions context;
   SamplingOptions sampling;
+  SpeculationOptions speculation;
   std::vector<std::string> hosts = {"127.0.0.1"};
   int port = 8080;
   int n_parallel = 64;

@@ -16,6 +16,7 @@
 //
 // One thread uses a batcher. weft::Service (weft/service.h) runs one on its own thread, for requests from
 // many threads.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -64,6 +65,13 @@ struct CompletionStats {
   double queue_ms = 0.0;        ///< From submit until it was first admitted.
   double first_token_ms = 0.0;  ///< From submit to the first token.
   double total_ms = 0.0;
+
+  /// From its first admission to its first token, or to its end without one.
+  double prefill_ms() const {
+    return std::max(0.0, (n_generated > 0 ? first_token_ms : total_ms) - queue_ms);
+  }
+  /// From its first token to its end: the time of all tokens but the first.
+  double decode_ms() const { return n_generated > 0 ? std::max(0.0, total_ms - first_token_ms) : 0.0; }
 };
 
 /// The new output of one completion after a step, for RequestParams::on_output. Valid during that call.
@@ -115,7 +123,8 @@ struct RequestParams {
   std::vector<EmbeddedPart> parts = {};
   SamplerParams sampler = {};  ///< Completion i uses seed + i.
   int n = 1;                   ///< The number of completions.
-  /// The most tokens of each completion. < 0: until an end token, or until the context is full.
+  /// The most tokens of each completion. < 0: until an end token, or until the context is full. 0: none. The
+  /// prompt is computed and stays in the prefix cache.
   int n_predict = -1;
   bool ignore_end = false;  ///< Continue after end tokens.
   /// The least number of tokens before an end token, a stop token or a stop string may end a completion. A
@@ -367,8 +376,9 @@ class Batcher {
   RequestId submit(std::initializer_list<Token> prompt, RequestParams params) {
     return submit(std::span(prompt.begin(), prompt.size()), std::move(params));
   }
-  /// Ends the request's open completions with kCancelled and frees their cells. The next step() calls
-  /// on_output with their end. Does nothing for a request that is unknown or has ended.
+  /// Ends the request's open completions with kCancelled. Their tokens stay in the prefix cache, as after
+  /// other ends. The next step() calls on_output with their end. Does nothing for a request that is
+  /// unknown or has ended.
   void cancel(RequestId request);
   /// Leaves the completion out of steps until resume(), for example while its client is slow. Its deadlines
   /// still apply. Does nothing for a completion that is unknown or has ended.

@@ -52,8 +52,8 @@ Json usage_so_far(int n_prompt, int n_generated) {
 }
 
 Json timings_json(const CompletionStats& stats) {
-  const double prompt_ms = std::max(0.0, stats.first_token_ms - stats.queue_ms);
-  const double predicted_ms = std::max(0.0, stats.total_ms - stats.first_token_ms);
+  const double prompt_ms = stats.prefill_ms();
+  const double predicted_ms = stats.decode_ms();
   const int n_prompt = stats.n_prompt - stats.n_cached;
   // The first token comes with the prompt's last step.
   const int n_predicted = std::max(0, stats.n_generated - 1);
@@ -104,6 +104,7 @@ Json settings_json(const RequestParams& params) {
                {"ignore_eos", params.ignore_end},
                {"stop", params.stop},
                {"n_probs", std::max(0, params.n_logprobs)},
+               {"speculate", params.speculate},
                {"samplers", std::move(steps)}};
   if (sampler.dry_breakers) json["dry_sequence_breakers"] = *sampler.dry_breakers;
   return json;

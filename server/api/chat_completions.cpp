@@ -203,7 +203,7 @@ void read_the_rest(Fields& fields) {
   if (const Json* modalities = fields.array("modalities"))
     for (const Json& modality : *modalities)
       if (modality != "text") fields.note("modalities");
-  // "prediction" is only a hint for speed, and the server does not draft.
+  // "prediction" is only a hint for speed. The server drafts from the conversation itself.
   fields.ignore({"prediction"});
   fields.without_effect("best_of", 1);
   fields.done();

@@ -407,6 +407,19 @@ void read_others(Fields& fields) {
   for (const auto& [name, nothing] : kOthers) fields.without_effect(name, nothing);
 }
 
+// weft's field, and llama.cpp's. The server measures which lengths of drafts pay, so limits are no more than
+// on or off.
+void read_speculation(Fields& fields, RequestParams& params) {
+  params.speculate = fields.boolean("speculate", params.speculate);
+  if (const Json* most = fields.find("speculative.n_max"); most != nullptr && *most == 0) {
+    params.speculate = false;
+  } else {
+    fields.without_effect("speculative.n_max");
+  }
+  for (const char* name : {"speculative", "speculative.n_min", "speculative.p_min", "speculative.types"})
+    fields.without_effect(name, "none");
+}
+
 void read_stream(Fields& fields, CommonFields& result) {
   result.stream = fields.boolean("stream", false);
   const Json* options = fields.object("stream_options");
@@ -495,6 +508,7 @@ CommonFields read_common(Fields& fields, Job& job) {
     params.adapters = read_adapters(*adapters, fields.path_of("lora"), model);
   result.slot = fields.integer("id_slot", -1, -1, kMostSlots - 1);
   params.reuse_prefix = fields.boolean("cache_prompt", true);
+  read_speculation(fields, params);
   if (const Json* ids = fields.array("stop_token_ids")) {
     if (ids->size() > kMaxStops)
       throw bad_request("stop_token_ids", fmt::format("'stop_token_ids' may have at most {} ids", kMaxStops));

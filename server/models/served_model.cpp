@@ -34,8 +34,9 @@ std::function<bool()> is_lost(const ServedModelParams& params) {
   return [lost = params.lost] { return !lost().empty(); };
 }
 
-ServiceParams complete(const ServedModelParams& params, StepLog& steps) {
+ServiceParams complete(const ServedModelParams& params, Context* draft, StepLog& steps) {
   ServiceParams service = params.service;
+  service.batcher.draft = draft;
   service.batcher.on_step = [&steps](const StepRecord& record) { steps.add(record); };
   service.devices_lost = is_lost(params);
   return service;
@@ -145,11 +146,14 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
             : params.n_ctx > 0   ? std::min(params.n_ctx, context.n_ctx)
                                  : context.n_ctx),
       n_slots(params.service.batcher.n_running > 0 ? params.service.batcher.n_running : context.n_sequences),
+      drafts(made && made->cuts_back() && params.service.batcher.speculation != Speculation::kNone),
       steps(params.on_step),
       lost_(params.lost),
       reload_(params.reload),
       usual_adapters_(params.context.adapters) {
-  if (made) service.emplace(std::move(*made), complete(params, steps));
+  if (!made) return;
+  if (params.draft != nullptr) draft_context.emplace(params.draft, params.draft_context, *made);
+  service.emplace(std::move(*made), complete(params, draft_context ? &*draft_context : nullptr, steps));
 }
 
 void ServedModel::renew(const std::function<bool(float)>& progress) {

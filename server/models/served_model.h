@@ -78,6 +78,9 @@ struct ServedModelParams {
   ServiceParams service = {};
   std::shared_ptr<const VisionModel> vision = nullptr;  ///< Null: it reads no images.
   std::shared_ptr<const AudioModel> audio = nullptr;    ///< Null: it reads no audio.
+  /// With Speculation::kModel: the draft model, and the parameters of its context.
+  std::shared_ptr<const Model> draft = nullptr;
+  ContextParams draft_context = {};
   int n_ctx = 0;  ///< Cells that each completion may hold at most. 0: the whole cache.
   ChatDefaults chat = {};
   InfillOrder infill_order = InfillOrder::kPrefixFirst;
@@ -122,8 +125,10 @@ class ServedModel {
   const std::unique_ptr<EmbeddingService> embedding;  ///< Null for a decoder.
   const int n_ctx;    ///< Tokens of a prompt and its response, at most; for an encoder, of an input.
   const int n_slots;  ///< Completions computed at the same time, at most.
+  const bool drafts;  ///< Whether n-grams or a draft model draft for it.
   StepLog steps;
-  std::optional<Service> service;  ///< For a decoder; an encoder has `embedding` instead.
+  std::optional<Context> draft_context;  ///< The draft model's. The service uses it, and ends before it.
+  std::optional<Service> service;        ///< For a decoder; an encoder has `embedding` instead.
 
   /// As ServedModelParams has it.
   std::string lost() const { return lost_ ? lost_() : std::string(); }

@@ -102,7 +102,8 @@ Json streams_json(const BatcherPicture& picture) {
   return streams;
 }
 
-Json slots_json(const BatcherPicture& picture, int n_slots, int n_ctx, const RequestParams& defaults) {
+Json slots_json(const BatcherPicture& picture, int n_slots, int n_ctx, bool drafts,
+                const RequestParams& defaults) {
   const Json params = settings_json(defaults);
   std::vector<const BatcherPicture::Stream*> running;
   for (const BatcherPicture::Stream& stream : picture.streams)
@@ -116,7 +117,7 @@ Json slots_json(const BatcherPicture& picture, int n_slots, int n_ctx, const Req
     Json slot = {{"id", i},
                  {"id_task", stream != nullptr ? stream->request : -1},
                  {"n_ctx", n_ctx},
-                 {"speculative", false},
+                 {"speculative", drafts},
                  {"is_processing", stream != nullptr}};
     if (stream != nullptr) {
       slot["n_prompt_tokens"] = stream->n_prompt;

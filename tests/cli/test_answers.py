@@ -89,6 +89,9 @@ class Run(InFolder):
             self.assertGreater(more["cached_tokens"], 5)
             self.assertEqual(more["tokens"], run(long + " and more", model=model)["tokens"])
             self.assertEqual(cache.read_bytes(), written)
+            # A prefix of the prompt in the file (ggml-org/llama.cpp#1585).
+            less = run(long[:30], "--prompt-cache", cache, "--prompt-cache-ro", model=model)
+            self.assertEqual(less["tokens"], run(long[:30], model=model)["tokens"])
         # Another prompt replaces the file; --prompt-cache-all also keeps the generated tokens.
         other = run("something else", "--prompt-cache", cache, "--prompt-cache-all", model=model)
         self.assertLess(other["cached_tokens"], 4)

@@ -100,7 +100,7 @@ class Usage(Case):
         """-fa is not -f a, nor -hf the help."""
         for words, part in (
             (["-hf", "user/model"], "both name a model"),
-            (["-md", "draft.gguf"], "in the library only"),
+            (["-otd", "x=cpu"], "--device-draft"),
             (["--rpc", "host:1"], "through MPI"),
             (["-mg", "1"], "--device"),
             (["-ncmoe", "-1"], "--n-cpu-moe"),
@@ -910,8 +910,8 @@ class Run(Case):
         self.assertEqual(result["generated_tokens"], 12)
         self.assertEqual(result["stop_reason"], "length")
         self.assertEqual(list(result["timings"]),
-                         ["load_ms", "prefill_tokens_per_second", "decode_tokens_per_second"])  # fmt: skip
-        self.assertTrue(all(value > 0 for value in result["timings"].values()), result)
+                         ["load_ms", "prefill_tokens_per_second", "decode_tokens_per_second", "draft_n", "draft_n_accepted"])  # fmt: skip
+        self.assertTrue(all(value > 0 for value in list(result["timings"].values())[:3]), result)
         self.assertEqual(result["plans"]["compiled"], 1)
         self.assertEqual(result["plans"]["steps"], 12)  # the prompt, and all tokens but the last
         tokens = json.loads(self.succeed("tokenize", "-m", LLAMA, "--json", stdin=b"Hello world"))

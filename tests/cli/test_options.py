@@ -163,6 +163,15 @@ CONTEXT = CACHE_TYPES | {
     "source-size": Effect(["--source-size", "1"], among=("-m", T5)),
     "swa-full": Untested("takes memory alone, except where sequences are cut back"),
 }
+DRAFTS = {
+    "spec-type": Refused(["--spec-type", "x"]),
+    "model-draft": Effect(["--model-draft", "nosuch.gguf"]),
+    "hf-repo-draft": Refused(["--hf-repo-draft", "x"]),
+    "draft-max": Refused(["--draft-max", "65"]),
+    "ctx-size-draft": Refused(["--ctx-size-draft", "-1"]),
+    "gpu-layers-draft": Effect(["--gpu-layers-draft", "x"], among=("--model-draft", LLAMA)),
+    "device-draft": Effect(["--device-draft", "nosuch"], among=("--model-draft", LLAMA)),
+}
 CONSTRAINTS = {
     "grammar": Effect(["--grammar", 'root ::= "yes"']),
     "grammar-file": Effect(["--grammar-file", "grammar.gbnf"]),
@@ -175,7 +184,7 @@ MEDIA = {
     "mmproj": Effect(["--mmproj", "nosuch.gguf", "--image", "nosuch.png"], among=("--image", "nosuch.png")),
     "no-mmproj": Effect(["--no-mmproj"], among=("--mmproj", "nosuch.gguf", "--image", "nosuch.png")),
 }
-GENERATION = MODEL | CONTEXT | SAMPLING | TALK | VERBOSE | CONSTRAINTS | MEDIA
+GENERATION = MODEL | CONTEXT | SAMPLING | DRAFTS | TALK | VERBOSE | CONSTRAINTS | MEDIA
 JSON_OUTPUT = {"json": Effect(["--json"])}
 VISIBLE_LOAD = {name: Effect(MODEL[name].words, among=("-v",)) for name in ("repack",)}
 
@@ -463,7 +472,7 @@ def served(folder: Path, words: list) -> tuple:
 EFFORT = ("--chat-template-file", "effort.jinja")
 SERVED = {name: Effect(row.words, row.among[2:] if row.among[:2] == REPEATED else row.among)
           for name, row in SAMPLING.items()}
-SERVE_ROWS = SERVED | {name: row for name, row in MODEL.items() if name != "model"} | {
+SERVE_ROWS = SERVED | DRAFTS | {name: row for name, row in MODEL.items() if name != "model"} | {
     "lora-init-without-apply": Effect(["--lora-init-without-apply"], among=("--lora", LORA)),
     "repack": Untested("see run"),
     "pre": Untested("see run: here -m adds a model"),

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/batcher_testing.h"
+#include "engine/model_draft.h"
 
 namespace weft {
 namespace {
@@ -13,8 +14,11 @@ namespace {
 using test::alone;
 using test::Ask;
 using test::Collector;
+using test::Draft;
+using test::DraftFile;
 using test::expect_same;
 using test::golden;
+using test::prompt_of;
 using test::random_ask;
 using test::Result;
 
@@ -152,6 +156,117 @@ TEST(Batcher, DraftModelsMustFit) {
   EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = &foreign}), Error);
 }
 
+/// The model with this many further tokens, as families pad their vocabularies.
+std::shared_ptr<const Model> padded(int n_more) {
+  Draft file("llama");
+  std::vector<std::string> texts = *file.original().get_strings("tokenizer.ggml.tokens");
+  for (int i = 0; i < n_more; ++i) texts.push_back("[PAD" + std::to_string(i) + "]");
+  const std::size_t n = texts.size();
+  std::vector<std::int64_t> kinds = *file.original().get_ints("tokenizer.ggml.token_type");
+  kinds.resize(n, 1);
+  file.set_array("tokenizer.ggml.tokens", texts)
+      .set_array("tokenizer.ggml.scores", std::vector<float>(n, -1000.0f))
+      .set_array("tokenizer.ggml.token_type", std::vector<std::int32_t>(kinds.begin(), kinds.end()));
+  if (file.has(file.key("vocab_size"))) file.set(file.key("vocab_size"), static_cast<std::uint32_t>(n));
+  for (const char* name : {"token_embd.weight", "output.weight"})
+    for (Draft::Tensor& tensor : file.tensors)
+      if (tensor.name == name)
+        tensor.reshape({static_cast<std::int64_t>(n), tensor.shape.back()}, tensor.dtype);
+  const DraftFile on_disk(file);
+  return Model::load(on_disk.path());
+}
+
+// Qwen2.5 has 151936 tokens, and its larger models 152064 (vllm-project/vllm#5203, mlc-ai/mlc-llm#3212).
+TEST(Batcher, VocabulariesOfDraftModelsMayHaveOtherPadding) {
+  const auto small = padded(0), large = padded(40);
+  ASSERT_EQ(large->info().n_vocab, small->info().n_vocab + 40);
+  for (const auto& [model, drafter] : {std::pair(small, large), std::pair(large, small)}) {
+    Context context(model, {.n_ctx = 512, .n_sequences = 4}),
+        draft(drafter, {.n_ctx = 512, .n_sequences = 4});
+    Batcher batcher(context, {.speculation = Speculation::kModel, .adapt_drafts = false, .draft = &draft});
+    Collector collector;
+    Ask ask{prompt_of(20, 3), {.sampler = {.temperature = 0.0f}, .n_predict = 40, .ignore_end = true}};
+    if (model == large) ask.prompt.push_back(small->info().n_vocab + 3);  // Unknown to the draft model.
+    const RequestId unknown = collector.submit(batcher, ask);
+    batcher.run();
+    EXPECT_EQ(collector(unknown).stats.n_drafted > 0, model == small);
+    ask.prompt = prompt_of(30, 4);
+    const RequestId known = collector.submit(batcher, ask);
+    batcher.run();
+    EXPECT_GT(collector(known).stats.n_accepted, 20);
+    expect_same(collector(known), alone(model, ask), "padded");
+  }
+  Context context(small, {.n_ctx = 128, .n_sequences = 2});
+  const auto other = padded(2000);
+  Context draft(other, {.n_ctx = 128, .n_sequences = 2});
+  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = &draft}), Error);
+}
+
+// The draft model's context is smaller (ikawrakow/ik_llama.cpp#732, ggml-org/llama.cpp#22554): drafts end
+// there, and the draft model computes nothing further.
+TEST(Batcher, DraftsEndWithTheContextOfTheDraftModel) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 4}), draft(model, {.n_ctx = 128, .n_sequences = 4});
+  Batcher batcher(context, {.speculation = Speculation::kModel, .adapt_drafts = false, .draft = &draft});
+  Collector collector;
+  Ask ask{prompt_of(20, 3), {.sampler = {.temperature = 0.0f}, .n_predict = 300, .ignore_end = true}};
+  const RequestId id = collector.submit(batcher, ask);
+  while (collector(id).tokens.size() < 120) batcher.step();
+  const std::int64_t steps = draft.plan_stats().steps, drafted = batcher.stats().n_drafted_tokens;
+  EXPECT_GT(drafted, 50);
+  batcher.run();
+  EXPECT_EQ(draft.plan_stats().steps, steps);
+  EXPECT_EQ(batcher.stats().n_drafted_tokens, drafted);
+  Context reference(model, {.n_ctx = 512});
+  Sampler sampler(ask.params.sampler, model->info().n_vocab);
+  EXPECT_TRUE(collector(id).tokens ==
+              generate(reference, sampler, ask.prompt, {.n_predict = 300, .ignore_end = true}).tokens);
+}
+
+/// Public reports of speculation that changes results: seeds (vllm-project/vllm#6038), seeds of some requests
+/// only (#11123), penalties (#6718, #22987), logprobs (#17876) and tokens after a stop string (#47616).
+TEST(Batcher, DraftsChangeNoSeedPenaltyLogprobOrStop) {
+  const auto model = golden("llama");
+  std::vector<Ask> asks;
+  for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}}) {
+    Ask ask{prompt_of(40, 3), {.n_predict = 60, .ignore_end = true, .n_logprobs = 3}};
+    ask.params.sampler = {.seed = seed, .temperature = seed == 2 ? 0.0f : 0.5f};
+    asks.push_back(ask);
+    ask.params.sampler.repetition_penalty = 1.05f;
+    ask.params.sampler.presence_penalty = 0.2f;
+    ask.params.sampler.dry_multiplier = 0.4f;
+    asks.push_back(ask);
+  }
+  const auto results = [&](const BatcherParams& params) {
+    Context context(model, {.n_ctx = 1024, .n_sequences = 12});
+    Batcher batcher(context, params);
+    std::vector<std::vector<std::pair<Token, float>>> tokens(asks.size());
+    std::vector<std::string> texts(asks.size());
+    for (std::size_t i = 0; i < asks.size(); ++i) {
+      RequestParams of = asks[i].params;
+      of.on_output = [&, i](const Output& output) {
+        texts[i] += output.text;
+        for (const OutputToken& token : output.tokens) tokens[i].emplace_back(token.id, token.logprob);
+        return true;
+      };
+      batcher.submit(asks[i].prompt, of);
+    }
+    batcher.run();
+    return std::tuple(tokens, texts, batcher.stats().n_drafted_tokens);
+  };
+  for (const bool stops : {false, true}) {
+    const auto [tokens, texts, none] = results({});
+    const auto [drafted_tokens, drafted_texts, n] =
+        results({.speculation = Speculation::kNgram, .adapt_drafts = false});
+    EXPECT_EQ(none, 0);
+    EXPECT_GT(n, 0);
+    EXPECT_TRUE(drafted_tokens == tokens);
+    EXPECT_TRUE(drafted_texts == texts);
+    for (std::size_t i = 0; i < asks.size() && !stops; ++i)
+      asks[i].params.stop = {texts[i].substr(texts[i].size() / 2, 6)};
+  }
+}
+
 TEST(Batcher, ASharedBeginningIsComputedOnce) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 2048, .n_sequences = 16});
@@ -281,7 +396,7 @@ TEST(Batcher, EndlessSequencesSurvivePreemption) {
 TEST(Batcher, CancellingFreesEverythingAtOnce) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 4});
-  Batcher batcher(context);
+  Batcher batcher(context, {.reuse_prefixes = false});
   Collector collector;
   std::mt19937_64 random(4);
   Ask ask = random_ask(*model, random);
@@ -315,6 +430,54 @@ TEST(Batcher, CancellingFreesEverythingAtOnce) {
   batcher.run();
   EXPECT_EQ(n_calls, 3);
   EXPECT_EQ(context.cells_used(), 0);
+}
+
+// A user stops a response and asks again (ggml-org/llama.cpp#29163).
+TEST(Batcher, CancelledCompletionsStayInThePrefixCache) {
+  for (const char* family : {"llama", "gemma3", "mamba"}) {
+    const auto model = golden(family);
+    Context context(model, {.n_ctx = 512, .n_sequences = 4});
+    Batcher batcher(context);
+    Collector collector;
+    Ask ask{prompt_of(100, 3), {.n_predict = 20, .ignore_end = true}};
+    ask.params.sampler = {.seed = 4, .temperature = 0.8f};
+    const RequestId first = collector.submit(batcher, ask);
+    for (int i = 0; i < 5; ++i) batcher.step();
+    batcher.cancel(first);
+    EXPECT_TRUE(batcher.consistent());
+    batcher.run();
+    const Result& stopped = collector(first);
+    EXPECT_EQ(stopped.stop, StopReason::kCancelled);
+    // The next turn contains the response so far. Its last token was not computed.
+    ask.prompt.insert(ask.prompt.end(), stopped.tokens.begin(), stopped.tokens.end());
+    ask.prompt.push_back(7);
+    const RequestId second = collector.submit(batcher, ask);
+    batcher.run();
+    EXPECT_EQ(collector(second).stats.n_cached, static_cast<int>(ask.prompt.size()) - 2) << family;
+    expect_same(collector(second), alone(model, ask), family);
+  }
+}
+
+TEST(Batcher, PromptsWithoutACompletionStayInThePrefixCache) {
+  for (const char* family : {"llama", "mamba"}) {
+    const auto model = golden(family);
+    Context context(model, {.n_ctx = 512, .n_sequences = 2});
+    Batcher batcher(context);
+    Collector collector;
+    Ask ask{prompt_of(100, 3), {.sampler = {.temperature = 0.0f}, .n_predict = 0}};
+    const RequestId first = collector.submit(batcher, ask);
+    batcher.run();
+    EXPECT_EQ(collector(first).stop, StopReason::kLength);
+    EXPECT_TRUE(collector(first).tokens.empty());
+    EXPECT_GT(collector(first).stats.prefill_ms(), 0.0);
+    EXPECT_EQ(collector(first).stats.decode_ms(), 0.0);
+    ask.prompt.push_back(7);
+    ask.params.n_predict = 8;
+    const RequestId second = collector.submit(batcher, ask);
+    batcher.run();
+    EXPECT_EQ(collector(second).stats.n_cached, 100) << family;
+    expect_same(collector(second), alone(model, ask), family);
+  }
 }
 
 TEST(Batcher, StopStringsAndLogprobs) {

@@ -66,15 +66,9 @@ RequestId Batcher::Impl::add(std::vector<Token> prompt, RequestParams p) {
   // Reserved here, so that reporting a stream's end never allocates.
   outbox.reserve(open.n_streams() + streams.size());
   engine::OpenRequests::Entry entry = open.make_entry(streams);
-  const bool has_work = of.n_predict != 0 || streams.front()->wants_prompt() || of.pooling != Pooling::kNone;
-  if (has_work) live.wait(streams);
+  live.wait(streams);
   open.add(std::move(entry));
   ++counters.n_requests;
-  if (!has_work)
-    for (const StreamPtr& stream : streams) {
-      stream->finish(StopReason::kLength);
-      outbox.add(stream);
-    }
   return request->id;
 }
 

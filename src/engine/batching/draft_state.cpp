@@ -18,6 +18,7 @@ void DraftState::learn(int node, int right) {
     forced_right_ += kRate * ((right != DraftTree::kNone ? 1.0 : 0.0) - forced_right_);
     return;
   }
+  learned_ = true;
   // Each guess counts as a trial, up to the accepted one.
   const int rank =
       right == DraftTree::kNone ? n_guesses : tree_.nodes()[static_cast<std::size_t>(right)].rank;

@@ -38,6 +38,12 @@ class DraftState {
   double forced_right() const { return forced_right_; }
   /// Recent acceptance rates of guesses.
   DraftOdds& odds() { return odds_; }
+  /// Sets the rates, until a guess was checked.
+  void expect(double right, double other) {
+    if (learned_) return;
+    odds_.right = right;
+    odds_.other = other;
+  }
   /// Counts a step without a draft. True if a draft should be tried again.
   bool wants_probe() { return n_until_probe_-- <= 0; }
   /// The token after `node` was drawn: `right` is the guess that it equals, or DraftTree::kNone.
@@ -49,6 +55,7 @@ class DraftState {
   int n_forced_ = 0;
   double forced_right_ = 1.0;
   DraftOdds odds_;
+  bool learned_ = false;
   int n_until_probe_ = 0;  // Steps until a draft is tried again.
 };
 

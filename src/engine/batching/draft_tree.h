@@ -33,6 +33,7 @@ class DraftTree {
   void clear() { nodes_.clear(); }
   bool empty() const { return nodes_.empty(); }
   int size() const { return static_cast<int>(nodes_.size()); }
+  int n_max() const { return odds_.n_max; }  ///< Maximum number of nodes.
   /// Parents come before their children.
   std::span<const Node> nodes() const { return nodes_; }
 

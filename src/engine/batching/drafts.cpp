@@ -103,6 +103,8 @@ int Drafts::ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost
     if (!may_draft(*stream)) continue;
     DraftTree* draft = &stream->draft.tree();
     std::span<const Token> text = stream->text();
+    const DraftOdds first = drafter_->first_odds();
+    stream->draft.expect(first.right, first.other);
     DraftOdds& odds = stream->draft.odds();
     odds.least = least;
     if (stream->draft.n_forced() > 0) {

@@ -85,8 +85,18 @@ void LiveStreams::end(Stream& stream, StopReason reason) {
 }
 
 void LiveStreams::leave(const StreamPtr& stream) {
+  const bool in_flight = stream->cached.n_in_flight() > 0;
   flights_.leave(*stream);
-  cache_.release(*stream);
+  // A batch in flight, or a failed step, has left tokens in the sequence that the stream does not count.
+  const CacheState& cached = stream->cached;
+  const bool is_whole = cached.has_sequence() && !cached.lacks_source() && !in_flight &&
+                        context_.next_pos(cached.seq()) == cached.n_computed();
+  cache_.drop_branches(*stream);
+  if (is_whole) {
+    cache_.retire(*stream);
+  } else {
+    cache_.release(*stream);
+  }
   const auto place = std::find(running_.begin(), running_.end(), stream);
   if (place != running_.end()) {
     running_.erase(place);

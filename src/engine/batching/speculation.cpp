@@ -21,6 +21,8 @@ class NgramDrafter final : public Drafter {
     for (const DraftJob& job : jobs) look_up(job);
     return 0;
   }
+  // Many completions do not repeat themselves. There a few wrong guesses end the drafts.
+  DraftOdds first_odds() const override { return {.right = 0.4, .other = 0.2}; }
 
  private:
   static constexpr int kLongest = 4;
@@ -61,13 +63,15 @@ class NgramDrafter final : public Drafter {
 
 class ModelDrafter final : public Drafter {
  public:
-  explicit ModelDrafter(Context& context) : context_(context) { context_.clear(); }
+  ModelDrafter(Context& context, int n_vocab) : context_(context), n_vocab_(n_vocab) { context_.clear(); }
 
   int draft(std::span<const DraftJob> jobs, int n_to_read) override {
     const int n_read = read(jobs, n_to_read);
     while (true) {
       batch_.clear();
-      std::erase_if(tips_, [](const Tip& tip) { return !tip.job->draft->grows(tip.node); });
+      std::erase_if(tips_, [](const Tip& tip) {
+        return tip.node == DraftTree::kNone || !tip.job->draft->grows(tip.node);
+      });
       if (tips_.empty()) return n_read;
       for (Tip& tip : tips_) {
         const DraftJob& job = *tip.job;
@@ -82,8 +86,10 @@ class ModelDrafter final : public Drafter {
       if (!decode(jobs)) continue;
       for (Tip& tip : tips_) {
         const auto [best, second] = best_two(tip.item);
-        const int parent = std::exchange(tip.node, tip.job->draft->grow(tip.node, best.id));
-        if (second.id < context_.model().info().n_vocab) tip.job->draft->grow(parent, second.id);
+        const int parent = tip.node;
+        // Without a token that the model knows, the draft ends here.
+        tip.node = best.id < n_vocab_ ? tip.job->draft->grow(parent, best.id) : DraftTree::kNone;
+        if (second.id < n_vocab_) tip.job->draft->grow(parent, second.id);
       }
     }
   }
@@ -120,6 +126,10 @@ class ModelDrafter final : public Drafter {
     tips_.clear();
     behind_.clear();
     for (const DraftJob& job : jobs) {
+      if (!fits(job)) {
+        context_.remove(job.seq);  // Another sequence may need its cells.
+        continue;
+      }
       // The last token is always computed for its logits; so are all tokens that the model generated itself.
       cut(job.seq, static_cast<int>(job.text.size()) - 1);
       if (n_missing(job) <= kCaughtUp) {
@@ -141,6 +151,16 @@ class ModelDrafter final : public Drafter {
                  job->seq, false);
     }
     return batch_.size() > 0 && decode(jobs) ? batch_.size() : 0;
+  }
+
+  /// Whether the draft model can compute the sequence and a draft. Its context may be smaller, and its
+  /// vocabulary may lack the padding of the model's.
+  bool fits(const DraftJob& job) const {
+    const std::ptrdiff_t room = std::min<std::ptrdiff_t>(context_.cells_total(), context_.max_positions());
+    if (std::ssize(job.text) + job.draft->n_max() > room) return false;
+    const auto known = std::min(job.text.size(), static_cast<std::size_t>(context_.next_pos(job.seq)));
+    return std::ranges::all_of(job.text.subspan(known),
+                               [&](Token id) { return id < context_.model().info().n_vocab; });
   }
 
   int n_missing(const DraftJob& job) const {
@@ -192,6 +212,7 @@ class ModelDrafter final : public Drafter {
   }
 
   Context& context_;
+  const int n_vocab_;  // Tokens that both models have.
   Batch batch_;
   std::vector<Tip> tips_;
   std::vector<const DraftJob*> behind_;
@@ -241,14 +262,17 @@ std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, 
     refuse("the draft model cannot roll back rejected tokens; use one without recurrent layers");
   const Tokenizer& own = draft.model().tokenizer();
   const Tokenizer& theirs = model.tokenizer();
-  if (own.n_vocab() != theirs.n_vocab())
+  // Families pad their vocabularies to different sizes, which differ by up to this many tokens.
+  constexpr int kMostPadding = 256;
+  const int n_vocab = std::min(own.n_vocab(), theirs.n_vocab());
+  if (std::max(own.n_vocab(), theirs.n_vocab()) - n_vocab > kMostPadding)
     refuse("the draft model's vocabulary has " + std::to_string(own.n_vocab()) + " tokens, the model's has " +
            std::to_string(theirs.n_vocab()) + "; use a draft model of the same family");
-  for (Token id = 0; id < own.n_vocab(); ++id)
+  for (Token id = 0; id < n_vocab; ++id)
     if (own.text(id) != theirs.text(id))
       refuse("token " + std::to_string(id) +
              " is a different one in the draft model's vocabulary; use a draft model of the same family");
-  return std::make_unique<ModelDrafter>(draft);
+  return std::make_unique<ModelDrafter>(draft, n_vocab);
 }
 
 }  // namespace weft::engine

@@ -57,6 +57,8 @@ class Drafter {
   virtual void reset() {}
   /// Copies the first n tokens of `from` to `to`.
   virtual void copy(SeqId, SeqId, int) {}
+  /// The expected acceptance rates of a stream's guesses, before one was checked.
+  virtual DraftOdds first_odds() const { return {}; }
   // Expected cost in milliseconds; 0 if negligible or not known yet.
   /// Per token, if `n_jobs` computed sequences are drafted for together.
   virtual double ms_per_token(int /*n_jobs*/) const { return 0.0; }

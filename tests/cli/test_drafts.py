@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Speculative decoding of weft run, chat and serve: the same output with and without drafts.
+
+Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment.
+"""
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+WEFT = os.environ["WEFT_PROGRAM"]
+GOLDEN = Path(os.environ["WEFT_TEST_DATA"]) / "golden"
+LLAMA = GOLDEN / "llama" / "model.gguf"
+GEMMA = GOLDEN / "gemma3" / "model.gguf"
+MAMBA = GOLDEN / "mamba2" / "model.gguf"
+
+# The tokens of a golden model repeat themselves.
+REPEATED = "one two three four one two three four one two three four one two"
+
+
+def environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "LLAMA_", "XDG_"))}
+    return kept | {"WEFT_CACHE": "/nosuch", "WEFT_CONFIG": "", "NO_COLOR": "1"}
+
+
+def weft(*words, stdin: bytes = b"") -> subprocess.CompletedProcess:
+    return subprocess.run([WEFT, *map(str, words)], input=stdin, capture_output=True, env=environment(), timeout=300, check=False)
+
+
+def run(*words, model: Path = LLAMA) -> dict:
+    result = weft("run", "-m", model, "-c", "256", "-t", "2", "-n", "60", "--ignore-eos", "--json", "-p", REPEATED, *words)
+    assert result.returncode == 0, result.stderr.decode()
+    return json.loads(result.stdout)
+
+
+class Run(unittest.TestCase):
+    SAMPLING = (["--temp", "0"], ["--temp", "0.7", "-s", "3"], ["--temp", "0.7", "-s", "3", "--repeat-penalty", "1.2", "--presence-penalty", "0.3"],
+                ["--temp", "0.6", "-s", "5", "--mirostat", "2"], ["--temp", "0", "--grammar", 'root ::= ([a-z]+ " ")+'],
+                ["--temp", "0.9", "-s", "7", "-j", '{"type": "object", "properties": {"a long key": {"type": "integer"}}, "required": ["a long key"]}'])  # fmt: skip
+
+    def test_drafts_change_no_token(self):
+        # Seeds, penalties, grammars and schemas (vllm-project/vllm#6038, #22987, #40875).
+        for sampling in self.SAMPLING:
+            plain = run("--spec-type", "none", *sampling)
+            with self.subTest(sampling=sampling):
+                for drafts in (["--spec-type", "ngram"], ["--spec-type", "ngram-mod", "--draft", "3"], ["-md", LLAMA], ["-md", LLAMA, "-cd", "64", "--draft-max", "4"]):
+                    drafted = run(*drafts, *sampling)
+                    self.assertEqual(drafted["tokens"], plain["tokens"], drafts)
+                    self.assertEqual((drafted["text"], drafted["stop_reason"]), (plain["text"], plain["stop_reason"]), drafts)
+
+    def test_drafts_of_adapted_models(self):
+        # vllm-project/vllm#20284
+        adapters = ["--lora", GOLDEN.parent / "adapters" / "one.gguf", "--temp", "0.5", "-s", "2"]
+        plain = run("--spec-type", "none", *adapters)
+        for drafts in (["--spec-type", "ngram"], ["-md", LLAMA]):
+            self.assertEqual(run(*drafts, *adapters)["tokens"], plain["tokens"], drafts)
+
+    def test_drafts_are_counted(self):
+        # The model agrees with itself.
+        timings = run("-md", LLAMA, "--temp", "0")["timings"]
+        self.assertGreater(timings["draft_n_accepted"], 0)
+        self.assertGreaterEqual(timings["draft_n"], timings["draft_n_accepted"])
+        for words in (["--spec-type", "none"], ["--draft-max", "0"], ["-md", LLAMA, "--spec-type", "none"]):
+            self.assertEqual(run(*words)["timings"]["draft_n"], 0, words)
+
+    def test_llama_cpps_spellings(self):
+        for words in (["-md", LLAMA, "--draft-min", "2", "--draft-p-min", "0.8"], ["--model-draft", LLAMA, "-ngld", "0", "-devd", "cpu"],
+                      ["--spec-draft-model", LLAMA, "--spec-draft-n-max", "3", "--spec-draft-n-min", "1", "-td", "2"],
+                      ["--spec-type", "draft-simple,ngram-mod", "-md", LLAMA, "-ctkd", "q8_0"],
+                      ["--spec-type", "ngram-map-k", "--spec-ngram-size-n", "8"]):  # fmt: skip
+            with self.subTest(words=words):
+                self.assertEqual(len(run(*words)["tokens"]), 60)
+
+    def test_contradictions_are_refused(self):
+        for words, why in ((["--spec-type", "draft"], "--model-draft"), (["--spec-type", "draft-mtp"], "no draft heads"),
+                           (["--spec-type", "nonsense"], "none, ngram, draft"), (["--draft-max", "65"], "65"),
+                           (["-md", "a.gguf", "-hfd", "b/c"], "give one of them"), (["-hfd", "nonsense"], "USER/REPO"),
+                           (["--speculative-config", "{}"], "--spec-type ngram")):  # fmt: skip
+            result = weft("run", "-m", LLAMA, "-p", "x", *words)
+            self.assertEqual(result.returncode, 2, words)
+            self.assertIn(why, result.stderr.decode(), words)
+        result = weft("run", "-m", LLAMA, "-p", "x", "-md", GEMMA)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("use a draft model of the same family", result.stderr.decode())
+        self.assertIn("leave the option out", weft("bench", "-md", LLAMA).stderr.decode())
+
+    def test_recurrent_models_decode_without_drafts(self):
+        plain = run("--temp", "0", model=MAMBA)
+        result = weft("run", "-m", MAMBA, "-p", "x", "-n", "4", "-md", MAMBA)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        self.assertIn("recurrent layers", result.stderr.decode())
+        self.assertEqual(run("--temp", "0", "--spec-type", "ngram", model=MAMBA)["tokens"], plain["tokens"])
+
+
+class Chat(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        template = self.folder / "template.jinja"
+        template.write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:")
+        self.base = ["chat", "--chat-template-file", template, "-c", "512", "-t", "2", "-n", "24", "-v"]
+
+    def turns(self, model: Path, *words) -> tuple[list[dict], list[int]]:
+        """The conversation, and the reused tokens of each turn."""
+        saved = self.folder / "saved.json"
+        script = f"{REPEATED}\nAnd then?\n/regen\nMore\n/save {saved}\n"
+        result = weft(*self.base, "-m", model, *words, stdin=script.encode())
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        reused = re.findall(r"^\(prompt: \d+ tokens? and (\d+) reused", result.stderr.decode(), re.MULTILINE)
+        return json.loads(saved.read_text())["messages"], list(map(int, reused))
+
+    def test_drafts_change_no_response(self):
+        for sampling in (["--temp", "0"], ["--temp", "0.8", "-s", "4"]):
+            plain, _ = self.turns(LLAMA, "--spec-type", "none", *sampling)
+            for drafts in ([], ["--spec-type", "ngram"], ["-md", LLAMA]):
+                self.assertEqual(self.turns(LLAMA, *drafts, *sampling)[0], plain, (sampling, drafts))
+
+    def test_recurrent_and_windowed_models_reuse_earlier_turns(self):
+        for model in (LLAMA, GEMMA, MAMBA):
+            with self.subTest(model=model.parent.name):
+                _, reused = self.turns(model, "--temp", "0")
+                self.assertEqual(len(reused), 4)
+                self.assertEqual(reused[0], 0)
+                # The same question once more: a recurrent state cannot go back to it.
+                if model != MAMBA:
+                    self.assertGreater(reused[2], 20)
+
+
+class Interrupted(unittest.TestCase):
+    def test_an_interrupt_ends_the_completion(self):
+        words = ["run", "-m", LLAMA, "-c", "8k", "-p", "Hello", "-n", "-1", "--ignore-eos", "--temp", "0", "-t", "1"]
+        process = subprocess.Popen([WEFT, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        self.assertTrue(process.stdout.read(1))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+
+
+class Serve(unittest.TestCase):
+    def start(self, *words):
+        process = subprocess.Popen([WEFT, "serve", "-m", str(LLAMA), "--port", "0", "-t", "1", *map(str, words)], stderr=subprocess.PIPE, text=True, env=environment())
+        log = ""
+        for line in process.stderr:
+            log += line
+            if found := re.search(r"ready.*http://([\w.:]+)", line):
+                self.address = found.group(1)
+                break
+        else:
+            self.fail(log)
+        self.addCleanup(lambda: (process.terminate(), process.communicate(timeout=60)))
+        return process
+
+    def ask(self, path: str, body: dict | None = None):
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body))
+        response = connection.getresponse()
+        text = response.read().decode()
+        connection.close()
+        self.assertEqual(response.status, 200, text)
+        return json.loads(text) if text.startswith("{") else text
+
+    BODY = {"prompt": REPEATED, "max_tokens": 60, "temperature": 0.4, "seed": 3, "ignore_eos": True, "repeat_penalty": 1.1, "logprobs": 2}
+
+    def test_requests_get_the_same_with_and_without(self):
+        self.start("-md", LLAMA, "--draft-max", "4")
+        self.assertTrue(self.ask("/props")["default_generation_settings"]["speculative"])
+        drafted = self.ask("/v1/completions", self.BODY)
+        self.assertGreater(drafted["timings"]["draft_n"], 0)
+        self.assertGreater(drafted["timings"]["draft_n_accepted"], 0)
+        metrics = self.ask("/metrics")
+        found = re.search(r"spec_decode_num_draft_tokens_total\S* ([\d.e+]+)", metrics)
+        self.assertEqual(float(found.group(1)), drafted["timings"]["draft_n"])
+        for off in ({"speculate": False}, {"speculative.n_max": 0}, {"speculative.types": "none"}):
+            plain = self.ask("/v1/completions", {**self.BODY, **off, "cache_prompt": False})
+            self.assertEqual(plain["timings"]["draft_n"], 0, off)
+            self.assertEqual(plain["choices"], drafted["choices"])
+
+    def test_a_server_without_drafts(self):
+        self.start("--spec-type", "none")
+        self.assertFalse(self.ask("/props")["default_generation_settings"]["speculative"])
+        self.assertEqual(self.ask("/v1/completions", self.BODY)["timings"]["draft_n"], 0)
+
+    def test_a_stopped_response_leaves_its_prompt_in_the_cache(self):
+        self.start()
+        body = json.dumps({**self.BODY, "stream": True, "max_tokens": 100000})
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        connection.request("POST", "/v1/completions", body)
+        response = connection.getresponse()
+        self.assertTrue(response.read(20))
+        response.close()
+        connection.close()
+        again = self.ask("/v1/completions", self.BODY)
+        self.assertEqual(again["timings"]["prompt_n"], 1)
+        self.assertGreater(again["timings"]["cache_n"], 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
