@@ -70,11 +70,10 @@ function(weft_layer_tests NAME)
   endif()
   add_executable(test_${NAME} ${sources})
   target_include_directories(test_${NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  target_compile_definitions(test_${NAME} PRIVATE WEFT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
-                                                  WEFT_SHARED_DIR="${PROJECT_SOURCE_DIR}/../shared")
+  target_compile_definitions(test_${NAME} PRIVATE WEFT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   target_link_libraries(test_${NAME} PRIVATE weft_${NAME} ${ARG_LIBS} GTest::gtest_main GTest::gmock)
   weft_compile_briefly(test_${NAME})
-  gtest_discover_tests(test_${NAME} TEST_PREFIX "${NAME}." DISCOVERY_MODE PRE_TEST)
+  weft_discover_suites(test_${NAME} "${NAME}.")
 endfunction()
 
 # weft_optimise_less(TARGET LEVEL): -O1 or -O2 in Release builds, for code without much arithmetic.
