@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "engine/families_tried.h"
 #include "vulkan_test_support.h"
 
 namespace weft {

@@ -2,7 +2,7 @@
 // of variants that extract these from words.
 #include <cmath>
 
-#include "engine/test_support.h"
+#include "engine/families_tried.h"
 #include "tensor/codec.h"
 #include "vulkan_test_support.h"
 

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "engine/allocation_counter.h"
+#include "engine/families_tried.h"
 #include "engine/model_impl.h"
 #include "engine/needed_memory.h"
-#include "engine/test_support.h"
 #include "vulkan_test_support.h"
 
 namespace weft {
@@ -145,7 +145,7 @@ TEST_P(VulkanSpread, PredictsMemoryExactly) {
       if (memory.weights > 0) test::expect_needed(memory);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, VulkanSpread, testing::ValuesIn(test::families_on_vulkan(test::kFamilies)),
+INSTANTIATE_TEST_SUITE_P(Families, VulkanSpread, testing::ValuesIn(test::kinds_of_families()),
                          test::name_of_family);
 
 struct RealModel {
