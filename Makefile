@@ -11,6 +11,8 @@ JOBS ?= $(shell nproc)
 TESTS ?=
 PROMPT ?= The history of bread begins
 FUZZ_SECONDS ?= 60
+# Targets of make test-all, instead of all
+CHECKS ?=
 # Words for versus.py, e.g. make bench BENCH=--quick
 BENCH ?=
 WEFT := build/release/weft
@@ -60,6 +62,10 @@ test: setup model ## build everything and run all tests (TESTS="-R name" for som
 	@./scripts/setup.sh test
 	@$(call run_tests,release)
 
+.PHONY: test-all
+test-all: ## all checks below, on after a failure, with a table at the end (hours; build/test-all/TARGET.log)
+	@./scripts/test_all.py $(CHECKS)
+
 .PHONY: test-bare
 test-bare: ## make run and make test in a fresh Debian 12 system without anything installed (root)
 	@./scripts/bare.sh
@@ -92,6 +98,16 @@ test-aarch64: ## the kernels' tests for AArch64, cross-compiled and under qemu
 	@./scripts/setup.sh build aarch64
 	@$(call run_tests,aarch64)
 
+.PHONY: test-mpi
+test-mpi: setup ## every family on 2 to 4 processes, 10,000 requests, and processes that are killed
+	@./scripts/setup.sh test
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS) --target test_mpi_long
+
+.PHONY: test-plugins
+test-plugins: build ## Python: LangChain, LlamaIndex, llm and the evaluation harness (from the package index, some 300 MiB)
+	@for group in plugins lm-eval; do python3 tests/python/run.py build/release build/release/python --$$group; done
+
 .PHONY: test-web
 test-web: ## the web page in a real browser (Debian's chromium, Playwright from the package index)
 	@./scripts/setup.sh build web
@@ -121,6 +137,11 @@ bench: build models ## weft beside llama.cpp (built once from its source), as ra
 .PHONY: accuracy
 accuracy: build models ## how far weft's and llama.cpp's logits are from those of the same model in F32
 	@python3 bench/accuracy.py
+
+.PHONY: check-format
+check-format: ## whether all C++ files are laid out as .clang-format says
+	@./scripts/setup.sh tools
+	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs -r clang-format-19 --dry-run -Werror
 
 .PHONY: format
 format: ## lay out all C++ files as .clang-format says

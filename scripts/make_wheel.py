@@ -11,6 +11,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent
 TOOLS = ["nanobind", "scikit-build-core"]
+SKIPPED = 77
+UNREACHABLE = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ProxyError")  # Words of pip.
 
 
 def run(*command: object) -> None:
@@ -19,14 +21,26 @@ def run(*command: object) -> None:
         sys.exit(f"FAILED ({result.returncode}): {' '.join(map(str, command))}\n{result.stdout}")
 
 
+def install(python: Path, *words: object) -> None:
+    """Runs pip install. Exits with status 77 where no package index can be reached."""
+    try:
+        run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *words)
+    except SystemExit as error:
+        if not any(word in str(error) for word in UNREACHABLE):
+            raise
+        print(f"skipped: no package index can be reached for {' '.join(map(str, words))}")
+        sys.exit(SKIPPED)
+
+
 def make_environment(folder: Path, *packages: str) -> Path:
-    """A virtual environment with these packages, and its Python. One that has them already is left as it is."""
+    """A virtual environment with these packages, and its Python. One that has them already is left as it is. Exits with
+    status 77 if they are not there and no package index can be reached."""
     stamp = folder / "packages.txt"
     python = folder / "bin" / "python3"
     wanted = "\n".join(packages)
     if not stamp.exists() or stamp.read_text() != wanted:
         venv.create(folder, with_pip=True, clear=True)
-        run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
+        install(python, *packages)
         stamp.write_text(wanted)
     return python
 
