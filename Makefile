@@ -72,10 +72,17 @@ test-bare: ## make run and make test in a fresh Debian 12 system without anythin
 
 .PHONY: test-vulkan
 test-vulkan: export WEFT_FAMILIES = all
-test-vulkan: setup model ## the tests of Vulkan with every family of models, where make test has one for each kind of op
+test-vulkan: setup model ## the tests of Vulkan with every family, op and type, where make test has samples
 	@$(call configure,release); \
 	cmake --build --preset release -j $(JOBS) --target test_backend_vulkan weft_backend_vulkan_module; \
 	ctest --preset release -j $(JOBS) -R '^backend_vulkan' $(TESTS)
+
+.PHONY: test-families
+test-families: export WEFT_FAMILIES = all
+test-families: setup model ## all 123 families, where make test has one of each kind: instruction sets, shards, processes
+	@$(call configure,release); \
+	cmake --build --preset release -j $(JOBS) --target test_engine test_backend_remote; \
+	ctest --preset release -j $(JOBS) -R '^(engine|backend_remote)' $(TESTS)
 
 .PHONY: test-asan
 test-asan: setup model ## the tests under the address and undefined-behaviour sanitizers

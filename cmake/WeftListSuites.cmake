@@ -1,4 +1,4 @@
-# Runs in ctest (weft_discover_suites). Input: weft_program, weft_emulator, weft_prefix.
+# Runs in ctest (weft_discover_suites). Input: weft_program, weft_emulator, weft_prefix, weft_slow, weft_environment.
 cmake_minimum_required(VERSION 3.25)
 set(most_cases 32)  # Of one process.
 
@@ -12,42 +12,55 @@ if(NOT result EQUAL 0)
   message(FATAL_ERROR "${weft_program} --gtest_list_tests failed: ${result}\n${listed}")
 endif()
 
-# "Instance/Suite." precedes its cases, which are indented. All instances of a suite are one test.
+# The suites, and for each the filters of its instances and of its cases. "Instance/Suite." precedes its cases, which are
+# indented; a "#" precedes the value of a parameter.
+string(REGEX REPLACE " +#[^\n]*" "" listed "${listed}")
 string(REGEX REPLACE "[][;]" "?" listed "${listed}")
 string(REPLACE "\n" ";" listed "${listed}")
 set(suites "")
 foreach(line IN LISTS listed)
-  if(line MATCHES "^([A-Za-z0-9_/]+)\\.")
-    set(full "${CMAKE_MATCH_1}")
-    string(REGEX REPLACE "^[A-Za-z0-9_]+/([A-Za-z_])" "\\1" suite "${full}")
+  if(line MATCHES "^([A-Za-z0-9_/]+)\\.$")
+    set(instance "${CMAKE_MATCH_1}")
+    string(REGEX REPLACE "^[A-Za-z0-9_]+/([A-Za-z_])" "\\1" suite "${instance}")
     if(NOT suite IN_LIST suites)
       list(APPEND suites "${suite}")
-      set(n_cases_${suite} 0)
-      set(filter_${suite} "")
+      set(instances_${suite} "")
+      set(cases_${suite} "")
     endif()
-    list(APPEND filter_${suite} "${full}.*")
-  elseif(line MATCHES "^  " AND NOT line MATCHES "^  (.*/)?DISABLED_")
-    math(EXPR n_cases_${suite} "${n_cases_${suite}} + 1")
+    list(APPEND instances_${suite} "${instance}.*")
+  elseif(NOT line MATCHES "DISABLED_" AND line MATCHES "^  (.+)$")
+    list(APPEND cases_${suite} "${instance}.${CMAKE_MATCH_1}")
   endif()
 endforeach()
 
+# weft_add_suite(NAME FILTER COST [environment...])
+function(weft_add_suite NAME FILTER COST)
+  string(REPLACE "/" "." name "${weft_prefix}${NAME}")
+  add_test("${name}" ${weft_emulator} "${weft_program}" "--gtest_filter=${FILTER}")
+  # Skipped are suites of which all cases were. The list of failures would follow that of skipped cases.
+  set_tests_properties("${name}" PROPERTIES ENVIRONMENT "${ARGN};${weft_environment}" COST ${COST}
+    FAIL_REGULAR_EXPRESSION "Running 0 tests"
+    SKIP_REGULAR_EXPRESSION "PASSED  . 0 tests[.]\n(.  SKIPPED . [^\n]*\n)+$")
+endfunction()
+
 foreach(suite IN LISTS suites)
-  math(EXPR n_parts "(${n_cases_${suite}} + ${most_cases} - 1) / ${most_cases}")
-  string(REPLACE ";" ":" filter "${filter_${suite}}")
-  foreach(part RANGE 1 ${n_parts})
-    if(n_parts LESS part)  # Only disabled cases.
-      break()
-    endif()
-    string(REPLACE "/" "." name "${weft_prefix}${suite}")
-    if(n_parts GREATER 1)
-      string(APPEND name ".${part}of${n_parts}")
-    endif()
-    math(EXPR index "${part} - 1")
-    add_test("${name}" ${weft_emulator} "${weft_program}" "--gtest_filter=${filter}")
-    # Skipped are suites of which all cases were. The list of failures would follow that of skipped cases.
-    set_tests_properties("${name}" PROPERTIES
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${n_parts};GTEST_SHARD_INDEX=${index}"
-      SKIP_REGULAR_EXPRESSION "PASSED  . 0 tests[.]\n(.  SKIPPED . [^\n]*\n)+$"
-      COST ${n_cases_${suite}})
-  endforeach()
+  list(LENGTH cases_${suite} n_cases)
+  if(suite IN_LIST weft_slow)
+    foreach(case IN LISTS cases_${suite})
+      string(REGEX REPLACE "^.*${suite}[.]" "" name "${case}")
+      weft_add_suite("${suite}.${name}" "${case}" 1000)
+    endforeach()
+    continue()
+  endif()
+  string(REPLACE ";" ":" filter "${instances_${suite}}")
+  math(EXPR n_parts "(${n_cases} + ${most_cases} - 1) / ${most_cases}")
+  if(n_parts EQUAL 1)
+    weft_add_suite("${suite}" "${filter}" ${n_cases})
+  elseif(n_parts GREATER 1)
+    foreach(part RANGE 1 ${n_parts})
+      math(EXPR index "${part} - 1")
+      weft_add_suite("${suite}.${part}of${n_parts}" "${filter}" ${n_cases}
+                     GTEST_TOTAL_SHARDS=${n_parts} GTEST_SHARD_INDEX=${index})
+    endforeach()
+  endif()
 endforeach()

@@ -17,9 +17,9 @@ TEST_P(VulkanSources, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
     test::expect_golden(test::load_on_vulkan(golden.model(), device.name), golden, device.name);
 }
 
-constexpr const char* kSome[] = {"umt5"};
+constexpr const char* kSomeSources[] = {"umt5"};
 INSTANTIATE_TEST_SUITE_P(Families, VulkanSources,
-                         testing::ValuesIn(test::some_or_all(kSome, test::kSourceReaders)),
+                         testing::ValuesIn(test::some_or_all(kSomeSources, test::kSourceReaders)),
                          test::name_of_family);
 
 }  // namespace

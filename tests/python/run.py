@@ -35,10 +35,11 @@ def main() -> int:
         name = words.pop(0).strip("-")
         file, packages, files = PLUGINS["--" + name]
         tests = [HERE / file]
-    python = make_environment(folder / name, "numpy", "pytest", *packages)
+    tools = folder / "tools" / "bin" / "python3"  # make_wheel's.
+    python = make_environment(folder / name, "numpy", "pytest", *packages, pip_of=tools)
     if files:
-        install(python, "--no-deps", *files)
-    install(python, "--no-deps", "--force-reinstall", wheel)
+        install(python, "--no-deps", *files, pip_of=tools)
+    install(python, "--no-deps", "--force-reinstall", wheel, pip_of=tools)
     # Isolated: only installed packages are found, neither the source nor names of the caller's environment.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run([python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *words],
