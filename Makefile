@@ -20,7 +20,7 @@ WEFT := build/release/weft
 .PHONY: help
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
-	  while IFS=$$'\t' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
+	  while IFS=$$'\t' read -r name text; do printf '  make %-17s %s\n' "$$name" "$$text"; done
 
 .PHONY: setup
 setup: ## install the Debian packages that are missing (root or sudo)
@@ -112,8 +112,8 @@ test-mpi: setup ## every family on 2 to 4 processes, 10,000 requests, and proces
 	@cmake --build --preset release -j $(JOBS) --target test_mpi_long
 
 .PHONY: test-plugins
-test-plugins: build ## Python: LangChain, LlamaIndex, llm and the evaluation harness (from the package index, some 300 MiB)
-	@for group in plugins lm-eval; do python3 tests/python/run.py build/release build/release/python --$$group; done
+test-plugins: build ## weft in LangChain, LlamaIndex and llm (these from the package index)
+	@python3 tests/python/run.py build/release build/release/python --plugins
 
 .PHONY: test-web
 test-web: ## the web page in a real browser (Debian's chromium, Playwright from the package index)

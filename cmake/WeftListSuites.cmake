@@ -12,8 +12,8 @@ if(NOT result EQUAL 0)
   message(FATAL_ERROR "${weft_program} --gtest_list_tests failed: ${result}\n${listed}")
 endif()
 
-# The suites, and for each the filters of its instances and of its cases. "Instance/Suite." precedes its cases, which are
-# indented; a "#" precedes the value of a parameter.
+# The suites, and for each the filters of its instances and of its cases. "Instance/Suite." precedes its indented cases. A
+# "#" precedes the value of a parameter.
 string(REGEX REPLACE " +#[^\n]*" "" listed "${listed}")
 string(REGEX REPLACE "[][;]" "?" listed "${listed}")
 string(REPLACE "\n" ";" listed "${listed}")
@@ -37,7 +37,7 @@ endforeach()
 function(weft_add_suite NAME FILTER COST)
   string(REPLACE "/" "." name "${weft_prefix}${NAME}")
   add_test("${name}" ${weft_emulator} "${weft_program}" "--gtest_filter=${FILTER}")
-  # Skipped are suites of which all cases were. The list of failures would follow that of skipped cases.
+  # A suite is skipped if all its cases are. With a failure, the list of failed cases follows.
   set_tests_properties("${name}" PROPERTIES ENVIRONMENT "${ARGN};${weft_environment}" COST ${COST}
     FAIL_REGULAR_EXPRESSION "Running 0 tests"
     SKIP_REGULAR_EXPRESSION "PASSED  . 0 tests[.]\n(.  SKIPPED . [^\n]*\n)+$")

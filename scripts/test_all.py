@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """test_all.py [TARGET...]: runs make targets one after another, all of them after a failure too, and prints a table.
 
-Without targets: all checks that exist. A target that exits with 77 is skipped: what it has to fetch cannot be fetched,
-for example without a network. Output goes to build/test-all/TARGET.log. The exit status is 1 if a target failed."""
+Without targets: all checks that exist. A target that exits with 77 is skipped: its packages cannot be fetched. Output goes to build/test-all/TARGET.log. The exit status is 1 if a target failed."""
 import subprocess
 import sys
 import time

@@ -80,8 +80,8 @@ TEST(Vocabulary, SmallVocabulariesGiveTheirReferenceTokens) {
   EXPECT_GE(n_texts, 400);
 }
 
-/// NAME.gguf with texts (NAME.gguf.inp) and tokens (NAME.gguf.out), as llama.cpp's repository has them in
-/// models/.
+/// Files NAME.gguf, NAME.gguf.inp with strings and NAME.gguf.out with their tokens, as in models/ of
+/// llama.cpp.
 TEST(Vocabulary, RealVocabulariesGiveTheirReferenceTokens) {
   const char* const folder = std::getenv("WEFT_VOCABULARIES");
   if (folder == nullptr) GTEST_SKIP() << "WEFT_VOCABULARIES names no folder of real vocabularies";
