@@ -60,8 +60,9 @@ function(weft_layer NAME)
   endif()
 endfunction()
 
-# weft_layer_tests(NAME [LIBS target...] [SLOW suite...] [ENVIRONMENT NAME=VALUE...]): test_NAME from the sources of the current folder, linked with
-# that layer. Test data is in tests/data (compile definition WEFT_TEST_DATA). SLOW, ENVIRONMENT: weft_discover_suites.
+# weft_layer_tests(NAME [LIBS target...] [SLOW suite...] [ENVIRONMENT NAME=VALUE...]): test_NAME from the sources of the
+# current folder, linked with that layer. Test data is in tests/data (compile definition WEFT_TEST_DATA). SLOW,
+# ENVIRONMENT: weft_discover_suites.
 function(weft_layer_tests NAME)
   cmake_parse_arguments(ARG "" "" "LIBS;SLOW;ENVIRONMENT" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")

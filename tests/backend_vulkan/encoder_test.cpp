@@ -17,10 +17,12 @@ TEST_P(VulkanEncoders, MatchTransformersInAnyBatch) {
 }
 
 /// They have all kinds of ops together.
-constexpr const char* kSomeEncoders[] = {"bert-rank",    "modern-bert-rank", "gemma-embedding", "nomic-bert-moe",
-                                 "jina-bert-v2", "t5encoder-umt5",   "neo-bert"};
+constexpr const char* kSomeEncoders[] = {"bert-rank",      "modern-bert-rank", "gemma-embedding",
+                                         "nomic-bert-moe", "jina-bert-v2",     "t5encoder-umt5",
+                                         "neo-bert"};
 INSTANTIATE_TEST_SUITE_P(Families, VulkanEncoders,
-                         testing::ValuesIn(test::some_or_all(kSomeEncoders, test::kEncoders)), test::name_of_family);
+                         testing::ValuesIn(test::some_or_all(kSomeEncoders, test::kEncoders)),
+                         test::name_of_family);
 
 }  // namespace
 }  // namespace weft

@@ -149,7 +149,8 @@ TEST_P(VulkanSpread, PredictsMemoryExactly) {
 
 /// Recurrent states next to attention, windows and shared caches, dense layers, experts.
 constexpr const char* kSpreadFamilies[] = {"falcon-h1", "gemma3n", "llama", "qwen3moe"};
-INSTANTIATE_TEST_SUITE_P(Families, VulkanSpread, testing::ValuesIn(test::some_or_all(kSpreadFamilies, test::kFamilies)),
+INSTANTIATE_TEST_SUITE_P(Families, VulkanSpread,
+                         testing::ValuesIn(test::some_or_all(kSpreadFamilies, test::kFamilies)),
                          test::name_of_family);
 
 struct RealModel {
