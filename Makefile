@@ -11,6 +11,8 @@ JOBS ?= $(shell nproc)
 TESTS ?=
 PROMPT ?= The history of bread begins
 FUZZ_SECONDS ?= 60
+# Targets of make test-all, instead of all
+CHECKS ?=
 # Words for versus.py, e.g. make bench BENCH=--quick
 BENCH ?=
 WEFT := build/release/weft
@@ -18,7 +20,7 @@ WEFT := build/release/weft
 .PHONY: help
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
-	  while IFS=$$'\t' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
+	  while IFS=$$'\t' read -r name text; do printf '  make %-17s %s\n' "$$name" "$$text"; done
 
 .PHONY: setup
 setup: ## install the Debian packages that are missing (root or sudo)
@@ -60,16 +62,27 @@ test: setup model ## build everything and run all tests (TESTS="-R name" for som
 	@./scripts/setup.sh test
 	@$(call run_tests,release)
 
+.PHONY: test-all
+test-all: ## all checks below, on after a failure, with a table at the end (hours; build/test-all/TARGET.log)
+	@./scripts/test_all.py $(CHECKS)
+
 .PHONY: test-bare
 test-bare: ## make run and make test in a fresh Debian 12 system without anything installed (root)
 	@./scripts/bare.sh
 
 .PHONY: test-vulkan
 test-vulkan: export WEFT_FAMILIES = all
-test-vulkan: setup model ## the tests of Vulkan with every family of models, where make test has one for each kind of op
+test-vulkan: setup model ## the tests of Vulkan with every family, op and type, where make test has samples
 	@$(call configure,release); \
 	cmake --build --preset release -j $(JOBS) --target test_backend_vulkan weft_backend_vulkan_module; \
 	ctest --preset release -j $(JOBS) -R '^backend_vulkan' $(TESTS)
+
+.PHONY: test-families
+test-families: export WEFT_FAMILIES = all
+test-families: setup model ## all 123 families, where make test has one of each kind: instruction sets, shards, processes
+	@$(call configure,release); \
+	cmake --build --preset release -j $(JOBS) --target test_engine test_backend_remote; \
+	ctest --preset release -j $(JOBS) -R '^(engine|backend_remote)' $(TESTS)
 
 .PHONY: test-asan
 test-asan: setup model ## the tests under the address and undefined-behaviour sanitizers
@@ -91,6 +104,16 @@ soak: setup model ## 10,000 requests of a server's day under the address and the
 test-aarch64: ## the kernels' tests for AArch64, cross-compiled and under qemu
 	@./scripts/setup.sh build aarch64
 	@$(call run_tests,aarch64)
+
+.PHONY: test-mpi
+test-mpi: setup ## every family on 2 to 4 processes, 10,000 requests, and processes that are killed
+	@./scripts/setup.sh test
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS) --target test_mpi_long
+
+.PHONY: test-plugins
+test-plugins: build ## weft in LangChain, LlamaIndex and llm (these from the package index)
+	@python3 tests/python/run.py build/release build/release/python --plugins
 
 .PHONY: test-web
 test-web: ## the web page in a real browser (Debian's chromium, Playwright from the package index)
@@ -121,6 +144,11 @@ bench: build models ## weft beside llama.cpp (built once from its source), as ra
 .PHONY: accuracy
 accuracy: build models ## how far weft's and llama.cpp's logits are from those of the same model in F32
 	@python3 bench/accuracy.py
+
+.PHONY: check-format
+check-format: ## whether all C++ files are laid out as .clang-format says
+	@./scripts/setup.sh tools
+	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs -r clang-format-19 --dry-run -Werror
 
 .PHONY: format
 format: ## lay out all C++ files as .clang-format says

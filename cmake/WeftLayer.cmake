@@ -60,21 +60,21 @@ function(weft_layer NAME)
   endif()
 endfunction()
 
-# weft_layer_tests(NAME [LIBS target...]): test_NAME from the sources of the current folder, linked with that
-# layer. Test data is in tests/data (compile definition WEFT_TEST_DATA).
+# weft_layer_tests(NAME [LIBS target...] [SLOW suite...] [ENVIRONMENT NAME=VALUE...]): test_NAME from the sources of the
+# current folder, linked with that layer. Test data is in tests/data (compile definition WEFT_TEST_DATA). SLOW,
+# ENVIRONMENT: weft_discover_suites.
 function(weft_layer_tests NAME)
-  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LIBS;SLOW;ENVIRONMENT" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   if(NOT sources)
     return()
   endif()
   add_executable(test_${NAME} ${sources})
   target_include_directories(test_${NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  target_compile_definitions(test_${NAME} PRIVATE WEFT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
-                                                  WEFT_SHARED_DIR="${PROJECT_SOURCE_DIR}/../shared")
+  target_compile_definitions(test_${NAME} PRIVATE WEFT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   target_link_libraries(test_${NAME} PRIVATE weft_${NAME} ${ARG_LIBS} GTest::gtest_main GTest::gmock)
   weft_compile_briefly(test_${NAME})
-  gtest_discover_tests(test_${NAME} TEST_PREFIX "${NAME}." DISCOVERY_MODE PRE_TEST)
+  weft_discover_suites(test_${NAME} "${NAME}." SLOW ${ARG_SLOW} ENVIRONMENT ${ARG_ENVIRONMENT})
 endfunction()
 
 # weft_optimise_less(TARGET LEVEL): -O1 or -O2 in Release builds, for code without much arithmetic.

@@ -11,6 +11,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent
 TOOLS = ["nanobind", "scikit-build-core"]
+SKIPPED = 77
+UNREACHABLE = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ProxyError")  # Words of pip.
 
 
 def run(*command: object) -> None:
@@ -19,14 +21,28 @@ def run(*command: object) -> None:
         sys.exit(f"FAILED ({result.returncode}): {' '.join(map(str, command))}\n{result.stdout}")
 
 
-def make_environment(folder: Path, *packages: str) -> Path:
-    """A virtual environment with these packages, and its Python. One that has them already is left as it is."""
+def install(python: Path, *words: object, pip_of: Path | None = None) -> None:
+    """Runs pip install. Exits with status 77 where no package index can be reached."""
+    pip = [python, "-m", "pip"] if pip_of is None else [pip_of, "-m", "pip", "--python", python]
+    try:
+        run(*pip, "install", "-q", "--disable-pip-version-check", *words)
+    except SystemExit as error:
+        if not any(word in str(error) for word in UNREACHABLE):
+            raise
+        print(f"skipped: no package index can be reached for {' '.join(map(str, words))}")
+        sys.exit(SKIPPED)
+
+
+def make_environment(folder: Path, *packages: str, pip_of: Path | None = None) -> Path:
+    """A virtual environment with these packages, and its Python. One that has them already is left as it is. Exits with
+    status 77 if they are not there and no package index can be reached. The pip of another environment's Python, if given,
+    installs them: an own one takes seconds."""
     stamp = folder / "packages.txt"
     python = folder / "bin" / "python3"
     wanted = "\n".join(packages)
     if not stamp.exists() or stamp.read_text() != wanted:
-        venv.create(folder, with_pip=True, clear=True)
-        run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
+        venv.create(folder, with_pip=pip_of is None, clear=True)
+        install(python, *packages, pip_of=pip_of)
         stamp.write_text(wanted)
     return python
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [GROUP...]: installs the Debian packages of scripts/packages.txt that are missing (default group: build).
-# Does nothing, and needs no input, if all of them are installed.
+# Does nothing, and needs no input, if all of them are installed. Exit status 77: they cannot be fetched or installed.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 groups=("${@:-build}")
@@ -42,5 +42,8 @@ if ((EUID != 0)); then
 fi
 echo "setup: installing ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+if ! "${as_root[@]}" apt-get update -qq ||
+  ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2; then
+  echo "setup: skipped: these packages cannot be installed: ${missing[*]}" >&2
+  exit 77
+fi

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend_cpu/float_testing.h"
 #include "backend_cpu/matrix_testing.h"
 #include "base/memory.h"
 
@@ -82,13 +83,9 @@ struct Product {
 };
 
 class Screen : public testing::TestWithParam<Isa> {};
-INSTANTIATE_TEST_SUITE_P(All, Screen, testing::ValuesIn(kIsas), [](const auto& param) {
-  return supported(param.param) ? std::string(kernels(param.param).name)
-                                : "missing" + std::to_string(static_cast<int>(param.param));
-});
+INSTANTIATE_TEST_SUITE_P(Isas, Screen, testing::ValuesIn(supported_isas()), isa_name);
 
 TEST_P(Screen, BoundsHoldForEachRowAndAreTight) {
-  if (!supported(GetParam())) GTEST_SKIP() << "this machine lacks it";
   Product p(kernels(GetParam()), CanonicalMatrix(DType::kQ8_0, kRows, kColumns, 4), 3.0f);
   for (const bool deep : {false, true}) {
     for (const Range columns : {Range{0, 1}, Range{1, 2}, Range{0, 2}}) {
@@ -112,7 +109,6 @@ TEST_P(Screen, BoundsHoldForEachRowAndAreTight) {
 }
 
 TEST_P(Screen, LosesNoRowAndRulesOutMost) {
-  if (!supported(GetParam())) GTEST_SKIP() << "this machine lacks it";
   Product p(kernels(GetParam()), CanonicalMatrix(DType::kQ8_0, kRows, kColumns, 4), 3.0f);
   for (const bool deep : {false, true}) {
     p.screen(deep, {0, kScreenColumns});
@@ -130,7 +126,6 @@ TEST_P(Screen, LosesNoRowAndRulesOutMost) {
 
 // Scales that are negative, infinite or no numbers, and activations so large that sums are infinite.
 TEST_P(Screen, LosesNoRowOfAnyBits) {
-  if (!supported(GetParam())) GTEST_SKIP() << "this machine lacks it";
   CanonicalMatrix canonical(DType::kQ8_0, kRows, kColumns, 1);
   Random random(11);
   for (std::byte& b : canonical.bytes) b = static_cast<std::byte>(random.bits() & 0xff);
@@ -151,7 +146,6 @@ TEST_P(Screen, LosesNoRowOfAnyBits) {
 
 // What is made of a tall matrix is what would be made of its rows in another.
 TEST_P(Screen, ProductsOfTallMatricesAreTheSameBits) {
-  if (!supported(GetParam())) GTEST_SKIP() << "this machine lacks it";
   const CanonicalMatrix canonical(DType::kQ8_0, kRows, kColumns, 4);
   const Product p(kernels(GetParam()), canonical, 3.0f);
   CanonicalMatrix some(DType::kQ8_0, 70, kColumns, 4);
@@ -173,7 +167,6 @@ TEST_P(Screen, ProductsOfTallMatricesAreTheSameBits) {
 }
 
 TEST_P(Screen, AColumnOfATallMatrixHasTheSameBitsAmongMany) {
-  if (!supported(GetParam())) GTEST_SKIP() << "this machine lacks it";
   const Kernels& k = kernels(GetParam());
   constexpr std::int64_t kLong = 672, kTallRows = 12 * kLong + 5,
                          kMost = 150;  // More than are unpacked at once.

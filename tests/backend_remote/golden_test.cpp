@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "backend_remote/remote_testing.h"
+#include "engine/families_tried.h"
 #include "engine/test_support.h"
 
 namespace weft {
@@ -49,7 +50,8 @@ TEST_P(RemoteGolden, SpreadOverProcessesItHasTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, RemoteGolden, testing::ValuesIn(test::kFamilies), test::name_of_family);
+INSTANTIATE_TEST_SUITE_P(Families, RemoteGolden, testing::ValuesIn(test::kinds_of_families()),
+                         test::name_of_family);
 
 /// So that they overlap; what looks ahead stays together, and few rows cost as much as one step of them.
 TEST(RemoteSteps, ALongPromptGoesInSeveral) {

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "engine/families_tried.h"
 #include "vulkan_test_support.h"
 
 namespace weft {
@@ -24,14 +25,14 @@ void expect_conformance(Device& device, const ConformanceOptions& options = {}) 
 TEST(Conformance, OfVulkan) {
   const auto devices = test::vulkan_devices();
   if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
-  for (const auto& device : devices) expect_conformance(*device);
+  for (const auto& device : devices) expect_conformance(*device, {.every = test::tries_all() ? 1 : 4});
 }
 
 TEST(Conformance, OfVulkanThroughStagingAndWithoutWhatADeviceMayLack) {
   const auto devices = test::vulkan_devices({.staging = true, .used = {false, false, false}});
   if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
   // The options select code paths, not ops; the test above tries all ops.
-  expect_conformance(*devices.front(), {.every = test::tries_all() ? 1 : 5});
+  expect_conformance(*devices.front(), {.every = test::tries_all() ? 1 : 10});
 }
 
 }  // namespace

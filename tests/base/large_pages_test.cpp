@@ -114,10 +114,14 @@ TEST(LargePages, LeaveAFileThatHasChanged) {
 TEST(LargePages, OfNothingAreNothing) {
   const auto path = std::filesystem::temp_directory_path() / ("weft_large_pages_" + std::to_string(getpid()));
   std::ofstream(path).close();
-  LargePages none, empty{std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path))};
+  const auto watch = std::make_shared<FileWatch>(std::make_shared<const MappedFile>(path));
+  LargePages none, empty{watch};
   std::filesystem::remove(path);
   none.wait();
   empty.wait();
+  EXPECT_TRUE(watch->file().bytes().empty());
+  EXPECT_FALSE(watch->file().lost());
+  EXPECT_NO_THROW(watch->check());
 }
 
 }  // namespace

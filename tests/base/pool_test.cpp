@@ -236,8 +236,12 @@ TEST(Pool, WakesThreadsThatWentToSleep) {
 TEST(Pool, EndsWithThreadsThatHaveNotComeYet) {
   for (const int n_runs : {1, 127, 128, 129})
     for (int i = 0; i < 300; ++i) {
-      Pool pool(8, 1);
-      for (int run = 0; run < n_runs; ++run) pool.parallel_for(1, [](std::int32_t, int) {});
+      std::atomic<int> n_done{0};
+      {
+        Pool pool(8, 1);
+        for (int run = 0; run < n_runs; ++run) pool.parallel_for(1, [&](std::int32_t, int) { ++n_done; });
+      }
+      ASSERT_EQ(n_done, n_runs);
     }
 }
 

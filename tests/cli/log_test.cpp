@@ -144,8 +144,17 @@ TEST(Log, ReportsUnwritableFilesAtTheStart) {
 
 TEST(Log, IgnoresAFullDisk) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
-  Log log({.file = "/dev/full"}, {.quiet = true});
-  log.write(LogLevel::kInfo, "lost");
+  testing::internal::CaptureStderr();
+  {
+    Log log({.file = "/dev/full"}, {.quiet = true});
+    log.write(LogLevel::kInfo, "lost");
+    log.write(LogLevel::kInfo, "lost too");
+    log.write(LogLevel::kError, "on stderr");
+  }
+  // Reported once, without the lost lines.
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex("weft: warning: --log-file: cannot write to '/dev/full': [^\n]*\n"
+                                    "[^\n]* error on stderr\n"));
 }
 
 }  // namespace

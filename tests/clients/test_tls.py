@@ -86,7 +86,7 @@ def test_plain_clients_get_a_sentence_and_the_log_has_it(secure, files):
     answer, body = get(secure.address, "/health")
     assert answer.status == 400 and b"https://" in body
     with socket.create_connection(secure.address, timeout=60) as client:
-        client.sendall(b"\x16\x03\x01\x00\x02ab")
+        client.sendall(b"\x16\x03\x01\x00\x04\x01\x00\x00\x00")  # A greeting without content.
         client.recv(100)
     assert any("TLS" in line.get("error", "") for line in log_lines(folder / "log"))
 

@@ -34,6 +34,20 @@ def get(address, path, headers=None):
     return answer, answer.read()
 
 
+def wait_until(what, holds):
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def n_requests(address):
+    """That run or wait."""
+    lines = get(address, "/metrics")[1].decode().splitlines()
+    return sum(int(float(line.split()[-1])) for line in lines
+               if line.startswith(("weft:num_requests_running", "weft:num_requests_waiting")))
+
+
 CHAT = {"messages": [{"role": "user", "content": "Say something short."}], "max_tokens": 8, "temperature": 0}
 
 
@@ -154,15 +168,8 @@ def test_vanished_client_in_the_middle_of_a_prompt(address):
     body = json.dumps(long)
     with socket.create_connection(address) as client:
         client.sendall((f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}").encode())
-        time.sleep(0.05)
-    deadline = time.time() + 10
-    while time.time() < deadline:
-        text = get(address, "/metrics")[1].decode()
-        if all(line.endswith(" 0") for line in text.splitlines() if line.startswith(
-                ("weft:num_requests_running", "weft:num_requests_waiting"))):
-            return
-        time.sleep(0.05)
-    raise AssertionError("the request is still there")
+        wait_until("the request has begun", lambda: n_requests(address) > 0)
+    wait_until("the request has gone", lambda: n_requests(address) == 0)
 
 
 def test_terminate_ends_streams_in_order(start_server):
@@ -177,7 +184,7 @@ def test_terminate_ends_streams_in_order(start_server):
     threads = [threading.Thread(target=stream) for _ in range(8)]
     for thread in threads:
         thread.start()
-    time.sleep(0.3)
+    wait_until("all have begun", lambda: n_requests(address) + len(bodies) == 8)
     os.kill(mine.process.pid, signal.SIGTERM)
     for thread in threads:
         thread.join()
@@ -188,17 +195,18 @@ def test_terminate_ends_streams_in_order(start_server):
 def test_second_terminate_ends_at_once(start_server):
     mine = start_server()
     url = urllib.parse.urlparse(mine.url)
+    address = (url.hostname, url.port)
     bodies = []
 
     def stream():
-        bodies.append(post((url.hostname, url.port), "/v1/chat/completions",
+        bodies.append(post(address, "/v1/chat/completions",
                            {**CHAT, "max_tokens": 1900, "stream": True, "ignore_eos": True})[1])
 
     thread = threading.Thread(target=stream)
     thread.start()
-    time.sleep(0.5)
+    wait_until("it has begun", lambda: n_requests(address) == 1)
     mine.process.terminate()
-    time.sleep(0.2)
+    wait_until("it shuts down", lambda: "stopping after" in mine.text())
     mine.process.terminate()
     assert mine.process.wait(15) == 0
     thread.join()

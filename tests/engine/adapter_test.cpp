@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "engine/adapter_testing.h"
+#include "engine/families_tried.h"
 #include "weft/embedder.h"
 
 namespace weft {
@@ -188,7 +189,9 @@ TEST_P(AdaptedFamily, ControlVectorsAreAddedBehindEachLayer) {
   std::filesystem::remove(vector);
 }
 
-TEST_P(AdaptedFamily, MixedBatchesGiveTheBitsOfEachSequenceAlone) {
+class AdaptedBatches : public AdaptedFamily {};
+
+TEST_P(AdaptedBatches, MixedBatchesGiveTheBitsOfEachSequenceAlone) {
   const auto plain = Model::load(path), model = Model::load(path, with_adapters(files));
   const std::vector<std::vector<AdapterUse>> uses = {{}, {{0, 1.0f}}, {{1, 0.5f}}, {{0, -0.5f}, {1, 2.0f}}};
   std::vector<std::vector<float>> expected = {alone(plain, {})};
@@ -222,7 +225,7 @@ TEST_P(AdaptedFamily, MixedBatchesGiveTheBitsOfEachSequenceAlone) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(logits[i] == expected[i]) << "sequence " << i;
 }
 
-TEST_P(AdaptedFamily, OnTwoDevicesTheyHaveTheSameBits) {
+TEST_P(AdaptedBatches, OnTwoDevicesTheyHaveTheSameBits) {
   const std::vector<AdapterUse> uses = {{0, -0.5f}, {1, 2.0f}};
   const std::vector<float> expected = alone(Model::load(path, with_adapters(files)), uses);
   ModelParams params = with_adapters(files);
@@ -238,7 +241,7 @@ TEST_P(AdaptedFamily, OnTwoDevicesTheyHaveTheSameBits) {
   EXPECT_TRUE(alone(Model::load(path, params), uses) == expected) << "as they lie in the file";
 }
 
-TEST_P(AdaptedFamily, StepsAllocateNothing) {
+TEST_P(AdaptedBatches, StepsAllocateNothing) {
   Context context(Model::load(path, with_adapters(files)), {.n_ctx = 128, .n_sequences = 2, .n_threads = 1});
   context.set_adapters(1, std::vector<AdapterUse>{{0, 1.0f}, {1, 1.0f}});
   const auto step = [&](Token token) {
@@ -255,6 +258,8 @@ TEST_P(AdaptedFamily, StepsAllocateNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, AdaptedFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);
+INSTANTIATE_TEST_SUITE_P(Families, AdaptedBatches, testing::ValuesIn(test::kinds_of_families()),
+                         test::name_of_family);
 
 /// Sequences of the golden llama with both adapters.
 class AdaptedContext : public testing::Test {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -25,11 +24,11 @@ constexpr int kUbatch = 8;
 constexpr ContextParams kContext = {.n_ctx = 1024, .n_sequences = 6, .n_ubatch = kUbatch, .n_threads = 1};
 
 /// The last layers on devices in addition to the host, a layer each.
-std::shared_ptr<const Model> overlapping(const char* family, int n_devices = 1, bool small_host = false) {
+std::shared_ptr<const Model> overlapping(const char* family, int n_devices = 1) {
   const PlacementParams placement = {.n_layers = n_devices,
                                      .shares = std::vector<float>(static_cast<std::size_t>(n_devices), 1.0f)};
   return test::load_with_small(test::golden_dir() / family / "model.gguf", std::uint64_t{1} << 32, true,
-                               placement, true, small_host, n_devices);
+                               placement, true, false, n_devices);
 }
 
 /// The host has only the table of embeddings; devices have one split each.
@@ -389,53 +388,6 @@ TEST(OverlappingBatches, DeadlinesApplyToPausedRequestsInFlight) {
     }
     EXPECT_EQ(ends, std::vector<StopReason>{StopReason::kTimeout});
     EXPECT_TRUE(batcher.consistent());
-  }
-}
-
-/// Prefill of a server's prompts where the device and the host take equally long for a step, in time that
-/// passes without using a core.
-TEST(OverlappingBatches, DISABLED_Speed) {
-  const auto model = overlapping("llama", 1, true);
-  for (const std::size_t device : {0u, 1u})
-    conduct_of(*model, device).during = [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); };
-  for (const int n_step_tokens : {kUbatch, 0}) {
-    Context context(model, kContext);
-    Batcher batcher(context, {.n_step_tokens = n_step_tokens, .max_step_ms = 1e9});
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < 6; ++i) {
-      std::vector<Token> prompt(16 * kUbatch, 5);
-      prompt[0] = i;
-      batcher.submit(prompt, {.n_predict = 1});
-    }
-    batcher.run();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    std::printf("%-22s %6.3f s, %d tokens, %d batches, %d steps\n",
-                n_step_tokens == 0 ? "batches of four steps" : "of one", seconds.count(),
-                static_cast<int>(batcher.stats().n_prompt_tokens), static_cast<int>(batcher.stats().n_steps),
-                static_cast<int>(context.plan_stats().steps));
-  }
-}
-
-/// Streams where a row takes 1.5 ms, an equal part of it on each device and the host, in time that passes
-/// without using a core.
-TEST(OverlappingBatches, DISABLED_SpeedOfStreams) {
-  constexpr int kStreams = 16, kTokens = 20;
-  for (const int n_devices : {1, 2, 3}) {
-    const auto model = chain(n_devices);
-    const int n_groups = 1 + n_devices;
-    const std::chrono::microseconds part(15000 * kStreams / n_groups / n_groups);
-    for (int device = 0; device <= n_devices; ++device)
-      conduct_of(*model, static_cast<std::size_t>(device)).during = [=] {
-        std::this_thread::sleep_for(part);
-      };
-    Context context(model, kManyStreams);
-    Batcher batcher(context, {});
-    for (Token i = 0; i < kStreams; ++i)
-      batcher.submit(std::vector<Token>{1, i}, {.n_predict = kTokens, .ignore_end = true});
-    const auto start = std::chrono::steady_clock::now();
-    batcher.run();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    std::printf("%d devices: %4.0f tokens/s\n", n_groups, kStreams * kTokens / seconds.count());
   }
 }
 

@@ -86,27 +86,26 @@ TEST_P(BestOfFamily, AreThoseOfTheLogits) {
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   Context reference(model, {.n_ctx = 64, .n_best = 0});
   const std::vector<float> logits = test::all_logits(reference, tokens, tokens.size());
-  for (const int n_threads : {1, 2})
-    for (const std::size_t piece : {tokens.size(), std::size_t{7}}) {
-      // So few outputs that a batch takes several steps.
-      Context context(model, {.n_ctx = 64, .n_outputs = 5, .n_threads = n_threads});
-      ASSERT_EQ(context.params().n_best, 64);
-      Batch batch;
-      for (std::size_t done = 0; done < tokens.size(); done += piece) {
-        batch.clear();
-        const std::size_t n = std::min(piece, tokens.size() - done);
-        for (std::size_t i = 0; i < n; ++i) {
-          batch.add(tokens[done + i], 0, true);
-          batch.only_best(batch.size() - 1, 1 + static_cast<int>((done + i) % 64));
-        }
-        ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
-        for (std::size_t i = 0; i < n; ++i)
-          expect_same(context.best(static_cast<int>(i)),
-                      sorted(std::span(logits).subspan((done + i) * n_vocab, n_vocab), 1 + (done + i) % 64),
-                      "token " + std::to_string(done + i));
+  for (const auto& [n_threads, piece] : {std::pair(1, tokens.size()), std::pair(2, std::size_t{7})}) {
+    // So few outputs that a batch takes several steps.
+    Context context(model, {.n_ctx = 64, .n_outputs = 5, .n_threads = n_threads});
+    ASSERT_EQ(context.params().n_best, 64);
+    Batch batch;
+    for (std::size_t done = 0; done < tokens.size(); done += piece) {
+      batch.clear();
+      const std::size_t n = std::min(piece, tokens.size() - done);
+      for (std::size_t i = 0; i < n; ++i) {
+        batch.add(tokens[done + i], 0, true);
+        batch.only_best(batch.size() - 1, 1 + static_cast<int>((done + i) % 64));
       }
-      EXPECT_EQ(context.plan_stats().compiled, 1);
+      ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+      for (std::size_t i = 0; i < n; ++i)
+        expect_same(context.best(static_cast<int>(i)),
+                    sorted(std::span(logits).subspan((done + i) * n_vocab, n_vocab), 1 + (done + i) % 64),
+                    "token " + std::to_string(done + i));
     }
+    EXPECT_EQ(context.plan_stats().compiled, 1);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, BestOfFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);

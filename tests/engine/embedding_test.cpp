@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/batcher_testing.h"
+#include "engine/families_tried.h"
 #include "gguf/gguf.h"
 #include "tensor/codec.h"
 #include "weft/embedder.h"
@@ -94,7 +95,9 @@ TEST_P(Embeddings, TimesTheHeadAreTheLogitsOfPyTorch) {
   EXPECT_LE(test::nmse(logits, reference), 1e-6);
 }
 
-TEST_P(Embeddings, AreTheSameInAnyChunksAndBatches) {
+class BatchedEmbeddings : public Embeddings {};
+
+TEST_P(BatchedEmbeddings, AreTheSameInAnyChunksAndBatches) {
   std::vector<float> first;
   for (const ContextParams& params :
        {ContextParams{.n_ctx = 512, .n_sequences = 3, .n_threads = 1},
@@ -144,6 +147,8 @@ TEST_P(Embeddings, AreTheSameInAnyChunksAndBatches) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Embeddings, testing::ValuesIn(test::kFamilies), test::name_of_family);
+INSTANTIATE_TEST_SUITE_P(Families, BatchedEmbeddings, testing::ValuesIn(test::kinds_of_families()),
+                         test::name_of_family);
 
 TEST(Embedding, CostsNoHeadAndIsAskedFor) {
   const auto model = golden("llama");

@@ -241,16 +241,13 @@ TEST_P(SequenceOperations, OperationsOnOneSequenceNeverChangeAnother) {
   EXPECT_TRUE(logits == expected);
 }
 
+/// Families whose sequences can be shifted: without learned positions.
+class ShiftedSequences : public SequenceOperations {};
+
 // A shifted sequence equals the sequence computed at the new positions, except for the rounding of rotated
 // keys. Rope depends only on differences of positions, so a sequence that is shifted as a whole must continue
 // as before.
-TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
-  if (std::string(GetParam()) == "gpt2") {
-    Context context(model, {.n_ctx = 256});
-    all_logits(context, text(0, 10), 10);
-    EXPECT_THROW((void)context.shift(0, 0, -1, 5), Error);
-    return;
-  }
+TEST_P(ShiftedSequences, AShiftedTextGoesOnAsBefore) {
   const ContextParams params{.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
   Context unshifted(model, params);
   const std::vector<float> expected = all_logits(unshifted, tokens, tokens.size());
@@ -274,8 +271,7 @@ TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
 
 // A sequence that was shifted up for a gap equals one computed at the later positions. (No tokens may precede
 // it, as it would have seen them at the old distance.)
-TEST_P(SequenceOperations, FilledGapsMatchComputingInOrder) {
-  if (std::string(GetParam()) == "gpt2") GTEST_SKIP() << "learned positions cannot be shifted";
+TEST_P(ShiftedSequences, FilledGapsMatchComputingInOrder) {
   const ContextParams params{.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
   constexpr int kInserted = 7, kBehind = 20;
   const auto put = [&](Context& context, std::size_t begin, int n, Pos pos, bool logits) {
@@ -302,6 +298,15 @@ TEST_P(SequenceOperations, FilledGapsMatchComputingInOrder) {
 INSTANTIATE_TEST_SUITE_P(Families, SequenceOperations,
                          testing::Values("llama", "llama-rope3", "qwen2", "gemma3", "phi3", "gpt2"),
                          test::name_of_family);
+INSTANTIATE_TEST_SUITE_P(Families, ShiftedSequences,
+                         testing::Values("llama", "llama-rope3", "qwen2", "gemma3", "phi3"),
+                         test::name_of_family);
+
+TEST(SequencesOfLearnedPositions, AreNotShifted) {
+  Context context(Model::load(test::golden_dir() / "gpt2" / "model.gguf"), {.n_ctx = 256});
+  all_logits(context, std::vector<Token>{5, 6, 7, 8, 9}, 5);
+  EXPECT_THROW((void)context.shift(0, 0, -1, 5), Error);
+}
 
 // The cache does not know the lines and columns of images. A division would move the surrounding tokens
 // closer, but not the images.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -64,12 +65,6 @@ TEST(Vocabulary, GoldenTextsHaveTheirTokens) {
   EXPECT_GE(compare_golden(fs::path(WEFT_TEST_DATA) / "golden"), 40);
 }
 
-TEST(Vocabulary, SharedGoldenTextsHaveTheirTokens) {
-  const fs::path folder = fs::path(WEFT_SHARED_DIR) / "golden";
-  if (!fs::exists(folder)) GTEST_SKIP() << "the folder with more golden models is not there";
-  EXPECT_GE(compare_golden(folder), 60);
-}
-
 // Small vocabularies of the kinds that the golden models do not have, with ids by SentencePiece and others.
 TEST(Vocabulary, SmallVocabulariesGiveTheirReferenceTokens) {
   int n_texts = 0;
@@ -85,9 +80,11 @@ TEST(Vocabulary, SmallVocabulariesGiveTheirReferenceTokens) {
   EXPECT_GE(n_texts, 400);
 }
 
+/// Files NAME.gguf, NAME.gguf.inp with strings and NAME.gguf.out with their tokens, as in models/ of
+/// llama.cpp.
 TEST(Vocabulary, RealVocabulariesGiveTheirReferenceTokens) {
-  const fs::path folder = fs::path(WEFT_SHARED_DIR) / "tokenizers";
-  if (!fs::exists(folder)) GTEST_SKIP() << "the folder with real vocabularies is not there";
+  const char* const folder = std::getenv("WEFT_VOCABULARIES");
+  if (folder == nullptr) GTEST_SKIP() << "WEFT_VOCABULARIES names no folder of real vocabularies";
   const std::string mark = "\n__ggml_vocab_test__\n";
   int n_files = 0;
   for (const fs::path& path : files_in(folder, ".gguf")) {

@@ -2,7 +2,6 @@
 // their state after a device fails or a step is cancelled.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <random>
 #include <thread>
 
@@ -338,10 +337,14 @@ TEST_F(OverlappingSteps, ADeviceThatFailsLeavesNoStepInFlight) {
   graph.add_output(scaled(scaled(scaled(x, 2.0f), 3.0f), 5.0f));
   Plan plan = make({0, 1, 2});
   bool fails = true;
-  std::atomic<int> n_working = 0;
+  std::atomic<int> n_working = 0, n_on_host = 0;
+  Gate second_begun;
+  host.toy.during = [&] {
+    if (++n_on_host == 2) second_begun.open();
+  };
   beside.toy.during = [&] {
     ++n_working;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_TRUE(second_begun.wait());
     --n_working;
     if (fails) throw Error(ErrorCode::kDevice, "lost");
   };

@@ -1,10 +1,8 @@
 // Plans over several devices, step by step: numbers, copies, waiting, failing.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "toy_devices.h"
 #include "weft/error.h"
@@ -160,12 +158,13 @@ TEST_F(SeveralDevices, FailedSplitsDoNotStopLaterOnes) {
 TEST_F(SeveralDevices, ReportsErrorsWhenAllDevicesAreDone) {
   const ValueId a = scaled(x, 2.0f), b = scaled(x, 3.0f);
   graph.add_output(graph.add(ops::Add{}, {a, b}, "sum"));
+  Gate fails;
   bool done = false;
-  beside.toy.during = [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    done = true;
+  beside.toy.during = [&] { done = fails.wait(); };
+  other.toy.during = [&] {
+    fails.open();
+    throw Error(ErrorCode::kDevice, "lost");
   };
-  other.toy.during = [] { throw Error(ErrorCode::kDevice, "lost"); };
   Plan plan = make({1, 2, 0});
   try {
     plan.run(step(five));

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -19,12 +18,14 @@
 namespace {
 std::atomic<std::size_t> live_bytes{0};
 std::atomic<std::size_t> peak_bytes{0};
+std::atomic<std::size_t> n_allocations{0};
 }  // namespace
 
 // Not inlined, or the compiler sees a malloc that meets a delete and warns.
 [[gnu::noinline]] void* operator new(std::size_t n) {
   void* block = std::malloc(n);
   if (block == nullptr) throw std::bad_alloc();
+  ++n_allocations;
   const std::size_t now = live_bytes += malloc_usable_size(block);
   if (now > peak_bytes) peak_bytes = now;
   return block;
@@ -156,19 +157,18 @@ TEST(GgufMemory, ManyTensors) {
   EXPECT_TRUE(cost(file.bytes()).accepted);
 }
 
-// 262,144 strings, as large vocabularies have them: a fifth of a second would be felt.
-TEST(GgufMemory, LargeVocabulariesLoadFast) {
+// 262,144 strings, as large vocabularies have them, are made once and not copied: that would be felt at the
+// start.
+TEST(GgufMemory, LargeVocabulariesTakeAnAllocationPerString) {
   std::vector<std::string> tokens;
   for (int i = 0; i < 262144; ++i) tokens.push_back("token number " + std::to_string(i * 7919 % 262144));
   Writer writer;
   writer.set_array("tokens", std::move(tokens));
   const std::vector<std::byte> bytes = writer.to_bytes();
-  const auto begin = std::chrono::steady_clock::now();
+  const std::size_t before = n_allocations;
   const File file = File::parse(bytes);
-  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(n_allocations - before, 262144u + 1000u);
   EXPECT_EQ(file.get_strings("tokens")->size(), 262144u);
-  RecordProperty("milliseconds", std::to_string(time.count()));
-  EXPECT_LT(time.count(), 1000.0) << "far off even under a sanitizer or on a busy machine";
 }
 
 }  // namespace

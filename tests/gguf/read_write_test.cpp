@@ -603,18 +603,16 @@ TEST(Gguf, PlannedFilesMatchWrittenOnes) {
   EXPECT_TRUE(planned.find_tensor("w")->data.empty());
 }
 
-// Models and vocabularies as they are used.
-TEST(Gguf, ReadsRealFiles) {
-  const fs::path shared = WEFT_SHARED_DIR;
-  if (!fs::exists(shared)) GTEST_SKIP() << "no reference files at " << shared;
+// Models and vocabularies that other programs wrote.
+TEST(Gguf, ReadsModelsAndVocabularies) {
   int n_models = 0;
   int n_vocabularies = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(shared)) {
+  for (const auto& entry : fs::recursive_directory_iterator(WEFT_TEST_DATA)) {
     if (entry.path().extension() != ".gguf") continue;
     const File file = File::open(entry.path());
-    EXPECT_TRUE(file.get_string("general.architecture").has_value()) << entry.path();
     const auto* tokens = file.get_strings("tokenizer.ggml.tokens");
-    ASSERT_NE(tokens, nullptr) << entry.path();
+    if (tokens == nullptr) continue;
+    EXPECT_TRUE(file.get_string("general.architecture").has_value()) << entry.path();
     EXPECT_EQ(file.get_ints("tokenizer.ggml.token_type")->size(), tokens->size()) << entry.path();
     const TensorInfo* embedding = file.find_tensor("token_embd.weight");
     if (embedding == nullptr) {
@@ -629,7 +627,7 @@ TEST(Gguf, ReadsRealFiles) {
     for (const float value : values_of(*embedding)) sum += std::abs(value);
     EXPECT_TRUE(sum > 0.0 && sum < 1e9) << entry.path();
   }
-  EXPECT_GT(n_models, 5);
+  EXPECT_GT(n_models, 100);
   EXPECT_GT(n_vocabularies, 5);
 }
 

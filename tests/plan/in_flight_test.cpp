@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <future>
 #include <random>
 #include <thread>
@@ -22,7 +21,7 @@ enum class Fails { kNever, kSubmitting, kWorking, kWaiting };
 
 /// The work of a device that runs concurrently with the host.
 struct Work {
-  std::chrono::microseconds takes{0};
+  std::atomic<int> n_yields{0};  // How long a step takes.
   Fails fails = Fails::kNever;
   std::atomic<int> n_running{0};
   std::atomic<bool> lost_a_tensor{false};  // While a step was running.
@@ -65,7 +64,7 @@ class FactorPlan final : public test::BarePlan {
     ++work_->n_running;
     step_ = std::async(std::launch::async, [this, values] {
       const std::shared_ptr<void> end(nullptr, [this](void*) { --work_->n_running; });
-      std::this_thread::sleep_for(work_->takes);
+      for (int i = work_->n_yields; i > 0; --i) std::this_thread::yield();
       work_->fail(Fails::kWorking);
       for (const Node& node : graph_.nodes())
         for (std::size_t i = 0; i < values[index(node.output)].size(); ++i)
@@ -176,7 +175,7 @@ TEST(InFlightAtTheEnd, APlanKeepsItsTensorsUntilTheStepIsDone) {
       Plan plan = plan_of(work);
       const Floats x(32, 1.0f);
       plan.run({{"n", 8}}, {{"x", x}});
-      work->takes = std::chrono::milliseconds(5);
+      work->n_yields = 10000;
       work->fails = fails;
       plan.start({{"n", 7}}, {{"x", std::span(x).first(28)}});
     }
@@ -190,7 +189,7 @@ TEST(InFlightAtTheEnd, ReplacedPlansKeepTheirTensorsToo) {
   Plan plan = plan_of(work);
   const Floats x(4, 1.0f);
   plan.run({{"n", 1}}, {{"x", x}});
-  work->takes = std::chrono::milliseconds(5);
+  work->n_yields = 10000;
   plan.start({}, {{"x", x}});
   plan = plan_of(other);
   EXPECT_EQ(work->n_running, 0);
@@ -205,7 +204,7 @@ TEST(InFlightAtTheEnd, ReportsFailuresOnceAndAllowsRetries) {
     Plan plan = plan_of(work);
     const Floats x(4, 1.0f), y(8, 2.0f);
     plan.run({{"n", 1}}, {{"x", x}});
-    work->takes = std::chrono::milliseconds(1);
+    work->n_yields = 2000;
     work->fails = fails;
     EXPECT_THROW(
         {

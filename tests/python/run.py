@@ -2,7 +2,8 @@
 """run.py BUILD FOLDER [PYTEST ARGUMENTS...]: the tests of the Python package, from a wheel in an empty environment.
 
 The wheel is made of the library in BUILD. The first argument may be --plugins, --lm-eval, --onnx, --types or --ray.
-Then only the tests of that kind run, in an environment with the packages that they need."""
+Then only the tests of that kind run, in an environment with the packages that they need. Exits with status 77 if packages
+are missing and no package index can be reached."""
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "scripts"))
 
-from make_wheel import make_environment, make_wheel, run  # noqa: E402
+from make_wheel import install, make_environment, make_wheel  # noqa: E402
 
 # Groups of tests by option: the files, further packages that they need, and packages of which only the files are
 # needed.
@@ -34,11 +35,11 @@ def main() -> int:
         name = words.pop(0).strip("-")
         file, packages, files = PLUGINS["--" + name]
         tests = [HERE / file]
-    python = make_environment(folder / name, "numpy", "pytest", *packages)
-    install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
+    tools = folder / "tools" / "bin" / "python3"  # make_wheel's.
+    python = make_environment(folder / name, "numpy", "pytest", *packages, pip_of=tools)
     if files:
-        run(*install, *files)
-    run(*install, "--force-reinstall", wheel)
+        install(python, "--no-deps", *files, pip_of=tools)
+    install(python, "--no-deps", "--force-reinstall", wheel, pip_of=tools)
     # Isolated: only installed packages are found, neither the source nor names of the caller's environment.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run([python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *words],

@@ -152,7 +152,8 @@ def test_an_event_loop_does_not_end_a_thread_s_stream(model):
     thread = threading.Thread(target=read_all)
     thread.start()
     begun.wait()
-    time.sleep(0.02)
+    while not model.stats()["n_running"]:
+        time.sleep(0.001)
     asyncio.run(intrude())
     thread.join()
     assert read[0].stop == "length"
@@ -196,7 +197,8 @@ def test_a_stream_has_one_reader(model):
         for close in (lambda s: s.close(), lambda s: threading.Thread(target=s.close).start()):
             stream = model.stream("hello", **ENDLESS)
             reader = asyncio.ensure_future(stream.read_async())
-            await asyncio.sleep(0.05)
+            while not model.stats()["n_running"]:
+                await asyncio.sleep(0.01)
             close(stream)
             assert (await reader).stop == "cancelled"
 

@@ -3,6 +3,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import threading
 import time
 import urllib.error
@@ -106,6 +107,16 @@ def wait_for(what, limit: float = 300):
     return result
 
 
+def serve(application) -> str:
+    """Its address, at a free port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ray.serve.start(http_options={"host": "127.0.0.1", "port": port})
+    ray.serve.run(application)
+    return f"http://127.0.0.1:{port}"
+
+
 class TestBatches:
     def test_a_thousand_prompts_are_answered_once_though_a_replica_is_killed(self, cluster):
         rows = [{"id": i, "prompt": f"Number {i}:"} for i in range(1000)]
@@ -158,9 +169,7 @@ class TestServing:
     def address(self, cluster):
         application = weft.ray.app(MODEL, n_replicas=2, n_parallel=16, arguments=["-c", "16384", "--no-pack-cache"],
                                    program=os.environ["WEFT_PROGRAM"])  # fmt: skip
-        ray.serve.start(http_options={"host": "127.0.0.1", "port": 18473})
-        ray.serve.run(application)
-        yield "http://127.0.0.1:18473"
+        yield serve(application)
         ray.serve.shutdown()
         wait_for(lambda: not servers())
 
@@ -259,14 +268,13 @@ class TestScaling:
         monkeypatch.setattr(ray.serve, "deployment", impatient)
         application = weft.ray.app(MODEL, n_replicas=(1, 2), n_parallel=4, arguments=["-c", "16384", "--no-pack-cache"],
                                    program=os.environ["WEFT_PROGRAM"])  # fmt: skip
-        ray.serve.start(http_options={"host": "127.0.0.1", "port": 18473})
-        ray.serve.run(application)
+        url = serve(application)
         answers, stop = [], threading.Event()
 
         def ask_on():
             while not stop.is_set():
                 body = {"prompt": f"{len(answers)} is a number", "max_tokens": 200, "ignore_eos": True}
-                answers.append(TestServing.answer_to("http://127.0.0.1:18473", body))
+                answers.append(TestServing.answer_to(url, body))
 
         threads = [threading.Thread(target=ask_on, daemon=True) for _ in range(8)]
         try:
@@ -279,7 +287,7 @@ class TestScaling:
                 thread.join(300)
             wait_for(lambda: len(servers()) == 1)
             assert set(answers) == {200}
-            assert TestServing.answer_to("http://127.0.0.1:18473", {"prompt": "x", "max_tokens": 3, "ignore_eos": True}) == 3
+            assert TestServing.answer_to(url, {"prompt": "x", "max_tokens": 3, "ignore_eos": True}) == 3
         finally:
             stop.set()
             ray.serve.shutdown()

@@ -282,16 +282,21 @@ def test_other_threads_run_during_calls(model):
     def work():
         while not done.is_set():
             count[0] += 1
-            time.sleep(0.0005)
+            time.sleep(0)
 
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # A thread gets the lock only when another one gives it up.
     thread = threading.Thread(target=work)
     thread.start()
-    before = count[0]
-    model.generate("hello", max_tokens=400, temperature=0, ignore_end=True)
-    during = count[0] - before
-    done.set()
-    thread.join()
-    assert during > 3
+    try:
+        before, end = count[0], time.monotonic() + 60
+        while count[0] == before and time.monotonic() < end:
+            model.generate("hello", max_tokens=400, temperature=0, ignore_end=True)
+        assert count[0] > before
+    finally:
+        done.set()
+        sys.setswitchinterval(interval)
+        thread.join()
 
 
 def test_ctrl_c_ends_a_generation(chat_file):

@@ -202,14 +202,14 @@ TEST(HttpClients, EndedResponsesReachHalfClosedClients) {
 
 TEST(HttpClients, EndedResponsesReachClientsBeyondTheReadAhead) {
   HeldExchanges held;
-  RunningServer server(held.handler(), {.header_bytes = 4096});
+  RunningServer server(held.handler(), {.header_bytes = 4096, .first_timeout = seconds(1)});
   RawClient client(server.port(), 4096);
   const std::string body(8 << 20, 'x');
   client.send(get("/") + std::string(100'000, 'x'));
   held.take()->send({.body = body});
   client.end_sending();
-  // The server's sweep looks for clients that have gone.
-  std::this_thread::sleep_for(milliseconds(600));
+  // The sweep that closes this connection also looks for clients that have gone.
+  EXPECT_TRUE(RawClient(server.port()).at_end());
   EXPECT_EQ(client.read_answer().body, body);
 }
 
@@ -312,7 +312,8 @@ TEST(HttpClients, SlowReadersDelayOnlyTheirOwnResponse) {
     held.take()->send({.body = "quick"});
     EXPECT_EQ(other.read_answer().body, "quick");
   };
-  // The kernel takes some of it. Another client's response shows that the server's thread has handed over what fits.
+  // The kernel takes some of it. Another client's response shows that the server's thread has handed over
+  // what fits.
   do {
     n_drained = 0;
     for (; exchange->n_unsent() <= 100'000; ++n_pieces) exchange->write(piece);
@@ -349,14 +350,16 @@ TEST(HttpClients, ResponsesMayTakeLongerThanAnyTimeout) {
   HeldExchanges held;
   RunningServer server(held.handler(), {.header_timeout = seconds(1),
                                         .body_timeout = seconds(1),
+                                        .first_timeout = seconds(1),
                                         .idle_timeout = seconds(1),
                                         .write_timeout = seconds(1)});
   RawClient client(server.port());
   client.send(get("/"));
   const auto exchange = held.take();
-  std::this_thread::sleep_for(milliseconds(1600));
+  // Connections that send nothing are closed after the same time.
+  EXPECT_TRUE(RawClient(server.port()).at_end());
   exchange->begin(200, "text/plain");
-  std::this_thread::sleep_for(milliseconds(1600));
+  EXPECT_TRUE(RawClient(server.port()).at_end());
   EXPECT_FALSE(exchange->closed());
   exchange->end();
   EXPECT_TRUE(client.read_answer().complete);

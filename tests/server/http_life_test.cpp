@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -215,13 +216,15 @@ TEST(HttpLife, DrainingServesAllAcceptedConnections) {
     say_hello(exchange);
   });
   // The system accepts them while the server's thread is held.
-  server->post([] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
+  std::promise<void> goes_on;
+  server->post([held = goes_on.get_future().share()] { held.wait(); });
   std::vector<RawClient> clients;
   for (int i = 0; i < 50; ++i) {
     clients.emplace_back(server.port());
     clients.back().send(get("/"));
   }
   server->stop_accepting();
+  goes_on.set_value();
   for (RawClient& client : clients) EXPECT_EQ(client.read_answer().body, "hello");
   EXPECT_EQ(n_handled, 50);
 }

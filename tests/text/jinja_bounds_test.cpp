@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -131,20 +130,9 @@ TEST(JinjaBounds, LongChainsAreNotNesting) {
   });
 }
 
-// A guard against hangs, not a measurement: the worst template takes a tenth of a second on an idle machine.
-constexpr double kLimit = 30'000.0;
-
-class Milliseconds {
- public:
-  double elapsed() const {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-TEST(JinjaBounds, HostileTemplatesEndSoon) {
+// The worst of them takes a tenth of a second. A template without a bound would take hours, and the test its
+// time limit.
+TEST(JinjaBounds, HostileTemplatesEnd) {
   const std::vector<std::string> sources = {
       "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
       "{{ range(1000000000) }}",
@@ -234,11 +222,9 @@ TEST(JinjaBounds, HostileTemplatesEndSoon) {
       repeat(" \n", 500'000) + "{%- if 1 -%}" + repeat(" \n", 500'000) + "{%- endif %}",
   };
   for (const std::string& source : sources) {
-    const Milliseconds time;
     const std::string result = outcome(source);
-    EXPECT_LT(time.elapsed(), kLimit) << source.substr(0, 100) << " -> " << result.substr(0, 100);
     EXPECT_FALSE(result.empty());
-    EXPECT_THAT(result, ::testing::Not(HasSubstr("bad_alloc")));
+    EXPECT_THAT(result, ::testing::Not(HasSubstr("bad_alloc"))) << source.substr(0, 100);
   }
 }
 
@@ -315,10 +301,8 @@ TEST(JinjaBounds, MutatedTemplatesDoNoHarm) {
           {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]}])";
   std::mt19937 random(1);
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
-  const Milliseconds time;
   int n_rendered = 0, n_refused = 0;
-  double slowest = 0.0;
-  while (time.elapsed() < 3000.0) {
+  for (int round = 0; round < 2000; ++round) {
     std::string source = seeds[below(seeds.size())];
     for (std::size_t n = 1 + below(4); n > 0; --n) {
       const std::size_t at = below(source.size() + 1),
@@ -337,18 +321,15 @@ TEST(JinjaBounds, MutatedTemplatesDoNoHarm) {
           source.insert(below(source.size() + 1), source.substr(at, length));
       }
     }
-    const Milliseconds once;
     try {
       join(ChatTemplate(source).render_json(messages, {}));
       ++n_rendered;
     } catch (const Error&) {
       ++n_refused;
     }
-    slowest = std::max(slowest, once.elapsed());
   }
   EXPECT_GT(n_rendered, 20);
   EXPECT_GT(n_refused, 20);
-  EXPECT_LT(slowest, kLimit);
 }
 
 }  // namespace
