@@ -258,9 +258,9 @@ class Session {
 
   // Results come from the user's program, if there is one, else from the keyboard. Nothing if the user gave
   // none.
-  std::optional<std::vector<std::string>> results_of(const std::vector<ChatAnswer::Call>& calls) {
+  std::optional<std::vector<std::string>> results_of(const std::vector<ChatResponse::Call>& calls) {
     std::vector<std::string> results;
-    for (const ChatAnswer::Call& call : calls) {
+    for (const ChatResponse::Call& call : calls) {
       std::string result;
       const bool given = options_.tool_command.empty() ? type_result(call, result) : run_tool(call, result);
       if (!given) return std::nullopt;
@@ -269,11 +269,11 @@ class Session {
     return results;
   }
 
-  bool type_result(const ChatAnswer::Call& call, std::string& result) {
+  bool type_result(const ChatResponse::Call& call, std::string& result) {
     return read_input(fmt::format("{} = ", printable(call.name)), result) == LineEditor::Result::kLine;
   }
 
-  bool run_tool(const ChatAnswer::Call& call, std::string& result) {
+  bool run_tool(const ChatResponse::Call& call, std::string& result) {
     try {
       // JSON as the model wrote it: its numbers may be any.
       const Json input = {{"id", call.id}, {"name", call.name}, {"arguments", parse_json(call.arguments)}};
@@ -342,7 +342,7 @@ class Session {
     Conversation::Wishes wishes;
     wishes.generate.n_predict = options_.n_predict;
     wishes.generate.on_prefill = [&](int) { return !interrupt_.requested(); };
-    wishes.on_event = [&](const AnswerEvent& event) {
+    wishes.on_event = [&](const ResponseEvent& event) {
       view.show(event);
       return !interrupt_.requested();
     };

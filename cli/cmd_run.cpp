@@ -205,7 +205,7 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
   for (int begin = 0; begin < n_tokens; begin += piece) {
     const int n = std::min(piece, n_tokens - begin);
     batch.clear();
-    for (int i = 0; i < n; ++i) batch.add(tokens[static_cast<std::size_t>(begin + i)], 0, true);
+    for (int i = 0; i < n; ++i) batch.add(tokens[static_cast<std::size_t>(begin + i)], 0, {.logits = true});
     const DecodeStatus status = context.decode(batch);
     if (status == DecodeStatus::kCancelled || interrupt.requested()) {
       throw Error(ErrorCode::kCancelled, "interrupted");
@@ -224,10 +224,10 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
 
 /// The note for StopReason::kContextFull, with the option that helps.
 std::string why_full(const Context& context, bool context_shift) {
-  if (context.next_pos(0) >= context.max_positions())
+  if (context.cache().next_pos(0) >= context.cache().max_positions())
     return fmt::format("(the sequence has all {} positions that the model was trained for)",
-                       context.max_positions());
-  const bool can_shift = !context_shift && context.why_not_forget().empty();
+                       context.cache().max_positions());
+  const bool can_shift = !context_shift && context.cache().why_not_forget().empty();
   return fmt::format("(the context of {} tokens is full; -c makes it larger{})", context.params().n_ctx,
                      can_shift ? ", --context-shift continues without the oldest tokens" : "");
 }
@@ -247,7 +247,7 @@ Json to_json(const RunResult& result, const LoadedModel& loaded, const PlanStats
   json["prompt_tokens"] = result.n_prompt;
   json["cached_tokens"] = result.n_cached;
   json["generated_tokens"] = result.tokens.size();
-  json["stop_reason"] = name(result.stop);
+  json["stop_reason"] = to_string(result.stop);
   json["timings"] = {{"load_ms", loaded.load_ms},
                      {"prefill_tokens_per_second", result.prompt_per_second()},
                      {"decode_tokens_per_second", per_second(result.n_decoded, result.decode_ms)}};
@@ -282,7 +282,7 @@ RunResult generate_cached(const PromptCacheOptions& cache, Context& context, Sam
   text.insert(text.end(), result.tokens.begin(), result.tokens.end());
   // The last token was not computed. After a context shift the sequence is no longer a prefix of other
   // prompts, so it is not saved.
-  const auto n_held = static_cast<std::size_t>(context.next_pos(0));
+  const auto n_held = static_cast<std::size_t>(context.cache().next_pos(0));
   if (n_held + 1 == text.size() || n_held == text.size())
     save_prompt(cache, context, std::span(text).first(n_held));
   return result;
@@ -296,7 +296,7 @@ void replace_escapes(RunOptions& options) {
 
 /// Reports with option names the errors of generate().
 void check_shift(const GenerateParams& params, const Context& context) {
-  const int room = std::min<int>(context.cells_total(), context.max_positions());
+  const int room = std::min<int>(context.cache().cells_total(), context.cache().max_positions());
   if (params.context_shift && params.n_keep > room - 2)
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("--keep keeps {} tokens, and the context has room for {}: --context-shift could "
@@ -319,12 +319,13 @@ int run(const RunOptions& options) {
   Sampler sampler(sampler_params(options.sampling, tokenizer), tokenizer);
   Context context(loaded.model, context_params(options.context, options.model));
   interrupt.watch(context);
-  if (!loaded.model->info().reads_source && prompt.size() > static_cast<std::size_t>(context.cells_total()))
+  if (!loaded.model->info().reads_source &&
+      prompt.size() > static_cast<std::size_t>(context.cache().cells_total()))
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("the prompt has {} and the context has room for {}: give a larger one with -c, or a "
                     "shorter prompt",
-                    base::counted(prompt.size(), "token"), context.cells_total()));
+                    base::counted(prompt.size(), "token"), context.cache().cells_total()));
 
   Progress bar(options.talk, "reading the prompt");
   GenerateParams params;
@@ -364,7 +365,7 @@ int run(const RunOptions& options) {
     note(options.talk, fmt::format("prompt: {}, {:.1f}/s; generated: {}, {:.1f}/s; stopped: {}",
                                    base::counted(result.n_prompt, "token"), result.prompt_per_second(),
                                    base::counted(result.tokens.size(), "token"),
-                                   per_second(result.n_decoded, result.decode_ms), name(result.stop)));
+                                   per_second(result.n_decoded, result.decode_ms), to_string(result.stop)));
   }
   if (options.talk.verbose) {
     const PlanStats plans = context.plan_stats();

@@ -18,6 +18,14 @@ std::size_t common_prefix(const std::vector<Token>& a, const std::vector<Token>&
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
+/// The prompt's tokens, with the ids of images and audio as negative tokens.
+std::vector<Token> keys_of(const PromptWithMedia& prompt) {
+  std::vector<Token> keys = prompt.tokens;
+  for (const EmbeddedPart& part : prompt.parts)
+    std::fill_n(keys.begin() + part.first, part.n, kMediaToken - part.id);
+  return keys;
+}
+
 bool is_user(const ConversationMessage& message) { return message.role == "user"; }
 bool is_system(const ConversationMessage& message) { return message.role == "system"; }
 
@@ -27,7 +35,7 @@ Json to_json(const ConversationMessage& message, Json content) {
   Json json = {{"role", message.role}, {"content", std::move(content)}};
   if (!message.reasoning.empty()) json["reasoning_content"] = message.reasoning;
   if (!message.call_id.empty()) json["tool_call_id"] = message.call_id;
-  for (const ChatAnswer::Call& call : message.calls)
+  for (const ChatResponse::Call& call : message.calls)
     json["tool_calls"].push_back({{"id", call.id},
                                   {"type", "function"},
                                   {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
@@ -56,7 +64,7 @@ Conversation::Turn Conversation::ask(const std::string& text, Media media, const
 
 Conversation::Turn Conversation::go_on(const std::vector<std::string>& results, bool may_call,
                                        const Wishes& wishes) {
-  const std::vector<ChatAnswer::Call> calls = messages_.back().calls;
+  const std::vector<ChatResponse::Call> calls = messages_.back().calls;
   for (std::size_t i = 0; i < calls.size(); ++i)
     messages_.push_back({.role = "tool", .content = results.at(i), .call_id = calls[i].id});
   try {
@@ -101,8 +109,8 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   PromptWithMedia rendered = place(opening);
   const bool reads_source = context_->model().info().reads_source;
   // Leaves room for the response.
-  const auto limit =
-      static_cast<std::size_t>(context_->cells_total() - std::min(256, context_->cells_total() / 4));
+  const auto limit = static_cast<std::size_t>(context_->cache().cells_total() -
+                                              std::min(256, context_->cache().cells_total() / 4));
   // An encoder input contains only the last question, so dropping older ones does not shorten it.
   while (!reads_source && rendered.tokens.size() > limit) {
     const std::size_t n_before = messages_.size();
@@ -111,17 +119,18 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
     opening = open(choice);
     rendered = place(opening);
   }
-  std::vector<Token>& prompt = rendered.tokens;
+  const std::vector<Token>& prompt = rendered.tokens;
 
   // The last token is always computed: its logits are wanted.
-  std::size_t reused = std::min(common_prefix(cached_, prompt), prompt.size() - 1);
+  std::vector<Token> keys = keys_of(rendered);
+  std::size_t reused = std::min(common_prefix(cached_, keys), prompt.size() - 1);
   // An image or audio clip is reused as a whole.
   for (const EmbeddedPart& part : rendered.parts) {
     const auto first = static_cast<std::size_t>(part.first);
     if (first < reused && reused < first + static_cast<std::size_t>(part.n)) reused = first;
   }
   // A recurrent state cannot go back a few tokens, and a sliding window only within the cells it keeps.
-  if (!context_->can_cut(kSequence, static_cast<Pos>(reused)) || reads_source) reused = 0;
+  if (!context_->cache().can_cut(kSequence, static_cast<Pos>(reused)) || reads_source) reused = 0;
   GenerateParams of_rest = wishes.generate;
   for (EmbeddedPart& part : rendered.parts) {
     part.first -= static_cast<int>(reused);
@@ -139,9 +148,9 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   of_rest.constraint = constraint.get();
   of_rest.special = true;  // Formats are written with control tokens.
   of_rest.stop.insert(of_rest.stop.end(), opening.stop.begin(), opening.stop.end());
-  const auto tell = [&](const std::vector<AnswerEvent>& events) {
+  const auto tell = [&](const std::vector<ResponseEvent>& events) {
     bool goes_on = true;
-    for (const AnswerEvent& event : events) {
+    for (const ResponseEvent& event : events) {
       turn.answer.add(event);
       if (wishes.on_event) goes_on = wishes.on_event(event) && goes_on;
     }
@@ -149,7 +158,7 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   };
   of_rest.on_text = [&](std::string_view text) { return tell(opening.reader.push(text)); };
 
-  context_->remove(kSequence, static_cast<Pos>(reused));
+  context_->cache().remove(kSequence, static_cast<Pos>(reused));
   cached_.resize(reused);
   turn.n_reused = static_cast<int>(reused);
 
@@ -163,14 +172,14 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   try {
     turn.generation = generate(*context_, sampler, rest, of_rest, kSequence);
   } catch (...) {
-    context_->remove(kSequence);
+    context_->cache().remove(kSequence);
     cached_.clear();
     throw;
   }
-  cached_ = std::move(prompt);
+  cached_ = std::move(keys);
   cached_.insert(cached_.end(), turn.generation.tokens.begin(), turn.generation.tokens.end());
   // The last token may not be computed, and a prompt may be cancelled: the context has the count.
-  cached_.resize(std::min(cached_.size(), static_cast<std::size_t>(context_->next_pos(kSequence))));
+  cached_.resize(std::min(cached_.size(), static_cast<std::size_t>(context_->cache().next_pos(kSequence))));
   if (reads_source) cached_.clear();
   const StopReason stop = turn.generation.stop;
   const bool was_cut = stop != StopReason::kEnd && stop != StopReason::kStopString;
@@ -183,10 +192,10 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
 }
 
 void Conversation::keep(Turn& turn) {
-  ChatAnswer& answer = turn.answer;
+  ChatResponse& answer = turn.answer;
   std::size_t n_calls = 0;
   for (const Message& message : messages_) n_calls += message.calls.size();
-  for (ChatAnswer::Call& call : answer.calls)
+  for (ChatResponse::Call& call : answer.calls)
     if (call.id.empty()) call.id = fmt::format("call_{}", n_calls++);
   if (!answer.content.empty() || !answer.reasoning.empty() || !answer.calls.empty())
     messages_.push_back({.role = "assistant",

@@ -23,7 +23,7 @@ struct ConversationMessage {
   std::string role = {};  ///< "system", "user", "assistant", "tool"
   std::string content = {};
   std::string reasoning = {};
-  std::vector<ChatAnswer::Call> calls = {};
+  std::vector<ChatResponse::Call> calls = {};
   std::string call_id = {};           ///< Of a tool's result.
   std::vector<MediaFile> media = {};  ///< Of a user message; placed before its content.
 };
@@ -43,7 +43,7 @@ class Conversation {
 
   struct Turn {
     Generation generation;
-    ChatAnswer answer;            ///< Calls only if complete: they wait for their results.
+    ChatResponse answer;          ///< Calls only if complete: they wait for their results.
     int n_reused = 0;             ///< Tokens of the prompt that the cache still had.
     int n_forgotten = 0;          ///< Messages at the beginning that no longer fitted and were dropped.
     bool cut_call = false;        ///< The response ended within a call, which is dropped.
@@ -53,7 +53,7 @@ class Conversation {
   /// receives the events; returning false stops the response.
   struct Wishes {
     GenerateParams generate = {};
-    std::function<bool(const AnswerEvent&)> on_event = {};
+    std::function<bool(const ResponseEvent&)> on_event = {};
   };
   /// Adds the user's message and generates the response, which joins the conversation, also if cancelled. If
   /// nothing was generated, the user's message is removed.
@@ -94,7 +94,7 @@ class Conversation {
   std::uint64_t turns_ = 0;
   std::vector<Message> messages_;
   std::string media_mark_ = make_media_mark();
-  std::vector<Token> cached_;  // what the sequence holds
+  std::vector<Token> cached_;  // what the sequence holds, with ids of images and audio as negative tokens
 };
 
 /// The message in OpenAI's format, with this content.

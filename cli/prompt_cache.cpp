@@ -12,7 +12,7 @@
 #include "base/counted.h"
 #include "base/read_file.h"
 #include "weft/error.h"
-#include "weft/text_state.h"
+#include "weft/prefix_state.h"
 
 namespace weft::cli {
 namespace {
@@ -46,13 +46,13 @@ std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, 
   const std::vector<std::byte> bytes = base::read_file(options.file, kMaxBytes);
   std::size_t n = 0;
   try {
-    const TextState saved = read_text_state(bytes);
+    const PrefixState saved = read_prefix_state(bytes);
     if (!context.restore(saved.state, kSequence)) {
       note(talk, fmt::format("({} holds {}, which do not fit into the context; it is not used)", options.file,
                              base::counted(saved.tokens.size(), "token")));
       return 0;
     }
-    if (static_cast<std::size_t>(context.next_pos(kSequence)) != saved.tokens.size())
+    if (static_cast<std::size_t>(context.cache().next_pos(kSequence)) != saved.tokens.size())
       throw Error(ErrorCode::kInvalidFile, "its tokens do not match its state");
     n = static_cast<std::size_t>(
         std::mismatch(saved.tokens.begin(), saved.tokens.end(), prompt.begin(), prompt.end()).first -
@@ -66,14 +66,14 @@ std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, 
   // The last token is always computed: its logits are wanted.
   n = std::min(n, prompt.size() - 1);
   // A recurrent state cannot go back a few tokens, and a sliding window only within the cells it keeps.
-  if (!context.can_cut(kSequence, static_cast<Pos>(n))) n = 0;
-  context.remove(kSequence, static_cast<Pos>(n));
+  if (!context.cache().can_cut(kSequence, static_cast<Pos>(n))) n = 0;
+  context.cache().remove(kSequence, static_cast<Pos>(n));
   return n;
 }
 
 void save_prompt(const PromptCacheOptions& options, const Context& context, std::span<const Token> tokens) {
   base::AtomicFile file(options.file);
-  file.write(write_text_state(tokens, context.save(kSequence)));
+  file.write(write_prefix_state(tokens, context.save(kSequence)));
   file.commit();
 }
 

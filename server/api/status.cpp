@@ -232,7 +232,7 @@ void Api::slots(Job& job) {
                    "/slots is disabled: the server was started with --no-slots");
   check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
-  Json slots = slots_json(*model->picture(), model->n_slots, model->n_ctx, setup_.params.defaults.params);
+  Json slots = slots_json(*model->snapshot(), model->n_slots, model->n_ctx, setup_.params.defaults.params);
   const bool all_busy = std::all_of(slots.begin(), slots.end(),
                                     [](const Json& slot) { return slot["is_processing"].get<bool>(); });
   if (all_busy && job.exchange->request().query_value("fail_on_no_slot") == "1")

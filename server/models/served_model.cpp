@@ -214,25 +214,25 @@ void ServedModel::set_usual_adapters(std::vector<AdapterUse> adapters) {
   usual_adapters_ = std::move(adapters);
 }
 
-std::shared_ptr<const BatcherPicture> ServedModel::picture() {
+std::shared_ptr<const BatcherSnapshot> ServedModel::snapshot() {
   constexpr std::chrono::milliseconds kFresh{200};
   {
-    const std::lock_guard lock(picture_mutex_);
-    if (!service || drawing_ || std::chrono::steady_clock::now() - picture_time_ < kFresh) return picture_;
+    const std::lock_guard lock(snapshot_mutex_);
+    if (!service || drawing_ || std::chrono::steady_clock::now() - snapshot_time_ < kFresh) return snapshot_;
     drawing_ = true;
   }
-  std::shared_ptr<const BatcherPicture> drawn;
+  std::shared_ptr<const BatcherSnapshot> drawn;
   std::exception_ptr error;
   try {
-    drawn = std::make_shared<const BatcherPicture>(service->picture());
+    drawn = std::make_shared<const BatcherSnapshot>(service->snapshot());
   } catch (...) {
     error = std::current_exception();
   }
-  const std::lock_guard lock(picture_mutex_);
+  const std::lock_guard lock(snapshot_mutex_);
   drawing_ = false;
   if (error != nullptr) std::rethrow_exception(error);
-  picture_ = drawn;
-  picture_time_ = std::chrono::steady_clock::now();
+  snapshot_ = drawn;
+  snapshot_time_ = std::chrono::steady_clock::now();
   return drawn;
 }
 
