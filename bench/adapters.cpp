@@ -43,7 +43,8 @@ class Texts {
     weft::Batch batch;
     for (int text = 0; text < work.n_texts; ++text) {
       choose(text);
-      for (int i = 0; i < kPrompt; ++i) batch.add(100 + (7 * text + i) % 300, text, i + 1 == kPrompt);
+      for (int i = 0; i < kPrompt; ++i)
+        batch.add(100 + (7 * text + i) % 300, text, {.logits = i + 1 == kPrompt});
     }
     (void)context_.decode(batch);
   }
@@ -55,13 +56,12 @@ class Texts {
       batch.clear();
       for (int text = 0; text < work_.n_texts; ++text) {
         if (reads()) {
-          context_.remove(text);
+          context_.cache().remove(text);
           choose(text);
         }
         for (int i = 0; i < work_.n_tokens; ++i) {
           const bool last = i + 1 == work_.n_tokens;
-          batch.add(100 + (5 * text + i + step) % 300, text, last);
-          if (last) batch.only_best(batch.size() - 1, 1);
+          batch.add(100 + (5 * text + i + step) % 300, text, {.logits = last, .n_best = last ? 1 : 0});
         }
       }
       const auto start = std::chrono::steady_clock::now();

@@ -72,7 +72,7 @@ class NoKernels final : public weft::Device {
 };
 
 weft::Devices the_cpu(bool kernels) {
-  const auto registry = weft::find_backends();
+  const auto registry = weft::load_backends();
   if (!kernels) {
     weft::Backend cpu = *std::find_if(registry->backends().begin(), registry->backends().end(),
                                       [](const weft::Backend& backend) { return backend.name == "cpu"; });
@@ -81,7 +81,7 @@ weft::Devices the_cpu(bool kernels) {
     };
     registry->add(std::move(cpu));
   }
-  return weft::find_devices(*registry, {"cpu"});
+  return weft::open_devices(*registry, {"cpu"});
 }
 
 /// Of the best round: others run on this machine.

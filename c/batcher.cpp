@@ -66,7 +66,9 @@ class Taken {
   Taken(const Taken&) = delete;
   Taken& operator=(const Taken&) = delete;
   Context& context() { return context_->context; }
-  Context* draft() { return draft_ == nullptr ? nullptr : &draft_->context; }
+  std::shared_ptr<Context> draft() const {
+    return draft_ == nullptr ? nullptr : std::shared_ptr<Context>(draft_, &draft_->context);
+  }
 
  private:
   Box context_, draft_;
@@ -74,7 +76,7 @@ class Taken {
 
 Box draft_of(const weft_batcher_params& p) { return p.draft == nullptr ? nullptr : p.draft->box; }
 
-ServiceParams service_params(const weft_batcher_params& p, Context* draft) {
+ServiceParams service_params(const weft_batcher_params& p, std::shared_ptr<Context> draft) {
   ServiceParams params;
   if (p.n_unread < 1) refuse("n_unread is " + std::to_string(p.n_unread) + "; it must be 1 token or more");
   params.n_unread = p.n_unread;
@@ -86,7 +88,7 @@ ServiceParams service_params(const weft_batcher_params& p, Context* draft) {
   params.batcher.reuse_prefixes = p.reuse_prefixes;
   params.batcher.speculation = choice(p.speculation, Speculation::kModel, "speculation");
   params.batcher.n_draft = p.n_draft;
-  params.batcher.draft = draft;
+  params.batcher.draft = std::move(draft);
   return params;
 }
 
@@ -297,7 +299,7 @@ struct weft_service {
 struct weft_response {
   Response response;
   RequestId id = response.id();
-  Chunk chunk = {};
+  Output output = {};
   Told told = {};
   OneUser user = {};
 };
@@ -340,14 +342,14 @@ weft_poll weft_response_next(weft_response* response, int64_t at_most_ms, const 
     weft_response& self = need(response, "response");
     need(output, "output");
     const OneUser::Hold hold(self.user, "the response");
-    self.chunk = {};
-    Response::Poll poll = Response::Poll::kChunk;
+    self.output = {};
+    Response::Poll poll = Response::Poll::kOutput;
     if (at_most_ms < 0)
-      poll = self.response.next(self.chunk) ? Response::Poll::kChunk : Response::Poll::kEnd;
+      poll = self.response.next(self.output) ? Response::Poll::kOutput : Response::Poll::kEnd;
     else
-      poll = self.response.poll(self.chunk, std::chrono::milliseconds(at_most_ms));
-    if (poll == Response::Poll::kChunk) *output = &self.told.tell(self.id, self.chunk);
-    found = poll == Response::Poll::kChunk        ? WEFT_POLL_OUTPUT
+      poll = self.response.poll(self.output, std::chrono::milliseconds(at_most_ms));
+    if (poll == Response::Poll::kOutput) *output = &self.told.tell(self.id, self.output);
+    found = poll == Response::Poll::kOutput       ? WEFT_POLL_OUTPUT
             : poll == Response::Poll::kNothingYet ? WEFT_POLL_NOTHING_YET
                                                   : WEFT_POLL_END;
   });

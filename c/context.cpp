@@ -116,7 +116,7 @@ weft_status run_with(const weft_context* context, weft_error** error, F&& use) {
   return run(error, [&] { with(context, [&](ContextBox& box) { use(box.context); }); });
 }
 void need_room(const Context& context, bool had_room) {
-  if (!had_room) cache_full(context.why_full());
+  if (!had_room) cache_full(context.cache().why_full());
 }
 /// Returns a row that the context owns.
 template <typename F>
@@ -132,6 +132,15 @@ const float* row(const weft_context* context, size_t* n, weft_error** error, F&&
 template <typename F>
 weft_status change(weft_batch* batch, weft_error** error, F&& body) {
   return run(error, [&] { body(need(batch, "batch").batch); });
+}
+/// Changes the options of an item.
+template <typename F>
+weft_status change_item(weft_batch* batch, int32_t item, weft_error** error, F&& body) {
+  return change(batch, error, [&](Batch& all) {
+    ItemOptions options = all.options(item);
+    body(options);
+    all.set_options(item, options);
+  });
 }
 
 }  // namespace
@@ -169,40 +178,50 @@ void weft_batch_clear(weft_batch* batch) {
 int32_t weft_batch_size(const weft_batch* batch) { return batch == nullptr ? 0 : batch->batch.size(); }
 weft_status weft_batch_add(weft_batch* batch, weft_token token, weft_seq seq, weft_pos pos, bool logits,
                            weft_error** error) {
-  return change(batch, error, [&](Batch& all) { all.add(token, seq, logits, pos); });
+  return change(batch, error, [&](Batch& all) { all.add(token, seq, {.logits = logits, .pos = pos}); });
 }
 weft_status weft_batch_add_tokens(weft_batch* batch, const weft_token* tokens, size_t n_tokens, weft_seq seq,
                                   bool logits_at_end, weft_error** error) {
-  return change(batch, error,
-                [&](Batch& all) { all.add(list(tokens, n_tokens, "tokens"), seq, logits_at_end); });
+  return change(batch, error, [&](Batch& all) {
+    all.add(list(tokens, n_tokens, "tokens"), seq, {.logits = logits_at_end});
+  });
 }
 weft_status weft_batch_add_shared(weft_batch* batch, weft_token token, const weft_seq* seqs, size_t n_seqs,
                                   weft_pos pos, bool logits, weft_error** error) {
-  return change(batch, error, [&](Batch& all) { all.add(token, list(seqs, n_seqs, "seqs"), logits, pos); });
+  return change(batch, error, [&](Batch& all) {
+    all.add(token, list(seqs, n_seqs, "seqs"), {.logits = logits, .pos = pos});
+  });
 }
 weft_status weft_batch_add_embedding(weft_batch* batch, const float* embedding, size_t n, weft_seq seq,
                                      weft_pos pos, bool logits, weft_error** error) {
-  return change(batch, error,
-                [&](Batch& all) { all.add(list(embedding, n, "embedding"), seq, logits, pos); });
+  return change(batch, error, [&](Batch& all) {
+    all.add(list(embedding, n, "embedding"), seq, {.logits = logits, .pos = pos});
+  });
 }
 weft_status weft_batch_only_best(weft_batch* batch, int32_t item, int32_t n, weft_error** error) {
-  return change(batch, error, [&](Batch& all) { all.only_best(item, n); });
+  return change_item(batch, item, error, [&](ItemOptions& options) {
+    if (n < 1) refuse("the number of best tokens is " + std::to_string(n) + ", expected at least 1");
+    options.n_best = n;
+  });
 }
 weft_status weft_batch_want_log_sum_exp(weft_batch* batch, int32_t item, weft_token token,
                                         weft_error** error) {
-  return change(batch, error, [&](Batch& all) { all.want_log_sum_exp(item, token); });
+  return change_item(batch, item, error, [&](ItemOptions& options) {
+    options.log_sum_exp = true;
+    options.logit_of = token;
+  });
 }
 weft_status weft_batch_want_embedding(weft_batch* batch, int32_t item, weft_error** error) {
-  return change(batch, error, [&](Batch& all) { all.want_embedding(item); });
+  return change_item(batch, item, error, [&](ItemOptions& options) { options.embedding = true; });
 }
 weft_status weft_batch_see_to(weft_batch* batch, int32_t item, weft_pos end, weft_error** error) {
-  return change(batch, error, [&](Batch& all) { all.see_to(item, end); });
+  return change_item(batch, item, error, [&](ItemOptions& options) { options.attend_to = end; });
 }
 weft_status weft_batch_stand_at(weft_batch* batch, int32_t item, const weft_pos positions[3],
                                 weft_error** error) {
-  return change(batch, error, [&](Batch& all) {
+  return change_item(batch, item, error, [&](ItemOptions& options) {
     const std::span<const weft_pos> at = list(positions, 3, "positions");
-    all.stand_at(item, {at[0], at[1], at[2]});
+    options.axes = {at[0], at[1], at[2]};
   });
 }
 weft_status weft_batch_hide(weft_batch* batch, int32_t item, int32_t other, weft_error** error) {
@@ -216,7 +235,7 @@ weft_status weft_context_decode(weft_context* context, const weft_batch* batch, 
       case DecodeStatus::kOk:
         return;
       case DecodeStatus::kCacheFull:
-        cache_full(all.why_full(items.size()));
+        cache_full(all.cache().why_full(items.size()));
       case DecodeStatus::kCancelled:
         throw Error(ErrorCode::kCancelled, "the batch was cancelled");
     }
@@ -260,26 +279,28 @@ const float* weft_context_embedding(const weft_context* context, int32_t item, s
 
 weft_status weft_context_remove(weft_context* context, weft_seq seq, weft_pos begin, weft_pos end,
                                 weft_error** error) {
-  return run_with(context, error, [&](Context& all) { all.remove(seq, begin, end); });
+  return run_with(context, error, [&](Context& all) { all.cache().remove(seq, begin, end); });
 }
 weft_status weft_context_copy(weft_context* context, weft_seq from, weft_seq to, weft_pos begin, weft_pos end,
                               weft_error** error) {
-  return run_with(context, error, [&](Context& all) { need_room(all, all.copy(from, to, begin, end)); });
+  return run_with(context, error,
+                  [&](Context& all) { need_room(all, all.cache().copy(from, to, begin, end)); });
 }
 weft_status weft_context_keep(weft_context* context, weft_seq seq, weft_error** error) {
-  return run_with(context, error, [&](Context& all) { all.keep(seq); });
+  return run_with(context, error, [&](Context& all) { all.cache().keep(seq); });
 }
 weft_status weft_context_shift(weft_context* context, weft_seq seq, weft_pos begin, weft_pos end,
                                weft_pos delta, weft_error** error) {
-  return run_with(context, error, [&](Context& all) { need_room(all, all.shift(seq, begin, end, delta)); });
+  return run_with(context, error,
+                  [&](Context& all) { need_room(all, all.cache().shift(seq, begin, end, delta)); });
 }
 weft_status weft_context_divide(weft_context* context, weft_seq seq, weft_pos begin, weft_pos end,
                                 int32_t divisor, weft_error** error) {
   return run_with(context, error,
-                  [&](Context& all) { need_room(all, all.divide(seq, begin, end, divisor)); });
+                  [&](Context& all) { need_room(all, all.cache().divide(seq, begin, end, divisor)); });
 }
 weft_status weft_context_clear(weft_context* context, weft_error** error) {
-  return run_with(context, error, [](Context& all) { all.clear(); });
+  return run_with(context, error, [](Context& all) { all.cache().clear(); });
 }
 weft_status weft_context_set_adapters(weft_context* context, weft_seq seq, const weft_adapter_use* adapters,
                                       size_t n_adapters, weft_error** error) {
@@ -288,19 +309,20 @@ weft_status weft_context_set_adapters(weft_context* context, weft_seq seq, const
 }
 weft_status weft_context_next_pos(const weft_context* context, weft_seq seq, weft_pos* pos,
                                   weft_error** error) {
-  return run_with(context, error, [&](const Context& all) { need(pos, "pos") = all.next_pos(seq); });
+  return run_with(context, error, [&](const Context& all) { need(pos, "pos") = all.cache().next_pos(seq); });
 }
 weft_status weft_context_min_pos(const weft_context* context, weft_seq seq, weft_pos* pos,
                                  weft_error** error) {
-  return run_with(context, error, [&](const Context& all) { need(pos, "pos") = all.min_pos(seq); });
+  return run_with(context, error, [&](const Context& all) { need(pos, "pos") = all.cache().min_pos(seq); });
 }
 weft_status weft_context_can_cut(const weft_context* context, weft_seq seq, weft_pos pos, bool* can,
                                  weft_error** error) {
-  return run_with(context, error, [&](const Context& all) { need(can, "can") = all.can_cut(seq, pos); });
+  return run_with(context, error,
+                  [&](const Context& all) { need(can, "can") = all.cache().can_cut(seq, pos); });
 }
 weft_status weft_context_intact(const weft_context* context, weft_seq seq, bool* intact, weft_error** error) {
   return run_with(context, error, [&](const Context& all) {
-    need(intact, "intact") = seq == WEFT_ALL_SEQUENCES ? all.intact() : all.intact(seq);
+    need(intact, "intact") = seq == WEFT_ALL_SEQUENCES ? all.cache().intact() : all.cache().intact(seq);
   });
 }
 weft_status weft_context_get_info(const weft_context* context, weft_context_info* info, weft_error** error) {
@@ -310,10 +332,10 @@ weft_status weft_context_get_info(const weft_context* context, weft_context_info
     told.n_sequences = all.params().n_sequences;
     told.n_ubatch = all.params().n_ubatch;
     told.batch_size = all.batch_size();
-    told.cells_used = all.cells_used();
-    told.cells_total = all.cells_total();
-    told.cache_bytes = all.cache_bytes();
-    told.can_shift = all.can_shift();
+    told.cells_used = all.cache().cells_used();
+    told.cells_total = all.cache().cells_total();
+    told.cache_bytes = all.cache().bytes();
+    told.can_shift = all.cache().can_shift();
     write(info, told, "info");
   });
 }

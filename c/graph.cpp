@@ -448,7 +448,7 @@ weft_plan* weft_plan_create(const weft_graph* graph, const weft_plan_params* par
                           .device = need_text(pin.device, "a pin's device")});
     const std::vector<std::string> names = texts(p.devices, p.n_devices, "devices");
     return std::unique_ptr<weft_plan>(
-        new weft_plan{.plan = Plan(from.graph, find_devices(std::span(names)), std::move(how))});
+        new weft_plan{.plan = Plan(from.graph, open_devices(std::span(names)), std::move(how))});
   });
 }
 void weft_plan_free(weft_plan* plan) { delete plan; }

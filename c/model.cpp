@@ -146,7 +146,7 @@ std::string written(const std::vector<T>& values) {
 }  // namespace weft::c
 
 weft_device_list* weft_device_list_create(weft_error** error) {
-  return make(error, [] { return std::make_unique<weft_device_list>(devices()); });
+  return make(error, [] { return std::make_unique<weft_device_list>(list_devices()); });
 }
 void weft_device_list_free(weft_device_list* list) { delete list; }
 size_t weft_device_list_size(const weft_device_list* list) {

@@ -104,5 +104,5 @@ const char* weft_stop_name(weft_stop stop) {
                 static_cast<int>(StopReason::kStopString) == WEFT_STOP_STRING &&
                 static_cast<int>(StopReason::kError) == WEFT_STOP_ERROR);
   if (stop < 0 || stop > WEFT_STOP_ERROR) return "unknown";
-  return name(static_cast<StopReason>(stop)).data();  // Of literals.
+  return to_string(static_cast<StopReason>(stop)).data();  // Of literals.
 }

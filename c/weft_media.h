@@ -131,8 +131,10 @@ WEFT_API weft_media* weft_audio_model_encode(const weft_audio_model* audio, cons
 /// Frees the media. Prompts that contain it stay valid.
 WEFT_API void weft_media_free(weft_media* media);
 
-/// Embeddings that replace tokens of a prompt. These tokens are negative and not WEFT_NO_TOKEN; equal
-/// embeddings have the same token.
+/// The token at the places of images and audio in a prompt.
+#define WEFT_MEDIA_TOKEN (-2)
+
+/// Embeddings that replace tokens of a prompt. These tokens are WEFT_MEDIA_TOKEN.
 typedef struct weft_part {
   size_t struct_size;
   int32_t first;  ///< Index of its first token in the prompt.

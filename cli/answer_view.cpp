@@ -73,12 +73,12 @@ struct AnswerView::Impl {
   }
 
   // name({"argument": 1})
-  void show_call(const AnswerEvent& event) {
-    if (event.kind == AnswerEvent::Kind::kToolCall) {
+  void show_call(const ResponseEvent& event) {
+    if (event.kind == ResponseEvent::Kind::kToolCall) {
       if (markdown) markdown->finish();
       if (last != '\n') put("\n");
       put(fmt::format("{}call {}(", params.styled ? kDimOnly : "", printable(event.name)));
-    } else if (event.kind == AnswerEvent::Kind::kToolArguments) {
+    } else if (event.kind == ResponseEvent::Kind::kToolArguments) {
       put(on_terminal ? harmless(event.text) : event.text);
     } else {
       put(params.styled ? ")\033[0m\n" : ")\n");
@@ -99,16 +99,16 @@ struct AnswerView::Impl {
 AnswerView::AnswerView(Params params) : impl_(std::make_unique<Impl>(params)) {}
 AnswerView::~AnswerView() = default;
 
-void AnswerView::show(const AnswerEvent& event) {
+void AnswerView::show(const ResponseEvent& event) {
   Impl& impl = *impl_;
   impl.any = true;
   const std::string text = impl.on_terminal ? harmless(event.text) : event.text;
   switch (event.kind) {
-    case AnswerEvent::Kind::kReasoning:
+    case ResponseEvent::Kind::kReasoning:
       if (!impl.thinking) impl.begin_thoughts();
       impl.put(text);
       break;
-    case AnswerEvent::Kind::kContent:
+    case ResponseEvent::Kind::kContent:
       impl.end_thoughts();
       impl.show_content(text);
       break;

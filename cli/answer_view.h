@@ -18,7 +18,7 @@ class AnswerView {
   explicit AnswerView(Params params);
   ~AnswerView();
 
-  void show(const AnswerEvent& event);
+  void show(const ResponseEvent& event);
   bool any() const;  ///< Whether anything was shown.
   /// Call at the end of the response: flushes its last line.
   void finish();

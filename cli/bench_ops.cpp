@@ -104,7 +104,7 @@ Json measure_ops(const OpsOptions& options, const MachineLimits& limits, int n_r
   } catch (const std::regex_error& error) {
     throw UsageError(fmt::format("--filter: '{}' is not a regular expression", options.filter));
   }
-  const Devices devices = find_devices({"cpu"});
+  const Devices devices = open_devices({"cpu"});
   Json rows = Json::array();
   for (const OpShape& shape : op_shapes())
     if (std::regex_search(shape.name(), filter))

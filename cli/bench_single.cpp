@@ -62,15 +62,15 @@ void SingleBench::decode() {
 
 /// Copies the kept sequence to kText. First makes the kept sequence `depth` tokens long, if it is not.
 void SingleBench::start_at(int depth) {
-  context_.remove(kText);
+  context_.cache().remove(kText);
   if (depth_ != depth) {
-    context_.clear();
+    context_.cache().clear();
     batch_.clear();
     for (int i = 0; i < depth; ++i) batch_.add(token(prompt_, i), kKept);
     depth_ = depth;
     if (depth > 0) decode();
   }
-  if (depth > 0 && !context_.copy(kKept, kText))
+  if (depth > 0 && !context_.cache().copy(kKept, kText))
     throw Error(ErrorCode::kOutOfMemory, "the cache is full; raise --ctx-size");
 }
 
@@ -79,15 +79,15 @@ SingleBench::Times SingleBench::round(const SingleTest& test, const std::functio
   const auto start = std::chrono::steady_clock::now();
   if (test.n_prompt > 0) {
     batch_.clear();
-    for (int i = 0; i < test.n_prompt; ++i) batch_.add(token(prompt_, i), kText, i + 1 == test.n_prompt);
+    for (int i = 0; i < test.n_prompt; ++i)
+      batch_.add(token(prompt_, i), kText, {.logits = i + 1 == test.n_prompt});
     decode();
     on_step();
   }
   for (int i = 0; i < test.n_generate; ++i) {
     batch_.clear();
-    batch_.add(token(written_, i), kText, true);
     // As generation does that picks the best.
-    if (context_.params().n_best > 0) batch_.only_best(batch_.size() - 1, 1);
+    batch_.add(token(written_, i), kText, {.logits = true, .n_best = std::min(context_.params().n_best, 1)});
     decode();
     on_step();
   }

@@ -14,7 +14,7 @@ constexpr std::size_t kMostTexts = 128;  // Limit of a batch, unless one task ha
 
 /// Whole pages: choices diverge within a page, and each choice then gets its own copy of it.
 std::size_t cells_of(const TokenizedTask& task) {
-  constexpr std::size_t kPage = Context::kCellsOfPage;
+  constexpr std::size_t kPage = KvCache::kCellsOfPage;
   const auto pages = [](std::size_t n) { return (n + kPage - 1) / kPage; };
   std::size_t n = pages(task.n_shared);
   for (const TokenizedChoice& choice : task.choices) n += pages(choice.tokens.size() - task.n_shared) + 1;
@@ -36,20 +36,24 @@ class TaskBatch {
     std::iota(all.begin(), all.end(), first);
     for (std::size_t i = 0; i < task.n_shared; ++i) {
       const bool last = i + 1 == task.n_shared;
-      batch_.add(task.choices[0].tokens[i], all, last);
       // Each choice continues with a different token, so this row needs all logits.
-      if (last) batch_.want_log_sum_exp(placed.last_shared = batch_.size() - 1);
+      batch_.add(task.choices[0].tokens[i], all, {.logits = last, .log_sum_exp = last});
+      if (last) placed.last_shared = batch_.size() - 1;
     }
     for (std::size_t c = 0; c < task.choices.size(); ++c) {
       const TokenizedChoice& choice = task.choices[c];
       placed.first_own.push_back(batch_.size());
       for (std::size_t i = task.n_shared; i < choice.tokens.size(); ++i) {
         const bool scored = i + 1 >= choice.begin && i + 1 < choice.end;
-        const int item = batch_.size();
-        batch_.add(choice.tokens[i], all[c], scored);
-        if (!scored) continue;
-        if (only_sums_) batch_.only_best(item, 1);
-        batch_.want_log_sum_exp(item, choice.tokens[i + 1]);
+        if (!scored) {
+          batch_.add(choice.tokens[i], all[c]);
+          continue;
+        }
+        batch_.add(choice.tokens[i], all[c],
+                   {.logits = true,
+                    .n_best = only_sums_ ? 1 : 0,
+                    .log_sum_exp = true,
+                    .logit_of = choice.tokens[i + 1]});
       }
     }
   }
@@ -134,7 +138,7 @@ void score_choices(Context& context, const std::vector<TokenizedTask>& tasks,
   for (const ChoiceBatch& batch : batches) {
     TaskBatch now(context);
     for (std::size_t i = batch.begin; i < batch.end; ++i) now.add(tasks[i]);
-    context.clear();
+    context.cache().clear();
     const DecodeStatus status = context.decode(now.batch());
     if (status == DecodeStatus::kCancelled || interrupt.requested())
       throw Error(ErrorCode::kCancelled, "interrupted");

@@ -263,9 +263,9 @@ class Session {
 
   // Results come from the user's program, if there is one, else from the keyboard. Nothing if the user gave
   // none.
-  std::optional<std::vector<std::string>> results_of(const std::vector<ChatAnswer::Call>& calls) {
+  std::optional<std::vector<std::string>> results_of(const std::vector<ChatResponse::Call>& calls) {
     std::vector<std::string> results;
-    for (const ChatAnswer::Call& call : calls) {
+    for (const ChatResponse::Call& call : calls) {
       std::string result;
       const bool given = options_.tool_command.empty() ? type_result(call, result) : run_tool(call, result);
       if (!given) return std::nullopt;
@@ -274,11 +274,11 @@ class Session {
     return results;
   }
 
-  bool type_result(const ChatAnswer::Call& call, std::string& result) {
+  bool type_result(const ChatResponse::Call& call, std::string& result) {
     return read_input(fmt::format("{} = ", printable(call.name)), result) == LineEditor::Result::kLine;
   }
 
-  bool run_tool(const ChatAnswer::Call& call, std::string& result) {
+  bool run_tool(const ChatResponse::Call& call, std::string& result) {
     try {
       // JSON as the model wrote it: its numbers may be any.
       const Json input = {{"id", call.id}, {"name", call.name}, {"arguments", parse_json(call.arguments)}};
@@ -346,7 +346,7 @@ class Session {
     AnswerView view(view_);
     Conversation::Wishes wishes;
     wishes.n_predict = options_.n_predict;
-    wishes.on_event = [&](const AnswerEvent& event) { view.show(event); };
+    wishes.on_event = [&](const ResponseEvent& event) { view.show(event); };
     wishes.goes_on = [&] { return !interrupt_.requested(); };
     Conversation::Turn turn;
     try {
@@ -487,8 +487,8 @@ int run(ChatOptions options) {
   if (!loaded.model->info().reads_source)
     context_of.n_sequences = kSequences + n_branch_sequences(options.speculation, *loaded.model);
   Context context(loaded.model, context_of);
-  std::optional<Context> draft = load_draft(options.speculation, options, context, interrupt);
-  Completer completer(context, batcher_params(options.speculation, draft ? &*draft : nullptr));
+  Completer completer(context, batcher_params(options.speculation,
+                                              load_draft(options.speculation, options, context, interrupt)));
   weft::Chat chat = make_chat(*loaded.model, options.talk);
   Conversation conversation(completer, std::move(chat), sampling, std::move(params));
   const std::string name = loaded.model->info().name;

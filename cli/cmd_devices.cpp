@@ -21,7 +21,7 @@ int run(bool json, bool measured, const Talk& talk) {
   Json array = Json::array();
   std::string text;
   const std::shared_ptr<Registry> registry = find_all_backends();
-  for (const DeviceInfo& device : devices(*registry)) {
+  for (const DeviceInfo& device : list_devices(*registry)) {
     array.push_back({{"name", device.name},
                      {"backend", device.backend},
                      {"description", device.description},

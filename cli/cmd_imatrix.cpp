@@ -72,16 +72,16 @@ Importance sums_of(const Context& context, const Importance& before, const Imatr
 void read_chunks(Context& context, const ChunkedText& text, int begin, int end, bool want_logits,
                  const InterruptGuard& interrupt) {
   Batch batch;
-  context.clear();
+  context.cache().clear();
   for (int c = begin; c < end; ++c)
     for (int i = 0; i < text.n_ctx; ++i) {
-      const int item = batch.size();
       const Token token = text.tokens[static_cast<std::size_t>(c) * static_cast<std::size_t>(text.n_ctx) +
                                       static_cast<std::size_t>(i)];
-      batch.add(i == 0 && text.bos != kNoToken ? text.bos : token, c - begin, want_logits);
       // The last layer computes the rows that something is wanted of.
-      if (!want_logits) batch.want_embedding(item);
-      if (want_logits && context.params().n_best > 0) batch.only_best(item, 1);
+      batch.add(i == 0 && text.bos != kNoToken ? text.bos : token, c - begin,
+                {.logits = want_logits,
+                 .n_best = want_logits ? std::min(context.params().n_best, 1) : 0,
+                 .embedding = !want_logits});
     }
   const DecodeStatus status = context.decode(batch);
   if (status == DecodeStatus::kCancelled || interrupt.requested())

@@ -209,7 +209,7 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
   for (int begin = 0; begin < n_tokens; begin += piece) {
     const int n = std::min(piece, n_tokens - begin);
     batch.clear();
-    for (int i = 0; i < n; ++i) batch.add(tokens[static_cast<std::size_t>(begin + i)], 0, true);
+    for (int i = 0; i < n; ++i) batch.add(tokens[static_cast<std::size_t>(begin + i)], 0, {.logits = true});
     const DecodeStatus status = context.decode(batch);
     if (status == DecodeStatus::kCancelled || interrupt.requested()) {
       throw Error(ErrorCode::kCancelled, "interrupted");
@@ -228,10 +228,10 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
 
 /// The note for StopReason::kContextFull, with the option that helps.
 std::string why_full(const Context& context, bool context_shift) {
-  if (context.cells_total() >= context.max_positions())
+  if (context.cache().cells_total() >= context.cache().max_positions())
     return fmt::format("(the sequence has all {} positions that the model was trained for)",
-                       context.max_positions());
-  const bool can_shift = !context_shift && context.why_not_forget().empty();
+                       context.cache().max_positions());
+  const bool can_shift = !context_shift && context.cache().why_not_forget().empty();
   return fmt::format("(the context of {} tokens is full; -c makes it larger{})", context.params().n_ctx,
                      can_shift ? ", --context-shift continues without the oldest tokens" : "");
 }
@@ -248,7 +248,7 @@ Json to_json(const RunResult& result, const LoadedModel& loaded, const PlanStats
   json["prompt_tokens"] = result.stats.n_prompt;
   json["cached_tokens"] = result.n_cached;
   json["generated_tokens"] = result.tokens.size();
-  json["stop_reason"] = name(result.stop);
+  json["stop_reason"] = to_string(result.stop);
   json["timings"] = {{"load_ms", loaded.load_ms},
                      {"prefill_tokens_per_second", result.prefill_per_second()},
                      {"decode_tokens_per_second", result.decode_per_second()},
@@ -295,7 +295,7 @@ void replace_escapes(RunOptions& options) {
 
 /// Reports with option names the errors of the batcher.
 void check_shift(const RequestParams& params, const Context& context) {
-  const int room = std::min<int>(context.cells_total(), context.max_positions());
+  const int room = std::min<int>(context.cache().cells_total(), context.cache().max_positions());
   if (params.context_shift && params.n_keep > room - 2)
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("--keep keeps {} tokens, and the context has room for {}: --context-shift could "
@@ -321,17 +321,18 @@ int run(const RunOptions& options) {
   ContextParams context_of = context_params(options.context, options.model);
   context_of.n_sequences = 1 + n_branch_sequences(options.speculation, *loaded.model);
   Context context(loaded.model, context_of);
-  std::optional<Context> draft = load_draft(options.speculation, options, context, interrupt);
-  BatcherParams batcher = batcher_params(options.speculation, draft ? &*draft : nullptr);
+  BatcherParams batcher =
+      batcher_params(options.speculation, load_draft(options.speculation, options, context, interrupt));
   batcher.n_step_tokens = options.n_chunk;
   Completer completer(context, batcher);
   interrupt.watch(context);
-  if (!loaded.model->info().reads_source && prompt.size() > static_cast<std::size_t>(context.cells_total()))
+  if (!loaded.model->info().reads_source &&
+      prompt.size() > static_cast<std::size_t>(context.cache().cells_total()))
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("the prompt has {} and the context has room for {}: give a larger one with -c, or a "
                     "shorter prompt",
-                    base::counted(prompt.size(), "token"), context.cells_total()));
+                    base::counted(prompt.size(), "token"), context.cache().cells_total()));
 
   params.parts = std::move(with_media.parts);
   params.n_predict = options.n_predict;
@@ -371,7 +372,7 @@ int run(const RunOptions& options) {
     note(options.talk, fmt::format("prompt: {}, {:.1f}/s; generated: {}, {:.1f}/s; stopped: {}",
                                    base::counted(result.stats.n_prompt, "token"), result.prefill_per_second(),
                                    base::counted(result.tokens.size(), "token"), result.decode_per_second(),
-                                   name(result.stop)));
+                                   to_string(result.stop)));
   }
   if (options.talk.verbose) {
     if (result.stats.n_drafted > 0)

@@ -217,7 +217,7 @@ class OtherProcesses {
     return names;
   }
 
-  const std::shared_ptr<Registry> registry_ = find_backends();
+  const std::shared_ptr<Registry> registry_ = load_backends();
   const std::vector<std::string> at_first_ = there();
 };
 
@@ -276,7 +276,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     server::ServedModelParams served = served_params(*options, spec, *footprint);
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
-    std::shared_ptr<const Model> model = Model::load(spec.path, params_now(progress));
+    const std::shared_ptr<Model> model = Model::load(spec.path, params_now(progress));
     for (const std::string& what : model->notes())
       log.write(LogLevel::kWarning, fmt::format("model '{}': {}", spec.name, what));
     if (model->chat_template() == nullptr && !model->info().encoder &&
@@ -308,7 +308,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       served.vision = media.vision;
       served.audio = media.audio;
     }
-    return std::make_shared<server::ServedModel>(spec, std::move(model), served);
+    return std::make_shared<server::ServedModel>(spec, model, served);
   };
   // Loads again after an error if devices were lost.
   pool.load = [load, others](const ModelSpec& spec, const std::function<bool(float)>& progress) {

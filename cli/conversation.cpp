@@ -21,7 +21,7 @@ Json to_json(const ConversationMessage& message, Json content) {
   Json json = {{"role", message.role}, {"content", std::move(content)}};
   if (!message.reasoning.empty()) json["reasoning_content"] = message.reasoning;
   if (!message.call_id.empty()) json["tool_call_id"] = message.call_id;
-  for (const ChatAnswer::Call& call : message.calls)
+  for (const ChatResponse::Call& call : message.calls)
     json["tool_calls"].push_back({{"id", call.id},
                                   {"type", "function"},
                                   {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
@@ -50,7 +50,7 @@ Conversation::Turn Conversation::ask(const std::string& text, Media media, const
 
 Conversation::Turn Conversation::go_on(const std::vector<std::string>& results, bool may_call,
                                        const Wishes& wishes) {
-  const std::vector<ChatAnswer::Call> calls = messages_.back().calls;
+  const std::vector<ChatResponse::Call> calls = messages_.back().calls;
   for (std::size_t i = 0; i < calls.size(); ++i)
     messages_.push_back({.role = "tool", .content = results.at(i), .call_id = calls[i].id});
   try {
@@ -95,7 +95,7 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   PromptWithMedia rendered = place(opening);
   const bool reads_source = completer_.model().info().reads_source;
   // Leaves room for the response.
-  const int n_cells = completer_.context().cells_total();
+  const int n_cells = completer_.context().cache().cells_total();
   const auto limit = static_cast<std::size_t>(n_cells - std::min(256, n_cells / 4));
   // An encoder input contains only the last question, so dropping older ones does not shorten it.
   while (!reads_source && rendered.tokens.size() > limit) {
@@ -117,8 +117,8 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
       return compiled->constraint();
     };
   }
-  const auto tell = [&](const std::vector<AnswerEvent>& events) {
-    for (const AnswerEvent& event : events) {
+  const auto tell = [&](const std::vector<ResponseEvent>& events) {
+    for (const ResponseEvent& event : events) {
       turn.answer.add(event);
       if (wishes.on_event) wishes.on_event(event);
     }
@@ -138,10 +138,10 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
 }
 
 void Conversation::keep(Turn& turn) {
-  ChatAnswer& answer = turn.answer;
+  ChatResponse& answer = turn.answer;
   std::size_t n_calls = 0;
   for (const Message& message : messages_) n_calls += message.calls.size();
-  for (ChatAnswer::Call& call : answer.calls)
+  for (ChatResponse::Call& call : answer.calls)
     if (call.id.empty()) call.id = fmt::format("call_{}", n_calls++);
   if (!answer.content.empty() || !answer.reasoning.empty() || !answer.calls.empty())
     messages_.push_back({.role = "assistant",

@@ -22,7 +22,7 @@ struct ConversationMessage {
   std::string role = {};  ///< "system", "user", "assistant", "tool"
   std::string content = {};
   std::string reasoning = {};
-  std::vector<ChatAnswer::Call> calls = {};
+  std::vector<ChatResponse::Call> calls = {};
   std::string call_id = {};           ///< Of a tool's result.
   std::vector<MediaFile> media = {};  ///< Of a user message; placed before its content.
 };
@@ -43,14 +43,14 @@ class Conversation {
 
   struct Turn {
     Completion completion;
-    ChatAnswer answer;            ///< Calls only if complete: they wait for their results.
+    ChatResponse answer;          ///< Calls only if complete: they wait for their results.
     int n_forgotten = 0;          ///< Messages at the beginning that no longer fitted and were dropped.
     bool cut_call = false;        ///< The response ended within a call, which is dropped.
     bool was_taken_back = false;  ///< Nothing was generated, so the question was removed.
   };
   struct Wishes {
     int n_predict = -1;  ///< The most tokens of the response. < 0: no limit.
-    std::function<void(const AnswerEvent&)> on_event = {};
+    std::function<void(const ResponseEvent&)> on_event = {};
     std::function<bool()> goes_on = {};  ///< Asked after each step. False stops the response.
   };
   /// Adds the user's message and generates the response, which joins the conversation, also if cancelled. If

@@ -94,7 +94,7 @@ void hide_keys(char** arguments) {
 int run_program(std::vector<std::string> arguments) {
   Context context;
   try {
-    if (follow()) return kExitOk;
+    if (init_worker_process()) return kExitOk;
     return dispatch(std::move(arguments), context);
   } catch (const UsageError& error) {
     report(error.what() + context.hint, context.color);

@@ -226,7 +226,7 @@ std::shared_ptr<Registry> find_all_backends() {
       begin = colon + 1;
     }
   }
-  return find_backends(folders);
+  return load_backends(folders);
 }
 
 std::string choose_split(const std::filesystem::path& path, const ModelOptions& options, int n_texts,
@@ -240,7 +240,7 @@ std::string choose_split(const std::filesystem::path& path, const ModelOptions& 
 }
 
 void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk) {
-  if (params.n_layers <= 0 || !params.devices.empty() || devices(registry).size() > 1) return;
+  if (params.n_layers <= 0 || !params.devices.empty() || list_devices(registry).size() > 1) return;
   note(talk, "weft: note: --gpu-layers has no effect: no GPU was found; 'weft devices' lists the devices");
   for (const std::string& problem : problems(registry)) note(talk, problem);
 }
@@ -430,7 +430,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
                "bias to add to a token's logit, e.g. 15043-1.5 or 2-inf; may be given again", "ID+BIAS")
       ->group(group);
   std::vector<std::string> names;
-  for (const SamplerStep step : p.steps) names.emplace_back(name(step));
+  for (const SamplerStep step : p.steps) names.emplace_back(to_string(step));
   app.add_option("--samplers", options.steps,
                  fmt::format("the samplers and their order (default \"{}\")", fmt::join(names, ";")))
       ->type_name("NAMES")

@@ -34,7 +34,7 @@ int parallel_chunks(const ChunkedText& text, int n_batch) {
 
 int cells_for(const ChunkedText& text, int n_parallel) {
   return n_parallel *
-         ((text.n_ctx + Context::kCellsOfPage - 1) / Context::kCellsOfPage * Context::kCellsOfPage);
+         ((text.n_ctx + KvCache::kCellsOfPage - 1) / KvCache::kCellsOfPage * KvCache::kCellsOfPage);
 }
 
 void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
@@ -48,16 +48,20 @@ void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
     const int end = std::min(begin + n_parallel, text.n_chunks());
     batch.clear();
     items.clear();
-    context.clear();
+    context.cache().clear();
     for (int c = begin; c < end; ++c)
       for (int i = 0; i + 1 < text.n_ctx; ++i) {  // Nothing is predicted from the last one.
         const bool scored = i >= first;
         const int item = batch.size();
         const Token token = text.tokens[static_cast<std::size_t>(c * text.n_ctx + i)];
-        batch.add(i == 0 && text.bos != kNoToken ? text.bos : token, c - begin, scored);
+        ItemOptions options;
+        if (scored)
+          options = {.logits = true,
+                     .n_best = only_sums ? 1 : 0,
+                     .log_sum_exp = true,
+                     .logit_of = text.next(c, i - first)};
+        batch.add(i == 0 && text.bos != kNoToken ? text.bos : token, c - begin, options);
         if (!scored) continue;
-        if (only_sums) batch.only_best(item, 1);
-        batch.want_log_sum_exp(item, text.next(c, i - first));
         items.push_back(item);
       }
     const DecodeStatus status = context.decode(batch);
@@ -69,7 +73,7 @@ void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
       const float log_sum_exp = context.log_sum_exp(item);
       check_numbers(context.model(), {&log_sum_exp, 1});
       on_row({.chunk = chunk,
-              .next = batch[item].token_of_logit,
+              .next = batch[item].options.logit_of,
               .log_probability = static_cast<double>(context.logit(item)) - log_sum_exp,
               .logits = want_logits ? context.logits(item) : std::span<const float>()});
     }

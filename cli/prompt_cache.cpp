@@ -13,7 +13,7 @@
 #include "base/read_file.h"
 #include "weft/batcher.h"
 #include "weft/error.h"
-#include "weft/text_state.h"
+#include "weft/prefix_state.h"
 
 namespace weft::cli {
 namespace {
@@ -46,10 +46,11 @@ bool restore_prompt(const PromptCacheOptions& options, Completer& completer, std
   const std::vector<AdapterUse> adapters(usual.begin(), usual.end());
   const auto n_saved = [&] { return base::counted(read_text_state(bytes).tokens.size(), "token"); };
   try {
-    const RestoredText restored = completer.batcher().restore_text(bytes);
+    const RestoredPrefix restored = completer.batcher().restore_prefix(bytes);
     const auto end =
         std::mismatch(restored.tokens.begin(), restored.tokens.end(), prompt.begin(), prompt.end()).second;
-    const bool is_usable = restored.tokens.size() == prompt.size() || completer.context().cuts_anywhere();
+    const bool is_usable =
+        restored.tokens.size() == prompt.size() || completer.context().cache().cuts_anywhere();
     return end == prompt.end() && is_usable && restored.adapters == adapters;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kOverloaded) {
@@ -63,7 +64,7 @@ bool restore_prompt(const PromptCacheOptions& options, Completer& completer, std
 }
 
 void save_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> tokens) {
-  const SavedText saved = completer.batcher().save_text(tokens);
+  const SavedPrefix saved = completer.batcher().save_prefix(tokens);
   // The prefix cache does not hold sequences after a context shift.
   if (static_cast<std::size_t>(saved.n_tokens) + 1 < tokens.size() || saved.n_tokens == 0) return;
   base::AtomicFile file(options.file);

@@ -1,6 +1,6 @@
 #pragma once
 // A prompt's prefix in a file, with its cache cells, so that another run with the same prefix does not
-// compute it again. The format is weft/text_state.h's, as for the server's sessions.
+// compute it again. The format is weft/prefix_state.h's, as for the server's sessions.
 #include <span>
 #include <string>
 

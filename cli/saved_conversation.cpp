@@ -96,7 +96,7 @@ class Reader {
     return message;
   }
 
-  ChatAnswer::Call read_call(const Json& json) const {
+  ChatResponse::Call read_call(const Json& json) const {
     if (!json.is_object() || !json.contains("function"))
       refuse(fmt::format("a call of message {} has no \"function\"", n_));
     return {text_or_nothing(json, "id"), text(json["function"], "name"), text(json["function"], "arguments")};

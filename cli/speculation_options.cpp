@@ -92,9 +92,11 @@ Speculation speculation_of(const SpeculationOptions& options) {
   return options.type.value_or(options.model.empty() ? kDefaultSpeculation : Speculation::kModel);
 }
 
-BatcherParams batcher_params(const SpeculationOptions& options, Context* draft) {
-  BatcherParams params{.speculation = speculation_of(options), .n_draft = options.n_draft, .draft = draft};
-  if (params.speculation == Speculation::kModel && draft == nullptr) params.speculation = Speculation::kNone;
+BatcherParams batcher_params(const SpeculationOptions& options, std::shared_ptr<Context> draft) {
+  BatcherParams params{
+      .speculation = speculation_of(options), .n_draft = options.n_draft, .draft = std::move(draft)};
+  if (params.speculation == Speculation::kModel && params.draft == nullptr)
+    params.speculation = Speculation::kNone;
   return params;
 }
 
@@ -119,18 +121,18 @@ ContextParams draft_context_params(const SpeculationOptions& options, const Cont
   return draft;
 }
 
-std::optional<Context> load_draft(const SpeculationOptions& options, const GenerationOptions& generation,
-                                  const Context& context, const InterruptGuard& interrupt) {
+std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const GenerationOptions& generation,
+                                    const Context& context, const InterruptGuard& interrupt) {
   if (const std::string why = why_no_drafts(options, context); !why.empty()) {
     note(generation.talk, "weft: note: " + why);
-    return std::nullopt;
+    return nullptr;
   }
-  if (speculation_of(options) != Speculation::kModel) return std::nullopt;
+  if (speculation_of(options) != Speculation::kModel) return nullptr;
   ContextOptions expected = generation.context;
   if (options.n_ctx > 0) expected.n_ctx = options.n_ctx;
   const LoadedModel loaded =
       load_model(draft_model_options(options, generation.model), generation.talk, interrupt, expected);
-  return Context(loaded.model, draft_context_params(options, context.params()), context);
+  return std::make_shared<Context>(loaded.model, draft_context_params(options, context.params()), context);
 }
 
 int n_branch_sequences(const SpeculationOptions& options, const Model& model) {
@@ -142,7 +144,8 @@ int n_branch_sequences(const SpeculationOptions& options, const Model& model) {
 std::string why_no_drafts(const SpeculationOptions& options, const Context& context) {
   const bool is_asked_for =
       options.type.value_or(Speculation::kNone) != Speculation::kNone || !options.model.empty();
-  if (!is_asked_for || context.cuts_back() || speculation_of(options) == Speculation::kNone) return "";
+  if (!is_asked_for || context.cache().cuts_back() || speculation_of(options) == Speculation::kNone)
+    return "";
   return context.model().info().recurrent
              ? "the model decodes without drafts: it has recurrent layers, whose state cannot go back"
              : "the model decodes without drafts: its sliding windows cannot go back; raise --window-rewind";

@@ -210,7 +210,7 @@ weft::Backend slow_backend(const std::shared_ptr<Counts>& counts, std::chrono::m
                                  .description = "plain loops, in no hurry",
                                  .memory_total = kMemory,
                                  .memory_free = kMemory,
-                                 .beside_host = true,
+                                 .is_async = true,
                                  .on_host_cpu = true};
   return {.name = "slow",
           .list = [=] { return std::vector{info}; },
@@ -235,7 +235,7 @@ extern "C" __attribute__((visibility("default"))) const weft::ModuleInfo* weft_b
 int main(int argc, char** argv) try {
   const std::chrono::milliseconds delay(argc == 2 ? std::atoi(argv[1]) : 1);
   const auto counts = std::make_shared<Counts>();
-  const auto registry = weft::find_backends();
+  const auto registry = weft::load_backends();
   registry->add(slow_backend(counts, delay));
 
   const std::vector<weft::ConformanceCase> cases = weft::check_conformance(*registry, "slow0");
@@ -257,8 +257,8 @@ int main(int argc, char** argv) try {
   std::vector<float> up_weight(128 * 64), up_bias(128, 0.5f), down_weight(16 * 128);
   for (std::size_t i = 0; i < up_weight.size(); ++i) up_weight[i] = std::sin(static_cast<float>(i));
   for (std::size_t i = 0; i < down_weight.size(); ++i) down_weight[i] = std::cos(static_cast<float>(i));
-  weft::Plan alone(g, weft::find_devices(*registry, {"cpu"}));
-  weft::Plan both(g, weft::find_devices(*registry, {"slow0"}),
+  weft::Plan alone(g, weft::open_devices(*registry, {"cpu"}));
+  weft::Plan both(g, weft::open_devices(*registry, {"slow0"}),
                   {.pins = {{"^up", "slow0"}, {"^down", "cpu"}}});
   for (weft::Plan* const plan : {&alone, &both}) {
     plan->set_weight("up.weight", up_weight);

@@ -31,11 +31,10 @@ void decode(weft::Context& context, const weft::Batch& batch) {
                     "the cache is full: generate fewer continuations or tokens");
 }
 
-// Most samplers need only the most probable tokens. Then the step does not return a row of logits for its
-// last item.
-void request_best(const weft::Sampler& sampler, const weft::Context& context, weft::Batch& batch) {
+// Most samplers need only the most probable tokens. Then the step does not return a row of logits.
+weft::ItemOptions for_drawing(const weft::Sampler& sampler, const weft::Context& context) {
   const int n = sampler.n_best();
-  if (n > 0 && n <= context.params().n_best) batch.only_best(batch.size() - 1, n);
+  return {.logits = true, .n_best = n <= context.params().n_best ? n : 0};
 }
 
 }  // namespace
@@ -55,16 +54,15 @@ int main(int argc, char** argv) try {
   const int n_own = n_tokens + 64;
   weft::Context context(model, {.n_ctx = static_cast<int>(tokens.size()) + n * n_own, .n_sequences = n});
 
-  weft::Batch batch;
-  batch.add(tokens, 0);
   std::vector<Continuation> all;
   for (int i = 0; i < n; ++i)
     all.push_back({weft::Sampler({.seed = static_cast<std::uint64_t>(i)}, model->tokenizer()),
-                   weft::Detokenizer(model->tokenizer()), "", batch.size() - 1});
-  request_best(all[0].sampler, context, batch);  // They differ in their seeds only.
+                   weft::Detokenizer(model->tokenizer()), "", static_cast<int>(tokens.size()) - 1});
+  weft::Batch batch;
+  batch.add(tokens, 0, for_drawing(all[0].sampler, context));  // They differ in their seeds only.
   decode(context, batch);
   for (int i = 1; i < n; ++i)
-    if (!context.copy(0, i)) return 1;
+    if (!context.cache().copy(0, i)) return 1;
 
   int n_steps = 1;  // The prompt's.
   int n_generated = 0;
@@ -74,16 +72,16 @@ int main(int argc, char** argv) try {
     for (int i = 0; i < n; ++i) {
       Continuation& c = all[static_cast<std::size_t>(i)];
       if (c.done) continue;
-      const weft::Token token = drawn_from[c.item].n_best > 0 ? c.sampler.sample(context.best(c.item))
-                                                              : c.sampler.sample(context.logits(c.item));
+      const weft::Token token = drawn_from[c.item].options.n_best > 0
+                                    ? c.sampler.sample(context.best(c.item))
+                                    : c.sampler.sample(context.logits(c.item));
       c.sampler.accept(token);
       ++n_generated;
       c.done = model->tokenizer().is_end(token);
       if (c.done) continue;
       c.text += c.detokenizer.push(token);
       c.item = batch.size();
-      batch.add(token, i, /*logits=*/true);
-      request_best(c.sampler, context, batch);
+      batch.add(token, i, for_drawing(c.sampler, context));
     }
     if (batch.size() == 0 || n_steps == n_tokens) break;
     decode(context, batch);
@@ -91,7 +89,7 @@ int main(int argc, char** argv) try {
 
   for (int i = 0; i < n; ++i)
     std::printf("%d: %s%s\n\n", i, prompt, all[static_cast<std::size_t>(i)].text.c_str());
-  std::printf("%d tokens in %d steps; %d cells in use\n", n_generated, n_steps, context.cells_used());
+  std::printf("%d tokens in %d steps; %d cells in use\n", n_generated, n_steps, context.cache().cells_used());
   return 0;
 } catch (const weft::Error& error) {
   std::fprintf(stderr, "batched: %s\n", error.what());

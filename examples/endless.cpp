@@ -44,16 +44,16 @@ int main(int argc, char** argv) try {
     sampler.accept(token);
     std::fputs(text.push(token).c_str(), stdout);
     batch.clear();
-    batch.add(token, kSequence, /*logits=*/true);
+    batch.add(token, kSequence, {.logits = true});
     while (context.decode(batch) == weft::DecodeStatus::kCacheFull) {
-      context.remove(kSequence, kKeep, kKeep + kForget);
-      if (!context.shift(kSequence, kKeep + kForget, -1, -kForget))
+      context.cache().remove(kSequence, kKeep, kKeep + kForget);
+      if (!context.cache().shift(kSequence, kKeep + kForget, -1, -kForget))
         return 1;  // Never: no other sequence shares these cells.
       ++n_shifts;
     }
   }
   std::printf("\n\n%d tokens in %d cells, moved up %d times; plans compiled: %d\n", n_tokens,
-              context.cells_total(), n_shifts, static_cast<int>(context.plan_stats().compiled));
+              context.cache().cells_total(), n_shifts, static_cast<int>(context.plan_stats().compiled));
   return 0;
 } catch (const weft::Error& error) {
   std::fprintf(stderr, "endless: %s\n", error.what());

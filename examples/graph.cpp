@@ -16,7 +16,7 @@ int main() try {
       weft::gelu(weft::linear(x, g.weight("up.weight", {8, 4})) + g.weight("up.bias", {8}));
   g.output("y", weft::softmax(weft::linear(hidden, g.weight("down.weight", {3, 8}))));
 
-  weft::Plan plan(g, weft::find_devices(), {.allowed = {.shapes = true, .tensors = true}});
+  weft::Plan plan(g, weft::open_devices(), {.allowed = {.shapes = true, .tensors = true}});
   std::vector<float> up(32), bias(8), down(24);
   for (std::size_t i = 0; i < up.size(); ++i) up[i] = std::sin(static_cast<float>(i));
   for (std::size_t i = 0; i < down.size(); ++i) down[i] = std::cos(static_cast<float>(i));

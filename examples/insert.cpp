@@ -37,17 +37,17 @@ int main(int argc, char** argv) try {
   batch.add(after, kSequence);
   compute(context, batch);
   const auto gap = static_cast<weft::Pos>(before.size());
-  std::printf("%d tokens in the cache\n", context.next_pos(kSequence));
+  std::printf("%d tokens in the cache\n", context.cache().next_pos(kSequence));
 
   // Room for the new sentence: all cells after the gap move to later positions.
   const auto inserted = tokenizer.encode("The dog is called Bruno. ", {.add_special = false});
-  if (!context.shift(kSequence, gap, -1, static_cast<weft::Pos>(inserted.size()))) return 1;
+  if (!context.cache().shift(kSequence, gap, -1, static_cast<weft::Pos>(inserted.size()))) return 1;
   batch.clear();
   for (std::size_t i = 0; i < inserted.size(); ++i)
-    batch.add(inserted[i], kSequence, /*logits=*/false, gap + static_cast<weft::Pos>(i));
+    batch.add(inserted[i], kSequence, {.pos = gap + static_cast<weft::Pos>(i)});
   compute(context, batch);
   std::printf("%d after %d were inserted at position %d; only those were computed\n",
-              context.next_pos(kSequence), static_cast<int>(inserted.size()), gap);
+              context.cache().next_pos(kSequence), static_cast<int>(inserted.size()), gap);
 
   std::string_view question = " The dog's name is";
   std::printf("...%.*s", static_cast<int>(question.size()), question.data());
@@ -61,7 +61,7 @@ int main(int argc, char** argv) try {
         static_cast<weft::Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     std::fputs(text.push(best).c_str(), stdout);
     batch.clear();
-    batch.add(best, kSequence, /*logits=*/true);
+    batch.add(best, kSequence, {.logits = true});
     compute(context, batch);
   }
   std::printf("\n");

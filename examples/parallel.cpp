@@ -172,7 +172,7 @@ class Day {
         batcher_(context, {.n_running = options.n_clients}),
         responses_(prompts.own.size()),
         held_(static_cast<std::size_t>(options.n_clients), CachePlot::Share{0, 0}) {
-    if (options.draw) plot_.emplace(context.cells_total(), static_cast<int>(prompts.system.size()));
+    if (options.draw) plot_.emplace(context.cache().cells_total(), static_cast<int>(prompts.system.size()));
   }
 
   void run() {
@@ -184,7 +184,7 @@ class Day {
     while (n_begun_ < options_.n_sequences) {
       for (int client = 0; client < options_.n_clients; ++client) ask(client);
       while (batcher_.step())
-        if (plot_) plot_->add({seconds(), context_.cells_used(), held_});
+        if (plot_) plot_->add({seconds(), context_.cache().cells_used(), held_});
     }
     seconds_ = seconds();
     cpu_seconds_ = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
@@ -279,8 +279,8 @@ void print_table(const Day& day, const weft::Context& context) {
               static_cast<long long>(s.n_steps),
               (n_prompt + n_generated) / static_cast<double>(std::max<std::int64_t>(s.n_steps, 1)),
               static_cast<long long>(context.plan_stats().compiled));
-  std::printf("cells      %6d of %d in use at most; %lld preemptions\n", s.cells_peak, context.cells_total(),
-              static_cast<long long>(s.n_preempted));
+  std::printf("cells      %6d of %d in use at most; %lld preemptions\n", s.cells_peak,
+              context.cache().cells_total(), static_cast<long long>(s.n_preempted));
 }
 
 void draw(const CachePlot& plot, const std::string& path) {

@@ -30,7 +30,7 @@ int main(int argc, char** argv) try {
       weft::RequestParams params{.n_predict = n_tokens, .timeout_ms = 60e3};
       params.sampler.temperature = 0.0f;
       weft::Response response = service.submit(model->tokenizer().encode(prompts[i]), params);
-      for (weft::Chunk chunk; response.next(chunk);) responses[i] += chunk.text;
+      for (weft::Output output; response.next(output);) responses[i] += output.text;
     });
   for (std::thread& client : clients) client.join();
 

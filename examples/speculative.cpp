@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,8 +107,9 @@ int main(int argc, char** argv) try {
                              .n_sequences = n_parallel * kBranches,
                              .n_threads = n_threads};
   weft::Context context(model, params);
-  std::optional<weft::Context> draft;
-  if (!draft_path.empty()) draft.emplace(weft::Model::load(draft_path, {.n_threads = n_threads}), params);
+  std::shared_ptr<weft::Context> draft;
+  if (!draft_path.empty())
+    draft = std::make_shared<weft::Context>(weft::Model::load(draft_path, {.n_threads = n_threads}), params);
 
   struct Mode {
     const char* name;
@@ -131,11 +132,12 @@ int main(int argc, char** argv) try {
   bool all_equal = true;
   for (int round = 0; round < n_rounds; ++round) {
     for (std::size_t i = 0; i < modes.size(); ++i) {
-      const weft::BatcherParams batcher{.n_running = n_parallel,
-                                        .reuse_prefixes = false,
-                                        .speculation = modes[i].speculation,
-                                        .n_draft_branches = modes[i].n_branches,
-                                        .draft = draft ? &*draft : nullptr};
+      const weft::BatcherParams batcher{
+          .n_running = n_parallel,
+          .reuse_prefixes = false,
+          .speculation = modes[i].speculation,
+          .n_draft_branches = modes[i].n_branches,
+          .draft = modes[i].speculation == weft::Speculation::kModel ? draft : nullptr};
       Result result = serve(context, batcher, prompts, n_tokens);
       if (round == 0 || result.seconds < fastest[i].seconds) fastest[i] = std::move(result);
     }

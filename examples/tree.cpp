@@ -72,7 +72,7 @@ int main(int argc, char** argv) try {
       const double logprob = parent < 0 ? 0.0 : nodes[static_cast<std::size_t>(parent)].logprob;
       for (const auto& [token, extra] : best_two(context.logits(items[i]))) {
         const weft::SeqId seq = children.size() % 2 == 0 ? own : n_sequences++;
-        if (seq != own && !context.copy(own, seq)) return 1;
+        if (seq != own && !context.cache().copy(own, seq)) return 1;
         children.push_back(static_cast<int>(nodes.size()));
         nodes.push_back({token, parent, logprob + extra, seq});
       }
@@ -82,24 +82,24 @@ int main(int argc, char** argv) try {
     for (const int child : children) {
       items.push_back(batch.size());
       batch.add(nodes[static_cast<std::size_t>(child)].token, nodes[static_cast<std::size_t>(child)].seq,
-                true);
+                {.logits = true});
     }
     compute(context, batch);
     leaves = children;
   }
   std::vector<std::vector<float>> grown;
   for (const int item : items) grown.emplace_back(context.logits(item).begin(), context.logits(item).end());
-  const int cells = context.cells_used();
+  const int cells = context.cache().cells_used();
 
   // The whole tree at once: a leaf is a sequence, and each token belongs to all leaves below it.
   for (const int leaf : leaves)
     for (int n = leaf; n >= 0; n = nodes[static_cast<std::size_t>(n)].parent)
       nodes[static_cast<std::size_t>(n)].seqs.push_back(nodes[static_cast<std::size_t>(leaf)].seq);
   const auto end = static_cast<weft::Pos>(prompt.size());
-  for (weft::SeqId seq = 0; seq < n_sequences; ++seq) context.remove(seq, end);
+  for (weft::SeqId seq = 0; seq < n_sequences; ++seq) context.cache().remove(seq, end);
   const auto steps = context.plan_stats().steps;
   batch.clear();
-  for (const Node& node : nodes) batch.add(node.token, node.seqs, true);
+  for (const Node& node : nodes) batch.add(node.token, node.seqs, {.logits = true});
   compute(context, batch);
   bool same = true;
   for (std::size_t i = 0; i < leaves.size(); ++i) {

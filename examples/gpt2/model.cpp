@@ -96,7 +96,7 @@ Decoder::Decoder(const std::filesystem::path& folder, const DecoderParams& param
                             "all sequences together may have " + std::to_string(kLargest) +
                                 " tokens: use fewer sequences, or limit their length (-c)");
         weft::Plan plan(make_graph(config_, params_, folder / "model.safetensors", weights_),
-                        weft::find_devices(params_.devices),
+                        weft::open_devices(params_.devices),
                         {.pins = params_.pins, .n_threads = params_.n_threads});
         for (const auto& [name, bytes] : weights_) plan.set_weight(name, bytes);
         return plan;

@@ -77,7 +77,7 @@ class Encoder {
       : tokenizer_(weft::read_word_pieces(folder / "vocab.txt")),
         max_sentences_(max_sentences),
         plan_(make_graph(max_sentences * kMaxTokens, max_sentences),
-              device.empty() ? weft::find_devices() : weft::find_devices({device}),
+              device.empty() ? weft::open_devices() : weft::open_devices({device}),
               {.pins = device.empty() ? std::vector<weft::Pin>() : std::vector<weft::Pin>{{"", device}},
                .n_threads = n_threads}) {
     plan_.set_weights(weft::WeightFile(folder / "model.safetensors"));

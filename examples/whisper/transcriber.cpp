@@ -34,7 +34,7 @@ weft::Devices open_devices(const TranscriberParams& params) {
                         "--pin " + pin.pattern + ": write encoder.=DEVICE, decoder.=DEVICE, or longer names");
     if (std::find(names.begin(), names.end(), pin.device) == names.end()) names.push_back(pin.device);
   }
-  return weft::find_devices(names);
+  return weft::open_devices(names);
 }
 
 bool is_blank(std::string_view text) {

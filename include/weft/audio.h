@@ -38,12 +38,12 @@ Sound read_sound(std::span<const std::byte> bytes);
 Sound read_sound_file(const std::filesystem::path& path);
 
 struct AudioParams {
-  /// Device names, as for find_devices(). Empty: the CPU and all GPUs.
+  /// Device names, as for open_devices(). Empty: the CPU and all GPUs.
   std::vector<std::string> devices = {};
   int n_threads = 0;  ///< Host threads. 0: the number of cores.
   /// The most bytes of results that are cached, so that repeated audio is not encoded again.
   std::size_t cache_bytes = std::size_t{64} << 20;
-  std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
+  std::shared_ptr<const Registry> registry = nullptr;  ///< Null: load_backends().
 };
 
 struct AudioInfo {

@@ -9,9 +9,9 @@
 // 4. Add the Backend to a registry, or build it as a module that any program of weft finds
 //    (backend/module.h):
 //
-//      const auto registry = weft::find_backends();
+//      const auto registry = weft::load_backends();
 //      registry->add(my_backend());
-//      weft::Plan plan(g, weft::find_devices(*registry, {"mine0"}), {.pins = {{"up.*", "mine0"}}});
+//      weft::Plan plan(g, weft::open_devices(*registry, {"mine0"}), {.pins = {{"up.*", "mine0"}}});
 //
 // examples/backend.cpp is a complete backend.
 #include "weft/backend/device.h"

@@ -74,23 +74,24 @@ struct CompletionStats {
   double decode_ms() const { return n_generated > 0 ? std::max(0.0, total_ms - first_token_ms) : 0.0; }
 };
 
-/// The new output of one completion after a step, for RequestParams::on_output. Valid during that call.
+/// The new output of one completion: after a step (RequestParams::on_output), or since the last one was taken
+/// (Response::next).
 struct Output {
-  RequestId request = 0;
-  int completion = 0;  ///< 0 to n - 1.
+  RequestId request = 0;  ///< Batcher::submit's, or Response::id.
+  int completion = 0;     ///< 0 to n - 1.
   /// New complete UTF-8 characters. A possible beginning of a stop string is held back.
-  std::string_view text = {};
-  std::span<const OutputToken> tokens = {};  ///< Tokens drawn since the last call, including an end token.
-  /// With RequestParams::prompt_logprobs: the prompt tokens whose logprobs this step has computed. Over all
-  /// calls, each completion gets all prompt tokens except the first, once and in order.
-  std::span<const OutputToken> prompt = {};
+  std::string text = {};
+  std::vector<OutputToken> tokens = {};  ///< Newly drawn tokens, including an end token.
+  /// With RequestParams::prompt_logprobs: the prompt tokens whose logprobs were computed. Over all outputs,
+  /// each completion gets all prompt tokens except the first, once and in order.
+  std::vector<OutputToken> prompt = {};
   /// With done and RequestParams::pooling: the pooled embedding, n_embd floats, not normalised. Empty if the
   /// completion ended early.
-  std::span<const float> embedding = {};
-  bool done = false;  ///< True in the last call for a completion. Each completion has such a call.
+  std::vector<float> embedding = {};
+  bool done = false;  ///< True in the last output of a completion. Each completion has such an output.
   StopReason stop = StopReason::kEnd;  ///< With done.
   int stop_string = -1;                ///< With StopReason::kStopString: the index in RequestParams::stop.
-  std::string_view error = {};         ///< With StopReason::kError: the message.
+  std::string error = {};              ///< With StopReason::kError: the message.
   bool not_numbers = false;  ///< With StopReason::kError: whether it is a NotNumbersError (NaN or infinity).
   CompletionStats stats = {};  ///< With done.
 };
@@ -157,7 +158,7 @@ struct RequestParams {
   double first_token_timeout_ms = 0.0;  ///< Until its first token.
   double timeout_ms = 0.0;              ///< Until its end.
   /// When the sequence fills the cache (or n_ctx cells), keep its first n_keep tokens, drop the older half of
-  /// the others (Context::forget), and continue. n_keep is at least 2 less than these cells. After such a
+  /// the others (KvCache::forget), and continue. n_keep is at least 2 less than these cells. After such a
   /// shift the cache cannot be recomputed. So a preempted completion saves its cells in host memory, and a
   /// failed step ends it with kError.
   bool context_shift = false;
@@ -239,7 +240,7 @@ struct BatcherParams {
   double max_pause_ms = 10000.0;
   BatcherLimits limits = {};
   /// Automatic prefix caching: finished sequences stay in the cache until their cells are needed. In models
-  /// with recurrent or sliding-window layers sequences cannot be cut anywhere (Context::cuts_anywhere). There
+  /// with recurrent or sliding-window layers sequences cannot be cut anywhere (KvCache::cuts_anywhere). There
   /// a prefix that two prompts share is also kept as a snapshot, a copied sequence.
   bool reuse_prefixes = true;
   Speculation speculation = Speculation::kNone;
@@ -251,9 +252,9 @@ struct BatcherParams {
   /// must be quick and must not use the batcher. Its exceptions are ignored.
   std::function<void(const StepRecord&)> on_step = nullptr;
   /// With kModel: a context of the draft model, with at least as many sequences. The vocabularies must be the
-  /// same. It must outlive the batcher, which reserves it. The batcher uses the two contexts in turns, so
-  /// they may share temporaries (Context's second constructor).
-  Context* draft = nullptr;
+  /// same. The batcher reserves it. It uses the two contexts in turns, so they may share temporaries
+  /// (Context's second constructor).
+  std::shared_ptr<Context> draft = nullptr;
 };
 
 /// Counts since the batcher was made, and its current state.
@@ -305,13 +306,13 @@ struct BatcherStats {
 };
 
 /// A saved prefix.
-struct SavedText {
+struct SavedPrefix {
   int n_tokens = 0;                   ///< Its length. 0: no prefix was cached.
-  std::vector<std::byte> state = {};  ///< Bytes for restore_text(): tokens, keys and values.
+  std::vector<std::byte> state = {};  ///< Bytes for restore_prefix(): tokens, keys and values.
 };
 
-/// A prefix that restore_text() has put into the cache.
-struct RestoredText {
+/// A prefix that restore_prefix() has put into the cache.
+struct RestoredPrefix {
   std::vector<Token> tokens = {};
   std::vector<AdapterUse> adapters = {};  ///< Its adapters, by their indices in this model.
 };
@@ -323,10 +324,11 @@ enum class StreamState : std::uint8_t {
   kPaused,  ///< Paused by pause(), with or without a sequence.
 };
 /// "waiting", "prefilling", "decoding", "paused"
-std::string_view name(StreamState state);
+std::string_view to_string(StreamState state);
+[[deprecated("use to_string")]] inline std::string_view name(StreamState state) { return to_string(state); }
 
 /// A snapshot of the cache and the requests, for display.
-struct BatcherPicture {
+struct BatcherSnapshot {
   struct Stream {
     RequestId request = 0;
     int completion = 0;
@@ -345,15 +347,20 @@ struct BatcherPicture {
     /// Whether a running completion holds it. Otherwise it is a finished sequence or a snapshot.
     bool running = false;
   };
-  std::vector<CellRun> cells = {};         ///< As Context::cell_runs.
+  std::vector<CellRun> cells = {};         ///< As KvCache::cell_runs.
   int n_pages = 0;                         ///< The pages of the cache.
-  int page_cells = Context::kCellsOfPage;  ///< Cells of a page.
+  int page_cells = KvCache::kCellsOfPage;  ///< Cells of a page.
   /// Completions: the running ones, then the first kMostWaiting waiting ones.
   std::vector<Stream> streams = {};
   int n_waiting = 0;                     ///< All waiting completions.
   std::vector<Sequence> sequences = {};  ///< Non-empty sequences, by ascending id.
   static constexpr int kMostWaiting = 256;
 };
+
+// Deprecated names, for one version.
+using SavedText [[deprecated("use SavedPrefix")]] = SavedPrefix;
+using RestoredText [[deprecated("use RestoredPrefix")]] = RestoredPrefix;
+using BatcherPicture [[deprecated("use BatcherSnapshot")]] = BatcherSnapshot;
 
 /// Used by one thread. The context must outlive it and is reserved for it: a second batcher on the context is
 /// refused, and nothing else may use the context. The constructor and the destructor remove all sequences.
@@ -368,7 +375,7 @@ class Batcher {
   Batcher& operator=(const Batcher&) = delete;
 
   /// Adds a request and returns its id. The prompt is copied. At the places of RequestParams::parts it holds
-  /// EmbeddedPart::token(). For an encoder-decoder model the prompt is the encoder input. Throws
+  /// kMediaToken. For an encoder-decoder model the prompt is the encoder input. Throws
   /// OverloadedError if the queue is full. Throws Error kInvalidArgument for wrong parameters and for a
   /// prompt that is longer than the cache or n_ctx; the message has both lengths. Throws kUnsupported for
   /// parameters that the model cannot follow, such as context_shift with learned positions.
@@ -414,25 +421,38 @@ class Batcher {
   /// - With sliding-window layers its last window must be in the cache.
   /// - With encoder-decoder models it is the whole encoder input, without completions.
   /// Throws Error kOverloaded if a part of a sequence must be copied and no sequence is free for that.
-  SavedText save_text(std::span<const Token> tokens,
-                      const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
+  SavedPrefix save_prefix(std::span<const Token> tokens,
+                          const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
   /// Puts a saved prefix into the cache, as if a request with it had just finished. Later requests with this
   /// prefix use it. Evicts finished sequences to make room. After an Error the cache does not hold it. Throws
   /// Error kInvalidFile and kInvalidArgument like Context::restore, and kOverloaded if running sequences
   /// leave no room. Throws kUnsupported if BatcherParams::reuse_prefixes is false. Damaged bytes are
   /// detected, but forged ones are not: restore only states that you saved.
-  RestoredText restore_text(std::span<const std::byte> state);
+  RestoredPrefix restore_prefix(std::span<const std::byte> state);
   /// Evicts finished sequences that are a prefix of `tokens`, or of which `tokens` is a prefix. Returns their
-  /// number. Cells that running sequences share stay.
-  int forget_text(std::span<const Token> tokens);
+  /// number. Cells that running sequences share stay. `tokens` count up to their first image or audio part.
+  int forget_prefix(std::span<const Token> tokens);
 
   int n_running() const;
   int n_waiting() const;
   std::int64_t n_waiting_tokens() const;
-  BatcherStats stats() const;      ///< Takes time linear in the open completions.
-  BatcherPicture picture() const;  ///< Takes time linear in the cells in use.
+  BatcherStats stats() const;        ///< Takes time linear in the open completions.
+  BatcherSnapshot snapshot() const;  ///< Takes time linear in the cells in use.
   /// Whether cells and sequences agree with the requests; for tests.
   bool consistent() const;
+
+  // Deprecated names, for one version.
+  [[deprecated("use save_prefix")]] SavedPrefix save_text(
+      std::span<const Token> tokens, const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt) {
+    return save_prefix(tokens, adapters);
+  }
+  [[deprecated("use restore_prefix")]] RestoredPrefix restore_text(std::span<const std::byte> state) {
+    return restore_prefix(state);
+  }
+  [[deprecated("use forget_prefix")]] int forget_text(std::span<const Token> tokens) {
+    return forget_prefix(tokens);
+  }
+  [[deprecated("use snapshot")]] BatcherSnapshot picture() const { return snapshot(); }
 
  private:
   friend class Service;  // It has checked its requests on their callers' threads.

@@ -5,9 +5,9 @@
 //   weft::Chat chat(*model->chat_template());
 //   weft::ChatOpening opening = chat.open({.messages_json = R"([{"role": "user", "content": "Hi"}])"});
 //   weft::Response response = service.submit(model->tokenizer().encode(opening.prompt), {.special = true});
-//   for (weft::Chunk chunk; response.next(chunk);)
-//     for (const weft::AnswerEvent& event : opening.reader.push(chunk.text)) show(event);
-//   for (const weft::AnswerEvent& event : opening.reader.finish()) show(event);
+//   for (weft::Output output; response.next(output);)
+//     for (const weft::ResponseEvent& event : opening.reader.push(output.text)) show(event);
+//   for (const weft::ResponseEvent& event : opening.reader.finish()) show(event);
 //
 // Set RequestParams::special, because the reader needs the control tokens.
 #include <cstdint>
@@ -60,7 +60,7 @@ struct ChatTurn {
   std::optional<Grammar> content_grammar = std::nullopt;
 };
 
-struct AnswerEvent {
+struct ResponseEvent {
   enum class Kind : std::uint8_t {
     kContent,        ///< text
     kReasoning,      ///< text
@@ -78,19 +78,19 @@ struct AnswerEvent {
 /// Parses one response while it is generated. Text may be split anywhere. Events are emitted as soon as their
 /// kind is certain, so a partial tag is never part of one. No output of a model makes it throw: an incomplete
 /// call becomes content.
-class AnswerReader {
+class ResponseReader {
  public:
-  AnswerReader();  ///< A reader without a format: everything is content.
-  ~AnswerReader();
-  AnswerReader(AnswerReader&&) noexcept;
-  AnswerReader& operator=(AnswerReader&&) noexcept;
-  AnswerReader(const AnswerReader&);  ///< Copy it for each completion of a request.
-  AnswerReader& operator=(const AnswerReader&);
+  ResponseReader();  ///< A reader without a format: everything is content.
+  ~ResponseReader();
+  ResponseReader(ResponseReader&&) noexcept;
+  ResponseReader& operator=(ResponseReader&&) noexcept;
+  ResponseReader(const ResponseReader&);  ///< Copy it for each completion of a request.
+  ResponseReader& operator=(const ResponseReader&);
 
-  std::vector<AnswerEvent> push(std::string_view text);
+  std::vector<ResponseEvent> push(std::string_view text);
   /// Ends the response and returns the remaining events. was_cut: the response ended early, so a partial tag
   /// is dropped.
-  std::vector<AnswerEvent> finish(bool was_cut = false);
+  std::vector<ResponseEvent> finish(bool was_cut = false);
   /// The number of calls so far. Above 0, OpenAI's finish_reason is "tool_calls".
   int n_calls() const;
 
@@ -101,7 +101,7 @@ class AnswerReader {
 };
 
 /// A response so far, assembled from its events.
-struct ChatAnswer {
+struct ChatResponse {
   struct Call {
     std::string id = {};
     std::string name = {};
@@ -112,7 +112,7 @@ struct ChatAnswer {
   std::vector<Call> calls = {};
   bool is_calling = false;  ///< The last call is incomplete.
 
-  void add(const AnswerEvent& event);
+  void add(const ResponseEvent& event);
   /// Whether there are calls and all of them are complete.
   bool has_called() const { return !calls.empty() && !is_calling; }
 };
@@ -130,7 +130,7 @@ struct ChatOpening {
   /// The constraint of the response, if one is needed: for required calls, for arguments with schemas, for
   /// content_grammar.
   std::optional<Grammar> grammar = std::nullopt;
-  AnswerReader reader = {};
+  ResponseReader reader = {};
   std::vector<std::string> stop = {};  ///< The format's stop strings, in addition to the request's.
   /// Unknown roles, and parts of schemas that the grammar does not enforce (functions that are not strict).
   std::vector<std::string> warnings = {};
@@ -165,6 +165,11 @@ class Chat {
   struct Impl;
   std::shared_ptr<const Impl> impl_;
 };
+
+// Deprecated names, for one version.
+using AnswerEvent [[deprecated("use ResponseEvent")]] = ResponseEvent;
+using AnswerReader [[deprecated("use ResponseReader")]] = ResponseReader;
+using ChatAnswer [[deprecated("use ChatResponse")]] = ChatResponse;
 
 }  // namespace weft
 

@@ -7,8 +7,8 @@
 //   batch.add(prompt, 0);  // The prompt's tokens, in sequence 0.
 //   if (context.decode(batch) == weft::DecodeStatus::kOk) draw_from(context.logits(batch.size() - 1));
 //
-// A cell of the cache holds one token's keys and values in all layers. A page is 64 cells. A step is one run
-// of the plan over at most n_ubatch tokens; a larger batch takes several steps.
+// A step is one run of the plan over at most n_ubatch tokens; a larger batch takes several steps. The cache
+// has an API of its own: Context::cache (weft/kv_cache.h).
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,9 @@
 #include <utility>
 #include <vector>
 
+#include "weft/batch.h"
 #include "weft/importance.h"
+#include "weft/kv_cache.h"
 #include "weft/model.h"
 #include "weft/profile.h"
 #include "weft/types.h"
@@ -30,8 +32,6 @@
 #pragma GCC visibility push(default)
 
 namespace weft {
-
-class Batcher;
 
 /// The element type of cached keys or values. Head sizes must be multiples of 32 for kQ8_0 and kQ4_0, and
 /// even for kBF16. With kAuto it is kBF16 if attention reads it faster than kF16 on all devices, otherwise
@@ -50,8 +50,8 @@ struct ContextParams {
   /// The most rows of logits (items that request logits) of a step. 0: max(64, n_sequences).
   int n_outputs = 0;
   int n_threads = 0;  ///< 0: the number of cores.
-  /// The largest n of Batch::only_best. 0: only_best is refused. Values above 0 need a model whose devices
-  /// are all CPUs. -1: 64 if all devices of the model are CPUs, otherwise 0.
+  /// The largest ItemOptions::n_best. Values above 0 need a model whose devices are all CPUs. -1: 64 if all
+  /// devices of the model are CPUs, otherwise 0.
   int n_best = -1;
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
@@ -65,107 +65,11 @@ struct ContextParams {
   std::vector<AdapterUse> adapters = {};
 };
 
-/// Positions in time, image row and image column (M-RoPE), from 0.
-using AxisPositions = std::array<Pos, 3>;
-
-/// Tokens to compute, of any sequences in any order. Each is an item; items are numbered from 0 in the order
-/// of addition. Positions within a sequence must ascend. clear() empties the batch for another use. Item
-/// numbers outside the batch throw Error kInvalidArgument.
-class Batch {
- public:
-  static constexpr Pos kNextPos = -1;  ///< The position after the sequence's last one.
-
-  void clear();
-  void add(Token token, SeqId seq, bool logits = false, Pos pos = kNextPos);
-  /// A token that several sequences share. It is computed once, for the first of them. They must have the
-  /// same adapters and source. In models with recurrent layers the sequences must be identical copies before
-  /// the batch (otherwise Error kUnsupported from decode).
-  void add(Token token, std::span<const SeqId> seqs, bool logits = false, Pos pos = kNextPos);
-  void add(Token token, std::initializer_list<SeqId> seqs, bool logits = false, Pos pos = kNextPos) {
-    add(token, std::span(seqs.begin(), seqs.size()), logits, pos);
-  }
-  /// Consecutive tokens of a sequence. `logits_at_end` requests logits for the last one only.
-  void add(std::span<const Token> tokens, SeqId seq, bool logits_at_end = true);
-  void add(std::initializer_list<Token> tokens, SeqId seq, bool logits_at_end = true) {
-    add(std::span(tokens.begin(), tokens.size()), seq, logits_at_end);
-  }
-
-  /// An embedding instead of a token: ModelInfo::n_embd_input floats, the input of the first layer.
-  void add(std::span<const float> embedding, SeqId seq, bool logits = false, Pos pos = kNextPos);
-
-  /// Requests the n best tokens of an item instead of all its logits: read Context::best, not
-  /// Context::logits. The item must request logits. n is 1 to ContextParams::n_best.
-  void only_best(int item, int n);
-  /// Requests the log-sum-exp of an item, too: log(sum(e^logit)) over the vocabulary. The item must request
-  /// logits. A token's log-probability is its logit - Context::log_sum_exp. `token` requests the logit of
-  /// that token as well (Context::logit), for example of the next prompt token.
-  void want_log_sum_exp(int item, Token token = kNoToken);
-  /// Requests the embedding of an item (Context::embedding). It may be requested without logits, and is then
-  /// computed without the output head.
-  void want_embedding(int item);
-
-  // Attention masks. By default an item attends to the positions of its sequence up to its own.
-  /// The item attends to all positions of its sequence below `end`, later ones included. This gives
-  /// bidirectional attention within a prefix or prompt. The batch's items before `end` must be in the same
-  /// step as this item: at most n_ubatch items.
-  void see_to(int item, Pos end);
-  /// Sets an item's positions in time, image row and image column, for models with M-RoPE (ModelInfo::axes).
-  /// By default all three are the item's own position. They only rotate keys and queries; masks and cells
-  /// depend on the item's own position. Context::shift adds the same delta to all three.
-  void stand_at(int item, const AxisPositions& at);
-  /// The item does not attend to `other`, an item of this batch in the same sequence.
-  void hide(int item, int other);
-
-  int size() const { return static_cast<int>(items_.size()); }
-  struct Item {
-    Token token = kNoToken;  ///< kNoToken: an embedding.
-    Pos pos = kNextPos;
-    SeqId seq = 0;
-    bool logits = false;
-    std::int32_t n_shared = 0;  ///< The number of further sequences that share the token: see shared_with().
-    std::int32_t first_shared = 0;
-    std::int32_t embedding = -1;        ///< The index of its first float; -1: a token.
-    std::int32_t n_embedding = 0;       ///< The number of floats.
-    Pos sees_to = -1;                   ///< -1: its own position.
-    AxisPositions axes = {-1, -1, -1};  ///< -1: its own position.
-    int n_best = 0;                     ///< The best tokens to return; 0: all logits.
-    bool log_sum_exp = false;           ///< Whether the log-sum-exp is requested.
-    Token token_of_logit = -1;          ///< The token whose logit is requested; -1: none.
-    bool wants_embedding = false;
-  };
-  const Item& operator[](int i) const { return items_[static_cast<std::size_t>(i)]; }
-  std::span<const SeqId> shared_with(int i) const {
-    return std::span(shared_).subspan(static_cast<std::size_t>((*this)[i].first_shared),
-                                      static_cast<std::size_t>((*this)[i].n_shared));
-  }
-
-  std::span<const float> embedding(int i) const {
-    return std::span(embeddings_)
-        .subspan(static_cast<std::size_t>((*this)[i].embedding),
-                 static_cast<std::size_t>((*this)[i].n_embedding));
-  }
-  std::span<const std::pair<int, int>> hidden() const { return hidden_; }  ///< {item, other}
-
- private:
-  std::vector<Item> items_;
-  std::vector<SeqId> shared_;
-  std::vector<float> embeddings_;
-  std::vector<std::pair<int, int>> hidden_;
-};
-
 enum class DecodeStatus : std::uint8_t {
   kOk,
   /// The cache lacks cells; sequences are as before the batch. Remove or shorten some, then try again.
   kCacheFull,
   kCancelled,  ///< cancel() was called; sequences are as before the batch.
-};
-
-/// A run of consecutive cells that the same sequences hold.
-struct CellRun {
-  int first = 0;  ///< The number of the first cell: page * kCellsOfPage + index in the page.
-  int n = 0;
-  std::vector<SeqId> sequences = {};  ///< In ascending order. Several sequences share the cells.
-  friend bool operator==(const CellRun&, const CellRun&) = default;
 };
 
 /// Counts of plans and steps, their host time and their memory. A plan is compiled once; each step changes
@@ -216,80 +120,65 @@ class Context {
   /// Throws Error kDevice if a device fails, kOutOfMemory, and kIo if weights in a mapped file have changed
   /// (Model::check_weights). Sequences are then as before the batch, and decode() may be called again. Only
   /// sequences whose cells the failed step had to move (after a copy, a shift or defragmentation) are no
-  /// longer intact(). If a device is lost for good or the file has changed, all later steps fail, too: load
-  /// the model again.
+  /// longer intact (KvCache::intact). If a device is lost for good or the file has changed, all later steps
+  /// fail, too: load the model again.
   [[nodiscard]] DecodeStatus decode(const Batch& batch);
+
+  // Overlapping batches: while devices compute the last layers of one batch, the host starts the next one. A
+  // token that is drawn from a batch can only be in a later batch, so divide the sequences into n_at_once()
+  // groups. Results have the bits of decode().
+  //
+  //   const int n = context.n_at_once();
+  //   for (int i = 0; !done(); ++i) {
+  //     Group& group = groups[i % n];
+  //     if (i >= n) check(context.finish()), draw(group, context);  // Its batch is the oldest in flight.
+  //     check(context.begin(batch_of(group)));                      // Expects DecodeStatus::kOk.
+  //   }
+
+  /// The number of batches in flight that keeps all devices busy, and the most that may be in flight. 1:
+  /// batches do not overlap, and begin() computes.
+  int n_at_once() const;
+  /// Like decode(), but returns while the batch is in flight; finish() provides its results. The batch is
+  /// copied, and sequences hold its items at once. Operations of KvCache take effect after the batches in
+  /// flight. save(), restore() and set_source() wait for them; decode() ends them as drop_begun() does.
+  ///
+  /// Throws Error kInvalidArgument for a wrong batch and if n_at_once() batches are in flight. After that and
+  /// after kCacheFull, this batch was not begun, and earlier ones are still in flight. After any other error
+  /// and after kCancelled, no batch is in flight. This batch's items are then removed. The items of the other
+  /// batches are undefined: the caller removes them.
+  [[nodiscard]] DecodeStatus begin(const Batch& batch);
+  /// Waits for the oldest batch in flight, if any, and provides its results until the next finish(), begin()
+  /// or decode(). Errors and kCancelled are as for begin().
+  [[nodiscard]] DecodeStatus finish();
+  /// Ends the batches in flight without results. The caller removes their items.
+  void drop_begun() noexcept;
+
   /// Makes the running decode() return kCancelled soon. If none is running, the next one returns kCancelled
   /// at once. Each call cancels at most one decode(). Any thread or signal handler may call it.
   void cancel() noexcept;
   /// Withdraws a cancel() that no decode() has received yet. Returns whether there was one.
   bool take_back_cancel() noexcept;
 
-  /// False if the sequence's cells are undefined, because a step that had to move them failed. Until the
-  /// sequence is removed as a whole or restored, decode, copy, shift, divide, forget and save throw Error
-  /// kInvalidArgument for it. To continue, remove it and compute its tokens again, with bit-identical
-  /// results. Other sequences are not affected.
-  bool intact(SeqId seq) const;
-  bool intact() const;  ///< Whether all sequences are intact.
-
   /// The n_vocab logits of item i of the last batch. They are valid until the next decode(). After that the
   /// span may still be read until the context is destroyed, but its values are undefined.
   std::span<const float> logits(int i) const;
-  /// The tokens of Batch::only_best for item i of the last batch, best first. Their logits have the bits of
-  /// Context::logits; NaN counts as minus infinity. Valid until the next decode().
+  /// The best tokens (ItemOptions::n_best) of item i of the last batch, best first. Their logits have the
+  /// bits of Context::logits; NaN counts as minus infinity. Valid until the next decode().
   std::span<const Best> best(int i) const;
-  /// The log-sum-exp (Batch::want_log_sum_exp) of item i of the last batch, with the same bits in any batch.
+  /// The log-sum-exp (ItemOptions::log_sum_exp) of item i of the last batch, with the same bits in any batch.
   /// NaN counts as minus infinity. If all logits are minus infinity, so is the result. With
   /// ContextParams::n_best > 0 steps compute it; otherwise the calling thread did so in decode().
   float log_sum_exp(int i) const;
-  /// The logit of the token given to Batch::want_log_sum_exp, with the bits of Context::logits. NaN becomes
-  /// minus infinity.
+  /// The logit of the token ItemOptions::logit_of, with the bits of Context::logits. NaN becomes minus
+  /// infinity.
   float logit(int i) const;
-  /// The embedding (Batch::want_embedding) of item i of the last batch: n_embd floats, the last hidden state
+  /// The embedding (ItemOptions::embedding) of item i of the last batch: n_embd floats, the last hidden state
   /// after the final norm. It has the same bits in any batch. Valid until the next decode().
   std::span<const float> embedding(int i) const;
 
-  // Operations on sequences. Ranges of positions are [begin, end); end < 0: to the end of the sequence. An
-  // operation never changes results of other sequences. Wrong arguments throw Error kInvalidArgument and
-  // change nothing. Operations that return bool may need free cells, as they copy cells that other sequences
-  // share. If the cache has too few, they return false and change nothing, except forget().
-  //
-  // In models with recurrent layers (ModelInfo::recurrent) a sequence has one state for all its tokens. It
-  // can be removed and copied only as a whole; other ranges, shift() and divide() throw Error kUnsupported.
-  // To return to an earlier state, copy the sequence before you extend it. The copy shares the state until
-  // one of the two is extended.
-  //
-  // Layers with sliding-window attention drop old tokens (ContextParams::window_rewind). An operation after
-  // which a sequence would need dropped tokens throws Error kUnsupported and changes nothing. Examples are
-  // removing a long tail and copying a short prefix.
-  void remove(SeqId seq, Pos begin = 0, Pos end = -1);
-  /// Replaces a range of `to` by the same range of `from`. Both share the cells; nothing is copied. Before a
-  /// sequence extends a partly filled page that others share, it gets its own copy of the page's cells. So
-  /// each branch of a prompt may take up to kCellsOfPage - 1 cells in addition to its own tokens.
-  [[nodiscard]] bool copy(SeqId from, SeqId to, Pos begin = 0, Pos end = -1);
-  void keep(SeqId seq);  ///< Removes all others.
-  /// Adds delta to the positions in the range. They must stay in order with the positions outside it, and in
-  /// 0 to max_positions() - 1. The next decode() rotates the cached keys. Error kUnsupported for models with
-  /// learned positions.
-  [[nodiscard]] bool shift(SeqId seq, Pos begin, Pos end, Pos delta);
-  /// Whether remove(seq, pos) is possible, so that the sequence can continue at `pos`.
-  bool can_cut(SeqId seq, Pos pos) const;
-  bool cuts_anywhere() const;  ///< Whether can_cut() is true for all positions, in any sequence.
-  /// Whether tokens of the last batch can be removed again, as wrong drafts are.
-  bool cuts_back() const;
-  bool can_shift() const;  ///< Whether shift() and divide() are supported by the model.
-  /// Context shift: removes n positions from `begin` and shifts the later ones down by n. Attention no longer
-  /// sees the removed tokens; recurrent states still include them. The last position cannot be removed. While
-  /// cells are missing, `make_room` is called: it frees some and returns true, or returns false to give up.
-  /// Returns false if cells or the layers' windows are missing; the sequence can then only be removed. Error
-  /// kUnsupported if why_not_forget() is not empty.
-  [[nodiscard]] bool forget(SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room = {});
-  /// Why the model does not support forget(). Empty: it does.
-  std::string_view why_not_forget() const;
-  /// Divides the positions in the range, rounding down (self-extend). Error kUnsupported for models with
-  /// learned positions and for sequences with items of stand_at(), or restored in models with M-RoPE.
-  [[nodiscard]] bool divide(SeqId seq, Pos begin, Pos end, int divisor);
-  void clear();  ///< Removes all sequences.
+  /// The cache: operations on sequences (remove, copy, shift ...), positions and cells.
+  KvCache& cache();
+  const KvCache& cache() const;
 
   // LoRA adapters. All tokens of a sequence have the same adapters. Sequences with different adapters can
   // share a batch; results have the same bits as alone. A sequence that becomes empty has
@@ -318,32 +207,9 @@ class Context {
   [[nodiscard]] DecodeStatus set_source(SeqId seq, std::span<const Token> tokens);
   int source_size(SeqId seq) const;  ///< The tokens of the source. 0: no source.
 
-  Pos next_pos(SeqId seq) const;  ///< The position of the next token. 0 for an empty sequence.
-  Pos min_pos(SeqId seq) const;   ///< The lowest position. -1 for an empty sequence.
-  /// Moves at most max_cells cells to merge partly filled pages. decode() does this itself when pages run
-  /// out.
-  void defragment(int max_cells = 4096);
-  /// Positions must be below this. It is the training length for models with learned positions.
-  Pos max_positions() const;
   /// The number of tokens per batch that computes a long prompt fastest. It is n_ubatch, or several times
   /// that if steps overlap on several devices.
   int batch_size() const;
-  /// Cells that sequences hold. Shared cells count once.
-  int cells_used() const;
-  int cells_total() const;
-  /// The error message for kCacheFull or false: the cells in use and the cells in all. n_wanted: the size of
-  /// the batch, if known.
-  std::string why_full(int n_wanted = 0) const;
-  /// The cells in use and their sequences, by ascending cell number. Takes time linear in the cells that
-  /// sequences hold. Cell numbers are below n_pages() * kCellsOfPage, which may exceed cells_total().
-  std::vector<CellRun> cell_runs() const;
-  int n_pages() const;
-  static constexpr int kCellsOfPage = 64;
-  /// Bytes of the cache pages that have held tokens so far. The constructor reserves all pages, but on a CPU
-  /// a page takes physical memory only from its first use on.
-  std::int64_t cache_bytes() const;
-  /// Whether all internal counts agree; for tests. Takes time linear in the size of the cache.
-  bool consistent() const;
 
   // Saved states: one sequence with its source and adapters, or all sequences. A state can be restored into
   // any context with the same model file and cache types, in any cells. Models whose RoPE frequencies depend
@@ -353,7 +219,7 @@ class Context {
   std::vector<std::byte> save(SeqId seq) const;
   std::vector<std::byte> save() const;
   /// Replaces `seq` by the saved sequence. Returns false, and changes nothing, if the cache has no room. If a
-  /// device fails or memory runs out, `seq` is empty or not intact().
+  /// device fails or memory runs out, `seq` is empty or not intact (KvCache::intact).
   [[nodiscard]] bool restore(std::span<const std::byte> state, SeqId seq);
   /// Replaces all sequences by the sequences of a saved context, with the same ids.
   [[nodiscard]] bool restore(std::span<const std::byte> state);
@@ -373,28 +239,62 @@ class Context {
   /// Recording costs some percent of a step's time.
   void set_profile(Profile* profile);
 
- private:
-  friend class Batcher;
-  /// Reserves the context for one batcher. Throws Error kInvalidArgument if another batcher has it.
-  void lease();
-  void end_lease() noexcept;
-  // Overlapping batches: while devices compute the last splits of one batch, the host starts the next batch.
-  // Sequences hold a batch's items as soon as it has begun.
-  /// The number of batches in flight that keeps all devices busy. 1: batches do not overlap.
-  int n_at_once() const;
-  /// Like decode(), but returns while the batch is in flight; finish() provides its results. After kCacheFull
-  /// the batch was not begun, and earlier ones are still in flight. For a wrong batch (kInvalidArgument) the
-  /// same holds. After any other error and after kCancelled, no batch is in flight. This batch's items are
-  /// then removed. The items of the other batches are undefined: the caller removes them.
-  [[nodiscard]] DecodeStatus begin(const Batch& batch);
-  /// Waits for the oldest batch in flight, if any, and provides its results. Errors and kCancelled are as for
-  /// begin().
-  [[nodiscard]] DecodeStatus finish();
-  /// Ends the batches in flight without results.
-  void drop_begun() noexcept;
+  // Deprecated names, for one version.
+
+  [[deprecated("use cache().remove()")]] void remove(SeqId seq, Pos begin = 0, Pos end = -1) {
+    cache().remove(seq, begin, end);
+  }
+  [[deprecated("use cache().copy()")]] [[nodiscard]] bool copy(SeqId from, SeqId to, Pos begin = 0,
+                                                               Pos end = -1) {
+    return cache().copy(from, to, begin, end);
+  }
+  [[deprecated("use cache().keep()")]] void keep(SeqId seq) { cache().keep(seq); }
+  [[deprecated("use cache().shift()")]] [[nodiscard]] bool shift(SeqId seq, Pos begin, Pos end, Pos delta) {
+    return cache().shift(seq, begin, end, delta);
+  }
+  [[deprecated("use cache().divide()")]] [[nodiscard]] bool divide(SeqId seq, Pos begin, Pos end,
+                                                                   int divisor) {
+    return cache().divide(seq, begin, end, divisor);
+  }
+  [[deprecated("use cache().forget()")]] [[nodiscard]] bool forget(
+      SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room = {}) {
+    return cache().forget(seq, begin, n, make_room);
+  }
+  [[deprecated("use cache().clear()")]] void clear() { cache().clear(); }
+  [[deprecated("use cache().defragment()")]] void defragment(int max_cells = 4096) {
+    cache().defragment(max_cells);
+  }
+  [[deprecated("use cache().can_cut()")]] bool can_cut(SeqId seq, Pos pos) const {
+    return cache().can_cut(seq, pos);
+  }
+  [[deprecated("use cache().cuts_anywhere()")]] bool cuts_anywhere() const { return cache().cuts_anywhere(); }
+  [[deprecated("use cache().cuts_back()")]] bool cuts_back() const { return cache().cuts_back(); }
+  [[deprecated("use cache().can_shift()")]] bool can_shift() const { return cache().can_shift(); }
+  [[deprecated("use cache().why_not_forget()")]] std::string_view why_not_forget() const {
+    return cache().why_not_forget();
+  }
+  [[deprecated("use cache().max_positions()")]] Pos max_positions() const { return cache().max_positions(); }
+  [[deprecated("use cache().next_pos()")]] Pos next_pos(SeqId seq) const { return cache().next_pos(seq); }
+  [[deprecated("use cache().min_pos()")]] Pos min_pos(SeqId seq) const { return cache().min_pos(seq); }
+  [[deprecated("use cache().intact()")]] bool intact(SeqId seq) const { return cache().intact(seq); }
+  [[deprecated("use cache().intact()")]] bool intact() const { return cache().intact(); }
+  [[deprecated("use cache().cells_used()")]] int cells_used() const { return cache().cells_used(); }
+  [[deprecated("use cache().cells_total()")]] int cells_total() const { return cache().cells_total(); }
+  [[deprecated("use cache().why_full()")]] std::string why_full(int n_wanted = 0) const {
+    return cache().why_full(n_wanted);
+  }
+  [[deprecated("use cache().cell_runs()")]] std::vector<CellRun> cell_runs() const {
+    return cache().cell_runs();
+  }
+  [[deprecated("use cache().n_pages()")]] int n_pages() const { return cache().n_pages(); }
+  [[deprecated("use cache().bytes()")]] std::int64_t cache_bytes() const { return cache().bytes(); }
+  [[deprecated("use cache().consistent()")]] bool consistent() const { return cache().consistent(); }
+  [[deprecated("use KvCache::kCellsOfPage")]] static constexpr int kCellsOfPage = KvCache::kCellsOfPage;
 
   struct Impl;
-  Impl& impl() const;
+  Impl& impl() const;  ///< For weft's own parts.
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

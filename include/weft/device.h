@@ -27,8 +27,8 @@ struct DeviceInfo {
   std::string description = {};    ///< The processor's name, for display.
   std::uint64_t memory_total = 0;  ///< Bytes.
   std::uint64_t memory_free = 0;
-  int n_threads = 0;         ///< A CPU's default number of threads. 0 for other devices.
-  bool beside_host = false;  ///< Whether steps run asynchronously to the host.
+  int n_threads = 0;      ///< A CPU's default number of threads. 0 for other devices.
+  bool is_async = false;  ///< Whether steps run asynchronously to the host.
   /// Whether it computes on the host's cores: the CPU, and software drivers such as llvmpipe.
   bool on_host_cpu = false;
   std::vector<std::string> features = {};  ///< Instruction sets and hardware features that weft uses.
@@ -42,20 +42,31 @@ class Registry;
 
 /// A registry with the CPU and all backend modules (weft_backend_*.so). Modules are searched for in the
 /// folder of the program or library, in its subfolder `weft`, and in `folders`.
-std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> folders = {});
+std::shared_ptr<Registry> load_backends(std::span<const std::filesystem::path> folders = {});
 
 /// For programs that a launcher (mpirun) starts as several processes, on one machine or more: the first
 /// process controls the devices of all. Call it before anything else. In the first process, and without a
 /// launcher, it returns false at once. In each other process it serves the first one until that ends, and
 /// then returns true: the process should exit. Throws Error kUnsupported if a launcher started several
 /// processes and weft has no module for it.
-bool follow();
+bool init_worker_process();
+[[deprecated("use init_worker_process")]] inline bool follow() { return init_worker_process(); }
 
-/// All devices. The first is always the CPU.
-std::vector<DeviceInfo> devices(const Registry& registry);
-std::vector<DeviceInfo> devices();
+/// All devices. The first is always the CPU. open_devices() (weft/plan.h) opens them.
+std::vector<DeviceInfo> list_devices(const Registry& registry);
+std::vector<DeviceInfo> list_devices();
 /// Backend modules that were found but cannot be used, each with the reason.
 std::vector<std::string> problems(const Registry& registry);
+
+// Deprecated names, for one version.
+[[deprecated("use load_backends")]] inline std::shared_ptr<Registry> find_backends(
+    std::span<const std::filesystem::path> folders = {}) {
+  return load_backends(folders);
+}
+[[deprecated("use list_devices")]] inline std::vector<DeviceInfo> devices(const Registry& registry) {
+  return list_devices(registry);
+}
+[[deprecated("use list_devices")]] inline std::vector<DeviceInfo> devices() { return list_devices(); }
 
 /// A placement rule: it places nodes on `device`. A node is selected if the name of its result, or of one of
 /// its weights or states, contains a match of `pattern`. If several pins match, the last one wins.
@@ -66,8 +77,8 @@ struct Pin {
 
 /// How a model is placed on devices. Nodes without a rule are placed where a step is estimated to be fastest.
 struct PlacementParams {
-  /// Names of devices, as in devices(). "NAME=DEVICE" opens DEVICE under the name NAME, also a second time.
-  /// The CPU is always added and takes the remaining nodes. Empty: the devices of the pins and, unless
+  /// Names of devices, as in list_devices(). "NAME=DEVICE" opens DEVICE under the name NAME, also a second
+  /// time. The CPU is always added and takes the remaining nodes. Empty: the devices of the pins and, unless
   /// n_layers is 0, all GPUs. If there is no GPU and n_layers is above 0, a software driver is used.
   std::vector<std::string> devices = {};
   /// How many layers, counted from the last, are placed on these devices; the others stay on the CPU. One

@@ -13,7 +13,7 @@ namespace weft {
 
 struct EmbeddedPart {
   int first = 0;  ///< Index of its first token in the prompt.
-  int n = 0;      ///< The number of tokens and embeddings. Each of these tokens in the prompt is token().
+  int n = 0;      ///< The number of tokens and embeddings. Each of these tokens in the prompt is kMediaToken.
   /// n embeddings of n_embd floats: the input of the first layer.
   std::shared_ptr<const float> rows = nullptr;
   int n_embd = 0;  ///< ModelInfo::n_embd_input.
@@ -31,8 +31,7 @@ struct EmbeddedPart {
   /// The positions that the part takes. With a grid: its longer side; otherwise n.
   int extent() const { return grid_width > 0 ? std::max(grid_width, grid_height()) : n; }
   static constexpr std::int32_t kMaxId = INT32_MAX - 2;
-  /// The token at its places in the prompt. It is negative, and not kNoToken.
-  Token token() const { return -2 - id; }
+  [[deprecated("use kMediaToken")]] Token token() const { return kMediaToken; }  ///< For one version.
 };
 
 }  // namespace weft

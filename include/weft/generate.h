@@ -32,11 +32,12 @@ enum class StopReason : std::uint8_t {
   kError,    ///< Steps failed repeatedly (device or memory), or a constraint failed.
 };
 /// "end", "length", "context", "stop", "cancelled", "timeout", "error"
-std::string_view name(StopReason reason);
+std::string_view to_string(StopReason reason);
+[[deprecated("use to_string")]] inline std::string_view name(StopReason reason) { return to_string(reason); }
 
 struct GenerateParams {
   /// Images and audio in the prompt, in order (weft/media.h). At their places the prompt has
-  /// EmbeddedPart::token().
+  /// kMediaToken.
   std::vector<EmbeddedPart> parts = {};
   /// For models with M-RoPE: the sum of EmbeddedPart::n - EmbeddedPart::extent() over parts that the sequence
   /// already holds. It is the number of tokens minus the number of positions that they take.
@@ -49,7 +50,7 @@ struct GenerateParams {
   /// is false.
   std::vector<std::string> stop = {};
   /// When the context is full, drop the older half of the sequence after its first n_keep tokens
-  /// (Context::forget), and continue. Error kUnsupported if the model cannot, and for parts with images in
+  /// (KvCache::forget), and continue. Error kUnsupported if the model cannot, and for parts with images in
   /// models with M-RoPE.
   bool context_shift = false;
   int n_keep = 4;  ///< At least 0. With context_shift, at least 2 less than the context has cells.

@@ -1,6 +1,6 @@
 #pragma once
-// A loaded model: its weights on one or several devices, its tokenizer and its chat template. It is immutable
-// and shared by contexts, embedders and threads; only reload() replaces lost weights.
+// A loaded model: its weights on one or several devices, its tokenizer and its chat template. Contexts,
+// embedders and threads share it as std::shared_ptr<const Model>; only reload() replaces lost weights.
 //
 //   const auto model = weft::Model::load("model.gguf");
 //   weft::Context context(model);
@@ -65,7 +65,7 @@ struct ModelParams {
   /// Experts of the first n_cpu_moe layers are placed on the CPU. PlacementParams::experts_on_cpu does the
   /// same for all layers.
   int n_cpu_moe = 0;
-  std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
+  std::shared_ptr<const Registry> registry = nullptr;  ///< Null: load_backends().
   /// Whether the CPU packs weights into the layout of its kernels. If not, it uses them in the mapped file:
   /// loading is instant and takes no memory of its own. Results are the same, but steps are much slower. The
   /// file must not change while the model is used: see check_weights().
@@ -121,7 +121,7 @@ struct ModelInfo {
   int n_heads = 0;  ///< 0: a model without attention.
   int n_kv_heads = 0;
   int window = 0;  ///< The sliding window in tokens. 0: no layer has one.
-  /// Whether RoPE has three positions per token (M-RoPE): see Batch::stand_at.
+  /// Whether RoPE has three positions per token (M-RoPE): see ItemOptions::axes.
   bool axes = false;
   /// Whether layers have a recurrent state. Sequences can then be removed and copied only as a whole.
   bool recurrent = false;
@@ -156,7 +156,7 @@ class Model {
   /// Loads a GGUF file, or a split set by the path of any of its files. The file is untrusted: it is checked
   /// before memory is allocated. Throws Error kInvalidArgument for wrong params. Errors of the file name the
   /// key or tensor and the expected value. Any thread.
-  static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelParams& params = {});
+  static std::shared_ptr<Model> load(const std::filesystem::path& path, const ModelParams& params = {});
   ~Model();
 
   /// Loads the weights again, onto the devices that are present now. Call it after a device was lost for good
@@ -164,7 +164,7 @@ class Model {
   /// until reload() returns. Other members may be used during the call, and info() does not change. Throws
   /// like load(), and Error kIo if the model's own file was written to. After an error the model may be
   /// without weights: it then refuses contexts and embedders, and reload() may be called again.
-  void reload(const ModelParams& params) const;
+  void reload(const ModelParams& params);
 
   const ModelInfo& info() const;
   /// Throws Error kIo, with the file's name, if weights are used in a mapped file (ModelInfo::weights_mapped)

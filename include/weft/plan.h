@@ -7,7 +7,7 @@
 //   auto x = g.input("x", {n, 768});
 //   g.output("y", weft::linear(x, g.weight("up.weight", {3072, 768})));
 //
-//   weft::Plan plan(g, weft::find_devices(), {.pins = {{"up.*", "vulkan0"}}});
+//   weft::Plan plan(g, weft::open_devices(), {.pins = {{"up.*", "vulkan0"}}});
 //   plan.set_weight("up.weight", weights);         // std::vector<float>, which must outlive the plan
 //   plan.run({{n, 7}}, {{"x", seven_rows}});       // std::vector<float> of 7 * 768
 //   std::vector<float> y = plan.read("y");         // {7, 3072}
@@ -56,16 +56,35 @@ class Devices {
   std::shared_ptr<const exec::DeviceSet> set_;
 };
 
-/// Opens devices by their names in devices() (weft/device.h). "NAME=DEVICE" opens DEVICE under the name NAME,
-/// also a second time. The CPU is always added: it takes nodes that no other device supports. No names: the
-/// CPU and all GPUs. Throws Error kNotFound with the names of all devices, and errors of devices.
-Devices find_devices(std::span<const std::string> names = {});
-Devices find_devices(std::initializer_list<std::string> names);
-Devices find_devices(std::string_view name);
+/// Opens devices by their names in list_devices() (weft/device.h). "NAME=DEVICE" opens DEVICE under the name
+/// NAME, also a second time. The CPU is always added: it takes nodes that no other device supports. No names:
+/// the CPU and all GPUs. Throws Error kNotFound with the names of all devices, and errors of devices.
+Devices open_devices(std::span<const std::string> names = {});
+Devices open_devices(std::initializer_list<std::string> names);
+Devices open_devices(std::string_view name);
 /// The same from a registry with the program's own backends (weft/backend.h). The registry must have a device
-/// "cpu", as the registry of find_backends() has. It may be destroyed after the call.
-Devices find_devices(const Registry& registry, std::span<const std::string> names = {});
-Devices find_devices(const Registry& registry, std::initializer_list<std::string> names);
+/// "cpu", as the registry of load_backends() has. It may be destroyed after the call.
+Devices open_devices(const Registry& registry, std::span<const std::string> names = {});
+Devices open_devices(const Registry& registry, std::initializer_list<std::string> names);
+
+// Deprecated names, for one version.
+[[deprecated("use open_devices")]] inline Devices find_devices(std::span<const std::string> names = {}) {
+  return open_devices(names);
+}
+[[deprecated("use open_devices")]] inline Devices find_devices(std::initializer_list<std::string> names) {
+  return open_devices(names);
+}
+[[deprecated("use open_devices")]] inline Devices find_devices(std::string_view name) {
+  return open_devices(name);
+}
+[[deprecated("use open_devices")]] inline Devices find_devices(const Registry& registry,
+                                                               std::span<const std::string> names = {}) {
+  return open_devices(registry, names);
+}
+[[deprecated("use open_devices")]] inline Devices find_devices(const Registry& registry,
+                                                               std::initializer_list<std::string> names) {
+  return open_devices(registry, names);
+}
 
 /// A result of a step, for PlanParams::watch. Valid during that call.
 struct WatchedValue {

@@ -27,7 +27,8 @@ enum class SamplerStep : std::uint8_t {
   kXtc,
   kTemperature,
 };
-std::string_view name(SamplerStep step);
+std::string_view to_string(SamplerStep step);
+[[deprecated("use to_string")]] inline std::string_view name(SamplerStep step) { return to_string(step); }
 /// Parses "top_k;top_p;temperature" into steps. Separators are ; , and space. Names are llama.cpp's:
 /// penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature. Throws Error kInvalidArgument
 /// with the list of names.

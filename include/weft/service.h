@@ -3,7 +3,7 @@
 //
 //   weft::Service service(std::move(context));
 //   weft::Response response = service.submit(prompt, {.n_predict = 100});
-//   for (weft::Chunk chunk; response.next(chunk);) std::cout << chunk.text;
+//   for (weft::Output output; response.next(output);) std::cout << output.text;
 //
 // Each completion has a bounded queue of output. If a client reads slowly, only its completion pauses. Steps
 // continue for others, which may take its cells. The completion resumes once the client has read the queue.
@@ -32,22 +32,9 @@ struct ServiceParams {
   std::function<bool()> devices_lost = nullptr;
 };
 
-/// The output of a completion since its last chunk.
-struct Chunk {
-  int completion = 0;
-  std::string text = {};
-  std::vector<OutputToken> tokens = {};
-  std::vector<OutputToken> prompt = {};  ///< As Output::prompt.
-  std::vector<float> embedding = {};     ///< As Output::embedding.
-  bool done = false;                     ///< The last chunk of this completion.
-  StopReason stop = StopReason::kEnd;
-  int stop_string = -1;  ///< As Output::stop_string.
-  std::string error = {};
-  bool not_numbers = false;  ///< As Output::not_numbers.
-  CompletionStats stats = {};
-};
+using Chunk [[deprecated("use Output")]] = Output;  ///< For one version.
 
-/// The response to a request, as a stream of chunks. Used by one thread at a time, except cancel().
+/// The response to a request, as a stream of outputs. Used by one thread at a time, except cancel().
 /// Destroying it before its end cancels the request. It may outlive the service.
 class Response {
  public:
@@ -57,12 +44,17 @@ class Response {
   Response& operator=(Response&&) noexcept;
 
   RequestId id() const;
-  /// Waits for new output, and takes all new output of one completion. Returns false after the last chunk of
+  /// Waits for new output, and takes all new output of one completion. Returns false after the last output of
   /// all completions.
-  bool next(Chunk& chunk);
-  enum class Poll : std::uint8_t { kChunk, kNothingYet, kEnd };
+  bool next(Output& output);
+  enum class Poll : std::uint8_t {
+    kOutput,
+    kNothingYet,
+    kEnd,
+    kChunk [[deprecated("use kOutput")]] = kOutput
+  };
   /// The same, but waits at most this long. 0: does not wait.
-  Poll poll(Chunk& chunk, std::chrono::milliseconds at_most = std::chrono::milliseconds(0));
+  Poll poll(Output& output, std::chrono::milliseconds at_most = std::chrono::milliseconds(0));
   /// Ends the request. Output so far can still be taken; then each completion ends with kCancelled. Any
   /// thread may call it.
   void cancel();
@@ -82,7 +74,7 @@ class Response {
 class Service {
  public:
   /// The service's thread now owns the context. It also uses the draft model's context
-  /// (BatcherParams::draft), which must outlive the service. Throws like Batcher's constructor, Error
+  /// (BatcherParams::draft). Throws like Batcher's constructor, Error
   /// kInvalidArgument for n_unread below 1, and kOutOfMemory if no thread can be made.
   explicit Service(Context context, const ServiceParams& params = {});
   /// Cancels all requests and waits for the thread.
@@ -98,14 +90,14 @@ class Service {
   BatcherStats stats() const;
   /// A snapshot of the cache and the requests. Waits for the end of the running step. Throws Error
   /// kUnavailable after shutdown().
-  BatcherPicture picture() const;
+  BatcherSnapshot snapshot() const;
 
   // See Batcher. These wait for the end of the running step. They throw Error kUnavailable after shutdown(),
   // and while devices are lost and the service waits for renew().
-  SavedText save_text(std::span<const Token> tokens,
-                      const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
-  RestoredText restore_text(std::span<const std::byte> state);
-  int forget_text(std::span<const Token> tokens);
+  SavedPrefix save_prefix(std::span<const Token> tokens,
+                          const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
+  RestoredPrefix restore_prefix(std::span<const std::byte> state);
+  int forget_prefix(std::span<const Token> tokens);
 
   /// Replaces the context after its devices or weights were lost. The service's thread destroys the old
   /// context and then calls `make`. That returns a new one with the same Model (after Model::reload) and the
@@ -124,6 +116,19 @@ class Service {
   bool drain(std::chrono::milliseconds at_most);
   /// Refuses new requests and cancels the open ones, so that all responses end.
   void shutdown();
+
+  // Deprecated names, for one version.
+  [[deprecated("use save_prefix")]] SavedPrefix save_text(
+      std::span<const Token> tokens, const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt) {
+    return save_prefix(tokens, adapters);
+  }
+  [[deprecated("use restore_prefix")]] RestoredPrefix restore_text(std::span<const std::byte> state) {
+    return restore_prefix(state);
+  }
+  [[deprecated("use forget_prefix")]] int forget_text(std::span<const Token> tokens) {
+    return forget_prefix(tokens);
+  }
+  [[deprecated("use snapshot")]] BatcherSnapshot picture() const { return snapshot(); }
 
  private:
   struct Impl;

@@ -1,30 +1,16 @@
 #pragma once
-// A saved state of one sequence (Context::save) together with its tokens: the format of Batcher::save_text
-// and of its files. Bytes:
-//
-//   Header, n_tokens token ids (i32), the state, the XXH3-128 hash of all bytes before
-//
-// Numbers are little-endian. The functions have no state: any thread may call them.
-#include <cstddef>
-#include <span>
-#include <vector>
-
-#include "weft/types.h"
-
-#pragma GCC visibility push(default)
+// Deprecated names of weft/prefix_state.h, for one version.
+#include "weft/prefix_state.h"
 
 namespace weft {
 
-struct TextState {
-  std::vector<Token> tokens = {};
-  std::span<const std::byte> state = {};  ///< Refers to the given bytes. Context::restore checks it.
-};
-
-std::vector<std::byte> write_text_state(std::span<const Token> tokens, std::span<const std::byte> state);
-/// Throws Error kInvalidFile for bytes that are damaged or in another format, and kUnsupported for another
-/// version.
-TextState read_text_state(std::span<const std::byte> bytes);
+using TextState [[deprecated("use PrefixState")]] = PrefixState;
+[[deprecated("use write_prefix_state")]] inline std::vector<std::byte> write_text_state(
+    std::span<const Token> tokens, std::span<const std::byte> state) {
+  return write_prefix_state(tokens, state);
+}
+[[deprecated("use read_prefix_state")]] inline PrefixState read_text_state(std::span<const std::byte> bytes) {
+  return read_prefix_state(bytes);
+}
 
 }  // namespace weft
-
-#pragma GCC visibility pop

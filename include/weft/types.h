@@ -9,6 +9,9 @@ using SeqId = std::int32_t;  ///< A sequence of a context, 0 to ContextParams::n
 using Pos = std::int32_t;    ///< Position of a token in its sequence, from 0.
 
 inline constexpr Token kNoToken = -1;
+/// The token at the places of an image or audio in a prompt (EmbeddedPart).
+inline constexpr Token kMediaToken = -2;
+inline constexpr Pos kNextPos = -1;  ///< The position after the sequence's last one.
 
 /// One of the best tokens of an item (Context::best): those with the largest logits, lower ids first among
 /// equals.

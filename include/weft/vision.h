@@ -42,12 +42,12 @@ Image read_image(std::span<const std::byte> bytes);
 Image read_image_file(const std::filesystem::path& path);
 
 struct VisionParams {
-  /// Device names, as for find_devices(). Empty: the CPU and all GPUs.
+  /// Device names, as for open_devices(). Empty: the CPU and all GPUs.
   std::vector<std::string> devices = {};
   int n_threads = 0;  ///< Host threads. 0: the number of cores.
   /// The most bytes of results that are cached, so that a repeated image is not encoded again.
   std::size_t cache_bytes = std::size_t{256} << 20;
-  std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
+  std::shared_ptr<const Registry> registry = nullptr;  ///< Null: load_backends().
 };
 
 struct VisionInfo {

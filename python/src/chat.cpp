@@ -58,17 +58,17 @@ class PyConstraint {
   OneUser user_;
 };
 
-std::string_view name(AnswerEvent::Kind kind) {
+std::string_view name(ResponseEvent::Kind kind) {
   switch (kind) {
-    case AnswerEvent::Kind::kContent:
+    case ResponseEvent::Kind::kContent:
       return "content";
-    case AnswerEvent::Kind::kReasoning:
+    case ResponseEvent::Kind::kReasoning:
       return "reasoning";
-    case AnswerEvent::Kind::kToolCall:
+    case ResponseEvent::Kind::kToolCall:
       return "tool_call";
-    case AnswerEvent::Kind::kToolArguments:
+    case ResponseEvent::Kind::kToolArguments:
       return "tool_arguments";
-    case AnswerEvent::Kind::kToolCallEnd:
+    case ResponseEvent::Kind::kToolCallEnd:
       return "tool_call_end";
   }
   return "content";
@@ -102,9 +102,9 @@ class Opening {
   }
 
  private:
-  static std::vector<Event> list(const std::vector<AnswerEvent>& events) {
+  static std::vector<Event> list(const std::vector<ResponseEvent>& events) {
     std::vector<Event> result;
-    for (const AnswerEvent& event : events)
+    for (const ResponseEvent& event : events)
       result.emplace_back(name(event.kind), to_str(event.text), event.call, to_str(event.name),
                           to_str(event.id));
     return result;
@@ -114,7 +114,7 @@ class Opening {
   std::string prompt_;
   std::vector<std::string> stop_;
   std::optional<PyGrammar> grammar_;
-  AnswerReader reader_;
+  ResponseReader reader_;
   OneUser user_;
 };
 

@@ -48,7 +48,7 @@ class PyContext {
   template <typename F>
   void with_room(const F& use) {
     with([&](Context& context) {
-      if (!use(context)) throw CacheFull(context.why_full());
+      if (!use(context)) throw CacheFull(context.cache().why_full());
     });
   }
   /// Any thread that has the interpreter's lock.
@@ -69,8 +69,8 @@ class PyContext {
     return with([](const Context& context) {
       return "<weft.Context n_ctx=" + std::to_string(context.params().n_ctx) +
              " n_sequences=" + std::to_string(context.params().n_sequences) + ", " +
-             std::to_string(context.cells_used()) + " of " + std::to_string(context.cells_total()) +
-             " cells used>";
+             std::to_string(context.cache().cells_used()) + " of " +
+             std::to_string(context.cache().cells_total()) + " cells used>";
     });
   }
 
@@ -122,12 +122,12 @@ int add(PyBatch& self, const Tokens& tokens, const Sequences& seqs, bool logits,
       throw Error(ErrorCode::kInvalidArgument,
                   "there are no tokens to add, and so no number of the last one");
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const Pos at = pos ? *pos + static_cast<Pos>(i) : Batch::kNextPos;
-      const bool wanted = logits && i + 1 == all.size();
+      const ItemOptions options = {.logits = logits && i + 1 == all.size(),
+                                   .pos = pos ? *pos + static_cast<Pos>(i) : kNextPos};
       if (const SeqId* const seq = std::get_if<SeqId>(&seqs))
-        batch.add(all[i], *seq, wanted, at);
+        batch.add(all[i], *seq, options);
       else
-        batch.add(all[i], std::span<const SeqId>(std::get<std::vector<SeqId>>(seqs)), wanted, at);
+        batch.add(all[i], std::span<const SeqId>(std::get<std::vector<SeqId>>(seqs)), options);
     }
     return batch.size() - 1;
   });
@@ -137,7 +137,7 @@ void decode(PyContext& self, PyBatch& items) {
   const DecodeStatus status = self.with([&](Context& context) {
     return items.with([&](const Batch& batch) {
       const DecodeStatus done = context.decode(batch);
-      if (done == DecodeStatus::kCacheFull) throw CacheFull(context.why_full(batch.size()));
+      if (done == DecodeStatus::kCacheFull) throw CacheFull(context.cache().why_full(batch.size()));
       return done;
     });
   });
@@ -208,6 +208,16 @@ std::vector<std::tuple<Token, float, float>> candidates(PySampler& self) {
   return result;
 }
 
+/// Changes the options of an item.
+template <typename F>
+void change_item(PyBatch& self, int item, F change) {
+  self.with([&](Batch& batch) {
+    ItemOptions options = batch.options(item);
+    change(options);
+    batch.set_options(item, options);
+  });
+}
+
 void bind_batch(nb::module_& m) {
   nb::class_<PyBatch>(m, "Batch", "The tokens of one Context.decode(), of any mix of sequences.")
       .def(nb::new_([](const nb::args& given, const nb::kwargs& named) {
@@ -235,7 +245,8 @@ void bind_batch(nb::module_& m) {
           "add_embedding",
           [](PyBatch& self, const Floats& row, SeqId seq, bool logits, std::optional<Pos> pos) {
             return self.with([&](Batch& batch) {
-              batch.add(std::span(row.data(), row.size()), seq, logits, pos.value_or(Batch::kNextPos));
+              batch.add(std::span(row.data(), row.size()), seq,
+                        {.logits = logits, .pos = pos.value_or(kNextPos)});
               return batch.size() - 1;
             });
           },
@@ -243,23 +254,36 @@ void bind_batch(nb::module_& m) {
           "Adds an embedding in place of a token, such as a row of an image.")
       .def(
           "only_best",
-          [](PyBatch& self, int item, int n) { self.with([&](Batch& b) { b.only_best(item, n); }); },
+          [](PyBatch& self, int item, int n) {
+            change_item(self, item, [&](ItemOptions& options) {
+              if (n < 1)
+                refuse("the number of best tokens is " + std::to_string(n) + ", expected at least 1");
+              options.n_best = n;
+            });
+          },
           nb::arg("item"), nb::arg("n"), "Computes only the n best tokens of the item, for Context.best().")
       .def(
           "want_log_sum_exp",
           [](PyBatch& self, int item, std::optional<Token> token) {
-            self.with([&](Batch& b) { b.want_log_sum_exp(item, token.value_or(kNoToken)); });
+            change_item(self, item, [&](ItemOptions& options) {
+              options.log_sum_exp = true;
+              options.logit_of = token.value_or(kNoToken);
+            });
           },
           nb::arg("item"), nb::arg("token") = nb::none(),
           "Also computes the log-sum-exp of the item's logits, and the logit of a token, for "
           "Context.log_sum_exp() and Context.logit().")
       .def(
           "want_embedding",
-          [](PyBatch& self, int item) { self.with([&](Batch& b) { b.want_embedding(item); }); },
+          [](PyBatch& self, int item) {
+            change_item(self, item, [](ItemOptions& options) { options.embedding = true; });
+          },
           nb::arg("item"), "Computes the last hidden state of the item, for Context.embedding().")
       .def(
           "see_to",
-          [](PyBatch& self, int item, Pos end) { self.with([&](Batch& b) { b.see_to(item, end); }); },
+          [](PyBatch& self, int item, Pos end) {
+            change_item(self, item, [&](ItemOptions& options) { options.attend_to = end; });
+          },
           nb::arg("item"), nb::arg("end"), "The item attends only to positions before `end`.")
       .def(
           "hide",
@@ -306,56 +330,56 @@ void bind_context(nb::module_& m) {
       .def(
           "remove",
           [](PyContext& self, SeqId seq, Pos begin, Pos end) {
-            self.with([&](Context& c) { c.remove(seq, begin, end); });
+            self.with([&](Context& c) { c.cache().remove(seq, begin, end); });
           },
           nb::arg("seq"), nb::arg("begin") = 0, nb::arg("end") = -1,
           "Removes the positions from begin to end - 1 of a sequence. end -1: to its end.")
       .def(
           "copy",
           [](PyContext& self, SeqId from, SeqId to, Pos begin, Pos end) {
-            self.with_room([&](Context& c) { return c.copy(from, to, begin, end); });
+            self.with_room([&](Context& c) { return c.cache().copy(from, to, begin, end); });
           },
           nb::arg("source"), nb::arg("target"), nb::arg("begin") = 0, nb::arg("end") = -1, WithoutLock(),
           "Replaces the positions from begin to end - 1 of target by those of source. end -1: to the end of "
           "source.\n"
           "Both share the cells. A sequence that continues within a shared page of 64 cells copies it first.")
       .def(
-          "keep", [](PyContext& self, SeqId seq) { self.with([&](Context& c) { c.keep(seq); }); },
+          "keep", [](PyContext& self, SeqId seq) { self.with([&](Context& c) { c.cache().keep(seq); }); },
           nb::arg("seq"), "Removes all other sequences.")
       .def(
           "shift",
           [](PyContext& self, SeqId seq, Pos begin, Pos end, Pos delta) {
-            self.with_room([&](Context& c) { return c.shift(seq, begin, end, delta); });
+            self.with_room([&](Context& c) { return c.cache().shift(seq, begin, end, delta); });
           },
           nb::arg("seq"), nb::arg("begin"), nb::arg("end"), nb::arg("delta"), WithoutLock(),
           "Adds delta to the positions from begin to end - 1.")
       .def(
           "divide",
           [](PyContext& self, SeqId seq, Pos begin, Pos end, int divisor) {
-            self.with_room([&](Context& c) { return c.divide(seq, begin, end, divisor); });
+            self.with_room([&](Context& c) { return c.cache().divide(seq, begin, end, divisor); });
           },
           nb::arg("seq"), nb::arg("begin"), nb::arg("end"), nb::arg("divisor"), WithoutLock(),
           "Divides the positions from begin to end - 1, and rounds down.")
       .def(
-          "clear", [](PyContext& self) { self.with([](Context& c) { c.clear(); }); },
+          "clear", [](PyContext& self) { self.with([](Context& c) { c.cache().clear(); }); },
           "Removes all sequences.")
       .def(
           "can_cut",
           [](PyContext& self, SeqId seq, Pos pos) {
-            return self.with([&](const Context& c) { return c.can_cut(seq, pos); });
+            return self.with([&](const Context& c) { return c.cache().can_cut(seq, pos); });
           },
           nb::arg("seq"), nb::arg("pos"),
           "Whether remove(seq, pos) is possible, so that the sequence can continue at `pos`.")
       .def(
           "next_pos",
           [](PyContext& self, SeqId seq) {
-            return self.with([&](const Context& c) { return c.next_pos(seq); });
+            return self.with([&](const Context& c) { return c.cache().next_pos(seq); });
           },
           nb::arg("seq") = 0, "The position after the last token of a sequence.")
       .def(
           "min_pos",
           [](PyContext& self, SeqId seq) {
-            return self.with([&](const Context& c) { return c.min_pos(seq); });
+            return self.with([&](const Context& c) { return c.cache().min_pos(seq); });
           },
           nb::arg("seq") = 0)
       .def(
@@ -386,10 +410,11 @@ void bind_context(nb::module_& m) {
       .def_prop_ro(
           "n_sequences",
           [](PyContext& self) { return self.with([](const Context& c) { return c.params().n_sequences; }); })
-      .def_prop_ro("cells_used",
-                   [](PyContext& self) { return self.with([](const Context& c) { return c.cells_used(); }); })
+      .def_prop_ro(
+          "cells_used",
+          [](PyContext& self) { return self.with([](const Context& c) { return c.cache().cells_used(); }); })
       .def_prop_ro("cells_total", [](PyContext& self) {
-        return self.with([](const Context& c) { return c.cells_total(); });
+        return self.with([](const Context& c) { return c.cache().cells_total(); });
       });
 
   nb::class_<PySampler>(m, "Sampler", "Draws tokens from logits. Model.sampler() makes one.")

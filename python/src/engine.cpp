@@ -64,20 +64,20 @@ class Answer {
 
   /// Waits for the next chunk; returns nullopt at the end. Signal handlers run during the wait, so Ctrl-C
   /// ends it.
-  std::optional<Chunk> next() {
+  std::optional<Output> next() {
     const auto hold = user_.hold("the answer");
     while (true) {
       if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Checked even if chunks are always ready.
-      Chunk chunk;
+      Output chunk;
       const Response::Poll poll = wait(chunk);
-      if (poll == Response::Poll::kChunk) return chunk;
+      if (poll == Response::Poll::kOutput) return chunk;
       if (poll == Response::Poll::kEnd) return std::nullopt;
     }
   }
   /// Waits for the end and returns all remaining chunks as one.
-  Chunk rest() {
-    Chunk all;
-    while (std::optional<Chunk> chunk = next()) {
+  Output rest() {
+    Output all;
+    while (std::optional<Output> chunk = next()) {
       const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
       append(all.text, chunk->text);
       append(all.tokens, chunk->tokens);
@@ -90,12 +90,12 @@ class Answer {
     return all;
   }
   /// Returns a chunk if one is ready, without waiting; `ended` says whether more may come.
-  std::optional<Chunk> poll() {
+  std::optional<Output> poll() {
     const auto hold = user_.hold("the answer");
-    Chunk chunk;
+    Output chunk;
     const Response::Poll poll = response_.poll(chunk);
     ended_ = poll == Response::Poll::kEnd;
-    return poll == Response::Poll::kChunk ? std::optional(std::move(chunk)) : std::nullopt;
+    return poll == Response::Poll::kOutput ? std::optional(std::move(chunk)) : std::nullopt;
   }
   bool ended() const { return ended_; }
   void cancel() {
@@ -107,7 +107,7 @@ class Answer {
   }
 
  private:
-  Response::Poll wait(Chunk& chunk) {
+  Response::Poll wait(Output& chunk) {
     const Unlocked unlocked;
     return response_.poll(chunk, std::chrono::milliseconds(50));
   }
@@ -122,9 +122,8 @@ class Engine {
   Engine(ModelPtr model, const ContextParams& context, ServiceParams params, const ModelPtr& draft)
       : model_(std::move(model)) {
     if (draft != nullptr) {
-      draft_ = std::make_unique<Context>(
+      params.batcher.draft = std::make_shared<Context>(
           draft->model(), ContextParams{.n_ctx = context.n_ctx, .n_sequences = context.n_sequences});
-      params.batcher.draft = draft_.get();
       params.batcher.speculation = Speculation::kModel;
     }
     service_ = std::make_unique<Service>(Context(model_->model(), context), params);
@@ -140,7 +139,6 @@ class Engine {
 
  private:
   ModelPtr model_;
-  std::unique_ptr<Context> draft_;  // Outlives the service.
   std::unique_ptr<Service> service_;
 };
 
@@ -227,15 +225,15 @@ void bind_engine(nb::module_& m) {
       .def("fileno", &ReadyQueue::fd)
       .def("take", &ReadyQueue::take);
 
-  nb::class_<Chunk>(m, "Chunk")
-      .def_prop_ro("text", [](const Chunk& chunk) { return to_str(chunk.text); })
-      .def_prop_ro("tokens", [](const Chunk& chunk) { return ids(chunk.tokens); })
-      .def_prop_ro("logprobs", [](const Chunk& chunk) { return logprobs(chunk.tokens); })
-      .def_prop_ro("prompt_logprobs", [](const Chunk& chunk) { return logprobs(chunk.prompt); })
-      .def_ro("done", &Chunk::done)
-      .def_prop_ro("stop", [](const Chunk& chunk) { return name(chunk.stop); })
-      .def_prop_ro("error", [](const Chunk& chunk) { return to_str(chunk.error); })
-      .def_prop_ro("stats", [](const Chunk& chunk) { return stats_of(chunk.stats); });
+  nb::class_<Output>(m, "Chunk")
+      .def_prop_ro("text", [](const Output& chunk) { return to_str(chunk.text); })
+      .def_prop_ro("tokens", [](const Output& chunk) { return ids(chunk.tokens); })
+      .def_prop_ro("logprobs", [](const Output& chunk) { return logprobs(chunk.tokens); })
+      .def_prop_ro("prompt_logprobs", [](const Output& chunk) { return logprobs(chunk.prompt); })
+      .def_ro("done", &Output::done)
+      .def_prop_ro("stop", [](const Output& chunk) { return to_string(chunk.stop); })
+      .def_prop_ro("error", [](const Output& chunk) { return to_str(chunk.error); })
+      .def_prop_ro("stats", [](const Output& chunk) { return stats_of(chunk.stats); });
 
   nb::class_<Answer>(m, "Answer")
       .def("next", &Answer::next)
@@ -253,10 +251,10 @@ void bind_engine(nb::module_& m) {
       .def(
           "save_text",
           [](Engine& self, const std::vector<Token>& tokens) {
-            SavedText saved;
+            SavedPrefix saved;
             {
               const Unlocked unlocked;
-              saved = self.service().save_text(tokens);
+              saved = self.service().save_prefix(tokens);
             }
             return std::pair(saved.n_tokens, nb::bytes(saved.state.data(), saved.state.size()));
           },
@@ -266,12 +264,12 @@ void bind_engine(nb::module_& m) {
           [](Engine& self, const nb::bytes& state) {
             const std::span bytes(reinterpret_cast<const std::byte*>(state.c_str()), state.size());
             const Unlocked unlocked;
-            return self.service().restore_text(bytes).tokens;
+            return self.service().restore_prefix(bytes).tokens;
           },
           nb::arg("state"))
       .def(
           "forget_text",
-          [](Engine& self, const std::vector<Token>& tokens) { return self.service().forget_text(tokens); },
+          [](Engine& self, const std::vector<Token>& tokens) { return self.service().forget_prefix(tokens); },
           nb::arg("tokens"), WithoutLock())
       .def("shutdown", [](Engine& self) { self.service().shutdown(); }, WithoutLock());
 

@@ -112,7 +112,7 @@ std::optional<Token> known(Token token) { return token == kNoToken ? std::nullop
 
 nb::typed<nb::list, Dict> device_list() {
   nb::typed<nb::list, Dict> result;
-  for (const DeviceInfo& device : devices()) {
+  for (const DeviceInfo& device : list_devices()) {
     Dict one;
     one["name"] = to_str(device.name);
     one["backend"] = to_str(device.backend);

@@ -31,7 +31,7 @@ std::string shape_text(const Array& array) {
 class PyPlan {
  public:
   PyPlan(const Graph& graph, const std::vector<std::string>& devices, const PlanParams& params)
-      : plan_(graph, find_devices(devices), params), sizes_(graph.symbols().size()) {}
+      : plan_(graph, open_devices(devices), params), sizes_(graph.symbols().size()) {}
 
   void set_weight(const std::string& name, Array array) {
     const auto hold = user_.hold("the plan");

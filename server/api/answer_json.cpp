@@ -74,7 +74,7 @@ Json timings_json(const CompletionStats& stats) {
 Json settings_json(const RequestParams& params) {
   const SamplerParams& sampler = params.sampler;
   Json steps = Json::array();
-  for (const SamplerStep step : sampler.steps) steps.push_back(name(step));
+  for (const SamplerStep step : sampler.steps) steps.push_back(to_string(step));
   constexpr std::uint64_t kRandom = 0xFFFF'FFFF;  // As llama.cpp's clients know it.
   Json json = {{"seed", sampler.seed == SamplerParams::kRandomSeed ? kRandom : sampler.seed},
                {"temperature", sampler.temperature},

@@ -38,7 +38,7 @@ class ChatWriter : public AnswerWriter {
       add_delta(out, i, {{"role", "assistant"}, {"content", ""}});
   }
 
-  void add(int choice, const Chunk& chunk, std::string& out) override {
+  void add(int choice, const Output& chunk, std::string& out) override {
     const auto at = static_cast<std::size_t>(choice);
     ReadAnswer& answer = answers_[at];
     Json logprobs = Json::array();
@@ -51,7 +51,7 @@ class ChatWriter : public AnswerWriter {
       for (const OutputToken& token : chunk.tokens) tokens.push_back(token.id);
 
     std::vector<Json> deltas;
-    for (const AnswerEvent& event : answer.read(chunk, "call_")) {
+    for (const ResponseEvent& event : answer.read(chunk, "call_")) {
       if (Json delta = delta_of(event, answer); !delta.empty()) deltas.push_back(std::move(delta));
     }
     if (!style_.stream) {
@@ -110,24 +110,24 @@ class ChatWriter : public AnswerWriter {
     return {{"type", "function"}, {"function", {{"name", function}, {"arguments", std::move(text)}}}};
   }
 
-  static Json delta_of(const AnswerEvent& event, const ReadAnswer& answer) {
+  static Json delta_of(const ResponseEvent& event, const ReadAnswer& answer) {
     switch (event.kind) {
-      case AnswerEvent::Kind::kContent:
+      case ResponseEvent::Kind::kContent:
         return {{"content", event.text}};
-      case AnswerEvent::Kind::kReasoning:
+      case ResponseEvent::Kind::kReasoning:
         return {{"reasoning_content", event.text}};
-      case AnswerEvent::Kind::kToolCall: {
+      case ResponseEvent::Kind::kToolCall: {
         Json call = {{"index", event.call}, {"id", event.id}};
         call.update(call_json(answer, event.name, ""));
         return {{"tool_calls", Json::array({std::move(call)})}};
       }
-      case AnswerEvent::Kind::kToolArguments: {
+      case ResponseEvent::Kind::kToolArguments: {
         const bool is_custom = answer.is_custom(event.call);
         return {{"tool_calls", Json::array({{{"index", event.call},
                                              {is_custom ? "custom" : "function",
                                               {{is_custom ? "input" : "arguments", event.text}}}}})}};
       }
-      case AnswerEvent::Kind::kToolCallEnd:
+      case ResponseEvent::Kind::kToolCallEnd:
         break;
     }
     return Json::object();

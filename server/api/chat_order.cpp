@@ -309,34 +309,34 @@ std::size_t count_tokens(const ServedModel& model, RequestTurn turn, const Media
   return with_media(opening.prompt, media, model).tokens.size();
 }
 
-std::vector<AnswerEvent> ReadAnswer::read(const Chunk& chunk, std::string_view call_id_prefix) {
-  std::vector<AnswerEvent> events = reader.push(chunk.text);
+std::vector<ResponseEvent> ReadAnswer::read(const Output& chunk, std::string_view call_id_prefix) {
+  std::vector<ResponseEvent> events = reader.push(chunk.text);
   if (chunk.done) {
     done = true;
     stop = chunk.stop;
     stats = chunk.stats;
     const bool was_cut = stop != StopReason::kEnd && stop != StopReason::kStopString;
-    for (AnswerEvent& event : reader.finish(was_cut)) events.push_back(std::move(event));
+    for (ResponseEvent& event : reader.finish(was_cut)) events.push_back(std::move(event));
   }
   count_reasoning(chunk, events);
   if (reasoning_place != ReasoningPlace::kApart) place_reasoning(events);
-  for (AnswerEvent& event : events)
-    if (event.kind == AnswerEvent::Kind::kToolCall && event.id.empty()) event.id = make_id(call_id_prefix);
+  for (ResponseEvent& event : events)
+    if (event.kind == ResponseEvent::Kind::kToolCall && event.id.empty()) event.id = make_id(call_id_prefix);
   tell_inputs(events);
-  for (const AnswerEvent& event : events) add(event);
+  for (const ResponseEvent& event : events) add(event);
   return events;
 }
 
 // Tokens without an event, tags, belong to what follows them. Where a chunk has both, bytes divide its
 // tokens.
-void ReadAnswer::count_reasoning(const Chunk& chunk, const std::vector<AnswerEvent>& events) {
+void ReadAnswer::count_reasoning(const Output& chunk, const std::vector<ResponseEvent>& events) {
   const int n = static_cast<int>(chunk.tokens.size());
   n_generated += n;
   n_undecided_ += n;
   std::size_t n_all = 0, n_thought = 0;
-  for (const AnswerEvent& event : events) {
+  for (const ResponseEvent& event : events) {
     n_all += event.text.size();
-    if (event.kind == AnswerEvent::Kind::kReasoning) n_thought += event.text.size();
+    if (event.kind == ResponseEvent::Kind::kReasoning) n_thought += event.text.size();
   }
   if (n_all == 0) return;
   const auto share = static_cast<double>(n_thought) / static_cast<double>(n_all);
@@ -344,10 +344,10 @@ void ReadAnswer::count_reasoning(const Chunk& chunk, const std::vector<AnswerEve
   n_undecided_ = 0;
 }
 
-void ReadAnswer::place_reasoning(std::vector<AnswerEvent>& events) {
-  using Kind = AnswerEvent::Kind;
-  std::vector<AnswerEvent> placed;
-  for (AnswerEvent& event : events) {
+void ReadAnswer::place_reasoning(std::vector<ResponseEvent>& events) {
+  using Kind = ResponseEvent::Kind;
+  std::vector<ResponseEvent> placed;
+  for (ResponseEvent& event : events) {
     if (event.kind == Kind::kReasoning) {
       placed.push_back({Kind::kContent, (thinks_ ? "" : "<think>") + event.text});
       if (reasoning_place == ReasoningPlace::kBoth) placed.push_back(std::move(event));
@@ -360,15 +360,15 @@ void ReadAnswer::place_reasoning(std::vector<AnswerEvent>& events) {
   events = std::move(placed);
 }
 
-void ReadAnswer::tell_inputs(std::vector<AnswerEvent>& events) {
-  using Kind = AnswerEvent::Kind;
-  std::vector<AnswerEvent> told;
+void ReadAnswer::tell_inputs(std::vector<ResponseEvent>& events) {
+  using Kind = ResponseEvent::Kind;
+  std::vector<ResponseEvent> told;
   const auto tell_input = [&] {
-    AnswerEvent event{Kind::kToolArguments, RequestTools::input_of(std::exchange(input_, {}))};
+    ResponseEvent event{Kind::kToolArguments, RequestTools::input_of(std::exchange(input_, {}))};
     event.call = std::exchange(custom_call_, -1);
     told.push_back(std::move(event));
   };
-  for (AnswerEvent& event : events) {
+  for (ResponseEvent& event : events) {
     if (event.kind == Kind::kToolCall) custom_call_ = origin_of(event.name).is_custom ? event.call : -1;
     if (custom_call_ >= 0 && event.kind == Kind::kToolArguments) {
       input_ += event.text;

@@ -22,7 +22,7 @@ struct RequestTurn : ChatTurn {
 struct ChatOrder {
   std::vector<Token> prompt;
   RequestParams params;
-  AnswerReader reader;
+  ResponseReader reader;
 };
 
 /// Opens the turn with the model's template and the server's defaults. Throws ApiError for an encoder.
@@ -55,7 +55,7 @@ std::string read_effort(Fields& fields);
 /// "chat_template_kwargs": variables of the template.
 void read_template_variables(Fields& fields, ChatTurn& turn);
 
-using ToolCall = ChatAnswer::Call;
+using ToolCall = ChatResponse::Call;
 
 /// The place of reasoning in a response.
 enum class ReasoningPlace : std::uint8_t {
@@ -65,8 +65,8 @@ enum class ReasoningPlace : std::uint8_t {
 };
 
 /// What the reader has parsed of one completion so far.
-struct ReadAnswer : ChatAnswer {
-  AnswerReader reader;
+struct ReadAnswer : ChatResponse {
+  ResponseReader reader;
   ReasoningPlace reasoning_place = ReasoningPlace::kApart;
   std::shared_ptr<const RequestTools> tools = nullptr;  ///< The tools of the request; null: none.
   Json logprobs = Json::array();
@@ -79,16 +79,16 @@ struct ReadAnswer : ChatAnswer {
 
   /// Reads a chunk and returns its events, with ids of calls. The arguments of a custom tool's call are its
   /// input, in one event.
-  std::vector<AnswerEvent> read(const Chunk& chunk, std::string_view call_id_prefix);
+  std::vector<ResponseEvent> read(const Output& chunk, std::string_view call_id_prefix);
   RequestTools::Origin origin_of(const std::string& function) const {
     return tools == nullptr ? RequestTools::Origin{function} : tools->origin_of(function);
   }
   bool is_custom(int call) const { return origin_of(calls[static_cast<std::size_t>(call)].name).is_custom; }
 
  private:
-  void place_reasoning(std::vector<AnswerEvent>& events);
-  void count_reasoning(const Chunk& chunk, const std::vector<AnswerEvent>& events);
-  void tell_inputs(std::vector<AnswerEvent>& events);
+  void place_reasoning(std::vector<ResponseEvent>& events);
+  void count_reasoning(const Output& chunk, const std::vector<ResponseEvent>& events);
+  void tell_inputs(std::vector<ResponseEvent>& events);
 
   bool thinks_ = false;     ///< A tag is open in the content.
   int n_undecided_ = 0;     ///< Tokens without an event so far.

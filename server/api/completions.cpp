@@ -96,7 +96,7 @@ class CompletionWriter : public AnswerWriter {
     for (std::size_t i = 0; i < choices_.size(); ++i) add_piece(out, i, prompt_text(i), {}, Json());
   }
 
-  void add(int choice, const Chunk& chunk, std::string& out) override {
+  void add(int choice, const Output& chunk, std::string& out) override {
     const auto at = static_cast<std::size_t>(choice);
     Choice& mine = choices_[at];
     if (mine.cut.is_over()) {
@@ -206,7 +206,7 @@ class CompletionWriter : public AnswerWriter {
     return prompt.text.empty() ? model_->tokenizer().decode(prompt.tokens) : prompt.text;
   }
 
-  void add_logprobs(Choice& choice, const Prompt& prompt, const Chunk& chunk, Logprobs& logprobs) const {
+  void add_logprobs(Choice& choice, const Prompt& prompt, const Output& chunk, Logprobs& logprobs) const {
     const Tokenizer& tokenizer = model_->tokenizer();
     if (style_.echo && !std::exchange(choice.began, true) && !prompt.tokens.empty())
       logprobs.add_first(prompt.tokens.front(), tokenizer, choice.offset);

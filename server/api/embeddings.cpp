@@ -78,7 +78,7 @@ class EmbeddingWriter : public AnswerWriter {
 
   bool streams() const override { return false; }
 
-  void add(int choice, const Chunk& chunk, std::string& /*out*/) override {
+  void add(int choice, const Output& chunk, std::string& /*out*/) override {
     if (!chunk.done) return;
     n_tokens_ += static_cast<std::size_t>(chunk.stats.n_prompt);
     vectors_[static_cast<std::size_t>(choice)] = form_.finish(chunk.embedding);

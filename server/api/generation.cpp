@@ -11,7 +11,7 @@ namespace {
 constexpr std::chrono::seconds kPing{10};
 
 /// The error of a completion that ended without a result for its client.
-std::optional<ApiError> error_of(const Chunk& chunk, const ServedModel& model, const GrammarFault* grammar) {
+std::optional<ApiError> error_of(const Output& chunk, const ServedModel& model, const GrammarFault* grammar) {
   switch (chunk.stop) {
     case StopReason::kError:
       if (const auto gone = model.gone()) return gone;
@@ -116,7 +116,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void read(std::size_t i, std::string& out) {
     if (ended_[i]) return;
-    Chunk chunk;
+    Output chunk;
     // For a slow client the rest stays in the service, which then pauses the stream.
     while (parts_.exchange->n_unsent() + out.size() < kMaxUnsent) {
       const Response::Poll poll = parts_.responses[i].poll(chunk);

@@ -25,7 +25,7 @@ class AnswerWriter {
   virtual ErrorShape shape() const { return ErrorShape::kOpenAi; }
   virtual void begin(std::string& /*out*/) {}  ///< Streamed responses only.
   /// A chunk of a completion. The first prompt's completions are numbered first, then the second's.
-  virtual void add(int choice, const Chunk& chunk, std::string& out) = 0;
+  virtual void add(int choice, const Output& chunk, std::string& out) = 0;
   /// True if no more chunks are needed: finish() follows, and the rest is cancelled.
   virtual bool has_enough() const { return false; }
   /// The counts of completions that has_enough() ends before their last chunk.

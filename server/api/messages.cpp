@@ -304,7 +304,7 @@ void read_output_config(Fields& fields, CommonFields& common, RequestTurn& turn)
 class MessageWriter : public AnswerWriter {
  public:
   MessageWriter(std::string model, bool stream, int n_prompt, std::vector<std::string> stops,
-                AnswerReader reader)
+                ResponseReader reader)
       : id_(make_id("msg_")),
         model_(std::move(model)),
         stream_(stream),
@@ -328,9 +328,9 @@ class MessageWriter : public AnswerWriter {
     add(out, {{"type", "message_start"}, {"message", std::move(message)}});
   }
 
-  void add(int /*choice*/, const Chunk& chunk, std::string& out) override {
+  void add(int /*choice*/, const Output& chunk, std::string& out) override {
     if (chunk.done) stop_string_ = chunk.stop_string;
-    for (const AnswerEvent& event : answer_.read(chunk, "toolu_"))
+    for (const ResponseEvent& event : answer_.read(chunk, "toolu_"))
       if (stream_) tell(event, out);
   }
 
@@ -365,7 +365,7 @@ class MessageWriter : public AnswerWriter {
   }
 
  private:
-  using Kind = AnswerEvent::Kind;
+  using Kind = ResponseEvent::Kind;
 
   static void add(std::string& out, const Json& json) {
     add_event(out, to_text(json), json["type"].get_ref<const std::string&>());
@@ -388,7 +388,7 @@ class MessageWriter : public AnswerWriter {
     add(out, {{"type", "content_block_delta"}, {"index", n_blocks_}, {"delta", std::move(json)}});
   }
 
-  void tell(const AnswerEvent& event, std::string& out) {
+  void tell(const ResponseEvent& event, std::string& out) {
     switch (event.kind) {
       case Kind::kContent:
         if (open_ != Kind::kContent) open(out, Kind::kContent, {{"type", "text"}, {"text", ""}});

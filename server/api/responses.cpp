@@ -302,13 +302,13 @@ class ResponseWriter : public AnswerWriter {
     tell(out, "response.in_progress", {{"response", frame_}});
   }
 
-  void add(int /*choice*/, const Chunk& chunk, std::string& out) override {
+  void add(int /*choice*/, const Output& chunk, std::string& out) override {
     if (style_.logprobs)
       for (const OutputToken& token : chunk.tokens)
         if (!model_->tokenizer().is_end(token.id))
           pending_logprobs_.push_back(logprob_json(token, model_->tokenizer()));
     // Logprobs wait with the characters that the reader holds back.
-    for (const AnswerEvent& event : answer_.read(chunk, "call_")) {
+    for (const ResponseEvent& event : answer_.read(chunk, "call_")) {
       const bool is_content = event.kind == Kind::kContent;
       add_event_of(event, is_content ? std::exchange(pending_logprobs_, Json::array()) : Json::array(), out);
     }
@@ -339,7 +339,7 @@ class ResponseWriter : public AnswerWriter {
   }
 
  private:
-  using Kind = AnswerEvent::Kind;
+  using Kind = ResponseEvent::Kind;
 
   void tell(std::string& out, std::string_view type, Json json) {
     if (!style_.stream) return;
@@ -405,7 +405,7 @@ class ResponseWriter : public AnswerWriter {
   bool is_search() { return item()["type"] == "tool_search_call"; }
   const char* text_member() { return is_custom() ? "input" : "arguments"; }
 
-  Json call_item(const AnswerEvent& event) const {
+  Json call_item(const ResponseEvent& event) const {
     const RequestTools::Origin tool = answer_.origin_of(event.name);
     if (tool.is_search)
       return {{"id", make_id("tsc_")}, {"type", "tool_search_call"}, {"status", "in_progress"},
@@ -425,7 +425,7 @@ class ResponseWriter : public AnswerWriter {
     part.get_ref<std::string&>() += text;
   }
 
-  void add_event_of(const AnswerEvent& event, Json logprobs, std::string& out) {
+  void add_event_of(const ResponseEvent& event, Json logprobs, std::string& out) {
     switch (event.kind) {
       case Kind::kContent: {
         if (open_ != Kind::kContent)

@@ -149,7 +149,7 @@ Sessions::Text Sessions::text_of(const std::string& owner, const std::string& mo
 
 void Sessions::save(Job& job, int slot, const std::string& name) {
   const Text text = text_of(job.owner, job.model->spec.name, slot);
-  const SavedText saved = job.model->service->save_text(text.tokens, text.adapters);
+  const SavedPrefix saved = job.model->service->save_prefix(text.tokens, text.adapters);
   if (saved.n_tokens == 0)
     throw ApiError(
         409, "invalid_request_error", "not_cached", "id_slot",
@@ -163,9 +163,9 @@ void Sessions::save(Job& job, int slot, const std::string& name) {
 
 void Sessions::restore(Job& job, int slot, const std::string& name) {
   const std::vector<std::byte> bytes = read_file(folder_, file_of(job.owner, name));
-  RestoredText text;
+  RestoredPrefix text;
   try {
-    text = job.model->service->restore_text(bytes);
+    text = job.model->service->restore_prefix(bytes);
   } catch (const Error& error) {  // The client's file is at fault, not the server.
     if (error.code() != ErrorCode::kInvalidFile) throw;
     throw bad_request("filename", fmt::format("'{}': {}", name, error.what()));
@@ -185,7 +185,7 @@ void Sessions::act(Job& job, int slot, const std::string& action) {
                       fmt::format("'action' must be save, restore or erase, not '{}'", action.substr(0, 64)));
   if (action == "erase") {
     const std::vector<Token> text = text_of(job.owner, job.model->spec.name, slot).tokens;
-    job.model->service->forget_text(text);
+    job.model->service->forget_prefix(text);
     const std::lock_guard lock(mutex_);
     texts_.erase({job.owner, job.model->spec.name, slot});
     return job.send({{"id_slot", slot}, {"n_erased", text.size()}});

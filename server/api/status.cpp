@@ -232,7 +232,7 @@ void Api::slots(Job& job) {
                    "/slots is disabled: the server was started with --no-slots");
   check_may_look(job);
   const auto model = any_loaded(*models_, job.exchange->request());
-  Json slots = slots_json(*model->picture(), model->n_slots, model->n_ctx, model->drafts,
+  Json slots = slots_json(*model->snapshot(), model->n_slots, model->n_ctx, model->drafts,
                           setup_.params.defaults.params);
   const bool all_busy = std::all_of(slots.begin(), slots.end(),
                                     [](const Json& slot) { return slot["is_processing"].get<bool>(); });

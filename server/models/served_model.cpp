@@ -34,9 +34,9 @@ std::function<bool()> is_lost(const ServedModelParams& params) {
   return [lost = params.lost] { return !lost().empty(); };
 }
 
-ServiceParams complete(const ServedModelParams& params, Context* draft, StepLog& steps) {
+ServiceParams complete(const ServedModelParams& params, std::shared_ptr<Context> draft, StepLog& steps) {
   ServiceParams service = params.service;
-  service.batcher.draft = draft;
+  service.batcher.draft = std::move(draft);
   service.batcher.on_step = [&steps](const StepRecord& record) { steps.add(record); };
   service.devices_lost = is_lost(params);
   return service;
@@ -146,14 +146,15 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
             : params.n_ctx > 0   ? std::min(params.n_ctx, context.n_ctx)
                                  : context.n_ctx),
       n_slots(params.service.batcher.n_running > 0 ? params.service.batcher.n_running : context.n_sequences),
-      drafts(made && made->cuts_back() && params.service.batcher.speculation != Speculation::kNone),
+      drafts(made && made->cache().cuts_back() && params.service.batcher.speculation != Speculation::kNone),
       steps(params.on_step),
       lost_(params.lost),
       reload_(params.reload),
       usual_adapters_(params.context.adapters) {
   if (!made) return;
-  if (params.draft != nullptr) draft_context.emplace(params.draft, params.draft_context, *made);
-  service.emplace(std::move(*made), complete(params, draft_context ? &*draft_context : nullptr, steps));
+  std::shared_ptr<Context> draft;
+  if (params.draft != nullptr) draft = std::make_shared<Context>(params.draft, params.draft_context, *made);
+  service.emplace(std::move(*made), complete(params, std::move(draft), steps));
 }
 
 void ServedModel::renew(const std::function<bool(float)>& progress) {
@@ -218,25 +219,25 @@ void ServedModel::set_usual_adapters(std::vector<AdapterUse> adapters) {
   usual_adapters_ = std::move(adapters);
 }
 
-std::shared_ptr<const BatcherPicture> ServedModel::picture() {
+std::shared_ptr<const BatcherSnapshot> ServedModel::snapshot() {
   constexpr std::chrono::milliseconds kFresh{200};
   {
-    const std::lock_guard lock(picture_mutex_);
-    if (!service || drawing_ || std::chrono::steady_clock::now() - picture_time_ < kFresh) return picture_;
+    const std::lock_guard lock(snapshot_mutex_);
+    if (!service || drawing_ || std::chrono::steady_clock::now() - snapshot_time_ < kFresh) return snapshot_;
     drawing_ = true;
   }
-  std::shared_ptr<const BatcherPicture> drawn;
+  std::shared_ptr<const BatcherSnapshot> drawn;
   std::exception_ptr error;
   try {
-    drawn = std::make_shared<const BatcherPicture>(service->picture());
+    drawn = std::make_shared<const BatcherSnapshot>(service->snapshot());
   } catch (...) {
     error = std::current_exception();
   }
-  const std::lock_guard lock(picture_mutex_);
+  const std::lock_guard lock(snapshot_mutex_);
   drawing_ = false;
   if (error != nullptr) std::rethrow_exception(error);
-  picture_ = drawn;
-  picture_time_ = std::chrono::steady_clock::now();
+  snapshot_ = drawn;
+  snapshot_time_ = std::chrono::steady_clock::now();
   return drawn;
 }
 

@@ -127,8 +127,7 @@ class ServedModel {
   const int n_slots;  ///< Completions computed at the same time, at most.
   const bool drafts;  ///< Whether n-grams or a draft model draft for it.
   StepLog steps;
-  std::optional<Context> draft_context;  ///< The draft model's. The service uses it, and ends before it.
-  std::optional<Service> service;        ///< For a decoder; an encoder has `embedding` instead.
+  std::optional<Service> service;  ///< For a decoder; an encoder has `embedding` instead.
 
   /// As ServedModelParams has it.
   std::string lost() const { return lost_ ? lost_() : std::string(); }
@@ -155,7 +154,7 @@ class ServedModel {
   void set_usual_adapters(std::vector<AdapterUse> adapters);
   /// A recent snapshot of the batcher. If it is older than 200 ms, one caller waits for a new one from the
   /// computing thread; other callers get the old one.
-  std::shared_ptr<const BatcherPicture> picture();
+  std::shared_ptr<const BatcherSnapshot> snapshot();
 
  private:
   ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in, const ServedModelParams& params,
@@ -168,9 +167,9 @@ class ServedModel {
   std::string failure_;  // With gone_mutex_.
   mutable std::mutex adapters_mutex_;
   std::vector<AdapterUse> usual_adapters_;
-  std::mutex picture_mutex_;
-  std::shared_ptr<const BatcherPicture> picture_ = std::make_shared<BatcherPicture>();
-  std::chrono::steady_clock::time_point picture_time_{};
+  std::mutex snapshot_mutex_;
+  std::shared_ptr<const BatcherSnapshot> snapshot_ = std::make_shared<BatcherSnapshot>();
+  std::chrono::steady_clock::time_point snapshot_time_{};
   bool drawing_ = false;
 };
 

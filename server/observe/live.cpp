@@ -13,12 +13,12 @@ double ms_of(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-Json cells_json(const BatcherPicture& picture, const BatcherStats& stats) {
+Json cells_json(const BatcherSnapshot& snapshot, const BatcherStats& stats) {
   Json runs = Json::array();
-  for (const CellRun& run : picture.cells)
+  for (const CellRun& run : snapshot.cells)
     runs.push_back({{"first", run.first}, {"n", run.n}, {"sequences", run.sequences}});
-  return {{"total", std::max(stats.cells_total, picture.n_pages * picture.page_cells)},
-          {"page", picture.page_cells},
+  return {{"total", std::max(stats.cells_total, snapshot.n_pages * snapshot.page_cells)},
+          {"page", snapshot.page_cells},
           {"runs", std::move(runs)}};
 }
 
@@ -89,30 +89,31 @@ Json latency_json(const BatcherStats& stats) {
           {"step", percentiles(stats.step)}};
 }
 
-Json stream_json(const BatcherPicture::Stream& stream) {
-  return {{"request", stream.request},   {"completion", stream.completion},   {"state", name(stream.state)},
-          {"sequence", stream.sequence}, {"n_prompt", stream.n_prompt},       {"n_cached", stream.n_cached},
-          {"n_read", stream.n_read},     {"n_generated", stream.n_generated}, {"priority", stream.priority},
-          {"age_ms", stream.age_ms}};
+Json stream_json(const BatcherSnapshot::Stream& stream) {
+  return {{"request", stream.request},        {"completion", stream.completion},
+          {"state", to_string(stream.state)}, {"sequence", stream.sequence},
+          {"n_prompt", stream.n_prompt},      {"n_cached", stream.n_cached},
+          {"n_read", stream.n_read},          {"n_generated", stream.n_generated},
+          {"priority", stream.priority},      {"age_ms", stream.age_ms}};
 }
 
-Json streams_json(const BatcherPicture& picture) {
+Json streams_json(const BatcherSnapshot& snapshot) {
   Json streams = Json::array();
-  for (const BatcherPicture::Stream& stream : picture.streams) streams.push_back(stream_json(stream));
+  for (const BatcherSnapshot::Stream& stream : snapshot.streams) streams.push_back(stream_json(stream));
   return streams;
 }
 
-Json slots_json(const BatcherPicture& picture, int n_slots, int n_ctx, bool drafts,
+Json slots_json(const BatcherSnapshot& snapshot, int n_slots, int n_ctx, bool drafts,
                 const RequestParams& defaults) {
   const Json params = settings_json(defaults);
-  std::vector<const BatcherPicture::Stream*> running;
-  for (const BatcherPicture::Stream& stream : picture.streams)
+  std::vector<const BatcherSnapshot::Stream*> running;
+  for (const BatcherSnapshot::Stream& stream : snapshot.streams)
     if (stream.sequence >= 0) running.push_back(&stream);
   std::sort(running.begin(), running.end(),
             [](const auto* a, const auto* b) { return a->sequence < b->sequence; });
   Json slots = Json::array();
   for (std::size_t i = 0; i < std::max(running.size(), static_cast<std::size_t>(n_slots)); ++i) {
-    const BatcherPicture::Stream* const stream = i < running.size() ? running[i] : nullptr;
+    const BatcherSnapshot::Stream* const stream = i < running.size() ? running[i] : nullptr;
     const int n_generated = stream != nullptr ? stream->n_generated : 0;
     Json slot = {{"id", i},
                  {"id_task", stream != nullptr ? stream->request : -1},
@@ -137,11 +138,11 @@ Json slots_json(const BatcherPicture& picture, int n_slots, int n_ctx, bool draf
 }
 
 Json live_json(ServedModel& model, double uptime_s, std::int64_t& last_step) {
-  const auto drawn = model.picture();
-  const BatcherPicture& picture = *drawn;
+  const auto drawn = model.snapshot();
+  const BatcherSnapshot& snapshot = *drawn;
   const BatcherStats stats = model.service ? model.service->stats() : BatcherStats{};
   Json sequences = Json::array();
-  for (const BatcherPicture::Sequence& sequence : picture.sequences)
+  for (const BatcherSnapshot::Sequence& sequence : snapshot.sequences)
     sequences.push_back({{"id", sequence.id},
                          {"n_tokens", sequence.n_tokens},
                          {"state", sequence.running ? "running" : "cached"}});
@@ -152,10 +153,10 @@ Json live_json(ServedModel& model, double uptime_s, std::int64_t& last_step) {
           {"stats", stats_json(stats)},
           {"latency", latency_json(stats)},
           {"steps", steps_json(model.steps, last_step)},
-          {"streams", streams_json(picture)},
-          {"n_waiting", picture.n_waiting},
+          {"streams", streams_json(snapshot)},
+          {"n_waiting", snapshot.n_waiting},
           {"sequences", std::move(sequences)},
-          {"cells", cells_json(picture, stats)}};
+          {"cells", cells_json(snapshot, stats)}};
 }
 
 }  // namespace weft::server

@@ -25,8 +25,8 @@ gguf::File open_checked(const std::filesystem::path& path) {
   return file;
 }
 
-Devices open_devices(const AudioParams& params) {
-  return params.registry ? find_devices(*params.registry, params.devices) : find_devices(params.devices);
+Devices devices_of(const AudioParams& params) {
+  return params.registry ? open_devices(*params.registry, params.devices) : open_devices(params.devices);
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ struct AudioModel::Impl {
   }
 
   Impl(const std::filesystem::path& path, const AudioParams& params)
-      : Impl(open_checked(path), WeightFile(path), params, open_devices(params)) {}
+      : Impl(open_checked(path), WeightFile(path), params, devices_of(params)) {}
   Impl(const gguf::File& file, const WeightFile& weights, const AudioParams& params, const Devices& devices)
       : family(audio::find_family(encoders::projector_of(file, "audio"))),
         hparams(audio::read_hparams(file, weights, family)),

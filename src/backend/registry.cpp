@@ -65,7 +65,7 @@ void Registry::load_module(const std::filesystem::path& path) {
     return problem("was built for another version of weft; install the one that came with this program");
   try {
     module->add(*this);
-    if (module->follow != nullptr) follows_.push_back(module->follow);
+    if (module->init_worker_process != nullptr) worker_inits_.push_back(module->init_worker_process);
   } catch (const std::exception& error) {
     problem(error.what());
   }
@@ -81,8 +81,8 @@ void Registry::load_modules(std::span<const std::filesystem::path> folders) {
   }
 }
 
-bool Registry::follow() const {
-  return std::any_of(follows_.begin(), follows_.end(), [&](const auto one) { return one(*this); });
+bool Registry::init_worker_process() const {
+  return std::any_of(worker_inits_.begin(), worker_inits_.end(), [&](const auto one) { return one(*this); });
 }
 
 std::vector<DeviceInfo> Registry::devices() const {

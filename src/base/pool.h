@@ -49,6 +49,8 @@
 #include <thread>
 #include <vector>
 
+#include "weft/backend/host_threads.h"
+
 namespace weft::base {
 
 /// No pool has more threads: more than machines have cores.
@@ -75,14 +77,14 @@ constexpr std::uint64_t renewed_word(std::uint32_t stamp) {
   return std::uint64_t{stamp - 1} << 32 | 0xffffffffu;
 }
 
-class Pool {
+class Pool final : public HostThreads {
  public:
   /// n_threads, 1 to kMaxThreads, counts the caller; n_threads - 1 threads are started, and n_helpers: none
   /// if n_threads is 1. No group has more than group_size threads; 0: chosen for this machine. Throws Error
   /// kOutOfMemory where the system limits the process to fewer threads; threads that were started have ended
   /// then.
   Pool(int n_threads, int max_phases, int n_helpers = 0, int group_size = 0);
-  ~Pool();
+  ~Pool() override;
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 

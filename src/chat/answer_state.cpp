@@ -7,7 +7,7 @@
 
 namespace weft::chat {
 
-using Kind = AnswerEvent::Kind;
+using Kind = ResponseEvent::Kind;
 using Tag = AnswerFormat::Tag;
 
 namespace {
@@ -30,7 +30,7 @@ AnswerState::AnswerState(std::shared_ptr<const AnswerFormat> answer_format)
   }
 }
 
-std::vector<AnswerEvent> AnswerState::read(std::string_view more, bool ended) {
+std::vector<ResponseEvent> AnswerState::read(std::string_view more, bool ended) {
   text_ += more;
   Input input{text_, at_, ended};
   while (step(input)) {

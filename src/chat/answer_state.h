@@ -18,7 +18,7 @@ class AnswerState {
   explicit AnswerState(std::shared_ptr<const AnswerFormat> answer_format);
 
   /// Reads the next bytes of the response. With `ended` they are the last ones.
-  std::vector<AnswerEvent> read(std::string_view more, bool ended);
+  std::vector<ResponseEvent> read(std::string_view more, bool ended);
 
   int n_calls() const { return n_calls_; }
 
@@ -50,9 +50,9 @@ class AnswerState {
   /// The section turned out not to hold a call: the input from raw_begin_ on is content.
   bool give_up(Input& input);
 
-  void tell(AnswerEvent::Kind kind, std::string_view text);
+  void tell(ResponseEvent::Kind kind, std::string_view text);
   /// As tell(), without white space at the beginning and end of a run.
-  void tell_trimmed(AnswerEvent::Kind kind, std::string_view text);
+  void tell_trimmed(ResponseEvent::Kind kind, std::string_view text);
 
   std::shared_ptr<const AnswerFormat> format_;
   std::string text_ = {};      ///< Input from the first undecided byte on.
@@ -72,13 +72,13 @@ class AnswerState {
   int n_in_section_ = 0;  ///< Calls that were reported.
   bool told_in_call_ = false;
   CallReader reader_ = WholeCalls{};
-  std::vector<AnswerEvent> events_ = {};
+  std::vector<ResponseEvent> events_ = {};
   int n_calls_ = 0;
 };
 
 }  // namespace chat
 
-struct AnswerReader::State {
+struct ResponseReader::State {
   chat::AnswerState answer;
 };
 

@@ -96,19 +96,19 @@ std::string plain_text(std::string_view json) {
 }  // namespace
 
 void CallEvents::begin(std::string name, std::string id) {
-  events.push_back({AnswerEvent::Kind::kToolCall, {}, n_calls++, std::move(name), std::move(id)});
+  events.push_back({ResponseEvent::Kind::kToolCall, {}, n_calls++, std::move(name), std::move(id)});
 }
 
 void CallEvents::arguments(std::string_view json) {
   if (json.empty()) return;
-  if (!events.empty() && events.back().kind == AnswerEvent::Kind::kToolArguments) {
+  if (!events.empty() && events.back().kind == ResponseEvent::Kind::kToolArguments) {
     events.back().text += json;
   } else {
-    events.push_back({AnswerEvent::Kind::kToolArguments, std::string(json), n_calls - 1});
+    events.push_back({ResponseEvent::Kind::kToolArguments, std::string(json), n_calls - 1});
   }
 }
 
-void CallEvents::end() { events.push_back({AnswerEvent::Kind::kToolCallEnd, {}, n_calls - 1}); }
+void CallEvents::end() { events.push_back({ResponseEvent::Kind::kToolCallEnd, {}, n_calls - 1}); }
 
 // ObjectCall
 

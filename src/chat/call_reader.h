@@ -19,7 +19,7 @@ namespace weft::chat {
 
 /// Receives the events of calls.
 struct CallEvents {
-  std::vector<AnswerEvent>& events;
+  std::vector<ResponseEvent>& events;
   int& n_calls;
 
   void begin(std::string name, std::string id);

@@ -221,7 +221,7 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
                              : chat::ReasoningState::kNone;
   if (!continues)
     opening.grammar = chat::answer_grammar(impl.format, callable, turn, reasoning, opening.warnings);
-  opening.reader.state_ = std::make_unique<AnswerReader::State>(AnswerReader::State{chat::AnswerState(
+  opening.reader.state_ = std::make_unique<ResponseReader::State>(ResponseReader::State{chat::AnswerState(
       std::make_shared<const chat::AnswerFormat>(impl.format, std::move(tools), calls, reasons))});
   opening.stop = impl.format.stop;
   return opening;

@@ -250,12 +250,12 @@ bool reads_back(const Format& format, const WrittenCalls& written) {
   for (const bool both : {false, true}) {
     if (both && written.two.empty()) break;
     AnswerState state(answer_format);
-    std::vector<AnswerEvent> events = state.read(both ? written.two : written.one, false);
-    for (AnswerEvent& event : state.read({}, true)) events.push_back(std::move(event));
+    std::vector<ResponseEvent> events = state.read(both ? written.two : written.one, false);
+    for (ResponseEvent& event : state.read({}, true)) events.push_back(std::move(event));
     std::vector<std::string> calls;
-    for (const AnswerEvent& event : events) {
-      if (event.kind == AnswerEvent::Kind::kToolCall) calls.push_back(event.name);
-      if (event.kind == AnswerEvent::Kind::kToolArguments && !calls.empty()) calls.back() += event.text;
+    for (const ResponseEvent& event : events) {
+      if (event.kind == ResponseEvent::Kind::kToolCall) calls.push_back(event.name);
+      if (event.kind == ResponseEvent::Kind::kToolArguments && !calls.empty()) calls.back() += event.text;
     }
     std::vector<std::string> expected;
     for (const bool first : {true, false}) {

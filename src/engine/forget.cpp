@@ -15,7 +15,7 @@ void check_forgets(const Context& context, std::span<const EmbeddedPart> parts, 
     throw Error(ErrorCode::kUnsupported, std::string("the context cannot be shifted: ") + std::string(why) +
                                              "; without a shift, generation ends when the context is full");
   };
-  if (const std::string_view why = context.why_not_forget(); !why.empty()) unsupported(why);
+  if (const std::string_view why = context.cache().why_not_forget(); !why.empty()) unsupported(why);
   if (any_skips(parts)) unsupported("the model has 2D positions of images");
   constexpr int kLeast = 2;  // One token to drop, and the last one.
   if (n_keep > max_text - kLeast)
@@ -24,7 +24,7 @@ void check_forgets(const Context& context, std::span<const EmbeddedPart> parts, 
 }
 
 Middle middle_of(const Context& context, SeqId seq, int n_keep) {
-  const Pos end = context.next_pos(seq);
+  const Pos end = context.cache().next_pos(seq);
   const Pos keep = std::clamp(n_keep, 0, end);
   Pos n = (end - keep) / 2;
   // The kept tokens at the start may have left the window. They must not enter it again.

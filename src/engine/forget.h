@@ -1,5 +1,5 @@
 #pragma once
-// Context shift: how a sequence that has filled its cache makes room (Context::forget).
+// Context shift: how a sequence that has filled its cache makes room (KvCache::forget).
 #include <span>
 
 #include "weft/context.h"

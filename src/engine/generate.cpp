@@ -66,16 +66,17 @@ class Generator {
     if (!reads_source()) engine::check_prompt(prompt, params_.parts, context_);
     if (params_.n_chunk < 0)
       refuse("n_chunk is " + std::to_string(params_.n_chunk) + "; it must be 1 or more tokens, or 0");
-    if (params_.n_skipped < 0 || params_.n_skipped > context_.next_pos(seq_))
+    if (params_.n_skipped < 0 || params_.n_skipped > context_.cache().next_pos(seq_))
       refuse("n_skipped is " + std::to_string(params_.n_skipped) + "; the sequence has " +
-             base::counted(context_.next_pos(seq_), "position"));
+             base::counted(context_.cache().next_pos(seq_), "position"));
     if (params_.n_keep < 0)
       refuse("n_keep is " + std::to_string(params_.n_keep) + "; it must not be negative");
     for (const std::string& stop : params_.stop)
       if (stop.empty()) refuse("a stop string is empty; leave it out");
     if (params_.context_shift) check_shift();
     if (reads_source()) return;
-    const auto room = static_cast<std::size_t>(context_.cells_total() - context_.cells_used());
+    const auto room =
+        static_cast<std::size_t>(context_.cache().cells_total() - context_.cache().cells_used());
     if (prompt.size() > room)
       refuse("the prompt has " + base::counted(prompt.size(), "token") + ", but the context has room for " +
              std::to_string(room) + "; enlarge the context (n_ctx), or shorten the prompt");
@@ -83,7 +84,7 @@ class Generator {
 
   void check_shift() const {
     engine::check_forgets(context_, params_.parts, params_.n_keep,
-                          std::min<int>(context_.cells_total(), context_.max_positions()));
+                          std::min<int>(context_.cache().cells_total(), context_.cache().max_positions()));
     if (params_.n_skipped > 0)
       throw Error(ErrorCode::kUnsupported,
                   "the context cannot be shifted: the sequence has images with 2D positions; leave "
@@ -101,8 +102,7 @@ class Generator {
     if (params_.on_prefill && !params_.on_prefill(static_cast<int>(prompt.size())))
       return stopped(StopReason::kCancelled);
     const Token first = context_.model().info().first_token;
-    batch_.add(first, seq_, true);
-    ask_for_best();
+    batch_.add(first, seq_, for_drawing());
     const DecodeStatus status = context_.decode(batch_);
     if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
     if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
@@ -114,7 +114,7 @@ class Generator {
   bool prefill(std::span<const Token> prompt) {
     const auto chunk =
         static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.batch_size());
-    const engine::PlacedPrompt placed(prompt, params_.parts, seq_, context_.next_pos(seq_),
+    const engine::PlacedPrompt placed(prompt, params_.parts, seq_, context_.cache().next_pos(seq_),
                                       params_.n_skipped);
     n_skipped_ = placed.n_skipped();
     for (std::size_t done = 0; done < prompt.size();) {
@@ -123,8 +123,7 @@ class Generator {
           context_.params().n_ubatch));
       batch_.clear();
       for (std::size_t i = done; i < done + n; ++i)
-        placed.add(static_cast<int>(i), batch_, i + 1 == prompt.size());
-      if (done + n == prompt.size()) ask_for_best();
+        placed.add(static_cast<int>(i), batch_, i + 1 == prompt.size() ? for_drawing() : ItemOptions{});
       const DecodeStatus status = context_.decode(batch_);
       if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
       if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
@@ -150,10 +149,12 @@ class Generator {
     if (!write(token)) return false;
     if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
       return stopped(StopReason::kLength);
-    if (context_.next_pos(seq_) >= context_.max_positions()) return stopped(StopReason::kContextFull);
+    if (context_.cache().next_pos(seq_) >= context_.cache().max_positions())
+      return stopped(StopReason::kContextFull);
     batch_.clear();
-    engine::add_token(batch_, token, seq_, true, context_.next_pos(seq_), n_skipped_);
-    ask_for_best();
+    ItemOptions options = for_drawing();
+    options.axes = engine::axes_of_token(context_.cache().next_pos(seq_), n_skipped_);
+    batch_.add(token, seq_, options);
     DecodeStatus status = context_.decode(batch_);
     if (status == DecodeStatus::kCacheFull && params_.context_shift && make_room())
       status = context_.decode(batch_);
@@ -169,19 +170,19 @@ class Generator {
       allowed_.assign((static_cast<std::size_t>(context_.model().info().n_vocab) + 31) / 32, 0);
       params_.constraint->fill({}, allowed_);
     }
-    return engine::draw_token(context_, last, batch_[last].n_best > 0, sampler_, allowed_);
+    return engine::draw_token(context_, last, batch_[last].options.n_best > 0, sampler_, allowed_);
   }
 
   /// If the best few tokens suffice, the step need not return logits. A constraint's mask is known too late
   /// for that.
-  void ask_for_best() {
+  ItemOptions for_drawing() const {
     const int n = params_.constraint != nullptr ? 0 : sampler_.n_best();
-    if (n > 0 && n <= context_.params().n_best) batch_.only_best(batch_.size() - 1, n);
+    return {.logits = true, .n_best = n <= context_.params().n_best ? n : 0};
   }
 
   bool make_room() {
     const engine::Middle middle = engine::middle_of(context_, seq_, params_.n_keep);
-    return middle.n > 0 && context_.forget(seq_, middle.begin, middle.n);
+    return middle.n > 0 && context_.cache().forget(seq_, middle.begin, middle.n);
   }
 
   bool write(Token token) {
@@ -211,7 +212,7 @@ class Generator {
 
 }  // namespace
 
-std::string_view name(StopReason reason) {
+std::string_view to_string(StopReason reason) {
   switch (reason) {
     case StopReason::kEnd:
       return "end";

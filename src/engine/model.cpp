@@ -167,7 +167,7 @@ struct Destination {
 
 Destination destination_of(const gguf::File& file, const model::ModelDescription& description,
                            const ModelInfo& info, const ModelParams& params) {
-  const auto registry = params.registry != nullptr ? params.registry : find_backends();
+  const auto registry = params.registry != nullptr ? params.registry : load_backends();
   const PlacementParams placement = engine::choose_devices(*registry, params.placement);
   return {registry, placement,
           model::build_graph(file, description, engine::expected_sizes(placement, info))};
@@ -289,7 +289,7 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
 Model::Model(std::unique_ptr<engine::ModelImpl> impl) : impl_(std::move(impl)) {}
 Model::~Model() = default;
 
-std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, const ModelParams& params) try {
+std::shared_ptr<Model> Model::load(const std::filesystem::path& path, const ModelParams& params) try {
   engine::check(params);
   gguf::File file = gguf::File::open(path);
   model::ModelDescription description = model::describe(file);
@@ -322,12 +322,12 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   place_weights(*impl, to, params);
   impl->info.weight_bytes = impl->weight_bytes;
   impl->info.weights_mapped = impl->weights_mapped;
-  return std::shared_ptr<const Model>(new Model(std::move(impl)));
+  return std::shared_ptr<Model>(new Model(std::move(impl)));
 } catch (...) {
   engine::rethrow_as_error();
 }
 
-void Model::reload(const ModelParams& params) const try {
+void Model::reload(const ModelParams& params) try {
   engine::check(params);
   const auto drop = [&] { (void)std::exchange(static_cast<engine::PlacedWeights&>(*impl_), {}); };
   drop();  // First, because the new weights need their memory.

@@ -39,8 +39,8 @@ void check_part(const EmbeddedPart& part, int after, std::span<const Token> prom
            " rows that attend to each other, but a step has room for " +
            std::to_string(context.params().n_ubatch) + "; use a larger ubatch");
   const auto places = prompt.subspan(static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.n));
-  if (std::any_of(places.begin(), places.end(), [&](Token token) { return token != part.token(); }))
-    refuse(name + "does not have its token at all its positions (EmbeddedPart::token)");
+  if (std::any_of(places.begin(), places.end(), [](Token token) { return token != kMediaToken; }))
+    refuse(name + "does not have kMediaToken at all its positions");
 }
 
 }  // namespace
@@ -62,16 +62,20 @@ void check_prompt(std::span<const Token> prompt, std::span<const EmbeddedPart> p
   check_tokens(static_cast<int>(prompt.size()));
 }
 
+void fold_ids(std::span<Token> prompt, std::span<const EmbeddedPart> parts) {
+  for (const EmbeddedPart& part : parts)
+    std::fill_n(prompt.begin() + part.first, part.n, kMediaToken - part.id);
+}
+
 const EmbeddedPart* part_at(std::span<const EmbeddedPart> parts, int place) {
   const auto part = part_behind(parts, place);
   return part != parts.end() && part->first <= place ? &*part : nullptr;
 }
 
-void add_token(Batch& batch, Token token, SeqId seq, bool logits, Pos pos, Pos n_skipped) {
-  batch.add(token, seq, logits);
-  if (n_skipped == 0) return;
+AxisPositions axes_of_token(Pos pos, Pos n_skipped) {
+  if (n_skipped == 0) return ItemOptions{}.axes;
   const Pos at = pos - n_skipped;
-  batch.stand_at(batch.size() - 1, {at, at, at});
+  return {at, at, at};
 }
 
 bool any_skips(std::span<const EmbeddedPart> parts) {
@@ -85,23 +89,22 @@ PlacedPrompt::PlacedPrompt(std::span<const Token> tokens, std::span<const Embedd
   for (const EmbeddedPart& part : parts) skipped_.push_back(skipped_.back() + part.n - part.extent());
 }
 
-void PlacedPrompt::add(int place, Batch& batch, bool logits) const {
+void PlacedPrompt::add(int place, Batch& batch, ItemOptions options) const {
   const auto index = static_cast<std::size_t>(part_behind(parts_, place) - parts_.begin());
   const Pos skipped = skipped_[index];
-  if (index == parts_.size() || place < parts_[index].first)
-    return add_token(batch, tokens_[static_cast<std::size_t>(place)], seq_, logits, start_ + place, skipped);
+  if (index == parts_.size() || place < parts_[index].first) {
+    options.axes = axes_of_token(start_ + place, skipped);
+    return batch.add(tokens_[static_cast<std::size_t>(place)], seq_, options);
+  }
   const EmbeddedPart& part = parts_[index];
   const int row = place - part.first;
   const auto width = static_cast<std::size_t>(part.n_embd);
-  batch.add(std::span(part.rows.get() + static_cast<std::size_t>(row) * width, width), seq_, logits);
-  const int item = batch.size() - 1;
-  if (part.both_ways) batch.see_to(item, start_ + end_of(part));
+  if (part.both_ways) options.attend_to = start_ + end_of(part);
   const Pos begin = start_ + part.first - skipped;
-  if (part.grid_width > 0) {
-    batch.stand_at(item, {begin, begin + row / part.grid_width, begin + row % part.grid_width});
-  } else if (skipped > 0) {
-    batch.stand_at(item, {begin + row, begin + row, begin + row});
-  }
+  options.axes = part.grid_width > 0
+                     ? AxisPositions{begin, begin + row / part.grid_width, begin + row % part.grid_width}
+                     : axes_of_token(start_ + place, skipped);
+  batch.add(std::span(part.rows.get() + static_cast<std::size_t>(row) * width, width), seq_, options);
 }
 
 int whole_parts(std::span<const EmbeddedPart> parts, int begin, int n, int n_before, int n_ubatch) {

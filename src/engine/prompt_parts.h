@@ -12,6 +12,10 @@ namespace weft::engine {
 /// invalid. Reads only constants of the context, so any thread may call it.
 void check_prompt(std::span<const Token> prompt, std::span<const EmbeddedPart> parts, const Context& context);
 
+/// Replaces the tokens of parts in a checked prompt by the parts' ids, as negative tokens. So the prefix
+/// cache distinguishes images.
+void fold_ids(std::span<Token> prompt, std::span<const EmbeddedPart> parts);
+
 /// The part at this place of a prompt, or null for a token.
 const EmbeddedPart* part_at(std::span<const EmbeddedPart> parts, int place);
 
@@ -22,8 +26,8 @@ class PlacedPrompt {
   PlacedPrompt(std::span<const Token> tokens, std::span<const EmbeddedPart> parts, SeqId seq, Pos start,
                Pos n_skipped = 0);
 
-  /// Adds the token or the part's row at a place to a batch.
-  void add(int place, Batch& batch, bool logits) const;
+  /// Adds the token or the part's row at a place to a batch, with these options at its positions.
+  void add(int place, Batch& batch, ItemOptions options = {}) const;
   /// Positions that parts skip up to the end of the prompt.
   Pos n_skipped() const { return skipped_.back(); }
 
@@ -35,8 +39,8 @@ class PlacedPrompt {
   std::vector<Pos> skipped_;  // Before each part, and after the last.
 };
 
-/// Adds a token at `pos`, after parts that have skipped `n_skipped` positions.
-void add_token(Batch& batch, Token token, SeqId seq, bool logits, Pos pos, Pos n_skipped);
+/// The axes of a token at `pos`, after parts that have skipped `n_skipped` positions.
+AxisPositions axes_of_token(Pos pos, Pos n_skipped);
 
 /// Whether parts skip positions. Tokens after them cannot be shifted over them.
 bool any_skips(std::span<const EmbeddedPart> parts);

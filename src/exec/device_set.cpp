@@ -13,7 +13,7 @@ std::vector<Device*> DeviceSet::pointers() const {
   return result;
 }
 
-std::vector<bool> DeviceSet::beside_host() const { return exec::beside_host(pointers()); }
+std::vector<bool> DeviceSet::is_async() const { return exec::is_async(pointers()); }
 
 bool DeviceSet::all_named_are_cpus() const {
   return std::all_of(named.begin(), named.end(),

@@ -23,7 +23,7 @@ struct DeviceSet {
 
   int size() const { return static_cast<int>(devices.size()); }
   std::vector<Device*> pointers() const;
-  std::vector<bool> beside_host() const;  ///< By device.
+  std::vector<bool> is_async() const;  ///< By device.
   bool all_named_are_cpus() const;
   /// The device with that name. Throws Error kNotFound that lists the names there are.
   int find(const std::string& name) const;

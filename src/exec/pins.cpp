@@ -28,14 +28,14 @@ std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device&
     pinned[n] = true;
     if (!device.supports(graph, node))
       throw Error(ErrorCode::kUnsupported, line_text(node.source.where) + pin.device + " cannot compute " +
-                                               std::string(name(node.op)) + " (" +
+                                               std::string(to_string(node.op)) + " (" +
                                                graph.value(node.output).name + "), which is pinned to it");
   }
   if (std::find(pinned.begin(), pinned.end(), true) != pinned.end()) return pinned;
   if (own_op != kNoNode) {
     const Node& node = graph.node(own_op);
     throw Error(ErrorCode::kUnsupported, line_text(node.source.where) + graph.value(node.output).name +
-                                             " = " + std::string(name(node.op)) +
+                                             " = " + std::string(to_string(node.op)) +
                                              " is a function that runs on the host, and the pin '" +
                                              pin.pattern + "' matches no other node for " + pin.device);
   }

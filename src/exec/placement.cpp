@@ -168,7 +168,7 @@ class Placer {
       }
     }
     if (states_.size() == end)
-      throw Error(ErrorCode::kUnsupported, "no device can compute " + std::string(name(node.op)) + " (" +
+      throw Error(ErrorCode::kUnsupported, "no device can compute " + std::string(to_string(node.op)) + " (" +
                                                graph_.value(node.output).name +
                                                ") where pins require it; check the pins");
     // From here on, only the way back through earlier states is needed.
@@ -330,7 +330,7 @@ std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const
   const CompileOptions options = {.n_threads = n_threads, .workspaces = std::make_shared<Workspaces>()};
   std::vector<std::size_t> own(devices.size()), shared(devices.size());
   std::vector<MemoryNeed> needs(devices.size());
-  const std::vector<bool> beside = beside_host(devices);
+  const std::vector<bool> beside = is_async(devices);
   const Splits splits = split(graph, device_of, beside);
 
   std::vector<std::vector<bool>> counted(devices.size(), std::vector<bool>(graph.values().size()));

@@ -81,10 +81,10 @@ void Plan::add_part(Compiled& result, Part part, const CompileOptions& options) 
   for (const Node& node : part.graph.nodes())
     if (!on.supports(part.graph, node))
       throw Error(ErrorCode::kUnsupported, line_text(node.source.where) + on.info().name +
-                                               " cannot compute " + std::string(name(node.op)) + " (" +
+                                               " cannot compute " + std::string(to_string(node.op)) + " (" +
                                                part.graph.value(node.output).name + ")");
   CompileOptions own = options;
-  if (on.info().beside_host) own.pool = nullptr;  // It takes no turns with the host.
+  if (on.info().is_async) own.pool = nullptr;  // It takes no turns with the host.
   own.not_for_host = part.not_for_host;
   part.plan = on.compile(part.graph, part.bindings.front(), own);
   if (part.plan == nullptr) throw Error(ErrorCode::kDevice, on.info().name + " gives no plan for a graph");
@@ -164,7 +164,7 @@ CompileOptions Plan::shared_by_splits(std::size_t n_nodes) {
 
 void Plan::compile_splits(Compiled& result) {
   const Graph& graph = result.placed.graph;
-  const std::vector<bool> beside = beside_host(devices_);
+  const std::vector<bool> beside = is_async(devices_);
   const Splits splits = split(graph, result.placed.device_of, beside);
   // A value has one tensor on each device that makes or reads it; what the caller does not bind is made here.
   const auto tensor_on = [&](int device, ValueId whole) {

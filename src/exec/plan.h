@@ -31,6 +31,10 @@
 #include "weft/graph.h"
 #include "weft/graph/changes.h"
 
+namespace weft::base {
+class Pool;
+}
+
 namespace weft::exec {
 
 /// An external tensor that takes another's place: same type, same size, same device.

@@ -117,7 +117,7 @@ Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
 void Plan::work(std::size_t n_left) {
   const std::uint64_t n_before = n_submitted_;
   const auto is_beside = [&](const Flight& flight) {
-    return device_at(now_.parts[flight.next].device).info().beside_host;
+    return device_at(now_.parts[flight.next].device).info().is_async;
   };
   try {
     while (n_in_flight_ > 0) {
@@ -172,7 +172,7 @@ void Plan::submit_next(Flight& flight) {
   part.submitted = ++n_submitted_;
   part.plan->submit(symbols_of(flight), part.bindings[flight.set], changes);
   send_outputs(flight, part);
-  if (!device_at(part.device).info().beside_host) wait(part);
+  if (!device_at(part.device).info().is_async) wait(part);
 }
 
 void Plan::fill_inputs(Flight& flight, const Part& part) {

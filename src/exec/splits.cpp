@@ -18,13 +18,13 @@ namespace {
 /// works at the same time.
 class Splitter {
  public:
-  Splitter(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host)
+  Splitter(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& is_async)
       : graph_(graph),
         device_of_(device_of),
-        beside_host_(beside_host),
+        is_async_(is_async),
         live_(live_nodes(graph)),
         split_of_(graph.nodes().size(), -1),
-        last_of_(beside_host.size(), -1) {
+        last_of_(is_async.size(), -1) {
     WEFT_CHECK(device_of.size() == graph.nodes().size());
   }
 
@@ -111,7 +111,7 @@ class Splitter {
   /// Whether a run that could so far run at the same time as one of the sources would have to wait for it.
   bool waits_anew(int r, std::span<const int> sources) const {
     return std::any_of(sources.begin(), sources.end(), [&](int source) {
-      const auto beside = [&](int of) { return beside_host_[static_cast<std::size_t>(run(of).device)]; };
+      const auto beside = [&](int of) { return is_async_[static_cast<std::size_t>(run(of).device)]; };
       return source != r && !comes_after(r, source) && (beside(r) || beside(source));
     });
   }
@@ -127,7 +127,7 @@ class Splitter {
                                     [&](int a) { return done[static_cast<std::size_t>(a)]; }))
           continue;
         const auto beside = [&](std::size_t run) {
-          return beside_host_[static_cast<std::size_t>(runs_[run].device)];
+          return is_async_[static_cast<std::size_t>(runs_[run].device)];
         };
         if (best == runs_.size() || (beside(r) && !beside(best))) best = r;
       }
@@ -239,7 +239,7 @@ class Splitter {
 
   const Graph& graph_;
   std::span<const int> device_of_;
-  const std::vector<bool>& beside_host_;
+  const std::vector<bool>& is_async_;
   const std::vector<bool> live_;
   std::vector<Run> runs_;
   std::vector<int> split_of_;       // By node: its run.
@@ -252,13 +252,13 @@ class Splitter {
 
 }  // namespace
 
-Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host) {
-  return Splitter(graph, device_of, beside_host).run();
+Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& is_async) {
+  return Splitter(graph, device_of, is_async).run();
 }
 
-std::vector<bool> beside_host(std::span<Device* const> devices) {
+std::vector<bool> is_async(std::span<Device* const> devices) {
   std::vector<bool> result;
-  for (const Device* device : devices) result.push_back(device->info().beside_host);
+  for (const Device* device : devices) result.push_back(device->info().is_async);
   return result;
 }
 
@@ -283,7 +283,7 @@ std::vector<StepTensor> step_tensors(const Graph& graph, const Splits& splits) {
   return result;
 }
 
-int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, int most) {
+int steps_at_once(const Splits& splits, const std::vector<bool>& is_async, int most) {
   constexpr int kHost = -1;
   std::vector<int> stage_of;                // By split: at the same one they can be side by side.
   std::set<int> workers;                    // Devices that are asynchronous to the host, and the host.
@@ -295,7 +295,7 @@ int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, in
       stage = std::max(stage, stage_of[static_cast<std::size_t>(before)] + 1);
     stage_of.push_back(stage);
     n_stages = std::max(n_stages, stage + 1);
-    const int worker = beside_host[static_cast<std::size_t>(split.device)] ? split.device : kHost;
+    const int worker = is_async[static_cast<std::size_t>(split.device)] ? split.device : kHost;
     workers.insert(worker);
     positions.insert({stage, worker});
   }

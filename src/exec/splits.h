@@ -37,13 +37,13 @@ struct Splits {
 };
 
 /// `device_of` has the device of each node, in [0, n_devices). The nodes of a state must be on one device
-/// (Error kInvalidArgument names it otherwise). Unused nodes are left out. `beside_host` says by device
+/// (Error kInvalidArgument names it otherwise). Unused nodes are left out. `is_async` says by device
 /// whether it works asynchronously to the host. The splits of such a device come before others that could run
 /// as early, so that the host's own work overlaps with theirs.
-Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host);
+Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& is_async);
 
-/// By device: DeviceInfo::beside_host.
-std::vector<bool> beside_host(std::span<Device* const> devices);
+/// By device: DeviceInfo::is_async.
+std::vector<bool> is_async(std::span<Device* const> devices);
 
 /// A tensor that steps need on a device for the host or for another split.
 struct StepTensor {
@@ -62,7 +62,7 @@ inline constexpr int kMostAtOnce = 8;
 /// that work while the host waits count as one. Devices that work side by side share a step. It is 1 if no
 /// device works asynchronously to the host, so that steps cannot overlap, or if one step keeps nearly all
 /// devices busy. At most `most`, otherwise at least 2.
-int steps_at_once(const Splits& splits, const std::vector<bool>& beside_host, int most = kMostAtOnce);
+int steps_at_once(const Splits& splits, const std::vector<bool>& is_async, int most = kMostAtOnce);
 
 /// The number of copies of a tensor where `n_at_once` steps overlap: one per step, and one more of inputs,
 /// which the host writes.

@@ -184,7 +184,8 @@ std::string to_string(const Graph& graph) {
   std::string text;
   for (const Node& node : graph.nodes()) {
     const ValueInfo& out = graph.value(node.output);
-    text += out.name + " " + to_string(out.shape, graph.symbols()) + " = " + std::string(name(node.op)) + "(";
+    text += out.name + " " + to_string(out.shape, graph.symbols()) + " = " + std::string(to_string(node.op)) +
+            "(";
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       text += (i > 0 ? ", " : "") + graph.value(node.inputs[i]).name;
     text += ")\n";
@@ -198,8 +199,8 @@ std::string to_dot(const Graph& graph) {
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const ValueInfo& out = graph.value(node.output);
-    text += "  n" + std::to_string(i) + " [label=\"" + std::string(name(node.op)) + "\\n" + out.name + " " +
-            to_string(out.shape, graph.symbols()) + "\"];\n";
+    text += "  n" + std::to_string(i) + " [label=\"" + std::string(to_string(node.op)) + "\\n" + out.name +
+            " " + to_string(out.shape, graph.symbols()) + "\"];\n";
     for (const ValueId input : node.inputs) {
       const NodeId producer = graph.value(input).producer;
       if (producer != kNoNode) text += "  n" + std::to_string(producer) + " -> n" + std::to_string(i) + ";\n";

@@ -323,7 +323,7 @@ ValueType rule(const ops::RaggedMean&, const Inputs& in) {
 
 }  // namespace
 
-std::string_view name(const Op& op) {
+std::string_view to_string(const Op& op) {
   if (const auto* custom = std::get_if<ops::Custom>(&op); custom != nullptr && !custom->name.empty())
     return custom->name;
   return std::visit([](const auto& o) { return o.kName; }, op);

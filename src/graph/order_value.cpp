@@ -17,7 +17,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 /// A node without inputs.
 Value make(Graph& graph, Op op, std::initializer_list<Dim> sizes, const Where& where) {
-  const std::string op_name(name(op));
+  const std::string op_name(to_string(op));
   for (const Dim& size : sizes)
     if (size.last_symbol() >= static_cast<SymbolId>(graph.symbols().size()))
       refuse(op_name + ": a size has a symbol of another graph", where);

@@ -55,7 +55,7 @@ Value Value::named(std::string name, Where where) const {
 }
 
 Value apply(Op op, std::span<const Value> inputs, Where where) {
-  const std::string op_name(name(op));
+  const std::string op_name(to_string(op));
   Graph* graph = nullptr;
   std::vector<ValueId> ids;
   ids.reserve(inputs.size());
@@ -177,7 +177,7 @@ void check_name(const Graph& graph, const std::string& name, const Where& where)
 /// Whether apply() gave the value its name.
 bool is_unnamed(const Graph& graph, const ValueInfo& value) {
   if (value.kind != ValueKind::kResult) return false;
-  const std::string stem = std::string(name(graph.node(value.producer).op)) + "_";
+  const std::string stem = std::string(to_string(graph.node(value.producer).op)) + "_";
   return value.name.size() > stem.size() && value.name.starts_with(stem) &&
          value.name.find_first_not_of("0123456789", stem.size()) == std::string::npos;
 }

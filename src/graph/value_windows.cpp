@@ -62,7 +62,7 @@ void check_signals(const char* op_name, const Op& op, Value images, Value x, Val
   try {
     infer(op, types);
   } catch (const Error& error) {
-    const std::string reason = std::string(error.what()).substr(name(op).size());
+    const std::string reason = std::string(error.what()).substr(to_string(op).size());
     refuse(op_name + reason + " (signals " + text(x) + ", weight " + text(weight) +
                (bias ? ", bias " + text(bias) : "") + ")",
            where);

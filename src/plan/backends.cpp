@@ -43,7 +43,7 @@ int n_launched() {
 
 }  // namespace
 
-std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> folders) {
+std::shared_ptr<Registry> load_backends(std::span<const std::filesystem::path> folders) {
   auto registry = std::make_shared<Registry>();
   registry->add(cpu::backend());
   std::vector<std::filesystem::path> all;
@@ -57,10 +57,10 @@ std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> f
   return registry;
 }
 
-bool follow() {
+bool init_worker_process() {
   if (!is_launched()) return false;
-  const auto registry = find_backends();
-  if (registry->follow()) return true;
+  const auto registry = load_backends();
+  if (registry->init_worker_process()) return true;
   const bool leads =
       std::ranges::any_of(registry->backends(), [](const Backend& one) { return one.name == "mpi"; });
   if (leads || n_launched() <= 1) return false;
@@ -73,8 +73,8 @@ bool follow() {
   throw Error(ErrorCode::kUnsupported, message);
 }
 
-std::vector<DeviceInfo> devices(const Registry& registry) { return registry.devices(); }
-std::vector<DeviceInfo> devices() { return find_backends()->devices(); }
+std::vector<DeviceInfo> list_devices(const Registry& registry) { return registry.devices(); }
+std::vector<DeviceInfo> list_devices() { return load_backends()->devices(); }
 std::vector<std::string> problems(const Registry& registry) {
   return {registry.problems().begin(), registry.problems().end()};
 }

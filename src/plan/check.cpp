@@ -35,7 +35,7 @@ bool may_be_packed(const Node& node, std::size_t i) {
 /// Checks beyond the shape rules: which inputs are weights and states. Devices rely on it.
 void check_kinds(const Graph& graph, const Node& node) {
   const auto fail = [&](std::size_t i, const char* expected) {
-    refuse(graph.value(node.output).name + " = " + std::string(name(node.op)) + ": input " +
+    refuse(graph.value(node.output).name + " = " + std::string(to_string(node.op)) + ": input " +
                std::to_string(i) + " (" + graph.value(node.inputs[i]).name + ") must be " + expected,
            node.source.where);
   };
@@ -113,7 +113,7 @@ std::vector<IndexUse> index_uses(const Graph& graph) {
     const auto add = [&](ValueId indices, const Dim& end, std::int64_t least = 0) {
       if (graph.value(viewed(graph, indices)).kind != ValueKind::kInput &&
           !is_known_below(graph, indices, end))
-        refuse(graph.value(node.output).name + " = " + std::string(name(node.op)) + ": " +
+        refuse(graph.value(node.output).name + " = " + std::string(to_string(node.op)) + ": " +
                    graph.value(indices).name + " must be an input, or indices of top_k, argsort or arange",
                node.source.where);
       add_input(indices, end, least);

@@ -72,7 +72,7 @@ Json describe(const Impl& impl) {
       Json inputs = Json::array();
       for (const ValueId input : node.inputs) inputs.push_back(split.graph.value(input).name);
       one["nodes"].push_back({{"name", value.name},
-                              {"op", name(node.op)},
+                              {"op", to_string(node.op)},
                               {"inputs", std::move(inputs)},
                               {"dtype", info(value.dtype).name},
                               {"shape", to_string(value.shape, graph.symbols())}});

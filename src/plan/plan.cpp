@@ -51,21 +51,21 @@ std::vector<DeviceInfo> Devices::infos() const {
   return result;
 }
 
-Devices find_devices(const Registry& registry, std::span<const std::string> names) {
+Devices open_devices(const Registry& registry, std::span<const std::string> names) {
   PlacementParams params;
   params.devices.assign(names.begin(), names.end());
   if (names.empty())
     for (const DeviceInfo& gpu : registry.gpus()) params.devices.push_back(gpu.name);
   return Devices(std::make_shared<const exec::DeviceSet>(exec::open_devices(registry, params, {})));
 }
-Devices find_devices(const Registry& registry, std::initializer_list<std::string> names) {
-  return find_devices(registry, std::span(names.begin(), names.size()));
+Devices open_devices(const Registry& registry, std::initializer_list<std::string> names) {
+  return open_devices(registry, std::span(names.begin(), names.size()));
 }
-Devices find_devices(std::span<const std::string> names) { return find_devices(*find_backends(), names); }
-Devices find_devices(std::initializer_list<std::string> names) {
-  return find_devices(std::span(names.begin(), names.size()));
+Devices open_devices(std::span<const std::string> names) { return open_devices(*load_backends(), names); }
+Devices open_devices(std::initializer_list<std::string> names) {
+  return open_devices(std::span(names.begin(), names.size()));
 }
-Devices find_devices(std::string_view name) { return find_devices({std::string(name)}); }
+Devices open_devices(std::string_view name) { return open_devices({std::string(name)}); }
 
 std::shared_ptr<Workspaces> make_workspaces() { return std::make_shared<Workspaces>(); }
 
@@ -116,7 +116,7 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
       placed.slices.push_back(static_cast<NodeId>(n));
   placed.device_of = place_nodes(placed.graph, devices.set(), params.pins);
   placed.readers = exec::devices_reading(placed.graph, placed.device_of);
-  placed.splits = exec::split(placed.graph, placed.device_of, devices.set().beside_host());
+  placed.splits = exec::split(placed.graph, placed.device_of, devices.set().is_async());
   const std::size_t n_values = placed.graph.values().size();
   placed.tensors.resize(devices.set().devices.size());
   for (auto& of_device : placed.tensors) of_device.resize(n_values);
@@ -403,7 +403,7 @@ void Plan::Impl::check_indices(const Brought& brought, std::span<const InputData
       const Node& node = now.graph.node(use.node);
       refuse("input '" + value.name + "' has " + std::to_string(number) + " at " +
              std::to_string(i / sizeof(number)) + ", and " + now.graph.value(node.output).name + " = " +
-             std::string(name(node.op)) + " takes " + std::to_string(use.least) + " to " +
+             std::string(to_string(node.op)) + " takes " + std::to_string(use.least) + " to " +
              std::to_string(end - 1));
     }
   }

@@ -46,8 +46,8 @@ std::vector<std::byte> content_of(const vision::Layout& layout) {
   return content;
 }
 
-Devices open_devices(const VisionParams& params) {
-  return params.registry ? find_devices(*params.registry, params.devices) : find_devices(params.devices);
+Devices devices_of(const VisionParams& params) {
+  return params.registry ? open_devices(*params.registry, params.devices) : open_devices(params.devices);
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ struct VisionModel::Impl {
       : family(vision::find_family(encoders::projector_of(file, "vision"))),
         hparams(vision::read_hparams(file, family.merge, family.keeps_shape)),
         built(build(weights, hparams, family)),
-        plan(built.graph, open_devices(params), {.n_threads = params.n_threads}),
+        plan(built.graph, devices_of(params), {.n_threads = params.n_threads}),
         cache(params.cache_bytes) {
     plan.set_weights(weights);
     for (const auto& own : built.own) plan.set_weight(own.name, own.bytes);

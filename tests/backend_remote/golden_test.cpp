@@ -39,7 +39,7 @@ TEST_P(RemoteGolden, SpreadOverProcessesItHasTheSameBits) {
       Context spread(load_spread(dir / "model.gguf", remotes, n_remotes, in_shards), in);
       // As steps one by one, and as a batch whose steps overlap.
       for (const std::size_t piece : {std::size_t{7}, tokens.size()}) {
-        spread.clear();
+        spread.cache().clear();
         const std::vector<float> logits = test::all_logits(spread, tokens, piece);
         EXPECT_TRUE(logits == expected)
             << "they differ by " << test::nmse(logits, expected) << " over " << n_remotes << " more, "
@@ -59,10 +59,10 @@ TEST(RemoteSteps, ALongPromptGoesInSeveral) {
   Context context(load_spread(test::golden_dir() / "llama" / "model.gguf", remotes, 1, false),
                   {.n_ctx = 1024, .n_ubatch = 512});
   const auto n_steps = [&](int n_tokens, bool looks_ahead) {
-    context.clear();
+    context.cache().clear();
     Batch batch;
-    for (int i = 0; i < n_tokens; ++i) batch.add(i % 200, 0, i + 1 == n_tokens);
-    if (looks_ahead) batch.see_to(0, 1);
+    for (int i = 0; i < n_tokens; ++i)
+      batch.add(i % 200, 0, {.logits = i + 1 == n_tokens, .attend_to = looks_ahead && i == 0 ? 1 : -1});
     const std::int64_t before = context.plan_stats().steps;
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     return context.plan_stats().steps - before;

@@ -45,7 +45,7 @@ class RemotePlan : public testing::Test {
   Plan plan(bool spread) {
     Plan plan(
         g_,
-        find_devices(*remotes_.registry(),
+        open_devices(*remotes_.registry(),
                      spread ? std::vector<std::string>{"rank1.cpu"} : std::vector<std::string>{"cpu"}),
         {.pins = spread ? std::vector<Pin>{{"^up", "cpu"}, {"^down|^y", "rank1.cpu"}} : std::vector<Pin>{}});
     plan.set_weight("up", weight_);
@@ -125,7 +125,7 @@ TEST_F(RemotePlan, ReadsOutputsOfCustomFunctions) {
         for (std::size_t i = 0; i < to.size(); ++i) to[i] = 2.0f * from[begin + i];
       }).named("doubled");
   g.output("y", relu(doubled).named("above"));
-  Plan spread(g, find_devices(*remotes_.registry(), {"rank1.cpu"}), {.pins = {{"^above|^y$", "rank1.cpu"}}});
+  Plan spread(g, open_devices(*remotes_.registry(), {"rank1.cpu"}), {.pins = {{"^above|^y$", "rank1.cpu"}}});
   spread.run({{n, 2}}, {{"x", std::span(rows_).first(2 * kWidth)}});
   const std::vector<float> y = spread.read("y");
   for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], 2.0f * rows_[i]) << i;
@@ -157,7 +157,7 @@ class RemoteChain : public testing::Test {
     std::vector<Pin> pins;
     if (spread) pins = {{"^a", "cpu"}, {"^b", "rank1.cpu"}, {"^c|^y", "rank2.cpu"}};
     Plan plan(g_,
-              find_devices(*remotes.registry(), spread ? std::vector<std::string>{"rank1.cpu", "rank2.cpu"}
+              open_devices(*remotes.registry(), spread ? std::vector<std::string>{"rank1.cpu", "rank2.cpu"}
                                                        : std::vector<std::string>{"cpu"}),
               {.pins = pins});
     for (const char* const name : {"a", "b", "c"}) plan.set_weight(name, weight_);
@@ -232,7 +232,7 @@ TEST_F(RemoteChain, DiscardsUnusedMessages) {
         std::copy_n(from.begin() + call.begin * kWidth, call.f32().size(), call.f32().begin());
       }).named("copied");
   g.output("y", linear(given + on_host, g.weight("c", {kWidth, kWidth})).named("c.rows"));
-  Plan spread(g, find_devices(*remotes.registry(), {"rank1.cpu", "rank2.cpu"}),
+  Plan spread(g, open_devices(*remotes.registry(), {"rank1.cpu", "rank2.cpu"}),
               {.pins = {{".", "rank2.cpu"}, {"^b", "rank1.cpu"}, {"^copied", "cpu"}}});
   for (const char* const name : {"b", "c"}) spread.set_weight(name, weight_);
   const auto run_it = [&] {
@@ -268,7 +268,7 @@ TEST_F(RemoteChain, ReportsLostFollowersToWaiters) {
     }
     expect_lost([&] { run(spread, 2); }, "lost");
     EXPECT_EQ(remotes[1].lost(), "");
-    Plan alone(g_, find_devices(*remotes.registry(), {"rank2.cpu"}), {.pins = {{".", "rank2.cpu"}}});
+    Plan alone(g_, open_devices(*remotes.registry(), {"rank2.cpu"}), {.pins = {{".", "rank2.cpu"}}});
     for (const char* const name : {"a", "b", "c"}) alone.set_weight(name, weight_);
     EXPECT_TRUE(run(alone, 2) == right);
   }

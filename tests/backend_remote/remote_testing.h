@@ -19,7 +19,7 @@
 namespace weft::test {
 
 inline std::shared_ptr<Device> cpu(int n_threads = 1) {
-  return find_backends()->open("cpu", {.n_threads = n_threads});
+  return load_backends()->open("cpu", {.n_threads = n_threads});
 }
 
 /// What a follower opens in place of its CPU.
@@ -160,7 +160,7 @@ class RemoteCpus {
  private:
   const std::shared_ptr<Lines> lines_ = std::make_shared<Lines>();
   std::vector<std::shared_ptr<RemoteCpu>> cpus_;
-  std::shared_ptr<Registry> registry_ = find_backends();
+  std::shared_ptr<Registry> registry_ = load_backends();
 };
 
 }  // namespace weft::test

@@ -19,9 +19,9 @@ TEST_P(VulkanCacheTypes, AreNearTheCpuInAnyPiecesAndShifted) {
     const auto logits = [&](const std::shared_ptr<const Model>& model, std::size_t piece) {
       Context context(model, {.n_ctx = 256, .k_type = type, .v_type = type});
       std::vector<float> result = test::all_logits(context, tokens, piece);
-      if (context.can_shift()) {
-        context.remove(0, 3, 20);
-        EXPECT_TRUE(context.shift(0, 20, -1, -17));
+      if (context.cache().can_shift()) {
+        context.cache().remove(0, 3, 20);
+        EXPECT_TRUE(context.cache().shift(0, 20, -1, -17));
       }
       const std::vector<float> more = test::all_logits(context, few, piece);
       result.insert(result.end(), more.begin(), more.end());

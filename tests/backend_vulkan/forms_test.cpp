@@ -91,8 +91,8 @@ TEST(VulkanForms, NarrowLoadsReadTheSameBitsOfCaches) {
     const auto logits = [&](const std::shared_ptr<const Model>& model) {
       Context context(model, {.n_ctx = 128, .k_type = type, .v_type = type});
       std::vector<float> result = test::all_logits(context, tokens, 16);
-      context.remove(0, 3, 20);
-      EXPECT_TRUE(context.shift(0, 20, -1, -17));
+      context.cache().remove(0, 3, 20);
+      EXPECT_TRUE(context.cache().shift(0, 20, -1, -17));
       const std::vector<float> more = test::all_logits(context, std::vector<Token>{9, 4, 7}, 3);
       result.insert(result.end(), more.begin(), more.end());
       return result;

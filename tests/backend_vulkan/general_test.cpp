@@ -113,7 +113,7 @@ class VulkanGeneral : public testing::Test {
   }
   static Plan plan_of(const Graph& graph, std::vector<Pin> pins, const vulkan::VulkanOptions& options = {}) {
     return {
-        graph, find_devices(*test::registry_with_vulkan(options), {"vulkan0"}), {.pins = std::move(pins)}};
+        graph, open_devices(*test::registry_with_vulkan(options), {"vulkan0"}), {.pins = std::move(pins)}};
   }
   static void expect_near(const Encoder::Result& found, const Encoder::Result& expected) {
     EXPECT_LE(test::nmse(found.pooled, expected.pooled), kNear);
@@ -381,7 +381,7 @@ TEST_F(VulkanGeneral, WeightsThatMoveToAndFromTheGpuStaySet) {
     g.output("y", linear(hidden, g.weight("b", {2, 3})).named("last"));
     return g;
   };
-  Plan plan(net("gpu"), find_devices(*test::registry_with_vulkan({}), {"vulkan0"}),
+  Plan plan(net("gpu"), open_devices(*test::registry_with_vulkan({}), {"vulkan0"}),
             {.allowed = {.shapes = true, .tensors = true, .topology = true},
              .pins = {{".", "cpu"}, {"^gpu|^last$", "vulkan0"}}});
   const Floats a = wave(12, 0.1f), b = wave(6, 0.2f), x = wave(8, 0.3f);

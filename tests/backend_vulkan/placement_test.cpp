@@ -97,7 +97,7 @@ TEST_P(VulkanSpread, StepsCopyAsPlannedAndAllocateNothing) {
         allocations = test::n_allocations();
       }
       batch.clear();
-      batch.add(i, 0, true);
+      batch.add(i, 0, {.logits = true});
       ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     }
     const PlanStats after = context.plan_stats();

@@ -28,7 +28,7 @@ class VulkanSteps : public testing::Test {
     g.output("early", x * 2.0f);
     g.output("far_too", far + 1.0f);
     g.output("late", sum(far, {1}) * 1.0f);
-    return Plan(std::move(g), find_devices(*test::registry_with_vulkan(), {"vulkan0"}),
+    return Plan(std::move(g), open_devices(*test::registry_with_vulkan(), {"vulkan0"}),
                 {.allowed = {.shapes = true, .tensors = true}, .pins = {{".", "cpu"}, {"^far", "vulkan0"}}});
   }
   static void expect_outputs(const Plan& steps, std::size_t n, float x) {

@@ -59,9 +59,9 @@ TEST(VulkanTurns, GiveTheSameBitsInTheMemoryOfTheLargest) {
     long allocations = 0;
     for (int i = 0; i < 3; ++i) {  // Bookkeeping of sequences grows with the first.
       allocations = test::n_allocations();
-      large.clear();
-      small.clear();
-      ahead.clear();
+      large.cache().clear();
+      small.cache().clear();
+      ahead.cache().clear();
       ASSERT_EQ(large.decode(batch), DecodeStatus::kOk);
       ASSERT_EQ(small.decode(batch), DecodeStatus::kOk);
       ASSERT_EQ(ahead.decode(batch), DecodeStatus::kOk);
@@ -80,7 +80,7 @@ std::size_t of_splits(const Model& model, const ContextParams& asked) {
   const Graph graph = test::context_graph(model, params);
   const CompileOptions options = {.n_threads = params.n_threads,
                                   .workspaces = std::make_shared<Workspaces>()};
-  const exec::Splits splits = exec::split(graph, impl.device_of, impl.devices.beside_host());
+  const exec::Splits splits = exec::split(graph, impl.device_of, impl.devices.is_async());
   std::size_t sum = 0;
   for (const exec::Split& split : splits.splits)
     sum += impl.devices.pointers()[static_cast<std::size_t>(split.device)]

@@ -6,9 +6,9 @@
 namespace weft {
 namespace {
 
-TEST(AnswerReader, ReadsAllTranscripts) {
+TEST(ResponseReader, ReadsAllTranscripts) {
   for (const Transcript& transcript : transcripts()) {
-    AnswerReader reader = reader_of(transcript);
+    ResponseReader reader = reader_of(transcript);
     EventLog log;
     log.add(reader.push(transcript.text));
     log.add(reader.finish());
@@ -16,7 +16,7 @@ TEST(AnswerReader, ReadsAllTranscripts) {
   }
 }
 
-TEST(AnswerReader, EveryFormatHasTranscripts) {
+TEST(ResponseReader, EveryFormatHasTranscripts) {
   const std::vector<Transcript> all = transcripts();
   for (const std::string& name : Chat::formats()) {
     EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Transcript& t) { return t.format == name; }))
@@ -24,11 +24,11 @@ TEST(AnswerReader, EveryFormatHasTranscripts) {
   }
 }
 
-TEST(AnswerReader, AnyCutGivesTheSame) {
+TEST(ResponseReader, AnyCutGivesTheSame) {
   for (const Transcript& transcript : transcripts()) {
-    const AnswerReader fresh = reader_of(transcript);
+    const ResponseReader fresh = reader_of(transcript);
     for (std::size_t cut = 0; cut <= transcript.text.size(); ++cut) {
-      AnswerReader reader = fresh;
+      ResponseReader reader = fresh;
       EventLog log;
       log.add(reader.push(transcript.text.substr(0, cut)));
       log.add(reader.push(transcript.text.substr(cut)));
@@ -37,7 +37,7 @@ TEST(AnswerReader, AnyCutGivesTheSame) {
           << transcript.format << " cut at " << cut << ": " << transcript.text;
     }
     for (std::size_t step : {1, 2, 3, 5}) {
-      AnswerReader reader = fresh;
+      ResponseReader reader = fresh;
       EventLog log;
       for (std::size_t at = 0; at < transcript.text.size(); at += step) {
         log.add(reader.push(transcript.text.substr(at, step)));
@@ -48,13 +48,13 @@ TEST(AnswerReader, AnyCutGivesTheSame) {
   }
 }
 
-TEST(AnswerReader, CopiesGoOnAlone) {
+TEST(ResponseReader, CopiesGoOnAlone) {
   for (const Transcript& transcript : transcripts()) {
     const std::size_t half = transcript.text.size() / 2;
-    AnswerReader reader = reader_of(transcript);
+    ResponseReader reader = reader_of(transcript);
     EventLog log;
     log.add(reader.push(transcript.text.substr(0, half)));
-    AnswerReader copy = reader;
+    ResponseReader copy = reader;
     reader.push("something else <tool_call>");
     log.add(copy.push(transcript.text.substr(half)));
     log.add(copy.finish());
@@ -62,11 +62,11 @@ TEST(AnswerReader, CopiesGoOnAlone) {
   }
 }
 
-TEST(AnswerReader, ReportsContentAtOnce) {
-  AnswerReader reader = reader_of({"hermes", "", "", true, {}});
-  const auto text_of = [](const std::vector<AnswerEvent>& events) {
+TEST(ResponseReader, ReportsContentAtOnce) {
+  ResponseReader reader = reader_of({"hermes", "", "", true, {}});
+  const auto text_of = [](const std::vector<ResponseEvent>& events) {
     std::string text;
-    for (const AnswerEvent& event : events) text += event.text;
+    for (const ResponseEvent& event : events) text += event.text;
     return text;
   };
   EXPECT_EQ(text_of(reader.push("Hello")), "Hello");
@@ -74,9 +74,9 @@ TEST(AnswerReader, ReportsContentAtOnce) {
   EXPECT_EQ(text_of(reader.push("b>")), " <b>");
   EXPECT_EQ(text_of(reader.push("\n<tool_call>\n{\"name\": \"get_weather\", ")), "");
   EXPECT_EQ(reader.n_calls(), 0);
-  const std::vector<AnswerEvent> events = reader.push("\"arguments\": {\"city\": \"Ro");
+  const std::vector<ResponseEvent> events = reader.push("\"arguments\": {\"city\": \"Ro");
   ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[0].kind, AnswerEvent::Kind::kToolCall);
+  EXPECT_EQ(events[0].kind, ResponseEvent::Kind::kToolCall);
   EXPECT_EQ(events[0].name, "get_weather");
   EXPECT_EQ(events[1].text, "{\"city\": \"Ro");
   EXPECT_EQ(reader.n_calls(), 1);
@@ -88,8 +88,8 @@ nlohmann::json read_back(const std::string& format, const std::string& tools, co
   ChatTurn turn;
   turn.messages_json = R"([{"role": "user", "content": "Hi"}])";
   turn.tools_json = tools;
-  const AnswerReader fresh = Chat(ChatTemplate("{{ messages[0].content }}"), format).open(turn).reader;
-  AnswerReader whole = fresh, bytes = fresh;
+  const ResponseReader fresh = Chat(ChatTemplate("{{ messages[0].content }}"), format).open(turn).reader;
+  ResponseReader whole = fresh, bytes = fresh;
   EventLog log, other;
   log.add(whole.push(text));
   log.add(whole.finish());
@@ -99,7 +99,7 @@ nlohmann::json read_back(const std::string& format, const std::string& tools, co
   return log.rows();
 }
 
-TEST(AnswerReader, TypesOfParametersAreThoseOfTheResolvedSchema) {
+TEST(ResponseReader, TypesOfParametersAreThoseOfTheResolvedSchema) {
   const char* const only_text[] = {
       R"({"type": "string"})",
       R"({"type": ["string", "null"]})",
@@ -152,7 +152,7 @@ TEST(AnswerReader, TypesOfParametersAreThoseOfTheResolvedSchema) {
   }
 }
 
-TEST(AnswerReader, CallsThatAreNotJsonAreWholeOrContent) {
+TEST(ResponseReader, CallsThatAreNotJsonAreWholeOrContent) {
   struct Case {
     std::string text, rows;
   };
@@ -187,8 +187,8 @@ TEST(AnswerReader, CallsThatAreNotJsonAreWholeOrContent) {
     EXPECT_EQ(read_back("hermes", test_tools(), c.text), nlohmann::json::parse(c.rows)) << c.text;
 }
 
-TEST(AnswerReader, WithoutAFormatAllIsContent) {
-  AnswerReader reader;
+TEST(ResponseReader, WithoutAFormatAllIsContent) {
+  ResponseReader reader;
   EventLog log;
   log.add(reader.push("<tool_call> {"));
   log.add(reader.push(" \n"));

@@ -109,7 +109,7 @@ TEST(CallGrammar, RequiredCallsAreAllowedAsTheFormatWritesThem) {
     for (const std::vector<std::string>& calls : answers) {
       const std::string text = written(format, calls);
       EXPECT_TRUE(allows(*opening.grammar, text)) << format.name << ": " << text;
-      AnswerReader reader = opening.reader;
+      ResponseReader reader = opening.reader;
       EventLog log;
       log.add(reader.push(text));
       log.add(reader.finish());
@@ -298,7 +298,7 @@ TEST(CallGrammar, TextIsEnforcedWithoutQuotesAndReadBackAsText) {
     const ChatOpening opening = chat_of("qwen3-coder").open(turn);
     EXPECT_TRUE(allows(*opening.grammar, parameter_call(c.good))) << c.schema;
     EXPECT_FALSE(allows(*opening.grammar, parameter_call(c.bad))) << c.schema;
-    AnswerReader reader = opening.reader;
+    ResponseReader reader = opening.reader;
     EventLog log;
     log.add(reader.push(parameter_call(c.good)));
     log.add(reader.finish());

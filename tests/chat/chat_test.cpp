@@ -40,7 +40,7 @@ std::string error_of(const Chat& chat, const ChatTurn& turn) {
 }
 
 nlohmann::json answer(const Chat& chat, const ChatTurn& turn, const std::string& text) {
-  AnswerReader reader = chat.open(turn).reader;
+  ResponseReader reader = chat.open(turn).reader;
   EventLog log;
   log.add(reader.push(text));
   log.add(reader.finish());

@@ -38,7 +38,7 @@ inline std::vector<Transcript> transcripts() {
   return all;
 }
 
-inline AnswerReader reader_of(const Transcript& transcript) {
+inline ResponseReader reader_of(const Transcript& transcript) {
   const std::string source =
       "{{ messages[0].content }}{% if add_generation_prompt %}" + transcript.prompt_end + "{% endif %}";
   ChatTurn turn;
@@ -57,8 +57,8 @@ class EventLog {
     std::string text = {};
   };
 
-  void add(const std::vector<AnswerEvent>& events) {
-    for (const AnswerEvent& event : events) add(event);
+  void add(const std::vector<ResponseEvent>& events) {
+    for (const ResponseEvent& event : events) add(event);
   }
   const std::vector<Row>& all() const { return rows_; }
   nlohmann::json rows() const {
@@ -78,8 +78,8 @@ class EventLog {
   }
 
  private:
-  void add(const AnswerEvent& event) {
-    using Kind = AnswerEvent::Kind;
+  void add(const ResponseEvent& event) {
+    using Kind = ResponseEvent::Kind;
     switch (event.kind) {
       case Kind::kContent:
         return add_text("content", event.text);

@@ -79,30 +79,31 @@ bool is_valid(const std::string& json) {
   }
 }
 
-TEST(AnswerReader, AcceptsAnyBytes) {
+TEST(ResponseReader, AcceptsAnyBytes) {
   const std::vector<Transcript> all = transcripts();
-  std::vector<AnswerReader> readers;
+  std::vector<ResponseReader> readers;
   for (const Transcript& transcript : all) readers.push_back(reader_of(transcript));
   Mutator mutator(all);
   int n_whole = 0;
   for (int round = 0; round < kRounds; ++round) {
     const std::size_t which = mutator.below(all.size());
     const Fuzzed fuzzed = mutator.mutate(all[which]);
-    AnswerReader reader = readers[which], whole_reader = readers[which];
+    ResponseReader reader = readers[which], whole_reader = readers[which];
     EventLog log, whole_log;
     std::size_t n_bytes = 0;
-    std::vector<AnswerEvent> events;
+    std::vector<ResponseEvent> events;
     for (const std::string& piece : fuzzed.pieces) {
-      for (AnswerEvent& event : reader.push(piece)) events.push_back(std::move(event));
+      for (ResponseEvent& event : reader.push(piece)) events.push_back(std::move(event));
     }
-    for (AnswerEvent& event : reader.finish()) events.push_back(std::move(event));
+    for (ResponseEvent& event : reader.finish()) events.push_back(std::move(event));
     int open = -1;
-    for (const AnswerEvent& event : events) {
+    for (const ResponseEvent& event : events) {
       n_bytes += event.text.size() + event.name.size();
-      if (event.kind == AnswerEvent::Kind::kToolCall) {
+      if (event.kind == ResponseEvent::Kind::kToolCall) {
         ASSERT_EQ(event.call, open + 1) << fuzzed.text;
         open = event.call;
-      } else if (event.kind != AnswerEvent::Kind::kContent && event.kind != AnswerEvent::Kind::kReasoning) {
+      } else if (event.kind != ResponseEvent::Kind::kContent &&
+                 event.kind != ResponseEvent::Kind::kReasoning) {
         ASSERT_EQ(event.call, open) << fuzzed.text;
       }
     }
@@ -122,8 +123,8 @@ TEST(AnswerReader, AcceptsAnyBytes) {
   EXPECT_GT(n_whole, kRounds / 10);
 }
 
-std::string read_in_pieces(const AnswerReader& fresh, const std::string& text, std::size_t size) {
-  AnswerReader reader = fresh;
+std::string read_in_pieces(const ResponseReader& fresh, const std::string& text, std::size_t size) {
+  ResponseReader reader = fresh;
   EventLog log;
   for (std::size_t at = 0; at < text.size(); at += size) log.add(reader.push(text.substr(at, size)));
   log.add(reader.finish());
@@ -144,7 +145,7 @@ constexpr ArgumentFormat kArgumentFormats[] = {
 
 /// The arguments of the one call in it.
 std::string arguments_of(const ArgumentFormat& format, const std::string& written) {
-  AnswerReader reader = reader_of({format.name, "", "", true, {}});
+  ResponseReader reader = reader_of({format.name, "", "", true, {}});
   EventLog log;
   log.add(reader.push(format.begin + written + format.end));
   log.add(reader.finish());
@@ -154,7 +155,7 @@ std::string arguments_of(const ArgumentFormat& format, const std::string& writte
   return "no call";
 }
 
-TEST(AnswerReader, BrokenArgumentsEndAfterTheLastWholeCharacter) {
+TEST(ResponseReader, BrokenArgumentsEndAfterTheLastWholeCharacter) {
   for (const ArgumentFormat& format : kArgumentFormats) {
     SCOPED_TRACE(format.name);
     const auto of = [&](const std::string& written) { return arguments_of(format, written); };
@@ -175,7 +176,7 @@ TEST(AnswerReader, BrokenArgumentsEndAfterTheLastWholeCharacter) {
   }
 }
 
-TEST(AnswerReader, BrokenArgumentsAreTheSameInAnyPieces) {
+TEST(ResponseReader, BrokenArgumentsAreTheSameInAnyPieces) {
   static const std::vector<std::string> kParts = {"x",
                                                   "\xC3\xA9",
                                                   "\xE2\x82\xAC",
@@ -207,7 +208,7 @@ TEST(AnswerReader, BrokenArgumentsAreTheSameInAnyPieces) {
   };
   int n_calls = 0;
   for (const ArgumentFormat& format : kArgumentFormats) {
-    const AnswerReader fresh = reader_of({format.name, "", "", true, {}});
+    const ResponseReader fresh = reader_of({format.name, "", "", true, {}});
     for (int round = 0; round < 3000; ++round) {
       std::string text = format.begin + std::string("{\"a\": \"");
       for (std::size_t n = 1 + below(8); n > 0; --n) text += kParts[below(kParts.size())];
@@ -215,7 +216,7 @@ TEST(AnswerReader, BrokenArgumentsAreTheSameInAnyPieces) {
       const std::string whole = read_in_pieces(fresh, text, text.size());
       for (const std::size_t size : {1, 2, 3}) ASSERT_EQ(read_in_pieces(fresh, text, size), whole) << text;
       EventLog log;
-      AnswerReader reader = fresh;
+      ResponseReader reader = fresh;
       log.add(reader.push(text));
       log.add(reader.finish());
       for (const EventLog::Row& row : log.all()) {
@@ -229,7 +230,7 @@ TEST(AnswerReader, BrokenArgumentsAreTheSameInAnyPieces) {
 }
 
 /// Quadratic time would not end here.
-TEST(AnswerReader, ReadsLongTextsByteByByte) {
+TEST(ResponseReader, ReadsLongTextsByteByByte) {
   const std::size_t n = 60'000;
   const auto repeated = [n](const std::string& part) {
     std::string text;
@@ -237,16 +238,16 @@ TEST(AnswerReader, ReadsLongTextsByteByByte) {
     return text;
   };
   for (const std::string& format : Chat::formats()) {
-    const AnswerReader fresh = reader_of({format, "", "", true, {}});
+    const ResponseReader fresh = reader_of({format, "", "", true, {}});
     for (const std::string& text :
          {repeated("<"), repeated(" "), repeated("<tool_call>"), repeated("<tool_call>{\"a\":\""),
           "<tool_call>" + repeated("{\"a\":"),
           "<tool_call>\n<function=search>\n<parameter=query>\n" + repeated("a\n"), repeated("[TOOL_CALLS]f"),
           "<tool_call>{\"name\": \"search\", \"arguments\": {\"query\": \"" + repeated("x<")}) {
-      AnswerReader reader = fresh;
+      ResponseReader reader = fresh;
       std::size_t n_bytes = 0;
-      const auto count = [&](const std::vector<AnswerEvent>& events) {
-        for (const AnswerEvent& event : events) n_bytes += event.text.size();
+      const auto count = [&](const std::vector<ResponseEvent>& events) {
+        for (const ResponseEvent& event : events) n_bytes += event.text.size();
       };
       for (const char& c : text) count(reader.push({&c, 1}));
       count(reader.finish());

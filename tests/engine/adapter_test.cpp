@@ -125,7 +125,7 @@ TEST(Adapters, AStateOfAModelWithOtherControlVectorsIsRefused) {
   Context plain(Model::load(llama()), f32_cache(1)), controlled(Model::load(llama(), params), f32_cache(1));
   all_logits(controlled, llama_tokens(), 16);
   EXPECT_THROW((void)plain.restore(controlled.save(0), 0), Error);
-  EXPECT_EQ(plain.next_pos(0), 0);
+  EXPECT_EQ(plain.cache().next_pos(0), 0);
 }
 
 /// Every family that has matrices to adapt.
@@ -211,7 +211,7 @@ TEST_P(AdaptedBatches, MixedBatchesGiveTheBitsOfEachSequenceAlone) {
       const std::size_t seq = (i + round) % 4,
                         n = std::min(1 + (seq * 3 + round) % 5, tokens.size() - done[seq]);
       for (std::size_t t = 0; t < n; ++t) {
-        batch.add(tokens[done[seq]++], static_cast<SeqId>(seq), true);
+        batch.add(tokens[done[seq]++], static_cast<SeqId>(seq), {.logits = true});
         owner.push_back(seq);
       }
     }
@@ -246,8 +246,8 @@ TEST_P(AdaptedBatches, StepsAllocateNothing) {
   context.set_adapters(1, std::vector<AdapterUse>{{0, 1.0f}, {1, 1.0f}});
   const auto step = [&](Token token) {
     Batch batch;
-    batch.add(token, 0, true);
-    batch.add(token, 1, true);
+    batch.add(token, 0, {.logits = true});
+    batch.add(token, 1, {.logits = true});
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
   };
   step(1);
@@ -313,18 +313,18 @@ TEST_F(AdaptedContext, TextsKeepThemUntilTheyAreGone) {
   all_logits(context, few, 5, 0);
   all_logits(context, few, 5, 1);
   // A copy has the adapters of its sequence, and no others.
-  ASSERT_TRUE(context.copy(0, 2));
+  ASSERT_TRUE(context.cache().copy(0, 2));
   EXPECT_EQ(of(2), one);
-  EXPECT_THROW((void)context.copy(0, 1, 0, 2), Error);
+  EXPECT_THROW((void)context.cache().copy(0, 1, 0, 2), Error);
   EXPECT_EQ(of(1), two);
-  ASSERT_TRUE(context.copy(0, 1));  // All of it gives way.
+  ASSERT_TRUE(context.cache().copy(0, 1));  // All of it gives way.
   EXPECT_EQ(of(1), one);
-  EXPECT_TRUE(context.copy(3, 1, 3));  // Of nothing.
-  context.remove(1, 2);
+  EXPECT_TRUE(context.cache().copy(3, 1, 3));  // Of nothing.
+  context.cache().remove(1, 2);
   EXPECT_EQ(of(1), one);
-  context.remove(1);
+  context.cache().remove(1);
   EXPECT_TRUE(of(1).empty());
-  context.keep(2);
+  context.cache().keep(2);
   EXPECT_TRUE(of(0).empty());
   EXPECT_EQ(of(2), one);
   // Tokens are shared among those with the same only.
@@ -332,7 +332,7 @@ TEST_F(AdaptedContext, TextsKeepThemUntilTheyAreGone) {
   context.set_adapters(1, two);
   Batch batch;
   const SeqId both[] = {0, 1};
-  batch.add(3, both, true);
+  batch.add(3, both, {.logits = true});
   EXPECT_THROW((void)context.decode(batch), Error);
   EXPECT_EQ(of(0), one);
   context.set_adapters(1, one);
@@ -342,10 +342,10 @@ TEST_F(AdaptedContext, TextsKeepThemUntilTheyAreGone) {
 TEST_F(AdaptedContext, AFailedBatchLeavesThemAsTheyWere) {
   context.set_adapters(0, one);
   Batch batch;
-  batch.add(3, 0, true);
+  batch.add(3, 0, {.logits = true});
   context.cancel();
   EXPECT_EQ(context.decode(batch), DecodeStatus::kCancelled);
-  EXPECT_EQ(context.next_pos(0), 0);
+  EXPECT_EQ(context.cache().next_pos(0), 0);
   EXPECT_EQ(of(0), one);
 }
 
@@ -374,7 +374,7 @@ TEST_F(AdaptedContext, AStateGoesOnWithItsOwn) {
                   {.n_ctx = 512, .n_sequences = 4});
   EXPECT_THROW((void)lacking.restore(whole), Error);
   EXPECT_THROW((void)lacking.restore(single, 0), Error);
-  EXPECT_EQ(lacking.cells_used(), 0);
+  EXPECT_EQ(lacking.cache().cells_used(), 0);
   Context plain(Model::load(llama()), {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
   ASSERT_TRUE(plain.restore(context.save(2), 0));
 }

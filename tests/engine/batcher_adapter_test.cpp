@@ -108,17 +108,17 @@ TEST_P(AdaptedBatcher, TextsOfAnyAdaptersAreSaved) {
   std::vector<Token> text = ask.prompt;
   const Result written = run(batcher, ask);
   text.insert(text.end(), written.tokens.begin(), written.tokens.end());
-  EXPECT_EQ(batcher.save_text(text).n_tokens, 0);
-  EXPECT_EQ(batcher.save_text(text, Uses{{0, 0.5f}}).n_tokens, 0);
-  EXPECT_THROW(batcher.save_text(text, Uses{{7, 1.0f}}), Error);
-  const SavedText saved = batcher.save_text(text, uses);
+  EXPECT_EQ(batcher.save_prefix(text).n_tokens, 0);
+  EXPECT_EQ(batcher.save_prefix(text, Uses{{0, 0.5f}}).n_tokens, 0);
+  EXPECT_THROW(batcher.save_prefix(text, Uses{{7, 1.0f}}), Error);
+  const SavedPrefix saved = batcher.save_prefix(text, uses);
   ASSERT_GT(saved.n_tokens, 0);
   Context second(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
   Batcher taker(second);
-  const RestoredText restored = taker.restore_text(saved.state);
+  const RestoredPrefix restored = taker.restore_prefix(saved.state);
   EXPECT_EQ(restored.adapters, uses);
   EXPECT_EQ(restored.tokens, std::vector<Token>(text.begin(), text.begin() + saved.n_tokens));
-  EXPECT_EQ(taker.save_text(restored.tokens, restored.adapters).n_tokens, saved.n_tokens);
+  EXPECT_EQ(taker.save_prefix(restored.tokens, restored.adapters).n_tokens, saved.n_tokens);
 }
 
 TEST_P(AdaptedBatcher, SavedTextsAreThoseOfTheContextsAdapters) {
@@ -127,16 +127,16 @@ TEST_P(AdaptedBatcher, SavedTextsAreThoseOfTheContextsAdapters) {
   Batcher batcher(context);
   const Ask other = ask_of(Uses{{0, 1.0f}}), own = ask_of(std::nullopt);
   run(batcher, other);
-  EXPECT_EQ(batcher.save_text(other.prompt).n_tokens, 0);
+  EXPECT_EQ(batcher.save_prefix(other.prompt).n_tokens, 0);
   const Result written = run(batcher, own);
   std::vector<Token> text = own.prompt;
   text.insert(text.end(), written.tokens.begin(), written.tokens.end());
-  const SavedText saved = batcher.save_text(text);
+  const SavedPrefix saved = batcher.save_prefix(text);
   ASSERT_GT(saved.n_tokens, 0);
 
   Context second(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
   Batcher taker(second);
-  taker.restore_text(saved.state);
+  taker.restore_prefix(saved.state);
   Ask again = own;
   again.prompt.assign(text.begin(), text.begin() + saved.n_tokens);
   again.prompt.push_back(3);

@@ -34,12 +34,13 @@ TEST(BatcherConstraints, OnlyAllowedTokensAreWrittenWithDraftsAndWithout) {
   std::vector<std::vector<Token>> texts;
   for (const auto speculation : {Speculation::kNone, Speculation::kNgram, Speculation::kModel}) {
     Context context(model, {.n_ctx = 1024, .n_sequences = 12, .n_threads = 1});
-    Context draft(model, {.n_ctx = 1024, .n_sequences = 12, .n_threads = 1});
+    const auto draft =
+        std::make_shared<Context>(model, ContextParams{.n_ctx = 1024, .n_sequences = 12, .n_threads = 1});
     Batcher batcher(context, {.n_running = 4,
                               .speculation = speculation,
                               .n_draft = 6,
                               .adapt_drafts = false,
-                              .draft = speculation == Speculation::kModel ? &draft : nullptr});
+                              .draft = speculation == Speculation::kModel ? draft : nullptr});
     Collector collector;
     std::vector<RequestId> ids;
     for (int i = 0; i < 6; ++i) {

@@ -94,20 +94,21 @@ TEST(BatcherFairness, ARequestThatCannotFitYetEvictsNothing) {
 TEST(BatcherFairness, DraftModelsReadUnderTheSameBudget) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 4096, .n_sequences = 4, .n_ubatch = 32, .n_threads = 1});
-  Context draft(model, {.n_ctx = 4096, .n_sequences = 4, .n_ubatch = 512, .n_threads = 1});
+  const auto draft = std::make_shared<Context>(
+      model, ContextParams{.n_ctx = 4096, .n_sequences = 4, .n_ubatch = 512, .n_threads = 1});
   Batcher batcher(context, {.max_step_ms = 1e9,
                             .speculation = Speculation::kModel,
                             .n_draft = 2,
                             .adapt_drafts = false,
-                            .draft = &draft});
+                            .draft = draft});
   Collector collector;
   Ask ask{prompt_of(1500, 1), {.n_predict = 120, .ignore_end = true}};
   ask.params.sampler.temperature = 0.0f;
   const RequestId id = collector.submit(batcher, ask);
   Pos read = 0;
   while (batcher.step()) {
-    ASSERT_LE(draft.next_pos(0) - read, 32 + 64) << "in one step";
-    read = draft.next_pos(0);
+    ASSERT_LE(draft->cache().next_pos(0) - read, 32 + 64) << "in one step";
+    read = draft->cache().next_pos(0);
   }
   EXPECT_EQ(collector(id).tokens.size(), 120u);
   EXPECT_GT(batcher.stats().n_accepted_tokens, 0);

@@ -72,8 +72,8 @@ struct Day {
       EXPECT_EQ(batcher.n_running() + batcher.n_waiting(), 0) << what;
       stats = batcher.stats();
     }
-    EXPECT_EQ(context.cells_used(), 0) << what;
-    EXPECT_TRUE(context.consistent()) << what;
+    EXPECT_EQ(context.cache().cells_used(), 0) << what;
+    EXPECT_TRUE(context.cache().consistent()) << what;
     n_steps = 0;
   }
 

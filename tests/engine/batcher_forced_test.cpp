@@ -83,9 +83,9 @@ struct ForcedServed {
 ForcedServed serve(const std::shared_ptr<const Model>& model, const ForcedSetting& setting,
                    const std::vector<Ask>& asks) {
   Context context(model, setting.context);
-  Context draft(model, setting.context);
+  const auto draft = std::make_shared<Context>(model, setting.context);
   BatcherParams params = setting.batcher;
-  if (setting.with_draft_model) params.draft = &draft;
+  if (setting.with_draft_model) params.draft = draft;
   Batcher batcher(context, params);
   Collector collector;
   std::vector<RequestId> ids;

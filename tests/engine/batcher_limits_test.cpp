@@ -172,15 +172,18 @@ TEST(BatcherLimits, WaitingRequestsTakeLittleMemory) {
 
 TEST(BatcherLimits, AContextHasOneBatcher) {
   const auto model = golden("llama");
-  Context context(model, {.n_ctx = 128, .n_sequences = 4, .n_threads = 1});
-  Context draft(model, {.n_ctx = 128, .n_sequences = 4, .n_threads = 1});
-  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = &context}), Error);
+  const auto shared =
+      std::make_shared<Context>(model, ContextParams{.n_ctx = 128, .n_sequences = 4, .n_threads = 1});
+  Context& context = *shared;
+  const auto draft =
+      std::make_shared<Context>(model, ContextParams{.n_ctx = 128, .n_sequences = 4, .n_threads = 1});
+  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = shared}), Error);
   {
-    const Batcher first(context, {.speculation = Speculation::kModel, .draft = &draft});
+    const Batcher first(context, {.speculation = Speculation::kModel, .draft = draft});
     EXPECT_THROW(Batcher{context}, Error);
-    EXPECT_THROW(Batcher{draft}, Error);
+    EXPECT_THROW(Batcher{*draft}, Error);
   }
-  const Batcher second(context), third(draft);
+  const Batcher second(context), third(*draft);
 }
 
 /// Finished sequences in the cache are dropped before a running sequence has to end.

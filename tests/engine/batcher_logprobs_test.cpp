@@ -22,7 +22,7 @@ TEST(BatcherLogprobs, AreThoseOfTheWholeRows) {
       Context context(model, {.n_ctx = 256, .n_threads = 1});
       for (std::size_t i = 0; i < prompt.size() + 5; ++i) {
         Batch batch;
-        batch.add(text[i], 0, true);
+        batch.add(text[i], 0, {.logits = true});
         ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
         const auto logits = context.logits(0);
         double sum = 0.0;

@@ -70,7 +70,7 @@ TEST(BatcherOptions, AStopStringIsNamed) {
   const Ask ask = ask_with({"five", "two"});
   Response response = service.submit(ask.prompt, ask.params);
   int stop_string = -1;
-  for (Chunk chunk; response.next(chunk);) {
+  for (Output chunk; response.next(chunk);) {
     EXPECT_TRUE(chunk.done || chunk.stop_string == -1);
     stop_string = chunk.stop_string;
   }

@@ -209,7 +209,7 @@ TEST_P(BatcherOverlap, StreamsInAsManyGroupsAsDevicesHaveTheSameTexts) {
     EXPECT_TRUE(served.texts == expected.texts) << n_devices;
     // Most steps overlap others, each with its own tensors.
     EXPECT_GT(conduct.n_bound_anew - before, static_cast<int>(ahead.plan_stats().steps) / 2);
-    EXPECT_EQ(ahead.cells_used() > 0, alone.cells_used() > 0);
+    EXPECT_EQ(ahead.cache().cells_used() > 0, alone.cache().cells_used() > 0);
   }
 }
 
@@ -330,7 +330,7 @@ TEST_P(BatcherOverlap, CompletionsDoNotDependOnOtherRequestsInFlight) {
       });
       if (one_in(25)) context.cancel();
       try {
-        if (one_in(20)) (void)batcher.save_text(served.prompts[one]);
+        if (one_in(20)) (void)batcher.save_prefix(served.prompts[one]);
       } catch (const Error& error) {  // The cache is full, or a device failed during a step.
         EXPECT_TRUE(error.code() == ErrorCode::kOverloaded ||
                     (error.code() == ErrorCode::kDevice && round == 2))

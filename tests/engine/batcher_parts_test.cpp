@@ -28,7 +28,7 @@ EmbeddedPart make_part(const Model& model, int n, std::int32_t id, bool both_way
 
 void add(Ask& ask, EmbeddedPart part) {
   part.first = static_cast<int>(ask.prompt.size());
-  ask.prompt.insert(ask.prompt.end(), static_cast<std::size_t>(part.n), part.token());
+  ask.prompt.insert(ask.prompt.end(), static_cast<std::size_t>(part.n), kMediaToken);
   ask.params.parts.push_back(std::move(part));
 }
 
@@ -50,29 +50,30 @@ std::vector<Token> by_hand(const std::shared_ptr<const Model>& model, const Ask&
   const auto n_embd = static_cast<std::size_t>(model->info().n_embd_input);
   std::size_t part = 0;
   Pos behind = 0;  // The next position of tokens, in models of several axes.
-  const auto stand = [&](Pos line, Pos column) {
-    if (model->info().axes) batch.stand_at(batch.size() - 1, {behind, behind + line, behind + column});
+  const auto options_at = [&](bool logits, Pos line, Pos column) {
+    ItemOptions options = {.logits = logits};
+    if (model->info().axes) options.axes = {behind, behind + line, behind + column};
+    return options;
   };
   for (int i = 0; i < static_cast<int>(ask.prompt.size()); ++i) {
     const bool is_last = i + 1 == static_cast<int>(ask.prompt.size());
     if (ask.prompt[static_cast<std::size_t>(i)] >= 0) {
-      batch.add(ask.prompt[static_cast<std::size_t>(i)], 0, is_last);
-      stand(0, 0);
+      batch.add(ask.prompt[static_cast<std::size_t>(i)], 0, options_at(is_last, 0, 0));
       ++behind;
       continue;
     }
     while (i >= ask.params.parts[part].first + ask.params.parts[part].n) ++part;
     const EmbeddedPart& p = ask.params.parts[part];
-    batch.add(std::span(p.rows.get() + static_cast<std::size_t>(i - p.first) * n_embd, n_embd), 0, is_last);
-    if (p.both_ways) batch.see_to(batch.size() - 1, p.first + p.n);
-    if (const int row = i - p.first; p.grid_width > 0) {
-      const int line = row / p.grid_width, column = row % p.grid_width;
-      stand(line, column);
-      if (row + 1 == p.n) behind += std::max(line, column) + 1;
-    } else {
-      stand(0, 0);
+    const int row = i - p.first;
+    const int line = p.grid_width > 0 ? row / p.grid_width : 0;
+    const int column = p.grid_width > 0 ? row % p.grid_width : 0;
+    ItemOptions options = options_at(is_last, line, column);
+    if (p.both_ways) options.attend_to = p.first + p.n;
+    batch.add(std::span(p.rows.get() + static_cast<std::size_t>(row) * n_embd, n_embd), 0, options);
+    if (p.grid_width == 0)
       ++behind;
-    }
+    else if (row + 1 == p.n)
+      behind += std::max(line, column) + 1;
   }
   std::vector<Token> tokens;
   while (static_cast<int>(tokens.size()) < ask.params.n_predict) {
@@ -80,8 +81,7 @@ std::vector<Token> by_hand(const std::shared_ptr<const Model>& model, const Ask&
     const std::span<const float> logits = context.logits(batch.size() - 1);
     tokens.push_back(static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
     batch.clear();
-    batch.add(tokens.back(), 0, true);
-    stand(0, 0);
+    batch.add(tokens.back(), 0, options_at(true, 0, 0));
     ++behind;
   }
   return tokens;
@@ -176,6 +176,22 @@ TEST_P(BatcherParts, ResultsAreThoseOfEachRequestAlone) {
   }
 }
 
+TEST_P(BatcherParts, DraftsOfOthersInTheSameStepChangeNothing) {
+  const Ask ask = asks()[0];
+  Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_ubatch = 64});
+  Batcher batcher(context, {.speculation = Speculation::kNgram, .adapt_drafts = false});
+  Collector collect;
+  Ask other = base();
+  add(other, {40, 40, 40, 40, 40, 40});
+  other.params.n_predict = 60;
+  other.params.sampler.logit_bias = {{40, 1000.0f}};  // It repeats, so it is drafted.
+  const RequestId drafting = collect.submit(batcher, other);
+  const RequestId with_parts = collect.submit(batcher, ask);
+  batcher.run();
+  EXPECT_GT(collect(drafting).stats.n_drafted, 0);
+  EXPECT_TRUE(collect(with_parts).tokens == by_hand(model, ask));
+}
+
 TEST_P(BatcherParts, ContinuedConversationsHitTheCache) {
   Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_ubatch = 64, .window_rewind = -1});
   Batcher batcher(context);
@@ -194,7 +210,7 @@ TEST_P(BatcherParts, ContinuedConversationsHitTheCache) {
   Ask other = next;  // Another image in the same place.
   other.params.parts[0] = part(20, 4, 5);
   other.params.parts[0].first = 3;
-  std::fill_n(other.prompt.begin() + 3, 20, other.params.parts[0].token());
+  std::fill_n(other.prompt.begin() + 3, 20, kMediaToken);
   const RequestId second = collect.submit(batcher, next);
   batcher.run();
   // All but the last drawn token, which was not computed, and the new tokens.

@@ -44,7 +44,7 @@ void add_part(Ask& ask, const Model& model, int n, std::int32_t id, bool both_wa
                              .n_embd = n_embd,
                              .id = id,
                              .both_ways = both_ways};
-  ask.prompt.insert(ask.prompt.end(), static_cast<std::size_t>(n), part.token());
+  ask.prompt.insert(ask.prompt.end(), static_cast<std::size_t>(n), kMediaToken);
   ask.params.parts.push_back(part);
 }
 
@@ -79,27 +79,27 @@ std::vector<Token> shifted_by_hand(const std::shared_ptr<const Model>& model, co
   for (int i = 0; i < static_cast<int>(ask.prompt.size()); ++i) {
     const bool is_last = i + 1 == static_cast<int>(ask.prompt.size());
     if (ask.prompt[static_cast<std::size_t>(i)] >= 0) {
-      batch.add(ask.prompt[static_cast<std::size_t>(i)], 0, is_last);
+      batch.add(ask.prompt[static_cast<std::size_t>(i)], 0, {.logits = is_last});
       continue;
     }
     while (i >= ask.params.parts[part].first + ask.params.parts[part].n) ++part;
     const EmbeddedPart& p = ask.params.parts[part];
     const auto width = static_cast<std::size_t>(p.n_embd);
-    batch.add(std::span(p.rows.get() + static_cast<std::size_t>(i - p.first) * width, width), 0, is_last);
-    if (p.both_ways) batch.see_to(i, p.first + p.n);
+    batch.add(std::span(p.rows.get() + static_cast<std::size_t>(i - p.first) * width, width), 0,
+              {.logits = is_last, .attend_to = p.both_ways ? p.first + p.n : -1});
   }
   std::vector<Token> tokens;
   while (static_cast<int>(tokens.size()) < ask.params.n_predict) {
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     const std::span<const float> logits = context.logits(batch.size() - 1);
     tokens.push_back(static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
-    if (context.next_pos(0) == kMaxText) {
+    if (context.cache().next_pos(0) == kMaxText) {
       constexpr Pos kMiddle = (kMaxText - kKeep) / 2;
-      context.remove(0, kKeep, kKeep + kMiddle);
-      EXPECT_TRUE(context.shift(0, kKeep + kMiddle, -1, -kMiddle));
+      context.cache().remove(0, kKeep, kKeep + kMiddle);
+      EXPECT_TRUE(context.cache().shift(0, kKeep + kMiddle, -1, -kMiddle));
     }
     batch.clear();
-    batch.add(tokens.back(), 0, true);
+    batch.add(tokens.back(), 0, {.logits = true});
   }
   return tokens;
 }

@@ -77,9 +77,9 @@ TEST_P(BatcherSources, MatchesEachRequestAlone) {
       EXPECT_EQ(stats.n_cached_tokens > 0, setting.batcher.reuse_prefixes) << what;
     }
     EXPECT_EQ(n_preempted > 0, setting.is_tight) << what;
-    EXPECT_EQ(context.cells_used(), 0);
+    EXPECT_EQ(context.cache().cells_used(), 0);
     for (SeqId seq = 0; seq < context.params().n_sequences; ++seq) EXPECT_EQ(context.source_size(seq), 0);
-    EXPECT_TRUE(context.consistent());
+    EXPECT_TRUE(context.cache().consistent());
   }
 }
 
@@ -192,35 +192,35 @@ TEST_F(BatcherSource, SourcesAreSavedAndTakenUp) {
   Context context(model, {.n_ctx = 128, .n_sequences = 3}), second(model, {.n_ctx = 96, .n_sequences = 2});
   Batcher batcher(context, {}), other(second, {});
   Collector collector, of_other;
-  EXPECT_EQ(batcher.save_text(source).n_tokens, 0);
+  EXPECT_EQ(batcher.save_prefix(source).n_tokens, 0);
   (void)collector.submit(batcher, ask_about(source));
   batcher.run();
-  const SavedText saved = batcher.save_text(source);
+  const SavedPrefix saved = batcher.save_prefix(source);
   EXPECT_EQ(saved.n_tokens, static_cast<int>(source.size()));
   const std::vector<Token> part(source.begin(), source.end() - 1);
-  EXPECT_EQ(batcher.save_text(part).n_tokens, 0) << "a source is there as a whole";
+  EXPECT_EQ(batcher.save_prefix(part).n_tokens, 0) << "a source is there as a whole";
   EXPECT_TRUE(batcher.consistent());
 
-  EXPECT_EQ(other.restore_text(saved.state).tokens, source);
+  EXPECT_EQ(other.restore_prefix(saved.state).tokens, source);
   EXPECT_TRUE(other.consistent());
-  EXPECT_EQ(other.save_text(source).state.size(), saved.state.size());
+  EXPECT_EQ(other.save_prefix(source).state.size(), saved.state.size());
   const RequestId id = of_other.submit(other, ask_about(source));
   other.run();
   EXPECT_EQ(of_other(id).stats.n_cached, static_cast<int>(source.size()));
   EXPECT_EQ(other.stats().n_prompt_tokens, 0);
   expect_same(of_other(id), alone(model, ask_about(source)), "from a saved source");
-  EXPECT_EQ(other.forget_text(part), 1);
-  EXPECT_EQ(other.save_text(source).n_tokens, 0);
-  EXPECT_EQ(other.restore_text(saved.state).tokens, source);
-  EXPECT_EQ(other.forget_text(data.sources[1]), 0);
+  EXPECT_EQ(other.forget_prefix(part), 1);
+  EXPECT_EQ(other.save_prefix(source).n_tokens, 0);
+  EXPECT_EQ(other.restore_prefix(saved.state).tokens, source);
+  EXPECT_EQ(other.forget_prefix(data.sources[1]), 0);
   EXPECT_TRUE(other.consistent());
 }
 
 TEST_F(BatcherSource, RejectsInvalidSources) {
   Context context(model, {.n_ctx = 64, .n_sequences = 2, .n_source = 32});
-  Context draft(model, {.n_ctx = 64, .n_sequences = 2});
+  const auto draft = std::make_shared<Context>(model, ContextParams{.n_ctx = 64, .n_sequences = 2});
   test::expect_error(ErrorCode::kUnsupported, "draft model", [&] {
-    const Batcher batcher(context, {.speculation = Speculation::kModel, .draft = &draft});
+    const Batcher batcher(context, {.speculation = Speculation::kModel, .draft = draft});
   });
   Batcher batcher(context, {});
   const auto refused = [&](ErrorCode code, const char* part, auto change) {
@@ -252,7 +252,7 @@ TEST_F(BatcherSource, WorksThroughAService) {
     responses.push_back(service.submit(data.sources[i % 3], ask_about(data.sources[i % 3]).params));
   for (std::size_t i = 0; i < responses.size(); ++i) {
     Result result;
-    for (Chunk chunk; responses[i].next(chunk);) {
+    for (Output chunk; responses[i].next(chunk);) {
       result.text += chunk.text;
       for (const OutputToken& token : chunk.tokens) result.tokens.push_back(token.id);
       result.done = chunk.done;

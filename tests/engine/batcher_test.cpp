@@ -96,9 +96,10 @@ TEST(Batcher, ADraftModelChangesNothing) {
   const auto model = golden("llama");
   std::mt19937_64 random(3);
   Context context(model, {.n_ctx = 2048, .n_sequences = 4});
-  Context draft(model, {.n_ctx = 2048, .n_sequences = 4}, context);  // They take turns.
+  const auto draft = std::make_shared<Context>(model, ContextParams{.n_ctx = 2048, .n_sequences = 4},
+                                               context);  // They take turns.
   Batcher batcher(context,
-                  {.speculation = Speculation::kModel, .n_draft = 4, .n_draft_branches = 1, .draft = &draft});
+                  {.speculation = Speculation::kModel, .n_draft = 4, .n_draft_branches = 1, .draft = draft});
   Collector collector;
   std::vector<Ask> asks;
   std::vector<RequestId> ids;
@@ -130,12 +131,13 @@ TEST(Batcher, ATreeOfDraftsGuessesMoreThanAChain) {
   const Result reference = alone(model, ask);
   std::int64_t steps[2] = {};
   for (const int n_branches : {1, 3}) {
-    Context context(model, {.n_ctx = 512, .n_sequences = 3}), draft(model, {.n_ctx = 512, .n_sequences = 3});
+    const ContextParams params = {.n_ctx = 512, .n_sequences = 3};
+    Context context(model, params);
     Batcher batcher(context, {.speculation = Speculation::kModel,
                               .n_draft = n_branches == 1 ? 2 : 4,  // Two deep.
                               .n_draft_branches = n_branches,
                               .adapt_drafts = false,
-                              .draft = &draft});
+                              .draft = std::make_shared<Context>(model, params)});
     Collector collector;
     const RequestId id = collector.submit(batcher, ask);
     while (batcher.step()) ASSERT_TRUE(batcher.consistent());
@@ -150,10 +152,11 @@ TEST(Batcher, ATreeOfDraftsGuessesMoreThanAChain) {
 TEST(Batcher, DraftModelsMustFit) {
   const auto model = golden("llama"), other = golden("gemma3");
   Context context(model, {.n_ctx = 128, .n_sequences = 4});
-  Context few(model, {.n_ctx = 128, .n_sequences = 2}), foreign(other, {.n_ctx = 128, .n_sequences = 4});
+  const auto few = std::make_shared<Context>(model, ContextParams{.n_ctx = 128, .n_sequences = 2});
+  const auto foreign = std::make_shared<Context>(other, ContextParams{.n_ctx = 128, .n_sequences = 4});
   EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel}), Error);
-  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = &few}), Error);
-  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = &foreign}), Error);
+  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = few}), Error);
+  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = foreign}), Error);
 }
 
 /// The model with this many further tokens, as families pad their vocabularies.
@@ -405,11 +408,11 @@ TEST(Batcher, CancellingFreesEverythingAtOnce) {
   ask.params.n = 2;
   const RequestId first = collector.submit(batcher, ask), second = collector.submit(batcher, ask);
   for (int i = 0; i < 5; ++i) batcher.step();
-  EXPECT_GT(context.cells_used(), 0);
+  EXPECT_GT(context.cache().cells_used(), 0);
   batcher.cancel(first);
   batcher.cancel(second);
   batcher.cancel(12345);
-  EXPECT_EQ(context.cells_used(), 0);
+  EXPECT_EQ(context.cache().cells_used(), 0);
   EXPECT_TRUE(batcher.consistent());
   batcher.run();
   for (const RequestId id : {first, second})
@@ -429,7 +432,7 @@ TEST(Batcher, CancellingFreesEverythingAtOnce) {
   other = batcher.submit(ask.prompt, ask.params);
   batcher.run();
   EXPECT_EQ(n_calls, 3);
-  EXPECT_EQ(context.cells_used(), 0);
+  EXPECT_EQ(context.cache().cells_used(), 0);
 }
 
 // A user stops a response and asks again (ggml-org/llama.cpp#29163).
@@ -642,7 +645,7 @@ class Snapshots : public testing::TestWithParam<Uncuttable> {
 
 TEST_P(Snapshots, RepeatedPrefixesAreKept) {
   Context context(model, params);
-  ASSERT_FALSE(context.cuts_anywhere());
+  ASSERT_FALSE(context.cache().cuts_anywhere());
   Batcher batcher(context);
   Collector collector;
   constexpr int kCommon = 150, kOwn = 90;

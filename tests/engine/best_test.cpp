@@ -95,8 +95,7 @@ TEST_P(BestOfFamily, AreThoseOfTheLogits) {
       batch.clear();
       const std::size_t n = std::min(piece, tokens.size() - done);
       for (std::size_t i = 0; i < n; ++i) {
-        batch.add(tokens[done + i], 0, true);
-        batch.only_best(batch.size() - 1, 1 + static_cast<int>((done + i) % 64));
+        batch.add(tokens[done + i], 0, {.logits = true, .n_best = 1 + static_cast<int>((done + i) % 64)});
       }
       ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
       for (std::size_t i = 0; i < n; ++i)
@@ -131,14 +130,14 @@ TEST(BestTokens, CombineWithRowsOfLogits) {
       Batch batch;
       std::vector<int> last;
       for (int s = 0; s < kStreams; ++s) {
-        batch.add(texts[static_cast<std::size_t>(s)], s);
+        batch.add(texts[static_cast<std::size_t>(s)], s,
+                  {.logits = true, .n_best = s % every != every / 2 ? 1 + s : 0});
         last.push_back(batch.size() - 1);
-        if (s % every != every / 2) batch.only_best(last.back(), 1 + s);
       }
       ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
       for (std::size_t s = 0; s < kStreams; ++s) {
         const auto row = std::span(logits[s]).last(n_vocab);
-        if (batch[last[s]].n_best == 0) {
+        if (batch[last[s]].options.n_best == 0) {
           EXPECT_TRUE(std::ranges::equal(context.logits(last[s]), row)) << s;
           EXPECT_THROW(context.best(last[s]), Error);
         } else {
@@ -176,15 +175,12 @@ TEST_P(LogSumsOfFamily, MatchTheLogitsInAnyBatch) {
           batch.clear();
           const std::size_t n = std::min(piece, tokens.size() - done);
           for (std::size_t i = 0; i < n; ++i) {
-            batch.add(tokens[done + i], 0, true);
-            const int item = batch.size() - 1;
             // The next token of a prompt, as for its log-probabilities; some also want all logits.
-            if (done + i + 1 < tokens.size()) {
-              batch.want_log_sum_exp(item, tokens[done + i + 1]);
-            } else {
-              batch.want_log_sum_exp(item);
-            }
-            if (n_best != 0 && (done + i) % 3 != 0) batch.only_best(item, 1 + item % 3);
+            batch.add(tokens[done + i], 0,
+                      {.logits = true,
+                       .n_best = n_best != 0 && (done + i) % 3 != 0 ? 1 + batch.size() % 3 : 0,
+                       .log_sum_exp = true,
+                       .logit_of = done + i + 1 < tokens.size() ? tokens[done + i + 1] : kNoToken});
           }
           ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
           for (std::size_t i = 0; i < n; ++i) {
@@ -197,10 +193,11 @@ TEST_P(LogSumsOfFamily, MatchTheLogitsInAnyBatch) {
             } else {
               EXPECT_EQ(code_of([&] { context.logit(item); }), ErrorCode::kInvalidArgument);
             }
-            if (batch[item].n_best == 0) {
+            if (batch[item].options.n_best == 0) {
               EXPECT_TRUE(std::ranges::equal(context.logits(item), row));
             } else {
-              expect_same(context.best(item), sorted(row, static_cast<std::size_t>(batch[item].n_best)), "");
+              expect_same(context.best(item),
+                          sorted(row, static_cast<std::size_t>(batch[item].options.n_best)), "");
             }
           }
         }
@@ -242,17 +239,18 @@ TEST(LogSums, RejectsReadingUnrequestedSums) {
   for (const int n_best : {0, -1}) {
     Context context(model, {.n_ctx = 64, .n_best = n_best});
     Batch batch;
-    batch.add(5, 0, false);
-    batch.add(6, 0, true);
-    batch.add(7, 0, true);
+    batch.add(5, 0);
+    batch.add(6, 0, {.logits = true});
+    batch.add(7, 0, {.logits = true});
     for (const int item : {-1, 0, 3})
-      EXPECT_EQ(code_of([&] { batch.want_log_sum_exp(item); }), ErrorCode::kInvalidArgument);
+      EXPECT_EQ(code_of([&] { test::set(batch, item, &ItemOptions::log_sum_exp, true); }),
+                ErrorCode::kInvalidArgument);
     for (const Token token : {-2, model->info().n_vocab}) {
-      batch.want_log_sum_exp(1, token);
+      batch.set_options(1, {.logits = true, .log_sum_exp = true, .logit_of = token});
       EXPECT_EQ(code_of([&] { (void)context.decode(batch); }), ErrorCode::kInvalidArgument);
-      EXPECT_EQ(context.next_pos(0), 0);
+      EXPECT_EQ(context.cache().next_pos(0), 0);
     }
-    batch.want_log_sum_exp(1, 3);
+    batch.set_options(1, {.logits = true, .log_sum_exp = true, .logit_of = 3});
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     EXPECT_EQ(context.logit(1), context.logits(1)[3]);
     for (const int item : {-1, 0, 2, 3}) {
@@ -267,14 +265,14 @@ TEST(BestTokens, RejectsInvalidRequestsWithoutSideEffects) {
   Context context(model, {.n_ctx = 64, .n_best = 3});
   EXPECT_EQ(context.params().n_best, 3);
   Batch batch;
-  batch.add(5, 0, false);
-  batch.add(6, 0, true);
-  for (const auto& [item, n] : {std::pair{0, 1}, {2, 1}, {-1, 1}, {1, 0}, {1, -4}})
-    EXPECT_EQ(code_of([&] { batch.only_best(item, n); }), ErrorCode::kInvalidArgument);
-  batch.only_best(1, 4);
+  batch.add(5, 0);
+  batch.add(6, 0, {.logits = true});
+  for (const auto& [item, n] : {std::pair{0, 1}, {2, 1}, {-1, 1}, {1, -4}})
+    EXPECT_EQ(code_of([&] { test::set(batch, item, &ItemOptions::n_best, n); }), ErrorCode::kInvalidArgument);
+  test::set(batch, 1, &ItemOptions::n_best, 4);
   EXPECT_EQ(code_of([&] { (void)context.decode(batch); }), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(context.next_pos(0), 0);
-  batch.only_best(1, 3);
+  EXPECT_EQ(context.cache().next_pos(0), 0);
+  test::set(batch, 1, &ItemOptions::n_best, 3);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   EXPECT_EQ(context.best(1).size(), 3u);
   EXPECT_EQ(code_of([&] { context.best(0); }), ErrorCode::kInvalidArgument);
@@ -291,10 +289,8 @@ TEST(BestTokens, CancelledBatchesHaveNone) {
   const std::vector<Token> tokens = golden_tokens("llama");
   const auto decode_best = [&](Context& context) {
     Batch batch;
-    for (const Token token : tokens) {
-      batch.add(token, 0, true);
-      batch.only_best(batch.size() - 1, 1 + batch.size() % 7);
-    }
+    for (const Token token : tokens)
+      batch.add(token, 0, {.logits = true, .n_best = 1 + (batch.size() + 1) % 7});
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     std::vector<std::vector<Best>> result;
     for (int i = 0; i < batch.size(); ++i)
@@ -306,18 +302,17 @@ TEST(BestTokens, CancelledBatchesHaveNone) {
     Context context(model, {.n_ctx = 4096, .n_ubatch = 16, .n_threads = n_threads});
     Batch many;  // Nothing but best tokens is wanted of any step.
     for (int i = 0; i < 3000; ++i) {
-      many.add(tokens[static_cast<std::size_t>(i) % tokens.size()], 0, true);
-      many.only_best(i, 64);
+      many.add(tokens[static_cast<std::size_t>(i) % tokens.size()], 0, {.logits = true, .n_best = 64});
     }
     const auto expected = decode_best(reference);
     for (int round = 0; round < 3; ++round) {
       ASSERT_EQ(test::decode_and_cancel(context, many), DecodeStatus::kCancelled);
-      EXPECT_EQ(context.cells_used(), 0);
+      EXPECT_EQ(context.cache().cells_used(), 0);
       EXPECT_EQ(code_of([&] { context.best(0); }), ErrorCode::kInvalidArgument);
       const auto got = decode_best(context);
       ASSERT_EQ(got.size(), expected.size());
       for (std::size_t i = 0; i < got.size(); ++i) expect_same(got[i], expected[i], std::to_string(i));
-      context.remove(0);
+      context.cache().remove(0);
     }
   }
 }
@@ -327,16 +322,14 @@ TEST(BestTokens, AStepWithThemAllocatesNothing) {
   Context context(load_golden("llama"), {.n_ctx = 512});
   Sampler sampler({.seed = 1}, context.model().info().n_vocab);
   Batch batch;
-  batch.add(std::vector<Token>(20, 9), 0);
-  batch.only_best(19, sampler.n_best());
+  batch.add(std::vector<Token>(20, 9), 0, {.logits = true, .n_best = sampler.n_best()});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   long before = 0;
   for (int i = 0; i < 50; ++i) {
     if (i == 1) before = test::n_allocations();
     const Token token = sampler.sample(context.best(batch.size() - 1));
     batch.clear();
-    batch.add(token, 0, true);
-    batch.only_best(0, sampler.n_best());
+    batch.add(token, 0, {.logits = true, .n_best = sampler.n_best()});
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   }
   EXPECT_EQ(test::n_allocations() - before, 0);
@@ -346,10 +339,11 @@ TEST(BestTokens, AStepWithThemAllocatesNothing) {
 std::map<std::pair<RequestId, int>, std::vector<Token>> write(const std::shared_ptr<const Model>& model,
                                                               int n_best, Speculation speculation) {
   Context context(model, {.n_ctx = 2048, .n_sequences = 12, .n_best = n_best});
-  Context draft(model, {.n_ctx = 2048, .n_sequences = 12, .n_best = n_best}, context);
+  const auto draft = std::make_shared<Context>(
+      model, ContextParams{.n_ctx = 2048, .n_sequences = 12, .n_best = n_best}, context);
   Batcher batcher(context, {.speculation = speculation,
                             .adapt_drafts = false,
-                            .draft = speculation == Speculation::kModel ? &draft : nullptr});
+                            .draft = speculation == Speculation::kModel ? draft : nullptr});
   std::map<std::pair<RequestId, int>, std::vector<Token>> written;
   std::mt19937 random(11);
   for (int i = 0; i < 24; ++i) {

@@ -46,8 +46,8 @@ TEST_P(CacheTypes, AnyPieceGivesTheSameBits) {
 TEST_P(CacheTypes, CopiesPartAndGoOn) {
   Context context(model, params);
   const std::vector<float> expected = all_logits(context, tokens, 16);
-  context.remove(0, 30);
-  ASSERT_TRUE(context.copy(0, 1));
+  context.cache().remove(0, 30);
+  ASSERT_TRUE(context.cache().copy(0, 1));
   const std::vector<float> rest = all_logits(context, text(30, 10), 3, 1);
   EXPECT_TRUE(
       std::equal(rest.begin(), rest.end(), expected.begin() + std::ptrdiff_t{30} * model->info().n_vocab));
@@ -57,9 +57,9 @@ TEST_P(CacheTypes, CopiesPartAndGoOn) {
 TEST_P(CacheTypes, AShiftThereAndBackStaysNear) {
   Context context(model, params);
   const std::vector<float> expected = all_logits(context, tokens, 16);
-  context.remove(0, 40);
-  ASSERT_TRUE(context.shift(0, 0, -1, 37));
-  ASSERT_TRUE(context.shift(0, 0, -1, -37));
+  context.cache().remove(0, 40);
+  ASSERT_TRUE(context.cache().shift(0, 0, -1, 37));
+  ASSERT_TRUE(context.cache().shift(0, 0, -1, -37));
   const std::vector<float> rest = all_logits(context, std::span(tokens).subspan(40), 3);
   const std::size_t at = 40 * static_cast<std::size_t>(model->info().n_vocab);
   // Keys are stored twice more.

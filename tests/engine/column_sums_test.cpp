@@ -27,8 +27,7 @@ std::map<std::string, ColumnSums> sums_of(const std::string& family, ContextPara
   Context context(Model::load(golden_file(family)), params);
   Batch batch;
   for (const Token token : text) {
-    batch.add(token, 0);
-    batch.want_embedding(batch.size() - 1);
+    batch.add(token, 0, {.embedding = true});
   }
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
   std::map<std::string, ColumnSums> result;

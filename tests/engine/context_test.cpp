@@ -28,36 +28,55 @@ std::string refusal(Context& context, const Batch& batch) {
   return "";
 }
 
+TEST(Batch, OptionsThatContradictEachOtherAreRefused) {
+  Batch batch;
+  for (const ItemOptions& wrong :
+       {ItemOptions{.n_best = 2}, ItemOptions{.logits = true, .n_best = -1}, ItemOptions{.log_sum_exp = true},
+        ItemOptions{.logits = true, .logit_of = 3}, ItemOptions{.axes = {1, -1, 0}}})
+    EXPECT_THROW(batch.add(5, 0, wrong), Error);
+  EXPECT_EQ(batch.size(), 0);
+}
+
+TEST(Batch, TheOptionsOfSeveralTokensAreThoseOfTheLast) {
+  Batch batch;
+  batch.add({5, 6, 7}, 0, {.logits = true, .pos = 4, .n_best = 2});
+  EXPECT_EQ(batch.options(0).pos, 4);
+  EXPECT_EQ(batch.options(1).pos, kNextPos);
+  EXPECT_FALSE(batch.options(1).logits);
+  EXPECT_EQ(batch.options(2).pos, kNextPos);
+  EXPECT_EQ(batch.options(2).n_best, 2);
+}
+
 TEST(Context, WrongBatchesAreRefusedAndChangeNothing) {
   Context context(tiny_model(), {.n_ctx = 64, .n_sequences = 2});
   Batch good;
-  good.add(5, 0, true);
+  good.add(5, 0, {.logits = true});
   ASSERT_EQ(context.decode(good), DecodeStatus::kOk);
   const std::vector<std::pair<Batch::Item, const char*>> wrong = {
-      {{-1, Batch::kNextPos, 0, false}, "vocabulary"},
-      {{512, Batch::kNextPos, 0, false}, "vocabulary"},
-      {{1, Batch::kNextPos, 2, false}, "sequence"},
-      {{1, Batch::kNextPos, -1, false}, "sequence"},
-      {{1, 1 << 30, 0, false}, "position"},
-      {{1, -7, 0, false}, "position"},
-      {{1, 0, 0, false}, "taken"},
+      {{.token = -1, .seq = 0}, "vocabulary"},
+      {{.token = 512, .seq = 0}, "vocabulary"},
+      {{.token = 1, .seq = 2}, "sequence"},
+      {{.token = 1, .seq = -1}, "sequence"},
+      {{.token = 1, .options = {.pos = 1 << 30}}, "position"},
+      {{.token = 1, .options = {.pos = -7}}, "position"},
+      {{.token = 1, .options = {.pos = 0}}, "taken"},
   };
   for (const auto& [item, word] : wrong) {
     Batch batch;
-    batch.add(3, 1, true);
-    batch.add(item.token, item.seq, item.logits, item.pos);
+    batch.add(3, 1, {.logits = true});
+    batch.add(item.token, item.seq, item.options);
     const std::string what = refusal(context, batch);
     EXPECT_NE(what.find(word), std::string::npos) << what;
-    EXPECT_EQ(context.cells_used(), 1);
-    EXPECT_EQ(context.next_pos(1), 0);
+    EXPECT_EQ(context.cache().cells_used(), 1);
+    EXPECT_EQ(context.cache().next_pos(1), 0);
   }
   EXPECT_NE(refusal(context, Batch{}), "");
   Batch backwards;
-  backwards.add(1, 1, false, 5);
-  backwards.add(1, 1, false, 5);
+  backwards.add(1, 1, {.pos = 5});
+  backwards.add(1, 1, {.pos = 5});
   EXPECT_NE(refusal(context, backwards), "");
   EXPECT_THROW(context.logits(1), Error);
-  EXPECT_THROW(context.remove(9), Error);
+  EXPECT_THROW(context.cache().remove(9), Error);
 }
 
 TEST(Context, ImpossibleParametersAreRefused) {
@@ -75,19 +94,19 @@ TEST(Context, FullCachesReturnAStatusWithoutSideEffects) {
   batch.clear();
   batch.add(std::vector<Token>(5, 7), 1);
   EXPECT_EQ(context.decode(batch), DecodeStatus::kCacheFull);
-  EXPECT_EQ(context.cells_used(), 60);
-  context.remove(0, 30);
-  EXPECT_EQ(context.next_pos(0), 30);
+  EXPECT_EQ(context.cache().cells_used(), 60);
+  context.cache().remove(0, 30);
+  EXPECT_EQ(context.cache().next_pos(0), 30);
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
-  context.clear();
-  EXPECT_EQ(context.cells_used(), 0);
+  context.cache().clear();
+  EXPECT_EQ(context.cache().cells_used(), 0);
 }
 
 TEST(Context, RemovingTheEndRewinds) {
   const std::vector<Token> tokens = test::read_tokens(test::golden_dir() / "llama" / "tokens.json");
   Context context(tiny_model(), {.n_ctx = 64});
   const std::vector<float> first = test::all_logits(context, tokens, 48);
-  context.remove(0, 10);
+  context.cache().remove(0, 10);
   const std::vector<float> again = test::all_logits(context, std::span(tokens).subspan(10), 3);
   EXPECT_TRUE(std::equal(again.begin(), again.end(), first.begin() + 10 * 512));
 }
@@ -110,7 +129,7 @@ TEST(Context, OnePlanServesPrefillOfAllSizesAndDecode) {
   }
   for (int i = 0; i < 200; ++i) {
     batch.clear();
-    batch.add(static_cast<Token>(i), 0, true);
+    batch.add(static_cast<Token>(i), 0, {.logits = true});
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   }
   const PlanStats stats = context.plan_stats();
@@ -136,7 +155,7 @@ TEST(Context, ADecodeStepAllocatesNothing) {
     const Token token = sampler.sample(context.logits(batch.size() - 1));
     sampler.accept(token);
     batch.clear();
-    batch.add(token, 0, true);
+    batch.add(token, 0, {.logits = true});
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   }
   EXPECT_EQ(test::n_allocations() - before, 0);
@@ -171,8 +190,8 @@ TEST(Context, CancellingLeavesTheCacheAsItWas) {
   Batch batch;
   batch.add(std::vector<Token>(3000, 9), 0);
   EXPECT_EQ(test::decode_and_cancel(context, batch), DecodeStatus::kCancelled);
-  EXPECT_EQ(context.cells_used(), 0);
-  EXPECT_EQ(context.next_pos(0), 0);
+  EXPECT_EQ(context.cache().cells_used(), 0);
+  EXPECT_EQ(context.cache().next_pos(0), 0);
   batch.clear();
   batch.add(std::vector<Token>(3, 9), 0);
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
@@ -182,14 +201,14 @@ TEST(Context, CancellingLeavesTheCacheAsItWas) {
 TEST(Context, EarlyCancelsApplyToTheNextDecodeOnly) {
   Context context(tiny_model(), {.n_ctx = 64});
   Batch batch;
-  batch.add(7, 0, true);
+  batch.add(7, 0, {.logits = true});
   context.cancel();
   context.cancel();
   EXPECT_NE(refusal(context, Batch{}), "");  // A refused batch does not count as a decode.
   EXPECT_EQ(context.decode(batch), DecodeStatus::kCancelled);
-  EXPECT_EQ(context.next_pos(0), 0);
+  EXPECT_EQ(context.cache().next_pos(0), 0);
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
-  EXPECT_EQ(context.next_pos(0), 1);
+  EXPECT_EQ(context.cache().next_pos(0), 1);
   EXPECT_FALSE(context.take_back_cancel());
   context.cancel();
   EXPECT_TRUE(context.take_back_cancel());
@@ -205,14 +224,14 @@ TEST(Context, ABatchThatCanNeverFitIsRefusedWithTheNumbers) {
   EXPECT_NE(what.find("64"), std::string::npos) << what;
   // Few tokens, each in a page of its own: as long as others are there, they might make room.
   Batch apart;
-  for (int i = 0; i < 5; ++i) apart.add(7, 0, false, 64 * i);
+  for (int i = 0; i < 5; ++i) apart.add(7, 0, {.pos = 64 * i});
   Batch other;
   other.add(7, 1);
   ASSERT_EQ(context.decode(other), DecodeStatus::kOk);
   EXPECT_EQ(context.decode(apart), DecodeStatus::kCacheFull);
-  context.clear();
+  context.cache().clear();
   EXPECT_NE(refusal(context, apart).find("pages"), std::string::npos);
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST(Context, TextIsShiftedToThePositionsThatRemoveReaches) {
@@ -220,16 +239,16 @@ TEST(Context, TextIsShiftedToThePositionsThatRemoveReaches) {
   Batch batch;
   batch.add(std::vector<Token>(10, 7), 0);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
-  const Pos end = context.max_positions();
-  EXPECT_THROW((void)context.shift(0, 0, -1, end - 9), Error);
-  ASSERT_TRUE(context.shift(0, 0, -1, end - 10));
-  EXPECT_EQ(context.next_pos(0), end);
+  const Pos end = context.cache().max_positions();
+  EXPECT_THROW((void)context.cache().shift(0, 0, -1, end - 9), Error);
+  ASSERT_TRUE(context.cache().shift(0, 0, -1, end - 10));
+  EXPECT_EQ(context.cache().next_pos(0), end);
   const std::vector<std::byte> state = context.save(0);
-  context.clear();
-  EXPECT_EQ(context.cells_used(), 0);
+  context.cache().clear();
+  EXPECT_EQ(context.cache().cells_used(), 0);
   ASSERT_TRUE(context.restore(state, 0));
-  context.remove(0);
-  EXPECT_EQ(context.cells_used(), 0);
+  context.cache().remove(0);
+  EXPECT_EQ(context.cache().cells_used(), 0);
 }
 
 TEST(Context, WithoutAModelAndOnceMovedFromItIsAnError) {
@@ -237,9 +256,9 @@ TEST(Context, WithoutAModelAndOnceMovedFromItIsAnError) {
   Context first(tiny_model(), {.n_ctx = 64});
   Context second = std::move(first);
   Batch batch;
-  batch.add(7, 0, true);
+  batch.add(7, 0, {.logits = true});
   EXPECT_THROW((void)first.decode(batch), Error);  // NOLINT(bugprone-use-after-move): the question.
-  EXPECT_THROW(first.clear(), Error);
+  EXPECT_THROW(first.cache().clear(), Error);
   EXPECT_THROW((void)first.logits(0), Error);
   EXPECT_THROW((void)first.log_sum_exp(0), Error);
   EXPECT_THROW((void)first.logit(0), Error);
@@ -247,7 +266,7 @@ TEST(Context, WithoutAModelAndOnceMovedFromItIsAnError) {
   first.cancel();
   ASSERT_EQ(second.decode(batch), DecodeStatus::kOk);
   first = std::move(second);
-  EXPECT_EQ(first.next_pos(0), 1);
+  EXPECT_EQ(first.cache().next_pos(0), 1);
   EXPECT_EQ(first.decode(batch), DecodeStatus::kOk);
 }
 

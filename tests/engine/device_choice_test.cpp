@@ -81,7 +81,7 @@ TEST(DeviceChoice, NamedDevicesStayAsTheyAre) {
 
 /// A CPU under a GPU's name, by a backend of the test's.
 std::shared_ptr<Registry> with_gpu_like_the_cpu(bool on_host_cpu) {
-  const auto registry = find_backends();
+  const auto registry = load_backends();
   DeviceInfo info = gpu("gpu0", std::uint64_t{1} << 32);
   info.on_host_cpu = on_host_cpu;
   const auto open = [inner = std::weak_ptr(registry)](std::string_view, const OpenOptions& options) {

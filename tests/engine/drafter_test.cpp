@@ -44,7 +44,7 @@ TEST(ModelDrafter, FullCachesDropUnusedSequences) {
     texts[static_cast<std::size_t>(seq)] = test::prompt_of(kText - 3, 4 + seq);
   write({2});
   write({0, 1});
-  ASSERT_GT(context.next_pos(2), 0);
+  ASSERT_GT(context.cache().next_pos(2), 0);
   for (const SeqId seq : {0, 1}) {  // None of the guesses was right.
     drafter->cut(seq, kText - 3);
     std::vector<Token>& text = texts[static_cast<std::size_t>(seq)];
@@ -52,7 +52,7 @@ TEST(ModelDrafter, FullCachesDropUnusedSequences) {
   }
   const std::int64_t before = context.plan_stats().steps;
   write({0, 1});
-  EXPECT_EQ(context.next_pos(2), 0);
+  EXPECT_EQ(context.cache().next_pos(2), 0);
   // Seven tokens of each sequence, and the second drafts; to compute both whole would take twenty steps and
   // more.
   EXPECT_LT(context.plan_stats().steps - before, 8);

@@ -40,8 +40,7 @@ std::vector<float> all_embeddings(Context& context, std::span<const Token> token
     const std::size_t n = std::min(piece, tokens.size() - done);
     batch.clear();
     for (std::size_t i = 0; i < n; ++i) {
-      batch.add(tokens[done + i], seq);
-      batch.want_embedding(static_cast<int>(i));
+      batch.add(tokens[done + i], seq, {.embedding = true});
     }
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     for (int i = 0; i < batch.size(); ++i) {
@@ -118,12 +117,9 @@ TEST_P(BatchedEmbeddings, AreTheSameInAnyChunksAndBatches) {
   Context context(model_, {.n_ctx = 512, .n_sequences = 3, .n_ubatch = 16, .n_outputs = 5});
   Batch batch;
   for (std::size_t t = 0; t < tokens_.size(); ++t) {
-    batch.add(tokens_[t], 0, true);
-    if (t % 3 == 0) batch.only_best(batch.size() - 1, 2);
-    if (t % 2 == 0) batch.want_embedding(batch.size() - 1);
-    batch.add(tokens_[t], 1);
-    if (t % 4 == 1) batch.want_embedding(batch.size() - 1);
-    batch.add(tokens_[tokens_.size() - 1 - t], 2, t % 5 == 0);
+    batch.add(tokens_[t], 0, {.logits = true, .n_best = t % 3 == 0 ? 2 : 0, .embedding = t % 2 == 0});
+    batch.add(tokens_[t], 1, {.embedding = t % 4 == 1});
+    batch.add(tokens_[tokens_.size() - 1 - t], 2, {.logits = t % 5 == 0});
   }
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   const auto is_row = [&](std::span<const float> row, const std::vector<float>& rows, std::size_t t,
@@ -154,10 +150,10 @@ TEST(Embedding, CostsNoHeadAndIsAskedFor) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 64, .n_threads = 1});
   Batch batch;
-  batch.add(std::vector<Token>{1, 2, 3}, 0, false);
-  batch.want_embedding(1);
-  EXPECT_THROW(batch.want_embedding(3), Error);
-  EXPECT_THROW(batch.want_embedding(-1), Error);
+  batch.add(std::vector<Token>{1, 2, 3}, 0, {.logits = false});
+  batch.set_options(1, {.embedding = true});
+  EXPECT_THROW(batch.set_options(3, {.embedding = true}), Error);
+  EXPECT_THROW(batch.set_options(-1, {.embedding = true}), Error);
   Profile profile;
   context.set_profile(&profile);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
@@ -172,7 +168,7 @@ TEST(Embedding, CostsNoHeadAndIsAskedFor) {
   for (const int item : {-1, 0, 2, 3}) EXPECT_THROW(context.embedding(item), Error);
   EXPECT_THROW(context.logits(1), Error);
   batch.clear();
-  batch.add(4, 0, true);
+  batch.add(4, 0, {.logits = true});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   EXPECT_EQ(n_head(), 1) << "and so the head is what it is called";
   EXPECT_THROW(context.embedding(0), Error) << "of the batch before";
@@ -275,14 +271,14 @@ TEST(PooledEmbedding, ComesFromAServiceToo) {
   Service service(Context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1}));
   Response response = service.submit(prompt, {.n_predict = 0, .pooling = Pooling::kMean});
   std::vector<float> embedding;
-  for (Chunk chunk; response.next(chunk);) {
+  for (Output chunk; response.next(chunk);) {
     EXPECT_EQ(chunk.embedding.empty(), !chunk.done);
     embedding = chunk.embedding;
   }
   EXPECT_TRUE(embedding == mean(rows, n_embd));
   Response cancelled = service.submit(std::vector<Token>(200, 5), {.pooling = Pooling::kLast});
   cancelled.cancel();
-  for (Chunk chunk; cancelled.next(chunk);)
+  for (Output chunk; cancelled.next(chunk);)
     EXPECT_EQ(chunk.embedding.empty(), chunk.stop != StopReason::kLength);
 }
 

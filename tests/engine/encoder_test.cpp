@@ -135,8 +135,7 @@ TEST(EmbedderTest, PoolsHiddenStatesOfDecoders) {
   Context context(model, {.n_ctx = 128});
   Batch batch;
   for (int i = 0; i < static_cast<int>(tokens.size()); ++i) {
-    batch.add(tokens[static_cast<std::size_t>(i)], 0);
-    batch.want_embedding(i);
+    batch.add(tokens[static_cast<std::size_t>(i)], 0, {.embedding = true});
   }
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   std::vector<float> states;

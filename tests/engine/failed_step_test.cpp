@@ -22,7 +22,7 @@ class FailedStep : public testing::TestWithParam<const char*> {
   /// Tokens for sequences, with logits for each; tokens of one sequence are in order.
   static Batch batch_of(std::span<const std::pair<SeqId, Token>> items) {
     Batch batch;
-    for (const auto& [seq, token] : items) batch.add(token, seq, true);
+    for (const auto& [seq, token] : items) batch.add(token, seq, {.logits = true});
     return batch;
   }
   static std::vector<float> logits_of(Context& context, const Batch& batch) {
@@ -58,7 +58,7 @@ TEST_P(FailedStep, OwedMovesAreNeverTakenForDone) {
     Context context(model, params);
     test::all_logits(context, text.first(30), 30, 0);
     test::all_logits(context, text.subspan(5, 11), 30, 2);
-    EXPECT_TRUE(context.copy(0, 1));
+    EXPECT_TRUE(context.cache().copy(0, 1));
     return context;
   };
   const Batch batch = batch_of(std::vector<std::pair<SeqId, Token>>{{0, tokens[30]},
@@ -90,26 +90,26 @@ TEST_P(FailedStep, OwedMovesAreNeverTakenForDone) {
         EXPECT_GT(n, 2);
         break;
       }
-      EXPECT_TRUE(context.consistent());
-      EXPECT_EQ(context.next_pos(0), 30);
-      EXPECT_EQ(context.next_pos(1), 30);
-      EXPECT_TRUE(context.intact(0));
-      EXPECT_TRUE(context.intact(2));
-      if (!context.intact(1)) {
+      EXPECT_TRUE(context.cache().consistent());
+      EXPECT_EQ(context.cache().next_pos(0), 30);
+      EXPECT_EQ(context.cache().next_pos(1), 30);
+      EXPECT_TRUE(context.cache().intact(0));
+      EXPECT_TRUE(context.cache().intact(2));
+      if (!context.cache().intact(1)) {
         ++n_not_intact;
-        EXPECT_FALSE(context.intact());
+        EXPECT_FALSE(context.cache().intact());
         EXPECT_EQ(code_of([&] { (void)context.decode(batch); }), ErrorCode::kInvalidArgument);
-        EXPECT_EQ(code_of([&] { (void)context.copy(1, 2); }), ErrorCode::kInvalidArgument);
-        EXPECT_EQ(code_of([&] { (void)context.copy(0, 1); }), ErrorCode::kInvalidArgument);
+        EXPECT_EQ(code_of([&] { (void)context.cache().copy(1, 2); }), ErrorCode::kInvalidArgument);
+        EXPECT_EQ(code_of([&] { (void)context.cache().copy(0, 1); }), ErrorCode::kInvalidArgument);
         EXPECT_EQ(code_of([&] { context.save(1); }), ErrorCode::kInvalidArgument);
         context.save(0);
-        context.remove(1);
-        ASSERT_TRUE(context.intact());
+        context.cache().remove(1);
+        ASSERT_TRUE(context.cache().intact());
         test::all_logits(context, text.first(30), 30, 1);
       }
       ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
       EXPECT_TRUE(logits_of(context, batch) == right) << "step " << n << ", failure " << int(failure);
-      EXPECT_TRUE(context.consistent());
+      EXPECT_TRUE(context.cache().consistent());
     }
   }
   EXPECT_EQ(n_not_intact, std::ssize(kFailures));
@@ -123,10 +123,10 @@ TEST_P(FailedShift, TurnsInPlaceAreNotDoneAgain) {
   const std::span<const Token> text(tokens);
   const auto write = [&](Context& context) {
     test::all_logits(context, text.first(30), 30, 0);
-    EXPECT_TRUE(context.shift(0, 0, -1, 64));
+    EXPECT_TRUE(context.cache().shift(0, 0, -1, 64));
   };
   Batch batch;
-  batch.add(tokens[30], 0, true);
+  batch.add(tokens[30], 0, {.logits = true});
   Context undisturbed(model, {.n_ctx = 256});
   write(undisturbed);
   ASSERT_EQ(undisturbed.decode(batch), DecodeStatus::kOk);
@@ -136,9 +136,9 @@ TEST_P(FailedShift, TurnsInPlaceAreNotDoneAgain) {
     write(context);
     faults->fail_at(1, failure);
     EXPECT_EQ(code_of([&] { (void)context.decode(batch); }), expected(failure));
-    EXPECT_FALSE(context.intact());
-    context.clear();
-    EXPECT_TRUE(context.intact());
+    EXPECT_FALSE(context.cache().intact());
+    context.cache().clear();
+    EXPECT_TRUE(context.cache().intact());
     write(context);
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     EXPECT_TRUE(logits_of(context, batch) == right);
@@ -152,38 +152,38 @@ TEST_P(FailedShift, AStateThatWasNotWrittenIsNotIntact) {
   test::all_logits(context, text.first(30), 30, 0);
   const std::vector<std::byte> state = context.save(0);
   Batch batch;
-  batch.add(tokens[30], 2, true);
-  ASSERT_TRUE(context.copy(0, 2));
+  batch.add(tokens[30], 2, {.logits = true});
+  ASSERT_TRUE(context.cache().copy(0, 2));
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   const std::vector<float> right = logits_of(context, batch);
-  context.remove(2);
+  context.cache().remove(2);
   for (const Failure failure : kFailures) {
     test::all_logits(context, text.first(20), 20, 1);
-    ASSERT_TRUE(context.shift(1, 0, -1, 64));
+    ASSERT_TRUE(context.cache().shift(1, 0, -1, 64));
     faults->fail_at(1, failure);
     EXPECT_EQ(code_of([&] { (void)context.restore(state, 2); }), expected(failure));
-    EXPECT_TRUE(context.intact(0));
-    EXPECT_FALSE(context.intact(1));
-    EXPECT_FALSE(context.intact(2));
-    context.remove(1);
+    EXPECT_TRUE(context.cache().intact(0));
+    EXPECT_FALSE(context.cache().intact(1));
+    EXPECT_FALSE(context.cache().intact(2));
+    context.cache().remove(1);
     ASSERT_TRUE(context.restore(state, 2));
-    EXPECT_TRUE(context.intact());
+    EXPECT_TRUE(context.cache().intact());
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     EXPECT_TRUE(logits_of(context, batch) == right);
-    context.remove(2);
+    context.cache().remove(2);
   }
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(FailedStep, ADeviceThatIsLostStaysLost) {
   Context context(model, {.n_ctx = 256});
   Batch batch;
-  batch.add(tokens[0], 0, true);
+  batch.add(tokens[0], 0, {.logits = true});
   faults->lost = true;
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(code_of([&] { (void)context.decode(batch); }), ErrorCode::kDevice);
-    context.clear();
-    EXPECT_TRUE(context.consistent());
+    context.cache().clear();
+    EXPECT_TRUE(context.cache().consistent());
   }
 }
 
@@ -194,14 +194,14 @@ TEST_P(FailedStep, ExhaustedMemoryIsAnErrorAndLeavesNothingHalfDone) {
   const bool shifts = std::string(GetParam()) != "gpt2" && !model->info().recurrent;
   const auto write = [&](Context& context) {
     Batch batch;
-    for (const SeqId seq : {0, 2}) batch.add(text.first(30), seq, false);
+    for (const SeqId seq : {0, 2}) batch.add(text.first(30), seq, {.logits = false});
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   };
   Batch batch;
-  for (std::size_t i = 0; i < 9; ++i) batch.add(tokens[30 + i], static_cast<SeqId>(i % 3), true);
+  for (std::size_t i = 0; i < 9; ++i) batch.add(tokens[30 + i], static_cast<SeqId>(i % 3), {.logits = true});
   const auto go_on = [&](Context& context) {
-    EXPECT_TRUE(context.copy(0, 1));
-    EXPECT_TRUE(!shifts || context.shift(2, 10, -1, 7));
+    EXPECT_TRUE(context.cache().copy(0, 1));
+    EXPECT_TRUE(!shifts || context.cache().shift(2, 10, -1, 7));
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   };
   std::vector<float> right;
@@ -219,11 +219,11 @@ TEST_P(FailedStep, ExhaustedMemoryIsAnErrorAndLeavesNothingHalfDone) {
       failed = true;
     }
     test::fail_allocation(0);
-    EXPECT_TRUE(context.consistent());
+    EXPECT_TRUE(context.cache().consistent());
     if (failed) {
-      EXPECT_EQ(context.next_pos(0), 30);
-      EXPECT_TRUE(context.intact(0));
-      context.clear();
+      EXPECT_EQ(context.cache().next_pos(0), 30);
+      EXPECT_TRUE(context.cache().intact(0));
+      context.cache().clear();
       write(context);
       go_on(context);
     }
@@ -258,8 +258,8 @@ TEST_P(FailedStep, ExhaustedMemoryWhileAStateIsTakenUpLeavesTextsThatGoOn) {
       failed = true;
     }
     test::fail_allocation(0);
-    EXPECT_TRUE(context.consistent()) << "allocation " << n;
-    if (context.next_pos(0) > 0) context.remove(0);
+    EXPECT_TRUE(context.cache().consistent()) << "allocation " << n;
+    if (context.cache().next_pos(0) > 0) context.cache().remove(0);
     EXPECT_TRUE(test::all_logits(context, text.first(9), 9, 0) == right) << "allocation " << n;
   }
   EXPECT_GT(n, 3);
@@ -278,11 +278,11 @@ TEST(FailedStepOfManyMoves, FailsInAnyOfItsRuns) {
     Batch batch;
     for (int i = 0; i < kText; ++i) batch.add(5 + i % 7, 0);
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
-    EXPECT_TRUE(context.shift(0, 0, -1, 64));
+    EXPECT_TRUE(context.cache().shift(0, 0, -1, 64));
     return context;
   };
   Batch batch;
-  batch.add(3, 0, true);
+  batch.add(3, 0, {.logits = true});
   Context undisturbed = make();
   ASSERT_EQ(undisturbed.decode(batch), DecodeStatus::kOk);
   const std::vector<float> right(undisturbed.logits(0).begin(), undisturbed.logits(0).end());
@@ -290,7 +290,7 @@ TEST(FailedStepOfManyMoves, FailsInAnyOfItsRuns) {
     Context context = make();
     faults->fail_at(n, Failure::kAfter);
     EXPECT_THROW((void)context.decode(batch), Error);
-    EXPECT_FALSE(context.intact(0));
+    EXPECT_FALSE(context.cache().intact(0));
     context = make();  // The old one goes.
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     EXPECT_TRUE(std::equal(right.begin(), right.end(), context.logits(0).begin()));

@@ -96,7 +96,7 @@ class FailingDevice final : public ForwardingDevice {
 
 /// Of a model on a CPU with faults. One thread computes.
 inline ModelParams failing_params(const std::shared_ptr<Faults>& faults) {
-  const auto registry = find_backends(), plain = find_backends();
+  const auto registry = load_backends(), plain = load_backends();
   registry->add({"cpu", [] { return std::vector{DeviceInfo{.name = "cpu", .backend = "cpu"}}; },
                  [=](std::string_view name, const OpenOptions& options) {
                    return std::make_shared<FailingDevice>(plain->open("cpu", options), std::string(name),
@@ -107,8 +107,8 @@ inline ModelParams failing_params(const std::shared_ptr<Faults>& faults) {
   params.registry = registry;
   return params;
 }
-inline std::shared_ptr<const Model> load_failing(const std::filesystem::path& path,
-                                                 const std::shared_ptr<Faults>& faults) {
+inline std::shared_ptr<Model> load_failing(const std::filesystem::path& path,
+                                           const std::shared_ptr<Faults>& faults) {
   return Model::load(path, failing_params(faults));
 }
 

@@ -49,7 +49,7 @@ class FlightsTest : public testing::Test {
     StepBatch batch;
     for (const StreamPtr& stream : flights.turn()) {
       batch.shares.push_back({stream.get(), batch.size(), 1});
-      batch.items.add(1, 0, true);
+      batch.items.add(1, 0, {.logits = true});
     }
     batch.n_decoding = batch.size();
     return batch;

@@ -35,7 +35,7 @@ TEST(Generate, StopsAtTheLengthAndStreamsTheSameText) {
   EXPECT_EQ(g.n_prompt, 4);
   EXPECT_EQ(streamed, g.text);
   // The last token was not computed, as its logits were not needed.
-  EXPECT_EQ(context.next_pos(0), 4 + 19);
+  EXPECT_EQ(context.cache().next_pos(0), 4 + 19);
 }
 
 TEST(Generate, StopStringsEndTheTextBeforeThem) {
@@ -43,7 +43,7 @@ TEST(Generate, StopStringsEndTheTextBeforeThem) {
   const std::string whole = run(context, {.n_predict = 30, .ignore_end = true}).text;
   ASSERT_GT(whole.size(), 12u);
   const std::string stop = whole.substr(5, 4);
-  context.clear();
+  context.cache().clear();
   const Generation g = run(context, {.n_predict = 30, .ignore_end = true, .stop = {"not in there", stop}});
   EXPECT_EQ(g.stop, StopReason::kStopString);
   EXPECT_EQ(g.text, whole.substr(0, whole.find(stop)));
@@ -61,9 +61,9 @@ TEST(Generate, ACancelIsForTheTextThatIsWritten) {
     };
     EXPECT_EQ(run(context, params).stop, StopReason::kCancelled);
     EXPECT_EQ(n_calls, 3);
-    context.clear();
+    context.cache().clear();
     EXPECT_EQ(run(context, {.n_predict = 3, .ignore_end = true}).stop, StopReason::kLength);
-    context.clear();
+    context.cache().clear();
   }
 }
 
@@ -83,7 +83,7 @@ TEST(Generate, WrongParametersAreRefusedAndChangeNothing) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
     }
-    EXPECT_EQ(context.next_pos(0), 0);
+    EXPECT_EQ(context.cache().next_pos(0), 0);
   }
 }
 
@@ -91,7 +91,7 @@ TEST(Generate, AFullContextEndsTheText) {
   Context context(tiny(), {.n_ctx = 64});
   const Generation g = run(context, {.ignore_end = true});
   EXPECT_EQ(g.stop, StopReason::kContextFull);
-  EXPECT_EQ(context.cells_used(), 64);
+  EXPECT_EQ(context.cache().cells_used(), 64);
 }
 
 TEST(Generate, ContextShiftGoesOnWithoutEnd) {
@@ -101,7 +101,7 @@ TEST(Generate, ContextShiftGoesOnWithoutEnd) {
     EXPECT_EQ(g.stop, StopReason::kLength);
     EXPECT_EQ(g.tokens.size(), 1000u);
     EXPECT_EQ(context.plan_stats().compiled, 1);
-    EXPECT_TRUE(context.consistent());
+    EXPECT_TRUE(context.cache().consistent());
   }
 }
 
@@ -114,9 +114,9 @@ TEST(Generate, ContextShiftOfARecurrentModelChangesNothing) {
     const Generation shifted = run(small, {.n_predict = 300, .ignore_end = true, .context_shift = true});
     EXPECT_EQ(shifted.stop, StopReason::kLength) << family;
     EXPECT_EQ(shifted.tokens, whole.tokens) << family;
-    EXPECT_LE(small.next_pos(0), 64) << family;
-    EXPECT_TRUE(small.consistent());
-    small.clear();
+    EXPECT_LE(small.cache().next_pos(0), 64) << family;
+    EXPECT_TRUE(small.cache().consistent());
+    small.cache().clear();
     EXPECT_EQ(run(small, {.ignore_end = true}).stop, StopReason::kContextFull) << family;
   }
 }
@@ -128,7 +128,7 @@ TEST(Generate, ContextShiftOfAHybridModelGoesOn) {
     Context context(model, {.n_ctx = 64});
     const Generation g = run(context, {.n_predict = 300, .ignore_end = true, .context_shift = true});
     EXPECT_EQ(g.stop, StopReason::kLength) << family;
-    EXPECT_TRUE(context.consistent()) << family;
+    EXPECT_TRUE(context.cache().consistent()) << family;
     Context other(model, {.n_ctx = 64, .n_sequences = 2});
     Batcher batcher(other);
     std::vector<Token> tokens;
@@ -149,7 +149,7 @@ std::string why_no_shift(const char* family, const GenerateParams& params) {
   try {
     run(context, params);
   } catch (const Error& error) {
-    EXPECT_EQ(context.next_pos(0), 0);
+    EXPECT_EQ(context.cache().next_pos(0), 0);
     return error.what();
   }
   return "it can";
@@ -174,12 +174,12 @@ TEST(Generate, TakesListsWhereItTakesSpans) {
   EXPECT_EQ(generate(context, sampler, {1, 30, 31, 32}, {.n_predict = 4}).n_prompt, 4);
   Batch batch;
   batch.add({1, 2, 3}, 1);
-  batch.add(7, {0, 1}, true, 50);
+  batch.add(7, {0, 1}, {.logits = true, .pos = 50});
   EXPECT_EQ(batch.size(), 4);
   EXPECT_EQ(batch.shared_with(3).size(), 1u);
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
-  EXPECT_EQ(context.next_pos(0), 51);
-  EXPECT_NE(context.why_full(70).find("of 64 cells are in use, and the batch has 70 tokens"),
+  EXPECT_EQ(context.cache().next_pos(0), 51);
+  EXPECT_NE(context.cache().why_full(70).find("of 64 cells are in use, and the batch has 70 tokens"),
             std::string::npos);
   Batcher batcher(context);
   EXPECT_GT(batcher.submit({1, 2, 3}, {.n_predict = 1}), 0);
@@ -188,7 +188,7 @@ TEST(Generate, TakesListsWhereItTakesSpans) {
 TEST(Generate, OnTextIsNotCalledAfterItReturnedFalse) {
   Context context(tiny(), {.n_ctx = 128});
   const std::string whole = run(context, {.n_predict = 30, .ignore_end = true}).text;
-  context.clear();
+  context.cache().clear();
   int n_calls = 0;
   GenerateParams params{.n_predict = 30, .ignore_end = true, .stop = {whole.substr(8, 9) + "#"}};
   params.on_text = [&](std::string_view) { return ++n_calls < 2; };
@@ -198,10 +198,10 @@ TEST(Generate, OnTextIsNotCalledAfterItReturnedFalse) {
 
 TEST(Generate, LearnedPositionsEndWhereTheirTableEnds) {
   Context context(tiny("gpt2"), {.n_ctx = 512});
-  EXPECT_EQ(context.max_positions(), 128);
+  EXPECT_EQ(context.cache().max_positions(), 128);
   const Generation g = run(context, {.ignore_end = true});
   EXPECT_EQ(g.stop, StopReason::kContextFull);
-  EXPECT_EQ(context.next_pos(0), 128);
+  EXPECT_EQ(context.cache().next_pos(0), 128);
 }
 
 TEST(Generate, CallbacksCancel) {
@@ -209,7 +209,7 @@ TEST(Generate, CallbacksCancel) {
   GenerateParams params{.n_predict = 50, .ignore_end = true, .n_chunk = 1};
   params.on_prefill = [](int done) { return done < 2; };
   EXPECT_EQ(run(context, params).stop, StopReason::kCancelled);
-  context.clear();
+  context.cache().clear();
   params.on_prefill = nullptr;
   int n = 0;
   params.on_text = [&](std::string_view) { return ++n < 3; };

@@ -53,16 +53,16 @@ TEST_P(Golden, OtherSequencesChangeNothing) {
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     Batch batch;
-    batch.add(tokens[(t + 5) % tokens.size()], 1, true);
-    batch.add(tokens[t], 0, true);
+    batch.add(tokens[(t + 5) % tokens.size()], 1, {.logits = true});
+    batch.add(tokens[t], 0, {.logits = true});
     if (t % 2 == 0) {
-      batch.add(tokens[t / 2], 2, false);
-      batch.add(tokens[(t + 9) % tokens.size()], 2, true);
+      batch.add(tokens[t / 2], 2);
+      batch.add(tokens[(t + 9) % tokens.size()], 2, {.logits = true});
     }
     ASSERT_EQ(together.decode(batch), DecodeStatus::kOk);
     const auto row = together.logits(1);
     logits.insert(logits.end(), row.begin(), row.end());
-    if (t == 20) together.remove(2);
+    if (t == 20) together.cache().remove(2);
   }
   ASSERT_EQ(logits.size(), tokens.size() * n_vocab);
   EXPECT_TRUE(logits == expected);

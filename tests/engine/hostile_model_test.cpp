@@ -68,7 +68,7 @@ class Hostile : public testing::TestWithParam<const char*> {
       const auto model = Model::load(path, {.n_threads = 1});
       Context context(model, {.n_ctx = 32, .n_threads = 1});
       Batch batch;
-      for (const Token token : {1, 2, 3}) batch.add(token, 0, true);
+      for (const Token token : {1, 2, 3}) batch.add(token, 0, {.logits = true});
       EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
       Sampler sampler({.seed = 1}, model->info().n_vocab);
       const Token token = sampler.sample(context.logits(2));

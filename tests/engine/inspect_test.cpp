@@ -30,7 +30,7 @@ TEST_P(InspectedCache, IsWhatAFullContextKeeps) {
       }
       ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     }
-    const auto kept = static_cast<std::uint64_t>(context.cache_bytes());
+    const auto kept = static_cast<std::uint64_t>(context.cache().bytes());
     const bool windows = model->info().window > 0 && params.window_rewind >= 0;
     EXPECT_LE(kept, said.bytes);
     if (windows) {

@@ -27,10 +27,9 @@ TEST(LeftOut, TokensOfPicturesHaveTheLeastLogitsAndAreNotAmongTheBest) {
   Context context(Model::load(file.path()), {.n_ctx = 64});
   Context golden(Model::load(test::golden_dir() / "chameleon" / "model.gguf"), {.n_ctx = 64});
   Batch batch, all;
-  batch.add(7, 0, true);
-  batch.add(9, 0, true);
-  batch.only_best(1, 8);
-  all.add(7, 0, true);
+  batch.add(7, 0, {.logits = true});
+  batch.add(9, 0, {.logits = true, .n_best = 8});
+  all.add(7, 0, {.logits = true});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   ASSERT_EQ(golden.decode(all), DecodeStatus::kOk);
   const std::span<const float> logits = context.logits(0);

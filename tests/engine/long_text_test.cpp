@@ -20,7 +20,7 @@ TEST_P(LongText, ThreadsThatShareARowsPagesChangeNoBit) {
     for (std::size_t i = 0; i < kTokens;) {
       const std::size_t n = i < kTokens - n_alone ? std::min<std::size_t>(256, kTokens - n_alone - i) : 1;
       batch.clear();
-      for (std::size_t j = 0; j < n; ++j, ++i) batch.add(tokens[i], 0, i + 1 == kTokens);
+      for (std::size_t j = 0; j < n; ++j, ++i) batch.add(tokens[i], 0, {.logits = i + 1 == kTokens});
       EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     }
     const auto logits = context.logits(batch.size() - 1);

@@ -96,19 +96,19 @@ class MappedWeights : public testing::Test {
     age(path);
     tokens = test::read_tokens(test::golden_dir() / family / "tokens.json");
   }
-  std::shared_ptr<const Model> load(bool repack) const {
+  std::shared_ptr<Model> load(bool repack) const {
     ModelParams params = {.n_threads = 2, .repack = repack};
     if (repack) params.pack_cache = folder / "packed";
     return Model::load(path, params);
   }
-  std::shared_ptr<const Model> load_unpacked() const {
+  std::shared_ptr<Model> load_unpacked() const {
     auto model = load(false);
     EXPECT_TRUE(model->info().weights_mapped);
     model->settle();
     return model;
   }
   /// The second time, as the first one packs.
-  std::shared_ptr<const Model> load_packed() {
+  std::shared_ptr<Model> load_packed() {
     load(true);
     for (const auto& entry : fs::directory_iterator(folder / "packed")) packed = entry.path();
     auto model = load(true);
@@ -116,7 +116,7 @@ class MappedWeights : public testing::Test {
     return model;
   }
   std::vector<float> logits(Context& context) const {
-    context.remove(0);
+    context.cache().remove(0);
     return test::all_logits(context, tokens, 5);
   }
   void expect_lost(const Model& model, const fs::path& file, const std::function<void()>& step) const {
@@ -238,7 +238,7 @@ TEST_F(MappedWeights, OfAServiceEndItsRequestsWithTheFilesName) {
     RequestParams params;
     params.n_predict = 5;
     Response response = service.submit({1, 2, 3}, params);
-    Chunk chunk;
+    Output chunk;
     while (response.next(chunk) && !chunk.done) {
     }
     EXPECT_EQ(chunk.stop, StopReason::kError);
@@ -265,7 +265,7 @@ TEST_F(MappedWeights, RequestsGoOnWhereKeptWeightsArePackedAnew) {
     Response response = service.submit({1, 2, 3}, params);
     change();
     std::vector<Token> written;
-    for (Chunk chunk; response.next(chunk);) {
+    for (Output chunk; response.next(chunk);) {
       EXPECT_EQ(chunk.error, "");
       for (const OutputToken& token : chunk.tokens) written.push_back(token.id);
     }

@@ -166,7 +166,7 @@ inline std::string try_model(const Draft& draft) {
     const auto model = Model::load(file.path(), {.n_threads = 1});
     Context context(model, {.n_ctx = 64, .n_threads = 1});
     Batch batch;
-    for (const Token token : {1, 2, 3, 4, 5}) batch.add(token, 0, true);
+    for (const Token token : {1, 2, 3, 4, 5}) batch.add(token, 0, {.logits = true});
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     Sampler sampler({.temperature = 0.0f}, model->info().n_vocab);
     const Token token = sampler.sample(context.logits(4));

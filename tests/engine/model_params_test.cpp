@@ -76,7 +76,7 @@ TEST(ModelParams, ThreadsThatTheSystemDoesNotGiveAreAnError) {
   }
   Context context(model, context_params);
   Batch batch;
-  batch.add(1, 0, true);
+  batch.add(1, 0, {.logits = true});
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
 }
 

@@ -126,7 +126,7 @@ TEST(NotNumbers, OtherRequestsOfABatchGoOn) {
     Service service(Context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1}));
     Response good = service.submit(kGood, ask.params), bad = service.submit(kBad, ask.params);
     test::Result result;
-    for (Chunk chunk; good.next(chunk);) {
+    for (Output chunk; good.next(chunk);) {
       result.text += chunk.text;
       for (const OutputToken& token : chunk.tokens) result.tokens.push_back(token.id);
       result.done = chunk.done;
@@ -134,8 +134,8 @@ TEST(NotNumbers, OtherRequestsOfABatchGoOn) {
       EXPECT_FALSE(chunk.not_numbers);
     }
     test::expect_same(result, test::alone(model, ask), "the good one");
-    Chunk end;
-    for (Chunk chunk; bad.next(chunk);) end = chunk;
+    Output end;
+    for (Output chunk; bad.next(chunk);) end = chunk;
     EXPECT_EQ(end.stop, StopReason::kError);
     EXPECT_TRUE(end.not_numbers);
     EXPECT_THAT(end.error, HasSubstr("computed NaN or infinity"));
@@ -154,8 +154,8 @@ TEST(NotNumbers, AreNoLogprobsOfPromptsAndNoEmbeddings) {
   for (const RequestParams& params : {logprobs, mean, last})
     for (const bool is_bad : {true, false}) {
       Response response = service.submit(is_bad ? kBad : kGood, params);
-      Chunk end;
-      for (Chunk chunk; response.next(chunk);) end = chunk;
+      Output end;
+      for (Output chunk; response.next(chunk);) end = chunk;
       EXPECT_EQ(end.not_numbers, is_bad) << static_cast<int>(params.pooling);
       EXPECT_EQ(end.stop, is_bad ? StopReason::kError : StopReason::kLength);
     }

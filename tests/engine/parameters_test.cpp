@@ -229,7 +229,8 @@ TEST(Parameters, OfBatchersActOrAreRefused) {
   request.sampler.temperature = 0.0f;
   request.sampler.logit_bias = {{40, 1000.0f}};  // What repeats can be drafted.
   const auto model = golden("llama");
-  Context draft(model, {.n_ctx = 256, .n_sequences = 4, .n_threads = 1});
+  const auto draft =
+      std::make_shared<Context>(model, ContextParams{.n_ctx = 256, .n_sequences = 4, .n_threads = 1});
   int n_steps = 0, n_drafted = 0;
   const P start = {.adapt_drafts = false, .on_step = [&](const StepRecord& record) {
                      ++n_steps;
@@ -254,11 +255,11 @@ TEST(Parameters, OfBatchersActOrAreRefused) {
        start, result);
   P by_model = start;
   by_model.speculation = Speculation::kModel;
-  by_model.draft = &draft;
+  by_model.draft = draft;
   EXPECT_NE(result(start), result(by_model));
   Context context(model, {.n_ctx = 256, .n_sequences = 4, .n_threads = 1});
   EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel}), Error);
-  EXPECT_THROW(Batcher(context, {.draft = &draft}), Error) << "a draft that nothing asks";
+  EXPECT_THROW(Batcher(context, {.draft = draft}), Error) << "a draft that nothing asks";
   EXPECT_THROW(Batcher(context, {.speculation = static_cast<Speculation>(7)}), Error);
 }
 
@@ -286,7 +287,7 @@ TEST(Parameters, OfQueuesAndServicesActOrAreRefused) {
     Service service(Context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1}), params);
     Response response = service.submit({1, 2, 3}, {.n_predict = 30, .ignore_end = true});
     std::size_t most = 0;
-    for (Chunk chunk; response.next(chunk);) most = std::max(most, chunk.tokens.size());
+    for (Output chunk; response.next(chunk);) most = std::max(most, chunk.tokens.size());
     return most;
   };
   BatcherParams wrong;
@@ -303,11 +304,11 @@ TEST(Parameters, OfContextsActOrAreRefused) {
   const auto result = [&](const P& params) {
     Context context(model, params);
     Batch batch;
-    for (const Token token : text) batch.add(token, 0, true);
+    for (const Token token : text) batch.add(token, 0, {.logits = true});
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     float sum = 0.0f;
     for (int i = 0; i < batch.size(); ++i) sum += context.logits(i)[7];
-    return joined(sum, context.cells_total(), context.params().n_sequences, context.params().n_best,
+    return joined(sum, context.cache().cells_total(), context.params().n_sequences, context.params().n_best,
                   static_cast<int>(context.column_sums().size()),
                   static_cast<int>(context.plan_stats().steps));
   };
@@ -321,7 +322,7 @@ TEST(Parameters, OfContextsActOrAreRefused) {
   // Those that only some models have a use for.
   const auto rewound = [](int n) {
     Context context(golden("gemma3"), {.n_ctx = 512, .n_threads = 1, .window_rewind = n});
-    return context.cuts_anywhere();
+    return context.cache().cuts_anywhere();
   };
   EXPECT_NE(rewound(256), rewound(-1));
   Context reader(golden("t5"), {.n_ctx = 64, .n_source = 3, .n_threads = 1});

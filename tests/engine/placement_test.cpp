@@ -49,10 +49,10 @@ class Spread : public testing::TestWithParam<const char*> {
   std::vector<float> logits(const std::shared_ptr<const Model>& model) const {
     Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_ubatch = 16, .n_threads = 1});
     std::vector<float> result = all_logits(context, tokens(), 11);
-    EXPECT_TRUE(context.copy(0, 1));
-    if (context.can_shift()) {
-      context.remove(1, 0, 3);
-      EXPECT_TRUE(context.shift(1, 3, -1, -3));
+    EXPECT_TRUE(context.cache().copy(0, 1));
+    if (context.cache().can_shift()) {
+      context.cache().remove(1, 0, 3);
+      EXPECT_TRUE(context.cache().shift(1, 3, -1, -3));
     }
     const std::vector<Token> few = {9, 4, 7, 200, 1};
     for (const SeqId seq : {1, 0}) {
@@ -140,7 +140,7 @@ TEST_P(Spread, StepsCopyAsPlannedAndAllocateNothing) {
         allocations = test::n_allocations();
       }
       batch.clear();
-      batch.add(i, 0, true);
+      batch.add(i, 0, {.logits = true});
       ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     }
     if (test::kCountsAllocations) {
@@ -241,15 +241,15 @@ TEST_P(Spread, ABackendOfTheProgramsOwnTakesWhatItCanAndWhatFits) {
 /// The tokens cannot be decoded, and the sequence of `n` tokens is unchanged.
 void expect_device_error(Context& context, const std::vector<Token>& tokens, Pos n) {
   Batch batch;
-  for (const Token token : tokens) batch.add(token, 0, true);
+  for (const Token token : tokens) batch.add(token, 0, {.logits = true});
   try {
     (void)context.decode(batch);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDevice);
   }
-  EXPECT_EQ(context.next_pos(0), n);
-  EXPECT_TRUE(context.consistent());
+  EXPECT_EQ(context.cache().next_pos(0), n);
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(Spread, ADeviceThatFailsInAStepFailsTheBatchAndNoMore) {
@@ -271,12 +271,12 @@ std::vector<float> in_one_batch(Context& context, const std::vector<Token>& toke
   std::vector<float> result;
   Batch batch;
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    batch.add(
-        tokens[i], 0,
-        i + 1 == tokens.size() || (logits_every > 0 && i % static_cast<std::size_t>(logits_every) == 0));
+    batch.add(tokens[i], 0,
+              {.logits = i + 1 == tokens.size() ||
+                         (logits_every > 0 && i % static_cast<std::size_t>(logits_every) == 0)});
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
   for (int i = 0; i < batch.size(); ++i) {
-    if (!batch[i].logits) continue;
+    if (!batch[i].options.logits) continue;
     const std::span<const float> row = context.logits(i);
     result.insert(result.end(), row.begin(), row.end());
   }
@@ -296,14 +296,14 @@ TEST_P(Spread, StepsOfABatchThatOverlapGiveTheSameBits) {
     };
     add(all_logits(context, few, 1));
     // Moves are owed before the next batch.
-    EXPECT_TRUE(context.copy(0, 1));
-    if (context.can_shift()) {
-      context.remove(0, 0, 5);
-      EXPECT_TRUE(context.shift(0, 5, -1, -5));
+    EXPECT_TRUE(context.cache().copy(0, 1));
+    if (context.cache().can_shift()) {
+      context.cache().remove(0, 0, 5);
+      EXPECT_TRUE(context.cache().shift(0, 5, -1, -5));
     }
     add(in_one_batch(context, text, 0));
     add(all_logits(context, few, 1, 1));
-    EXPECT_TRUE(context.consistent());
+    EXPECT_TRUE(context.cache().consistent());
     return std::pair(result, context.plan_stats());
   };
   const auto [expected, alone] = run(load(path(), {}));

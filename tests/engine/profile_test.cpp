@@ -24,7 +24,7 @@ const Profile::Work& find(const Profile& profile, const std::string& name) {
 
 Batch tokens(SeqId seq, int n) {
   Batch batch;
-  for (int i = 0; i < n; ++i) batch.add(1 + i % 7, seq, i + 1 == n);
+  for (int i = 0; i < n; ++i) batch.add(1 + i % 7, seq, {.logits = i + 1 == n});
   return batch;
 }
 
@@ -51,12 +51,12 @@ TEST(Profile, CountsProductsAndCellsExactly) {
   // Two sequences share a prefix and have one token each: shared cells are read once.
   profile = {};
   context.set_profile(nullptr);
-  ASSERT_TRUE(context.copy(0, 1, 0, 128));
-  context.remove(0, 128);
+  ASSERT_TRUE(context.cache().copy(0, 1, 0, 128));
+  context.cache().remove(0, 128);
   context.set_profile(&profile);
   Batch batch;
-  batch.add(3, 0, true);
-  batch.add(4, 1, true);
+  batch.add(3, 0, {.logits = true});
+  batch.add(4, 1, {.logits = true});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   attention = find(profile, "attention");
   EXPECT_EQ(attention.bytes, info.n_layers * (128 + 2) * cell_bytes);

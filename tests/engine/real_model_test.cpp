@@ -67,7 +67,7 @@ TEST_P(Real, GreedyIdsAgreeWhereTheReferenceIsSure) {
         EXPECT_EQ(best, greedy[i]) << prompt["name"] << " step " << i;
       }
       batch.clear();
-      batch.add(greedy[i], 0, true);
+      batch.add(greedy[i], 0, {.logits = true});
       ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
       logits = context.logits(0);
     }

@@ -44,12 +44,12 @@ TEST_P(RealSequences, PiecesAndThreads) {
 TEST_P(RealSequences, ASharedPrefix) {
   Context context(model, {.n_ctx = 512, .n_sequences = 4});
   all_logits(context, part(0, 100), 100);
-  for (SeqId seq = 1; seq < 4; ++seq) ASSERT_TRUE(context.copy(0, seq, 0, 100 - 20 * seq));
+  for (SeqId seq = 1; seq < 4; ++seq) ASSERT_TRUE(context.cache().copy(0, seq, 0, 100 - 20 * seq));
   for (SeqId seq = 3; seq >= 0; --seq) {
     const auto begin = static_cast<std::size_t>(100 - 20 * seq);
     EXPECT_TRUE(is_text_from(begin, all_logits(context, part(begin, 120), 30, seq))) << seq;
   }
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(RealSequences, ARestoredState) {
@@ -58,7 +58,7 @@ TEST_P(RealSequences, ARestoredState) {
   const std::vector<std::byte> state = context.save(1);
   Context other(model, {.n_ctx = 300, .n_sequences = 5, .n_ubatch = 33, .n_threads = 1});
   all_logits(other, part(20, 60), 40, 2);
-  other.remove(2, 5, 35);
+  other.cache().remove(2, 5, 35);
   ASSERT_TRUE(other.restore(state, 4));
   EXPECT_TRUE(is_text_from(80, all_logits(other, part(80, 120), 20, 4)));
   EXPECT_TRUE(is_text_from(80, all_logits(context, part(80, 120), 20, 1)));
@@ -70,10 +70,10 @@ TEST_P(RealSequences, Defragmentation) {
   all_logits(context, part(0, 70), 70);
   for (SeqId seq = 1; seq <= kOthers; ++seq) {
     all_logits(context, part(0, 50), 50, seq);
-    context.remove(seq, 8 * seq, 50);
+    context.cache().remove(seq, 8 * seq, 50);
   }
-  context.remove(0, 40, 70);  // Each holds the beginning of a page only: they can be packed.
-  context.defragment();
+  context.cache().remove(0, 40, 70);  // Each holds the beginning of a page only: they can be packed.
+  context.cache().defragment();
   EXPECT_TRUE(is_text_from(40, all_logits(context, part(40, 120), 50)));
   for (SeqId seq = 1; seq <= kOthers; ++seq) {
     const auto begin = static_cast<std::size_t>(8 * seq);

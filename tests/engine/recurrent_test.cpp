@@ -46,25 +46,25 @@ class RecurrentModels : public testing::TestWithParam<const char*> {
 TEST_P(RecurrentModels, ReportThatTheyAreRecurrent) {
   EXPECT_TRUE(model->info().recurrent);
   const Context context(model, {.n_ctx = 512});
-  EXPECT_FALSE(context.cuts_back());
-  EXPECT_FALSE(context.cuts_anywhere());
-  EXPECT_FALSE(context.can_shift());
+  EXPECT_FALSE(context.cache().cuts_back());
+  EXPECT_FALSE(context.cache().cuts_anywhere());
+  EXPECT_FALSE(context.cache().can_shift());
   EXPECT_FALSE(Model::load(test::golden_dir() / "llama" / "model.gguf")->info().recurrent);
 }
 
 TEST_P(RecurrentModels, ACopyIsAPointToComeBackTo) {
   Context context(model, {.n_ctx = 512, .n_sequences = 3});
   all_logits(context, text(0, 20), 20);
-  ASSERT_TRUE(context.copy(0, 1));
-  ASSERT_TRUE(context.copy(0, 2));
+  ASSERT_TRUE(context.cache().copy(0, 1));
+  ASSERT_TRUE(context.cache().copy(0, 2));
   // The first computes other tokens; the second continues as alone, and the first is restored.
   all_logits(context, text(3, 9), 4);
   EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 5, 1), 20));
-  ASSERT_TRUE(context.copy(2, 0));
-  EXPECT_EQ(context.next_pos(0), 20);
+  ASSERT_TRUE(context.cache().copy(2, 0));
+  EXPECT_EQ(context.cache().next_pos(0), 20);
   EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 1, 0), 20));
   EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 28, 2), 20));
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
   EXPECT_EQ(context.plan_stats().compiled, 1);
 }
 
@@ -72,70 +72,70 @@ TEST_P(RecurrentModels, ARemovedTextLeavesNoTrace) {
   Context context(model, {.n_ctx = 128, .n_sequences = 2});
   all_logits(context, text(7, 20), 20);
   all_logits(context, text(9, 20), 20, 1);
-  context.remove(0);
+  context.cache().remove(0);
   EXPECT_TRUE(as_expected(all_logits(context, tokens, 11), 0));
-  context.keep(1);
+  context.cache().keep(1);
   EXPECT_TRUE(as_expected(all_logits(context, text(0, 30), 11), 0));
-  context.clear();
+  context.cache().clear();
   EXPECT_TRUE(as_expected(all_logits(context, tokens, 3, 1), 0));
-  context.remove(1, 0, 48);  // All of it, named by its positions.
-  EXPECT_EQ(context.next_pos(1), 0);
+  context.cache().remove(1, 0, 48);  // All of it, named by its positions.
+  EXPECT_EQ(context.cache().next_pos(1), 0);
   EXPECT_TRUE(as_expected(all_logits(context, text(0, 10), 3, 1), 0));
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(RecurrentModels, OperationsOnPartsAreRefusedAndChangeNothing) {
   Context context(model, {.n_ctx = 128, .n_sequences = 3});
   all_logits(context, text(0, 20), 20);
   all_logits(context, text(0, 5), 5, 1);
-  EXPECT_NE(unsupported([&] { context.remove(0, 10); }), "");
-  EXPECT_NE(unsupported([&] { context.remove(0, 0, 10); }), "");
-  EXPECT_NE(unsupported([&] { context.remove(0, 19); }).find("copy"), std::string::npos);
-  EXPECT_NE(unsupported([&] { (void)context.copy(0, 1, 0, 10); }), "");
-  EXPECT_NE(unsupported([&] { (void)context.copy(0, 2, 5); }), "");
-  EXPECT_NE(unsupported([&] { (void)context.copy(2, 0, 5); }), "");
-  EXPECT_NE(unsupported([&] { (void)context.shift(0, 0, -1, 5); }), "");
-  EXPECT_NE(unsupported([&] { (void)context.divide(0, 0, -1, 2); }), "");
+  EXPECT_NE(unsupported([&] { context.cache().remove(0, 10); }), "");
+  EXPECT_NE(unsupported([&] { context.cache().remove(0, 0, 10); }), "");
+  EXPECT_NE(unsupported([&] { context.cache().remove(0, 19); }).find("copy"), std::string::npos);
+  EXPECT_NE(unsupported([&] { (void)context.cache().copy(0, 1, 0, 10); }), "");
+  EXPECT_NE(unsupported([&] { (void)context.cache().copy(0, 2, 5); }), "");
+  EXPECT_NE(unsupported([&] { (void)context.cache().copy(2, 0, 5); }), "");
+  EXPECT_NE(unsupported([&] { (void)context.cache().shift(0, 0, -1, 5); }), "");
+  EXPECT_NE(unsupported([&] { (void)context.cache().divide(0, 0, -1, 2); }), "");
   // Ranges without tokens are not parts.
-  context.remove(0, 20);
-  context.remove(2, 3, 7);
-  ASSERT_TRUE(context.copy(0, 2, 30));
-  EXPECT_EQ(context.next_pos(2), 0);
-  EXPECT_EQ(context.next_pos(0), 20);
-  EXPECT_EQ(context.next_pos(1), 5);
+  context.cache().remove(0, 20);
+  context.cache().remove(2, 3, 7);
+  ASSERT_TRUE(context.cache().copy(0, 2, 30));
+  EXPECT_EQ(context.cache().next_pos(2), 0);
+  EXPECT_EQ(context.cache().next_pos(0), 20);
+  EXPECT_EQ(context.cache().next_pos(1), 5);
   EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 6), 20));
   EXPECT_TRUE(as_expected(all_logits(context, text(5, 8), 8, 1), 5));
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 // Attention no longer sees the removed tokens; the state does not change.
 TEST_P(RecurrentModels, ForgetPositionsAndKeepTheirState) {
   Context context(model, {.n_ctx = 128, .n_sequences = 2});
   all_logits(context, text(0, 20), 20);
-  ASSERT_TRUE(context.copy(0, 1));
-  EXPECT_EQ(context.why_not_forget(), "");
-  ASSERT_TRUE(context.forget(0, 2, 10));
-  EXPECT_EQ(context.next_pos(0), 10);
-  EXPECT_EQ(context.next_pos(1), 20);
+  ASSERT_TRUE(context.cache().copy(0, 1));
+  EXPECT_EQ(context.cache().why_not_forget(), "");
+  ASSERT_TRUE(context.cache().forget(0, 2, 10));
+  EXPECT_EQ(context.cache().next_pos(0), 10);
+  EXPECT_EQ(context.cache().next_pos(1), 20);
   const bool is_pure = std::string(GetParam()).starts_with("mamba");
   EXPECT_EQ(as_expected(all_logits(context, text(20, 28), 5), 20), is_pure);
   EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 5, 1), 20));
   for (const auto& [begin, n] : {std::pair{-1, 2}, {3, 0}, {3, 35}, {37, 1}})
-    EXPECT_THROW((void)context.forget(0, begin, n), Error) << begin << " " << n;
-  EXPECT_TRUE(context.consistent());
+    EXPECT_THROW((void)context.cache().forget(0, begin, n), Error) << begin << " " << n;
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(RecurrentModels, TextIsReadInOrder) {
   Context context(model, {.n_ctx = 128});
   Batch batch;
-  batch.add(tokens[0], 0, false, 5);
-  batch.add(tokens[1], 0, false, 9);
+  batch.add(tokens[0], 0, {.pos = 5});
+  batch.add(tokens[1], 0, {.pos = 9});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   batch.clear();
-  batch.add(tokens[2], 0, true, 7);  // Into the gap.
+  batch.add(tokens[2], 0, {.logits = true, .pos = 7});  // Into the gap.
   EXPECT_THROW((void)context.decode(batch), Error);
-  EXPECT_EQ(context.next_pos(0), 10);
-  EXPECT_TRUE(context.consistent());
+  EXPECT_EQ(context.cache().next_pos(0), 10);
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(RecurrentModels, ATokenIsSharedBySequencesOfTheSameText) {
@@ -143,24 +143,24 @@ TEST_P(RecurrentModels, ATokenIsSharedBySequencesOfTheSameText) {
   const SeqId both[] = {1, 2};
   Batch batch;
   for (std::size_t i = 0; i < 30; ++i) batch.add(tokens[i], both);
-  batch.add(tokens[30], 1, true);
-  batch.add(tokens[30], 2, true);
-  batch.add(tokens[0], 0, true);
+  batch.add(tokens[30], 1, {.logits = true});
+  batch.add(tokens[30], 2, {.logits = true});
+  batch.add(tokens[0], 0, {.logits = true});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   EXPECT_TRUE(as_expected(context.logits(30), 30));
   EXPECT_TRUE(as_expected(context.logits(31), 30));
   EXPECT_TRUE(as_expected(context.logits(32), 0));
   // They have parted.
   batch.clear();
-  batch.add(tokens[1], 0, true);
+  batch.add(tokens[1], 0, {.logits = true});
   batch.add(tokens[31], both);
   EXPECT_NE(unsupported([&] { (void)context.decode(batch); }), "");
-  EXPECT_EQ(context.next_pos(0), 1);
-  EXPECT_EQ(context.next_pos(1), 31);
+  EXPECT_EQ(context.cache().next_pos(0), 1);
+  EXPECT_EQ(context.cache().next_pos(1), 31);
   EXPECT_TRUE(as_expected(all_logits(context, text(31, 17), 17, 2), 31));
   EXPECT_TRUE(as_expected(all_logits(context, text(31, 17), 2, 1), 31));
   EXPECT_TRUE(as_expected(all_logits(context, text(1, 20), 7, 0), 1));
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(RecurrentModels, ABatchForWhichThereIsNoRoomChangesNothing) {
@@ -169,9 +169,9 @@ TEST_P(RecurrentModels, ABatchForWhichThereIsNoRoomChangesNothing) {
   Batch batch;
   for (int i = 0; i < 35; ++i) batch.add(tokens[7], 0);
   EXPECT_EQ(context.decode(batch), DecodeStatus::kCacheFull);
-  EXPECT_EQ(context.next_pos(0), 30);
+  EXPECT_EQ(context.cache().next_pos(0), 30);
   EXPECT_TRUE(as_expected(all_logits(context, text(30, 18), 3), 30));
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(RecurrentModels, ACancelledBatchChangesNothing) {
@@ -180,15 +180,15 @@ TEST_P(RecurrentModels, ACancelledBatchChangesNothing) {
   Batch batch;  // Of very many steps.
   for (int i = 0; i < 4000; ++i) batch.add(tokens[static_cast<std::size_t>(i) % tokens.size()], 0);
   ASSERT_EQ(test::decode_and_cancel(context, batch), DecodeStatus::kCancelled);
-  EXPECT_EQ(context.next_pos(0), 30);
+  EXPECT_EQ(context.cache().next_pos(0), 30);
   EXPECT_TRUE(as_expected(all_logits(context, text(30, 18), 3), 30));
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(RecurrentModels, StatesCarryTheRunningStates) {
   Context context(model, {.n_ctx = 256, .n_sequences = 4});
   all_logits(context, text(0, 20), 20, 1);
-  ASSERT_TRUE(context.copy(1, 3));
+  ASSERT_TRUE(context.cache().copy(1, 3));
   all_logits(context, text(20, 5), 5, 3);
   const std::vector<std::byte> one = context.save(3), all = context.save();
 
@@ -198,17 +198,17 @@ TEST_P(RecurrentModels, StatesCarryTheRunningStates) {
   ASSERT_TRUE(other.restore(one, 0));
   EXPECT_TRUE(as_expected(all_logits(other, text(25, 23), 4, 0), 25));
   ASSERT_TRUE(other.restore(all));
-  EXPECT_EQ(other.next_pos(0), 0);
-  EXPECT_EQ(other.next_pos(4), 0);
+  EXPECT_EQ(other.cache().next_pos(0), 0);
+  EXPECT_EQ(other.cache().next_pos(4), 0);
   EXPECT_TRUE(as_expected(all_logits(other, text(20, 28), 4, 1), 20));
   EXPECT_TRUE(as_expected(all_logits(other, text(25, 23), 4, 3), 25));
   EXPECT_TRUE(as_expected(all_logits(other, text(0, 9), 4, 4), 0));
-  EXPECT_TRUE(other.consistent());
+  EXPECT_TRUE(other.cache().consistent());
 
   std::vector<std::byte> damaged = one;
   damaged[damaged.size() - 100] ^= std::byte{1};
   EXPECT_THROW((void)other.restore(damaged, 0), Error);
-  EXPECT_TRUE(other.consistent());
+  EXPECT_TRUE(other.cache().consistent());
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, RecurrentModels,

@@ -378,7 +378,7 @@ TEST(Sampler, MovedFromSamplersThrow) {
 TEST(Sampler, StepsHaveNames) {
   const std::vector<SamplerStep> all = SamplerParams().steps;
   std::string text;
-  for (SamplerStep step : all) text += std::string(name(step)) + (text.size() % 2 == 0 ? ";" : ", ");
+  for (SamplerStep step : all) text += std::string(to_string(step)) + (text.size() % 2 == 0 ? ";" : ", ");
   EXPECT_EQ(parse_sampler_steps(text), all);
   EXPECT_EQ(parse_sampler_steps("top_k temperature"),
             (std::vector<SamplerStep>{SamplerStep::kTopK, SamplerStep::kTemperature}));

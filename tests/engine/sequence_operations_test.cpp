@@ -32,15 +32,15 @@ TEST_P(SequenceOperations, ACopyGoesOnAsIfItHadBeenComputed) {
   Context context(model, {.n_ctx = 256, .n_sequences = 3});
   const std::vector<float> expected = alone(tokens);
   const std::vector<float> head = all_logits(context, text(0, 30), 30);
-  ASSERT_TRUE(context.copy(0, 1));
-  ASSERT_TRUE(context.copy(0, 2, 0, 20));
-  EXPECT_EQ(context.cells_used(), 30);
+  ASSERT_TRUE(context.cache().copy(0, 1));
+  ASSERT_TRUE(context.cache().copy(0, 2, 0, 20));
+  EXPECT_EQ(context.cache().cells_used(), 30);
   // The three continue in turns, and write into the formerly shared page.
   std::vector<float> rest[3] = {
       head, head, {head.begin(), head.begin() + static_cast<std::ptrdiff_t>(head.size() / 30 * 20)}};
   for (std::size_t step = 0; step < 18; ++step) {
     Batch batch;
-    for (SeqId seq = 0; seq < 3; ++seq) batch.add(tokens[(seq == 2 ? 20 : 30) + step], seq, true);
+    for (SeqId seq = 0; seq < 3; ++seq) batch.add(tokens[(seq == 2 ? 20 : 30) + step], seq, {.logits = true});
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     for (int i = 0; i < 3; ++i) {
       const auto row = context.logits(i);
@@ -50,7 +50,7 @@ TEST_P(SequenceOperations, ACopyGoesOnAsIfItHadBeenComputed) {
   EXPECT_TRUE(rest[0] == expected);
   EXPECT_TRUE(rest[1] == expected);
   EXPECT_TRUE(std::equal(rest[2].begin(), rest[2].end(), expected.begin()));
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
   EXPECT_EQ(context.plan_stats().compiled, 1);
 }
 
@@ -61,16 +61,16 @@ TEST_P(SequenceOperations, ATokenOfSeveralSequencesIsComputedOnce) {
   Batch batch;
   const SeqId both[] = {1, 2};
   for (std::size_t i = 0; i < 40; ++i) batch.add(tokens[i], both);
-  batch.add(tokens[40], 1, true);
-  batch.add(tokens[40], 2, true);
+  batch.add(tokens[40], 1, {.logits = true});
+  batch.add(tokens[40], 2, {.logits = true});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   // Pages diverge with the sequences: 40 shared cells, copied for the second to continue, and one token each.
-  EXPECT_EQ(context.cells_used(), 40 + 40 + 2);
+  EXPECT_EQ(context.cache().cells_used(), 40 + 40 + 2);
   for (const int i : {40, 41})
     EXPECT_TRUE(std::equal(context.logits(i).begin(), context.logits(i).end(),
                            expected.begin() + 40 * static_cast<std::ptrdiff_t>(n_vocab)));
-  context.remove(1);
-  EXPECT_EQ(context.cells_used(), 41);
+  context.cache().remove(1);
+  EXPECT_EQ(context.cache().cells_used(), 41);
 }
 
 TEST_P(SequenceOperations, ATreeIsOneStepAndEachBranchAsIfAlone) {
@@ -83,7 +83,7 @@ TEST_P(SequenceOperations, ATreeIsOneStepAndEachBranchAsIfAlone) {
     head.resize(n, 11);
     Context context(model, {.n_ctx = 512, .n_sequences = 5});
     all_logits(context, head, 17);
-    for (SeqId seq = 1; seq < 4; ++seq) ASSERT_TRUE(context.copy(0, seq));
+    for (SeqId seq = 1; seq < 4; ++seq) ASSERT_TRUE(context.cache().copy(0, seq));
     // A node for each beginning of a path, for all sequences that begin so.
     Batch batch;
     std::vector<std::vector<int>> items(4);
@@ -95,7 +95,7 @@ TEST_P(SequenceOperations, ATreeIsOneStepAndEachBranchAsIfAlone) {
                          paths[first].begin()))
             seqs.push_back(static_cast<SeqId>(seq));
         if (seqs.front() != static_cast<SeqId>(first)) continue;
-        batch.add(paths[first][depth], seqs, true);
+        batch.add(paths[first][depth], seqs, {.logits = true});
         for (const SeqId seq : seqs) items[static_cast<std::size_t>(seq)].push_back(batch.size() - 1);
       }
     }
@@ -114,15 +114,15 @@ TEST_P(SequenceOperations, ATreeIsOneStepAndEachBranchAsIfAlone) {
       }
     }
     // The branches continue after the step, and one is accepted.
-    ASSERT_TRUE(context.copy(2, 4));
-    context.keep(4);
+    ASSERT_TRUE(context.cache().copy(2, 4));
+    context.cache().keep(4);
     std::vector<Token> text = head;
     text.insert(text.end(), paths[2].begin(), paths[2].end());
     text.push_back(12);
     const std::vector<float> expected = alone(text);
     const std::vector<float> next = all_logits(context, std::span(text).last(1), 1, 4);
     EXPECT_TRUE(std::equal(next.begin(), next.end(), expected.end() - static_cast<std::ptrdiff_t>(n_vocab)));
-    EXPECT_TRUE(context.consistent());
+    EXPECT_TRUE(context.cache().consistent());
   }
 }
 
@@ -138,7 +138,7 @@ TEST_P(SequenceOperations, SequencesThatPartInABatchAreEachAsIfAlone) {
       std::vector<std::vector<Token>> texts(3);
       std::vector<std::vector<int>> items(3);
       const auto add = [&](Token token, std::span<const SeqId> seqs) {
-        batch.add(token, seqs, true);
+        batch.add(token, seqs, {.logits = true});
         for (const SeqId seq : seqs) {
           texts[static_cast<std::size_t>(seq)].push_back(token);
           items[static_cast<std::size_t>(seq)].push_back(batch.size() - 1);
@@ -156,7 +156,7 @@ TEST_P(SequenceOperations, SequencesThatPartInABatchAreEachAsIfAlone) {
               << "sequence " << seq << ", token " << i << ", steps of " << n_ubatch;
         }
       }
-      EXPECT_TRUE(context.consistent());
+      EXPECT_TRUE(context.cache().consistent());
     }
   }
 }
@@ -171,11 +171,11 @@ TEST_P(SequenceOperations, ATokenIsSharedByTextsThatLieApart) {
     if (n_head > 0)
       for (const SeqId seq : all) all_logits(context, text(0, n_head), 8, seq);
     Batch batch;
-    for (std::size_t i = n_head; i < 40; ++i) batch.add(tokens[i], all, true);
+    for (std::size_t i = n_head; i < 40; ++i) batch.add(tokens[i], all, {.logits = true});
     const auto steps = context.plan_stats().steps;
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     EXPECT_EQ(context.plan_stats().steps, steps + 1);
-    EXPECT_EQ(context.cells_used(), n_head > 0 ? 120 : 40);
+    EXPECT_EQ(context.cache().cells_used(), n_head > 0 ? 120 : 40);
     const auto row = context.logits(batch.size() - 1);
     EXPECT_TRUE(
         std::equal(row.begin(), row.end(), expected.begin() + static_cast<std::ptrdiff_t>(39 * n_vocab)));
@@ -184,7 +184,7 @@ TEST_P(SequenceOperations, ATokenIsSharedByTextsThatLieApart) {
       EXPECT_TRUE(
           std::equal(rest.begin(), rest.end(), expected.begin() + static_cast<std::ptrdiff_t>(40 * n_vocab)));
     }
-    EXPECT_TRUE(context.consistent());
+    EXPECT_TRUE(context.cache().consistent());
   }
 }
 
@@ -194,15 +194,15 @@ TEST_P(SequenceOperations, PackingPagesChangesNoBit) {
   std::vector<std::vector<float>> heads;
   for (SeqId seq = 0; seq < 6; ++seq) all_logits(context, text(0, 20), 20, seq);
   // Holes at other lanes in each, so that pages can be packed.
-  for (SeqId seq = 0; seq < 6; ++seq) context.remove(seq, 3 + seq, 20);
-  context.defragment();
+  for (SeqId seq = 0; seq < 6; ++seq) context.cache().remove(seq, 3 + seq, 20);
+  context.cache().defragment();
   for (SeqId seq = 0; seq < 6; ++seq) {
     const auto begin = static_cast<std::size_t>(3 + seq);
     const std::vector<float> rest = all_logits(context, text(begin, 48 - begin), 7, seq);
     EXPECT_TRUE(std::equal(rest.begin(), rest.end(),
                            expected.begin() + static_cast<std::ptrdiff_t>(begin) * model->info().n_vocab));
   }
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(SequenceOperations, OperationsOnOneSequenceNeverChangeAnother) {
@@ -213,30 +213,32 @@ TEST_P(SequenceOperations, OperationsOnOneSequenceNeverChangeAnother) {
   const bool can_shift = std::string(GetParam()) != "gpt2";
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     Batch batch;
-    batch.add(tokens[t], 0, true);
+    batch.add(tokens[t], 0, {.logits = true});
     const auto other = static_cast<SeqId>(1 + random() % 3);
-    if (context.cells_used() < 300) batch.add(tokens[random() % tokens.size()], other, true);
+    if (context.cache().cells_used() < 300)
+      batch.add(tokens[random() % tokens.size()], other, {.logits = true});
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     logits.insert(logits.end(), context.logits(0).begin(), context.logits(0).end());
     const auto begin = static_cast<Pos>(random() % 20);
     switch (random() % 5) {
       case 0:
-        (void)context.copy(0, other);
+        (void)context.cache().copy(0, other);
         break;
       case 1:
-        context.remove(other, begin, begin + 5);
+        context.cache().remove(other, begin, begin + 5);
         break;
       case 2:
-        context.remove(other, begin, begin + 7);
-        if (can_shift && context.next_pos(other) > begin + 7) (void)context.shift(other, begin + 7, -1, -7);
+        context.cache().remove(other, begin, begin + 7);
+        if (can_shift && context.cache().next_pos(other) > begin + 7)
+          (void)context.cache().shift(other, begin + 7, -1, -7);
         break;
       case 3:
-        context.defragment(64);
+        context.cache().defragment(64);
         break;
       default:
         break;
     }
-    ASSERT_TRUE(context.consistent());
+    ASSERT_TRUE(context.cache().consistent());
   }
   EXPECT_TRUE(logits == expected);
 }
@@ -255,15 +257,15 @@ TEST_P(ShiftedSequences, AShiftedTextGoesOnAsBefore) {
   for (const Pos delta : {1, 37, 64, 128}) {
     Context context(model, params);
     all_logits(context, text(0, 40), 40);
-    ASSERT_TRUE(context.shift(0, 0, -1, delta));
-    EXPECT_EQ(context.min_pos(0), delta);
+    ASSERT_TRUE(context.cache().shift(0, 0, -1, delta));
+    EXPECT_EQ(context.cache().min_pos(0), delta);
     const std::vector<float> rest = all_logits(context, text(40, 8), 3);
-    EXPECT_EQ(context.next_pos(0), 48 + delta);
+    EXPECT_EQ(context.cache().next_pos(0), 48 + delta);
     const double difference = test::nmse(rest, std::span(expected).subspan(40 * n_vocab));
     EXPECT_LT(difference, 1e-5) << "shifted by " << delta;
     // And back again: turning is additive.
-    ASSERT_TRUE(context.shift(0, 0, -1, -delta));
-    context.remove(0, 40);
+    ASSERT_TRUE(context.cache().shift(0, 0, -1, -delta));
+    context.cache().remove(0, 40);
     EXPECT_LT(test::nmse(all_logits(context, text(40, 8), 8), std::span(expected).subspan(40 * n_vocab)),
               1e-5);
   }
@@ -277,21 +279,22 @@ TEST_P(ShiftedSequences, FilledGapsMatchComputingInOrder) {
   const auto put = [&](Context& context, std::size_t begin, int n, Pos pos, bool logits) {
     Batch batch;
     for (int i = 0; i < n; ++i)
-      batch.add(tokens[begin + static_cast<std::size_t>(i)], 0, logits && i + 1 == n, pos + i);
+      batch.add(tokens[begin + static_cast<std::size_t>(i)], 0,
+                {.logits = logits && i + 1 == n, .pos = pos + i});
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     if (!logits) return std::vector<float>();
     return std::vector<float>(context.logits(n - 1).begin(), context.logits(n - 1).end());
   };
   Context moved(model, params), placed(model, params);
   put(moved, 20, kBehind, 0, false);
-  ASSERT_TRUE(moved.shift(0, 0, -1, kInserted));
+  ASSERT_TRUE(moved.cache().shift(0, 0, -1, kInserted));
   put(moved, 10, kInserted, 0, false);
 
   put(placed, 20, kBehind, kInserted, false);
   put(placed, 10, kInserted, 0, false);
 
   const Pos end = kInserted + kBehind;
-  EXPECT_EQ(moved.next_pos(0), end);
+  EXPECT_EQ(moved.cache().next_pos(0), end);
   EXPECT_LT(test::nmse(put(moved, 40, 5, end, true), put(placed, 40, 5, end, true)), 1e-6);
 }
 
@@ -305,7 +308,7 @@ INSTANTIATE_TEST_SUITE_P(Families, ShiftedSequences,
 TEST(SequencesOfLearnedPositions, AreNotShifted) {
   Context context(Model::load(test::golden_dir() / "gpt2" / "model.gguf"), {.n_ctx = 256});
   all_logits(context, std::vector<Token>{5, 6, 7, 8, 9}, 5);
-  EXPECT_THROW((void)context.shift(0, 0, -1, 5), Error);
+  EXPECT_THROW((void)context.cache().shift(0, 0, -1, 5), Error);
 }
 
 // The cache does not know the lines and columns of images. A division would move the surrounding tokens
@@ -315,7 +318,7 @@ TEST(TextsWithPictures, AreShiftedAndNotDivided) {
   Context context(model, {.n_ctx = 128, .n_sequences = 3});
   const auto why_not_divided = [&](SeqId seq) -> std::string {
     try {
-      EXPECT_TRUE(context.divide(seq, 0, -1, 2));
+      EXPECT_TRUE(context.cache().divide(seq, 0, -1, 2));
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
       return error.what();
@@ -325,23 +328,24 @@ TEST(TextsWithPictures, AreShiftedAndNotDivided) {
   const auto decode = [&](SeqId seq, bool on_axes) {
     Batch batch;
     for (int i = 0; i < 16; ++i) {
-      batch.add(5 + i, seq, i == 15);
-      if (on_axes && i >= 8) batch.stand_at(i, {8, 8 + (i - 8) / 4, 8 + i % 4});
+      ItemOptions options = {.logits = i == 15};
+      if (on_axes && i >= 8) options.axes = {8, 8 + (i - 8) / 4, 8 + i % 4};
+      batch.add(5 + i, seq, options);
     }
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
   };
   decode(0, true);
   decode(1, false);
-  ASSERT_TRUE(context.copy(0, 2));
+  ASSERT_TRUE(context.cache().copy(0, 2));
   EXPECT_NE(why_not_divided(0).find("image"), std::string::npos);
   EXPECT_NE(why_not_divided(2).find("image"), std::string::npos);
   EXPECT_EQ(why_not_divided(1), "");
-  EXPECT_EQ(context.next_pos(1), 8);
-  ASSERT_TRUE(context.copy(1, 2));  // Replaces the sequence with the image.
+  EXPECT_EQ(context.cache().next_pos(1), 8);
+  ASSERT_TRUE(context.cache().copy(1, 2));  // Replaces the sequence with the image.
   EXPECT_EQ(why_not_divided(2), "");
-  EXPECT_TRUE(context.shift(0, 0, -1, 5));
+  EXPECT_TRUE(context.cache().shift(0, 0, -1, 5));
   const std::vector<std::byte> saved = context.save(1);
-  context.remove(0);
+  context.cache().remove(0);
   decode(0, false);
   EXPECT_EQ(why_not_divided(0), "");
   ASSERT_TRUE(context.restore(saved, 2));
@@ -354,19 +358,19 @@ TEST(EndlessText, GoesOnInASmallCache) {
   Batch batch;
   Token token = 5;
   for (int i = 0; i < 1000; ++i) {
-    if (context.cells_used() == 64) {
-      context.remove(0, 4, 4 + 21);
-      ASSERT_TRUE(context.shift(0, 4 + 21, -1, -21));
+    if (context.cache().cells_used() == 64) {
+      context.cache().remove(0, 4, 4 + 21);
+      ASSERT_TRUE(context.cache().shift(0, 4 + 21, -1, -21));
     }
     batch.clear();
-    batch.add(token, 0, true);
+    batch.add(token, 0, {.logits = true});
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
     const auto logits = context.logits(0);
     token = static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     ASSERT_TRUE(std::isfinite(logits[0]));
   }
   EXPECT_EQ(context.plan_stats().compiled, 1);
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 }  // namespace

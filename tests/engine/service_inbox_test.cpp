@@ -115,11 +115,11 @@ Output output_of(const std::vector<OutputToken>& tokens, const char* text, bool 
 TEST(ResponseState, TakesOutputAsOneChunk) {
   ResponseState state(1, 8, std::make_shared<Wakeup>());
   const std::vector<OutputToken> tokens = {{5}, {6}};
-  Chunk chunk;
+  Output chunk;
   EXPECT_EQ(state.poll(chunk, milliseconds(0)), Response::Poll::kNothingYet);
   EXPECT_TRUE(state.add(output_of(tokens, "ab")));
   EXPECT_TRUE(state.add(output_of(tokens, "cd")));
-  ASSERT_EQ(state.poll(chunk, milliseconds(0)), Response::Poll::kChunk);
+  ASSERT_EQ(state.poll(chunk, milliseconds(0)), Response::Poll::kOutput);
   EXPECT_EQ(chunk.text, "abcd");
   EXPECT_EQ(chunk.tokens.size(), 4u);
   EXPECT_EQ(state.poll(chunk, milliseconds(0)), Response::Poll::kNothingYet);
@@ -128,11 +128,11 @@ TEST(ResponseState, TakesOutputAsOneChunk) {
 TEST(ResponseState, ShowsTheEndOnlyWhenTold) {
   ResponseState state(1, 8, std::make_shared<Wakeup>());
   EXPECT_TRUE(state.add(output_of({}, "end", true)));
-  Chunk chunk;
+  Output chunk;
   EXPECT_EQ(state.poll(chunk, milliseconds(0)), Response::Poll::kNothingYet);
   EXPECT_TRUE(state.is_over());
   state.show_ends();
-  ASSERT_EQ(state.poll(chunk, milliseconds(0)), Response::Poll::kChunk);
+  ASSERT_EQ(state.poll(chunk, milliseconds(0)), Response::Poll::kOutput);
   EXPECT_TRUE(chunk.done);
   EXPECT_EQ(chunk.stop, StopReason::kLength);
   EXPECT_EQ(state.poll(chunk, milliseconds(0)), Response::Poll::kEnd);

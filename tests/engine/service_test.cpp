@@ -27,7 +27,7 @@ using test::Result;
 /// Reads a response to its end.
 std::vector<Result> read_all(Response& response, int n = 1) {
   std::vector<Result> results(static_cast<std::size_t>(n));
-  for (Chunk chunk; response.next(chunk);) {
+  for (Output chunk; response.next(chunk);) {
     Result& result = results[static_cast<std::size_t>(chunk.completion)];
     EXPECT_FALSE(result.done) << "told after its end";
     result.text += chunk.text;
@@ -61,7 +61,7 @@ TEST(Service, AnswersAreAsIfAlone) {
       Response response = service.submit(ask.prompt, ask.params);
       EXPECT_GT(response.id(), 0);
       expect_same(read_all(response)[0], alone(model, ask), "a client");
-      Chunk chunk;
+      Output chunk;
       EXPECT_FALSE(response.next(chunk));
       EXPECT_EQ(response.poll(chunk), Response::Poll::kEnd);
     });
@@ -95,7 +95,7 @@ TEST(Service, ASlowReaderPausesItsOwnCompletionOnly) {
   other.params.sampler.seed = 2;
   Response quick = service.submit(other.prompt, other.params);
   expect_same(read_all(quick)[0], alone(model, other), "beside a slow reader");
-  Chunk first;
+  Output first;
   ASSERT_TRUE(response.next(first));
   EXPECT_EQ(first.tokens.size(), 5u);
   Result result = read_all(response)[0];
@@ -111,7 +111,7 @@ TEST(Service, DisconnectedClientsFreeTheirCells) {
                   {.batcher = {.reuse_prefixes = false}});
   {
     Response running = service.submit({1, 2, 3}, {.n = 2, .ignore_end = true, .context_shift = true});
-    Chunk chunk;
+    Output chunk;
     ASSERT_TRUE(running.next(chunk));
   }
   EXPECT_TRUE(eventually([&] { return service.stats().n_cancelled == 2; }));
@@ -148,8 +148,8 @@ TEST(Service, WaitsForAnyLength) {
   Service service(Context(model, {.n_ctx = 512, .n_sequences = 2, .n_threads = 1}));
   Response response = service.submit({1, 2, 3}, {.n_predict = 5, .ignore_end = true});
   EXPECT_TRUE(service.drain(std::chrono::milliseconds::max()));
-  Chunk chunk;
-  EXPECT_EQ(response.poll(chunk, std::chrono::milliseconds::max() - 1ms), Response::Poll::kChunk);
+  Output chunk;
+  EXPECT_EQ(response.poll(chunk, std::chrono::milliseconds::max() - 1ms), Response::Poll::kOutput);
   EXPECT_EQ(read_all(response).size(), 1u);
 }
 
@@ -172,9 +172,9 @@ TEST(Service, EventLoopsAreWoken) {
       ASSERT_TRUE(changed.wait_for(lock, 20s, [&] { return n_woken > seen; }));
       seen = n_woken;
     }
-    Chunk chunk;
+    Output chunk;
     Response::Poll poll;
-    while ((poll = response.poll(chunk)) == Response::Poll::kChunk) n_tokens += chunk.tokens.size();
+    while ((poll = response.poll(chunk)) == Response::Poll::kOutput) n_tokens += chunk.tokens.size();
     if (poll == Response::Poll::kEnd) break;
   }
   EXPECT_EQ(n_tokens, 10u);
@@ -202,7 +202,7 @@ TEST(Service, ItsQueueIsBounded) {
   Service service(Context(model, {.n_ctx = 256, .n_sequences = 1, .n_threads = 1}),
                   {.batcher = {.limits = {.n_waiting = 3}}});
   Response running = service.submit({1, 2, 3}, {.ignore_end = true, .context_shift = true});
-  Chunk chunk;
+  Output chunk;
   ASSERT_TRUE(running.next(chunk));
   EXPECT_TRUE(eventually([&] { return service.stats().n_running == 1; }));
   std::vector<Response> waiting;
@@ -242,7 +242,7 @@ struct Losing {
 
   const std::filesystem::path path;
   const std::shared_ptr<test::Faults> faults = std::make_shared<test::Faults>();
-  const std::shared_ptr<const Model> model;
+  const std::shared_ptr<Model> model;
   std::atomic<bool> lost{false};
   Service service;
 };
@@ -322,7 +322,7 @@ TEST(Service, RequestsEndIfTheContextCannotBeRebuilt) {
   for (Response& response : responses) {
     std::string error;
     StopReason stop = StopReason::kEnd;
-    for (Chunk chunk; response.next(chunk);) {
+    for (Output chunk; response.next(chunk);) {
       stop = chunk.stop;
       error = chunk.error;
     }
@@ -330,7 +330,7 @@ TEST(Service, RequestsEndIfTheContextCannotBeRebuilt) {
     EXPECT_EQ(error, "it does not fit");
   }
   EXPECT_THROW(losing.service.submit({1, 2}, {}), Error);
-  EXPECT_THROW(losing.service.picture(), Error);
+  EXPECT_THROW(losing.service.snapshot(), Error);
 }
 
 TEST(Service, SavedTextsCanBeTriedAgainOnceThereAreOtherDevices) {
@@ -339,26 +339,26 @@ TEST(Service, SavedTextsCanBeTriedAgainOnceThereAreOtherDevices) {
   std::vector<Token> text = {1, 2, 3};
   const std::vector<Result> results = read_all(response);
   text.insert(text.end(), results[0].tokens.begin(), results[0].tokens.end());
-  const SavedText saved = losing.service.save_text(text);
+  const SavedPrefix saved = losing.service.save_prefix(text);
   ASSERT_GT(saved.n_tokens, 0);
-  losing.service.forget_text(text);
+  losing.service.forget_prefix(text);
   losing.lost = losing.faults->lost = true;
   try {
-    losing.service.restore_text(saved.state);
+    losing.service.restore_prefix(saved.state);
     FAIL() << "restored";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
     EXPECT_THAT(error.what(), testing::HasSubstr("try again"));
   }
   try {  // Not of what never will be one.
-    losing.service.restore_text(std::span(saved.state).first(saved.state.size() / 2));
+    losing.service.restore_prefix(std::span(saved.state).first(saved.state.size() / 2));
     FAIL() << "restored";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidFile);
   }
   losing.faults->lost = false;
   losing.service.renew([&] { return losing.made_anew(); });
-  EXPECT_EQ(static_cast<int>(losing.service.restore_text(saved.state).tokens.size()), saved.n_tokens);
+  EXPECT_EQ(static_cast<int>(losing.service.restore_prefix(saved.state).tokens.size()), saved.n_tokens);
 }
 
 TEST(Service, RequestsWaitingForADeviceCanBeCancelled) {
@@ -428,7 +428,7 @@ void serve(const Town& town) {
           const bool vanishes = own() % 10 == 0;
           const bool slow = own() % 10 == 0;
           Result result;
-          for (Chunk chunk; response.next(chunk);) {
+          for (Output chunk; response.next(chunk);) {
             EXPECT_FALSE(result.done) << "told after its end";
             result.text += chunk.text;
             for (const OutputToken& token : chunk.tokens) result.tokens.push_back(token.id);

@@ -50,10 +50,10 @@ std::filesystem::path path_of(const std::string& family) {
 std::vector<float> logits_of(const std::shared_ptr<const Model>& model, const std::vector<Token>& tokens) {
   Context context(model, kSmall);
   std::vector<float> result = test::all_logits(context, tokens, 7);
-  EXPECT_TRUE(context.copy(0, 1));
-  if (context.can_shift()) {
-    context.remove(1, 0, 3);
-    EXPECT_TRUE(context.shift(1, 3, -1, -3));
+  EXPECT_TRUE(context.cache().copy(0, 1));
+  if (context.cache().can_shift()) {
+    context.cache().remove(1, 0, 3);
+    EXPECT_TRUE(context.cache().shift(1, 3, -1, -3));
   }
   for (const SeqId seq : {1, 0}) {
     const std::vector<float> more = test::all_logits(context, kFew, 1, seq);

@@ -26,8 +26,8 @@ struct Conduct {
 /// A plan that fails on demand, and runs concurrently with the host on demand.
 class FailingPlan final : public ForwardingPlan {
  public:
-  FailingPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<Conduct> conduct, bool beside_host)
-      : ForwardingPlan(std::move(inner)), conduct_(std::move(conduct)), beside_host_(beside_host) {}
+  FailingPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<Conduct> conduct, bool is_async)
+      : ForwardingPlan(std::move(inner)), conduct_(std::move(conduct)), is_async_(is_async) {}
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
               const Changes& actual) override {
     conduct_->n_bound_anew += actual.tensors ? 1 : 0;
@@ -36,7 +36,7 @@ class FailingPlan final : public ForwardingPlan {
       if (conduct_->fails) throw Error(ErrorCode::kDevice, "the device is lost");
       inner_->submit(symbols, bindings, actual);
     };
-    if (beside_host_) {
+    if (is_async_) {
       work_ = std::async(std::launch::async, work);
     } else {
       work();
@@ -47,11 +47,11 @@ class FailingPlan final : public ForwardingPlan {
     inner_->wait();
   }
   /// The CPU's plan counts them on the thread that computes.
-  double kernel_seconds() const override { return beside_host_ ? 0.0 : inner_->kernel_seconds(); }
+  double kernel_seconds() const override { return is_async_ ? 0.0 : inner_->kernel_seconds(); }
 
  private:
   std::shared_ptr<Conduct> conduct_;
-  const bool beside_host_;
+  const bool is_async_;
   std::future<void> work_;
 };
 
@@ -59,11 +59,11 @@ class FailingPlan final : public ForwardingPlan {
 class SmallDevice final : public ForwardingDevice {
  public:
   SmallDevice(std::shared_ptr<Device> inner, std::string name, std::uint64_t memory, bool can_attend,
-              bool beside_host)
+              bool is_async)
       : ForwardingDevice(std::move(inner), std::move(name)), attends(can_attend) {
     info_.backend = "small";
     info_.memory_total = info_.memory_free = memory;
-    info_.beside_host = beside_host;
+    info_.is_async = is_async;
   }
   bool supports(const Graph& graph, const Node& node) const override {
     return (attends || get_op<ops::Attention>(node) == nullptr) && inner_->supports(graph, node);
@@ -74,14 +74,14 @@ class SmallDevice final : public ForwardingDevice {
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
     return std::make_unique<FailingPlan>(inner_->compile(graph, bindings, own(options)), conduct,
-                                         info_.beside_host);
+                                         info_.is_async);
   }
   const std::shared_ptr<Conduct> conduct = std::make_shared<Conduct>();
   bool attends;
 
  private:
   CompileOptions own(CompileOptions options) const {
-    if (info_.beside_host) options.workspaces = nullptr;  // Its plans run when their threads do.
+    if (info_.is_async) options.workspaces = nullptr;  // Its plans run when their threads do.
     return options;
   }
 };
@@ -89,15 +89,15 @@ class SmallDevice final : public ForwardingDevice {
 /// `small_host`: the CPU's plans have a conduct, too. The devices are small0, small1, ...
 inline std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
                                                     bool attends, PlacementParams placement = {},
-                                                    bool beside_host = false, bool small_host = false,
+                                                    bool is_async = false, bool small_host = false,
                                                     int n_small = 1) {
-  const auto registry = find_backends(), plain = find_backends();
+  const auto registry = load_backends(), plain = load_backends();
   const auto open = [=](std::string_view name, const OpenOptions& options) {
     const bool is_host = name == "cpu";
     const auto inner = plain->open("cpu", {.n_threads = options.n_threads});
     return std::make_shared<SmallDevice>(inner, std::string(name),
                                          is_host ? inner->info().memory_total : memory, is_host || attends,
-                                         !is_host && beside_host);
+                                         !is_host && is_async);
   };
   const auto add = [&](const std::string& backend, const std::string& device) {
     registry->add(

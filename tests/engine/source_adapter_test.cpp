@@ -60,18 +60,18 @@ TEST_P(AdaptedSources, ASourceIsReadWithThoseOfItsText) {
     EXPECT_TRUE(test::all_logits(context, text, 5, seq) == alone(uses[seq])) << "sequence " << seq;
 
   // A source keeps the adapters that it was encoded with: alone, in a state, and in a copy.
-  context.clear();
+  context.cache().clear();
   context.set_adapters(0, uses[1]);
   ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
   test::expect_error(ErrorCode::kInvalidArgument, "computed with other adapters",
                      [&] { context.set_adapters(0, uses[2]); });
   context.set_adapters(0, uses[1]);
-  ASSERT_TRUE(context.copy(0, 1));
+  ASSERT_TRUE(context.cache().copy(0, 1));
   ASSERT_TRUE(context.restore(context.save(0), 2));
   const std::vector<float> expected = alone(uses[1]);
   for (SeqId seq = 0; seq < 3; ++seq)
     EXPECT_TRUE(test::all_logits(context, text, 5, seq) == expected) << "sequence " << seq;
-  context.remove(0);
+  context.cache().remove(0);
   EXPECT_TRUE(logits_about(context, source, text, 5, 0) == alone({}));
 }
 

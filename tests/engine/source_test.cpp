@@ -55,7 +55,7 @@ TEST_P(Sources, SequencesWithOtherSourcesChangeNothing) {
     std::vector<std::size_t> of;
     for (std::size_t i = 0; i < n; ++i) {
       if (t >= golden.texts[i].size()) continue;
-      batch.add(golden.texts[i][t], static_cast<SeqId>(i), true);
+      batch.add(golden.texts[i][t], static_cast<SeqId>(i), {.logits = true});
       of.push_back(i);
     }
     ASSERT_EQ(together.decode(batch), DecodeStatus::kOk);
@@ -66,7 +66,7 @@ TEST_P(Sources, SequencesWithOtherSourcesChangeNothing) {
     }
   }
   for (std::size_t i = 0; i < n; ++i) EXPECT_TRUE(logits[i] == expected[i]) << "text " << i;
-  EXPECT_TRUE(together.consistent());
+  EXPECT_TRUE(together.cache().consistent());
 }
 
 TEST_P(Sources, OnTwoDevicesTheBitsAreTheSame) {
@@ -132,13 +132,13 @@ class SourceUse : public testing::Test {
 TEST_F(SourceUse, CopiesShareASource) {
   Context context(model, {.n_ctx = 256, .n_sequences = 3});
   ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
-  const std::int64_t bytes = context.cache_bytes();
+  const std::int64_t bytes = context.cache().bytes();
   // Copies of an empty sequence, of one with tokens, and of one that exists only as a copy.
-  ASSERT_TRUE(context.copy(0, 1));
+  ASSERT_TRUE(context.cache().copy(0, 1));
   EXPECT_EQ(context.source_size(1), context.source_size(0));
   EXPECT_TRUE(test::all_logits(context, text, 3, 0) == expected(text, source));
-  ASSERT_TRUE(context.copy(0, 2, 0, 4));
-  context.remove(0);
+  ASSERT_TRUE(context.cache().copy(0, 2, 0, 4));
+  context.cache().remove(0);
   EXPECT_EQ(context.source_size(0), 0);
   // Another sequence would take the first one's place if it were free; it is not.
   ASSERT_EQ(context.set_source(0, golden.sources[1]), DecodeStatus::kOk);
@@ -149,14 +149,14 @@ TEST_F(SourceUse, CopiesShareASource) {
       std::equal(of_rest.begin(), of_rest.end(), whole.end() - static_cast<std::ptrdiff_t>(of_rest.size())));
   EXPECT_TRUE(test::all_logits(context, text, 64, 0) == expected(text, golden.sources[1]));
   EXPECT_GT(bytes, 0);
-  EXPECT_TRUE(context.consistent());
-  context.keep(0);
+  EXPECT_TRUE(context.cache().consistent());
+  context.cache().keep(0);
   EXPECT_EQ(context.source_size(1), 0);
   EXPECT_EQ(context.source_size(2), 0);
   EXPECT_GT(context.source_size(0), 0);
-  context.clear();
+  context.cache().clear();
   EXPECT_EQ(context.source_size(0), 0);
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_F(SourceUse, ASourceTakesThePlaceOfAnother) {
@@ -185,14 +185,14 @@ TEST_F(SourceUse, TheBatchBeforeKeepsItsResults) {
 TEST_F(SourceUse, TokensAreSharedWhereSourcesAre) {
   Context context(model, {.n_ctx = 256, .n_sequences = 3});
   ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
-  ASSERT_TRUE(context.copy(0, 1));
+  ASSERT_TRUE(context.cache().copy(0, 1));
   ASSERT_EQ(context.set_source(2, source), DecodeStatus::kOk);
   const std::vector<SeqId> both = {0, 1}, others = {0, 2};
   Batch batch;
-  batch.add(text[0], both, true);
+  batch.add(text[0], both, {.logits = true});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   batch.clear();
-  batch.add(text[0], others, true);
+  batch.add(text[0], others, {.logits = true});
   test::expect_error(ErrorCode::kInvalidArgument, "different encoder inputs",
                      [&] { (void)context.decode(batch); });
 }
@@ -214,14 +214,14 @@ TEST_F(SourceUse, RejectsInvalidSourcesWithoutSideEffects) {
   EXPECT_THROW(Context(model, {.n_ctx = 256, .n_source = -1}), Error);
   EXPECT_THROW(Context(model, {.n_ctx = 256, .n_source = 1 << 20}), Error);
   // Sequences without a source, and a part of a sequence with another one.
-  context.remove(1);
+  context.cache().remove(1);
   Batch batch;
   batch.add(text, 1);
   test::expect_error(ErrorCode::kInvalidArgument, "set_source", [&] { (void)context.decode(batch); });
   ASSERT_EQ(context.set_source(1, golden.sources[1]), DecodeStatus::kOk);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   test::expect_error(ErrorCode::kInvalidArgument, "another encoder input",
-                     [&] { (void)context.copy(0, 1, 2, 4); });
+                     [&] { (void)context.cache().copy(0, 1, 2, 4); });
 }
 
 TEST_F(SourceUse, RejectsUnsupportedUses) {
@@ -250,7 +250,7 @@ TEST_F(SourceUse, AStateHoldsTheSource) {
     for (const SeqId seq : {0, 1}) {
       ASSERT_TRUE(other.restore(state, seq));
       EXPECT_EQ(other.source_size(seq), static_cast<int>(source.size()));
-      EXPECT_TRUE(other.consistent());
+      EXPECT_TRUE(other.cache().consistent());
     }
     for (const SeqId seq : {0, 1}) {
       std::vector<float> both = before;
@@ -258,7 +258,7 @@ TEST_F(SourceUse, AStateHoldsTheSource) {
       both.insert(both.end(), after.begin(), after.end());
       EXPECT_TRUE(both == whole) << n_source;
     }
-    EXPECT_GT(other.cache_bytes(), 0);
+    EXPECT_GT(other.cache().bytes(), 0);
   }
   // A source that is too long changes nothing.
   Context small(model, {.n_ctx = 128, .n_source = static_cast<int>(source.size()) - 1});
@@ -271,7 +271,7 @@ TEST_F(SourceUse, AContextsStateHoldsSourcesThatTextsShareOnce) {
   Context context(model, {.n_ctx = 256, .n_sequences = 5});
   ASSERT_EQ(context.set_source(1, source), DecodeStatus::kOk);
   const std::size_t one = context.save().size();
-  ASSERT_TRUE(context.copy(1, 4));
+  ASSERT_TRUE(context.cache().copy(1, 4));
   const std::size_t shared = context.save().size();
   ASSERT_EQ(context.set_source(3, source), DecodeStatus::kOk);
   const std::size_t two = context.save().size();
@@ -282,12 +282,12 @@ TEST_F(SourceUse, AContextsStateHoldsSourcesThatTextsShareOnce) {
   ASSERT_EQ(other.set_source(0, golden.sources[1]), DecodeStatus::kOk);
   ASSERT_EQ(other.set_source(5, golden.sources[2]), DecodeStatus::kOk);
   ASSERT_TRUE(other.restore(state));
-  EXPECT_TRUE(other.consistent());
+  EXPECT_TRUE(other.cache().consistent());
   for (const SeqId seq : {0, 2, 5}) EXPECT_EQ(other.source_size(seq), 0);
-  EXPECT_EQ(other.next_pos(4), static_cast<Pos>(text.size()));
+  EXPECT_EQ(other.cache().next_pos(4), static_cast<Pos>(text.size()));
   for (const SeqId seq : {1, 3}) EXPECT_TRUE(test::all_logits(other, text, 8, seq) == expected(text, source));
-  other.remove(4);
-  ASSERT_TRUE(other.copy(1, 4, 0, 2));
+  other.cache().remove(4);
+  ASSERT_TRUE(other.cache().copy(1, 4, 0, 2));
   EXPECT_EQ(other.source_size(4), static_cast<int>(source.size()));
   EXPECT_EQ(other.save(0).size(), Context(model, {.n_ctx = 64}).save(0).size());
 }
@@ -310,8 +310,8 @@ TEST_F(SourceUse, DamagedStatesAreRefusedAndChangeNothing) {
   EXPECT_THROW((void)plain.restore(state, 0), Error);
   EXPECT_THROW((void)other.restore(plain.save(0), 0), Error);
   EXPECT_EQ(other.source_size(0), 3);
-  EXPECT_EQ(other.next_pos(0), 0);
-  EXPECT_TRUE(other.consistent());
+  EXPECT_EQ(other.cache().next_pos(0), 0);
+  EXPECT_TRUE(other.cache().consistent());
 }
 
 TEST_F(SourceUse, ACancelledSourceIsNone) {
@@ -337,7 +337,7 @@ TEST_F(SourceUse, ADeviceThatFailsLeavesNoSource) {
   fails = true;
   test::expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });
   EXPECT_EQ(context.source_size(0), 0);
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
   fails = false;
   EXPECT_TRUE(logits_about(context, source, text, 5) == expected(text, source));
 }

@@ -50,7 +50,7 @@ inline std::vector<float> logits_about(Context& context, const std::vector<Token
                                        const std::vector<Token>& text, std::size_t piece, SeqId seq = 0) {
   EXPECT_EQ(context.set_source(seq, source), DecodeStatus::kOk);
   std::vector<float> result = all_logits(context, text, piece, seq);
-  context.remove(seq);
+  context.cache().remove(seq);
   return result;
 }
 

@@ -79,7 +79,7 @@ TEST(SplitChoice, MemoryComesFirst) {
 
 /// The CPU, and itself once more under the name of another process's, whose link is `link`.
 std::shared_ptr<Registry> with_another_cpu(DeviceSpeed link, const std::vector<std::string>& features = {}) {
-  const auto registry = find_backends();
+  const auto registry = load_backends();
   DeviceInfo info;
   for (const DeviceInfo& own : registry->devices())
     if (own.name == "cpu") info = own;
@@ -106,7 +106,7 @@ TEST(SplitChoice, IsOfModelsFilesAndWhatIsThere) {
   EXPECT_FALSE(choose_split(path, params).split_rows);
   EXPECT_THAT(choose_split(path, params).why, HasSubstr("each layer runs on one of 2 CPUs"));
   // With one device, or where something is said, there is nothing to choose.
-  EXPECT_EQ(choose_split(path, {.registry = find_backends()}).why, "");
+  EXPECT_EQ(choose_split(path, {.registry = load_backends()}).why, "");
   for (const PlacementParams& asked :
        {PlacementParams{.devices = {"cpu", "rank1.cpu"}}, PlacementParams{.n_layers = 1},
         PlacementParams{.shares = {1, 2}}, PlacementParams{.split_rows = true},

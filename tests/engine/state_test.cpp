@@ -42,13 +42,13 @@ std::vector<Token> state_tokens(const std::string& name) {
 
 /// The logits of the next token, which leaves no trace.
 std::vector<float> peek(Context& context, SeqId seq, Token token = 7) {
-  const Pos pos = context.next_pos(seq);
+  const Pos pos = context.cache().next_pos(seq);
   Batch batch;
-  batch.add(token, seq, true);
+  batch.add(token, seq, {.logits = true});
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
   const auto row = context.logits(0);
   std::vector<float> result(row.begin(), row.end());
-  context.remove(seq, pos);
+  context.cache().remove(seq, pos);
   return result;
 }
 
@@ -91,8 +91,8 @@ TEST_P(StateEquality, ARestoredTextGoesOnBitByBitWhereverItLies) {
   const auto write_head = [&](Context& c, SeqId seq) {
     all_logits(c, head, 17, seq);
     if (!can_shift) return;
-    c.remove(seq, 10, 15);
-    ASSERT_TRUE(c.shift(seq, 15, -1, -5));
+    c.cache().remove(seq, 10, 15);
+    ASSERT_TRUE(c.cache().shift(seq, 15, -1, -5));
   };
   write_head(context, 0);
   const Bytes state = context.save(0);
@@ -101,10 +101,10 @@ TEST_P(StateEquality, ARestoredTextGoesOnBitByBitWhereverItLies) {
 
   const auto check = [&](Context& c, SeqId seq, const char* where) {
     ASSERT_TRUE(c.restore(state, seq)) << where;
-    EXPECT_EQ(c.next_pos(seq), can_shift ? 35 : 40);
+    EXPECT_EQ(c.cache().next_pos(seq), can_shift ? 35 : 40);
     EXPECT_EQ(c.save(seq).size(), state.size());
     EXPECT_TRUE(all_logits(c, rest, 3, seq) == expected) << where;
-    EXPECT_TRUE(c.consistent()) << where;
+    EXPECT_TRUE(c.cache().consistent()) << where;
   };
   check(context, 0, "in its own place");
   check(context, 2, "another sequence");
@@ -118,7 +118,7 @@ TEST_P(StateEquality, ARestoredTextGoesOnBitByBitWhereverItLies) {
   Context fragmented(model, {.n_ctx = 320, .n_sequences = 12});
   for (SeqId seq = 1; seq < 12; ++seq) {
     all_logits(fragmented, head.first(20), 20, seq);
-    fragmented.remove(seq, seq, 18);
+    fragmented.cache().remove(seq, seq, 18);
   }
   std::vector<std::vector<float>> others;
   for (SeqId seq = 1; seq < 12; ++seq) others.push_back(peek(fragmented, seq));
@@ -133,11 +133,11 @@ TEST_P(StateEquality, AWholeContextComesBackWithWhatItShared) {
   const std::span<const Token> rest = std::span(tokens).subspan(40);
   Context context(model, {.n_ctx = 512, .n_sequences = 5});
   all_logits(context, std::span(tokens).first(40), 40, 0);
-  ASSERT_TRUE(context.copy(0, 1));
-  ASSERT_TRUE(context.copy(0, 3, 0, 30));
+  ASSERT_TRUE(context.cache().copy(0, 1));
+  ASSERT_TRUE(context.cache().copy(0, 3, 0, 30));
   all_logits(context, rest.first(3), 3, 3);
   const Bytes state = context.save();
-  const int used = context.cells_used();
+  const int used = context.cache().cells_used();
   std::vector<std::vector<float>> expected;
   for (const SeqId seq : {0, 1, 3}) expected.push_back(all_logits(context, rest, 4, seq));
 
@@ -145,12 +145,12 @@ TEST_P(StateEquality, AWholeContextComesBackWithWhatItShared) {
   all_logits(other, rest, 8, 2);
   all_logits(other, rest, 8, 3);
   ASSERT_TRUE(other.restore(state));
-  EXPECT_EQ(other.cells_used(), used);
-  EXPECT_EQ(other.next_pos(2), 0);
+  EXPECT_EQ(other.cache().cells_used(), used);
+  EXPECT_EQ(other.cache().next_pos(2), 0);
   EXPECT_EQ(other.save(), state);
   std::size_t i = 0;
   for (const SeqId seq : {0, 1, 3}) EXPECT_TRUE(all_logits(other, rest, 4, seq) == expected[i++]) << seq;
-  EXPECT_TRUE(other.consistent());
+  EXPECT_TRUE(other.cache().consistent());
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, StateEquality,
@@ -160,11 +160,11 @@ INSTANTIATE_TEST_SUITE_P(Models, StateEquality,
 TEST(State, SavingLeavesTheLastLogitsAlone) {
   Context context(golden_model("llama"), {.n_ctx = 128, .n_sequences = 2});
   Batch batch;
-  for (Token t = 0; t < 30; ++t) batch.add(t, 0, t == 29);
+  for (Token t = 0; t < 30; ++t) batch.add(t, 0, {.logits = t == 29});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   const auto logits = context.logits(29);
   const std::vector<float> before(logits.begin(), logits.end());
-  (void)context.shift(0, 0, -1, 3);  // Moves that saving carries out.
+  (void)context.cache().shift(0, 0, -1, 3);  // Moves that saving carries out.
   context.save(0);
   EXPECT_TRUE(std::equal(before.begin(), before.end(), context.logits(29).begin()));
 }
@@ -174,10 +174,10 @@ TEST(State, EmptySequencesAreStatesToo) {
   const Bytes empty = context.save(1), nothing = context.save();
   all_logits(context, state_tokens("llama"), 48, 1);
   EXPECT_TRUE(context.restore(empty, 1));
-  EXPECT_EQ(context.next_pos(1), 0);
+  EXPECT_EQ(context.cache().next_pos(1), 0);
   all_logits(context, state_tokens("llama"), 48, 1);
   EXPECT_TRUE(context.restore(nothing));
-  EXPECT_EQ(context.cells_used(), 0);
+  EXPECT_EQ(context.cache().cells_used(), 0);
 }
 
 TEST(State, AFullCacheIsNoErrorAndChangesNothing) {
@@ -187,9 +187,9 @@ TEST(State, AFullCacheIsNoErrorAndChangesNothing) {
   const Bytes state = context.save(0);
   const std::vector<float> before = peek(context, 0);
   EXPECT_FALSE(context.restore(state, 1));
-  EXPECT_EQ(context.cells_used(), 40);
+  EXPECT_EQ(context.cache().cells_used(), 40);
   EXPECT_TRUE(peek(context, 0) == before);
-  context.remove(0, 10);
+  context.cache().remove(0, 10);
   EXPECT_TRUE(context.restore(state, 1));
   EXPECT_TRUE(peek(context, 1) == before);
 }
@@ -236,7 +236,7 @@ TEST(State, StatesOfOthersAreRefused) {
   says(refusal([&] { (void)context.restore(last); }, kArgument), "create it with more");
   all_logits(three, std::span(tokens).first(20), 20, 1);
   says(refusal([&] { (void)context.restore(three.save(), 0); }, kArgument), "2 sequences");
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 /// A golden_model model with something else in it.
@@ -321,7 +321,7 @@ struct Neighbours {
   Neighbours() : context(golden_model("llama"), {.n_ctx = 128, .n_sequences = 3}) {
     const std::vector<Token> tokens = state_tokens("llama");
     all_logits(context, std::span(tokens).first(33), 33, 0);
-    EXPECT_TRUE(context.copy(0, 1, 0, 20));
+    EXPECT_TRUE(context.cache().copy(0, 1, 0, 20));
     all_logits(context, std::span(tokens).subspan(20, 10), 10, 1);
     for (SeqId seq = 0; seq < 2; ++seq) expected.push_back(peek(context, seq));
     all = context.save();
@@ -330,7 +330,7 @@ struct Neighbours {
     for (SeqId seq = 0; seq < 2; ++seq)
       ASSERT_TRUE(peek(context, seq) == expected[static_cast<std::size_t>(seq)]);
     ASSERT_EQ(context.save(), all);
-    ASSERT_TRUE(context.consistent());
+    ASSERT_TRUE(context.cache().consistent());
   }
   Context context;
   std::vector<std::vector<float>> expected;
@@ -406,9 +406,9 @@ TEST(State, ForgedHeadsAreRefusedOrHarmless) {
     } catch (const Error&) {
       ++n_refused;
     }
-    ASSERT_TRUE(n.context.consistent()) << i;
-    if (n.context.next_pos(2) > 0 && n.context.next_pos(2) < 1000000) peek(n.context, 2);
-    n.context.remove(2);
+    ASSERT_TRUE(n.context.cache().consistent()) << i;
+    if (n.context.cache().next_pos(2) > 0 && n.context.cache().next_pos(2) < 1000000) peek(n.context, 2);
+    n.context.cache().remove(2);
     if (i % 50 == 0) n.expect_untouched();
   }
   EXPECT_GT(n_refused, 2000);
@@ -424,7 +424,7 @@ TEST(State, ForgedSourcesAreRefusedOrHarmless) {
   const std::vector<Token> source = {5, 6, 7},
                            text(golden_model.texts[0].begin(), golden_model.texts[0].begin() + 4);
   for (const SeqId seq : {0, 2}) ASSERT_EQ(from.set_source(seq, source), DecodeStatus::kOk);
-  ASSERT_TRUE(from.copy(2, 3));
+  ASSERT_TRUE(from.cache().copy(2, 3));
   const std::vector<float> expected = test::all_logits(from, text, 4, 2);
   const Bytes good = from.save();
   std::uint64_t head = 0;
@@ -447,14 +447,14 @@ TEST(State, ForgedSourcesAreRefusedOrHarmless) {
     } catch (const Error&) {
       ++n_refused;
     }
-    ASSERT_TRUE(context.consistent()) << i;
+    ASSERT_TRUE(context.cache().consistent()) << i;
   }
   EXPECT_GT(n_refused, 1000);
   EXPECT_GT(n_taken, 0);
   ASSERT_TRUE(context.restore(good));
   EXPECT_EQ(context.source_size(3), 3);
-  context.remove(2);
-  ASSERT_TRUE(context.copy(3, 2));
+  context.cache().remove(2);
+  ASSERT_TRUE(context.cache().copy(3, 2));
   EXPECT_TRUE(test::all_logits(context, text, 4, 2) == expected);
 }
 
@@ -465,24 +465,24 @@ TEST(State, PositionsThatTheModelLacksAreRefused) {
     constexpr Pos kText = 10;
     all_logits(context, std::vector<Token>(kText, 7), kText, 0);
     Bytes state = context.save(0);
-    context.clear();
+    context.cache().clear();
     std::uint64_t head = 0;
     std::memcpy(&head, state.data() + 16, sizeof(head));
     const auto begins_at = [&](Pos pos) {  // The header ends with the sequence's extent.
       std::memcpy(state.data() + head - sizeof(Extent) + offsetof(Extent, base), &pos, sizeof(pos));
       forge(state);
     };
-    const Pos end = context.max_positions();
+    const Pos end = context.cache().max_positions();
     for (const Pos past : {1, kText, 1000, 1 << 20}) {
       begins_at(end - kText + past);
       EXPECT_THROW((void)context.restore(state, 0), Error) << family << ", past the end by " << past;
-      EXPECT_EQ(context.cells_used(), 0);
+      EXPECT_EQ(context.cache().cells_used(), 0);
     }
     begins_at(end - kText);
     ASSERT_TRUE(context.restore(state, 0)) << family;
-    EXPECT_EQ(context.next_pos(0), end);
-    context.remove(0);
-    EXPECT_EQ(context.cells_used(), 0);
+    EXPECT_EQ(context.cache().next_pos(0), end);
+    context.cache().remove(0);
+    EXPECT_EQ(context.cache().cells_used(), 0);
   }
 }
 
@@ -514,9 +514,9 @@ struct StateWriter {
     std::vector<Token> text(1500);
     for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<Token>(i * 7 % 500);
     Batch batch;
-    batch.add(text, 0, false);
+    batch.add(text, 0, {.logits = false});
     text.resize(1200);
-    batch.add(text, 1, false);
+    batch.add(text, 1, {.logits = false});
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     for (SeqId seq = 0; seq < 2; ++seq) states.push_back(context.save(seq));
   }
@@ -531,12 +531,12 @@ TEST(StateFile, IsReadBack) {
   w.context.save_file(folder / "one", 0);
   w.context.save_file(folder / "all");
   EXPECT_EQ(read_all(folder / "one"), w.states[0]);
-  w.context.clear();
+  w.context.cache().clear();
   ASSERT_TRUE(w.context.restore_file(folder / "one", 1));
   EXPECT_TRUE(peek(w.context, 1) == expected);
   ASSERT_TRUE(w.context.restore_file(folder / "all"));
   EXPECT_TRUE(peek(w.context, 0) == expected);
-  EXPECT_EQ(w.context.next_pos(1), 1200);
+  EXPECT_EQ(w.context.cache().next_pos(1), 1200);
   refusal([&] { (void)w.context.restore_file(folder / "none"); }, ErrorCode::kNotFound);
   refusal([&] { (void)w.context.restore_file(folder.path()); }, ErrorCode::kIo);
   refusal([&] { (void)w.context.restore_file("/dev/zero"); }, ErrorCode::kIo);

@@ -151,7 +151,7 @@ TEST(Ending, TheFirstEndCounts) {
   EXPECT_FALSE(ending.end(StopReason::kTimeout));
   EXPECT_FALSE(ending.fail("too late", true));
   EXPECT_EQ(ending.reason(), StopReason::kLength);
-  EXPECT_EQ(ending.error(), "");
+  EXPECT_EQ(ending.take_error(), "");
   EXPECT_FALSE(ending.not_numbers());
   ending.deliver();
   EXPECT_TRUE(ending.delivered());
@@ -161,7 +161,7 @@ TEST(Ending, KeepsTheError) {
   Ending ending;
   EXPECT_TRUE(ending.fail("the device is lost"));
   EXPECT_EQ(ending.reason(), StopReason::kError);
-  EXPECT_EQ(ending.error(), "the device is lost");
+  EXPECT_EQ(ending.take_error(), "the device is lost");
 }
 
 TEST(StreamOutput, PooledEmbeddingIsTheMean) {

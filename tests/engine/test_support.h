@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "weft/context.h"
@@ -144,6 +145,14 @@ inline std::optional<std::filesystem::path> cached_model(const std::string& file
 inline constexpr const char* kSmolLm2 = "SmolLM2-135M-Instruct.Q4_1.gguf";
 inline constexpr const char* kGemma3 = "gemma-3-270m-q4_k_m.gguf";
 
+/// Changes an option of an item.
+template <typename T>
+void set(Batch& batch, int item, T ItemOptions::* option, std::type_identity_t<T> value) {
+  ItemOptions options = batch.options(item);
+  options.*option = value;
+  batch.set_options(item, options);
+}
+
 /// The logits of every token of one sequence, computed in pieces.
 inline std::vector<float> all_logits(Context& context, std::span<const Token> tokens, std::size_t piece,
                                      SeqId seq = 0) {
@@ -152,7 +161,7 @@ inline std::vector<float> all_logits(Context& context, std::span<const Token> to
   for (std::size_t done = 0; done < tokens.size();) {
     const std::size_t n = std::min(piece, tokens.size() - done);
     batch.clear();
-    for (std::size_t i = 0; i < n; ++i) batch.add(tokens[done + i], seq, true);
+    for (std::size_t i = 0; i < n; ++i) batch.add(tokens[done + i], seq, {.logits = true});
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     for (int i = 0; i < batch.size(); ++i) {
       const std::span<const float> row = context.logits(i);

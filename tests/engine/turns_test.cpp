@@ -58,7 +58,7 @@ TEST_P(Turns, TakeTheMemoryOfTheLargestAndStepsTakeNoMore) {
   Batch batch;
   const auto step = [&](Context& context) {
     batch.clear();
-    batch.add(7, 0, true);
+    batch.add(7, 0, {.logits = true});
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   };
   long allocations = 0;

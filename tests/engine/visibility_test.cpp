@@ -28,7 +28,7 @@ class Visibility : public testing::TestWithParam<const char*> {
   }
   Batch text() const {
     Batch batch;
-    for (const Token token : tokens) batch.add(token, 0, true);
+    for (const Token token : tokens) batch.add(token, 0, {.logits = true});
     return batch;
   }
 
@@ -42,7 +42,7 @@ TEST_P(Visibility, AHiddenTokenIsAsIfItWereNotThere) {
   Batch batch = text(), without;
   for (int i = kHidden + 1; i < batch.size(); ++i) batch.hide(i, kHidden);
   for (int i = 0; i < batch.size(); ++i)
-    if (i != kHidden) without.add(tokens[static_cast<std::size_t>(i)], 0, true, i);
+    if (i != kHidden) without.add(tokens[static_cast<std::size_t>(i)], 0, {.logits = true, .pos = i});
   std::vector<float> seen = logits(batch);
   const auto row = seen.begin() + std::ptrdiff_t{kHidden} * model->info().n_vocab;
   seen.erase(row, row + model->info().n_vocab);
@@ -53,7 +53,8 @@ TEST_P(Visibility, AHiddenTokenIsAsIfItWereNotThere) {
 TEST_P(Visibility, HidingLaterTokensIsCausal) {
   const std::vector<float> expected = logits(text());
   Batch both_ways = text();
-  for (int i = 0; i < both_ways.size(); ++i) both_ways.see_to(i, both_ways.size());
+  for (int i = 0; i < both_ways.size(); ++i)
+    test::set(both_ways, i, &ItemOptions::attend_to, both_ways.size());
   const std::vector<float> all = logits(both_ways);
   EXPECT_FALSE(all == expected);
   for (const float x : all) ASSERT_TRUE(std::isfinite(x));
@@ -64,7 +65,7 @@ TEST_P(Visibility, HidingLaterTokensIsCausal) {
 
 TEST_P(Visibility, AnEndBeforeItsOwnPositionHidesNothing) {
   Batch batch = text();
-  for (int i = 1; i < batch.size(); ++i) batch.see_to(i, i % 3 == 0 ? i : 1);
+  for (int i = 1; i < batch.size(); ++i) test::set(batch, i, &ItemOptions::attend_to, i % 3 == 0 ? i : 1);
   EXPECT_TRUE(logits(batch) == logits(text()));
 }
 
@@ -72,12 +73,12 @@ TEST_P(Visibility, APrefixIsReadBothWaysAndTheRestInOrder) {
   // Whether the rest comes along or later is the same to it.
   constexpr int kPrefix = 12;
   Batch batch = text();
-  for (int i = 0; i < kPrefix; ++i) batch.see_to(i, kPrefix);
+  for (int i = 0; i < kPrefix; ++i) test::set(batch, i, &ItemOptions::attend_to, kPrefix);
   const std::vector<float> together = logits(batch);
   Context context(model, {.n_ctx = 256});
   Batch prefix;
-  for (int i = 0; i < kPrefix; ++i) prefix.add(tokens[static_cast<std::size_t>(i)], 0, true);
-  for (int i = 0; i < kPrefix; ++i) prefix.see_to(i, kPrefix);
+  for (int i = 0; i < kPrefix; ++i) prefix.add(tokens[static_cast<std::size_t>(i)], 0, {.logits = true});
+  for (int i = 0; i < kPrefix; ++i) test::set(prefix, i, &ItemOptions::attend_to, kPrefix);
   ASSERT_EQ(context.decode(prefix), DecodeStatus::kOk);
   const std::vector<float> rest = test::all_logits(context, std::span(tokens).subspan(kPrefix), 3);
   EXPECT_TRUE(
@@ -86,7 +87,7 @@ TEST_P(Visibility, APrefixIsReadBothWaysAndTheRestInOrder) {
 
 TEST_P(Visibility, LaterStepsAreInvisible) {
   Batch batch = text();
-  batch.see_to(3, batch.size());
+  test::set(batch, 3, &ItemOptions::attend_to, batch.size());
   Context context(model, {.n_ctx = 256, .n_ubatch = 8});
   try {
     (void)context.decode(batch);
@@ -95,8 +96,8 @@ TEST_P(Visibility, LaterStepsAreInvisible) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_NE(std::string(error.what()).find("ubatch"), std::string::npos) << error.what();
   }
-  EXPECT_EQ(context.cells_used(), 0);
-  EXPECT_TRUE(context.consistent());
+  EXPECT_EQ(context.cache().cells_used(), 0);
+  EXPECT_TRUE(context.cache().consistent());
 }
 
 TEST_P(Visibility, EmbeddingsStandInTokensPlaces) {
@@ -111,9 +112,9 @@ TEST_P(Visibility, EmbeddingsStandInTokensPlaces) {
     unpack_row(table.dtype, table.data.data() + static_cast<std::size_t>(tokens[i]) * row, embedding);
     for (float& x : embedding) x *= scale;
     if (i % 3 == 1) {
-      batch.add(tokens[i], 0, true);
+      batch.add(tokens[i], 0, {.logits = true});
     } else {
-      batch.add(std::span<const float>(embedding), 0, true);
+      batch.add(std::span<const float>(embedding), 0, {.logits = true});
     }
   }
   EXPECT_TRUE(logits(batch) == logits(text()));
@@ -126,7 +127,7 @@ TEST_P(Visibility, EmbeddingsStandInTokensPlaces) {
 
 TEST_P(Visibility, WrongItemsAreRefused) {
   Batch batch = text();
-  EXPECT_THROW(batch.see_to(20, 3), Error);
+  EXPECT_THROW(test::set(batch, 20, &ItemOptions::attend_to, 3), Error);
   EXPECT_THROW(batch.hide(1, 1), Error);
   EXPECT_THROW(batch.hide(1, 20), Error);
   Context context(model, {.n_ctx = 256, .n_sequences = 2});
@@ -134,9 +135,9 @@ TEST_P(Visibility, WrongItemsAreRefused) {
   batch.hide(0, 20);
   EXPECT_THROW((void)context.decode(batch), Error);
   Batch beyond = text();
-  beyond.see_to(0, 1 << 30);
+  test::set(beyond, 0, &ItemOptions::attend_to, 1 << 30);
   EXPECT_THROW((void)context.decode(beyond), Error);
-  EXPECT_EQ(context.cells_used(), 0);
+  EXPECT_EQ(context.cache().cells_used(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Visibility, testing::Values("llama", "gemma3", "qwen3moe", "gpt2"),

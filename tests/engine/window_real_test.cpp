@@ -34,21 +34,21 @@ TEST(RealWindows, GiveTheBitsOfAFullCache) {
       all.insert(all.end(), logits.begin(), logits.end());
     };
     note(last_logits(context, text(0, 1100), 0));
-    EXPECT_EQ(context.can_cut(0, 600), rewind < 0);
-    EXPECT_TRUE(context.copy(0, 1));
+    EXPECT_EQ(context.cache().can_cut(0, 600), rewind < 0);
+    EXPECT_TRUE(context.cache().copy(0, 1));
     for (std::size_t i = 0; i < 4; ++i) {  // Two that part.
       note(last_logits(context, text(1100 + i, 1), 0));
       note(last_logits(context, text(1200 + i, 1), 1));
     }
     const std::vector<std::byte> state = context.save(0);
-    context.remove(1, 4, 4 + 448);  // Drops a range, and continues.
-    EXPECT_TRUE(context.shift(1, 4 + 448, -1, -448));
+    context.cache().remove(1, 4, 4 + 448);  // Drops a range, and continues.
+    EXPECT_TRUE(context.cache().shift(1, 4 + 448, -1, -448));
     note(last_logits(context, text(1204, 20), 1));
     EXPECT_TRUE(context.restore(state, 2));
     note(last_logits(context, text(1104, 30), 0));
     note(last_logits(context, text(1104, 30), 2));
-    EXPECT_TRUE(context.consistent());
-    return std::make_pair(all, context.cache_bytes());
+    EXPECT_TRUE(context.cache().consistent());
+    return std::make_pair(all, context.cache().bytes());
   };
   const auto [expected, bytes_of_full] = walk(-1, 512);
   for (const int n_ubatch : {512, 150}) {

@@ -46,14 +46,14 @@ TEST(Windows, AnyStepsGiveTheBitsOfAFullCacheInLessMemory) {
     for (const int n_ubatch : {512, 64, 7}) {
       Context context(gemma(), {.n_ctx = 2048, .n_ubatch = n_ubatch, .window_rewind = rewind});
       EXPECT_TRUE(all_logits(context, tokens, 700) == expected) << n_ubatch;
-      EXPECT_TRUE(context.consistent());
-      EXPECT_LT(context.cache_bytes(), full.cache_bytes() * 2 / 3) << rewind << " " << n_ubatch;
-      EXPECT_FALSE(context.cuts_anywhere());
-      EXPECT_TRUE(context.cuts_back());
+      EXPECT_TRUE(context.cache().consistent());
+      EXPECT_LT(context.cache().bytes(), full.cache().bytes() * 2 / 3) << rewind << " " << n_ubatch;
+      EXPECT_FALSE(context.cache().cuts_anywhere());
+      EXPECT_TRUE(context.cache().cuts_back());
     }
-  EXPECT_TRUE(full.cuts_anywhere());
+  EXPECT_TRUE(full.cache().cuts_anywhere());
   // Where everything fits into the window there is nothing to be saved.
-  EXPECT_TRUE(Context(gemma(), {.n_ctx = 272}).cuts_anywhere());
+  EXPECT_TRUE(Context(gemma(), {.n_ctx = 272}).cache().cuts_anywhere());
 }
 
 /// After any operation, sequences of both contexts have the same logits.
@@ -89,52 +89,53 @@ TEST(Windows, RandomOperationsGiveTheBitsOfAFullCache) {
         if (in_batch[static_cast<std::size_t>(seq)]) continue;
         in_batch[static_cast<std::size_t>(seq)] = true;
         for (int length = pick(4) == 0 ? 1 + pick(120) : 1 + pick(8); length > 0; --length)
-          batch.add(pick(gemma()->info().n_vocab), seq, length < 3);
+          batch.add(pick(gemma()->info().n_vocab), seq, {.logits = length < 3});
       }
       const bool filled = both([&](Context& c) { return c.decode(batch) == DecodeStatus::kOk; });
       for (int i = 0; filled && i < batch.size(); ++i) {
-        if (!batch[i].logits) continue;
+        if (!batch[i].options.logits) continue;
         const auto a = context.logits(i), b = full.logits(i);
         ASSERT_TRUE(std::equal(a.begin(), a.end(), b.begin())) << "round " << round << " item " << i;
       }
       if (!filled) {
         for (int n = 0; n < 6; ++n) {
           const SeqId seq = pick(kSequences);
-          both([&](Context& c) { return c.remove(seq), true; });
+          both([&](Context& c) { return c.cache().remove(seq), true; });
         }
         continue;
       }
       const SeqId seq = pick(kSequences / 4), other = pick(kSequences);
-      const Pos next = context.next_pos(seq);
+      const Pos next = context.cache().next_pos(seq);
       const int what = pick(9);
       const Pos begin = pick(std::max(next, 1)), length = pick(60), coin = pick(2);
       bool done = true;
       switch (what) {
         case 0:
-          done = both([&](Context& c) { return c.copy(seq, other); });
+          done = both([&](Context& c) { return c.cache().copy(seq, other); });
           break;
         case 1:
-          both([&](Context& c) { return c.remove(other), true; });
-          done = both([&](Context& c) { return c.copy(seq, other, 0, begin); });
+          both([&](Context& c) { return c.cache().remove(other), true; });
+          done = both([&](Context& c) { return c.cache().copy(seq, other, 0, begin); });
           break;
         case 2:  // As far back as it may be, at least.
-          ASSERT_TRUE(context.can_cut(seq, next - std::min(next, rewind / 2)));
-          done =
-              both([&](Context& c) { return c.remove(seq, next - std::min(next, coin * rewind / 2)), true; });
+          ASSERT_TRUE(context.cache().can_cut(seq, next - std::min(next, rewind / 2)));
+          done = both([&](Context& c) {
+            return c.cache().remove(seq, next - std::min(next, coin * rewind / 2)), true;
+          });
           break;
         case 3:
-          done = both([&](Context& c) { return c.remove(seq, begin), true; });
+          done = both([&](Context& c) { return c.cache().remove(seq, begin), true; });
           break;
         case 4:
-          both([&](Context& c) { return c.remove(seq, begin, begin + length), true; });
-          if (context.next_pos(seq) > begin + length)
-            done = both([&](Context& c) { return c.shift(seq, begin + length, -1, -length); });
+          both([&](Context& c) { return c.cache().remove(seq, begin, begin + length), true; });
+          if (context.cache().next_pos(seq) > begin + length)
+            done = both([&](Context& c) { return c.cache().shift(seq, begin + length, -1, -length); });
           break;
         case 5:
-          done = both([&](Context& c) { return c.shift(seq, begin, -1, coin * 64); });
+          done = both([&](Context& c) { return c.cache().shift(seq, begin, -1, coin * 64); });
           break;
         case 6:
-          both([&](Context& c) { return c.defragment(300), true; });
+          both([&](Context& c) { return c.cache().defragment(300), true; });
           break;
         case 7:
           done = !state.empty() && context.restore(state, seq);
@@ -143,12 +144,12 @@ TEST(Windows, RandomOperationsGiveTheBitsOfAFullCache) {
           state_of_full = full.save(other);
           break;
         case 8:
-          if (pick(8) == 0) done = both([&](Context& c) { return c.divide(seq, 0, -1, 2); });
+          if (pick(8) == 0) done = both([&](Context& c) { return c.cache().divide(seq, 0, -1, 2); });
           break;
       }
       n_done[what] += done ? 1 : 0;
-      ASSERT_TRUE(context.consistent()) << "round " << round << " operation " << what;
-      ASSERT_EQ(context.cells_used(), full.cells_used());
+      ASSERT_TRUE(context.cache().consistent()) << "round " << round << " operation " << what;
+      ASSERT_EQ(context.cache().cells_used(), full.cache().cells_used());
     }
     EXPECT_GT(n_refused, 20);
     for (int what = 0; what < 9; ++what) EXPECT_GT(n_done[what], 5) << what;
@@ -161,29 +162,29 @@ TEST(Windows, RejectsCutsIntoDroppedCellsWithoutSideEffects) {
   all_logits(context, tokens, 64);
   Context full(gemma(), {.n_ctx = 1024, .window_rewind = -1});
   const std::vector<float> expected = all_logits(full, tokens, 64);
-  EXPECT_FALSE(context.can_cut(0, 100));
-  EXPECT_TRUE(context.can_cut(0, 0));
-  EXPECT_TRUE(context.can_cut(0, 590));
-  expect_unsupported([&] { context.remove(0, 100); });
-  expect_unsupported([&] { (void)context.copy(0, 1, 0, 100); });
-  expect_unsupported([&] { (void)context.divide(0, 0, -1, 30); });
-  context.remove(0, 300, 310);  // A gap far back: no window reaches it.
+  EXPECT_FALSE(context.cache().can_cut(0, 100));
+  EXPECT_TRUE(context.cache().can_cut(0, 0));
+  EXPECT_TRUE(context.cache().can_cut(0, 590));
+  expect_unsupported([&] { context.cache().remove(0, 100); });
+  expect_unsupported([&] { (void)context.cache().copy(0, 1, 0, 100); });
+  expect_unsupported([&] { (void)context.cache().divide(0, 0, -1, 30); });
+  context.cache().remove(0, 300, 310);  // A gap far back: no window reaches it.
   Batch batch;
-  batch.add(5, 0, false, 305);
+  batch.add(5, 0, {.pos = 305});
   expect_unsupported([&] { (void)context.decode(batch); });
   // What is shifted into the window must be there.
-  ASSERT_TRUE(context.copy(0, 2));
-  context.remove(2, 20, 598);
-  expect_unsupported([&] { (void)context.shift(2, 598, -1, -570); });
-  EXPECT_EQ(context.next_pos(0), 600);
-  EXPECT_EQ(context.next_pos(1), 0);
-  EXPECT_TRUE(context.consistent());
+  ASSERT_TRUE(context.cache().copy(0, 2));
+  context.cache().remove(2, 20, 598);
+  expect_unsupported([&] { (void)context.cache().shift(2, 598, -1, -570); });
+  EXPECT_EQ(context.cache().next_pos(0), 600);
+  EXPECT_EQ(context.cache().next_pos(1), 0);
+  EXPECT_TRUE(context.cache().consistent());
   const auto n_vocab = static_cast<std::ptrdiff_t>(gemma()->info().n_vocab);
-  context.remove(0, 592);
+  context.cache().remove(0, 592);
   const std::vector<float> rest = all_logits(context, std::span(tokens).subspan(592), 3);
   // The gap counts in layers that see everything: compare with a full cache that has it too.
-  full.remove(0, 300, 310);
-  full.remove(0, 592);
+  full.cache().remove(0, 300, 310);
+  full.cache().remove(0, 592);
   EXPECT_TRUE(rest == all_logits(full, std::span(tokens).subspan(592), 8));
   EXPECT_EQ(expected.size(), static_cast<std::size_t>(600 * n_vocab));
 }
@@ -197,10 +198,10 @@ TEST(Windows, ACancelledOrRefusedBatchLeavesTheTextAsItWas) {
   // A part that turns out invalid after many steps: it would see cells that follow later.
   Batch batch;
   for (std::size_t i = 0; i < 300; ++i) batch.add(tokens[200 + i], 0);
-  batch.see_to(280, 500);
+  test::set(batch, 280, &ItemOptions::attend_to, 500);
   EXPECT_THROW((void)context.decode(batch), Error);
-  EXPECT_EQ(context.next_pos(0), 200);
-  EXPECT_TRUE(context.consistent());
+  EXPECT_EQ(context.cache().next_pos(0), 200);
+  EXPECT_TRUE(context.cache().consistent());
   EXPECT_TRUE(all_logits(context, rest, 9) == all_logits(full, rest, 9));
 }
 
@@ -216,7 +217,7 @@ std::string generated(const ContextParams& params, int n_keep) {
   generate_params.n_keep = n_keep;
   const Generation g = generate(context, sampler, random_tokens(30, 8), generate_params);
   EXPECT_EQ(g.tokens.size(), 1200u);
-  EXPECT_TRUE(context.consistent());
+  EXPECT_TRUE(context.cache().consistent());
   return g.text;
 }
 
@@ -251,7 +252,7 @@ TEST(Windows, AStateHoldsTheWindowOnlyAndGoesOn) {
   // A full state fits into every cache. A state with only the window does not fit into a full cache.
   ASSERT_TRUE(other.restore(everything, 0));
   EXPECT_TRUE(all_logits(other, rest, 50, 0) == expected);
-  EXPECT_TRUE(other.consistent());
+  EXPECT_TRUE(other.cache().consistent());
   try {
     (void)full.restore(state, 0);
     FAIL() << "restored";
@@ -266,9 +267,9 @@ TEST(Windows, ForgedWindowsAreRefused) {
   const std::vector<std::byte> good = context.save(0);
   const std::vector<Token> next = {3};
   const auto peek = [&] {
-    ASSERT_TRUE(context.copy(0, 1));
+    ASSERT_TRUE(context.cache().copy(0, 1));
     all_logits(context, next, 1, 1);
-    context.remove(1);
+    context.cache().remove(1);
   };
   std::mt19937_64 random(5);
   int n_refused = 0;
@@ -287,11 +288,11 @@ TEST(Windows, ForgedWindowsAreRefused) {
     std::memcpy(bad.data() + bad.size() - 16, &end, sizeof(end));
     try {
       if (context.restore(bad, 1)) all_logits(context, next, 1, 1);
-      context.remove(1);
+      context.cache().remove(1);
     } catch (const Error&) {
       ++n_refused;
     }
-    ASSERT_TRUE(context.consistent());
+    ASSERT_TRUE(context.cache().consistent());
   }
   EXPECT_GT(n_refused, 2000);
   peek();

@@ -83,7 +83,7 @@ TEST_F(OverlappingSteps, StepsThatOverlapMakeWhatTheyMakeOneAfterAnother) {
     const auto make = [&] {
       std::vector<Device*> devices = {&host, &beside, &second, &third};
       devices.resize(static_cast<std::size_t>(n_devices));
-      PlacedGraph all = placed(device_of, exec::beside_host(devices));
+      PlacedGraph all = placed(device_of, exec::is_async(devices));
       stored.clear();
       for (std::size_t d = 0; d < states.size(); ++d) {
         stored.push_back(std::make_unique<ToyTensor>(64 * kColumns));

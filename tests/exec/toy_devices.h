@@ -40,14 +40,13 @@ struct Toy {
 
 class ToyPlan final : public test::BarePlan {
  public:
-  ToyPlan(const Graph& graph, Toy& toy, bool beside_host)
-      : graph_(graph), toy_(toy), beside_host_(beside_host) {}
+  ToyPlan(const Graph& graph, Toy& toy, bool is_async) : graph_(graph), toy_(toy), is_async_(is_async) {}
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
               const Changes& actual) override {
     toy_.steps.emplace_back(symbols.begin(), symbols.end());
     toy_.changes.push_back(actual);
     toy_.on_submit();
-    if (beside_host_) {
+    if (is_async_) {
       work_ = std::async(std::launch::async, [this, symbols, &bindings, before = toy_.last] {
         if (before.valid()) before.wait();
         compute(symbols, bindings);
@@ -93,14 +92,14 @@ class ToyPlan final : public test::BarePlan {
   }
   const Graph graph_;
   Toy& toy_;
-  const bool beside_host_;
+  const bool is_async_;
   std::shared_future<void> work_;
 };
 
 class ToyDevice final : public test::BareDevice {
  public:
-  explicit ToyDevice(std::string name, bool beside_host = false) : BareDevice(std::move(name)) {
-    info_.beside_host = beside_host;
+  explicit ToyDevice(std::string name, bool is_async = false) : BareDevice(std::move(name)) {
+    info_.is_async = is_async;
   }
   std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t> shape) override {
     std::size_t n = 1;
@@ -109,7 +108,7 @@ class ToyDevice final : public test::BareDevice {
   }
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings&, const CompileOptions&) override {
     ++n_compiled;
-    return std::make_unique<ToyPlan>(graph, toy, info_.beside_host);
+    return std::make_unique<ToyPlan>(graph, toy, info_.is_async);
   }
   bool in_order() const override { return toy.in_order; }
   Toy toy;
@@ -148,10 +147,10 @@ class SeveralDevices : public testing::Test {
 
   /// The graph placed, with inputs and outputs bound at home.
   PlacedGraph placed(const std::vector<int>& device_of,
-                     const std::vector<bool>& beside_host = {false, true, false}) {
+                     const std::vector<bool>& is_async = {false, true, false}) {
     PlacedGraph result{graph, device_of,
-                       std::vector<Bindings>(beside_host.size(), Bindings(graph.values().size(), nullptr))};
-    const Splits splits = split(graph, device_of, beside_host);
+                       std::vector<Bindings>(is_async.size(), Bindings(graph.values().size(), nullptr))};
+    const Splits splits = split(graph, device_of, is_async);
     const auto bind = [&](ValueId value) {
       tensors.push_back(std::make_unique<ToyTensor>(kColumns * kMaxRows));
       for (std::size_t i = 0; i < tensors.back()->values.size(); ++i)
@@ -186,8 +185,7 @@ class SeveralDevices : public testing::Test {
   Plan make_beside(const std::vector<int>& device_of, int n_devices) {
     std::vector<Device*> devices = {&host, &beside, &second, &third};
     devices.resize(static_cast<std::size_t>(n_devices));
-    return {
-        devices, placed(device_of, exec::beside_host(devices)), {.allowed = kAll, .cancelled = &cancelled}};
+    return {devices, placed(device_of, exec::is_async(devices)), {.allowed = kAll, .cancelled = &cancelled}};
   }
   std::vector<Toy*> toys() { return {&host.toy, &beside.toy, &second.toy, &third.toy}; }
 

@@ -28,7 +28,7 @@ TEST_F(Language, ReadsLikeTheFormula) {
   EXPECT_EQ(y.name(), "y");
   EXPECT_TRUE(g.is_output(y.id()));
   std::string ops;
-  for (const Node& node : g.nodes()) ops += std::string(name(node.op)) + " ";
+  for (const Node& node : g.nodes()) ops += std::string(to_string(node.op)) + " ";
   EXPECT_EQ(ops, "matmul add activate scale softmax ");
   EXPECT_EQ(g.value(g.node(0).output).name, "matmul_0");
 }

@@ -19,7 +19,7 @@ namespace {
 
 std::shared_ptr<Registry> registry() {
   const std::vector<std::filesystem::path> folders = {WEFT_LAUNCHED};
-  return find_backends(folders);
+  return load_backends(folders);
 }
 
 std::shared_ptr<const Model> load(std::vector<std::string> devices) {
@@ -45,7 +45,7 @@ TEST(Launched, EveryRequestEndsWithItsTextOrAnError) {
     references.push_back(test::alone(one, asks.back()));
   }
   const auto all = load({});
-  ASSERT_GT(devices(*registry()).size(), 1u);
+  ASSERT_GT(list_devices(*registry()).size(), 1u);
   // A cache far too small, so that sequences are preempted and computed again.
   Context context(all, {.n_ctx = 160, .n_sequences = 12, .n_threads = 1});
   Batcher batcher(context, {.speculation = Speculation::kNgram, .n_draft = 4, .adapt_drafts = false});
@@ -94,7 +94,7 @@ TEST(Launched, EveryRequestEndsWithItsTextOrAnError) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  if (weft::registry()->follow()) return 0;
+  if (weft::registry()->init_worker_process()) return 0;
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -41,7 +41,7 @@ struct Rig {
                              ints("extents", {kSequences, kWidth, kExtentWords}),
                              ints("counts", {kSequences}), ints("ends", {n}), ints("hidden_first", {n}),
                              ints("hidden", {kHidden, kHiddenWords})}));
-    plan.emplace(g, find_devices({"cpu"}));
+    plan.emplace(g, open_devices({"cpu"}));
     // Row r of sequence r at position 0; page 0 is of sequence 0, page 2 of sequence 1.
     tables = {{"cells", {0, 128}}, {"positions", {0, 0}}, {"sequences", {0, 1}},     {"extents", Ints(24)},
               {"counts", {1, 1}},  {"ends", {1, 1}},      {"hidden_first", {0, -1}}, {"hidden", Ints(8)}};

@@ -32,7 +32,7 @@ class BesideDevice final : public ForwardingDevice {
  public:
   BesideDevice(std::shared_ptr<Device> inner, std::string name)
       : ForwardingDevice(std::move(inner), std::move(name)) {
-    info_.beside_host = true;
+    info_.is_async = true;
   }
   PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
     return inner_->memory_of(graph, alone(options));

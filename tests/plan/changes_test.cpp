@@ -75,7 +75,7 @@ void set_weights(Plan& plan) {
 }
 
 TEST(PlanChanges, AnotherGraphKeepsItsWeights) {
-  Plan plan(chain(0), find_devices({"cpu"}), {.allowed = kAll});
+  Plan plan(chain(0), open_devices({"cpu"}), {.allowed = kAll});
   set_weights(plan);
   const Floats x = counted(8, 0.25f);
   plan.run({{"n", 2}}, {{"x", x}});
@@ -117,7 +117,7 @@ class PlanKeepsWeights : public ::testing::TestWithParam<const char*> {
   /// Nodes named p... are there, others where they cost least.
   Plan plan(Graph graph) const {
     return {std::move(graph),
-            find_devices({"cpu", GetParam()}),
+            open_devices({"cpu", GetParam()}),
             {.allowed = kAll, .pins = {{"^p|^nothing$", device()}, {"^q", "cpu"}, {"^y$", "cpu"}}}};
   }
   std::string device() const { return std::string(GetParam()).substr(0, std::string(GetParam()).find('=')); }
@@ -183,7 +183,7 @@ TEST_P(PlanKeepsWeights, ThatWereSetBeforeAStepOrRead) {
 INSTANTIATE_TEST_SUITE_P(OnASecondDevice, PlanKeepsWeights, ::testing::Values("second=cpu"));
 
 TEST(PlanChanges, SaysWhichWeightHasAnotherShapeOrType) {
-  Plan plan(two_layers("p"), find_devices("cpu"), {.allowed = kAll});
+  Plan plan(two_layers("p"), open_devices("cpu"), {.allowed = kAll});
   const Floats a = counted(12, 1.0f), b = counted(6, 0.5f), x = counted(4, 0.25f);
   plan.set_weight("a", a);
   plan.set_weight("b", b);
@@ -203,7 +203,7 @@ TEST(PlanChanges, AWeightMayTakeOtherBytesThanTheOneBefore) {
   constexpr std::size_t kOutputs = 16, kInputs = 256;
   Graph g;
   g.output("y", linear(g.input("x", {1, kInputs}), g.weight("w", DType::kBF16, {kOutputs, kInputs})));
-  Plan plan(g, find_devices({"cpu"}), {.allowed = kAll});
+  Plan plan(g, open_devices({"cpu"}), {.allowed = kAll});
   const Floats x(kInputs, 1.0f);
   std::vector<std::uint16_t> close(kOutputs * kInputs), far(close);
   for (std::size_t i = 0; i < close.size(); ++i) {
@@ -226,9 +226,9 @@ TEST(PlanChanges, AWeightMayTakeOtherBytesThanTheOneBefore) {
 }
 
 TEST(PlanChanges, AnotherGraphMustBeAllowed) {
-  Plan plan(chain(0), find_devices({"cpu"}));
+  Plan plan(chain(0), open_devices({"cpu"}));
   EXPECT_THROW(plan.set_graph(chain(1)), Error);
-  Plan allowed(chain(0), find_devices({"cpu"}), {.allowed = kAll});
+  Plan allowed(chain(0), open_devices({"cpu"}), {.allowed = kAll});
   set_weights(allowed);
   const Floats x = counted(4, 1.0f);
   allowed.run({{"n", 1}}, {{"x", x}});
@@ -241,7 +241,7 @@ TEST(PlanChanges, AnotherGraphMustBeAllowed) {
 TEST(PlanChanges, SplitsThatStayAreNotCompiledAgain) {
   PlanParams params{.allowed = kAll,
                     .pins = {{"^second$", "second"}, {"^first$", "cpu"}, {"^between", "cpu"}}};
-  Plan plan(chain(1), find_devices({"cpu", "second=cpu"}), params);
+  Plan plan(chain(1), open_devices({"cpu", "second=cpu"}), params);
   set_weights(plan);
   const Floats x = counted(8, 0.25f);
   plan.run({{"n", 2}}, {{"x", x}});
@@ -277,7 +277,7 @@ TEST(PlanChanges, StatesOutliveTheGraph) {
     g.output("y", apply(ops::ShortConv{}, {last, x, g.weight("taps", {2, 2}), from, to}) * factor);
     return g;
   };
-  Plan plan(sums(1.0f), find_devices({"cpu", "second=cpu"}), {.allowed = kAll, .pins = {{"last", "cpu"}}});
+  Plan plan(sums(1.0f), open_devices({"cpu", "second=cpu"}), {.allowed = kAll, .pins = {{"last", "cpu"}}});
   plan.set_weight("taps", kept(Floats(4, 1.0f)));
   const std::vector<std::int32_t> slot = {0}, none = {-1};
   plan.run({{"n", 1}}, {{"x", Floats{1.0f, 10.0f}}, {"from", none}, {"to", slot}});
@@ -289,7 +289,7 @@ TEST(PlanChanges, StatesOutliveTheGraph) {
 /// The CPU and one more device.
 Devices with_one_beside() {
   exec::DeviceSet set;
-  const auto registry = find_backends();
+  const auto registry = load_backends();
   set.devices = {std::make_shared<test::BesideDevice>(registry->open("cpu"), "beside"),
                  registry->open("cpu")};
   set.host = 1;
@@ -300,7 +300,7 @@ Devices with_one_beside() {
 class PlanStarts : public testing::TestWithParam<bool> {
  protected:
   Plan plan() const {
-    Plan result(chain(1), GetParam() ? with_one_beside() : find_devices({"cpu"}),
+    Plan result(chain(1), GetParam() ? with_one_beside() : open_devices({"cpu"}),
                 {.allowed = kAll,
                  .pins = GetParam() ? std::vector<Pin>{{"^(first|between)", "beside"}, {"^second", "cpu"}}
                                     : std::vector<Pin>{}});
@@ -386,7 +386,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, PlanStarts, testing::Bool(),
 TEST(PlanLooks, WatchedValuesAreSeenAfterEachRun) {
   std::vector<std::string> seen;
   Floats hidden;
-  Plan plan(chain(2), find_devices({"cpu"}),
+  Plan plan(chain(2), open_devices({"cpu"}),
             {.watched = "^(hidden|between)", .watch = [&](const WatchedValue& value) {
                seen.push_back(std::string(value.name) + " " + std::to_string(value.shape[0]));
                if (value.name != "hidden") return;
@@ -401,11 +401,11 @@ TEST(PlanLooks, WatchedValuesAreSeenAfterEachRun) {
   EXPECT_EQ(hidden[1], 4 * x[0] + 5 * x[1] + 6 * x[2]);
   expect_close(plan.read("y"), expected(x, 4.0f));
   PlanParams wrong{.watched = "(", .watch = [](const WatchedValue&) {}};
-  EXPECT_THROW(Plan(chain(1), find_devices({"cpu"}), wrong), Error);
+  EXPECT_THROW(Plan(chain(1), open_devices({"cpu"}), wrong), Error);
 }
 
 TEST(PlanLooks, ExplainsItselfInThreeForms) {
-  Plan plan(chain(1), find_devices({"cpu", "second=cpu"}),
+  Plan plan(chain(1), open_devices({"cpu", "second=cpu"}),
             {.pins = {{"second", "second"}, {"first", "cpu"}}});
   const auto json = nlohmann::json::parse(plan.explain(Explain::kJson));
   EXPECT_EQ(json["symbols"][0]["max"], 8);
@@ -422,7 +422,7 @@ TEST(PlanLooks, ExplainsItselfInThreeForms) {
 
 TEST(PlanLooks, PlansThatRunByTurnsShareTheirTemporaries) {
   const auto memory = make_workspaces();
-  const Devices devices = find_devices({"cpu"});
+  const Devices devices = open_devices({"cpu"});
   Plan a(chain(3), devices, {.workspaces = memory}), b(chain(1), devices, {.workspaces = memory});
   set_weights(a);
   set_weights(b);
@@ -451,12 +451,12 @@ TEST(PlanLooks, WeightsComeFromFiles) {
         R"("second":{"dtype":"F32","shape":[2,3],"data_offsets":[48,72]}})",
         data);
   const Floats x = counted(8, 0.25f);
-  Plan plan(chain(0), find_devices({"cpu"}));
+  Plan plan(chain(0), open_devices({"cpu"}));
   plan.set_weights(WeightFile(path));
   plan.run({{"n", 2}}, {{"x", x}});
   expect_close(plan.read("y"), expected(x, 1.0f));
   write(R"({"first":{"dtype":"F32","shape":[4,3],"data_offsets":[0,48]}})", data);
-  Plan other(chain(0), find_devices({"cpu"}));
+  Plan other(chain(0), open_devices({"cpu"}));
   try {
     other.set_weights(WeightFile(path));
     ADD_FAILURE();
@@ -477,7 +477,7 @@ TEST(PlanLooks, IndicesAreChecked) {
       store_rows(g.state("kept", DType::kF32, {4, 1, 2}), x, g.input("places", {n}, DType::kI32));
   g.output("all", ragged_attention(x, kept, kept, g.input("begins", {n}, DType::kI32),
                                    g.input("ends", {n}, DType::kI32), 1));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const std::vector<std::int32_t> places = {3, 0, 1, 2}, past(4, 1000), before(4, -5);
   plan.run({{"n", 4}, {"m", 2}}, {{"x", counted(8, 1.0f)},
                                   {"rows", std::vector<std::int32_t>{3, 0}},
@@ -514,7 +514,7 @@ TEST(PlanLooks, ConvolutionsOverRows) {
   const Dim t = g.symbol("t", 1, 16);
   const Value x = g.input("x", {t, 2});
   g.output("y", conv1d_channels_last(relu(x), g.weight("w", {3, 6}), g.weight("b", {3}), 3, 2, 1));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const Floats w = counted(18, 0.5f), b = counted(3, 1.0f);
   plan.set_weight("w", w);
   plan.set_weight("b", b);
@@ -545,7 +545,7 @@ TEST(PlanLooks, StatesAreReadAsWhatChangedThem) {
   Graph early = g;
   const auto refusal = [](const Graph& graph) {
     try {
-      const Plan plan(graph, find_devices({"cpu"}));
+      const Plan plan(graph, open_devices({"cpu"}));
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -571,27 +571,27 @@ TEST(PlanLooks, MistakesOfThoseWhoKnowIdsAreErrors) {
   for (const NodeId node : {-1, 0, 99})  // It has none.
     EXPECT_THROW(g.set_source(node, std::source_location::current()), Error);
   g.add_output(x.id());
-  EXPECT_THROW(Plan(g, find_devices({"cpu"})), Error);
+  EXPECT_THROW(Plan(g, open_devices({"cpu"})), Error);
   Graph twice;
   twice.output("y", twice.input("x", {1, 2}) * 2.0f);
-  Plan plan(twice, find_devices({"cpu"}));
+  Plan plan(twice, open_devices({"cpu"}));
   const Floats a = {1.0f, 2.0f};
   EXPECT_THROW(plan.run({}, {{"x", a}, {"x", a}}), Error);
   PlanParams unwatched{.watched = "("};
-  EXPECT_THROW(Plan(twice, find_devices({"cpu"}), unwatched), Error);
+  EXPECT_THROW(Plan(twice, open_devices({"cpu"}), unwatched), Error);
 }
 
 TEST(PlanLooks, NamesOfAnyBytesAreJson) {
   Graph g;
   g.output("y\xff\n\"", g.input("x\xfe", {1, 2}) * 2.0f);
-  const Plan plan(g, find_devices({"cpu"}));
+  const Plan plan(g, open_devices({"cpu"}));
   EXPECT_TRUE(nlohmann::json::accept(plan.explain(Explain::kJson)));
 }
 
 TEST(PlanLooks, TheLargestOfRowsWithNan) {
   Graph g;
   g.output("y", top_k(g.input("x", {2, 4}), 3));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const float nan = std::numeric_limits<float>::quiet_NaN();
   plan.run({}, {{"x", Floats{nan, 1.0f, nan, 2.0f, nan, nan, nan, nan}}});
   EXPECT_EQ(plan.read<std::int32_t>("y"), (std::vector<std::int32_t>{3, 1, 0, 0, 1, 2}));
@@ -603,7 +603,7 @@ TEST(PlanLooks, TakesRowsInAnyOrder) {
   const Dim n = g.symbol("n", 1, 64);
   const Value x = g.input("x", {n, 3});
   g.output("y", take(relu(x) * 2.0f, g.input("rows", {n}, DType::kI32)) + x);
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   Floats values(64 * 3), truth(64 * 3);
   std::vector<std::int32_t> rows(64);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - 50.0f;

@@ -76,7 +76,7 @@ TEST(Custom, SizesAreExpressionsAndRowsAreSharedByThreads) {
     Graph g;
     const Dim n = g.symbol("n", 0, 300);
     g.output("y", mirrored(g.input("x", {n, 3}), {.rows_per_task = rows_per_task}));
-    Plan plan(g, find_devices({"cpu"}), {.n_threads = 4});
+    Plan plan(g, open_devices({"cpu"}), {.n_threads = 4});
     for (const std::size_t rows : {300, 1, 0, 7}) {
       const Floats x = counted(rows * 3);
       plan.run({{n, static_cast<std::int64_t>(rows)}}, {{"x", x}});
@@ -99,7 +99,7 @@ TEST(Custom, ReadsViewsRowAfterRowAndWholeNumbers) {
                          {.dtype = DType::kI32});
   EXPECT_EQ(y.dtype(), DType::kI32);
   g.output("y", cast(y, DType::kF32));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   plan.run({}, {{"x", counted(6)}, {"ids", std::vector<std::int32_t>{10, 20, 30}}});
   EXPECT_EQ(plan.read("y"), (Floats{13, 24, 35}));
 }
@@ -109,13 +109,13 @@ TEST(Custom, IsTheHostsWhereAllElseIsPinnedElsewhere) {
   const Dim n = g.symbol("n", 1, 8);
   const Value x = g.input("x", {n, 2});
   g.output("y", relu(mirrored(relu(x).named("before"))));
-  Plan plan(g, find_devices(*with_plain_device(), {"plain0"}), {.pins = {{".", "plain0"}}});
+  Plan plan(g, open_devices(*with_plain_device(), {"plain0"}), {.pins = {{".", "plain0"}}});
   const Floats rows = counted(6);
   plan.run({{n, 3}}, {{"x", rows}});
   EXPECT_EQ(plan.read("y"), mirror_of(rows, 2));
   EXPECT_EQ(plan.placement(), (std::vector<std::string>{"plain0", "cpu", "plain0"}));
   const std::string what = refusal(
-      [&] { Plan(g, find_devices(*with_plain_device(), {"plain0"}), {.pins = {{"mirrored", "plain0"}}}); },
+      [&] { Plan(g, open_devices(*with_plain_device(), {"plain0"}), {.pins = {{"mirrored", "plain0"}}}); },
       ErrorCode::kUnsupported);
   EXPECT_TRUE(has(what, "custom_test.cpp:")) << what;
   EXPECT_TRUE(has(what, "is a function that runs on the host")) << what;
@@ -140,7 +140,7 @@ TEST(Custom, ExceptionsEndTheStepButNotThePlan) {
                ++*calls_after;
                std::copy_n(call.inputs[0].bytes.begin(), call.bytes.size(), call.bytes.begin());
              }));
-    Plan plan(g, find_devices({"cpu"}), {.n_threads = 3});
+    Plan plan(g, open_devices({"cpu"}), {.n_threads = 3});
     const auto fails = [&](float value, ErrorCode code, const std::string& text) {
       try {
         plan.run({{n, 40}}, {{"x", Floats(40, value)}});
@@ -174,7 +174,7 @@ TEST(Custom, DiscardsOutputsOfFailedFunctions) {
   // What looks at one row only gets that row.
   g.output("rows", ragged_attention(g.input("q", {4, 2}), kept, kept, g.input("begins", {4}, DType::kI32),
                                     g.input("ends", {4}, DType::kI32), 1));
-  Plan plan(g, find_devices({"cpu"}), {.n_threads = 2});
+  Plan plan(g, open_devices({"cpu"}), {.n_threads = 2});
   const std::vector<std::int32_t> places = {0, 1, 2, 3}, ends = {1, 2, 3, 4};
   const Floats q(8, 1.0f), negative(8, -1.0f);
   EXPECT_THROW(
@@ -228,7 +228,7 @@ TEST(Custom, ErrorsNameInvalidFunctions) {
                   "must be f32 or i32"));
   const Value wrong = custom("wrong", {x}, {2}, [](const CustomCall& call) { call.i32()[0] = 1; });
   g.output("y", wrong);
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   EXPECT_TRUE(has(refusal([&] { plan.run({}, {{"x", Floats{1, 2}}}); }), "as i32 that are not"));
 }
 

@@ -65,7 +65,7 @@ struct Doubled {
   }
   const Floats one = {1, 0, 0, 1};
   Plan plan() const {
-    Plan made(g, find_devices({"cpu"}), {.allowed = {.shapes = true, .tensors = true}, .n_threads = 2});
+    Plan made(g, open_devices({"cpu"}), {.allowed = {.shapes = true, .tensors = true}, .n_threads = 2});
     made.set_weight("w", one);
     return made;
   }

@@ -87,7 +87,7 @@ class FactorPlan final : public test::BarePlan {
 class FactorDevice final : public test::BareDevice {
  public:
   explicit FactorDevice(std::shared_ptr<Work> work) : BareDevice("beside"), work_(std::move(work)) {
-    info_.beside_host = true;
+    info_.is_async = true;
   }
   bool supports(const Graph&, const Node& node) const override { return get_op<ops::Scale>(node) != nullptr; }
   std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t> shape) override {
@@ -117,7 +117,7 @@ Graph three_outputs() {
 
 Plan plan_of(std::shared_ptr<Work> work) {
   exec::DeviceSet set;
-  set.devices = {std::make_shared<FactorDevice>(std::move(work)), find_backends()->open("cpu")};
+  set.devices = {std::make_shared<FactorDevice>(std::move(work)), load_backends()->open("cpu")};
   set.host = 1;
   set.named = {0};
   return Plan(three_outputs(), Devices(std::make_shared<const exec::DeviceSet>(std::move(set))),
@@ -140,7 +140,7 @@ class InFlight : public testing::TestWithParam<bool> {
  protected:
   Plan plan() const {
     return GetParam() ? plan_of(std::make_shared<Work>())
-                      : Plan(three_outputs(), find_devices({"cpu"}), {.n_threads = 1});
+                      : Plan(three_outputs(), open_devices({"cpu"}), {.n_threads = 1});
   }
 };
 

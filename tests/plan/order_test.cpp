@@ -30,7 +30,7 @@ TEST(PlanOrder, RangesFollowTheStep) {
   g.output("positions", arange(g, past, past + n));
   g.output("ones", ones(g, {n, 2}) * 1.0f);
   g.output("down", flip(arange(g, 0, n), {0}));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   for (const std::int32_t size : {3, 20, 1}) {
     plan.run({{"n", size}, {"past", 7}}, {});
     Ints up(static_cast<std::size_t>(size)), down(up.size());
@@ -47,7 +47,7 @@ TEST(PlanOrder, AWeightMayBeANumberWithoutAxes) {
   const Value factor = g.weight("factor", Shape());
   g.output("y", g.input("x", {3}) * factor);
   g.output("one", factor + 1.0f);
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const Floats number = {2.5f};
   plan.set_weight("factor", number);
   plan.run({}, {{"x", Floats{1.0f, 2.0f, -4.0f}}});
@@ -60,7 +60,7 @@ TEST(PlanOrder, NodesWithoutInputsGoWherePinsSay) {
   const Value x = g.input("x", {4});
   const Value range = cast(arange(g, 0, 4).named("range"), DType::kF32).named("floats");
   g.output("y", x + range);
-  const Devices devices = find_devices({"cpu", "second=cpu"});
+  const Devices devices = open_devices({"cpu", "second=cpu"});
   for (const char* const device : {"cpu", "second"}) {
     Plan plan(g, devices, {.pins = {{"^range", device}, {"^floats", "cpu"}, {"^y", "second"}}});
     plan.run({}, {{"x", Floats{1.0f, 1.0f, 1.0f, 1.0f}}});
@@ -76,7 +76,7 @@ TEST(PlanOrder, IndicesAreCheckedWhereTheHostGivesThem) {
   g.output("added", index_add(x, rows, g.input("source", {m, 2})));
   // Computed indices that are out of range become the nearest valid ones.
   g.output("near", take(x, rows * 100.0f - 50.0f, 0));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const Floats values = {0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f}, source = {10.0f, 20.0f, 30.0f, 40.0f};
   plan.run({{"m", 2}}, {{"x", values}, {"rows", Ints{2, 0}}, {"source", source}});
   EXPECT_EQ(plan.read("taken"), (Floats{4.0f, 5.0f, 0.0f, 1.0f}));
@@ -94,7 +94,7 @@ TEST(PlanOrder, RandomNumbersDifferByCounterAndSeedAlone) {
   g.output("a", random_uniform(counter, {100}, 1));
   g.output("b", random_uniform(counter, {100}, 2));
   g.output("wide", random_uniform(counter, {100}, 1, -3.0f, 5.0f));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   plan.run({}, {{"counter", Ints{0}}});
   const Floats first = plan.read("a");
   EXPECT_NE(first, plan.read("b"));
@@ -121,7 +121,7 @@ TEST(PlanOrder, CellsGoOnFromWhatTheyLeft) {
   for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = 0.1f * static_cast<float>(i % 11) - 0.5f;
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.2f * static_cast<float>(i % 17) - 1.5f;
   const Floats zeros(6);
-  Plan plan(whole, find_devices({"cpu"}));
+  Plan plan(whole, open_devices({"cpu"}));
   plan.set_weight("w", weight);
   plan.run({{"t", 8}}, {{"x", x}, {"h0", zeros}, {"c0", zeros}});
   const Floats y = plan.read("y"), c = plan.read("c");
@@ -144,7 +144,7 @@ TEST(PlanOrder, ComputedIndicesGoNowhereElse) {
   const Value table = g.input("table", {3, 2}), at = g.input("at", {2});
   g.output("rows", take(table, cast(at, DType::kI32)) * 1.0f);
   g.output("largest", take(table, reshape(g.input("ids", {2, 1}, DType::kI32), {2})) * 1.0f);
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const Floats values = {1, 2, 3, 4, 5, 6};
   plan.run({}, {{"table", values}, {"at", Floats{-7.0f, 1e9f}}, {"ids", Ints{2, 0}}});
   EXPECT_EQ(plan.read("rows"), (Floats{1, 2, 5, 6}));
@@ -156,21 +156,21 @@ TEST(PlanOrder, ComputedIndicesGoNowhereElse) {
   const Value cells = cast(stored.input("cells", {2}), DType::kI32);
   store_rows(state, stored.input("x", {2, 2}), cells).named("y");
   stored.output("one", stored.input("z", {1}) * 1.0f);
-  EXPECT_TRUE(has(refusal([&] { const Plan bad(stored, find_devices({"cpu"})); }), "must be an input"));
+  EXPECT_TRUE(has(refusal([&] { const Plan bad(stored, open_devices({"cpu"})); }), "must be an input"));
 }
 
 TEST(PlanOrder, NoAxisGrowsBelowTheBounds) {
   Graph g;
   const Dim n = g.symbol("n", 1, 50);
   g.output("y", argsort(g.input("x", {n, Dim(-1) * n + 100}), 1));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   EXPECT_TRUE(has(refusal([&] { plan.run({{n, 30}}, {{"x", Floats(2100)}}); }), "larger than"));
 }
 
 TEST(PlanOrder, AScalarMayBeFull) {
   Graph g;
   g.output("y", full(g, {}, 2.5f) * 1.0f);
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   plan.run({}, {});
   EXPECT_EQ(plan.read("y"), Floats{2.5f});
   EXPECT_TRUE(plan.shape("y").empty());
@@ -188,7 +188,7 @@ TEST(PlanOrder, RowsOfSomeNumbersAndOfNone) {
   g.output("up", argsort(x));
   g.output("down", argsort(x, 1, true));
   g.output("best", top_k(x, 3));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   plan.run({}, {{"x", Floats{kNan,  1.0f, kNan, 2.0f, kNan, kNan,  kNan,  kNan,  -kInf, kNan,
                              -kInf, kNan, 1.0f, 3.0f, 3.0f, -kInf, -kInf, -kInf, -kInf, -kInf}}});
   EXPECT_EQ(read_ints(plan, "largest", 5), (Ints{0, 0, 1, 1, 0}));
@@ -207,7 +207,7 @@ TEST(PlanOrder, TrianglesMayBeAllOrNothing) {
   constexpr std::int64_t kFar = std::int64_t{1} << 40;
   g.output("all", tril(x, kFar));
   g.output("none", triu(x, kFar));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   plan.run({}, {{"x", Floats(9, 1.0f)}});
   EXPECT_EQ(plan.read("all"), Floats(9, 1.0f));
   EXPECT_EQ(plan.read("none"), Floats(9, 0.0f));

@@ -80,7 +80,7 @@ void expect_near(const Floats& got, const Floats& expected) {
 
 TEST(Plan, RunsStepsOfAnySizeAndPlansOnce) {
   Net net;
-  Plan plan(net.g, find_devices({"cpu"}));
+  Plan plan(net.g, open_devices({"cpu"}));
   net.set_weights(plan);
   for (const std::size_t n : {7, 1, 16, 1, 1}) {
     const Floats x = rows(n, 0.1f * static_cast<float>(n));
@@ -97,7 +97,7 @@ TEST(Plan, RunsStepsOfAnySizeAndPlansOnce) {
 
 TEST(Plan, GoesOverSeveralDevicesWherePinsSay) {
   Net net;
-  const Devices devices = find_devices({"cpu", "second=cpu"});
+  const Devices devices = open_devices({"cpu", "second=cpu"});
   ASSERT_EQ(devices.infos().size(), 2U);
   Plan plan(net.g, devices, {.pins = {{"^(up|hidden)", "cpu"}, {"^down", "second"}}});
   net.set_weights(plan);
@@ -117,15 +117,15 @@ TEST(Plan, AcceptsACustomRegistry) {
     return cpu::make_device({.name = options.name.empty() ? std::string(device) : options.name});
   };
   registry.add({.name = "other", .list = lists_other, .open = opens_other});
-  EXPECT_TRUE(has(refusal([&] { find_devices(registry); }, ErrorCode::kNotFound), "unknown device \"cpu\""));
+  EXPECT_TRUE(has(refusal([&] { open_devices(registry); }, ErrorCode::kNotFound), "unknown device \"cpu\""));
   registry.add(cpu::backend());
   // All devices that are not the CPU, or the named ones.
-  ASSERT_EQ(find_devices(registry).infos().size(), 2u);
-  EXPECT_EQ(find_devices(registry).infos()[0].name, "other0");
-  EXPECT_EQ(find_devices(registry, {"cpu"}).infos().size(), 1u);
+  ASSERT_EQ(open_devices(registry).infos().size(), 2u);
+  EXPECT_EQ(open_devices(registry).infos()[0].name, "other0");
+  EXPECT_EQ(open_devices(registry, {"cpu"}).infos().size(), 1u);
 
   Net net;
-  Plan plan(net.g, find_devices(registry, {"mine=other0"}), {.pins = {{"^(up|hidden)", "mine"}}});
+  Plan plan(net.g, open_devices(registry, {"mine=other0"}), {.pins = {{"^(up|hidden)", "mine"}}});
   EXPECT_EQ(plan.placement().front(), "mine");
   net.set_weights(plan);
   const Floats x = rows(5);
@@ -136,12 +136,12 @@ TEST(Plan, AcceptsACustomRegistry) {
 TEST(Plan, WeightsThatAreSetAgainAreChangedTensors) {
   Net net;
   const Floats x = rows(2);
-  Plan fixed(net.g, find_devices({"cpu"}));
+  Plan fixed(net.g, open_devices({"cpu"}));
   net.set_weights(fixed);
   fixed.run({{net.n, 2}}, {{"x", x}});
   EXPECT_TRUE(has(refusal([&] { fixed.set_weight("up.bias", net.bias); }), "does not allow"));
 
-  Plan plan(net.g, find_devices({"cpu"}), {.allowed = {.shapes = true, .tensors = true}});
+  Plan plan(net.g, open_devices({"cpu"}), {.allowed = {.shapes = true, .tensors = true}});
   net.set_weights(plan);
   plan.run({{net.n, 2}}, {{"x", x}});
   net.bias.assign(6, 1.0f);
@@ -169,7 +169,7 @@ TEST(Plan, WeightsAreOfTheTypeOfTheirElements) {
   g.output("a", linear(x, g.weight("single", {3, 4})));
   g.output("b", linear(x, g.weight("half", DType::kF16, {3, 4})));
   g.output("c", linear(x, g.weight("brain", DType::kBF16, {3, 4})));
-  Plan plan(g, find_devices("cpu"));
+  Plan plan(g, open_devices("cpu"));
   const std::vector<std::int32_t> wholes(12);
   const std::vector<double> doubles(6);
   const std::vector<std::uint16_t> bits(12);
@@ -207,7 +207,7 @@ TEST(Plan, WholeNumbersAreSummedAndCompared) {
   g.output("other", where(x > 5.0f, x, 7.0f));
   g.output("named", where(x >= 16777216.0f, 1.0f, 0.0f));
   g.output("row", x[-1][0]);
-  Plan plan(g, find_devices("cpu"));
+  Plan plan(g, open_devices("cpu"));
   plan.run({{n, 2}}, {{"x", {16777217, 5, -3, 2, 16777219, 4}}});
   using Wholes = std::vector<std::int32_t>;
   EXPECT_EQ(plan.read<std::int32_t>("sum"), (Wholes{16777219, 16777224, 1}));
@@ -229,7 +229,7 @@ TEST(Plan, AValueMayBeSeveralOutputs) {
   g.output("z", hidden);
   g.output("w", relu(hidden));
   g.output("same", x);
-  Plan plan(g, find_devices({"cpu", "second=cpu"}), {.pins = {{"^hidden$", "second"}}});
+  Plan plan(g, open_devices({"cpu", "second=cpu"}), {.pins = {{"^hidden$", "second"}}});
   plan.run({}, {{"x", {1.0f, -2.0f, 3.0f, -4.0f}}});
   EXPECT_EQ(plan.read("y"), (Floats{2, -4, 6, -8}));
   EXPECT_EQ(plan.read("z"), plan.read("y"));
@@ -240,7 +240,7 @@ TEST(Plan, AValueMayBeSeveralOutputs) {
 
 TEST(Plan, MistakesAreNamedAndChangeNothing) {
   Net net;
-  Plan plan(net.g, find_devices({"cpu"}));
+  Plan plan(net.g, open_devices({"cpu"}));
   const Floats x = rows(3);
   const auto step = [&](std::int64_t n) { plan.run({{net.n, n}}, {{"x", x}}); };
   EXPECT_TRUE(has(refusal([&] { step(3); }), "weight 'up.weight' was not set"));
@@ -271,13 +271,13 @@ TEST(Plan, MistakesAreNamedAndChangeNothing) {
 
   Graph silent;
   relu(silent.input("x", {silent.symbol("n", 1, 2), 4}));
-  EXPECT_TRUE(has(refusal([&] { Plan(silent, find_devices({"cpu"})); }), "no outputs"));
-  EXPECT_TRUE(has(refusal([&] { Plan(net.g, find_devices({"cpu"}), {.pins = {{"nothing", "cpu"}}}); }),
+  EXPECT_TRUE(has(refusal([&] { Plan(silent, open_devices({"cpu"})); }), "no outputs"));
+  EXPECT_TRUE(has(refusal([&] { Plan(net.g, open_devices({"cpu"}), {.pins = {{"nothing", "cpu"}}}); }),
                   "matches no tensor"));
   EXPECT_TRUE(has(
-      refusal([&] { Plan(net.g, find_devices({"cpu"}), {.pins = {{"up", "gpu7"}}}); }, ErrorCode::kNotFound),
+      refusal([&] { Plan(net.g, open_devices({"cpu"}), {.pins = {{"up", "gpu7"}}}); }, ErrorCode::kNotFound),
       "gpu7"));
-  EXPECT_TRUE(has(refusal([&] { find_devices({"gpu7"}); }, ErrorCode::kNotFound), "gpu7"));
+  EXPECT_TRUE(has(refusal([&] { open_devices({"gpu7"}); }, ErrorCode::kNotFound), "gpu7"));
 }
 
 /// What a plan of one result of x {n, 4} says.
@@ -287,7 +287,7 @@ std::string plan_refusal(F make) {
     Graph g;
     const Dim n = g.symbol("n", 2, 8);
     g.output("y", make(g, g.input("x", {n, 4}), n));
-    Plan plan(g, find_devices({"cpu"}));
+    Plan plan(g, open_devices({"cpu"}));
   });
 }
 
@@ -333,14 +333,14 @@ TEST(Plan, GraphsThatDevicesCannotRelyOnAreRefused) {
                   "too small"));
   EXPECT_TRUE(has(refusal([] {
                     Net net;
-                    Plan plan(net.g, find_devices({"cpu"}), {.n_threads = 5000});
+                    Plan plan(net.g, open_devices({"cpu"}), {.n_threads = 5000});
                   }),
                   "n_threads"));
   // Larger below the upper bounds than at them.
   Graph g;
   const Dim n = g.symbol("n", 0, 5), k = 16 + n * -1;
   g.output("y", relu(g.input("x", {k, 4})));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   EXPECT_TRUE(has(refusal([&] { plan.run({{n, 0}}, {{"x", Floats(64)}}); }), "larger than"));
 }
 
@@ -349,7 +349,7 @@ TEST(Plan, MistakesThatOnlyAPlanSeesNameTheLineToo) {
   const Value x = g.input("x", {2, 4});
   const unsigned line = std::source_location::current().line() + 1;
   g.output("y", linear(x, g.input("w", {3, 4})));
-  const std::string what = refusal([&] { const Plan plan(g, find_devices({"cpu"})); });
+  const std::string what = refusal([&] { const Plan plan(g, open_devices({"cpu"})); });
   EXPECT_TRUE(has(what, "plan_test.cpp:" + std::to_string(line) + ": y = matmul")) << what;
 }
 
@@ -362,7 +362,7 @@ TEST(Plan, WeightsOfSeveralRowsAreOperands) {
     const Value at = (x + slice(positions, 0, 0, n)).named("at");
     g.output("y", linear(at, g.weight("up", {3, 2})));
     g.output("sums", sum(positions, {0}));
-    const Devices devices = two ? find_devices({"cpu", "second=cpu"}) : find_devices({"cpu"});
+    const Devices devices = two ? open_devices({"cpu", "second=cpu"}) : open_devices({"cpu"});
     Plan plan(g, devices, {.pins = two ? std::vector<Pin>{{"^at$", "second"}} : std::vector<Pin>{}});
     const Floats places = {1, 2, 3, 4, 5, 6, 7, 8}, up = {1, 0, 0, 1, 1, 1};
     plan.set_weight("positions", places);
@@ -382,7 +382,7 @@ TEST(Plan, AVectorIsOneRow) {
   const Value x = g.input("x", {n});
   g.output("vector", net(x));
   g.output("row", net(reshape(x, {1, n})));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   Floats data(n);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = 0.01f * static_cast<float>(i % 500) - 2.0f;
   plan.run({}, {{"x", data}});
@@ -393,7 +393,7 @@ TEST(Plan, AcceptsUnusedWeights) {
   Graph g;
   g.weight("unused", {4, 8});
   g.output("y", relu(g.input("x", {2})));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const Floats unused(32);
   plan.set_weight("unused", unused);
   plan.run({}, {{"x", Floats{-1, 1}}});
@@ -404,7 +404,7 @@ TEST(Plan, ASizeMayBeSmallAtOneOnly) {
   Graph g;
   const Dim n = g.symbol("n", 8, 16);
   g.output("y", relu(g.input("x", {n - 4, 4})));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   plan.run({{n, 9}}, {{"x", Floats(20, 1.0f)}});
   EXPECT_EQ(plan.read("y"), Floats(20, 1.0f));
 }
@@ -415,7 +415,7 @@ TEST(Plan, SlicesStayWithinTheirAxis) {
   const Value x = g.input("x", {n, 2});
   g.output("first", slice(x, 0, 0, k));
   g.output("last", transpose(slice(x, 0, n - 1, n)) * 2.0f);
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   plan.run({{n, 3}, {k, 2}}, {{"x", Floats{1, 2, 3, 4, 5, 6}}});
   EXPECT_EQ(plan.read("first"), (Floats{1, 2, 3, 4}));
   EXPECT_EQ(plan.read("last"), (Floats{10, 12}));
@@ -432,7 +432,7 @@ TEST(Plan, ChainsAreAsLongAsGraphsMayBe) {
   for (int i = 0; i < kMany; ++i) y = y + 1.0f;
   g.output("y", y);
   for (const int n_threads : {1, 2}) {
-    Plan plan(g, find_devices({"cpu"}), {.n_threads = n_threads});
+    Plan plan(g, open_devices({"cpu"}), {.n_threads = n_threads});
     const Floats values = {0.0f, 5.0f};
     plan.run({}, {{"x", values}});
     EXPECT_EQ(plan.read("y"), (Floats{kMany, kMany + 5}));
@@ -441,7 +441,7 @@ TEST(Plan, ChainsAreAsLongAsGraphsMayBe) {
 
 TEST(Plan, ShapesMayBeForbidden) {
   Net net;
-  Plan plan(net.g, find_devices({"cpu"}), {.allowed = {}});
+  Plan plan(net.g, open_devices({"cpu"}), {.allowed = {}});
   net.set_weights(plan);
   const Floats x = rows(2);
   plan.run({{net.n, 2}}, {{"x", x}});
@@ -456,7 +456,7 @@ TEST(Plan, SizesOfExpressionsAreThoseOfTheStep) {
   const Dim n = g.symbol("n", 1, 8), m = g.symbol("m", 0, 4);
   const Value a = g.input("a", {2 * n + m, 4});
   g.output("y", a * 2.0f);
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   for (const auto& [vn, vm] : {std::pair{1, 0}, {3, 4}, {8, 4}, {2, 1}}) {
     const Floats x = rows(static_cast<std::size_t>(2 * vn + vm));
     plan.run({{n, vn}, {m, vm}}, {{"a", x}});
@@ -473,7 +473,7 @@ TEST(Plan, GateBiasMayFollowTheOtherProduct) {
     const Value up = linear(x, g.weight("up", {3, 4}));
     const Value bias = sliced ? slice(both, 0, 3, 6) : slice(both, 0, 3, 6) * 2.0f;
     g.output("y", glu(Activation::kRelu, linear(x, g.weight("gate", {3, 4}), bias), up));
-    Plan plan(g, find_devices({"cpu"}));
+    Plan plan(g, open_devices({"cpu"}));
     const Floats ones(12, 1.0f), zeros(12, 0.0f), numbers = {1, 2, 3, 4, 5, 6}, rows(8, 1.0f);
     plan.set_weight("up", ones);
     plan.set_weight("gate", zeros);
@@ -497,7 +497,7 @@ TEST(Plan, ARowOfAttentionDoesNotDependOnTheOthers) {
   const Value q = g.input("q", {n, 4}), k = g.input("k", {2, 4}), v = g.input("v", {2, 4});
   g.output("y", ragged_attention(q, k, v, g.input("begins", {n}, DType::kI32),
                                  g.input("ends", {n}, DType::kI32), 1));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const Floats queries(8, 0.5f), keys(8, 0.25f), values = {1, 2, 3, 4, infinity, 6, 7, 8};
   const std::vector<std::int32_t> begins = {0, 0}, ends = {1, 2};
   plan.run({{"n", 2}}, {{"q", queries}, {"k", keys}, {"v", values}, {"begins", begins}, {"ends", ends}});
@@ -512,7 +512,7 @@ TEST(Plan, StatesLiveBetweenSteps) {
               to = g.input("to", {n}, DType::kI32);
   const Value state = g.state("last", DType::kF32, {1, 1, 2}), taps = g.weight("taps", {2, 2});
   g.output("y", apply(ops::ShortConv{}, {state, x, taps, from, to}));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const Floats ones(4, 1.0f);
   plan.set_weight("taps", ones);
   const std::vector<std::int32_t> slot = {0}, none = {-1};

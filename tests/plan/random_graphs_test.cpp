@@ -39,7 +39,7 @@ class RandomGraph {
 
   /// By output, after a step on devices of that number of threads.
   std::map<std::string, Floats> run(int n_threads) {
-    Plan plan(g_, find_devices({"cpu"}), {.n_threads = n_threads});
+    Plan plan(g_, open_devices({"cpu"}), {.n_threads = n_threads});
     for (const auto& [name, bytes] : weights_) plan.set_weight(name, bytes);
     std::vector<Plan::InputData> given;
     for (const auto& [name, numbers] : inputs_) given.push_back({name, numbers});

@@ -74,7 +74,7 @@ struct VectorOptions {
 /// Every case, on the CPU; `functions` by their names.
 inline void check_cases(const std::vector<VectorCase>& cases, const std::map<std::string, Make>& functions,
                         const VectorOptions& options = {}) {
-  const Devices devices = find_devices({"cpu"});
+  const Devices devices = open_devices({"cpu"});
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const VectorCase& c = cases[i];
     SCOPED_TRACE("case " + std::to_string(i) + " " + c.name);

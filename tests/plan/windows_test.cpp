@@ -58,8 +58,8 @@ Floats result(Plan& plan, std::int64_t n, std::int64_t h, std::int64_t w, const 
 
 TEST(Windows, BitsDoNotDependOnThreadsOrOtherImages) {
   WindowNet one_thread, three_threads;
-  Plan a(one_thread.g, find_devices({"cpu"}), {.n_threads = 1}),
-      b(three_threads.g, find_devices({"cpu"}), {.n_threads = 3});
+  Plan a(one_thread.g, open_devices({"cpu"}), {.n_threads = 1}),
+      b(three_threads.g, open_devices({"cpu"}), {.n_threads = 3});
   one_thread.set_weights(a);
   three_threads.set_weights(b);
   for (const auto& [h, w] : {std::pair{40, 40}, {2, 2}, {17, 3}, {5, 39}}) {
@@ -80,7 +80,7 @@ TEST(Windows, AKernelMayBeMadeInTheStep) {
   const Value values = g.input("values", {5, 3, 3, 3});
   g.output("from_values", conv2d(x, values * scale, {}, {.padding = 1}));
   g.output("from_weight", conv2d(x, w, {}, {.padding = 1}));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const Floats weight = random(5 * 27, 3);
   plan.set_weight("w", weight);
   Floats halves = weight;
@@ -95,7 +95,7 @@ TEST(Windows, ImagesSmallerThanTheKernelGiveEmptyResults) {
   const Value x = g.input("x", {1, 1, h, 4});
   g.output("y", conv2d(x, g.weight("w", {1, 1, 3, 3})));
   g.output("z", max_pool2d(x, 3));
-  Plan plan(g, find_devices({"cpu"}));
+  Plan plan(g, open_devices({"cpu"}));
   const Floats w(9, 1.0f);
   plan.set_weight("w", w);
   plan.run({{h, 2}}, {{"x", Floats(8, 1.0f)}});
@@ -111,15 +111,15 @@ TEST(Windows, RejectsImpossibleGraphs) {
   const Dim h = g.symbol("h", 1, 40);
   const Value x = g.input("x", {1, 3, h, 9});
   g.output("y", conv2d(x, g.weight("w", {4, 3, 7, 3})));
-  EXPECT_TRUE(has(refusal([&] { Plan(g, find_devices({"cpu"})); }), "negative size"));
+  EXPECT_TRUE(has(refusal([&] { Plan(g, open_devices({"cpu"})); }), "negative size"));
   Graph turned;
   const Value y = turned.input("y", {1, 4, 3, 3}), kernel = turned.input("kernel", {4, 3, 2, 2});
   turned.output("z", conv_transpose2d(y, kernel));
-  EXPECT_TRUE(has(refusal([&] { Plan(turned, find_devices({"cpu"})); }), "must be a weight"));
+  EXPECT_TRUE(has(refusal([&] { Plan(turned, open_devices({"cpu"})); }), "must be a weight"));
   Graph huge;
   const Dim w = huge.symbol("w", 1, std::int64_t{1} << 31);
   huge.output("z", upsample_nearest(huge.input("x", {1 << 20, 1 << 10, w, 1}), {1 << 20, 1 << 20}));
-  EXPECT_TRUE(has(refusal([&] { Plan(huge, find_devices({"cpu"})); }), "too large for any memory"));
+  EXPECT_TRUE(has(refusal([&] { Plan(huge, open_devices({"cpu"})); }), "too large for any memory"));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class CountingWriter final : public AnswerWriter {
  public:
   explicit CountingWriter(std::thread::id& made_by) : made_by_(&made_by) {}
   bool streams() const override { return false; }
-  void add(int /*choice*/, const Chunk& chunk, std::string& /*out*/) override { n_ += chunk.done ? 1 : 0; }
+  void add(int /*choice*/, const Output& chunk, std::string& /*out*/) override { n_ += chunk.done ? 1 : 0; }
   void finish(std::string& out) override {
     *made_by_ = std::this_thread::get_id();
     out = std::to_string(n_);
@@ -103,7 +103,7 @@ TEST_F(GenerationTest, ANegativeNKeepIsTheWholePrompt) {
   RequestParams params{.n_predict = 100, .ignore_end = true, .context_shift = true, .n_keep = -1};
   Response response = submit_prompt(model, {1, 2, 3}, params);
   int n_generated = 0;
-  for (Chunk chunk; response.next(chunk);) n_generated = chunk.stats.n_generated;
+  for (Output chunk; response.next(chunk);) n_generated = chunk.stats.n_generated;
   EXPECT_EQ(n_generated, 100);
 }
 

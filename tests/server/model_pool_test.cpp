@@ -98,7 +98,7 @@ class LostModel : public testing::Test {
     params.models.front().path = path_;
     params.load = [this](const ModelSpec& spec, const std::function<bool(float)>&) {
       const ModelParams how = {.n_threads = 1, .repack = false};
-      std::shared_ptr<const Model> model = Model::load(spec.path, how);
+      const std::shared_ptr<Model> model = Model::load(spec.path, how);
       ServedModelParams served;
       served.context.n_ctx = 64;
       served.lost = [this] { return why_lost_; };

@@ -58,11 +58,11 @@ T element(std::span<const std::byte> bytes, std::size_t i) {
 class Evaluator {
  public:
   Evaluator(const std::string& device, const std::filesystem::path& modules, int n_threads)
-      : registry_(weft::find_backends({&modules, 1})), device_name_(device), n_threads_(n_threads) {
+      : registry_(weft::load_backends({&modules, 1})), device_name_(device), n_threads_(n_threads) {
     if (device == "cpu") {
-      devices_ = std::make_unique<weft::Devices>(weft::find_devices(*registry_, {"cpu"}));
+      devices_ = std::make_unique<weft::Devices>(weft::open_devices(*registry_, {"cpu"}));
     } else {
-      devices_ = std::make_unique<weft::Devices>(weft::find_devices(*registry_, {device}));
+      devices_ = std::make_unique<weft::Devices>(weft::open_devices(*registry_, {device}));
       device_ = registry_->open(device);
     }
   }

@@ -82,8 +82,7 @@ TEST_P(Vision, PlacesImagesAtMarks) {
   for (const EmbeddedPart& part : placed.parts) {
     EXPECT_GE(part.first, end);
     end = part.first + part.n;
-    for (int i = part.first; i < end; ++i)
-      EXPECT_EQ(placed.tokens[static_cast<std::size_t>(i)], part.token());
+    for (int i = part.first; i < end; ++i) EXPECT_EQ(placed.tokens[static_cast<std::size_t>(i)], kMediaToken);
     EXPECT_EQ(part.rows.get(), images[0]->rows.data() + n_rows * static_cast<std::size_t>(images[0]->n_embd));
     n_rows += static_cast<std::size_t>(part.n);
   }
@@ -309,7 +308,7 @@ PromptWithMedia read_prompt(const std::filesystem::path& dir,
                               .id = image->id,
                               .both_ways = image->both_ways,
                               .grid_width = image->pieces[1].grid_width});
-    prompt.tokens.push_back(token < 0 ? prompt.parts.back().token() : token);
+    prompt.tokens.push_back(token < 0 ? kMediaToken : token);
   }
   return prompt;
 }
@@ -322,24 +321,24 @@ Batch make_batch(const PromptWithMedia& prompt) {
   for (int i = 0; i < static_cast<int>(prompt.tokens.size()); ++i) {
     if (part < prompt.parts.size() && i == prompt.parts[part].first + prompt.parts[part].n) ++part;
     if (part == prompt.parts.size() || i < prompt.parts[part].first) {
-      batch.add(prompt.tokens[static_cast<std::size_t>(i)], 0, true);
-      batch.stand_at(i, {behind, behind, behind});
+      batch.add(prompt.tokens[static_cast<std::size_t>(i)], 0,
+                {.logits = true, .axes = {behind, behind, behind}});
       ++behind;
       continue;
     }
     const EmbeddedPart& p = prompt.parts[part];
     const int row = i - p.first;
     const auto n_embd = static_cast<std::size_t>(p.n_embd);
-    batch.add(std::span(p.rows.get() + static_cast<std::size_t>(row) * n_embd, n_embd), 0, true);
-    if (p.both_ways) batch.see_to(i, p.first + p.n);
+    ItemOptions options = {.logits = true, .attend_to = p.both_ways ? p.first + p.n : -1};
     if (p.grid_width == 0) {
-      batch.stand_at(i, {behind, behind, behind});
+      options.axes = {behind, behind, behind};
       ++behind;
     } else {
       const Pos line = row / p.grid_width, column = row % p.grid_width;
-      batch.stand_at(i, {behind, behind + line, behind + column});
+      options.axes = {behind, behind + line, behind + column};
       if (row + 1 == p.n) behind += std::max(line, column) + 1;
     }
+    batch.add(std::span(p.rows.get() + static_cast<std::size_t>(row) * n_embd, n_embd), 0, options);
   }
   return batch;
 }

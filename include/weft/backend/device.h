@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/backend/host_threads.h"
 #include "weft/backend/workspace.h"
 #include "weft/device.h"
 #include "weft/error.h"
@@ -27,7 +28,6 @@
 
 namespace weft::base {
 class MappedFile;
-class Pool;
 }  // namespace weft::base
 
 #pragma GCC visibility push(default)
@@ -57,7 +57,7 @@ struct CompileOptions {
   Changes allowed = {};
   int n_threads = 0;  ///< Host threads that the plan may use. 0: the number of cores.
   /// Threads for weft's CPU, which plans that run in turns share. Other devices ignore it.
-  std::shared_ptr<base::Pool> pool = nullptr;
+  std::shared_ptr<HostThreads> pool = nullptr;
   /// Memory for temporaries that plans share if they run in turns (workspace.h). Only devices may use it
   /// whose steps have ended when submit returns, or run in the order of submission.
   std::shared_ptr<Workspaces> workspaces = nullptr;

@@ -1,8 +1,8 @@
 // Since 0.1
 #pragma once
-// The registry of backends and their devices. A registry is a value without global state. find_backends()
+// The registry of backends and their devices. A registry is a value without global state. load_backends()
 // makes one with the CPU and all modules. A program may add its own backends, then opens devices
-// (find_devices) or loads models (ModelParams::registry) with it.
+// (open_devices) or loads models (ModelParams::registry) with it.
 //
 // A module (module.h) that cannot be loaded, for example because a driver is missing, is only listed in
 // problems().
@@ -67,8 +67,8 @@ class Registry {
   /// Loads all modules in these folders, by name. Missing folders are ignored.
   void load_modules(std::span<const std::filesystem::path> folders);
 
-  /// See weft::follow (weft/device.h).
-  bool follow() const;
+  /// See weft::init_worker_process (weft/device.h).
+  bool init_worker_process() const;
 
   std::span<const Backend> backends() const { return backends_; }
   std::span<const std::string> problems() const { return problems_; }
@@ -82,7 +82,7 @@ class Registry {
  private:
   std::vector<Backend> backends_;
   std::vector<std::string> problems_;
-  std::vector<bool (*)(const Registry&)> follows_;  // Of modules.
+  std::vector<bool (*)(const Registry&)> worker_inits_;  // Of modules.
 };
 
 }  // namespace weft

@@ -64,7 +64,8 @@ using Op = std::variant<
 // clang-format on
 
 /// The op's name. A custom op's name is stored in the op.
-std::string_view name(const Op& op);
+std::string_view to_string(const Op& op);
+[[deprecated("use to_string")]] inline std::string_view name(const Op& op) { return to_string(op); }
 /// Whether the result is a view of its input: Reshape, Permute, Slice, BroadcastTo, Flip.
 bool is_view(const Op& op);
 

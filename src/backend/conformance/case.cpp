@@ -107,7 +107,8 @@ void Case::expect_state(ValueId state, ValueId last, Values truth) {
 }
 
 ConformanceCase Case::run(std::string what, double tolerance) {
-  ConformanceCase result{std::string(name(graph.nodes().back().op)), std::move(what), true, 0.0, tolerance};
+  ConformanceCase result{std::string(to_string(graph.nodes().back().op)), std::move(what), true, 0.0,
+                         tolerance};
   for (const Node& node : graph.nodes())
     if (!device_.supports(graph, node)) result.supported = false;
   if (result.supported) result.error = error_of_run();

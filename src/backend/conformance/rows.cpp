@@ -14,7 +14,7 @@ void elementwise(Suite& suite) {
       const std::string where = text(fixed);
       for (const bool vector : {false, true}) {
         for (const Op& op : {Op(ops::Add{}), Op(ops::Mul{})}) {
-          if (!suite.wanted(name(op))) continue;
+          if (!suite.wanted(to_string(op))) continue;
           Case c = suite.next();
           const Shape shape = {c.rows(m), d};
           const Values a = c.floats(fixed);
@@ -29,7 +29,7 @@ void elementwise(Suite& suite) {
       for (int kind = 0; kind <= static_cast<int>(Activation::kSoftplus); ++kind)
         unary.emplace_back(ops::Activate{static_cast<Activation>(kind)});
       for (const Op& op : unary) {
-        if (!suite.wanted(name(op))) continue;
+        if (!suite.wanted(to_string(op))) continue;
         Case c = suite.next();
         const Values a = c.floats(fixed, -8.0f, 8.0f);
         c.expect(c.graph.add(op, {c.input({c.rows(m), d}, a)}, "y"), conformance::unary(op, a));

@@ -85,10 +85,24 @@ PlanMemory memory_of(const Program& program, const Layout& layout, const Compile
   return memory;
 }
 
+/// The given pool; null: none.
+std::shared_ptr<base::Pool> pool_of(const CompileOptions& options) {
+  return std::dynamic_pointer_cast<base::Pool>(options.pool);
+}
+
 /// Workers of the given pool, or of the plan's own.
 int n_workers(int n_threads, int n_helpers, const CompileOptions& options) {
   const int own = n_threads > 1 ? n_threads + n_helpers : n_threads;
-  return options.pool != nullptr ? std::max(own, options.pool->n_workers()) : own;
+  const auto pool = pool_of(options);
+  return pool != nullptr ? std::max(own, pool->n_workers()) : own;
+}
+
+/// The given pool if the program fits it, otherwise a new one.
+std::shared_ptr<base::Pool> pool_for(const Program& program, int n_threads, int n_helpers,
+                                     const CompileOptions& options) {
+  auto pool = pool_of(options);
+  if (pool != nullptr && pool->max_phases() >= program.n_phases) return pool;
+  return std::make_shared<base::Pool>(n_threads, std::max(program.n_phases, 1), n_helpers);
 }
 
 class CpuPlan final : public DevicePlan {
@@ -100,9 +114,7 @@ class CpuPlan final : public DevicePlan {
         cancelled_(options.cancelled),
         program_(fuse(graph_, n_workers(n_threads, n_helpers, options))),
         addresses_(graph_.values().size()),
-        pool_(options.pool != nullptr && options.pool->max_phases() >= program_.n_phases
-                  ? options.pool
-                  : std::make_shared<base::Pool>(n_threads, std::max(program_.n_phases, 1), n_helpers)),
+        pool_(pool_for(program_, n_threads, n_helpers, options)),
         workspace_(workspace_of(options)),
         layout_(lay_out_program(graph_, program_, pool_->n_workers())),
         memory_(memory_of(program_, layout_, options)),

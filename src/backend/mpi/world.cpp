@@ -103,7 +103,7 @@ struct Followers {
           here.name = name + "." + there.name;
           here.backend = "mpi";
           here.description += " of rank " + std::to_string(rank);
-          here.beside_host = true;  // As it is once it is open.
+          here.is_async = true;  // As it is once it is open.
           here.on_host_cpu = false;
           if (there.n_threads > 0) here.speed.bytes_per_second = beside_ours(there.speed.bytes_per_second);
           // Steps wait for the link, and rows cross it.

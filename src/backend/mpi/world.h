@@ -8,8 +8,8 @@ namespace weft::mpi {
 /// Joins the others. In the leader: adds their devices, which are listed as long as they respond. `follow`
 /// reports their errors.
 void add(Registry& registry);
-/// See ModuleInfo::follow. Of the leader: throws Error kUnsupported that names one of the others which cannot
-/// take part.
+/// See ModuleInfo::init_worker_process. Of the leader: throws Error kUnsupported that names one of the others
+/// which cannot take part.
 bool follow(const Registry& registry);
 
 }  // namespace weft::mpi

@@ -459,7 +459,7 @@ std::string Follower::lost() const { return conversation_->lost(); }
 std::shared_ptr<Device> Follower::open(const DeviceInfo& there, const OpenOptions& options,
                                        DeviceInfo info) const {
   if (!options.name.empty()) info.name = options.name;
-  info.beside_host = true;
+  info.is_async = true;
   info.on_host_cpu = false;
   return std::make_shared<RemoteDevice>(conversation_, there.name, std::move(info));
 }

@@ -63,7 +63,7 @@ class VulkanDevice final : public Device {
         pipelines_(std::make_shared<Pipelines>(*gpu_, pipeline_cache)) {
     info_.name = device_name;
     info_.backend = kBackendName;
-    info_.beside_host = true;
+    info_.is_async = true;
     info_.on_host_cpu = gpu_->properties().deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     info_.speed = speed_of(gpu_->properties().deviceType);
     info_.description = gpu_->properties().deviceName;

@@ -20,7 +20,7 @@ std::string without_layer(const std::string& name) {
 std::string work_name(const Graph& graph, const Launch& launch) {
   const Node& node = graph.node(launch.node);
   const std::string shader = name(launch.shader);
-  if (!shader.starts_with("matmul")) return shader + " " + std::string(weft::name(node.op));
+  if (!shader.starts_with("matmul")) return shader + " " + std::string(weft::to_string(node.op));
   const ValueInfo& weight = graph.value(node.inputs[0]);
   const Shape& s = weight.shape;
   double bytes = static_cast<double>(row_bytes(weight.dtype, s.columns()));

@@ -257,7 +257,7 @@ class VulkanPlan final : public DevicePlan {
     for (const Launch& launch : program_.launches) {
       const Node& node = graph_.node(launch.node);
       text += std::to_string(launch.phase) + " " + shader_text(launch);
-      text += ": " + std::string(weft::name(node.op)) + " " + graph_.value(node.output).name + "\n";
+      text += ": " + std::string(weft::to_string(node.op)) + " " + graph_.value(node.output).name + "\n";
     }
     return text;
   }

@@ -134,7 +134,7 @@ bool Admission::should_wait(const Stream& stream, int n_cached, const std::vecto
 bool Admission::take_up(Stream& stream) {
   while (!context_.restore(stream.cached.saved(), stream.cached.seq()))
     if (!cache_.evict()) return false;
-  stream.cached.begin_with(context_.next_pos(stream.cached.seq()));
+  stream.cached.begin_with(context_.cache().next_pos(stream.cached.seq()));
   stream.cached.set_lacks_source(false);  // The saved state contains it.
   stream.cached.set_saved({});
   return true;

@@ -31,18 +31,14 @@ void BatchBuilder::build(StepBatch& batch, std::span<const StreamPtr> running,
       reading_.push_back(stream.get());
     } else {
       batch.shares.push_back({stream.get(), batch.size(), 1});
-      add_token(batch.items, stream->text().back(), stream->cached.seq(), true, stream->cached.n_computed(),
-                stream->request().n_skipped);
+      batch.items.add(stream->text().back(), stream->cached.seq(), of_last(*stream));
     }
   }
   add_drafts(batch);
   batch.n_decoding = batch.size();
   if (batch.n_decoding == 0 || !pace_.wants_plain_step()) add_prompts(batch, step, n_read_by_drafter);
-  for (const Share& share : batch.shares) {
-    if (share.stream->is_pooled()) continue;
-    ask_for_best(batch.items, share);
-    if (share.stream->n_pending() == share.n) masks_.add(*share.stream);
-  }
+  for (const Share& share : batch.shares)
+    if (!share.stream->is_pooled() && share.stream->n_pending() == share.n) masks_.add(*share.stream);
 }
 
 /// Drafts are cut to the number of logits rows that the step has.
@@ -58,7 +54,7 @@ void BatchBuilder::add_drafts(StepBatch& batch) const {
   batch.items.clear();
   for (Share& share : batch.shares) {
     share.first = batch.size();
-    drafts_.add(batch.items, *share.stream);
+    drafts_.add(batch.items, *share.stream, of_last(*share.stream));
   }
 }
 
@@ -116,25 +112,28 @@ void BatchBuilder::add_prompt(StepBatch& batch, Stream& stream, int n) const {
   batch.shares.push_back({&stream, items.size(), n});
   const PlacedPrompt text(stream.text(), stream.params().parts, stream.cached.seq(), 0);
   for (int i = 0; i < n; ++i) {
-    const bool is_told = stream.wants_prompt(n_computed + i + 1);
-    text.add(n_computed + i, items, is_told || (draws && i == n - 1));
-    if (is_told) ask_for_prompt(items, stream, items.size() - 1, n_computed + i + 1);
-    if (stream.wants_embedding(n_computed + i)) items.want_embedding(items.size() - 1);
+    ItemOptions options;
+    if (stream.wants_prompt(n_computed + i + 1)) options = for_prompt(stream, n_computed + i + 1);
+    if (draws && i == n - 1) options = for_drawing(stream);
+    options.embedding = stream.wants_embedding(n_computed + i);
+    text.add(n_computed + i, items, options);
   }
 }
 
 // --- Results of the step
 
 /// If the best few tokens suffice, the step need not return logits.
-void BatchBuilder::ask_for_best(Batch& items, const Share& share) const {
-  const Stream& stream = *share.stream;
-  if (stream.n_pending() != share.n) return;  // A chunk of a prompt, not its end.
+ItemOptions BatchBuilder::for_drawing(const Stream& stream) const {
   const int n = stream.n_best();
-  const int last = share.first + share.n - 1;
-  for (int item = last; item <= last + stream.draft.tree().size(); ++item) {
-    if (n > 0 && n <= context_.params().n_best) items.only_best(item, n);
-    if (stream.params().n_logprobs >= 0) items.want_log_sum_exp(item);
-  }
+  return {.logits = true,
+          .n_best = n <= context_.params().n_best ? n : 0,
+          .log_sum_exp = stream.params().n_logprobs >= 0};
+}
+
+ItemOptions BatchBuilder::of_last(const Stream& stream) const {
+  ItemOptions options = for_drawing(stream);
+  options.axes = axes_of_token(stream.cached.n_computed(), stream.request().n_skipped);
+  return options;
 }
 
 /// Whether logprobs can be found without returning all logits.
@@ -142,9 +141,11 @@ bool BatchBuilder::finds_logprobs(const Stream& stream) const {
   return std::max(stream.params().n_logprobs, 1) <= context_.params().n_best;
 }
 
-void BatchBuilder::ask_for_prompt(Batch& items, const Stream& stream, int item, int next) const {
-  if (finds_logprobs(stream)) items.only_best(item, std::max(stream.params().n_logprobs, 1));
-  items.want_log_sum_exp(item, stream.text()[static_cast<std::size_t>(next)]);
+ItemOptions BatchBuilder::for_prompt(const Stream& stream, int next) const {
+  return {.logits = true,
+          .n_best = finds_logprobs(stream) ? std::max(stream.params().n_logprobs, 1) : 0,
+          .log_sum_exp = true,
+          .logit_of = stream.text()[static_cast<std::size_t>(next)]};
 }
 
 }  // namespace weft::engine

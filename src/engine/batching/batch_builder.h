@@ -35,11 +35,13 @@ class BatchBuilder {
   /// `n_whole_rows` the tokens that need complete rows of logits.
   int n_to_compute(const Stream& stream, int n_most, int& n_whole_rows) const;
   void add_prompt(StepBatch& batch, Stream& stream, int n) const;
-  void ask_for_best(Batch& items, const Share& share) const;
+  /// The options of an item from which the stream's next token, or a token after a draft, is drawn.
+  ItemOptions for_drawing(const Stream& stream) const;
   bool finds_logprobs(const Stream& stream) const;
-  /// Requests the logprob of prompt token `next` from the batch item that computes the token before
-  /// it.
-  void ask_for_prompt(Batch& items, const Stream& stream, int item, int next) const;
+  /// The options of the item before prompt token `next`, whose logprob is reported.
+  ItemOptions for_prompt(const Stream& stream, int next) const;
+  /// The options of a decoding stream's last token.
+  ItemOptions of_last(const Stream& stream) const;
 
   const Context& context_;
   const StepPace& pace_;

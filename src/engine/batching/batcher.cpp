@@ -7,6 +7,7 @@
 #include "engine/batching/batcher_impl.h"
 #include "engine/batching/limits.h"
 #include "engine/batching/what.h"
+#include "engine/prompt_parts.h"
 #include "engine/refuse.h"
 #include "engine/sequence_adapters.h"
 
@@ -28,7 +29,7 @@ Batcher::Impl::Impl(Context& context_in, const BatcherParams& params_in)
     : context(context_in),
       params(engine::fill_in(params_in, context)),
       runner(context),
-      draft_lease(params.speculation == Speculation::kModel ? params.draft : nullptr),
+      draft_lease(params.speculation == Speculation::kModel ? params.draft.get() : nullptr),
       drafter(engine::make_drafter(params, context)),
       cache(context, drafter.get(), params.reuse_prefixes, counters),
       flights(runner, params.n_running),
@@ -79,6 +80,7 @@ std::shared_ptr<const engine::Request> Batcher::Impl::make_request(std::vector<T
   request->origin.adapters =
       p.adapters ? engine::checked_adapters(context.model(), *p.adapters) : usual_adapters();
   request->prompt = std::move(prompt);
+  engine::fold_ids(request->prompt, p.parts);
   if (context.model().info().reads_source) {
     request->origin.source = std::move(request->prompt);
     request->prompt = {context.model().info().first_token};
@@ -185,8 +187,8 @@ BatcherStats Batcher::Impl::stats() const {
     s.n_prefilling += stream->is_prefilling() ? 1 : 0;
     s.n_paused += stream->schedule.paused() ? 1 : 0;
   }
-  s.cells_total = context.cells_total();
-  s.cells_used = context.cells_used();
+  s.cells_total = context.cache().cells_total();
+  s.cells_used = context.cache().cells_used();
   s.cells_cached = cache.cells_cached(live.running());
   s.sequences_total = context.params().n_sequences;
   s.sequences_cached = cache.n_idle();
@@ -209,16 +211,18 @@ std::optional<Clock::time_point> Batcher::next_deadline() const { return impl_->
 int Batcher::n_running() const { return static_cast<int>(impl_->live.running().size()); }
 int Batcher::n_waiting() const { return static_cast<int>(impl_->live.queue().n_waiting()); }
 std::int64_t Batcher::n_waiting_tokens() const { return impl_->live.queue().n_waiting_tokens(); }
-SavedText Batcher::save_text(std::span<const Token> tokens,
-                             const std::optional<std::vector<AdapterUse>>& adapters) {
-  return impl_->save_text(tokens, adapters);
+SavedPrefix Batcher::save_prefix(std::span<const Token> tokens,
+                                 const std::optional<std::vector<AdapterUse>>& adapters) {
+  return impl_->save_prefix(tokens, adapters);
 }
-RestoredText Batcher::restore_text(std::span<const std::byte> state) { return impl_->restore_text(state); }
-int Batcher::forget_text(std::span<const Token> tokens) { return impl_->forget_text(tokens); }
+RestoredPrefix Batcher::restore_prefix(std::span<const std::byte> state) {
+  return impl_->restore_prefix(state);
+}
+int Batcher::forget_prefix(std::span<const Token> tokens) { return impl_->forget_prefix(tokens); }
 BatcherStats Batcher::stats() const { return impl_->stats(); }
-BatcherPicture Batcher::picture() const { return impl_->picture(); }
+BatcherSnapshot Batcher::snapshot() const { return impl_->snapshot(); }
 bool Batcher::consistent() const {
-  return impl_->context.consistent() && impl_->cache.consistent(impl_->live.running());
+  return impl_->context.cache().consistent() && impl_->cache.consistent(impl_->live.running());
 }
 
 }  // namespace weft

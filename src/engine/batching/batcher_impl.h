@@ -16,6 +16,7 @@
 #include "engine/batching/prefix_cache.h"
 #include "engine/batching/speculation.h"
 #include "engine/batching/stepper.h"
+#include "engine/context/lease.h"
 #include "weft/batcher.h"
 
 namespace weft {
@@ -41,44 +42,24 @@ struct Batcher::Impl {
   /// Counts the end of a stream, which is about to be delivered.
   void count_end(const engine::Stream& stream);
   BatcherStats stats() const;
-  BatcherPicture picture() const;  // picture.cpp
+  BatcherSnapshot snapshot() const;  // snapshot.cpp
 
   /// `make` replaces the context by another one of the same model with the same parameters. Streams continue
   /// there and are recomputed from their tokens. Throws what `make` throws; all streams end with that error
   /// then.
   void renew(const std::function<void()>& make);
 
-  // --- Saved prefixes (saved_texts.cpp)
+  // --- Saved prefixes (saved_prefixes.cpp)
 
   /// The adapters of requests that do not name any.
   std::vector<AdapterUse> usual_adapters() const;
-  SavedText save_text(std::span<const Token> tokens, const std::optional<std::vector<AdapterUse>>& adapters);
-  RestoredText restore_text(std::span<const std::byte> state);
-  int forget_text(std::span<const Token> tokens);
+  SavedPrefix save_prefix(std::span<const Token> tokens,
+                          const std::optional<std::vector<AdapterUse>>& adapters);
+  RestoredPrefix restore_prefix(std::span<const std::byte> state);
+  int forget_prefix(std::span<const Token> tokens);
   /// Stepper::between_steps, which receivers of output must not call.
   template <typename F>
   auto between_steps(F f);
-
-  /// The batcher's exclusive use of a context.
-  class Lease {
-   public:
-    explicit Lease(Context* context) : context_(context) { acquire(); }
-    ~Lease() { release(); }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    /// Throws Error kInvalidArgument if another batcher has the context.
-    void acquire() {
-      if (context_ != nullptr) context_->lease();
-      held_ = context_ != nullptr;
-    }
-    void release() noexcept {
-      if (std::exchange(held_, false)) context_->end_lease();
-    }
-
-   private:
-    Context* const context_;  // May be null.
-    bool held_ = false;
-  };
 
   /// Runs batches in a context that the batcher has leased.
   class Runner final : public engine::BatchRunner {
@@ -90,7 +71,7 @@ struct Batcher::Impl {
     DecodeStatus finish() override { return context_.finish(); }
     void drop_begun() noexcept override { context_.drop_begun(); }
 
-    Lease lease;
+    engine::Lease lease;
 
    private:
     Context& context_;
@@ -99,7 +80,7 @@ struct Batcher::Impl {
   Context& context;
   const BatcherParams params;
   Runner runner;
-  const Lease draft_lease;
+  const engine::Lease draft_lease;
   BatcherStats counters;
   const std::unique_ptr<engine::Drafter> drafter;  // nullptr: no speculation.
   engine::PrefixCache cache;

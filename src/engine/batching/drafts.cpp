@@ -32,7 +32,7 @@ int most_ahead(const Stream& stream) {
 }  // namespace
 
 std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context& context) {
-  if (!context.cuts_back()) return nullptr;
+  if (!context.cache().cuts_back()) return nullptr;
   if (params.speculation == Speculation::kNgram) return make_ngram_drafter();
   if (params.speculation == Speculation::kModel)
     return make_model_drafter(*params.draft, context.model(), context.params().n_sequences);
@@ -154,18 +154,18 @@ void Drafts::prune(Stream& stream) {
   }
 }
 
-void Drafts::add(Batch& batch, Stream& stream) const {
+void Drafts::add(Batch& batch, Stream& stream, const ItemOptions& options) const {
   const DraftTree& draft = stream.draft.tree();
   const std::vector<SeqId>& branches = stream.draft.branches();
   const std::vector<int> leaves = draft.leaves();
   cache_.branch(stream, static_cast<int>(leaves.size()));
-  batch.add(stream.text().back(), branches, true);
+  batch.add(stream.text().back(), branches, options);
   std::vector<SeqId> seqs;
   for (int node = 0; node < draft.size(); ++node) {
     seqs.clear();
     for (std::size_t i = 0; i < leaves.size(); ++i)
       if (draft.leads_to(node, leaves[i])) seqs.push_back(branches[i]);
-    batch.add(draft.nodes()[static_cast<std::size_t>(node)].token, seqs, true);
+    batch.add(draft.nodes()[static_cast<std::size_t>(node)].token, seqs, options);
   }
 }
 

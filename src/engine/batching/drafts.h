@@ -32,8 +32,8 @@ class Drafts {
   /// A drafter that fails writes nothing, and is disabled after several failures.
   int write(std::span<const StreamPtr> streams, const StepCost& cost, bool allowed, int n_to_read);
   /// Adds a stream's last token and its draft to the batch. A branch is a sequence that shares the stream's
-  /// cells. Each token belongs to all branches that contain it. All these tokens want logits.
-  void add(Batch& batch, Stream& stream) const;
+  /// cells. Each token belongs to all branches that contain it. All have these options.
+  void add(Batch& batch, Stream& stream, const ItemOptions& options) const;
   /// The stream continues with the branch that contains `node`, as far as it is computed.
   void fold(Stream& stream, int node) const;
   /// The draft has been checked: the drafter's tokens after the first n are invalid.

@@ -37,7 +37,8 @@ BatcherParams fill_in(BatcherParams p, const Context& context) {
     refuse("a draft model needs speculation = kModel; set it, or leave the draft out");
   if (p.speculation > Speculation::kModel)
     refuse("unknown speculation " + std::to_string(static_cast<int>(p.speculation)));
-  if (p.draft == &context) refuse("a context cannot be its own draft; create a context of the draft model");
+  if (p.draft.get() == &context)
+    refuse("a context cannot be its own draft; create a context of the draft model");
   if (p.n_draft < 0 || p.n_draft > kMaxDraft)
     refuse("the depth of drafts must be 0 to " + std::to_string(kMaxDraft));
   if (p.n_draft_branches < 1 || p.n_draft_branches > kMaxBranches)
@@ -52,8 +53,9 @@ BatcherParams fill_in(BatcherParams p, const Context& context) {
 }
 
 int max_text(const RequestParams& p, const Context& context) {
-  const int n_cells = p.n_ctx > 0 ? std::min(p.n_ctx, context.cells_total()) : context.cells_total();
-  return std::min<int>(n_cells, context.max_positions());
+  const int n_cells =
+      p.n_ctx > 0 ? std::min(p.n_ctx, context.cache().cells_total()) : context.cache().cells_total();
+  return std::min<int>(n_cells, context.cache().max_positions());
 }
 
 namespace {

@@ -90,7 +90,7 @@ void LiveStreams::leave(const StreamPtr& stream) {
   // A batch in flight, or a failed step, has left tokens in the sequence that the stream does not count.
   const CacheState& cached = stream->cached;
   const bool is_whole = cached.has_sequence() && !cached.lacks_source() && !in_flight &&
-                        context_.next_pos(cached.seq()) == cached.n_computed();
+                        context_.cache().next_pos(cached.seq()) == cached.n_computed();
   cache_.drop_branches(*stream);
   if (is_whole) {
     cache_.retire(*stream);

@@ -24,7 +24,7 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes
     : context_(context),
       drafter_(drafter),
       reuse_prefixes_(reuse_prefixes),
-      cuts_anywhere_(context.cuts_anywhere()),
+      cuts_anywhere_(context.cache().cuts_anywhere()),
       counters_(counters),
       index_(context.params().n_sequences),
       is_snapshot_(static_cast<std::size_t>(context.params().n_sequences), false) {
@@ -34,13 +34,13 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes
 
 PrefixCache::~PrefixCache() {
   try {
-    context_.clear();
+    context_.cache().clear();
   } catch (const Error&) {  // The context was moved from.
   }
 }
 
 void PrefixCache::reset() {
-  context_.clear();
+  context_.cache().clear();
   broken_ = false;
   idle_.clear();
   free_.clear();
@@ -61,21 +61,23 @@ PrefixCache::Match PrefixCache::look_up(const Stream& stream) const {
 
 PrefixCache::Match PrefixCache::find(std::span<const Token> text, const TextOrigin& origin) const {
   const Match match =
-      cuts_anywhere_
-          ? index_.find(text, origin)
-          : index_.find(text, origin, [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
+      cuts_anywhere_ ? index_.find(text, origin) : index_.find(text, origin, [&](SeqId holder, int n) {
+        return context_.cache().can_cut(holder, n);
+      });
   if (match.holder >= 0 || origin.source.empty()) return match;
   return {index_.find_any(origin), 0};
 }
 
 bool PrefixCache::make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running,
                             std::optional<int>& n_cached) {
-  const auto n_missing = [&] { return context_.cells_used() + n_needed - context_.cells_total(); };
+  const auto n_missing = [&] {
+    return context_.cache().cells_used() + n_needed - context_.cache().cells_total();
+  };
   if (n_missing() <= 0) return true;
   if (!n_cached) n_cached = cells_cached(running);
   if (n_missing() > *n_cached) return false;
   n_cached.reset();
-  while (context_.cells_used() + n_needed > context_.cells_total())
+  while (context_.cache().cells_used() + n_needed > context_.cache().cells_total())
     if (!evict(match.holder) && !shorten(match)) return false;
   return true;
 }
@@ -104,7 +106,8 @@ void PrefixCache::settle(Stream& stream, Match match) {
     if (free_.empty()) evict(match.holder);
     stream.cached.take_sequence(take_free());
     context_.set_adapters(stream.cached.seq(), stream.origin().adapters);
-    if (match.holder >= 0 && !context_.copy(match.holder, stream.cached.seq(), 0, match.n)) match.n = 0;
+    if (match.holder >= 0 && !context_.cache().copy(match.holder, stream.cached.seq(), 0, match.n))
+      match.n = 0;
     if (drafter_ != nullptr && match.n > 0) drafter_->copy(match.holder, stream.cached.seq(), match.n);
   }
   const SeqId seq = stream.cached.seq();
@@ -124,7 +127,7 @@ void PrefixCache::settle(Stream& stream, Match match) {
 SourceRead PrefixCache::read_source(Stream& stream) {
   const SeqId holder = reuse_prefixes_ ? index_.find_any(stream.origin()) : -1;
   if (holder >= 0) {
-    (void)context_.copy(holder, stream.cached.seq(), 0, 0);  // Copies the source, no cells.
+    (void)context_.cache().copy(holder, stream.cached.seq(), 0, 0);  // Copies the source, no cells.
   } else if (context_.set_source(stream.cached.seq(), stream.origin().source) != DecodeStatus::kOk) {
     return SourceRead::kCancelled;
   }
@@ -171,7 +174,7 @@ int PrefixCache::cells_cached(std::span<const StreamPtr> running) const {
     }
   }
   n_held += index_.n_tokens_of(holders);
-  return static_cast<int>(std::max<std::int64_t>(context_.cells_used() - n_held, 0));
+  return static_cast<int>(std::max<std::int64_t>(context_.cache().cells_used() - n_held, 0));
 }
 
 int PrefixCache::beginning_to_keep(const Stream& stream, const Match& match) const {
@@ -186,7 +189,7 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
   if (index_.doubled(stream.cached.seq()) || (free_.empty() && !evict())) return;
   const SeqId seq = free_.back();
   broken_ = true;
-  const bool copied = context_.copy(stream.cached.seq(), seq);
+  const bool copied = context_.cache().copy(stream.cached.seq(), seq);
   broken_ = copied;
   if (!copied) return;
   free_.pop_back();
@@ -221,7 +224,7 @@ bool PrefixCache::evict(SeqId except) {
 
 void PrefixCache::evict_unsound() {
   std::erase_if(idle_, [&](SeqId seq) {
-    if (context_.intact(seq)) return false;
+    if (context_.cache().intact(seq)) return false;
     empty(seq);
     ++counters_.n_evicted;
     return true;
@@ -250,7 +253,7 @@ bool PrefixCache::forget(Stream& stream, const std::function<bool()>& make_room)
   broken_ = true;
   index_.remove(seq);
   if (drafter_ != nullptr) drafter_->cut(seq, 0);
-  const bool done = context_.forget(seq, keep, n, make_room);
+  const bool done = context_.cache().forget(seq, keep, n, make_room);
   broken_ = false;
   stream.cached.set_shifted();
   if (!done) return false;
@@ -267,24 +270,24 @@ void PrefixCache::branch(Stream& stream, int n) {
   branches.assign(1, seq);
   while (static_cast<int>(branches.size()) < n) {
     branches.push_back(take_free());
-    (void)context_.copy(seq, branches.back());  // Sharing a whole sequence never fails.
+    (void)context_.cache().copy(seq, branches.back());  // Sharing a whole sequence never fails.
   }
 }
 
 void PrefixCache::keep_branch(Stream& stream, std::size_t branch) {
   const SeqId seq = stream.cached.seq();
   if (branch > 0) {
-    context_.remove(seq);
-    (void)context_.copy(stream.draft.branches()[branch], seq);
+    context_.cache().remove(seq);
+    (void)context_.cache().copy(stream.draft.branches()[branch], seq);
   }
-  context_.remove(seq, stream.cached.n_computed());
+  context_.cache().remove(seq, stream.cached.n_computed());
   drop_branches(stream);
 }
 
 void PrefixCache::drop_branches(Stream& stream) {
   const std::vector<SeqId>& branches = stream.draft.branches();
   for (std::size_t i = 1; i < branches.size(); ++i) {
-    context_.remove(branches[i]);
+    context_.cache().remove(branches[i]);
     free_.push_back(branches[i]);
   }
   stream.draft.drop();
@@ -305,7 +308,7 @@ PrefixCache::Saved PrefixCache::save(std::span<const Token> text, const TextOrig
   if (free_.empty() && !evict(match.holder)) overloaded();
   const SeqId seq = free_.back();
   broken_ = true;
-  while (!context_.copy(match.holder, seq, 0, match.n))
+  while (!context_.cache().copy(match.holder, seq, 0, match.n))
     if (!evict(match.holder)) {
       broken_ = false;
       overloaded();
@@ -314,11 +317,11 @@ PrefixCache::Saved PrefixCache::save(std::span<const Token> text, const TextOrig
   try {
     saved.state = context_.save(seq);
   } catch (...) {
-    context_.remove(seq);
+    context_.cache().remove(seq);
     broken_ = false;
     throw;
   }
-  context_.remove(seq);
+  context_.cache().remove(seq);
   broken_ = false;
   return saved;
 }
@@ -328,7 +331,7 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
   const auto n = static_cast<Pos>(text.size());
   const auto make_room_for_it = [&] {
     if (!evict()) return false;
-    while (context_.cells_used() + n > context_.cells_total())
+    while (context_.cache().cells_used() + n > context_.cache().cells_total())
       if (!evict()) return false;
     return true;
   };
@@ -338,11 +341,12 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
   try {
     do restored = context_.restore(state, seq);
     while (!restored && make_room_for_it());
-    if (restored && (context_.next_pos(seq) != n || context_.source_size(seq) != std::ssize(origin.source)))
+    if (restored &&
+        (context_.cache().next_pos(seq) != n || context_.source_size(seq) != std::ssize(origin.source)))
       throw Error(ErrorCode::kInvalidFile,
                   "the saved sequence is damaged: its state has another length; nothing was restored");
   } catch (...) {
-    context_.remove(seq);
+    context_.cache().remove(seq);
     free_.push_back(seq);
     broken_ = false;
     throw;
@@ -397,7 +401,7 @@ void PrefixCache::empty(SeqId seq) {
 }
 
 void PrefixCache::cut(SeqId seq, int n) {
-  context_.remove(seq, n);
+  context_.cache().remove(seq, n);
   if (drafter_ != nullptr) drafter_->cut(seq, n);
 }
 
@@ -422,7 +426,7 @@ bool PrefixCache::consistent(std::span<const StreamPtr> running) const {
         (!stream->cached.shifted() && index_.size(stream->cached.seq()) != stream->cached.n_computed()))
       return false;
   for (SeqId seq = 0; seq < context_.params().n_sequences; ++seq)
-    if (expected[static_cast<std::size_t>(seq)] != context_.next_pos(seq)) return false;
+    if (expected[static_cast<std::size_t>(seq)] != context_.cache().next_pos(seq)) return false;
   const auto has_its_source = [&](SeqId seq) {
     return context_.source_size(seq) == (index_.knows(seq) ? std::ssize(index_.origin(seq).source) : 0);
   };

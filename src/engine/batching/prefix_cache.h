@@ -71,7 +71,7 @@ class PrefixCache {
   void release(Stream& stream);
   /// Evicts the least recently used idle sequence other than `except`. False if there is none.
   bool evict(SeqId except = -1);
-  /// Evicts idle sequences that a failed step has left undefined (Context::intact).
+  /// Evicts idle sequences that a failed step has left undefined (KvCache::intact).
   void evict_unsound();
   /// Context shift: drops the older half of a running sequence after the kept tokens, in whole pages if it is
   /// long enough. The rest moves up, which may take cells if it is shared. Calls `make_room` while there are

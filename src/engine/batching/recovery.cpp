@@ -53,7 +53,7 @@ void Recovery::give_up_unsound(std::string_view why) {
   flights_.drop();
   for (std::size_t i = live_.running().size(); i-- > 0;) {
     const StreamPtr stream = live_.running()[i];
-    if (take_back(*stream) && context_.intact(stream->cached.seq())) continue;
+    if (take_back(*stream) && context_.cache().intact(stream->cached.seq())) continue;
     if (stream->cached.shifted()) {
       stream->fail(why);
     } else {
@@ -68,8 +68,8 @@ void Recovery::give_up_unsound(std::string_view why) {
 bool Recovery::take_back(Stream& stream) {
   CacheState& cached = stream.cached;
   if (!cached.land()) return true;
-  if (!context_.can_cut(cached.seq(), cached.n_computed())) return false;
-  context_.remove(cached.seq(), cached.n_computed());
+  if (!context_.cache().can_cut(cached.seq(), cached.n_computed())) return false;
+  context_.cache().remove(cached.seq(), cached.n_computed());
   return true;
 }
 

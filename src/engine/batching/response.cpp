@@ -27,11 +27,11 @@ void Waker::call() noexcept {
 
 ResponseState::ResponseState(int n, int n_unread, std::shared_ptr<Wakeup> service)
     : n_unread_(n_unread), service_(std::move(service)), parts_(static_cast<std::size_t>(n)) {
-  for (int i = 0; i < n; ++i) parts_[static_cast<std::size_t>(i)].chunk.completion = i;
+  for (int i = 0; i < n; ++i) parts_[static_cast<std::size_t>(i)].unread.completion = i;
   news_.reserve(parts_.size());
 }
 
-Response::Poll ResponseState::poll(Chunk& chunk, std::chrono::milliseconds at_most) {
+Response::Poll ResponseState::poll(Output& output, std::chrono::milliseconds at_most) {
   {
     std::unique_lock lock(mutex_);
     const auto ready = [&] { return has_news(); };
@@ -40,12 +40,12 @@ Response::Poll ResponseState::poll(Chunk& chunk, std::chrono::milliseconds at_mo
     } else if (at_most.count() > 0) {
       changed_.wait_for(lock, at_most, ready);
     }
-    if (!take(chunk)) return at_end() ? Response::Poll::kEnd : Response::Poll::kNothingYet;
-    if (!is_full(chunk)) return Response::Poll::kChunk;
+    if (!take(output)) return at_end() ? Response::Poll::kEnd : Response::Poll::kNothingYet;
+    if (!is_full(output)) return Response::Poll::kOutput;
     has_room_again_ = true;
   }
   service_->call();
-  return Response::Poll::kChunk;
+  return Response::Poll::kOutput;
 }
 
 void ResponseState::cancel() {
@@ -63,19 +63,19 @@ void ResponseState::on_ready(std::function<void()> wake) {
   });
 }
 
-bool ResponseState::take(Chunk& chunk) {
+bool ResponseState::take(Output& output) {
   if (news_.empty()) return false;
   Part& part = parts_[static_cast<std::size_t>(news_.front())];
   news_.erase(news_.begin());
   part.is_news = false;
-  part.taken_to_end = part.chunk.done;
+  part.taken_to_end = part.unread.done;
   n_taken_to_end_ += part.taken_to_end ? 1 : 0;
-  chunk = std::exchange(part.chunk, Chunk{.completion = part.chunk.completion});
+  output = std::exchange(part.unread, Output{.request = id_, .completion = part.unread.completion});
   return true;
 }
 
-bool ResponseState::is_full(const Chunk& chunk) const {
-  return static_cast<int>(chunk.tokens.size() + chunk.prompt.size()) >= n_unread_ && !chunk.done;
+bool ResponseState::is_full(const Output& output) const {
+  return static_cast<int>(output.tokens.size() + output.prompt.size()) >= n_unread_ && !output.done;
 }
 
 // --- The service's side
@@ -85,16 +85,16 @@ bool ResponseState::add(const Output& output) {
   {
     const std::lock_guard lock(mutex_);
     Part& part = parts_[static_cast<std::size_t>(output.completion)];
-    Chunk& chunk = part.chunk;
-    if (!part.lost && !append(chunk, output)) {
+    Output& unread = part.unread;
+    if (!part.lost && !append(unread, output)) {
       part.lost = true;
       if (!output.done && parts_.size() == 1) return false;  // The request's other completions continue.
     }
     if (output.done) {
-      chunk.done = true;
-      chunk.stop = part.lost ? StopReason::kError : output.stop;
-      chunk.stop_string = part.lost ? -1 : output.stop_string;
-      chunk.stats = output.stats;
+      unread.done = true;
+      unread.stop = part.lost ? StopReason::kError : output.stop;
+      unread.stop_string = part.lost ? -1 : output.stop_string;
+      unread.stats = output.stats;
       part.is_held = true;
       part.is_news = false;
       std::erase(news_, output.completion);
@@ -107,14 +107,14 @@ bool ResponseState::add(const Output& output) {
   return wants_more;
 }
 
-bool ResponseState::append(Chunk& chunk, const Output& output) {
+bool ResponseState::append(Output& unread, const Output& output) {
   try {
-    chunk.text += output.text;
-    chunk.tokens.insert(chunk.tokens.end(), output.tokens.begin(), output.tokens.end());
-    chunk.prompt.insert(chunk.prompt.end(), output.prompt.begin(), output.prompt.end());
-    chunk.embedding.assign(output.embedding.begin(), output.embedding.end());
-    chunk.error = output.error;
-    chunk.not_numbers = output.not_numbers;
+    unread.text += output.text;
+    unread.tokens.insert(unread.tokens.end(), output.tokens.begin(), output.tokens.end());
+    unread.prompt.insert(unread.prompt.end(), output.prompt.begin(), output.prompt.end());
+    unread.embedding.assign(output.embedding.begin(), output.embedding.end());
+    unread.error = output.error;
+    unread.not_numbers = output.not_numbers;
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -124,7 +124,7 @@ bool ResponseState::append(Chunk& chunk, const Output& output) {
 void ResponseState::pause_if_full(int completion, Batcher& batcher) {
   const std::lock_guard lock(mutex_);
   Part& part = parts_[static_cast<std::size_t>(completion)];
-  if (part.paused || !is_full(part.chunk)) return;
+  if (part.paused || !is_full(part.unread)) return;
   part.paused = true;
   batcher.pause(in_batcher_, completion);
 }
@@ -146,10 +146,10 @@ void ResponseState::end_all(StopReason stop, std::string_view why) noexcept {
   {
     const std::lock_guard lock(mutex_);
     for (Part& part : parts_) {
-      part.chunk.done = true;
-      part.chunk.stop = stop;
+      part.unread.done = true;
+      part.unread.stop = stop;
       try {
-        part.chunk.error = why;
+        part.unread.error = why;
       } catch (const std::bad_alloc&) {  // The message is lost, not the error.
       }
       note(part);
@@ -163,21 +163,21 @@ void ResponseState::handle_flags(Batcher& batcher) {
   if (wants_cancel_) batcher.cancel(in_batcher_);
   if (!std::exchange(has_room_again_, false)) return;
   for (Part& part : parts_) {
-    if (!part.paused || is_full(part.chunk)) continue;
+    if (!part.paused || is_full(part.unread)) continue;
     part.paused = false;
-    batcher.resume(in_batcher_, part.chunk.completion);
+    batcher.resume(in_batcher_, part.unread.completion);
   }
 }
 
 bool ResponseState::is_over() const {
   const std::lock_guard lock(mutex_);
   return std::all_of(parts_.begin(), parts_.end(),
-                     [](const Part& part) { return part.chunk.done || part.taken_to_end; });
+                     [](const Part& part) { return part.unread.done || part.taken_to_end; });
 }
 
 void ResponseState::note(Part& part) {
   if (std::exchange(part.is_news, true)) return;
-  news_.push_back(part.chunk.completion);
+  news_.push_back(part.unread.completion);
 }
 
 void ResponseState::tell() {
@@ -205,10 +205,12 @@ Response::~Response() {
 }
 
 RequestId Response::id() const { return state_ ? state_->id() : 0; }
-Response::Poll Response::poll(Chunk& chunk, std::chrono::milliseconds at_most) {
-  return state_ ? state_->poll(chunk, at_most) : Poll::kEnd;
+Response::Poll Response::poll(Output& output, std::chrono::milliseconds at_most) {
+  return state_ ? state_->poll(output, at_most) : Poll::kEnd;
 }
-bool Response::next(Chunk& chunk) { return poll(chunk, std::chrono::milliseconds::max()) == Poll::kChunk; }
+bool Response::next(Output& output) {
+  return poll(output, std::chrono::milliseconds::max()) == Poll::kOutput;
+}
 void Response::cancel() {
   if (state_) state_->cancel();
 }

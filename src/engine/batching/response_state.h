@@ -1,5 +1,5 @@
 #pragma once
-// What a response and its service share. The response's thread takes chunks and sets flags; the service's
+// What a response and its service share. The response's thread takes outputs and sets flags; the service's
 // thread adds output and handles the flags. Readers that resume or leave only set flags, so they need no
 // memory.
 #include <chrono>
@@ -61,8 +61,8 @@ class ResponseState {
 
   // --- The response
 
-  /// Takes a chunk, after waiting for it if `at_most` is positive.
-  Response::Poll poll(Chunk& chunk, std::chrono::milliseconds at_most);
+  /// Takes an output, after waiting for it if `at_most` is positive.
+  Response::Poll poll(Output& output, std::chrono::milliseconds at_most);
   void cancel();
   void on_ready(std::function<void()> wake);
 
@@ -86,9 +86,9 @@ class ResponseState {
   bool is_over() const;
 
  private:
-  /// The next chunk of a completion.
+  /// The output of a completion that was not taken yet.
   struct Part {
-    Chunk chunk;
+    Output unread;
     bool is_news = false;
     bool is_held = false;  // Its end is not visible yet.
     bool lost = false;     // An allocation failed, so output is missing.
@@ -97,15 +97,15 @@ class ResponseState {
   };
 
   // These require the mutex:
-  /// Appends output to a completion's chunk. False if memory ran out.
-  static bool append(Chunk& chunk, const Output& output);
-  /// The completion has a chunk.
+  /// Appends output to a completion's unread output. False if memory ran out.
+  static bool append(Output& unread, const Output& output);
+  /// The completion has unread output.
   void note(Part& part);
-  /// Takes the oldest chunk. False if there is none.
-  bool take(Chunk& chunk);
+  /// Takes the oldest output. False if there is none.
+  bool take(Output& output);
   bool at_end() const { return n_taken_to_end_ == parts_.size(); }
   bool has_news() const { return !news_.empty() || at_end(); }
-  bool is_full(const Chunk& chunk) const;
+  bool is_full(const Output& output) const;
 
   /// Wakes the reader. Must not hold the mutex.
   void tell();
@@ -118,7 +118,7 @@ class ResponseState {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Part> parts_;
-  std::vector<int> news_;  // Completions with a chunk, oldest first.
+  std::vector<int> news_;  // Completions with unread output, oldest first.
   std::size_t n_taken_to_end_ = 0;
   bool wants_cancel_ = false;
   bool has_room_again_ = false;  // A full completion was read.

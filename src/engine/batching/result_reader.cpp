@@ -13,7 +13,7 @@ void ResultReader::read(const StepBatch& batch, double decode_ms) {
   for (const Share& share : batch.shares) read(batch, share);
   unsure_ = false;
   ++counters_.n_steps;
-  counters_.cells_peak = std::max(counters_.cells_peak, context_.cells_used());
+  counters_.cells_peak = std::max(counters_.cells_peak, context_.cache().cells_used());
   pace_.add(batch.size(), batch.n_decoding, decode_ms,
             static_cast<double>(counters_.n_generated_tokens - n_before));
   drafts_.add_step(decode_ms);
@@ -29,7 +29,7 @@ void ResultReader::read(const StepBatch& batch, const Share& share) {
   try {
     for (int i = 0; i < share.n; ++i)
       if (stream.wants_prompt(n_computed + i + 1))
-        stream.read_prompt(context_, share.first + i, batch.items[share.first + i].n_best > 0);
+        stream.read_prompt(context_, share.first + i, batch.items[share.first + i].options.n_best > 0);
     for (int i = 0; i < share.n; ++i)
       if (stream.wants_embedding(n_computed + i)) stream.pool(context_.embedding(share.first + i));
   } catch (const NotNumbersError&) {
@@ -60,7 +60,7 @@ void ResultReader::draw(const StepBatch& batch, const Share& share) {
     // The last token's logits are the root's. The logits of the draft's nodes follow in the nodes' order.
     const int item = share.first + share.n + node;
     try {
-      goes_on = stream.draw(context_, item, batch.items[item].n_best > 0, masks_.mask(stream, node));
+      goes_on = stream.draw(context_, item, batch.items[item].options.n_best > 0, masks_.mask(stream, node));
     } catch (...) {
       // The failure concerns this stream's sampler, constraint or logits only.
       return stream.fail_by_exception();

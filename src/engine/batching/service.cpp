@@ -244,18 +244,18 @@ Response Service::submit(std::vector<Token> prompt, RequestParams params) {
   return impl_->submit(std::move(prompt), std::move(params));
 }
 BatcherStats Service::stats() const { return impl_->inbox.stats(); }
-BatcherPicture Service::picture() const {
-  return impl_->between_steps([&] { return impl_->batcher.picture(); });
+BatcherSnapshot Service::snapshot() const {
+  return impl_->between_steps([&] { return impl_->batcher.snapshot(); });
 }
-SavedText Service::save_text(std::span<const Token> tokens,
-                             const std::optional<std::vector<AdapterUse>>& adapters) {
-  return impl_->between_steps([&] { return impl_->batcher.save_text(tokens, adapters); });
+SavedPrefix Service::save_prefix(std::span<const Token> tokens,
+                                 const std::optional<std::vector<AdapterUse>>& adapters) {
+  return impl_->between_steps([&] { return impl_->batcher.save_prefix(tokens, adapters); });
 }
-RestoredText Service::restore_text(std::span<const std::byte> state) {
-  return impl_->between_steps([&] { return impl_->batcher.restore_text(state); });
+RestoredPrefix Service::restore_prefix(std::span<const std::byte> state) {
+  return impl_->between_steps([&] { return impl_->batcher.restore_prefix(state); });
 }
-int Service::forget_text(std::span<const Token> tokens) {
-  return impl_->between_steps([&] { return impl_->batcher.forget_text(tokens); });
+int Service::forget_prefix(std::span<const Token> tokens) {
+  return impl_->between_steps([&] { return impl_->batcher.forget_prefix(tokens); });
 }
 void Service::renew(const std::function<Context()>& make) { impl_->renew(make); }
 bool Service::drain(std::chrono::milliseconds at_most) { return impl_->drain(at_most); }

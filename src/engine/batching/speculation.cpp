@@ -63,10 +63,14 @@ class NgramDrafter final : public Drafter {
 
 class ModelDrafter final : public Drafter {
  public:
-  ModelDrafter(Context& context, int n_vocab) : context_(context), n_vocab_(n_vocab) { context_.clear(); }
+  ModelDrafter(Context& context, int n_vocab) : context_(context), n_vocab_(n_vocab) {
+    context_.cache().clear();
+  }
 
   int draft(std::span<const DraftJob> jobs, int n_to_read) override {
     const int n_read = read(jobs, n_to_read);
+    const bool finds_best = context_.params().n_best >= kBestTwo;
+    const ItemOptions options = {.logits = true, .n_best = finds_best ? kBestTwo : 0};
     while (true) {
       batch_.clear();
       std::erase_if(tips_, [](const Tip& tip) {
@@ -76,12 +80,12 @@ class ModelDrafter final : public Drafter {
       for (Tip& tip : tips_) {
         const DraftJob& job = *tip.job;
         if (tip.node == DraftTree::kRoot) {
-          batch_.add(job.text.subspan(static_cast<std::size_t>(context_.next_pos(job.seq))), job.seq);
+          batch_.add(job.text.subspan(static_cast<std::size_t>(context_.cache().next_pos(job.seq))), job.seq,
+                     options);
         } else {
-          batch_.add(job.draft->nodes()[static_cast<std::size_t>(tip.node)].token, job.seq, true);
+          batch_.add(job.draft->nodes()[static_cast<std::size_t>(tip.node)].token, job.seq, options);
         }
         tip.item = batch_.size() - 1;
-        if (context_.params().n_best >= kBestTwo) batch_.only_best(tip.item, kBestTwo);
       }
       if (!decode(jobs)) continue;
       for (Tip& tip : tips_) {
@@ -94,17 +98,20 @@ class ModelDrafter final : public Drafter {
     }
   }
 
-  void reset() override { context_.clear(); }
+  void reset() override { context_.cache().clear(); }
   // If the sequence cannot be cut there, it is computed again from its start.
-  void cut(SeqId seq, int n) override { context_.remove(seq, context_.can_cut(seq, n) ? n : 0); }
+  void cut(SeqId seq, int n) override {
+    context_.cache().remove(seq, context_.cache().can_cut(seq, n) ? n : 0);
+  }
   void copy(SeqId from, SeqId to, int n) override {
-    if (context_.can_cut(from, n)) (void)context_.copy(from, to, 0, n);  // Missing tokens are computed later.
+    if (context_.cache().can_cut(from, n))
+      (void)context_.cache().copy(from, to, 0, n);  // Missing tokens are computed later.
   }
   double ms_per_token(int n_jobs) const override {
     return cost_.ms_per_row() + cost_.ms_per_step() / std::max(n_jobs, 1);
   }
   double ms_to_begin(SeqId seq, std::span<const Token> text) const override {
-    const auto n_missing = std::ssize(text) - context_.next_pos(seq);
+    const auto n_missing = std::ssize(text) - context_.cache().next_pos(seq);
     return cost_.ms_per_step() +
            cost_.ms_per_row() * static_cast<double>(std::max<std::ptrdiff_t>(n_missing, 1));
   }
@@ -127,7 +134,7 @@ class ModelDrafter final : public Drafter {
     behind_.clear();
     for (const DraftJob& job : jobs) {
       if (!fits(job)) {
-        context_.remove(job.seq);  // Another sequence may need its cells.
+        context_.cache().remove(job.seq);  // Another sequence may need its cells.
         continue;
       }
       // The last token is always computed for its logits; so are all tokens that the model generated itself.
@@ -146,9 +153,9 @@ class ModelDrafter final : public Drafter {
       const int n = std::min(n_missing(*job) - 1, n_to_read);
       if (n <= 0) continue;
       n_to_read -= n;
-      batch_.add(job->text.subspan(static_cast<std::size_t>(context_.next_pos(job->seq)),
+      batch_.add(job->text.subspan(static_cast<std::size_t>(context_.cache().next_pos(job->seq)),
                                    static_cast<std::size_t>(n)),
-                 job->seq, false);
+                 job->seq, {.logits = false});
     }
     return batch_.size() > 0 && decode(jobs) ? batch_.size() : 0;
   }
@@ -156,15 +163,17 @@ class ModelDrafter final : public Drafter {
   /// Whether the draft model can compute the sequence and a draft. Its context may be smaller, and its
   /// vocabulary may lack the padding of the model's.
   bool fits(const DraftJob& job) const {
-    const std::ptrdiff_t room = std::min<std::ptrdiff_t>(context_.cells_total(), context_.max_positions());
+    const std::ptrdiff_t room =
+        std::min<std::ptrdiff_t>(context_.cache().cells_total(), context_.cache().max_positions());
     if (std::ssize(job.text) + job.draft->n_max() > room) return false;
-    const auto known = std::min(job.text.size(), static_cast<std::size_t>(context_.next_pos(job.seq)));
+    const auto known =
+        std::min(job.text.size(), static_cast<std::size_t>(context_.cache().next_pos(job.seq)));
     return std::ranges::all_of(job.text.subspan(known),
                                [&](Token id) { return id < context_.model().info().n_vocab; });
   }
 
   int n_missing(const DraftJob& job) const {
-    return static_cast<int>(job.text.size()) - context_.next_pos(job.seq);
+    return static_cast<int>(job.text.size()) - context_.cache().next_pos(job.seq);
   }
 
   /// Decodes the batch. False if there was no room: then sequences without a job were evicted, or the longest
@@ -180,10 +189,10 @@ class ModelDrafter final : public Drafter {
     if (status == DecodeStatus::kCacheFull && evict(jobs)) return false;
     // Nothing is left to evict: the longest sequence gives up its draft.
     const auto largest = std::max_element(tips_.begin(), tips_.end(), [&](const Tip& a, const Tip& b) {
-      return context_.next_pos(a.job->seq) < context_.next_pos(b.job->seq);
+      return context_.cache().next_pos(a.job->seq) < context_.cache().next_pos(b.job->seq);
     });
     if (largest == tips_.end()) return false;
-    context_.remove(largest->job->seq);
+    context_.cache().remove(largest->job->seq);
     largest->job->draft->clear();
     tips_.erase(largest);
     return false;
@@ -191,11 +200,11 @@ class ModelDrafter final : public Drafter {
 
   /// Evicts the sequences without a job. False if there is none.
   bool evict(std::span<const DraftJob> jobs) {
-    const int n_before = context_.cells_used();
+    const int n_before = context_.cache().cells_used();
     for (SeqId seq = 0; seq < context_.params().n_sequences; ++seq)
       if (std::none_of(jobs.begin(), jobs.end(), [&](const DraftJob& job) { return job.seq == seq; }))
-        context_.remove(seq);
-    return context_.cells_used() < n_before;
+        context_.cache().remove(seq);
+    return context_.cache().cells_used() < n_before;
   }
 
   static constexpr int kBestTwo = 2;
@@ -203,7 +212,7 @@ class ModelDrafter final : public Drafter {
 
   BestTwo best_two(int item) const {
     BestTwo two;
-    if (batch_[item].n_best > 0) {
+    if (batch_[item].options.n_best > 0) {
       std::ranges::copy(context_.best(item), two.begin());
     } else {
       find_best(context_.logits(item), two);
@@ -258,7 +267,7 @@ std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, 
   if (draft.params().n_sequences < n_sequences)
     refuse("the draft model's context has " + base::counted(draft.params().n_sequences, "sequence") +
            ", the model's context has " + std::to_string(n_sequences) + "; give both the same number");
-  if (!draft.cuts_back())
+  if (!draft.cache().cuts_back())
     refuse("the draft model cannot roll back rejected tokens; use one without recurrent layers");
   const Tokenizer& own = draft.model().tokenizer();
   const Tokenizer& theirs = model.tokenizer();

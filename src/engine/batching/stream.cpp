@@ -180,25 +180,20 @@ Clock::time_point Stream::deadline() const {
 }
 
 bool Stream::deliver() {
-  const std::string text = std::exchange(new_.text, {});
-  const std::vector<OutputToken> tokens = std::exchange(new_.tokens, {});
-  const std::vector<OutputToken> prompt = std::exchange(new_.prompt, {});
-  std::vector<float> embedding;
-  if (done() && stop() == StopReason::kLength) embedding = new_.pooled.mean();
+  Output output = {.request = request_->id,
+                   .completion = completion_,
+                   .text = std::exchange(new_.text, {}),
+                   .tokens = std::exchange(new_.tokens, {}),
+                   .prompt = std::exchange(new_.prompt, {}),
+                   .done = done(),
+                   .stop = stop(),
+                   .stop_string = stop() == StopReason::kStopString ? writer_->text.found() : -1,
+                   .error = ending_.take_error(),
+                   .not_numbers = ending_.not_numbers(),
+                   .stats = stats};
+  if (done() && stop() == StopReason::kLength) output.embedding = new_.pooled.mean();
   ending_.deliver();
-  if (!params().on_output) return true;
-  return params().on_output({.request = request_->id,
-                             .completion = completion_,
-                             .text = text,
-                             .tokens = tokens,
-                             .prompt = prompt,
-                             .embedding = embedding,
-                             .done = done(),
-                             .stop = stop(),
-                             .stop_string = stop() == StopReason::kStopString ? writer_->text.found() : -1,
-                             .error = ending_.error(),
-                             .not_numbers = ending_.not_numbers(),
-                             .stats = stats});
+  return !params().on_output || params().on_output(output);
 }
 
 }  // namespace weft::engine

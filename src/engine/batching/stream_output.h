@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/batcher.h"
@@ -16,7 +17,8 @@ class Ending {
  public:
   bool done() const { return done_; }
   StopReason reason() const { return reason_; }
-  const std::string& error() const { return error_; }
+  /// The message, for its only delivery.
+  std::string take_error() { return std::exchange(error_, {}); }
   bool not_numbers() const { return not_numbers_; }
   /// The end was delivered.
   bool delivered() const { return delivered_; }

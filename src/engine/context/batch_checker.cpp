@@ -19,7 +19,7 @@ bool shares_sequence(const Batch& batch, int i, int j) {
          std::find(others.begin(), others.end(), batch[i].seq) != others.end();
 }
 
-BatchChecker::BatchChecker(const Model& model, const ContextParams& params, const KvCache& cache)
+BatchChecker::BatchChecker(const Model& model, const ContextParams& params, const KvCache::Impl& cache)
     : model_(model),
       params_(params),
       cache_(cache),
@@ -45,8 +45,8 @@ void BatchChecker::check(const Batch& batch) {
     const Batch::Item& item = batch[i];
     check_item(batch, i);
     const Pos last = last_of(item.seq);
-    const Pos pos = item.pos != Batch::kNextPos
-                        ? item.pos
+    const Pos pos = item.options.pos != kNextPos
+                        ? item.options.pos
                         : std::max(last + 1, last < 0 ? sequences.next_pos(item.seq) : 0);
     if (pos < 0 || pos >= cache_.max_pos())
       refuse("position " + std::to_string(pos) + " is outside 0 to " + std::to_string(cache_.max_pos() - 1) +
@@ -65,6 +65,7 @@ void BatchChecker::check(const Batch& batch) {
 
 void BatchChecker::check_item(const Batch& batch, int i) const {
   const Batch::Item& item = batch[i];
+  const ItemOptions& options = item.options;
   const ModelInfo& info = model_.info();
   if (item.embedding >= 0) {
     if (item.n_embedding != info.n_embd_input)
@@ -74,21 +75,20 @@ void BatchChecker::check_item(const Batch& batch, int i) const {
     refuse("token " + std::to_string(item.token) + " is outside the vocabulary of " +
            std::to_string(info.n_vocab) + of_item(i));
   }
-  if (item.n_best > params_.n_best)
-    refuse("the " + std::to_string(item.n_best) +
+  if (options.n_best > params_.n_best)
+    refuse("the " + std::to_string(options.n_best) +
            " best tokens were requested, but the context returns at most " + std::to_string(params_.n_best) +
            of_item(i) + "; create it with a larger n_best");
-  if (item.log_sum_exp && item.token_of_logit != kNoToken &&
-      (item.token_of_logit < 0 || item.token_of_logit >= info.n_vocab))
-    refuse("the logit of token " + std::to_string(item.token_of_logit) +
+  if (options.logit_of != kNoToken && (options.logit_of < 0 || options.logit_of >= info.n_vocab))
+    refuse("the logit of token " + std::to_string(options.logit_of) +
            " was requested, but the vocabulary has " + std::to_string(info.n_vocab) + of_item(i));
-  for (const Pos axis : item.axes)
+  for (const Pos axis : options.axes)
     if (axis >= cache_.max_pos())
       refuse("position " + std::to_string(axis) + " of an axis is outside 0 to " +
              std::to_string(cache_.max_pos() - 1) + of_item(i));
-  if (item.sees_to > cache_.max_pos())
-    refuse("position " + std::to_string(item.sees_to) + " is beyond " + std::to_string(cache_.max_pos()) +
-           of_item(i));
+  if (options.attend_to > cache_.max_pos())
+    refuse("position " + std::to_string(options.attend_to) + " is beyond " +
+           std::to_string(cache_.max_pos()) + of_item(i));
 }
 
 void BatchChecker::check_position(SeqId seq, Pos pos, Pos last, int item) const {

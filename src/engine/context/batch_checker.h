@@ -15,7 +15,7 @@ class BatchChecker {
   using HiddenPair = std::pair<int, int>;
 
   /// All arguments must outlive it.
-  BatchChecker(const Model& model, const ContextParams& params, const KvCache& cache);
+  BatchChecker(const Model& model, const ContextParams& params, const KvCache::Impl& cache);
 
   /// Resolves the positions of the batch's items. Throws Error for the first item that cannot be computed.
   void check(const Batch& batch);
@@ -34,7 +34,7 @@ class BatchChecker {
 
   const Model& model_;
   const ContextParams& params_;
-  const KvCache& cache_;
+  const KvCache::Impl& cache_;
   std::vector<kv::SeqPos> positions_;
   std::vector<HiddenPair> hidden_;
   std::vector<Pos> last_pos_;  // By sequence: its last position in the batch so far, or -1.

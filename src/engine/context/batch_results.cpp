@@ -61,7 +61,8 @@ std::span<const float> BatchResults::logits(int item) const {
 
 std::span<const Best> BatchResults::best(int item) const {
   if (item < 0 || index(item) >= best_of_.size() || best_of_[index(item)].n == 0)
-    refuse("item " + std::to_string(item) + " of the last batch did not request its best tokens (only_best)");
+    refuse("item " + std::to_string(item) +
+           " of the last batch did not request its best tokens (ItemOptions::n_best)");
   const auto& [begin, n] = best_of_[index(item)];
   return std::span(best_).subspan(begin, n);
 }
@@ -69,14 +70,14 @@ std::span<const Best> BatchResults::best(int item) const {
 std::span<const float> BatchResults::embedding(int item) const {
   if (item < 0 || index(item) >= embedding_of_.size() || embedding_of_[index(item)] < 0)
     refuse("item " + std::to_string(item) +
-           " of the last batch did not request its embedding (Batch::want_embedding)");
+           " of the last batch did not request its embedding (ItemOptions::embedding)");
   return std::span(embeddings_).subspan(index(embedding_of_[index(item)]) * n_embd_, n_embd_);
 }
 
 const LogSumExp& BatchResults::log_sum(int item) const {
   if (item < 0 || index(item) >= log_sums_.size() || !log_sums_[index(item)])
     refuse("item " + std::to_string(item) +
-           " of the last batch did not request its log-sum-exp (want_log_sum_exp)");
+           " of the last batch did not request its log-sum-exp (ItemOptions::log_sum_exp)");
   return *log_sums_[index(item)];
 }
 

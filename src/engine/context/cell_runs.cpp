@@ -7,7 +7,7 @@
 namespace weft::engine {
 
 std::vector<CellRun> cell_runs(const kv::Sequences& sequences) {
-  static_assert(Context::kCellsOfPage == kPageCells);
+  static_assert(KvCache::kCellsOfPage == kPageCells);
   struct Holder {
     SeqId seq;
     std::uint64_t mask;

@@ -122,13 +122,6 @@ void Context::cancel() noexcept {
 
 bool Context::take_back_cancel() noexcept { return impl_ != nullptr && impl_->take_cancel(); }
 
-bool Context::intact(SeqId seq) const {
-  impl().cache.check_sequence(seq);
-  return impl().cache.sequences().intact(seq);
-}
-
-bool Context::intact() const { return impl().cache.intact(); }
-
 // --- Results
 
 std::span<const float> Context::logits(int i) const { return impl().pipeline.results().logits(i); }
@@ -139,21 +132,8 @@ float Context::logit(int i) const { return impl().pipeline.results().logit(i); }
 
 // --- Sequences
 
-void Context::remove(SeqId seq, Pos begin, Pos end) { impl().cache.remove(seq, begin, end); }
-bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
-  return impl().cache.copy(from, to, begin, end);
-}
-void Context::keep(SeqId seq) { impl().cache.keep(seq); }
-bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
-  return impl().cache.shift(seq, begin, end, delta);
-}
-std::string_view Context::why_not_forget() const { return impl().cache.why_not_forget(); }
-bool Context::forget(SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room) {
-  return impl().cache.forget(seq, begin, n, make_room);
-}
-bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
-  return impl().cache.divide(seq, begin, end, divisor);
-}
+KvCache& Context::cache() { return impl().public_cache; }
+const KvCache& Context::cache() const { return impl().public_cache; }
 
 void Context::set_adapters(SeqId seq, std::span<const AdapterUse> adapters) {
   impl().cache.set_adapters(seq, adapters);
@@ -173,49 +153,11 @@ int Context::source_size(SeqId seq) const {
   return impl().cache.sources().size(seq);
 }
 
-void Context::clear() {
-  for (SeqId seq = 0; seq < impl().params.n_sequences; ++seq) remove(seq);
-}
-
-Pos Context::next_pos(SeqId seq) const {
-  impl().cache.check_sequence(seq);
-  return impl().cache.sequences().next_pos(seq);
-}
-
-Pos Context::min_pos(SeqId seq) const {
-  impl().cache.check_sequence(seq);
-  return impl().cache.sequences().min_pos(seq);
-}
-
-bool Context::can_cut(SeqId seq, Pos pos) const { return impl().cache.can_cut(seq, pos); }
-bool Context::cuts_anywhere() const { return impl().cache.cuts_anywhere(); }
-bool Context::cuts_back() const { return impl().cache.cuts_back(); }
-void Context::defragment(int max_cells) { impl().cache.defragment(max_cells); }
-bool Context::consistent() const { return impl().cache.consistent(); }
-bool Context::can_shift() const { return impl().cache.can_shift(); }
-Pos Context::max_positions() const { return impl().cache.max_pos(); }
 int Context::batch_size() const {
   constexpr int kSteps = 2;  // With more, a cancelled batch would lose more work.
   const int n_at_once = impl().pipeline.plan().n_at_once();
   return impl().params.n_ubatch * (n_at_once > 1 ? kSteps * n_at_once : 1);
 }
-int Context::cells_used() const { return impl().cache.sequences().cells_used(); }
-int Context::cells_total() const { return impl().cache.sequences().cells_total(); }
-std::string Context::why_full(int n_wanted) const {
-  const auto count = [](int n, const char* what) { return std::to_string(n) + " " + what; };
-  std::string text =
-      "the cache is full: " + count(cells_used(), "of ") + count(cells_total(), "cells are in use");
-  if (n_wanted > 0) text += ", and the batch has " + count(n_wanted, "tokens");
-  if (n_wanted > 0 && n_wanted <= cells_total() - cells_used())
-    text += "; pages of " + std::to_string(kCellsOfPage) +
-            " cells that sequences share are copied when one of them continues";
-  return text + "; remove or shorten sequences, or create the context with a larger n_ctx";
-}
-int Context::n_pages() const { return impl().cache.sequences().n_pages(); }
-
-std::vector<CellRun> Context::cell_runs() const { return engine::cell_runs(impl().cache.sequences()); }
-
-std::int64_t Context::cache_bytes() const { return impl().states.cache_bytes(); }
 
 // --- States
 
@@ -279,17 +221,6 @@ bool Context::restore_file(const std::filesystem::path& path, SeqId seq) {
 }
 bool Context::restore_file(const std::filesystem::path& path) {
   return engine::throwing_errors([&] { return impl().restore_file(path, {}); });
-}
-
-void Context::lease() {
-  if (std::exchange(impl().leased, true))
-    refuse("another batcher uses the context already; create one context per batcher");
-}
-
-void Context::end_lease() noexcept {
-  if (impl_ == nullptr) return;
-  drop_begun();
-  impl_->leased = false;
 }
 
 void Context::set_profile(Profile* profile) { impl().pipeline.plan().set_profile(profile); }

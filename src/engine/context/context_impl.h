@@ -2,8 +2,8 @@
 // A context: the parts that compute batches, and the order in which they work. Its API is in context.cpp.
 //
 // A batch is checked (BatchChecker) and divided into ubatches, which take cells of the cache (UbatchPlacer,
-// KvCache). For each one the inputs are written (StepInputs), a step of the plan runs, and its results are
-// read (StepPipeline).
+// KvCache::Impl). For each one the inputs are written (StepInputs), a step of the plan runs, and its results
+// are read (StepPipeline).
 #include <atomic>
 #include <filesystem>
 #include <memory>
@@ -53,11 +53,12 @@ struct Context::Impl {
   std::vector<model::ColumnSum> column_sums;  // The graph's, until they are moved to the pipeline.
   const model::ModelGraph graph;
   const engine::BoundGraph bound;
-  engine::KvCache cache;
+  KvCache::Impl cache;
   engine::BatchChecker checker;
   engine::UbatchPlacer placer;
   engine::StepInputs inputs;
   engine::States states;
+  KvCache public_cache{cache, states};
   const std::shared_ptr<Workspaces> workspaces;  // Shared by contexts that take turns.
   std::atomic<bool> cancelled{false};            // See Context::cancel; the plan's devices check it.
   engine::StepPipeline pipeline;

@@ -24,7 +24,12 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
   return status;
 }
 
-DecodeStatus Context::Impl::begin(const Batch& batch) { return compute(batch, true); }
+DecodeStatus Context::Impl::begin(const Batch& batch) {
+  if (pipeline.is_full())
+    refuse("the context has " + std::to_string(pipeline.n_at_once()) +
+           " batches in flight, and it computes no more at once; call finish() first");
+  return compute(batch, true);
+}
 
 DecodeStatus Context::Impl::finish() {
   pipeline.finish_oldest_batch();
@@ -80,7 +85,7 @@ void Context::Impl::check(const Batch& batch) {
   checker.check(batch);
   placer.begin(batch, checker.positions(), ubatch_size(batch));
   for (int i = 0; i < batch.size(); ++i) {
-    const auto& axes = batch[i].axes;
+    const auto& axes = batch[i].options.axes;
     if (std::all_of(axes.begin(), axes.end(), [](Pos axis) { return axis < 0; })) continue;
     cache.note_axes(batch[i].seq);
     for (const SeqId other : batch.shared_with(i)) cache.note_axes(other);
@@ -95,7 +100,7 @@ int Context::Impl::ubatch_size(const Batch& batch) const {
   const int n_steps = std::min(batch.size() / kMinRows, kSteps);
   if (n_steps < 2 || !pipeline.plan().pipelined() || !engine::are_cpus(model->impl())) return params.n_ubatch;
   for (int i = 0; i < batch.size(); ++i)
-    if (batch[i].sees_to >= 0) return params.n_ubatch;
+    if (batch[i].options.attend_to >= 0) return params.n_ubatch;
   return std::min(params.n_ubatch, (batch.size() + n_steps - 1) / n_steps);
 }
 

@@ -8,9 +8,14 @@
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
 #include "engine/refuse.h"
+#include "engine/states/states.h"
 
-namespace weft::engine {
+namespace weft {
 namespace {
+
+using engine::Memories;
+using engine::refuse;
+using engine::throwing_errors;
 
 /// The end of a range that may be given as "to the end".
 Pos end_of(Pos end) { return end < 0 ? kv::kEndOfPositions : end; }
@@ -31,46 +36,46 @@ std::string range(Pos begin, Pos end, SeqId seq) {
 
 }  // namespace
 
-KvCache::KvCache(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
-                 const ContextParams& params)
+KvCache::Impl::Impl(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
+                    const ContextParams& params)
     : model_(model),
       learned_positions_(model.impl().description.hparams.embedding.learned_positions),
       max_pos_(learned_positions_ ? model.info().n_ctx_train : kv::kEndOfPositions),
       sequences_(params.n_ctx, params.n_sequences,
-                 {host_values<Extent>(bindings, graph.full.extents),
-                  host_values<std::int32_t>(bindings, graph.full.extent_counts),
-                  extents_of(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences))}),
-      memories_(graph, bindings, sequences_, extents_of(sequences_.n_pages()), params),
+                 {engine::host_values<Extent>(bindings, graph.full.extents),
+                  engine::host_values<std::int32_t>(bindings, graph.full.extent_counts),
+                  engine::extents_of(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences))}),
+      memories_(graph, bindings, sequences_, engine::extents_of(sequences_.n_pages()), params),
       adapters_(model, params.adapters, params.n_sequences),
       sources_(graph, bindings, params.n_sequences, params.n_source),
       on_axes_(static_cast<std::size_t>(params.n_sequences), false) {}
 
-void KvCache::check_sequence(SeqId seq) const {
+void KvCache::Impl::check_sequence(SeqId seq) const {
   if (seq < 0 || seq >= sequences_.n_sequences())
     refuse("sequence " + std::to_string(seq) + " is outside 0 to " +
            std::to_string(sequences_.n_sequences() - 1));
 }
 
-void KvCache::check_intact(SeqId seq) const {
+void KvCache::Impl::check_intact(SeqId seq) const {
   if (!sequences_.intact(seq))
     refuse("sequence " + std::to_string(seq) +
            " is damaged, because a device or an allocation failed while its cells were moved; remove it, and "
            "decode its tokens again");
 }
 
-bool KvCache::intact() const {
+bool KvCache::Impl::intact() const {
   for (SeqId seq = 0; seq < sequences_.n_sequences(); ++seq)
     if (!sequences_.intact(seq)) return false;
   return true;
 }
 
-void KvCache::emptied(SeqId seq) {
+void KvCache::Impl::emptied(SeqId seq) {
   adapters_.reset(seq);
   on_axes(seq) = false;
   sources_.remove(seq);
 }
 
-void KvCache::remove(SeqId seq, Pos begin, Pos end) {
+void KvCache::Impl::remove(SeqId seq, Pos begin, Pos end) {
   check_sequence(seq);
   begin = std::max(begin, 0), end = end_of(end);
   check_memories(memories_, seq, "cut off there",
@@ -80,7 +85,7 @@ void KvCache::remove(SeqId seq, Pos begin, Pos end) {
   if (sequences_.next_pos(seq) == 0) emptied(seq);
 }
 
-void KvCache::check_same_origin(SeqId from, SeqId to) const {
+void KvCache::Impl::check_same_origin(SeqId from, SeqId to) const {
   const auto check = [&](bool same, const char* what) {
     if (!same)
       refuse("sequence " + std::to_string(to) + " was computed with " + what + " than sequence " +
@@ -90,7 +95,7 @@ void KvCache::check_same_origin(SeqId from, SeqId to) const {
   check(sources_.same(from, to), "another encoder input");
 }
 
-bool KvCache::copy(SeqId from, SeqId to, Pos begin, Pos end) {
+bool KvCache::Impl::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   check_sequence(from);
   check_sequence(to);
   check_intact(from);
@@ -115,7 +120,7 @@ bool KvCache::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   return true;
 }
 
-void KvCache::keep(SeqId seq) {
+void KvCache::Impl::keep(SeqId seq) {
   check_sequence(seq);
   sequences_.keep(seq);
   for (SeqId other = 0; other < sequences_.n_sequences(); ++other) {
@@ -125,7 +130,7 @@ void KvCache::keep(SeqId seq) {
   }
 }
 
-bool KvCache::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
+bool KvCache::Impl::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   check_sequence(seq);
   check_intact(seq);
   if (learned_positions_)
@@ -142,12 +147,12 @@ bool KvCache::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   return shifted;
 }
 
-std::string_view KvCache::why_not_forget() const {
+std::string_view KvCache::Impl::why_not_forget() const {
   if (!learned_positions_) return {};
   return "this model has learned positions, so later tokens cannot move up";
 }
 
-bool KvCache::forget(SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room) {
+bool KvCache::Impl::forget(SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room) {
   check_sequence(seq);
   check_intact(seq);
   if (const std::string_view why = why_not_forget(); !why.empty())
@@ -174,7 +179,7 @@ bool KvCache::forget(SeqId seq, Pos begin, Pos n, const std::function<bool()>& m
   return true;
 }
 
-bool KvCache::divide(SeqId seq, Pos begin, Pos end, int divisor) {
+bool KvCache::Impl::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   check_sequence(seq);
   check_intact(seq);
   if (learned_positions_)
@@ -198,17 +203,17 @@ bool KvCache::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   return divided;
 }
 
-void KvCache::defragment(int max_cells) {
+void KvCache::Impl::defragment(int max_cells) {
   throwing_errors([&] { sequences_.defragment(max_cells); });
   follow_moves();
 }
 
-void KvCache::set_adapters(SeqId seq, std::span<const AdapterUse> adapters) {
+void KvCache::Impl::set_adapters(SeqId seq, std::span<const AdapterUse> adapters) {
   check_sequence(seq);
   if (sequences_.min_pos(seq) >= 0)
     refuse("sequence " + std::to_string(seq) +
            " may hold tokens that were computed with other adapters; remove it first");
-  std::vector<AdapterUse> uses = checked_adapters(model_, adapters);
+  std::vector<AdapterUse> uses = engine::checked_adapters(model_, adapters);
   if (sources_.size(seq) > 0 && uses != adapters_.of(seq))
     refuse("sequence " + std::to_string(seq) +
            " has an encoder input that was computed with other adapters; remove it, and set adapters before "
@@ -216,31 +221,86 @@ void KvCache::set_adapters(SeqId seq, std::span<const AdapterUse> adapters) {
   adapters_.set(seq, std::move(uses));
 }
 
-bool KvCache::can_cut(SeqId seq, Pos pos) const {
+bool KvCache::Impl::can_cut(SeqId seq, Pos pos) const {
   check_sequence(seq);
   return std::none_of(memories_.begin(), memories_.end(), [&](const auto& memory) {
     return memory->why_not_remove(seq, std::max(pos, 0), kv::kEndOfPositions) != nullptr;
   });
 }
 
-bool KvCache::cuts_back() const {
+bool KvCache::Impl::cuts_back() const {
   return std::all_of(memories_.begin(), memories_.end(),
                      [](const auto& memory) { return memory->cuts_back(); });
 }
 
-bool KvCache::can_shift() const {
+bool KvCache::Impl::can_shift() const {
   return !learned_positions_ &&
          std::all_of(memories_.begin(), memories_.end(), [](const auto& memory) { return memory->shifts(); });
 }
 
-void KvCache::follow_moves() {
+void KvCache::Impl::follow_moves() {
   for (const auto& memory : memories_) memory->follow(sequences_.moves());
 }
 
-bool KvCache::consistent() const {
+bool KvCache::Impl::consistent() const {
   return sequences_.consistent() && sources_.consistent() &&
          std::all_of(memories_.begin(), memories_.end(),
                      [](const auto& memory) { return memory->consistent(); });
 }
 
-}  // namespace weft::engine
+// --- The public class
+
+void KvCache::remove(SeqId seq, Pos begin, Pos end) { impl_.remove(seq, begin, end); }
+bool KvCache::copy(SeqId from, SeqId to, Pos begin, Pos end) { return impl_.copy(from, to, begin, end); }
+void KvCache::keep(SeqId seq) { impl_.keep(seq); }
+bool KvCache::shift(SeqId seq, Pos begin, Pos end, Pos delta) { return impl_.shift(seq, begin, end, delta); }
+bool KvCache::divide(SeqId seq, Pos begin, Pos end, int divisor) {
+  return impl_.divide(seq, begin, end, divisor);
+}
+bool KvCache::forget(SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room) {
+  return impl_.forget(seq, begin, n, make_room);
+}
+void KvCache::clear() {
+  for (SeqId seq = 0; seq < impl_.sequences().n_sequences(); ++seq) remove(seq);
+}
+void KvCache::defragment(int max_cells) { impl_.defragment(max_cells); }
+
+bool KvCache::can_cut(SeqId seq, Pos pos) const { return impl_.can_cut(seq, pos); }
+bool KvCache::cuts_anywhere() const { return impl_.cuts_anywhere(); }
+bool KvCache::cuts_back() const { return impl_.cuts_back(); }
+bool KvCache::can_shift() const { return impl_.can_shift(); }
+std::string_view KvCache::why_not_forget() const { return impl_.why_not_forget(); }
+Pos KvCache::max_positions() const { return impl_.max_pos(); }
+
+Pos KvCache::next_pos(SeqId seq) const {
+  impl_.check_sequence(seq);
+  return impl_.sequences().next_pos(seq);
+}
+Pos KvCache::min_pos(SeqId seq) const {
+  impl_.check_sequence(seq);
+  return impl_.sequences().min_pos(seq);
+}
+bool KvCache::intact(SeqId seq) const {
+  impl_.check_sequence(seq);
+  return impl_.sequences().intact(seq);
+}
+bool KvCache::intact() const { return impl_.intact(); }
+
+int KvCache::cells_used() const { return impl_.sequences().cells_used(); }
+int KvCache::cells_total() const { return impl_.sequences().cells_total(); }
+std::string KvCache::why_full(int n_wanted) const {
+  const auto count = [](int n, const char* what) { return std::to_string(n) + " " + what; };
+  std::string text =
+      "the cache is full: " + count(cells_used(), "of ") + count(cells_total(), "cells are in use");
+  if (n_wanted > 0) text += ", and the batch has " + count(n_wanted, "tokens");
+  if (n_wanted > 0 && n_wanted <= cells_total() - cells_used())
+    text += "; pages of " + std::to_string(kCellsOfPage) +
+            " cells that sequences share are copied when one of them continues";
+  return text + "; remove or shorten sequences, or create the context with a larger n_ctx";
+}
+std::vector<CellRun> KvCache::cell_runs() const { return engine::cell_runs(impl_.sequences()); }
+int KvCache::n_pages() const { return impl_.sequences().n_pages(); }
+std::int64_t KvCache::bytes() const { return states_.cache_bytes(); }
+bool KvCache::consistent() const { return impl_.consistent(); }
+
+}  // namespace weft

@@ -2,7 +2,7 @@
 // The KV cache of a context: its sequences, what else belongs to each of them, and operations on them.
 //
 // Bookkeeping only. Operations that move cells log the moves; a step of the plan executes them. Used by one
-// thread. The functions with a counterpart in Context are documented there.
+// thread. The functions with a counterpart in KvCache are documented there.
 #include <functional>
 #include <span>
 #include <string_view>
@@ -13,22 +13,23 @@
 #include "engine/sources.h"
 #include "kv/sequences.h"
 #include "weft/context.h"
+#include "weft/kv_cache.h"
 
-namespace weft::engine {
+namespace weft {
 
-class KvCache {
+class KvCache::Impl {
  public:
   /// `params` are filled in. All arguments must outlive it.
-  KvCache(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
-          const ContextParams& params);
+  Impl(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
+       const ContextParams& params);
 
   kv::Sequences& sequences() { return sequences_; }
   const kv::Sequences& sequences() const { return sequences_; }
-  const Memories& memories() const { return memories_; }
-  SequenceAdapters& adapters() { return adapters_; }
-  const SequenceAdapters& adapters() const { return adapters_; }
-  Sources& sources() { return sources_; }
-  const Sources& sources() const { return sources_; }
+  const engine::Memories& memories() const { return memories_; }
+  engine::SequenceAdapters& adapters() { return adapters_; }
+  const engine::SequenceAdapters& adapters() const { return adapters_; }
+  engine::Sources& sources() { return sources_; }
+  const engine::Sources& sources() const { return sources_; }
 
   /// Throw Error kInvalidArgument if there is no such sequence, or if a failed step has damaged it.
   void check_sequence(SeqId seq) const;
@@ -52,7 +53,7 @@ class KvCache {
   bool can_shift() const;
   std::string_view why_not_forget() const;
 
-  /// Records that the sequence may hold tokens with positions on axes (Batch::stand_at).
+  /// Records that the sequence may hold tokens with positions on axes (ItemOptions::axes).
   void note_axes(SeqId seq) { on_axes(seq) = true; }
   /// The memories follow the moves that an operation on sequences has logged.
   void follow_moves();
@@ -70,13 +71,16 @@ class KvCache {
   const bool learned_positions_;  // They cannot be changed later.
   const Pos max_pos_;
   kv::Sequences sequences_;
-  const Memories memories_;
-  SequenceAdapters adapters_;
-  Sources sources_;
+  const engine::Memories memories_;
+  engine::SequenceAdapters adapters_;
+  engine::Sources sources_;
   std::vector<bool> on_axes_;  // By sequence.
 };
+
+namespace engine {
 
 /// The runs of cells that the same sequences hold.
 std::vector<CellRun> cell_runs(const kv::Sequences& sequences);
 
-}  // namespace weft::engine
+}  // namespace engine
+}  // namespace weft

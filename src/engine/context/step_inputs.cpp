@@ -14,7 +14,7 @@ using Graph = model::ModelGraph;
 /// The position of a row on an axis: its own one, or the position in the sequence.
 template <std::size_t kAxis>
 std::int32_t on_axis(const StepRow& row) {
-  return row.item.axes[kAxis] >= 0 ? row.item.axes[kAxis] : row.at.pos;
+  return row.item.options.axes[kAxis] >= 0 ? row.item.options.axes[kAxis] : row.at.pos;
 }
 
 /// The inputs with a number for each row. A model has some of them.
@@ -26,7 +26,7 @@ constexpr struct {
     {[](const Graph& g) { return g.use_embeddings; },
      [](const StepRow& row) { return row.item.embedding >= 0 ? 1 : 0; }},
     {[](const Graph& g) { return g.ends; },
-     [](const StepRow& row) { return std::max(row.item.sees_to, row.at.pos + 1); }},
+     [](const StepRow& row) { return std::max(row.item.options.attend_to, row.at.pos + 1); }},
     {[](const Graph& g) { return g.hidden_first; }, [](const StepRow&) { return -1; }},
     {[](const Graph& g) { return g.positions; }, [](const StepRow& row) { return row.at.pos; }},
     {[](const Graph& g) { return g.axes[0]; }, on_axis<0>},
@@ -58,7 +58,7 @@ constexpr struct {
     {[](const Graph& g) { return g.n_forks; }, &StepSizes::n_forks},
 };
 
-bool wants_result(const Batch::Item& item) { return item.logits || item.wants_embedding; }
+bool wants_result(const ItemOptions& item) { return item.logits || item.embedding; }
 
 /// An input that lists rows.
 struct RowList {
@@ -74,7 +74,7 @@ struct RowList {
 }  // namespace
 
 StepInputs::StepInputs(const Graph& graph, const Bindings& bindings, const Model& model,
-                       const ContextParams& params, KvCache& cache)
+                       const ContextParams& params, KvCache::Impl& cache)
     : graph_(graph),
       bindings_(bindings),
       adapters_(model.impl().description.additions.adapters.get()),
@@ -123,18 +123,17 @@ void StepInputs::bind_results(const Batch& batch, const Ubatch& ubatch, StepSize
   const auto best_counts = values<std::int32_t>(graph_.best_counts);
   const auto log_sum_ids = values<std::int32_t>(graph_.log_sum_ids);
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
-    const Batch::Item& item = batch[i];
+    const ItemOptions& item = batch[i].options;
     if (!wants_result(item)) continue;
     const std::int32_t row = wanted.add(i - ubatch.begin);
-    if (item.wants_embedding) embeddings.add(row);
+    if (item.embedding) embeddings.add(row);
     if (!item.logits) continue;
     const std::int32_t output = outputs.add(row);
     if (!finds_best_) continue;
     if (item.n_best == 0) logits.add(output);
     static_assert(ops::LogSumExp::kNoColumn == kNoToken);
     best_counts[static_cast<std::size_t>(output)] = item.n_best;
-    log_sum_ids[static_cast<std::size_t>(output)] =
-        item.log_sum_exp ? item.token_of_logit : ops::LogSumExp::kNoRow;
+    log_sum_ids[static_cast<std::size_t>(output)] = item.log_sum_exp ? item.logit_of : ops::LogSumExp::kNoRow;
   }
   sizes.n_wanted = wanted.n;
   sizes.n_outputs = outputs.n;
@@ -149,8 +148,8 @@ void StepInputs::bind_adapters(const Batch& batch, const Ubatch& ubatch, StepSiz
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
     const std::vector<AdapterUse>& uses = cache_.adapters().of(batch[i].seq);
     of_tokens.add(uses);
-    if (wants_result(batch[i])) of_wanted.add(uses);
-    if (batch[i].logits) of_outputs.add(uses);
+    if (wants_result(batch[i].options)) of_wanted.add(uses);
+    if (batch[i].options.logits) of_outputs.add(uses);
   }
   sizes.n_token_uses = of_tokens.n_uses();
   sizes.n_wanted_uses = of_wanted.n_uses();

@@ -38,14 +38,14 @@ struct StepRow {
   const Batch::Item& item;
   kv::SeqPos at;
   std::int32_t cell;
-  const KvCache& cache;
+  const KvCache::Impl& cache;
 };
 
 class StepInputs {
  public:
   /// `params` are filled in. All arguments must outlive it.
   StepInputs(const model::ModelGraph& graph, const Bindings& bindings, const Model& model,
-             const ContextParams& params, KvCache& cache);
+             const ContextParams& params, KvCache::Impl& cache);
 
   /// Writes the inputs of the placed items of a batch, and of the memories. `hidden` are the batch's pairs.
   StepSizes bind(const Batch& batch, const UbatchPlacer& placer,
@@ -85,7 +85,7 @@ class StepInputs {
   const Bindings& bindings_;
   const model::Adapters* const adapters_;  // Null: the model has none.
   const bool finds_best_;                  // The graph finds the best tokens.
-  KvCache& cache_;
+  KvCache::Impl& cache_;
   std::vector<RowInput> rows_;
   InputParts parts_;
   std::vector<std::int64_t> symbols_, last_symbols_;  // The values of this step and of the step before.

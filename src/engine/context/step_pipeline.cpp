@@ -106,7 +106,7 @@ const float* StepPipeline::output(ValueId value) const {
 void StepPipeline::read_embeddings(BatchInFlight& of, const Ubatch& ubatch) const {
   const float* row = output(graph_.row_embeddings);
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
-    if (!(*of.batch)[i].wants_embedding) continue;
+    if (!(*of.batch)[i].options.embedding) continue;
     of.results.add_embedding(i, row);
     row += info_.n_embd;
   }
@@ -116,11 +116,11 @@ void StepPipeline::read_logits(BatchInFlight& of, const Ubatch& ubatch) const {
   const auto n_vocab = static_cast<std::size_t>(info_.n_vocab);
   const float* row = output(graph_.logits);
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
-    const Batch::Item& item = (*of.batch)[i];
+    const ItemOptions& item = (*of.batch)[i].options;
     if (!item.logits || item.n_best > 0) continue;
     of.results.set_logits(i, row);
     if (n_best_ == 0 && item.log_sum_exp)  // The graph does not compute it.
-      of.results.set_log_sum(i, log_sum_exp({row, n_vocab}, item.token_of_logit));
+      of.results.set_log_sum(i, log_sum_exp({row, n_vocab}, item.logit_of));
     row += n_vocab;
   }
 }
@@ -128,10 +128,10 @@ void StepPipeline::read_logits(BatchInFlight& of, const Ubatch& ubatch) const {
 void StepPipeline::read_log_sums(BatchInFlight& of, const Ubatch& ubatch) const {
   const float* row = output(graph_.log_sums);
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
-    const Batch::Item& item = (*of.batch)[i];
+    const ItemOptions& item = (*of.batch)[i].options;
     if (!item.logits) continue;
     const float* const pair = std::exchange(row, row + 2);
-    if (item.log_sum_exp) of.results.set_log_sum(i, {pair[0], item.token_of_logit, pair[1]});
+    if (item.log_sum_exp) of.results.set_log_sum(i, {pair[0], item.logit_of, pair[1]});
   }
 }
 
@@ -139,7 +139,7 @@ void StepPipeline::read_best(BatchInFlight& of, const Ubatch& ubatch) const {
   const auto width = static_cast<std::size_t>(n_best_);
   const float* row = output(graph_.best);
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
-    const Batch::Item& item = (*of.batch)[i];
+    const ItemOptions& item = (*of.batch)[i].options;
     if (!item.logits) continue;
     const float* value = std::exchange(row, row + 2 * width);
     if (item.n_best > 0)

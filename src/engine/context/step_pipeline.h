@@ -4,6 +4,7 @@
 // A batch is computed in steps. Where steps overlap (exec::Plan::start), several are in flight, and batches
 // can be begun before the results of earlier ones are read. Batches end in the order in which they began.
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <span>
 #include <vector>
@@ -54,6 +55,7 @@ class StepPipeline {
   // --- Batches
 
   bool empty() const { return batches_.empty(); }
+  bool is_full() const { return std::ssize(batches_) >= n_at_once(); }
   /// Makes the results of the oldest batch, which is complete, the visible ones.
   void show_oldest();
   /// Forgets the newest batch. None of its steps is in flight.

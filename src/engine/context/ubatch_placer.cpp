@@ -41,9 +41,9 @@ UbatchPlacer::Taken UbatchPlacer::place_up_to(const Batch& batch, int begin, int
   cache_.sequences().moves().begin_ubatch();
   limit = std::min(limit, begin + n_ubatch_);
   for (; ubatch_.end < limit; ++ubatch_.end) {
-    if (batch[ubatch_.end].logits && ubatch_.n_outputs == n_outputs_) break;
+    if (batch[ubatch_.end].options.logits && ubatch_.n_outputs == n_outputs_) break;
     if (const Taken taken = take(batch, ubatch_.end); taken != Taken::kYes) return taken;
-    ubatch_.n_outputs += batch[ubatch_.end].logits ? 1 : 0;
+    ubatch_.n_outputs += batch[ubatch_.end].options.logits ? 1 : 0;
   }
   return Taken::kYes;
 }
@@ -95,7 +95,8 @@ void UbatchPlacer::check_what_is_seen(const Batch& batch) {
     for (const SeqId other : batch.shared_with(i)) check(i, other);
   }
   for (int i = ubatch_.begin; i < ubatch_.end; ++i)
-    if (batch[i].sees_to > seen(batch[i].seq).end) seen(batch[i].seq) = {batch[i].sees_to, i};
+    if (batch[i].options.attend_to > seen(batch[i].seq).end)
+      seen(batch[i].seq) = {batch[i].options.attend_to, i};
 }
 
 }  // namespace weft::engine

@@ -18,7 +18,7 @@ struct Ubatch {
 /// All arguments must outlive it.
 class UbatchPlacer {
  public:
-  UbatchPlacer(KvCache& cache, int n_outputs)
+  UbatchPlacer(KvCache::Impl& cache, int n_outputs)
       : cache_(cache),
         n_outputs_(n_outputs),
         seen_(static_cast<std::size_t>(cache.sequences().n_sequences())) {}
@@ -35,8 +35,8 @@ class UbatchPlacer {
   /// placed one by one, because attention reads the sequences as they are when the ubatch runs. An item whose
   /// cells conflict with those of earlier items begins the next ubatch. False if the cache is full.
   ///
-  /// Items that look ahead (Batch::see_to) must be in the ubatch of the items that they see, or in a later
-  /// one. Otherwise throws Error at the items that they see.
+  /// Items that look ahead (ItemOptions::attend_to) must be in the ubatch of the items that they see, or in a
+  /// later one. Otherwise throws Error at the items that they see.
   bool place(const Batch& batch, int begin);
   /// Gives back the cells that the batch's items have taken so far.
   void give_back(const Batch& batch) { give_back(batch, 0, batch.size()); }
@@ -50,7 +50,7 @@ class UbatchPlacer {
   void give_back(const Batch& batch, int begin, int end);
   void check_what_is_seen(const Batch& batch);
 
-  KvCache& cache_;
+  KvCache::Impl& cache_;
   int n_ubatch_ = 1;  // Of the batch.
   const int n_outputs_;
   std::vector<kv::SeqPos> positions_;  // Of the batch's items ...

@@ -33,7 +33,7 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
     // The model was placed with other sizes and types of caches.
     if (Device& device = *model.devices.devices[index(device_of_node_[n])]; !device.supports(graph, node))
       throw Error(ErrorCode::kUnsupported,
-                  device.info().name + " cannot compute " + std::string(name(node.op)) + " (" +
+                  device.info().name + " cannot compute " + std::string(to_string(node.op)) + " (" +
                       graph.value(node.output).name +
                       ") for this context; use f16 caches or smaller steps, or leave its layer to the CPU");
     for (const ValueId input : node.inputs)
@@ -41,7 +41,7 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
         device_of_[index(input)] = device_of_node_[n];
     device_of_[index(node.output)] = device_of_node_[n];
   }
-  const exec::Splits splits = exec::split(graph, device_of_node_, model.devices.beside_host());
+  const exec::Splits splits = exec::split(graph, device_of_node_, model.devices.is_async());
   const std::vector<std::int64_t> bounds = graph.bounds();
   for (std::size_t v = 0; v < graph.values().size(); ++v) {
     const ValueInfo& value = graph.values()[v];

@@ -18,7 +18,7 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   model::ModelDescription description = model::describe(file);
   description.additions = engine::load_additions(params, file, description.hparams);
   const ModelInfo info = engine::model_info(file, description);
-  const auto registry = params.registry != nullptr ? params.registry : find_backends();
+  const auto registry = params.registry != nullptr ? params.registry : load_backends();
   const PlacementParams placement = engine::choose_devices(*registry, params.placement);
   const exec::DeviceSet set =
       exec::open_devices(*registry, placement, {.n_threads = params.n_threads, .feature = {}});
@@ -27,7 +27,7 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   const Graph& graph = model.graph;
   const std::vector<int> device_of =
       engine::place_model(graph, info.n_layers, set, placement, params.n_cpu_moe);
-  const exec::Splits splits = exec::split(graph, device_of, set.beside_host());
+  const exec::Splits splits = exec::split(graph, device_of, set.is_async());
 
   std::vector<std::int64_t> one_token;
   for (const Symbol& symbol : graph.symbols()) one_token.push_back(symbol.min);

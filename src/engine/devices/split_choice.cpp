@@ -82,7 +82,7 @@ SplitChoice choose_split(const std::filesystem::path& path, const ModelParams& p
                        asked.pins.empty() && !asked.split_rows && !asked.experts_on_cpu &&
                        params.n_cpu_moe == 0;
   if (!is_open) return {};
-  const auto registry = params.registry != nullptr ? params.registry : find_backends();
+  const auto registry = params.registry != nullptr ? params.registry : load_backends();
   const std::vector<std::string> names = engine::choose_devices(*registry, asked).devices;
   if (names.size() < 2) return {};
   std::vector<DeviceInfo> infos;

@@ -26,15 +26,14 @@ class DecoderReader final : public TextReader {
       refuse(
           "pooling \"cls\" needs an encoder: in a decoder the first token sees no later token; use \"mean\" "
           "or \"last\"");
-    context_.clear();  // Drops the remains of a failed step.
+    context_.cache().clear();  // Drops the remains of a failed step.
     batch_.clear();
     SeqId seq = 0;
     for (const TextTokens& text : texts) {
-      const int first = batch_.size(), last = first + static_cast<int>(text.tokens.size()) - 1;
-      for (const Token token : text.tokens) batch_.add(token, seq);
+      for (std::size_t i = 0; i < text.tokens.size(); ++i)
+        batch_.add(text.tokens[i], seq,
+                   {.embedding = pooling != Pooling::kLast || i + 1 == text.tokens.size()});
       ++seq;
-      for (int i = first; i <= last; ++i)
-        if (pooling != Pooling::kLast || i == last) batch_.want_embedding(i);
     }
     if (context_.decode(batch_) != DecodeStatus::kOk)
       refuse("the sequences do not fit into the cache together");
@@ -49,7 +48,7 @@ class DecoderReader final : public TextReader {
       }
       item = end;
     }
-    context_.clear();
+    context_.cache().clear();
   }
 
  private:

@@ -144,7 +144,7 @@ std::uint64_t random_seed() {
 
 }  // namespace
 
-std::string_view name(SamplerStep step) {
+std::string_view to_string(SamplerStep step) {
   const auto* const found = std::ranges::find(kSteps, step, &StepNames::step);
   return found == kSteps.end() ? "unknown" : found->name;
 }

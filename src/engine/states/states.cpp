@@ -32,7 +32,8 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
 
 }  // namespace
 
-States::States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound, KvCache& cache)
+States::States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
+               KvCache::Impl& cache)
     : model_(model), known_adapters_(model.impl().description.additions.adapters), cache_(cache) {
   const model::HParams& h = model.impl().description.hparams;
   owner_.model = model.impl().fingerprint;

@@ -17,7 +17,7 @@ namespace weft::engine {
 /// Works between a context's bookkeeping and its caches. All arguments must outlive it.
 class States {
  public:
-  States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound, KvCache& cache);
+  States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound, KvCache::Impl& cache);
 
   /// Saves one sequence, or all non-empty ones. The cells' moves must be executed first.
   void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
@@ -62,7 +62,7 @@ class States {
   void read_rows(std::size_t i, std::span<const std::int32_t> cells, std::span<std::byte> rows) const;
   void write_rows(std::size_t i, std::span<const std::int32_t> cells, std::span<const std::byte> rows);
   std::vector<Cache> caches_;  // Those of owner_.caches
-  KvCache& cache_;
+  KvCache::Impl& cache_;
 };
 
 }  // namespace weft::engine

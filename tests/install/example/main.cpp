@@ -43,7 +43,8 @@ void name_some_members() {
 int main(int argc, char** argv) {
   name_some_members();
   try {
-    for (const weft::DeviceInfo& device : weft::devices()) std::printf("device %s\n", device.name.c_str());
+    for (const weft::DeviceInfo& device : weft::list_devices())
+      std::printf("device %s\n", device.name.c_str());
 
     const weft::ChatTemplate chat("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}");
     std::printf("prompt %s\n", weft::join(chat.render({{"user", "hi"}}, {})).c_str());

@@ -14,7 +14,7 @@ int main() try {
   const weft::Value x = g.input("x", {n + 1, 4});
   g.output("y", x + x);
   if (!(x.shape() == weft::Shape{m, 4})) return 1;
-  weft::Plan plan(g, weft::find_devices({"cpu"}));
+  weft::Plan plan(g, weft::open_devices({"cpu"}));
   plan.run({{n, 2}}, {{"x", std::vector<float>(12, 1.5f)}});
   std::printf("%zu elements of %.1f\n", plan.read("y").size(), static_cast<double>(plan.read("y")[11]));
   return 0;

@@ -95,7 +95,7 @@ CopyLaunch::CopyLaunch(ValueId value, const View& from)
     : value_(value), copy_(plain_view(value, from.shape), from) {}
 
 JoinLaunch::JoinLaunch(const Graph& graph, const Node& node, std::span<const View> parts)
-    : name_(name(node.op)), output_(node.output) {
+    : name_(to_string(node.op)), output_(node.output) {
   const View out = plain_view(node.output, graph.value(node.output).shape);
   if (const auto* concat = get_op<ops::Concat>(node)) add_concat(*concat, out, parts);
   if (const auto* pad = get_op<ops::Pad>(node)) add_pad(*pad, out, parts[0]);

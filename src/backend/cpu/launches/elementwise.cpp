@@ -71,7 +71,7 @@ void compare_elements(const ops::Compare& op, DType type, const Kernels& kernels
 
 ElementwiseLaunch::ElementwiseLaunch(const Graph& graph, const Node& node, std::span<const View> operands)
     : op_(*as_elementwise(node.op)),
-      name_(name(node.op)),
+      name_(to_string(node.op)),
       output_(node.output),
       operand_type_(graph.value(node.inputs[0]).dtype),
       views_{plain_view(node.output, graph.value(node.output).shape)} {

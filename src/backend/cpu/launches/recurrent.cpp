@@ -20,7 +20,7 @@ RecurrentLaunch::SlotInputs slot_inputs(const Node& node) {
 }  // namespace
 
 RecurrentLaunch::RecurrentLaunch(const Graph& graph, const Node& node, const SlotInputs& slots)
-    : name_(weft::name(node.op)),
+    : name_(weft::to_string(node.op)),
       slots_(slots),
       output_(node.output),
       n_rows_dim_(graph.value(slots.x).shape[0]) {

@@ -18,11 +18,11 @@ using test::golden;
 using test::random_ask;
 
 /// Cells of each sequence in the snapshot; n_used gets all of them.
-std::map<SeqId, int> cells_by_sequence(const BatcherPicture& picture, int& n_used) {
+std::map<SeqId, int> cells_by_sequence(const BatcherSnapshot& snapshot, int& n_used) {
   std::map<SeqId, int> result;
   n_used = 0;
   int end = 0;
-  for (const CellRun& run : picture.cells) {
+  for (const CellRun& run : snapshot.cells) {
     EXPECT_GE(run.first, end) << "runs are in order and do not overlap";
     EXPECT_GT(run.n, 0);
     end = run.first + run.n;
@@ -31,18 +31,18 @@ std::map<SeqId, int> cells_by_sequence(const BatcherPicture& picture, int& n_use
     EXPECT_TRUE(std::is_sorted(run.sequences.begin(), run.sequences.end()));
     for (const SeqId seq : run.sequences) result[seq] += run.n;
   }
-  EXPECT_LE(end, picture.n_pages * picture.page_cells);
+  EXPECT_LE(end, snapshot.n_pages * snapshot.page_cells);
   return result;
 }
 
-const BatcherPicture::Stream& stream_of(const BatcherPicture& picture, RequestId id) {
-  const auto found = std::find_if(picture.streams.begin(), picture.streams.end(),
+const BatcherSnapshot::Stream& stream_of(const BatcherSnapshot& snapshot, RequestId id) {
+  const auto found = std::find_if(snapshot.streams.begin(), snapshot.streams.end(),
                                   [&](const auto& stream) { return stream.request == id; });
-  if (found == picture.streams.end()) throw std::out_of_range("the request is not in the picture");
+  if (found == snapshot.streams.end()) throw std::out_of_range("the request is not in the snapshot");
   return *found;
 }
 
-TEST(BatcherPicture, CellsAreThoseOfTheSequences) {
+TEST(BatcherSnapshot, CellsAreThoseOfTheSequences) {
   for (const char* family : {"llama", "gemma3", "mamba"}) {
     const auto model = golden(family);
     Context context(model, {.n_ctx = 512, .n_sequences = 8, .n_threads = 1});
@@ -57,28 +57,28 @@ TEST(BatcherPicture, CellsAreThoseOfTheSequences) {
     }
     for (bool more = true; more;) {
       more = batcher.step();
-      const BatcherPicture picture = batcher.picture();
+      const BatcherSnapshot snapshot = batcher.snapshot();
       const BatcherStats stats = batcher.stats();
       int n_used = 0;
-      const std::map<SeqId, int> cells = cells_by_sequence(picture, n_used);
-      EXPECT_EQ(n_used, context.cells_used()) << family;
-      ASSERT_EQ(cells.size(), picture.sequences.size());
+      const std::map<SeqId, int> cells = cells_by_sequence(snapshot, n_used);
+      EXPECT_EQ(n_used, context.cache().cells_used()) << family;
+      ASSERT_EQ(cells.size(), snapshot.sequences.size());
       int n_running = 0;
-      for (const BatcherPicture::Sequence& sequence : picture.sequences) {
-        EXPECT_EQ(sequence.n_tokens, context.next_pos(sequence.id));
+      for (const BatcherSnapshot::Sequence& sequence : snapshot.sequences) {
+        EXPECT_EQ(sequence.n_tokens, context.cache().next_pos(sequence.id));
         EXPECT_EQ(sequence.n_tokens, cells.at(sequence.id));
         n_running += sequence.running ? 1 : 0;
         any_cached = any_cached || !sequence.running;
       }
-      for (const BatcherPicture::Stream& stream : picture.streams) {
-        EXPECT_EQ(stream.n_read, stream.sequence < 0 ? 0 : context.next_pos(stream.sequence));
+      for (const BatcherSnapshot::Stream& stream : snapshot.streams) {
+        EXPECT_EQ(stream.n_read, stream.sequence < 0 ? 0 : context.cache().next_pos(stream.sequence));
         EXPECT_EQ(stream.sequence < 0, stream.state == StreamState::kWaiting);
         n_running -= stream.sequence >= 0 && stream.n_read > 0 ? 1 : 0;
       }
       EXPECT_EQ(n_running, 0);
-      EXPECT_EQ(picture.n_waiting, stats.n_waiting);
-      EXPECT_EQ(static_cast<int>(picture.streams.size()), stats.n_running + stats.n_waiting);
-      any_shared = any_shared || std::any_of(picture.cells.begin(), picture.cells.end(),
+      EXPECT_EQ(snapshot.n_waiting, stats.n_waiting);
+      EXPECT_EQ(static_cast<int>(snapshot.streams.size()), stats.n_running + stats.n_waiting);
+      any_shared = any_shared || std::any_of(snapshot.cells.begin(), snapshot.cells.end(),
                                              [](const CellRun& run) { return run.sequences.size() > 1; });
     }
     EXPECT_TRUE(any_cached) << family;
@@ -86,7 +86,7 @@ TEST(BatcherPicture, CellsAreThoseOfTheSequences) {
   }
 }
 
-TEST(BatcherPicture, ShowsSharedPrefixes) {
+TEST(BatcherSnapshot, ShowsSharedPrefixes) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 1024, .n_sequences = 4, .n_threads = 1});
   Batcher batcher(context);
@@ -100,25 +100,25 @@ TEST(BatcherPicture, ShowsSharedPrefixes) {
   ask.prompt.back() = 7;
   const RequestId second = collector.submit(batcher, ask);
   batcher.step();
-  const BatcherPicture picture = batcher.picture();
-  const BatcherPicture::Stream& one = stream_of(picture, first);
-  const BatcherPicture::Stream& two = stream_of(picture, second);
+  const BatcherSnapshot snapshot = batcher.snapshot();
+  const BatcherSnapshot::Stream& one = stream_of(snapshot, first);
+  const BatcherSnapshot::Stream& two = stream_of(snapshot, second);
   EXPECT_EQ(two.n_prompt, 130);
   EXPECT_EQ(two.n_cached, 129);
   EXPECT_EQ(two.priority, 3);
   EXPECT_EQ(one.state, StreamState::kDecoding);
-  EXPECT_EQ(name(one.state), "decoding");
+  EXPECT_EQ(to_string(one.state), "decoding");
   EXPECT_EQ(one.n_generated, static_cast<int>(collector(first).tokens.size()));
-  ASSERT_FALSE(picture.cells.empty());
+  ASSERT_FALSE(snapshot.cells.empty());
   // Two whole pages, in one run; of the third one the second has a copy.
   std::vector<SeqId> both = {one.sequence, two.sequence};
   std::sort(both.begin(), both.end());
-  EXPECT_EQ(picture.cells[0], (CellRun{0, 128, both}));
+  EXPECT_EQ(snapshot.cells[0], (CellRun{0, 128, both}));
   batcher.run();
-  EXPECT_TRUE(batcher.picture().streams.empty());
+  EXPECT_TRUE(batcher.snapshot().streams.empty());
 }
 
-TEST(BatcherPicture, ShowsWaitingAndPausedStreams) {
+TEST(BatcherSnapshot, ShowsWaitingAndPausedStreams) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1});
   Batcher batcher(context, {.n_running = 1, .n_step_tokens = 8});
@@ -129,25 +129,25 @@ TEST(BatcherPicture, ShowsWaitingAndPausedStreams) {
   ask.prompt.front() = 1;
   const RequestId waits = collector.submit(batcher, ask);
   batcher.step();
-  EXPECT_EQ(stream_of(batcher.picture(), runs).state, StreamState::kPrefilling);
-  EXPECT_EQ(stream_of(batcher.picture(), runs).n_read, 8);
-  EXPECT_EQ(stream_of(batcher.picture(), waits).state, StreamState::kWaiting);
-  EXPECT_EQ(stream_of(batcher.picture(), waits).sequence, -1);
-  EXPECT_GT(stream_of(batcher.picture(), waits).age_ms, 0.0);
+  EXPECT_EQ(stream_of(batcher.snapshot(), runs).state, StreamState::kPrefilling);
+  EXPECT_EQ(stream_of(batcher.snapshot(), runs).n_read, 8);
+  EXPECT_EQ(stream_of(batcher.snapshot(), waits).state, StreamState::kWaiting);
+  EXPECT_EQ(stream_of(batcher.snapshot(), waits).sequence, -1);
+  EXPECT_GT(stream_of(batcher.snapshot(), waits).age_ms, 0.0);
   batcher.pause(runs);
-  EXPECT_EQ(stream_of(batcher.picture(), runs).state, StreamState::kPaused);
+  EXPECT_EQ(stream_of(batcher.snapshot(), runs).state, StreamState::kPaused);
   batcher.resume(runs);
   ask.prompt.resize(1);
-  for (int i = 0; i < BatcherPicture::kMostWaiting; ++i) collector.submit(batcher, ask);
-  EXPECT_EQ(batcher.picture().n_waiting, BatcherPicture::kMostWaiting + 1);
-  EXPECT_EQ(std::ssize(batcher.picture().streams), BatcherPicture::kMostWaiting + 1);
+  for (int i = 0; i < BatcherSnapshot::kMostWaiting; ++i) collector.submit(batcher, ask);
+  EXPECT_EQ(batcher.snapshot().n_waiting, BatcherSnapshot::kMostWaiting + 1);
+  EXPECT_EQ(std::ssize(batcher.snapshot().streams), BatcherSnapshot::kMostWaiting + 1);
   batcher.run();
 }
 
-TEST(BatcherPicture, AServiceShowsItToAnyThread) {
+TEST(BatcherSnapshot, AServiceShowsItToAnyThread) {
   const auto model = golden("llama");
   Service service(Context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1}));
-  EXPECT_TRUE(service.picture().cells.empty());
+  EXPECT_TRUE(service.snapshot().cells.empty());
   std::vector<std::thread> readers;
   std::vector<Response> responses;
   for (Token i = 0; i < 3; ++i)
@@ -156,20 +156,20 @@ TEST(BatcherPicture, AServiceShowsItToAnyThread) {
     readers.emplace_back([&] {
       for (int n = 0; n < 20; ++n) {
         int n_used = 0;
-        cells_by_sequence(service.picture(), n_used);
+        cells_by_sequence(service.snapshot(), n_used);
       }
     });
   for (Response& response : responses)
-    for (Chunk chunk; response.next(chunk);) {
+    for (Output chunk; response.next(chunk);) {
     }
   for (std::thread& reader : readers) reader.join();
   int n_used = 0;
-  cells_by_sequence(service.picture(), n_used);
+  cells_by_sequence(service.snapshot(), n_used);
   EXPECT_GE(n_used, 62) << "the finished texts are kept";
   std::atomic<bool> refused = false;
   std::thread late([&] {  // Each call gets a result or an error.
     try {
-      while (true) service.picture();
+      while (true) service.snapshot();
     } catch (const Error& error) {
       refused = error.code() == ErrorCode::kUnavailable;
     }

@@ -5,8 +5,8 @@
 #include "engine/batcher_testing.h"
 #include "engine/model_impl.h"
 #include "engine/small_device.h"
+#include "weft/prefix_state.h"
 #include "weft/service.h"
-#include "weft/text_state.h"
 
 namespace weft {
 namespace {
@@ -71,20 +71,20 @@ class SavedTexts : public testing::TestWithParam<SavedSetting> {
 TEST_P(SavedTexts, GoOnInAnotherBatcher) {
   const Ask first = ask_of(*model_, 90, 1);
   std::vector<Token> text;
-  SavedText saved;
+  SavedPrefix saved;
   {
     Context context(model_, params_);
     Batcher batcher(context);
     text = whole_text(first, run(batcher, first));
-    EXPECT_EQ(batcher.save_text(std::vector<Token>{text[1], text[0]}).n_tokens, 0);
-    saved = batcher.save_text(text);
+    EXPECT_EQ(batcher.save_prefix(std::vector<Token>{text[1], text[0]}).n_tokens, 0);
+    saved = batcher.save_prefix(text);
     EXPECT_EQ(saved.n_tokens, static_cast<int>(text.size()) - 1) << "the last token was not computed";
     EXPECT_TRUE(batcher.consistent());
   }
   Context context(model_,
                   {.n_ctx = 700, .n_sequences = 3, .n_threads = 1, .window_rewind = params_.window_rewind});
   Batcher batcher(context);
-  const std::vector<Token> restored = batcher.restore_text(saved.state).tokens;
+  const std::vector<Token> restored = batcher.restore_prefix(saved.state).tokens;
   EXPECT_EQ(restored, std::vector<Token>(text.begin(), text.end() - 1));
   EXPECT_TRUE(batcher.consistent());
   Ask next = ask_of(*model_, 7, 2);
@@ -93,7 +93,7 @@ TEST_P(SavedTexts, GoOnInAnotherBatcher) {
   expect_same(result, alone(model_, next), "behind a restored text");
   EXPECT_EQ(result.stats.n_cached, saved.n_tokens);
   // It was a finished sequence like others: its continuation replaces it.
-  EXPECT_EQ(batcher.forget_text(restored), 1);
+  EXPECT_EQ(batcher.forget_prefix(restored), 1);
   EXPECT_EQ(batcher.stats().cells_used, 0);
   EXPECT_EQ(run(batcher, next).stats.n_cached, 0);
 }
@@ -103,10 +103,10 @@ TEST_P(SavedTexts, SavesOnlyTheRequestedPart) {
   Batcher batcher(context), other(other_context);
   const Ask ask = ask_of(*model_, 90, 1, 2);
   const std::vector<Token> text = whole_text(ask, run(batcher, ask));
-  const SavedText saved = batcher.save_text(std::span(text).first(70));
-  if (!context.cuts_anywhere() && saved.n_tokens == 0) return;  // It keeps only whole sequences.
+  const SavedPrefix saved = batcher.save_prefix(std::span(text).first(70));
+  if (!context.cache().cuts_anywhere() && saved.n_tokens == 0) return;  // It keeps only whole sequences.
   EXPECT_EQ(saved.n_tokens, 70);
-  EXPECT_EQ(other.restore_text(saved.state).tokens, std::vector<Token>(text.begin(), text.begin() + 70));
+  EXPECT_EQ(other.restore_prefix(saved.state).tokens, std::vector<Token>(text.begin(), text.begin() + 70));
   EXPECT_EQ(other.stats().cells_used, 70);
   EXPECT_TRUE(batcher.consistent());
   EXPECT_TRUE(other.consistent());
@@ -118,7 +118,7 @@ TEST_P(SavedTexts, DamageIsRefused) {
   Batcher batcher(context), other(other_context);
   const Ask ask = ask_of(*model_, 20, 3, 4);
   const std::vector<Token> text = whole_text(ask, run(batcher, ask));
-  const std::vector<std::byte> good = batcher.save_text(text).state;
+  const std::vector<std::byte> good = batcher.save_prefix(text).state;
   std::mt19937_64 random(4);
   for (int i = 0; i < 300; ++i) {
     std::vector<std::byte> bad = good;
@@ -127,13 +127,13 @@ TEST_P(SavedTexts, DamageIsRefused) {
     } else {
       bad[i < 60 ? static_cast<std::size_t>(i) : random() % bad.size()] ^= std::byte{1} << random() % 8;
     }
-    const ErrorCode code = saved_code_of([&] { other.restore_text(bad); });
+    const ErrorCode code = saved_code_of([&] { other.restore_prefix(bad); });
     EXPECT_TRUE(code == ErrorCode::kInvalidFile || code == ErrorCode::kUnsupported);
   }
   // What has right checksums and contradicts itself.
-  const TextState parts = read_text_state(good);
+  const PrefixState parts = read_prefix_state(good);
   const auto made = [&](std::vector<Token> tokens, std::span<const std::byte> state) {
-    return saved_code_of([&] { other.restore_text(write_text_state(tokens, state)); });
+    return saved_code_of([&] { other.restore_prefix(write_prefix_state(tokens, state)); });
   };
   std::vector<Token> tokens = parts.tokens;
   tokens.pop_back();
@@ -144,7 +144,7 @@ TEST_P(SavedTexts, DamageIsRefused) {
   EXPECT_EQ(made({}, {}), ErrorCode::kInvalidFile);
   EXPECT_EQ(other.stats().cells_used, 0);
   EXPECT_TRUE(other.consistent());
-  EXPECT_EQ(other.restore_text(good).tokens, parts.tokens);
+  EXPECT_EQ(other.restore_prefix(good).tokens, parts.tokens);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SavedTexts,
@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedTexts,
                                          SavedSetting{"gemma3", 0}, SavedSetting{"gemma3", -1},
                                          SavedSetting{"lfm2", 256}, SavedSetting{"mamba", 256}));
 
-TEST(SavedText, SavesRunningStreams) {
+TEST(SavedPrefix, SavesRunningStreams) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 3, .n_threads = 1});
   Batcher batcher(context);
@@ -160,76 +160,76 @@ TEST(SavedText, SavesRunningStreams) {
   const Ask ask = ask_of(*model, 100, 5, 40);
   const RequestId id = collector.submit(batcher, ask);
   while (collector(id).tokens.size() < 3) batcher.step();
-  EXPECT_EQ(batcher.save_text(ask.prompt).n_tokens, 100);
-  EXPECT_EQ(batcher.save_text(whole_text(ask, collector(id))).n_tokens, 102);
-  EXPECT_EQ(batcher.forget_text(ask.prompt), 0) << "it runs";
+  EXPECT_EQ(batcher.save_prefix(ask.prompt).n_tokens, 100);
+  EXPECT_EQ(batcher.save_prefix(whole_text(ask, collector(id))).n_tokens, 102);
+  EXPECT_EQ(batcher.forget_prefix(ask.prompt), 0) << "it runs";
   batcher.run();
   expect_same(collector(id), alone(model, ask), "saved while it ran");
 }
 
-TEST(SavedText, OnlyTheTextThatIsNamedIsForgotten) {
+TEST(SavedPrefix, OnlyTheTextThatIsNamedIsForgotten) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1});
   Batcher batcher(context);
   const Ask one = ask_of(*model, 60, 1), two = ask_of(*model, 60, 2);
   const std::vector<Token> text = whole_text(one, run(batcher, one));
   run(batcher, two);
-  EXPECT_EQ(batcher.forget_text({}), 0);
-  EXPECT_EQ(batcher.forget_text(std::vector<Token>{text[1]}), 0);
-  EXPECT_EQ(batcher.forget_text(text), 1);
-  EXPECT_EQ(batcher.save_text(text).n_tokens, 0);
-  EXPECT_EQ(batcher.save_text(two.prompt).n_tokens, 60);
-  EXPECT_EQ(batcher.forget_text(std::span(two.prompt).first(10)), 1);
+  EXPECT_EQ(batcher.forget_prefix({}), 0);
+  EXPECT_EQ(batcher.forget_prefix(std::vector<Token>{text[1]}), 0);
+  EXPECT_EQ(batcher.forget_prefix(text), 1);
+  EXPECT_EQ(batcher.save_prefix(text).n_tokens, 0);
+  EXPECT_EQ(batcher.save_prefix(two.prompt).n_tokens, 60);
+  EXPECT_EQ(batcher.forget_prefix(std::span(two.prompt).first(10)), 1);
   EXPECT_EQ(batcher.stats().cells_used, 0);
   EXPECT_TRUE(batcher.consistent());
 }
 
-TEST(SavedText, EvictsFinishedSequencesOnly) {
+TEST(SavedPrefix, EvictsFinishedSequencesOnly) {
   const auto model = golden("llama");
   Context big(model, {.n_ctx = 512, .n_sequences = 2, .n_threads = 1});
   Batcher source(big);
   const Ask ask = ask_of(*model, 100, 1, 2), large = ask_of(*model, 300, 2, 2);
-  const SavedText saved = source.save_text(whole_text(ask, run(source, ask)));
-  const SavedText too_large = source.save_text(whole_text(large, run(source, large)));
+  const SavedPrefix saved = source.save_prefix(whole_text(ask, run(source, ask)));
+  const SavedPrefix too_large = source.save_prefix(whole_text(large, run(source, large)));
 
   Context context(model, {.n_ctx = 192, .n_sequences = 2, .n_threads = 1});
   Batcher batcher(context);
   run(batcher, ask_of(*model, 150, 3, 2));
-  EXPECT_EQ(std::ssize(batcher.restore_text(saved.state).tokens), saved.n_tokens);
+  EXPECT_EQ(std::ssize(batcher.restore_prefix(saved.state).tokens), saved.n_tokens);
   EXPECT_EQ(batcher.stats().n_evicted, 1);
-  EXPECT_EQ(saved_code_of([&] { batcher.restore_text(too_large.state); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(saved_code_of([&] { batcher.restore_prefix(too_large.state); }), ErrorCode::kInvalidArgument);
   Collector collector;
   const Ask running = ask_of(*model, 150, 4, 30);
   const RequestId id = collector.submit(batcher, running);
   while (collector(id).tokens.empty()) batcher.step();
-  EXPECT_EQ(saved_code_of([&] { batcher.restore_text(saved.state); }), ErrorCode::kOverloaded);
+  EXPECT_EQ(saved_code_of([&] { batcher.restore_prefix(saved.state); }), ErrorCode::kOverloaded);
   batcher.run();
   expect_same(collector(id), alone(model, running), "beside a text that found no room");
 
   // A state of another model, and a batcher that keeps nothing.
   Context foreign(golden("gemma3"), {.n_ctx = 512, .n_sequences = 2, .n_threads = 1});
   Batcher stranger(foreign);
-  EXPECT_EQ(saved_code_of([&] { stranger.restore_text(saved.state); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(saved_code_of([&] { stranger.restore_prefix(saved.state); }), ErrorCode::kInvalidArgument);
   Context forgetful(model, {.n_ctx = 512, .n_sequences = 2, .n_threads = 1});
   Batcher keeps_nothing(forgetful, {.reuse_prefixes = false});
-  EXPECT_EQ(saved_code_of([&] { keeps_nothing.restore_text(saved.state); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(saved_code_of([&] { keeps_nothing.restore_prefix(saved.state); }), ErrorCode::kUnsupported);
 }
 
-TEST(SavedText, APartNeedsASequence) {
+TEST(SavedPrefix, APartNeedsASequence) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 1, .n_threads = 1});
   Batcher batcher(context);
   const Ask ask = ask_of(*model, 60, 1, 2);
   const std::vector<Token> text = whole_text(ask, run(batcher, ask));
-  EXPECT_EQ(batcher.save_text(text).n_tokens, 61);
-  EXPECT_EQ(saved_code_of([&] { (void)batcher.save_text(std::span(text).first(30)); }),
+  EXPECT_EQ(batcher.save_prefix(text).n_tokens, 61);
+  EXPECT_EQ(saved_code_of([&] { (void)batcher.save_prefix(std::span(text).first(30)); }),
             ErrorCode::kOverloaded);
   EXPECT_TRUE(batcher.consistent());
   EXPECT_EQ(run(batcher, ask).stats.n_cached, 59);
 }
 
 /// After any failure, sequences are right and nothing is lost.
-TEST(SavedText, AreRightWhereADeviceFails) {
+TEST(SavedPrefix, AreRightWhereADeviceFails) {
   for (const char* family : {"llama", "gemma3", "lfm2"}) {
     const auto plain = golden(family);
     const auto model = test::load_with_small(test::golden_dir() / family / "model.gguf",
@@ -260,16 +260,16 @@ TEST(SavedText, AreRightWhereADeviceFails) {
       try {
         switch (random() % 5) {
           case 0:
-            if (SavedText text = batcher.save_text(ask.prompt); text.n_tokens > 0)
+            if (SavedPrefix text = batcher.save_prefix(ask.prompt); text.n_tokens > 0)
               saved.push_back(text.state);
             break;
           case 1:
             if (saved.empty()) break;
-            batcher.restore_text(saved[random() % saved.size()]);
+            batcher.restore_prefix(saved[random() % saved.size()]);
             ++n_restored;
             break;
           case 2:
-            batcher.forget_text(ask.prompt);
+            batcher.forget_prefix(ask.prompt);
             break;
           default:
             batcher.step();
@@ -289,7 +289,7 @@ TEST(SavedText, AreRightWhereADeviceFails) {
   }
 }
 
-TEST(SavedText, AnyThreadSavesAndRestores) {
+TEST(SavedPrefix, AnyThreadSavesAndRestores) {
   const auto model = golden("llama");
   Service service(Context(model, {.n_ctx = 512, .n_sequences = 10, .n_threads = 1}));
   std::vector<std::thread> clients;
@@ -300,7 +300,7 @@ TEST(SavedText, AnyThreadSavesAndRestores) {
       for (int i = 0; i < 6; ++i) {
         Response response = service.submit(ask.prompt, ask.params);
         Result result;
-        for (Chunk chunk; response.next(chunk);) {
+        for (Output chunk; response.next(chunk);) {
           result.text += chunk.text;
           for (const OutputToken& token : chunk.tokens) result.tokens.push_back(token.id);
           result.done = chunk.done;
@@ -309,17 +309,17 @@ TEST(SavedText, AnyThreadSavesAndRestores) {
         }
         expect_same(result, reference, "a client");
         EXPECT_EQ(result.stats.n_cached, i == 0 ? 0 : 39);
-        const SavedText saved = service.save_text(whole_text(ask, result));
+        const SavedPrefix saved = service.save_prefix(whole_text(ask, result));
         EXPECT_EQ(saved.n_tokens, 59);
-        EXPECT_EQ(service.forget_text(ask.prompt), 1);
-        EXPECT_EQ(std::ssize(service.restore_text(saved.state).tokens), 59);
+        EXPECT_EQ(service.forget_prefix(ask.prompt), 1);
+        EXPECT_EQ(std::ssize(service.restore_prefix(saved.state).tokens), 59);
       }
     });
   for (std::thread& client : clients) client.join();
-  EXPECT_EQ(saved_code_of([&] { service.restore_text(std::vector<std::byte>(100)); }),
+  EXPECT_EQ(saved_code_of([&] { service.restore_prefix(std::vector<std::byte>(100)); }),
             ErrorCode::kInvalidFile);
   service.shutdown();
-  EXPECT_EQ(saved_code_of([&] { service.save_text(std::vector<Token>{1}); }), ErrorCode::kUnavailable);
+  EXPECT_EQ(saved_code_of([&] { service.save_prefix(std::vector<Token>{1}); }), ErrorCode::kUnavailable);
 }
 
 }  // namespace

@@ -19,15 +19,15 @@ StreamState state_of(const Stream& stream) {
 
 }  // namespace
 
-std::string_view name(StreamState state) {
+std::string_view to_string(StreamState state) {
   constexpr std::string_view kNames[] = {"waiting", "prefilling", "decoding", "paused"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
-BatcherPicture Batcher::Impl::picture() const {
-  BatcherPicture result;
-  result.cells = context.cell_runs();
-  result.n_pages = context.n_pages();
+BatcherSnapshot Batcher::Impl::snapshot() const {
+  BatcherSnapshot result;
+  result.cells = context.cache().cell_runs();
+  result.n_pages = context.cache().n_pages();
   result.n_waiting = static_cast<int>(live.queue().n_waiting());
   const auto now = Clock::now();
   const auto add = [&](const Stream& stream) {
@@ -48,7 +48,7 @@ BatcherPicture Batcher::Impl::picture() const {
     if (cached.n_computed() > 0) result.sequences.push_back({cached.seq(), cached.n_computed(), true});
   }
   live.queue().for_each([&, n = 0](const auto& stream) mutable {
-    if (n++ < BatcherPicture::kMostWaiting) add(*stream);
+    if (n++ < BatcherSnapshot::kMostWaiting) add(*stream);
   });
   for (const SeqId seq : cache.idle()) result.sequences.push_back({seq, cache.n_tokens(seq), false});
   std::sort(result.sequences.begin(), result.sequences.end(),

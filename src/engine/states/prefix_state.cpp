@@ -1,4 +1,4 @@
-#include "weft/text_state.h"
+#include "weft/prefix_state.h"
 
 #include <array>
 #include <cstdint>
@@ -33,7 +33,7 @@ base::Hash128 checksum(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::vector<std::byte> write_text_state(std::span<const Token> tokens, std::span<const std::byte> state) {
+std::vector<std::byte> write_prefix_state(std::span<const Token> tokens, std::span<const std::byte> state) {
   const Header header = {kMagic, kVersion, static_cast<std::uint32_t>(tokens.size()), state.size()};
   std::vector<std::byte> bytes(sizeof(Header) + tokens.size_bytes() + state.size() + sizeof(base::Hash128));
   std::size_t n = 0;
@@ -49,7 +49,7 @@ std::vector<std::byte> write_text_state(std::span<const Token> tokens, std::span
   return bytes;
 }
 
-TextState read_text_state(std::span<const std::byte> bytes) {
+PrefixState read_prefix_state(std::span<const std::byte> bytes) {
   constexpr std::size_t kFrame = sizeof(Header) + sizeof(base::Hash128);
   if (bytes.size() < kFrame) damaged("it has " + std::to_string(bytes.size()) + " bytes");
   Header header;
@@ -66,7 +66,7 @@ TextState read_text_state(std::span<const std::byte> bytes) {
   base::Hash128 sum;
   std::memcpy(&sum, bytes.data() + bytes.size() - sizeof(sum), sizeof(sum));
   if (!(sum == checksum(bytes.first(bytes.size() - sizeof(sum))))) damaged("its checksum is wrong");
-  TextState result;
+  PrefixState result;
   result.tokens.resize(header.n_tokens);
   if (token_bytes > 0) std::memcpy(result.tokens.data(), bytes.data() + sizeof(Header), token_bytes);
   result.state = bytes.subspan(sizeof(Header) + token_bytes, n_body - token_bytes);

@@ -6,7 +6,7 @@
 #include "engine/batching/batcher_impl.h"
 #include "engine/refuse.h"
 #include "engine/sequence_adapters.h"
-#include "weft/text_state.h"
+#include "weft/prefix_state.h"
 
 namespace weft {
 namespace {
@@ -16,6 +16,10 @@ void check_tokens(std::span<const Token> tokens, int n_vocab) {
     if (token < 0 || token >= n_vocab)
       engine::refuse("token " + std::to_string(token) +
                      " of the saved sequence is outside the vocabulary of " + std::to_string(n_vocab));
+}
+
+std::span<const Token> before_media(std::span<const Token> tokens) {
+  return {tokens.begin(), std::ranges::find(tokens, kMediaToken)};
 }
 
 }  // namespace
@@ -31,33 +35,32 @@ std::vector<AdapterUse> Batcher::Impl::usual_adapters() const {
   return engine::checked_adapters(context.model(), context.params().adapters);
 }
 
-SavedText Batcher::Impl::save_text(std::span<const Token> tokens,
-                                   const std::optional<std::vector<AdapterUse>>& adapters) {
+SavedPrefix Batcher::Impl::save_prefix(std::span<const Token> tokens,
+                                       const std::optional<std::vector<AdapterUse>>& adapters) {
   engine::TextOrigin origin{adapters ? engine::checked_adapters(context.model(), *adapters)
                                      : usual_adapters()};
-  // Ids of embedded parts (below zero) are valid in this process only, so the saved prefix ends before them.
-  tokens = tokens.first(static_cast<std::size_t>(
-      std::find_if(tokens.begin(), tokens.end(), [](Token token) { return token < 0; }) - tokens.begin()));
+  // Ids of embedded parts are valid in this process only, so the saved prefix ends before them.
+  tokens = before_media(tokens);
   const bool is_source = context.model().info().reads_source;
   if (is_source) origin.source.assign(tokens.begin(), tokens.end());
-  return between_steps([&]() -> SavedText {
+  return between_steps([&]() -> SavedPrefix {
     const engine::PrefixCache::Saved saved =
         cache.save(is_source ? std::span<const Token>() : tokens, origin);
     if (saved.state.empty()) return {};
     const int n = is_source ? static_cast<int>(tokens.size()) : saved.n;
-    return {n, write_text_state(tokens.first(static_cast<std::size_t>(n)), saved.state)};
+    return {n, write_prefix_state(tokens.first(static_cast<std::size_t>(n)), saved.state)};
   });
 }
 
-RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
+RestoredPrefix Batcher::Impl::restore_prefix(std::span<const std::byte> state) {
   if (!params.reuse_prefixes)
     throw Error(ErrorCode::kUnsupported,
                 "this batcher keeps no finished sequences; set reuse_prefixes to restore one");
   // Errors of the saved bytes do not depend on devices.
-  TextState text = read_text_state(state);
+  PrefixState text = read_prefix_state(state);
   check_tokens(text.tokens, context.model().info().n_vocab);
   return between_steps([&] {
-    RestoredText restored{std::move(text.tokens), {}};
+    RestoredPrefix restored{std::move(text.tokens), {}};
     engine::TextOrigin origin;
     const bool is_source = context.model().info().reads_source;
     if (is_source) origin.source = restored.tokens;
@@ -72,8 +75,8 @@ RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
   });
 }
 
-int Batcher::Impl::forget_text(std::span<const Token> tokens) {
-  return between_steps([&] { return cache.forget_idle(tokens); });
+int Batcher::Impl::forget_prefix(std::span<const Token> tokens) {
+  return between_steps([&] { return cache.forget_idle(before_media(tokens)); });
 }
 
 }  // namespace weft
