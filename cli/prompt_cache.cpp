@@ -44,7 +44,7 @@ bool restore_prompt(const PromptCacheOptions& options, Completer& completer, std
   const std::vector<std::byte> bytes = base::read_file(options.file, kMaxBytes);
   const auto usual = completer.context().adapters(0);  // Of the empty sequence.
   const std::vector<AdapterUse> adapters(usual.begin(), usual.end());
-  const auto n_saved = [&] { return base::counted(read_text_state(bytes).tokens.size(), "token"); };
+  const auto n_saved = [&] { return base::counted(read_prefix_state(bytes).tokens.size(), "token"); };
   try {
     const RestoredPrefix restored = completer.batcher().restore_prefix(bytes);
     const auto end =
